@@ -1,0 +1,1 @@
+"""The engine of KART Audit: may this language model leave the building?"""

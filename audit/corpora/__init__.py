@@ -1,0 +1,1 @@
+"""Corpora: where notes, names and truth come from."""

@@ -1,0 +1,247 @@
+"""Makes the demo hospital from nothing: names, notes, tokenizer, and every model of the demo.
+
+Comes in: a seed, a directory. Goes out: `en/` and `ja/`, each with `names.csv`, `passages.jsonl` and
+`models/`. The same recipe made the files that are shipped in `audit/corpora/demo_hospital`.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from audit.corpora import demo
+from audit.membership.candidates import Candidates
+from audit.membership.controls import draw_names, easy_controls, hard_controls
+from audit.membership.name_pools import NamePool, japanese_pool, us_pool, with_popularity
+from audit.models.pretrain import PretrainSettings, SpecialIds, pretrain
+from audit.randomness import generator
+from audit.tables import write_table
+
+EXPOSURES = (1.6, 5.0, 20.0, 40.0)
+"""Epochs on D_private at which a hospital model is kept; 1.6 is about the paper's exposure."""
+N_STAFF = 12
+Name = tuple[str, str]
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one language's demo is made; sizes that train in minutes on two cores."""
+
+    language: str
+    n_names: int
+    n_controls: int
+    n_general_documents: int
+    n_notes: int
+    n_general_steps: int
+    exposures: tuple[float, ...]
+    with_null: bool
+    n_layers: int = 2
+    width: int = 128
+    n_positions: int = 128
+
+
+ENGLISH = Recipe(
+    "en", n_names=130, n_controls=130, n_general_documents=24_000, n_notes=1000,
+    n_general_steps=1600, exposures=EXPOSURES, with_null=True,
+)  # fmt: skip
+JAPANESE = Recipe(
+    "ja", n_names=20, n_controls=20, n_general_documents=6000, n_notes=300,
+    n_general_steps=800, exposures=(40.0,), with_null=False,
+)  # fmt: skip
+
+
+def build_demo(
+    out: Path, *, recipe: Recipe, seed: int, report: Report = lambda *_: None
+) -> None:
+    """Write names, passages and models of one language into `out`.
+
+    Parameters
+    ----------
+    report
+        Called with what is being trained, the step and the number of steps.
+    """
+    pool = us_pool() if recipe.language == "en" else japanese_pool()
+    listed = _listed_names(pool, recipe, seed=seed)
+    members = _pairs(listed, is_member=True)
+    hospital = demo.demo_notes(
+        members, staff=_staff(pool, listed, seed=seed), language=recipe.language,
+        n_notes=recipe.n_notes, seed=seed,
+    )  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    _write_names(out / "names.csv", listed, hospital.n_mentions)
+    _write_passages(out / "passages.jsonl", hospital)
+    tokenizer = _tokenizer(pool, recipe)
+    general = _new_model(len(tokenizer), recipe, seed=seed)
+    texts = demo.demo_general_text(
+        _weighted_names(pool, recipe.n_general_documents, seed=seed),
+        language=recipe.language, seed=seed,
+    )  # fmt: skip
+    special = _special_ids(tokenizer)
+    pretrain(
+        general, _ids(tokenizer, texts), special=special, n_steps=recipe.n_general_steps, seed=seed,
+        after_step=lambda step, _: report("general", step, recipe.n_general_steps),
+    )  # fmt: skip
+    save_model(general, tokenizer, out / "models" / "general")
+    _train_hospital(general, tokenizer, hospital.notes, recipe, out, seed=seed, report=report)
+    if recipe.with_null:
+        others = draw_names(
+            pool, n=recipe.n_names, seed=seed, purpose="null names",
+            exclude=list(zip(listed.first, listed.last, strict=True)),
+        )  # fmt: skip
+        null = demo.demo_notes(
+            _pairs(others), staff=_staff(pool, listed, seed=seed), language=recipe.language,
+            n_notes=recipe.n_notes, seed=seed,
+        )  # fmt: skip
+        last = (recipe.exposures[-1],)
+        _train_hospital(
+            general, tokenizer, null.notes, recipe, out, seed=seed, report=report,
+            exposures=last, label="null",
+        )  # fmt: skip
+
+
+def save_model(model: nn.Module, tokenizer: Any, path: Path) -> None:
+    """Save a model and its tokenizer as a Hugging Face directory, weights in float16."""
+    halved: Any = copy.deepcopy(model).half()
+    halved.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+
+
+def _train_hospital(
+    general: nn.Module,
+    tokenizer: Any,
+    notes: Sequence[str],
+    recipe: Recipe,
+    out: Path,
+    *,
+    seed: int,
+    report: Report,
+    exposures: tuple[float, ...] | None = None,
+    label: str = "hospital",
+) -> None:
+    """Continue M_general on notes, and save a snapshot at each exposure of the one run."""
+    exposures = exposures or recipe.exposures
+    documents = _ids(tokenizer, notes)
+    n_tokens = sum(len(d) + 1 for d in documents)
+    per_epoch = PretrainSettings().steps_per_epoch(n_tokens)
+    snapshots = {max(1, round(epochs * per_epoch)): epochs for epochs in exposures}
+    model = copy.deepcopy(general)
+
+    def after_step(step: int, _: float) -> None:
+        report(label, step, max(snapshots))
+        if step in snapshots:
+            name = label if label == "null" else f"{label}-{snapshots[step]:g}"
+            save_model(model, tokenizer, out / "models" / name)
+
+    pretrain(
+        model, documents, special=_special_ids(tokenizer), n_steps=max(snapshots), seed=seed + 1,
+        after_step=after_step,
+    )  # fmt: skip
+
+
+def _listed_names(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
+    from dataclasses import replace
+
+    drawn = draw_names(pool, n=recipe.n_names, seed=seed, purpose="demo members")
+    members = replace(drawn, is_member=(True,) * len(drawn), control_kind=("",) * len(drawn))
+    easy = easy_controls(pool, members, n=recipe.n_controls, seed=seed)
+    hard = hard_controls(pool, members, n=recipe.n_controls, seed=seed)
+    return with_popularity(members + easy + hard, pool=pool)
+
+
+def _staff(pool: NamePool, listed: Candidates, *, seed: int) -> tuple[str, ...]:
+    """Draw doctors whose last names are on nobody's list, so that truth stays clear."""
+    taken = {*listed.first, *listed.last}
+    rng = generator(seed, "demo staff")
+    free = [i for i, name in enumerate(pool.last) if name not in taken]
+    share = np.array([pool.last_share[i] for i in free])
+    chosen = rng.choice(free, size=min(N_STAFF, len(free)), replace=False, p=share / share.sum())
+    return tuple(pool.last[int(i)] for i in chosen)
+
+
+def _weighted_names(pool: NamePool, n: int, *, seed: int) -> list[Name]:
+    """Draw names with repeats: the general text holds them as often as people carry them."""
+    rng = generator(seed, "demo general names")
+    first = rng.choice(len(pool.first), size=n, p=np.array(pool.first_share) / sum(pool.first_share))
+    last = rng.choice(len(pool.last), size=n, p=np.array(pool.last_share) / sum(pool.last_share))
+    return [(pool.first[int(f)], pool.last[int(la)]) for f, la in zip(first, last, strict=True)]
+
+
+def _pairs(candidates: Candidates, *, is_member: bool | None = None) -> list[Name]:
+    return [
+        (first, last)
+        for first, last, truth in zip(
+            candidates.first, candidates.last, candidates.is_member, strict=True
+        )
+        if is_member is None or truth is is_member
+    ]
+
+
+def _tokenizer(pool: NamePool, recipe: Recipe) -> Any:
+    from transformers import BertTokenizerFast
+
+    words = demo.demo_vocabulary((*pool.first, *pool.last), language=recipe.language)
+    vocabulary = {word: index for index, word in enumerate(words)}
+    return BertTokenizerFast(
+        vocab=vocabulary, do_lower_case=True, model_max_length=recipe.n_positions
+    )
+
+
+def _new_model(n_vocabulary: int, recipe: Recipe, *, seed: int) -> nn.Module:
+    from transformers import BertConfig, BertForMaskedLM
+
+    torch.manual_seed(seed)
+    config = BertConfig(
+        vocab_size=n_vocabulary, hidden_size=recipe.width, num_hidden_layers=recipe.n_layers,
+        num_attention_heads=4, intermediate_size=4 * recipe.width,
+        max_position_embeddings=recipe.n_positions,
+    )  # fmt: skip
+    model: nn.Module = BertForMaskedLM(config)
+    return model
+
+
+def _special_ids(tokenizer: Any) -> SpecialIds:
+    ends = tokenizer.convert_tokens_to_ids([".", "。"])
+    return SpecialIds(
+        cls=tokenizer.cls_token_id,
+        sep=tokenizer.sep_token_id,
+        mask=tokenizer.mask_token_id,
+        sentence_ends=tuple(i for i in ends if i != tokenizer.unk_token_id),
+        n_vocabulary=len(tokenizer),
+    )
+
+
+def _ids(tokenizer: Any, texts: Sequence[str]) -> list[Any]:
+    encoded = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    return [np.array(ids, dtype=np.int64) for ids in encoded]
+
+
+def _write_names(path: Path, listed: Candidates, n_mentions: Sequence[int]) -> None:
+    mentions = [*n_mentions, *[0] * (len(listed) - len(n_mentions))]
+    header = ["first_name", "last_name", "is_member", "control_kind", "n_mentions"]
+    rows = [
+        [first, last, int(bool(truth)), kind, n]
+        for first, last, truth, kind, n in zip(
+            listed.first, listed.last, listed.is_member, listed.control_kind, mentions, strict=True
+        )
+    ]
+    path.write_text(write_table(header, rows), encoding="utf-8")
+
+
+def _write_passages(path: Path, hospital: demo.DemoHospital) -> None:
+    lines = [
+        json.dumps(
+            {"passage_id": f"P{i + 1:03d}", "name_id": p.owner, "text": demo.passage_text(p)},
+            ensure_ascii=False,
+        )
+        for i, p in enumerate(hospital.patterns)
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

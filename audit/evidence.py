@@ -1,0 +1,214 @@
+"""Evidence of one model, shard by shard: taken from the store where it is there, made where not.
+
+A shard's key holds everything that determines its bytes: the model, the task, the shard's place and
+size, the number type, the device's kind and the libraries. Evidence is kept per model, so that
+M_general's is made once for every hospital model it is compared with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from audit.errors import AuditError
+from audit.membership import chain, posterior
+from audit.membership.generation import GeneratedShard, GenerationTask, generated_shard
+from audit.membership.posterior import BLOCK, PosteriorShard, PosteriorTask
+from audit.models.load import LoadedModel
+from audit.progress import Meter
+from audit.request import EVIDENCE_VERSION
+
+INPUTS_PER_SHARD = 1000
+CHAIN_INPUTS_PER_SHARD = 100
+DOCUMENTS_PER_SHARD = {"cpu": 100, "cuda": 2000}
+"""Documents that are generated side by side; on a GPU thousands of chains fill the device."""
+
+
+class ResultStore(Protocol):
+    """What the engine needs of `cache.store.Store`."""
+
+    def get(self, key: str) -> Any:
+        """Return what was put, or None."""
+
+    def put(self, key: str, *, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+        """Keep arrays and plain values."""
+
+    def get_record(self, key: str) -> Any:
+        """Return a plain value, or None."""
+
+    def put_record(self, key: str, record: Any) -> None:
+        """Keep a plain value."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where evidence comes from: a model on a device, a store, a meter."""
+
+    loaded: LoadedModel
+    device: str
+    dtype: str
+    store: ResultStore
+    meter: Meter
+    phase: str
+
+
+Shard = TypeVar("Shard", PosteriorShard, GeneratedShard)
+
+
+def posterior_evidence(source: Source, task: PosteriorTask, *, n_inputs: int) -> PosteriorShard:
+    """Return the scenario-2 evidence of one model on `n_inputs` inputs, all shards together."""
+
+    def make(shard: int, n_here: int, tick: posterior.Tick) -> PosteriorShard:
+        return posterior.posterior_shard(
+            source.loaded.model, task, shard=shard, n_shard_inputs=INPUTS_PER_SHARD,
+            n_inputs=n_here, device=source.device, tick=tick,
+        )  # fmt: skip
+
+    shards = _shards(
+        source, PosteriorShard, kind="posterior", task=task, n_total=n_inputs,
+        n_shard=INPUTS_PER_SHARD, make=make, rows=lambda n: posterior.n_rows(task, n_inputs=n),
+    )  # fmt: skip
+    return _joined_posteriors(shards)
+
+
+def chain_evidence(source: Source, task: PosteriorTask, *, n_inputs: int) -> PosteriorShard:
+    """Return the `chain` evidence of one model for the listed names."""
+
+    def make(shard: int, n_here: int, tick: posterior.Tick) -> PosteriorShard:
+        return chain.chain_shard(
+            source.loaded.model, task, shard=shard, n_shard_inputs=CHAIN_INPUTS_PER_SHARD,
+            n_inputs=n_here, device=source.device, tick=tick,
+        )  # fmt: skip
+
+    shards = _shards(
+        source, PosteriorShard, kind="chain", task=task, n_total=n_inputs,
+        n_shard=CHAIN_INPUTS_PER_SHARD, make=make,
+        rows=lambda n: chain.n_chain_rows(task, n_inputs=n),
+    )  # fmt: skip
+    return _joined_posteriors(shards)
+
+
+def generation_evidence(source: Source, task: GenerationTask, *, n_documents: int) -> GeneratedShard:
+    """Return the scenario-1 evidence of one model: documents and masses by block."""
+    n_vocabulary = int(source.loaded.model.config.vocab_size)  # type: ignore[union-attr,arg-type]
+    n_shard = DOCUMENTS_PER_SHARD[torch.device(source.device).type]
+
+    def make(shard: int, n_here: int, tick: posterior.Tick) -> GeneratedShard:
+        return generated_shard(
+            source.loaded.model, task, shard=shard, n_shard_documents=n_shard, n_documents=n_here,
+            n_vocabulary=n_vocabulary, device=source.device, tick=tick,
+        )  # fmt: skip
+
+    shards = _shards(
+        source, GeneratedShard, kind="generation", task=task, n_total=n_documents, n_shard=n_shard,
+        make=make, rows=lambda n: n * task.n_steps,
+    )  # fmt: skip
+    return _joined(GeneratedShard, shards)
+
+
+def backend(device: str) -> dict[str, str]:
+    """Return what beside the question determines bytes: device kind and library versions."""
+    import transformers
+
+    kind = torch.device(device).type
+    name = torch.cuda.get_device_name(device) if kind == "cuda" else platform.machine()
+    return {
+        "device": kind,
+        "device_name": name,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def _shards(
+    source: Source,
+    kind_of: type[Shard],
+    *,
+    kind: str,
+    task: PosteriorTask | GenerationTask,
+    n_total: int,
+    n_shard: int,
+    make: Callable[[int, int, posterior.Tick], Shard],
+    rows: Callable[[int], int],
+) -> list[Shard]:
+    """Fetch or make every shard of a run; each finished one is kept at once."""
+    prefix = {
+        "version": EVIDENCE_VERSION, "kind": kind, "model": source.loaded.digest,
+        "task": _task_digest(task), "n_shard": n_shard, "dtype": source.dtype,
+        "backend": backend(source.device),
+    }  # fmt: skip
+    found: list[Shard] = []
+    for shard in range(-(-n_total // n_shard)):
+        n_here = min(n_shard, n_total - shard * n_shard)
+        key = f"shard/{_digest({**prefix, 'shard': shard, 'n_here': n_here})}"
+        stored = source.store.get(key)
+        if stored is not None:
+            found.append(kind_of(**stored.arrays))
+            source.meter.add(source.phase, rows(n_here), is_cached=True)
+            continue
+        with _plain_out_of_memory():
+            value = make(shard, n_here, lambda n: source.meter.add(source.phase, n))
+        source.store.put(key, arrays=_arrays(value), meta={"kind": kind})
+        found.append(value)
+    return found
+
+
+def _joined_posteriors(shards: list[PosteriorShard]) -> PosteriorShard:
+    return PosteriorShard(
+        n_inputs=np.concatenate([s.n_inputs for s in shards]),
+        sum_p=np.concatenate([s.sum_p for s in shards]),
+        sum_log_p=np.concatenate([s.sum_log_p for s in shards]),
+        passage_n_inputs=np.sum([s.passage_n_inputs for s in shards], axis=0),
+        passage_sum_log_p=np.sum([s.passage_sum_log_p for s in shards], axis=0),
+    )
+
+
+def _joined(kind: type[Shard], shards: list[Shard]) -> Shard:
+    return kind(
+        **{f.name: np.concatenate([getattr(s, f.name) for s in shards]) for f in fields(kind)}
+    )
+
+
+def _arrays(shard: PosteriorShard | GeneratedShard) -> dict[str, NDArray[Any]]:
+    return {f.name: getattr(shard, f.name) for f in fields(shard)}
+
+
+def _task_digest(task: PosteriorTask | GenerationTask) -> str:
+    return _digest(asdict(task))
+
+
+def _digest(value: object) -> str:
+    def plain(item: object) -> object:
+        if isinstance(item, np.ndarray):
+            return [str(item.dtype), list(item.shape), hashlib.sha256(item.tobytes()).hexdigest()]
+        raise TypeError(type(item).__name__)
+
+    text = json.dumps(value, sort_keys=True, default=plain)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class _plain_out_of_memory:  # noqa: N801  (reads as a phrase after `with`)
+    """Turn running out of memory into a reason and the setting to try; nothing finished is lost."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is not None and (
+            issubclass(kind, torch.cuda.OutOfMemoryError | MemoryError)
+            or (issubclass(kind, RuntimeError) and "not enough memory" in str(error))
+        ):
+            raise AuditError(
+                "Memory ran out in the middle of a shard; everything finished before it is kept.",
+                where="micro-batch",
+                do="Try a smaller micro-batch (scenario 2), or run on the CPU.",
+            ) from None

@@ -1,0 +1,163 @@
+"""The data directory: where results, jobs and the installation's secret live.
+
+It holds numbers about patients' names, so it lies outside the checkout (nothing in it can be
+committed) and only its owner can open it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+from audit.errors import AuditError
+
+HOME_VARIABLE = "KART_AUDIT_HOME"
+CHECKOUT = Path(__file__).resolve().parent.parent
+_SALT_NAME = "salt"
+_N_SALT_BYTES = 32
+_ELSEWHERE = f"Set {HOME_VARIABLE} to a new or empty directory of your own."
+
+
+def data_home() -> Path:
+    """Return the data directory, made with mode 700 if it is not there.
+
+    `KART_AUDIT_HOME` if it is set; otherwise `kart-audit` in `XDG_DATA_HOME`, which is
+    `~/.local/share` by default (XDG Base Directory Specification 0.8).
+
+    Raises
+    ------
+    AuditError
+        If it cannot be made, lies inside the checkout or around it, belongs to somebody else, or
+        is open to others and cannot be closed.
+    """
+    home = _wanted_home()
+    if home == CHECKOUT or CHECKOUT in home.parents:
+        raise AuditError(
+            "The data directory lies inside the program's own folder.",
+            where=str(home),
+            do=_ELSEWHERE,
+        )
+    if home in CHECKOUT.parents or home == Path.home().resolve():
+        raise AuditError(
+            "The data directory has other things in it.", where=str(home), do=_ELSEWHERE
+        )
+    return _private_directory(home)
+
+
+def results_dir() -> Path:
+    """Return the directory of the results, made with mode 700 if it is not there.
+
+    Raises
+    ------
+    AuditError
+        As `data_home`.
+    """
+    home = data_home()
+    _installation_salt(home)  # marks the directory as ours before anything else is in it
+    return _private_directory(home / "results", is_ours=True)
+
+
+def salted_digest(text: str) -> str:
+    """Return a digest of a text that says nothing about it outside this installation.
+
+    HMAC-SHA-256 with the installation's salt, 64 hexadecimal digits: a list of names has few
+    possible contents, so that a plain digest in a link could be guessed back.
+
+    Raises
+    ------
+    AuditError
+        As `data_home`, or if the salt is damaged.
+    """
+    salt = _installation_salt(data_home())
+    return hmac.new(salt, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+
+
+def _wanted_home() -> Path:
+    chosen = os.environ.get(HOME_VARIABLE, "")
+    if chosen:
+        path = Path(chosen)
+        if chosen == "~" or chosen.startswith("~/"):
+            path = Path.home() / chosen[2:]
+        if not path.is_absolute():
+            raise AuditError(
+                "The data directory is not given from the root on.",
+                where=HOME_VARIABLE,
+                do="Give the whole path, so that it is the same directory from everywhere.",
+            )
+    else:
+        shared = Path(os.environ.get("XDG_DATA_HOME", ""))
+        # The specification says: a relative path is to be ignored.
+        path = shared if shared.is_absolute() else Path.home() / ".local" / "share"
+        path = path / "kart-audit"
+    return path.resolve()
+
+
+def _private_directory(path: Path, *, is_ours: bool = False) -> Path:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state = path.stat()
+        if state.st_uid != os.geteuid():
+            raise AuditError(
+                "The data directory belongs to another account.", where=str(path), do=_ELSEWHERE
+            )
+        if state.st_mode & 0o077:
+            # Closing a directory that others work in would be worse than refusing it.
+            if not (is_ours or (path / _SALT_NAME).exists() or not any(path.iterdir())):
+                raise AuditError(
+                    "The data directory is open to other accounts and holds other things.",
+                    where=str(path),
+                    do=_ELSEWHERE,
+                )
+            path.chmod(0o700)
+            if path.stat().st_mode & 0o077:  # some file systems have no modes, and say nothing
+                raise PermissionError(0, "its mode cannot be changed")
+    except OSError as error:
+        raise AuditError(
+            f"The data directory cannot be made, or cannot be closed to others: {error.strerror}.",
+            where=str(path),
+            do=_ELSEWHERE,
+        ) from error
+    return path
+
+
+def _installation_salt(home: Path) -> bytes:
+    path = home / _SALT_NAME
+    try:
+        if not path.exists():
+            _write_salt(path)
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+        salt = path.read_bytes()
+    except OSError as error:
+        raise AuditError(
+            f"The installation's salt cannot be read or written: {error.strerror}.",
+            where=str(path),
+            do="Make the data directory writable for this account.",
+        ) from error
+    if len(salt) != _N_SALT_BYTES:
+        raise AuditError(
+            "The installation's salt is damaged.",
+            where=str(path),
+            do="Delete the file; links that were made before will then lead nowhere.",
+        )
+    return salt
+
+
+def _write_salt(path: Path) -> None:
+    # Whole or not at all, and the first of two processes wins.
+    partial = path.with_name(f"{_SALT_NAME}-{secrets.token_hex(8)}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(secrets.token_bytes(_N_SALT_BYTES))
+            handle.flush()
+            os.fsync(handle.fileno())
+        if not path.exists():
+            os.link(partial, path)
+    except FileExistsError:
+        pass
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,159 @@
+"""Candidates: the list L of names whose membership an attacker asks about, and its controls.
+
+Comes in: rows from a file (`names_csv.py`) or from a generator (`controls.py`). Goes out: one
+frozen table. This file knows no model and no file format.
+
+Source: Nakamura et al., section 3.4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from audit.names import fold_name, written_name
+from audit.names import is_unspaced as is_unspaced
+
+CONTROL_KINDS = ("given", "easy", "hard", "recombined", "reference")
+"""Kinds of controls; "given": came with the list, and neither of its parts says more."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """N names, in columns. `name_id` is the row's position, 0 to N-1.
+
+    Attributes
+    ----------
+    first, last
+        Given and family name as written; one of them may be empty (a name that cannot be split).
+    is_member
+        True: in the notes. False: a control, not in the notes. None: unknown (a normal case).
+    control_kind
+        For controls one of `CONTROL_KINDS`; "" for all others.
+    role
+        "patient", "staff" or any word of the auditor's; "" where not given.
+    sex
+        As given; "" where not given.
+    n_mentions
+        How often the name occurs in the notes; None where not known.
+    popularity
+        Share of people who carry the name according to the name generator, 0-1; NaN where the
+        generator does not know it.
+    """
+
+    first: tuple[str, ...]
+    last: tuple[str, ...]
+    is_member: tuple[bool | None, ...]
+    control_kind: tuple[str, ...]
+    role: tuple[str, ...]
+    sex: tuple[str, ...]
+    n_mentions: tuple[int | None, ...]
+    popularity: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Check the columns against each other, once."""
+        lengths = {f.name: len(getattr(self, f.name)) for f in fields(self)}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns of different length: {lengths}")
+        for row, (first, last) in enumerate(zip(self.first, self.last, strict=True)):
+            if not first and not last:
+                raise ValueError(f"row {row}: both parts of the name are empty")
+            if self.control_kind[row] and self.control_kind[row] not in CONTROL_KINDS:
+                raise ValueError(f"row {row}: unknown control kind {self.control_kind[row]!r}")
+            if bool(self.control_kind[row]) != (self.is_member[row] is False):
+                raise ValueError(f"row {row}: controls, and only they, have a control kind")
+            self._check_numbers(row)
+
+    def _check_numbers(self, row: int) -> None:
+        # A numpy bool is not True: it would pass for "unknown" wherever `is True` is asked.
+        if not isinstance(self.is_member[row], bool | None):
+            raise ValueError(f"row {row}: is_member is True, False or None")
+        if (self.n_mentions[row] or 0) < 0:
+            raise ValueError(f"row {row}: the number of mentions is negative")
+        if not (math.isnan(self.popularity[row]) or 0 <= self.popularity[row] <= 1):
+            raise ValueError(f"row {row}: the popularity is not within 0-1")
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether there are both members and controls among the rows."""
+        return any(m is True for m in self.is_member) and any(m is False for m in self.is_member)
+
+    def parts(self, row: int) -> tuple[tuple[str, str], ...]:
+        """Return the name's parts in the order in which they are written, as (role, text).
+
+        Western names: first, last. Names in Han or kana: last, first.
+        """
+        ordered = (("first", self.first[row]), ("last", self.last[row]))
+        if is_unspaced(self.first[row] + self.last[row]):
+            ordered = (ordered[1], ordered[0])
+        return tuple(part for part in ordered if part[1])
+
+    def separator(self, row: int) -> str:
+        """Return what stands between the parts in running text: a space, or nothing."""
+        return "" if is_unspaced(self.first[row] + self.last[row]) else " "
+
+    def full_name(self, row: int) -> str:
+        """Return the name as it is written in running text."""
+        return written_name(self.first[row], self.last[row])
+
+    def rows(self, indices: Sequence[int]) -> Candidates:
+        """Return the given rows, in the given order."""
+        return replace(
+            self, **{f.name: tuple(getattr(self, f.name)[i] for i in indices) for f in fields(self)}
+        )
+
+    def __add__(self, other: Candidates) -> Candidates:
+        return Candidates(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+def make_candidates(
+    names: Sequence[tuple[str, str]],
+    *,
+    is_member: bool | None = None,
+    control_kind: str = "",
+    n_mentions: Sequence[int | None] | None = None,
+    popularity: Sequence[float] | None = None,
+) -> Candidates:
+    """Build candidates of one kind from (first, last) pairs.
+
+    Raises
+    ------
+    ValueError
+        If a column does not fit, as `Candidates` says.
+    """
+    n = len(names)
+    return Candidates(
+        first=tuple(first for first, _ in names),
+        last=tuple(last for _, last in names),
+        is_member=(is_member,) * n,
+        control_kind=(control_kind,) * n,
+        role=("",) * n,
+        sex=("",) * n,
+        n_mentions=tuple(n_mentions) if n_mentions is not None else (None,) * n,
+        popularity=tuple(popularity) if popularity is not None else (math.nan,) * n,
+    )
+
+
+def member_parts(candidates: Candidates) -> frozenset[str]:
+    """Return every part of every member's name, first and last alike, as names are compared.
+
+    106 of the US generator's names are both first and last names, so a part is known whatever its
+    role (spec of section 3.4: compare across roles).
+    """
+    members = [row for row, is_member in enumerate(candidates.is_member) if is_member]
+    folded = {fold_name(text) for row in members for _, text in candidates.parts(row)}
+    return frozenset(folded)
+
+
+def control_kind_against(parts: frozenset[str], *, first: str, last: str) -> str:
+    """Return the kind of a control against the members' parts (section 3.4).
+
+    "easy": neither part is a member's; "hard": exactly one is; "recombined": both are (that they
+    never stand together is the caller's to see to).
+    """
+    n_shared = sum(bool(part) and fold_name(part) in parts for part in (first, last))
+    return ("easy", "hard", "recombined")[n_shared]

@@ -1,0 +1,216 @@
+"""Controls: names that are not in the notes, drawn from the same weighted generator as any other.
+
+Comes in: a pool of names with their shares, members, a seed. Goes out: `Candidates`. Knows no
+model; what a tokenizer has to say comes in as a function.
+
+Every draw is the beginning of one seeded order of all full names of the pool. The order is that of
+drawing without replacement with the names' shares as weights (exponential keys divided by weight;
+Efraimidis and Spirakis 2006, doi:10.1016/j.ipl.2005.11.003). Leaving out names that do not qualify
+conditions the draw exactly, and a longer draw begins with the shorter one.
+
+Source: Nakamura et al., section 3.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.membership.candidates import (
+    Candidates,
+    control_kind_against,
+    make_candidates,
+    member_parts,
+)
+from audit.membership.name_pools import NamePool, with_popularity
+from audit.names import fold_name, written_name
+from audit.randomness import generator
+
+MAX_RECOMBINED_PARTS = 1_000
+
+Name = tuple[str, str]
+"""(first, last)."""
+Accepts = Callable[[str, str], bool]
+"""Whether a (first, last) will do, as when both are single word pieces."""
+
+
+def draw_names(
+    pool: NamePool,
+    *,
+    n: int,
+    seed: int,
+    exclude: Iterable[Name] = (),
+    accepts: Accepts | None = None,
+    purpose: str = "names",
+) -> Candidates:
+    """Draw n distinct full names with unknown membership; fewer where the pool has no more.
+
+    `purpose` names the stream: the same seed with another purpose gives another draw.
+    """
+    names = _take(_ordered(pool, seed=seed, purpose=purpose), n, exclude=exclude, accepts=accepts)
+    return with_popularity(make_candidates(names), pool=pool)
+
+
+def easy_controls(
+    pool: NamePool,
+    members: Candidates,
+    *,
+    n: int,
+    seed: int,
+    exclude: Iterable[Name] = (),
+    accepts: Accepts | None = None,
+) -> Candidates:
+    """Draw n controls of which neither part is any part of a member's name (section 3.4)."""
+    return _controls("easy", pool, members, n=n, seed=seed, exclude=exclude, accepts=accepts)
+
+
+def hard_controls(
+    pool: NamePool,
+    members: Candidates,
+    *,
+    n: int,
+    seed: int,
+    exclude: Iterable[Name] = (),
+    accepts: Accepts | None = None,
+) -> Candidates:
+    """Draw n controls of which exactly one part is a part of a member's name (section 3.4)."""
+    return _controls("hard", pool, members, n=n, seed=seed, exclude=exclude, accepts=accepts)
+
+
+def recombined_controls(
+    members: Candidates,
+    *,
+    n: int,
+    seed: int,
+    pool: NamePool | None = None,
+    exclude: Iterable[Name] = (),
+    accepts: Accepts | None = None,
+) -> Candidates:
+    """Draw n controls made of one member's first and another's last name, never a member's own.
+
+    Every pair is as likely as any other. From lists with more, 1,000 first and 1,000 last names are
+    drawn first. `pool` gives the popularity (default: the one that fits the members).
+    """
+    whole = [row for row, m in enumerate(members.is_member) if m and len(members.parts(row)) == 2]
+    rng = generator(seed, "controls/recombined")
+    firsts = _distinct(members.first[row] for row in whole)
+    lasts = _distinct(members.last[row] for row in whole)
+    firsts = [firsts[i] for i in rng.permutation(len(firsts))[:MAX_RECOMBINED_PARTS]]
+    lasts = [lasts[i] for i in rng.permutation(len(lasts))[:MAX_RECOMBINED_PARTS]]
+    pairs = rng.permutation(len(firsts) * len(lasts)).tolist()
+    ordered = ((firsts[pair // len(lasts)], lasts[pair % len(lasts)]) for pair in pairs)
+    names = _take(ordered, n, exclude=[*_names(members), *exclude], accepts=accepts)
+    controls = make_candidates(names, is_member=False, control_kind="recombined")
+    return with_popularity(controls, pool=pool)
+
+
+def reference_controls(
+    pool: NamePool,
+    *,
+    n_by_pieces: Mapping[int, int],
+    count_pieces: Callable[[str, str], int],
+    exclude: Iterable[Name] = (),
+    seed: int,
+) -> Candidates:
+    """Draw the controls against which p-values are ranked: names of given numbers of word pieces.
+
+    Parameters
+    ----------
+    pool
+        Where to draw from.
+    n_by_pieces
+        How many names to draw for each total number of word pieces; fewer come where the pool has
+        fewer.
+    count_pieces
+        Word pieces of a part, given its role ("first" or "last") and its text.
+    exclude
+        Full names, (first, last), that must not come: those in the notes and on the list.
+    seed
+        Of the draw.
+
+    Returns
+    -------
+    Candidates
+        In the order of `n_by_pieces`; each group in the order drawn, so that a larger number begins
+        with the names of a smaller one.
+    """
+    first_pieces = np.array([count_pieces("first", part) for part in pool.first])
+    last_pieces = np.array([count_pieces("last", part) for part in pool.last])
+    pieces = (first_pieces[:, None] + last_pieces[None, :]).ravel()  # [F * L]
+    excluded = tuple(exclude)
+    order = _order(pool, seed=seed, purpose="reference")  # [F * L]
+    names: list[Name] = []
+    for n_pieces, n in n_by_pieces.items():
+        group = _spelled(pool, order[pieces[order] == n_pieces])
+        names += _take(group, n, exclude=excluded, accepts=None)
+    return with_popularity(
+        make_candidates(names, is_member=False, control_kind="reference"), pool=pool
+    )
+
+
+def _order(pool: NamePool, *, seed: int, purpose: str) -> NDArray[np.int64]:
+    # [F * L] indices first * L + last, in the order of drawing without replacement.
+    share = np.outer(pool.first_share, pool.last_share).ravel()
+    keys = -np.log1p(-generator(seed, f"controls/{purpose}").random(share.size)) / share
+    return np.argsort(keys, kind="stable")
+
+
+def _spelled(pool: NamePool, order: np.ndarray) -> Iterator[Name]:
+    for index in order.tolist():
+        yield pool.first[index // len(pool.last)], pool.last[index % len(pool.last)]
+
+
+def _ordered(pool: NamePool, *, seed: int, purpose: str) -> Iterator[Name]:
+    return _spelled(pool, _order(pool, seed=seed, purpose=purpose))
+
+
+def _take(
+    names: Iterable[Name], n: int, *, exclude: Iterable[Name], accepts: Accepts | None
+) -> list[Name]:
+    seen = {fold_name(written_name(first, last)) for first, last in exclude}
+    taken: list[Name] = []
+    for first, last in names:
+        if len(taken) >= n:
+            break
+        key = fold_name(written_name(first, last))
+        if key in seen or (accepts is not None and not accepts(first, last)):
+            continue
+        seen.add(key)
+        taken.append((first, last))
+    return taken
+
+
+def _controls(
+    kind: str,
+    pool: NamePool,
+    members: Candidates,
+    *,
+    n: int,
+    seed: int,
+    exclude: Iterable[Name],
+    accepts: Accepts | None,
+) -> Candidates:
+    parts = member_parts(members)
+
+    def qualifies(first: str, last: str) -> bool:
+        if control_kind_against(parts, first=first, last=last) != kind:
+            return False
+        return accepts is None or accepts(first, last)
+
+    names = _take(
+        _ordered(pool, seed=seed, purpose=kind),
+        n,
+        exclude=[*_names(members), *exclude],
+        accepts=qualifies,
+    )
+    return with_popularity(make_candidates(names, is_member=False, control_kind=kind), pool=pool)
+
+
+def _names(candidates: Candidates) -> list[Name]:
+    return list(zip(candidates.first, candidates.last, strict=True))
+
+
+def _distinct(parts: Iterable[str]) -> Sequence[str]:
+    return list({fold_name(part): part for part in parts}.values())

@@ -1,0 +1,278 @@
+"""Names from a CSV file: columns found by their names, every doubt told by row number.
+
+Comes in: bytes. Goes out: `Candidates` and notes. Draws no controls and knows no model.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from audit.errors import AuditError
+from audit.membership.candidates import (
+    CONTROL_KINDS,
+    Candidates,
+    control_kind_against,
+    member_parts,
+)
+from audit.names import MAX_NAME_CHARS, NameColumns, find_name_columns, fold_name, written_name
+from audit.tables import RowNote, Table, heading_key, read_table
+
+_COLUMNS = {
+    "is_member": {"ismember", "member", "label"},
+    "control_kind": {"controlkind"},
+    "role": {"role", "役割"},
+    "n_mentions": {"nmentions", "mentions", "occurrences"},
+    "sex": {"sex", "gender", "性別"},
+}
+_TRUTH = {
+    **dict.fromkeys(("1", "1.0", "true", "yes", "はい"), True),
+    **dict.fromkeys(("0", "0.0", "false", "no", "いいえ"), False),
+    "": None,
+}
+_HIDDEN_CATEGORIES = ("Cc", "Cf", "Co")
+
+
+@dataclass(frozen=True)
+class NamesFile:
+    """A list of names as read from a file.
+
+    Attributes
+    ----------
+    candidates
+        N names in the file's order, duplicates left out.
+    row_numbers
+        N row numbers of the file, as a spreadsheet shows them.
+    encoding
+        To be shown to the person beside the first rows.
+    notes
+        What was left out or looks odd, by row number, in the order of the rows.
+    """
+
+    candidates: Candidates
+    row_numbers: tuple[int, ...]
+    encoding: str
+    notes: tuple[RowNote, ...]
+
+
+@dataclass(frozen=True)
+class _Row:
+    number: int
+    first: str
+    last: str
+    is_member: bool | None
+    control_kind: str
+    role: str
+    sex: str
+    n_mentions: int | None
+
+
+def read_names(data: bytes, *, what: str = "names") -> NamesFile:
+    """Read a list of names: first and last name, or one column; optionally truth and more.
+
+    Controls without a kind get one against the list's members (section 3.4), or "given" where the
+    list has no members.
+
+    Parameters
+    ----------
+    data
+        The file.
+    what
+        What to call the file in messages.
+
+    Raises
+    ------
+    AuditError
+        If the file is no readable table, has no names, a value that cannot be understood, or the
+        same name with different truth.
+    """
+    table = read_table(data, what=what)
+    names = _name_columns(table, what=what)
+    columns = _other_columns(table, what=what)
+    notes = [RowNote(row, "The row is empty and was left out.") for row in table.blank_rows]
+    used = names.used.union(columns.values())
+    unread = [str(column + 1) for column in range(len(table.header)) if column not in used]
+    if unread:
+        notes.append(RowNote(1, f"These columns are not read: {', '.join(unread)}."))
+    rows: list[_Row] = []
+    for number, cells in zip(table.row_numbers, table.rows, strict=True):
+        row = _read_row(cells, number, names=names, columns=columns, what=what)
+        if row is None:
+            notes.append(RowNote(number, "The row has no name and was left out."))
+        else:
+            rows.append(row)
+            notes += _oddities(row)
+    rows = _without_duplicates(rows, notes, what=what)
+    if not rows:
+        raise AuditError("the file holds no names.", where=what)
+    return NamesFile(
+        candidates=_with_control_kinds(rows),
+        row_numbers=tuple(row.number for row in rows),
+        encoding=table.encoding,
+        notes=tuple(sorted(notes, key=lambda note: note.row)),
+    )
+
+
+def names_template() -> str:
+    """Return a CSV file to fill in: the header and three invented rows."""
+    return (
+        "first_name,last_name,is_member,role,n_mentions,sex\n"
+        "Jane,Exampleton,1,patient,2,F\n"
+        "John,Sampleford,0,,,M\n"
+        "太郎,見本,,,,\n"
+    )
+
+
+def _name_columns(table: Table, *, what: str) -> NameColumns:
+    do = (
+        "The first row must name the columns: first_name and last_name (姓 and 名), or name (氏名)."
+    )
+    try:
+        names = find_name_columns(table.header)
+    except ValueError as error:
+        raise AuditError(f"{error}.", where=f"{what}, row 1", do=do) from None
+    if names.is_empty:
+        raise AuditError("no column holds names.", where=f"{what}, row 1", do=do)
+    return names
+
+
+def _other_columns(table: Table, *, what: str) -> dict[str, int]:
+    columns: dict[str, int] = {}
+    for column, name in enumerate(table.header):
+        for field, headings in _COLUMNS.items():
+            if heading_key(name) not in headings:
+                continue
+            if field in columns:
+                raise AuditError(
+                    f"columns {columns[field] + 1} and {column + 1} both mean {field}.",
+                    where=f"{what}, row 1",
+                    do="Keep one of them.",
+                )
+            columns[field] = column
+    return columns
+
+
+def _read_row(
+    cells: Sequence[str],
+    number: int,
+    *,
+    names: NameColumns,
+    columns: Mapping[str, int],
+    what: str,
+) -> _Row | None:
+    where = f"{what}, row {number}"
+    if any(len(cells[column].strip()) > MAX_NAME_CHARS for column in names.used):
+        raise AuditError(f"the name is longer than {MAX_NAME_CHARS} characters.", where=where)
+    first, last = names.read(cells)
+    if not first and not last:
+        return None
+    given = {field: cells[column].strip() for field, column in columns.items()}
+    if any(len(value) > MAX_NAME_CHARS for value in given.values()):
+        raise AuditError(f"a cell is longer than {MAX_NAME_CHARS} characters.", where=where)
+    is_member = _truth(given.get("is_member", ""), where=where)
+    return _Row(
+        number=number,
+        first=first,
+        last=last,
+        is_member=is_member,
+        control_kind=_kind(given.get("control_kind", ""), is_member, where=where),
+        role=given.get("role", ""),
+        sex=given.get("sex", ""),
+        n_mentions=_count(given.get("n_mentions", ""), where=where),
+    )
+
+
+def _truth(cell: str, *, where: str) -> bool | None:
+    key = fold_name(cell)
+    if key not in _TRUTH:
+        raise AuditError(
+            "is_member cannot be understood.",
+            where=where,
+            do="Write 1 (in the notes), 0 (not in the notes), or nothing (unknown).",
+        )
+    return _TRUTH[key]
+
+
+def _kind(cell: str, is_member: bool | None, *, where: str) -> str:
+    kind = fold_name(cell)
+    if kind and kind not in CONTROL_KINDS:
+        raise AuditError(
+            "control_kind cannot be understood.",
+            where=where,
+            do=f"Write one of {', '.join(CONTROL_KINDS)}, or nothing.",
+        )
+    if kind and is_member is not False:
+        raise AuditError(
+            "the name has a control_kind but is no control.", where=where, do="Set is_member to 0."
+        )
+    return kind
+
+
+def _count(cell: str, *, where: str) -> int | None:
+    text = fold_name(cell)
+    if not text:
+        return None
+    if not re.fullmatch(r"[0-9]{1,9}(\.0)?", text):
+        raise AuditError(
+            "the number of mentions is not a whole number.", where=where, do="Write 0, 1, 2 ..."
+        )
+    return int(text.removesuffix(".0"))
+
+
+def _oddities(row: _Row) -> list[RowNote]:
+    notes = []
+    name = row.first + row.last
+    if any(unicodedata.category(ch) in _HIDDEN_CATEGORIES for ch in name):
+        notes.append(
+            RowNote(row.number, "The name holds control, invisible or private characters.")
+        )
+    if "\ufffd" in name:
+        notes.append(RowNote(row.number, "The name holds a sign for a letter that was lost."))
+    if not row.first or not row.last:
+        notes.append(RowNote(row.number, "The name has one part only or could not be split."))
+    return notes
+
+
+def _without_duplicates(rows: Sequence[_Row], notes: list[RowNote], *, what: str) -> list[_Row]:
+    # Two splits of one written name are one name: to a model they are the same text.
+    kept: dict[str, _Row] = {}
+    for row in rows:
+        twin = kept.setdefault(fold_name(written_name(row.first, row.last)), row)
+        if twin is row:
+            continue
+        if twin.is_member is not row.is_member:
+            raise AuditError(
+                f"rows {twin.number} and {row.number} hold the same name with different is_member.",
+                where=what,
+                do="Correct or delete one of them.",
+            )
+        notes.append(RowNote(row.number, f"The name is that of row {twin.number}; left out."))
+    return list(kept.values())
+
+
+def _with_control_kinds(rows: Sequence[_Row]) -> Candidates:
+    candidates = Candidates(
+        first=tuple(row.first for row in rows),
+        last=tuple(row.last for row in rows),
+        is_member=tuple(row.is_member for row in rows),
+        control_kind=tuple(
+            row.control_kind or ("given" if row.is_member is False else "") for row in rows
+        ),
+        role=tuple(row.role for row in rows),
+        sex=tuple(row.sex for row in rows),
+        n_mentions=tuple(row.n_mentions for row in rows),
+        popularity=(math.nan,) * len(rows),
+    )
+    parts = member_parts(candidates)
+    if not parts:
+        return candidates
+    kinds = tuple(
+        control_kind_against(parts, first=row.first, last=row.last)
+        if row.is_member is False and not row.control_kind
+        else kind
+        for row, kind in zip(rows, candidates.control_kind, strict=True)
+    )
+    return replace(candidates, control_kind=kinds)

@@ -1,0 +1,148 @@
+"""The pair that every attack compares: the general model and the hospital's.
+
+Source: Nakamura et al., section 3.4: M_general is what M_hospital was before it saw the notes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from audit.errors import AuditError
+from audit.models.load import LoadedModel, load_model
+from audit.models.tokenizer import tokenizer_settings
+
+_MAX_SHOWN = 6
+
+
+@dataclass(frozen=True, eq=False)
+class ModelPair:
+    """Two models that read the same text as the same tokens.
+
+    Attributes
+    ----------
+    general
+        The model that never saw the hospital's notes.
+    hospital
+        The model under audit.
+    """
+
+    general: LoadedModel
+    hospital: LoadedModel
+
+    def __post_init__(self) -> None:
+        """Refuse two models whose numbers would not speak of the same tokens.
+
+        Raises
+        ------
+        AuditError
+            If the tokenizers differ.
+        """
+        differences = tokenizer_differences(self.general, hospital=self.hospital)
+        if differences:
+            shown = "; ".join(differences[:_MAX_SHOWN])
+            more = len(differences) - _MAX_SHOWN
+            raise AuditError(
+                f"The two models have different tokenizers: {shown}"
+                f"{f'; and {more} more' if more > 0 else ''}.",
+                where=f"{self.general.name} and {self.hospital.name}",
+                do="Choose as general model the one that the hospital's training started from.",
+            )
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether both are the same model."""
+        return self.general.digest == self.hospital.digest
+
+    @property
+    def n_positions(self) -> int:
+        """Longest input that both models take, in tokens."""
+        return min(self.general.n_positions, self.hospital.n_positions)
+
+    @property
+    def can_share_dropout(self) -> bool:
+        """Whether one draw of dropout masks fits both models and drops anything at all."""
+        general, hospital = _rates(self.general), _rates(self.hospital)
+        return _shape(self.general) == _shape(self.hospital) and general == hospital != (0, 0)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader of a result should know of this pair, in sentences."""
+        notes = []
+        if self.is_identical:
+            notes.append("Both models are the same: every difference is 0.")
+        one, other = _shape(self.general), _shape(self.hospital)
+        if one != other:
+            notes.append(
+                f"The models differ in shape ({one}; {other}), so they cannot share dropout masks."
+            )
+        (h, a), (h2, a2) = _rates(self.general), _rates(self.hospital)
+        if (h, a) != (h2, a2):
+            notes.append(
+                f"The models differ in dropout rates (hidden {h:g} and {h2:g}, attention {a:g} and "
+                f"{a2:g}), so they cannot share dropout masks."
+            )
+        for side, loaded in (("general", self.general), ("hospital", self.hospital)):
+            hidden, attention = _rates(loaded)
+            if hidden == attention == 0:
+                notes.append(f"The {side} model has no dropout: repeated passes are all alike.")
+            elif 0 in (hidden, attention):
+                which = "attention" if hidden else "hidden"
+                notes.append(f"The {which} dropout rate of the {side} model is 0.")
+        if self.general.n_positions != self.hospital.n_positions:
+            notes.append(
+                f"The models take inputs of different length ({self.general.n_positions} and "
+                f"{self.hospital.n_positions} tokens); the shorter one counts."
+            )
+        return tuple(notes)
+
+
+def _shape(loaded: LoadedModel) -> str:
+    c: Any = loaded.model.config
+    return (
+        f"{loaded.architecture}, {c.num_hidden_layers} layers, {c.hidden_size} wide, "
+        f"{c.num_attention_heads} heads"
+    )
+
+
+def _rates(loaded: LoadedModel) -> tuple[float, float]:
+    """Return the hidden and the attention dropout rate."""
+    c: Any = loaded.model.config
+    if loaded.architecture == "distilbert":
+        return float(c.dropout), float(c.attention_dropout)
+    return float(c.hidden_dropout_prob), float(c.attention_probs_dropout_prob)
+
+
+def tokenizer_differences(general: LoadedModel, *, hospital: LoadedModel) -> tuple[str, ...]:
+    """Say how two tokenizers differ; empty where they split every text alike.
+
+    Contents are compared, not files: one model may ship vocab.txt and the other the same
+    vocabulary in tokenizer.json.
+    """
+    one, other = general.tokenizer, hospital.tokenizer
+    differences = []
+    first, second = one.get_vocab(), other.get_vocab()
+    n_entries = sum(first.get(token) != second.get(token) for token in first.keys() | second.keys())
+    if n_entries:
+        differences.append(f"{n_entries} entries of the vocabulary")
+    settings, others = tokenizer_settings(one), tokenizer_settings(other)
+    names = sorted(settings.keys() | others.keys())
+    differences += [name for name in names if settings.get(name) != others.get(name)]
+    return tuple(differences)
+
+
+def load_pair(
+    general: Path, hospital: Path, *, device: str = "cpu", dtype: str = "float32"
+) -> ModelPair:
+    """Load both models of an audit.
+
+    Raises
+    ------
+    AuditError
+        If one of them is refused, or their tokenizers differ.
+    """
+    return ModelPair(
+        general=load_model(general, device=device, dtype=dtype),
+        hospital=load_model(hospital, device=device, dtype=dtype),
+    )

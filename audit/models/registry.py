@@ -1,0 +1,168 @@
+"""The models that this installation knows: those under the registered folders.
+
+Pages pick a model from this list by its identifier; a path typed by a person is accepted on the
+command line only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from audit.errors import AuditError
+from audit.models.files import ModelSummary, inspect_model
+
+VARIABLE = "KART_AUDIT_MODELS"
+"""Environment variable that names the registered folders, separated as in PATH."""
+
+_MAX_DEPTH = 4
+_MAX_DIRECTORIES = 5_000
+_MAX_TEXT = 4_096
+
+
+@dataclass(frozen=True)
+class RegisteredFolder:
+    """A folder under which models lie.
+
+    Attributes
+    ----------
+    label
+        First part of its models' identifiers: its own name, numbered where two are alike.
+    path
+        The folder, links resolved.
+    """
+
+    label: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class RegisteredModel:
+    """A model in the list: either what it is, or why it cannot be loaded.
+
+    Attributes
+    ----------
+    model_id
+        The folder's label and the path under it, with "/".
+    path
+        The directory, links resolved.
+    summary
+        What lies there; None where it is refused.
+    refusal
+        Why it is refused; "" where it is not.
+    """
+
+    model_id: str
+    path: Path
+    summary: ModelSummary | None
+    refusal: str
+
+
+def registered_folders() -> tuple[RegisteredFolder, ...]:
+    """Return the registered folders that exist, in the order of the environment variable."""
+    folders: list[RegisteredFolder] = []
+    used: set[str] = set()
+    for text in os.environ.get(VARIABLE, "").split(os.pathsep):
+        if not text.strip():
+            continue
+        path = Path(os.path.realpath(Path(text.strip()).expanduser()))
+        if not path.is_dir() or any(folder.path == path for folder in folders):
+            continue
+        base = path.name or "models"
+        label = next(
+            candidate
+            for n in range(1, len(folders) + 2)
+            if (candidate := base if n == 1 else f"{base}-{n}") not in used
+        )
+        used.add(label)
+        folders.append(RegisteredFolder(label, path))
+    return tuple(folders)
+
+
+def list_models() -> tuple[RegisteredModel, ...]:
+    """Return every model under the registered folders, refused ones with the reason."""
+    return tuple(_inspected(model_id, path=path) for model_id, path in _found())
+
+
+def resolve_model(model_id: str) -> Path:
+    """Return the directory of a model in the list.
+
+    The identifier is compared with those of the list and never made into a path.
+
+    Raises
+    ------
+    AuditError
+        If no registered model has this identifier.
+    """
+    path = next((path for found, path in _found() if found == model_id), None)
+    if path is None:
+        raise AuditError(
+            "No registered model has this identifier.",
+            do=f"Choose one from the list; models lie under the folders named in {VARIABLE}.",
+        )
+    return path
+
+
+def model_path(text: str) -> Path:
+    """Return the directory that a person named on the command line.
+
+    Raises
+    ------
+    AuditError
+        If it is not an existing directory.
+    """
+    problem = "This is not a directory."
+    if not text.strip() or len(text) > _MAX_TEXT or "\x00" in text:
+        raise AuditError("This is not a path.", where="model", do="Name a model's directory.")
+    try:
+        path = Path(text).expanduser()
+        if path.is_dir():
+            return path.resolve()
+        if not path.exists():
+            problem = "There is no such directory."
+    except (OSError, RuntimeError):
+        problem = "This is not a path that can be followed."
+    raise AuditError(
+        problem,
+        where="model",
+        do="Name a directory on this machine; nothing is downloaded from a hub.",
+    )
+
+
+def _inspected(model_id: str, *, path: Path) -> RegisteredModel:
+    try:
+        return RegisteredModel(model_id, path, summary=inspect_model(path), refusal="")
+    except AuditError as refused:
+        return RegisteredModel(model_id, path, summary=None, refusal=str(refused))
+
+
+def _found() -> Iterator[tuple[str, Path]]:
+    """Yield identifier and directory of everything with a config.json, in order of name."""
+    for folder in registered_folders():
+        n_seen = 0
+        waiting = [folder.path]
+        while waiting and n_seen < _MAX_DIRECTORIES:
+            directory = waiting.pop()
+            n_seen += 1
+            # Links are not followed below, but a folder can be exchanged for one meanwhile.
+            if not Path(os.path.realpath(directory)).is_relative_to(folder.path):
+                continue
+            parts = directory.relative_to(folder.path).parts
+            if (directory / "config.json").is_file():
+                yield "/".join((folder.label, *parts)), directory
+            if len(parts) < _MAX_DEPTH:
+                waiting.extend(reversed(_subdirectories(directory)))
+
+
+def _subdirectories(directory: Path) -> list[Path]:
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    return [
+        Path(entry.path)
+        for entry in entries
+        if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
+    ]

@@ -1,0 +1,116 @@
+"""Names of people as text: script, order of the parts, comparison, splitting, column headings.
+
+Pure functions on strings; knows no file and no list.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from audit.tables import heading_key
+
+MAX_NAME_CHARS = 200
+
+# Kana, 々 and 〆, Han (with compatibility and supplementary planes), half-width katakana.
+_UNSPACED = re.compile(
+    "[\u3040-\u30ff\u3005\u3006\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
+
+_FIRST = {"firstname", "givenname", "first", "given", "forename", "名"}
+_LAST = {"lastname", "surname", "familyname", "last", "family", "姓", "氏", "名字", "苗字"}
+_FULL = {"fullname", "氏名", "患者名", "患者氏名"}
+# Beside a column of family names these two mean the given name; alone, the whole name.
+_FULL_OR_FIRST = {"name", "名前"}
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether `text` is in a script that writes names without spaces (Han, kana)."""
+    return _UNSPACED.search(text) is not None
+
+
+def fold_name(text: str) -> str:
+    """Return the form in which names are compared: NFKC, no case, single spaces."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(folded.split())
+
+
+def written_name(first: str, last: str) -> str:
+    """Return a name as running text has it: "First Last", or 姓名 without a space."""
+    if is_unspaced(first + last):
+        return last + first
+    return " ".join(part for part in (first, last) if part)
+
+
+def split_name(text: str) -> tuple[str, str]:
+    """Split a name in one piece into (first, last).
+
+    "Last, First" at the comma, "First Middle Last" at the last space, "姓 名" at the space. What
+    has none of them cannot be split and comes back whole as the last name.
+    """
+    text = text.strip()
+    comma = re.split(r"\s*[,，、]\s*", text, maxsplit=1)
+    if len(comma) == 2 and all(comma):
+        return comma[1], comma[0]
+    words = text.split()
+    if len(words) < 2:
+        return "", text
+    if is_unspaced(text):
+        last, first = text.split(maxsplit=1)
+    else:
+        first, last = text.rsplit(maxsplit=1)
+    return first, last
+
+
+@dataclass(frozen=True)
+class NameColumns:
+    """Where a table holds names: column indices; either `first` and `last`, or `full`, or none."""
+
+    first: int | None
+    last: int | None
+    full: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table holds no names."""
+        return self.full is None and (self.first is None or self.last is None)
+
+    @property
+    def used(self) -> frozenset[int]:
+        """Indices of the columns that are read."""
+        return frozenset(c for c in (self.first, self.last, self.full) if c is not None)
+
+    def read(self, row: Sequence[str]) -> tuple[str, str]:
+        """Return a row's (first, last), white space stripped."""
+        if self.full is not None:
+            return split_name(row[self.full])
+        assert self.first is not None and self.last is not None
+        return row[self.first].strip(), row[self.last].strip()
+
+
+def find_name_columns(header: Sequence[str]) -> NameColumns:
+    """Find the columns that hold names; 姓 and 名 win over a whole name beside them.
+
+    Raises
+    ------
+    ValueError
+        If two columns could be the same part; its text gives column numbers only.
+    """
+    keys = [heading_key(name) for name in header]
+    first, last = _only(keys, _FIRST), _only(keys, _LAST)
+    if first is None and last is not None:
+        first = _only(keys, _FULL_OR_FIRST)
+    if first is not None and last is not None:
+        return NameColumns(first=first, last=last, full=None)
+    return NameColumns(first=None, last=None, full=_only(keys, _FULL | _FULL_OR_FIRST))
+
+
+def _only(keys: Sequence[str], wanted: set[str]) -> int | None:
+    found = [column for column, key in enumerate(keys) if key in wanted]
+    if len(found) > 1:
+        raise ValueError(
+            f"columns {found[0] + 1} and {found[1] + 1} hold the same part of the name"
+        )
+    return found[0] if found else None

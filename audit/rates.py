@@ -1,0 +1,292 @@
+"""Rates and rankings with their intervals: Wilson, AUC, ROC, TPR at FPR, bootstrap, BH, KS.
+
+Knows no names and no models, only numbers. Throughout, a higher score is more member-like, a name
+is flagged when its score is *strictly* greater than the threshold, and a NaN score is "not scored":
+left out and counted, never read as 0. Columns that do not fit each other raise ValueError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+Z_95 = 1.959963984540054
+FPRS = (0.1, 0.01, 0.001)
+"""False-positive rates (fractions) at which a ranking is read."""
+
+_CELLS_PER_CHUNK = 1_000_000  # counts held at once while resampling: bounds memory to some 40 MB
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and its 95 % interval, in the unit of the value; NaN where undefined."""
+
+    value: float
+    low: float
+    high: float
+
+
+def wilson(value: float, *, n_total: int) -> Estimate:
+    """Return a share of `n_total` trials with its Wilson 95 % score interval; NaN for no trial.
+
+    Source: Wilson 1927, doi:10.1080/01621459.1927.10502953.
+    """
+    if n_total == 0 or math.isnan(value):
+        return Estimate(math.nan, math.nan, math.nan)
+    shrink = 1 / (1 + Z_95**2 / n_total)
+    centre = (value + Z_95**2 / (2 * n_total)) * shrink
+    spread = value * (1 - value) / n_total + Z_95**2 / (4 * n_total**2)
+    half = Z_95 * math.sqrt(spread) * shrink
+    # At 0 and 1 the bound equals the value; rounding must not push it past.
+    return Estimate(value, max(0.0, min(value, centre - half)), min(1.0, max(value, centre + half)))
+
+
+@dataclass(frozen=True)
+class Rate:
+    """`n_hits` out of `n_total` trials that were really made."""
+
+    n_hits: int
+    n_total: int
+
+    def __post_init__(self) -> None:
+        """Check the counts, once."""
+        if not 0 <= self.n_hits <= self.n_total:
+            raise ValueError(f"{self.n_hits} hits of {self.n_total} trials")
+
+    @property
+    def value(self) -> float:
+        """The share of hits, 0-1; NaN without a trial."""
+        return self.n_hits / self.n_total if self.n_total else math.nan
+
+    def interval(self) -> Estimate:
+        """Return the share with its Wilson 95 % interval."""
+        return wilson(self.value, n_total=self.n_total)
+
+
+@dataclass(frozen=True, eq=False)
+class RocCurve:
+    """Points [G + 1] from (0, 0) to (1, 1), one for each distinct score and one for "all flagged".
+
+    `fpr` and `tpr` (fractions) are those of the rule `score > threshold`.
+    """
+
+    fpr: FloatArray
+    tpr: FloatArray
+    threshold: FloatArray
+
+
+@dataclass(frozen=True)
+class RankingIntervals:
+    """How well scores rank members above controls, each number with its bootstrap interval.
+
+    `tpr_at_fpr` holds (fpr, estimate); the estimate is NaN ("not resolvable") below 1/n_controls.
+    """
+
+    n_members: int
+    n_controls: int
+    n_not_scored: int
+    n_replicates: int
+    auc: Estimate
+    tpr_at_fpr: tuple[tuple[float, Estimate], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _TieGroups:
+    """Scores in G groups of equal value, highest first, with members and controls counted."""
+
+    value: FloatArray  # [G]
+    members: IntArray  # [G]
+    controls: IntArray  # [G]
+    n_not_scored: int
+
+    @property
+    def n_members(self) -> int:
+        return int(self.members.sum())
+
+    @property
+    def n_controls(self) -> int:
+        return int(self.controls.sum())
+
+
+def _tie_groups(scores: ArrayLike, is_member: ArrayLike) -> _TieGroups:
+    score = np.asarray(scores, dtype=np.float64)
+    member = np.asarray(is_member, dtype=np.bool_)
+    if score.ndim != 1 or score.shape != member.shape:
+        raise ValueError(f"scores {score.shape} and truth {member.shape}: two columns are needed")
+    is_scored = ~np.isnan(score)
+    value, rank = np.unique(score[is_scored], return_inverse=True)
+    n_groups = len(value)
+    members = np.bincount(rank[member[is_scored]], minlength=n_groups)[::-1]
+    controls = np.bincount(rank[~member[is_scored]], minlength=n_groups)[::-1]
+    return _TieGroups(value[::-1], members, controls, n_not_scored=int((~is_scored).sum()))
+
+
+def _auc(members: IntArray, controls: IntArray) -> FloatArray:
+    """Mann-Whitney per row of counts [R, G], highest group first; ties count one half."""
+    n_members, n_controls = int(members[0].sum()), int(controls[0].sum())
+    # Twice the controls beaten by a member of each group: those below it, and half of those in it.
+    twice_beaten = 2 * (n_controls - np.cumsum(controls, axis=1)) + controls
+    twice_wins = np.einsum("rg,rg->r", members, twice_beaten)
+    wins: FloatArray = twice_wins / (2.0 * n_members * n_controls)
+    return wins
+
+
+def _tpr_at_fpr(members: IntArray, controls: IntArray, *, fpr: float) -> FloatArray:
+    """Largest TPR with FPR <= fpr per row of counts [R, G]; no interpolation."""
+    n_members, n_controls = int(members[0].sum()), int(controls[0].sum())
+    if fpr < 1 / n_controls:
+        return np.full(len(members), math.nan)
+    # Dividing, as a reader would: 13 / 130 is the same float as 0.1, 0.1 * 130 need not be 13.
+    n_allowed = (np.cumsum(controls, axis=1) / n_controls <= fpr).sum(axis=1)
+    n_found = np.cumsum(members, axis=1)
+    last = np.take_along_axis(n_found, np.maximum(n_allowed - 1, 0)[:, None], axis=1)[:, 0]
+    return np.asarray(np.where(n_allowed > 0, last, 0) / n_members, dtype=np.float64)
+
+
+def auc(scores: ArrayLike, is_member: ArrayLike) -> float:
+    """Return the share of member-control pairs in which the member scores higher, ties one half.
+
+    Scores and truth [N]; NaN without members or without controls. Time O(n log n).
+    Source: Mann & Whitney 1947, doi:10.1214/aoms/1177730491.
+    """
+    groups = _tie_groups(scores, is_member)
+    if not groups.n_members or not groups.n_controls:
+        return math.nan
+    return float(_auc(groups.members[None], groups.controls[None])[0])
+
+
+def roc_curve(scores: ArrayLike, is_member: ArrayLike) -> RocCurve:
+    """Return the ROC's points at the distinct thresholds, for the rule `score > threshold`."""
+    groups = _tie_groups(scores, is_member)
+    n_members, n_controls = groups.n_members or math.nan, groups.n_controls or math.nan
+    return RocCurve(
+        fpr=np.concatenate([[0], np.cumsum(groups.controls)]) / n_controls,
+        tpr=np.concatenate([[0], np.cumsum(groups.members)]) / n_members,
+        threshold=np.concatenate([groups.value, [-np.inf]]),
+    )
+
+
+def tpr_at_fpr(scores: ArrayLike, is_member: ArrayLike, *, fpr: float) -> float:
+    """Return the largest TPR among thresholds whose FPR is at most `fpr`; no interpolation.
+
+    NaN means "not resolvable": `fpr` below 1/n_controls, or no members or no controls.
+    """
+    groups = _tie_groups(scores, is_member)
+    if not groups.n_members or not groups.n_controls:
+        return math.nan
+    return float(_tpr_at_fpr(groups.members[None], groups.controls[None], fpr=fpr)[0])
+
+
+def _read(members: IntArray, controls: IntArray, fprs: Sequence[float]) -> FloatArray:
+    """AUC, then TPR at each FPR: [1 + F, R] for counts [R, G]."""
+    tprs = [_tpr_at_fpr(members, controls, fpr=fpr) for fpr in fprs]
+    return np.stack([_auc(members, controls), *tprs])
+
+
+def _resample(
+    groups: _TieGroups, *, n_replicates: int, seed: int
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Draw names with replacement, members and controls apart; yield counts [R, G] in chunks."""
+    rng = np.random.default_rng(seed)
+    n_groups = len(groups.value)
+    n_rows = max(1, _CELLS_PER_CHUNK // max(n_groups, 1))
+    for start in range(0, n_replicates, n_rows):
+        rows = np.arange(min(n_rows, n_replicates - start))[:, None]
+        counts = []
+        for per_group in (groups.members, groups.controls):
+            group_of_name = np.repeat(np.arange(n_groups), per_group)
+            drawn = rng.integers(len(group_of_name), size=(len(rows), len(group_of_name)))
+            cells = (group_of_name[drawn] + rows * n_groups).ravel()
+            counts.append(np.bincount(cells, minlength=len(rows) * n_groups))
+        yield counts[0].reshape(-1, n_groups), counts[1].reshape(-1, n_groups)
+
+
+def percentile_interval(value: float, *, replicates: FloatArray, n_names: int) -> Estimate:
+    """Return `value` with the 2.5th and 97.5th percentile of its bootstrap replicates [R].
+
+    Differs: where every replicate is the same (a perfect or a constant ranking) resampling knows no
+    error, and three names against three would look certain. The Wilson interval of that share among
+    `n_names` trials stands in.
+    """
+    if math.isnan(value):
+        return Estimate(math.nan, math.nan, math.nan)
+    if replicates.min() == replicates.max():
+        return wilson(value, n_total=n_names)
+    low, high = np.quantile(replicates, [0.025, 0.975])
+    return Estimate(value, float(low), float(high))
+
+
+def bootstrap_ranking(
+    scores: ArrayLike,
+    is_member: ArrayLike,
+    *,
+    seed: int,
+    fprs: Sequence[float] = FPRS,
+    n_replicates: int = 2000,
+) -> RankingIntervals:
+    """Return AUC and TPR at FPR with percentile intervals of a bootstrap over names.
+
+    Members and controls [N] are resampled apart, so their numbers stay; thresholds are chosen anew
+    in each replicate. The order of the rows does not matter, to the last bit.
+    Source: Efron & Tibshirani 1993, chapter 13.
+    """
+    groups = _tie_groups(scores, is_member)
+    n_members, n_controls = groups.n_members, groups.n_controls
+    counts = (n_members, n_controls, groups.n_not_scored, n_replicates)
+    if not n_members or not n_controls:
+        nothing = Estimate(math.nan, math.nan, math.nan)
+        return RankingIntervals(*counts, nothing, tuple((fpr, nothing) for fpr in fprs))
+    value = _read(groups.members[None], groups.controls[None], fprs)[:, 0]
+    drawn = _resample(groups, n_replicates=n_replicates, seed=seed)
+    replicates = np.concatenate([_read(*chunk, fprs) for chunk in drawn], axis=1)
+    # A perfect AUC proves no more than the smaller group allows.
+    n_names = [min(n_members, n_controls)] + [n_members] * len(fprs)
+    auc_interval, *tpr_intervals = (
+        percentile_interval(float(v), replicates=r, n_names=n)
+        for v, r, n in zip(value, replicates, n_names, strict=True)
+    )
+    return RankingIntervals(*counts, auc_interval, tuple(zip(fprs, tpr_intervals, strict=True)))
+
+
+def benjamini_hochberg(p: ArrayLike) -> FloatArray:
+    """Return q values [N] for p-values [N]; NaN stays NaN and is no member of the family.
+
+    Source: Benjamini & Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x.
+    """
+    p_values = np.asarray(p, dtype=np.float64)
+    q = np.full(p_values.shape, math.nan)
+    order = np.argsort(p_values)[: int((~np.isnan(p_values)).sum())]  # NaN sorts last
+    raw = p_values[order] * (len(order) / np.arange(1, len(order) + 1))
+    q[order] = np.minimum(np.minimum.accumulate(raw[::-1])[::-1], 1.0)
+    return q
+
+
+def two_sample_ks(a: ArrayLike, b: ArrayLike) -> tuple[float, float]:
+    """Return the two-sided two-sample Kolmogorov-Smirnov statistic and its asymptotic p-value.
+
+    NaN values are left out; (NaN, NaN) if nothing is left of either sample.
+    Source: Stephens 1970, doi:10.1111/j.2517-6161.1970.tb00821.x (small-sample correction).
+    """
+    samples = [np.asarray(x, dtype=np.float64) for x in (a, b)]
+    first, second = (np.sort(x[~np.isnan(x)]) for x in samples)
+    if not len(first) or not len(second):
+        return math.nan, math.nan
+    at = np.concatenate([first, second])
+    gap = np.searchsorted(first, at, side="right") / len(first)
+    gap = gap - np.searchsorted(second, at, side="right") / len(second)
+    statistic = float(np.abs(gap).max())
+    root = math.sqrt(len(first) * len(second) / (len(first) + len(second)))
+    scaled = (root + 0.12 + 0.11 / root) * statistic
+    if scaled < 0.2:  # the series needs many terms there, and p is 1 to twelve digits
+        return statistic, 1.0
+    j = np.arange(1, 101)
+    p = float(2 * np.sum((-1.0) ** (j - 1) * np.exp(-2 * (j * scaled) ** 2)))
+    return statistic, min(max(p, 0.0), 1.0)

@@ -1,0 +1,198 @@
+"""The question of one audit: which models, which names, which attack, which settings, which seed.
+
+An audit is named by the digest of its question; the same question has the same answer. The device
+is no part of it. Torch-free: pages and the command line build requests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from audit.corpora.passages import Passages
+from audit.errors import AuditError
+from audit.membership.candidates import Candidates
+from audit.models.files import model_digest
+from audit.scenario import SCENARIOS, Scenario
+
+EVIDENCE_VERSION = 1
+"""Raised whenever a change of code moves a number: results of older versions are made anew."""
+
+DTYPES = ("float32", "bfloat16")
+_MASKS = " [MASK]" * 5
+DEFAULT_PROMPT = f"service :{_MASKS} is a [MASK] year old"
+"""Appendix B; masks fill the prompt up to `n_tokens`."""
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """Scenario 1; defaults from section 4.1 and appendix B.
+
+    Attributes
+    ----------
+    n_documents
+        Documents to generate with each model.
+    n_steps, n_tokens, top_k, temperature
+        T = 500, L = 32 (special tokens included), k = 100, alpha = 1.0.
+    prompt
+        x(0) without special tokens; its first run of [MASK] is where a name is expected.
+    is_remasked
+        Whether the sampled position is set back to [MASK] before the forward pass.
+    """
+
+    n_documents: int = 10_000
+    n_steps: int = 500
+    n_tokens: int = 32
+    top_k: int = 100
+    temperature: float = 1.0
+    prompt: str = DEFAULT_PROMPT
+    is_remasked: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no run can have."""
+        _whole("documents", self.n_documents, low=1, high=10_000_000)
+        _whole("steps", self.n_steps, low=1, high=100_000)
+        _whole("tokens", self.n_tokens, low=3, high=512)
+        _whole("top k", self.top_k, low=1, high=1_000_000)
+        if not (math.isfinite(self.temperature) and self.temperature > 0):
+            raise AuditError("must be above 0.", where="temperature", do="The paper's is 1.0.")
+        if "[MASK]" not in self.prompt:
+            raise AuditError("has no [MASK].", where="prompt", do=f"For example: {DEFAULT_PROMPT}")
+
+
+@dataclass(frozen=True)
+class PosteriorSettings:
+    """Scenario 2; defaults from section 4.2.
+
+    Attributes
+    ----------
+    n_inputs
+        Passages drawn with replacement.
+    n_chain_inputs
+        The same for `chain`, which costs a forward pass for every distinct part of a name; 0: none.
+    is_dropout_on
+        Training mode (the paper's) or evaluation mode.
+    micro_batch
+        Rows of a forward pass; dropout masks depend on it, so another value is another question.
+    max_tokens
+        Longest input; what the models can hold if that is less.
+    """
+
+    n_inputs: int = 10_000
+    n_chain_inputs: int = 200
+    is_dropout_on: bool = True
+    micro_batch: int = 32
+    max_tokens: int = 512
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no run can have."""
+        _whole("inputs", self.n_inputs, low=1, high=10_000_000)
+        _whole("chain inputs", self.n_chain_inputs, low=0, high=1_000_000)
+        _whole("micro-batch", self.micro_batch, low=1, high=65_536)
+        _whole("max tokens", self.max_tokens, low=12, high=4096)
+
+
+@dataclass(frozen=True, eq=False)
+class AuditRequest:
+    """One question.
+
+    Attributes
+    ----------
+    scenario_number
+        1 or 2 (section 3.1).
+    general, hospital
+        Directories of M_general and M_hospital.
+    candidates
+        The list L, with or without truth.
+    passages
+        Of D_public; needed in scenario 2.
+    threshold
+        A free threshold on the fixed score, judged beside the others; None: none.
+    dtype
+        Numbers of the forward pass: "float32" or "bfloat16".
+    device
+        "auto", "cpu" or "cuda"; no part of the question.
+    """
+
+    scenario_number: int
+    general: Path
+    hospital: Path
+    candidates: Candidates
+    passages: Passages | None = None
+    generation: GenerationSettings = field(default_factory=GenerationSettings)
+    posterior: PosteriorSettings = field(default_factory=PosteriorSettings)
+    seed: int = 0
+    threshold: float | None = None
+    dtype: str = "float32"
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be asked."""
+        if self.scenario_number not in SCENARIOS:
+            raise AuditError("must be 1 or 2.", where="scenario", do="Choose one of the two.")
+        if self.scenario_number == 2 and self.passages is None:
+            raise AuditError(
+                "Scenario 2 needs the passages of the de-identified notes.",
+                where="passages",
+                do="Give a CSV or JSONL file with a column `text` in which the name is [NAME].",
+            )
+        if not len(self.candidates):
+            raise AuditError("The list has no names.", where="names", do="Give at least one name.")
+        if self.dtype not in DTYPES:
+            raise AuditError("is unknown.", where="dtype", do=f"Choose one of {', '.join(DTYPES)}.")
+        _whole("seed", self.seed, low=0, high=2**63 - 1)
+
+    @property
+    def scenario(self) -> Scenario:
+        """The KART tuple."""
+        return SCENARIOS[self.scenario_number]
+
+    @property
+    def settings(self) -> GenerationSettings | PosteriorSettings:
+        """The settings of the chosen scenario."""
+        return self.generation if self.scenario_number == 1 else self.posterior
+
+    def question(self) -> dict[str, object]:
+        """Return everything that determines the answer, as plain values; reads the model files.
+
+        Raises
+        ------
+        AuditError
+            If a model directory is refused.
+        """
+        return {
+            "evidence_version": EVIDENCE_VERSION,
+            "scenario": self.scenario_number,
+            "general": model_digest(self.general),
+            "hospital": model_digest(self.hospital),
+            "candidates": candidates_digest(self.candidates),
+            "passages": self.passages.digest() if self.passages and self.scenario_number == 2 else None,
+            "settings": asdict(self.settings),
+            "seed": self.seed,
+            "threshold": self.threshold,
+            "dtype": self.dtype,
+        }
+
+
+def candidates_digest(candidates: Candidates) -> str:
+    """Return the SHA-256 of a list's content."""
+    columns = {name: list(column) for name, column in vars(candidates).items()}
+    return _sha256(columns)
+
+
+def question_digest(question: dict[str, object]) -> str:
+    """Return the digest that names an audit."""
+    return _sha256(question)
+
+
+def _sha256(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _whole(what: str, value: object, *, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise AuditError(f"must be a whole number from {low} to {high}.", where=what)

@@ -1,0 +1,252 @@
+"""run_audit: the one path from a question to its report, shared by command line, jobs and tests."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from audit import attacks, evidence
+from audit.errors import AuditError
+from audit.judgement import judge, name_columns, null_check
+from audit.membership import prompts
+from audit.membership.candidates import Candidates
+from audit.membership.controls import reference_controls
+from audit.membership.name_pools import NamePool, pool_for, with_popularity
+from audit.membership.plain import plain
+from audit.models.load import LoadedModel
+from audit.models.pair import ModelPair, load_pair
+from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.report import AuditReport
+from audit.request import AuditRequest, question_digest
+
+MIN_REFERENCE = 2600
+MAX_REFERENCE = 20_000
+REFERENCE_PER_NAME = 20
+"""Reference controls: 20 for each tested name let one name alone reach q = 0.05; at least 2,600."""
+
+
+def run_audit(
+    request: AuditRequest,
+    *,
+    store: evidence.ResultStore,
+    progress: ProgressListener = lambda _: None,
+    should_stop: StopQuestion = lambda: False,
+) -> AuditReport:
+    """Answer one question, from the store as far as it is there.
+
+    Parameters
+    ----------
+    store
+        Where shards and reports are kept; every finished shard is kept at once.
+    progress
+        Called with phase, share done and seconds left.
+    should_stop
+        Asked between forward passes; True ends the run with what is finished kept.
+
+    Raises
+    ------
+    AuditError
+        If the models, names, passages or settings cannot be used.
+    AuditCancelled
+        If `should_stop` said so.
+    """
+    pool = pool_for(request.candidates)
+    question = request.question() | {"name_pool": pool.digest()}
+    digest = question_digest(question)
+    known = store.get_record(f"audit/{digest}")
+    if known is not None:
+        return AuditReport.from_json(known)
+    started = time.monotonic()
+    device = pick_device(request.device)
+    pair = load_pair(request.general, request.hospital, device=device, dtype=request.dtype)
+    names, n_reference = _with_reference(request, pair, pool=pool)
+    meter = Meter(_totals(request, names, pair), listener=progress, should_stop=should_stop)
+
+    def source(who: str, phase: str) -> evidence.Source:
+        return evidence.Source(getattr(pair, who), device, request.dtype, store, meter, phase)
+
+    attack = _attack(request, pair, names=names, pool=pool, sources=source)
+    report = _report(request, pair, attack, digest=digest, question=question, n_reference=n_reference)
+    made = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.monotonic() - started, 3),
+        **evidence.backend(device),
+    }
+    report = AuditReport(**{**vars(report), "made": made})
+    if attack.documents:
+        store.put_record(f"documents/{digest}", {k: list(v) for k, v in attack.documents.items()})
+    store.put_record(f"audit/{digest}", report.to_json())
+    return AuditReport.from_json(report.to_json())
+
+
+def stored_documents(digest: str, *, store: evidence.ResultStore) -> Mapping[str, Sequence[str]]:
+    """Return the generated documents of an audit by model; empty in scenario 2."""
+    found: Mapping[str, Sequence[str]] | None = store.get_record(f"documents/{digest}")
+    return found or {}
+
+
+def pick_device(wanted: str) -> str:
+    """Return the device to run on.
+
+    Raises
+    ------
+    AuditError
+        If a GPU is asked for and none is there.
+    """
+    import torch
+
+    if wanted not in ("auto", "cpu", "cuda"):
+        raise AuditError("is unknown.", where="device", do="Choose auto, cpu or cuda.")
+    if wanted == "cpu":
+        return "cpu"
+    if torch.cuda.is_available():
+        return "cuda"
+    if wanted == "cuda":
+        raise AuditError("No CUDA device is available.", where="device", do="Choose auto or cpu.")
+    return "cpu"
+
+
+def _with_reference(
+    request: AuditRequest, pair: ModelPair, *, pool: NamePool
+) -> tuple[Candidates, int]:
+    """Return the listed names followed by reference controls with the same numbers of pieces."""
+    listed = request.candidates
+    kind = attacks.main_lead(request)
+    tokenizer = pair.hospital.tokenizer
+    pieces = prompts.part_pieces(listed, kind=kind, tokenizer=tokenizer)
+    tested = [m is not False for m in listed.is_member]
+    wanted = min(MAX_REFERENCE, max(MIN_REFERENCE, REFERENCE_PER_NAME * sum(tested)))
+    totals = Counter(
+        int(n) for n, ok in zip(pieces.n_pieces.sum(axis=1), pieces.is_known, strict=True) if ok
+    )
+    controls = reference_controls(
+        pool,
+        # As many for every number of pieces: each name is ranked within its own group.
+        n_by_pieces=dict.fromkeys(sorted(totals), wanted),
+        count_pieces=prompts.piece_counter(tokenizer, lead=kind.lead),
+        exclude=list(zip(listed.first, listed.last, strict=True)),
+        seed=request.seed,
+    )
+    names = with_popularity(listed, pool=pool)
+    return names + controls, len(controls)
+
+
+def _attack(
+    request: AuditRequest,
+    pair: ModelPair,
+    *,
+    names: Candidates,
+    pool: NamePool,
+    sources: attacks.Sources,
+) -> attacks.AttackResult:
+    if request.scenario_number == 1:
+        return attacks.generation_attack(request, pair, names=names, pool=pool, sources=sources)
+    return attacks.mask_attack(request, pair, names=names, sources=sources)
+
+
+def _totals(request: AuditRequest, names: Candidates, pair: ModelPair) -> dict[str, float]:
+    """Return each phase's units (rows of a forward pass), for progress."""
+    if request.scenario_number == 1:
+        units = float(request.generation.n_documents * request.generation.n_steps)
+        return {f"{who} model: documents": units for who in ("general", "hospital")}
+    totals = attacks.posterior_rows(request, pair, names)
+    return {f"{who} model: {what}": n for what, n in totals.items() for who in ("general", "hospital")}
+
+
+def _report(
+    request: AuditRequest,
+    pair: ModelPair,
+    attack: attacks.AttackResult,
+    *,
+    digest: str,
+    question: Mapping[str, Any],
+    n_reference: int,
+) -> AuditReport:
+    scenario = request.scenario_number
+    fixed = attacks.FIXED_SCORE[scenario]
+    listed = with_popularity(request.candidates, pool=pool_for(request.candidates))
+    judgement = judge(
+        attack,
+        candidates=listed,
+        scenario=scenario,
+        fixed=fixed,
+        general=attacks.GENERAL_SCORE[scenario],
+        seed=request.seed,
+        threshold=request.threshold,
+    )
+    columns = name_columns(attack, judgement, candidates=listed, scenario=scenario, fixed=fixed)
+    details = dict(attack.details)
+    if any(m is True for m in listed.is_member):
+        details["null_check"] = null_check(attack.scores[fixed].value, candidates=listed)
+    return AuditReport(
+        digest=digest,
+        question=question,
+        scenario=asdict(request.scenario),
+        models={who: _model_facts(getattr(pair, who)) for who in ("general", "hospital")},
+        candidates=_counts(listed, n_reference),
+        fixed_score=fixed,
+        names=columns,
+        measures=judgement.metrics.to_json(),
+        verdict=judgement.verdict.to_json(),
+        cohort=judgement.cohort,
+        curve=judgement.curve,
+        mentions=judgement.mentions,
+        details=_plain(details),
+        notes=_notes(request, pair, columns, n_reference),
+        made={},
+    )
+
+
+def _plain(value: dict[str, object]) -> dict[str, Any]:
+    result = plain(value)
+    return result if isinstance(result, dict) else {}
+
+
+def _model_facts(loaded: LoadedModel) -> dict[str, object]:
+    return {
+        "name": loaded.name,
+        "digest": loaded.digest,
+        "architecture": loaded.architecture,
+        "n_parameters": sum(p.numel() for p in loaded.model.parameters()),
+        "notes": list(loaded.notes),
+    }
+
+
+def _counts(listed: Candidates, n_reference: int) -> dict[str, object]:
+    kinds = Counter(kind for kind in listed.control_kind if kind)
+    return {
+        "n_names": len(listed),
+        "n_members": sum(m is True for m in listed.is_member),
+        "n_unknown": sum(m is None for m in listed.is_member),
+        "n_controls": sum(kinds.values()),
+        "by_kind": dict(sorted(kinds.items())),
+        "n_reference": n_reference,
+    }
+
+
+def _notes(
+    request: AuditRequest, pair: ModelPair, columns: Mapping[str, list[Any]], n_reference: int
+) -> list[str]:
+    notes = list(pair.notes)
+    n_unscored = int(np.isnan(np.array(columns["score"], dtype=float)).sum())
+    if n_unscored:
+        notes.append(f"{n_unscored} of {len(columns['score'])} names could not be scored.")
+    if n_unmatched := sum(columns["is_unmatched"]):
+        notes.append(
+            f"{n_unmatched} names have a number of word pieces for which the generator gives fewer than "
+            "100 reference controls; they are compared with controls of other lengths."
+        )
+    if n_reference < MIN_REFERENCE:
+        notes.append(
+            f"The name generator gives only {n_reference} reference controls for this list (at least "
+            f"{MIN_REFERENCE} are wanted): small p-values cannot be reached."
+        )
+    if request.passages and request.scenario_number == 2 and request.passages.notes:
+        notes.append(f"{len(request.passages.notes)} rows of the passage file were left out.")
+    return notes

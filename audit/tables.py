@@ -1,0 +1,198 @@
+"""Tables: CSV from and for people, read strictly and written so that no cell is a formula.
+
+Comes in: bytes of a file somebody uploaded. Goes out: cells as text, nothing guessed: "NA", "None"
+and "007" stay what they are. Knows no names, no passages, no model.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import numbers
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from audit.encodings import decode_text
+from audit.errors import AuditError
+
+MAX_HEADER_BYTES = 64 * 1024
+MAX_FIELD_CHARS = 1_000_000
+MAX_COLUMNS = 256
+MAX_ROWS = 1_000_000
+
+_FORMULA_STARTS = frozenset("=+-@\t\r\n\0＝＋－＠")
+
+
+@dataclass(frozen=True)
+class RowNote:
+    """Something a reader should know about one row; never holds the row's text.
+
+    Attributes
+    ----------
+    row
+        Row number as a spreadsheet shows it (the header is row 1), or the line of a JSONL file.
+    what
+        What was found and what was done about it, as one sentence.
+    """
+
+    row: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file as text: R rows of C cells.
+
+    Attributes
+    ----------
+    header
+        C distinct column names, white space stripped.
+    rows
+        R tuples of C cells, as written.
+    row_numbers
+        R numbers as a spreadsheet shows them: the header is row 1, a record that spans several
+        lines is one row, an empty line is a row that is left out here.
+    encoding
+        "UTF-8", "UTF-8 with BOM" or "CP932": to be shown to the person beside the first rows.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    row_numbers: tuple[int, ...]
+    encoding: str
+
+    @property
+    def blank_rows(self) -> tuple[int, ...]:
+        """Numbers of the empty lines between the rows."""
+        return tuple(sorted(set(range(2, max(self.row_numbers, default=1))) - {*self.row_numbers}))
+
+
+def heading_key(text: str) -> str:
+    """Return a column name without case, width, spaces, underscores and hyphens."""
+    return re.sub(r"[\s_\-]+", "", unicodedata.normalize("NFKC", text).casefold())
+
+
+def read_table(data: bytes, *, what: str) -> Table:
+    """Read an uploaded CSV file: comma, semicolon or tab, every cell as text.
+
+    Parameters
+    ----------
+    data
+        The file.
+    what
+        What to call the file in messages.
+
+    Raises
+    ------
+    AuditError
+        If the file is not surely readable, has ragged rows, open quotes, columns without a name or
+        with the same name, or is larger than the bounds of this module.
+    """
+    text, encoding = decode_text(data, what=what)
+    delimiter = _delimiter(text, what=what)
+    records = _records(text, delimiter, what=what)
+    header = _header(next(records, (1, []))[1], what=what)
+    rows: list[tuple[str, ...]] = []
+    row_numbers: list[int] = []
+    for number, record in records:
+        if not record:
+            continue
+        if len(record) != len(header):
+            raise AuditError(
+                f"the row has {len(record)} cells where the header has {len(header)}.",
+                where=f"{what}, row {number}",
+                do="Put a cell that holds the delimiter into quotes.",
+            )
+        if len(rows) == MAX_ROWS:
+            raise AuditError(f"the file has more than {MAX_ROWS:,} rows.", where=what)
+        rows.append(tuple(record))
+        row_numbers.append(number)
+    return Table(header=header, rows=tuple(rows), row_numbers=tuple(row_numbers), encoding=encoding)
+
+
+def _delimiter(text: str, *, what: str) -> str:
+    # Bounded before anything is parsed: a header of a million columns never becomes a list.
+    head = text[: MAX_HEADER_BYTES + 1]
+    first_line = re.split("[\r\n]", head, maxsplit=1)[0]
+    if len(first_line.encode()) > MAX_HEADER_BYTES:
+        raise AuditError("the header is longer than 64 KB.", where=f"{what}, row 1")
+    unquoted = re.sub('"[^"]*"', "", first_line)
+    counts = sorted(((unquoted.count(mark), mark) for mark in ",;\t"), reverse=True)
+    if counts[0][0] and counts[0][0] == counts[1][0]:
+        raise AuditError(
+            "the header does not show which of comma, semicolon and tab divides the columns.",
+            where=f"{what}, row 1",
+            do="Put column names that hold one of them into quotes.",
+        )
+    return counts[0][1] if counts[0][0] else ","
+
+
+def _records(text: str, delimiter: str, *, what: str) -> Iterator[tuple[int, list[str]]]:
+    # The limit is the whole process's, so it is only ever raised; the length is checked here.
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    number = 0
+    try:
+        for number, record in enumerate(reader, start=1):
+            if any(len(cell) > MAX_FIELD_CHARS for cell in record):
+                raise AuditError("a cell is longer than 1 MB.", where=f"{what}, row {number}")
+            yield number, record
+    except csv.Error as error:
+        # The parser's own text may quote the row.
+        too_long = "field limit" in str(error)
+        raise AuditError(
+            "a cell is longer than 1 MB." if too_long else "a quote is opened and not closed well.",
+            where=f"{what}, row {number + 1}",
+            do="Check the double quotes in this row and the ones before it.",
+        ) from None
+
+
+def _header(record: Sequence[str], *, what: str) -> tuple[str, ...]:
+    where = f"{what}, row 1"
+    if len(record) > MAX_COLUMNS:
+        raise AuditError(f"the header has more than {MAX_COLUMNS} columns.", where=where)
+    if sum(map(len, record)) > MAX_HEADER_BYTES:
+        raise AuditError("the header is longer than 64 KB.", where=where)
+    header = tuple(name.strip() for name in record)
+    if not any(header):
+        raise AuditError("the first row is empty; it must name the columns.", where=where)
+    seen: dict[str, int] = {}
+    for column, name in enumerate(header, start=1):
+        if not name:
+            raise AuditError(f"column {column} has no name.", where=where, do="Name or delete it.")
+        # Named by number: in a file without a header the first row is somebody's name.
+        twin = seen.setdefault(heading_key(name) or name, column)
+        if twin != column:
+            raise AuditError(f"columns {twin} and {column} have the same name.", where=where)
+    return header
+
+
+def write_table(
+    header: Sequence[str], rows: Iterable[Sequence[object]], *, bom: bool = False
+) -> str:
+    """Return a CSV text in which no cell is a formula and numbers stay numbers.
+
+    Text is quoted; where it begins like a formula (= + - @, tab, line break, NUL, their full-width
+    forms) an apostrophe is put before it. Integers and floats are written as they are, True and
+    False as 1 and 0, NaN and None as nothing. `bom` puts a byte order mark first, for Excel.
+    """
+    lines = [",".join(_cell(name) for name in header)]
+    lines += [",".join(_cell(value) for value in row) for row in rows]
+    return ("\ufeff" if bom else "") + "\n".join(lines) + "\n"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    if isinstance(value, numbers.Real):
+        return "" if math.isnan(value) else repr(float(value))
+    text = str(value)
+    guard = "'" if text[:1] in _FORMULA_STARTS and text else ""
+    return '"' + guard + text.replace('"', '""') + '"'

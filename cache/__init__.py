@@ -1,0 +1,1 @@
+"""Results on disk, by content key. Knows no audit."""

@@ -1,0 +1,228 @@
+"""What one stored value looks like: arrays and JSON as bytes, sealed with a checksum.
+
+Equal content gives equal bytes, so that two runs can be compared by their files. The seal finds
+accidents (flipped bits, cut files, files that changed places); it holds no secret, so it does not
+stop someone who may write into the directory from storing a forged number. Nothing read here can
+run code.
+
+Layout: magic (8 bytes), SHA-256 of all that follows (32), length of the key (4, big endian), key,
+zip archive with one `.npy` file per array and `meta.json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+JSON: TypeAlias = "Mapping[str, JSON] | Sequence[JSON] | str | float | int | bool | None"
+
+_MAGIC = b"kartaud1"
+_N_HEADER_BYTES = len(_MAGIC) + 32 + 4
+_KEY = re.compile(r"[a-z][a-z0-9_-]{0,31}(/[A-Za-z0-9_-]{1,128}){1,3}")
+_ARRAY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_KIND = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_META = "meta.json"
+# Booleans, integers, floats, complex numbers and fixed-width text: all that numpy writes plainly.
+_DTYPE_KINDS = "biufcSU"
+# JSON has no NaN, and undefined is NaN in this house; so it gets a spelling of its own.
+_FLOAT = "$float"
+# What the readers of zip, zlib, npy and JSON raise over bytes that are none.
+_NO_ARCHIVE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    LookupError,
+    ValueError,
+    EOFError,
+    OSError,
+    RuntimeError,
+)
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+class CorruptValueError(ValueError):
+    """The bytes are not what was stored under this key."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One value out of the store.
+
+    Attributes
+    ----------
+    arrays
+        Arrays by name, of the shapes and types that were put in.
+    meta
+        JSON values by name; tuples come back as lists.
+    """
+
+    arrays: dict[str, NDArray[Any]]
+    meta: dict[str, Any]
+
+
+def check_key(key: str) -> None:
+    """Refuse a key that is not of the form "kind/digest".
+
+    Raises
+    ------
+    ValueError
+        If the key holds anything but letters, digits, "_", "-" and the slashes between its parts.
+    """
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        raise ValueError("a key is a kind, a slash and a digest: letters, digits, '_' and '-' only")
+
+
+def canonical_json(value: JSON) -> bytes:
+    """Return the one spelling of a JSON value: sorted names, no spaces, ASCII.
+
+    NaN and the infinities are written as {"$float": "nan"}, so that they survive the way there
+    and back. 1 and 1.0 and true are three different values.
+
+    Raises
+    ------
+    TypeError
+        If a value or a name is not JSON (numpy integers are not: call `int` first).
+    """
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False).encode(
+        "ascii"
+    )
+
+
+def content_key(kind: str, parts: Mapping[str, JSON]) -> str:
+    """Return "kind/SHA-256" of everything that determines a value.
+
+    Raises
+    ------
+    TypeError
+        If `parts` is not JSON.
+    ValueError
+        If `kind` is not a short lower-case word.
+    """
+    if not _KIND.fullmatch(kind):
+        raise ValueError("a kind is one short lower-case word")
+    content = canonical_json({"kind": kind, "parts": parts})
+    return f"{kind}/{hashlib.sha256(content).hexdigest()}"
+
+
+def encode(*, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, JSON]) -> bytes:
+    """Return arrays and JSON as one zip archive; equal content gives equal bytes.
+
+    Equal bytes are promised for one version of zlib; `decode` reads those of every version.
+
+    Raises
+    ------
+    TypeError
+        If an array holds Python objects or records, or `meta` is not JSON.
+    ValueError
+        If an array's name is not a plain identifier.
+    """
+    members = {f"{name}.npy": _as_npy(name, array) for name, array in arrays.items()}
+    members[_META] = canonical_json(meta)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as zipped:
+        for name in sorted(members):
+            # The archive's own fields are fixed: no clock, no umask, no operating system.
+            entry = zipfile.ZipInfo(name, date_time=_ZIP_TIME)
+            entry.create_system = 3
+            entry.external_attr = 0o600 << 16
+            zipped.writestr(
+                entry, members[name], compress_type=zipfile.ZIP_DEFLATED, compresslevel=1
+            )
+    return archive.getvalue()
+
+
+def decode(body: bytes | memoryview) -> Stored:
+    """Return what `encode` was given.
+
+    Raises
+    ------
+    CorruptValueError
+        If the bytes are no such archive, or hold something that would need pickle.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as zipped:
+            meta = _from_plain(json.loads(zipped.read(_META)))
+            for name in zipped.namelist():
+                if name != _META:
+                    with zipped.open(name) as member:
+                        array = np.lib.format.read_array(member, allow_pickle=False)
+                    arrays[name.removesuffix(".npy")] = array
+    except _NO_ARCHIVE as error:
+        raise CorruptValueError("not an archive of arrays and JSON") from error
+    if not isinstance(meta, dict):
+        raise CorruptValueError("not an archive of arrays and JSON")
+    return Stored(arrays=arrays, meta=meta)
+
+
+def seal(key: str, body: bytes) -> bytes:
+    """Return the body with its key and a SHA-256 of both in front."""
+    check_key(key)
+    name = key.encode("ascii")
+    sealed = struct.pack(">I", len(name)) + name + body
+    return _MAGIC + hashlib.sha256(sealed).digest() + sealed
+
+
+def unseal(payload: bytes) -> tuple[str, memoryview]:
+    """Return key and body of a sealed value.
+
+    Raises
+    ------
+    CorruptValueError
+        If the checksum does not fit.
+    """
+    view = memoryview(payload)
+    if len(view) < _N_HEADER_BYTES or view[: len(_MAGIC)] != _MAGIC:
+        raise CorruptValueError("not a stored value")
+    if hashlib.sha256(view[len(_MAGIC) + 32 :]).digest() != view[len(_MAGIC) : len(_MAGIC) + 32]:
+        raise CorruptValueError("the checksum does not fit")
+    (n_key_bytes,) = struct.unpack(">I", view[_N_HEADER_BYTES - 4 : _N_HEADER_BYTES])
+    name = bytes(view[_N_HEADER_BYTES : _N_HEADER_BYTES + n_key_bytes])
+    return name.decode("ascii", errors="replace"), view[_N_HEADER_BYTES + n_key_bytes :]
+
+
+def _as_npy(name: str, array: NDArray[Any]) -> bytes:
+    if not _ARRAY_NAME.fullmatch(name):
+        raise ValueError("the name of an array is a plain identifier")
+    plain = np.asarray(array)
+    if plain.dtype.kind not in _DTYPE_KINDS:
+        raise TypeError(f"array {name}: type {plain.dtype} cannot be stored without pickle")
+    # Memory order and byte order are no part of the content.
+    plain = plain.astype(plain.dtype.newbyteorder("<"), order="C", copy=False)
+    out = io.BytesIO()
+    np.lib.format.write_array(out, plain, allow_pickle=False)
+    return out.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {_FLOAT: str(float(value))}
+    if isinstance(value, Mapping):
+        if _FLOAT in value or not all(isinstance(name, str) for name in value):
+            raise TypeError(f"names in JSON are text, and not {_FLOAT!r}")
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _from_plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {_FLOAT}:
+            return float(value[_FLOAT])
+        return {name: _from_plain(item) for name, item in value.items()}
+    return [_from_plain(item) for item in value] if isinstance(value, list) else value

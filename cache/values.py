@@ -1,0 +1,289 @@
+"""Sealed bytes by key in one directory, for any number of processes and threads.
+
+The files of values are the truth, the database is an index of them. One lock file orders all who
+come: readers share it, a writer has it alone. Whatever is damaged is moved aside and counted,
+never served; a damaged index is made anew from the files.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from diskcache import Timeout
+
+from cache.disk import (
+    DATABASE,
+    DATABASE_FILES,
+    PARTIAL_SUFFIX,
+    RefusedRowError,
+    check_index,
+    open_index,
+    value_files,
+)
+from cache.errors import StoreError
+from cache.payload import CorruptValueError, unseal
+
+T = TypeVar("T")
+# What diskcache raises over a damaged database is of many kinds, since it trusts what it reads.
+_DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, AssertionError)
+# These are troubles of the machine: the database may well be whole.
+_MACHINE = ("FULL", "IOERR", "BUSY", "LOCKED", "READONLY", "CANTOPEN", "PERM", "NOMEM", "AUTH")
+_FULL = "The disk is full. Free some space and start again: everything finished so far is kept."
+
+
+@dataclass(frozen=True)
+class Health:
+    """What a check found; numbers of values.
+
+    Attributes
+    ----------
+    n_values
+        Whole and listed, after the check.
+    n_quarantined
+        Damaged and moved aside, the index included.
+    n_adopted
+        Whole but not listed (a writer was killed, or the index was lost); listed again.
+    n_removed
+        Left-overs of killed writers, removed.
+    """
+
+    n_values: int
+    n_quarantined: int
+    n_adopted: int
+    n_removed: int
+
+
+class Values:
+    """Sealed values (`cache.payload.seal`) by key.
+
+    Parameters
+    ----------
+    directory
+        Made with mode 700 if it is not there, and set to 700 if it is.
+
+    Attributes
+    ----------
+    n_corrupt
+        Damaged values and indexes that this object has moved into `quarantine/`.
+
+    Raises
+    ------
+    StoreError
+        Here and in every method: if the directory cannot be read or written.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = Path(directory).resolve()
+        self.n_corrupt = 0
+        self._index: Any = None
+        self._index_inode = -1
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.directory.stat().st_mode & 0o077:
+                self.directory.chmod(0o700)
+        except OSError as error:
+            raise self._trouble(error) from error
+        self._run(lambda index: None, shared=False)
+
+    def put(self, key: str, *, payload: bytes) -> None:
+        """Keep a sealed value; one that is already there is not written again."""
+
+        def write(index: Any) -> None:
+            try:
+                found = _read(index, key)
+            except CorruptValueError:
+                found = None
+            if found is None or found[1] != payload:
+                index.set(key, payload)
+
+        self._run(write, shared=False)
+
+    def get(self, key: str) -> memoryview | None:
+        """Return the body of the value, or None if there is none that is whole."""
+
+        def read(index: Any) -> memoryview | None:
+            found = _read(index, key)
+            return None if found is None else _body(found[1], key)
+
+        try:
+            return self._run(read, shared=True)
+        except CorruptValueError:
+            self._run(lambda index: self._keep_if_whole(index, key), shared=False)
+        return None
+
+    def quarantine(self, key: str) -> None:
+        """Move a value aside that is whole but makes no sense to the caller."""
+
+        def move(index: Any) -> None:
+            path = self._keep_if_whole(index, key)
+            if path is not None:
+                self._move_aside(path)
+                index.delete(key)
+
+        self._run(move, shared=False)
+
+    def keys(self, prefix: str) -> tuple[str, ...]:
+        """Return the keys that begin with `prefix`, sorted; their values are not checked."""
+        listed = self._run(lambda index: list(index.iterkeys()), shared=True)
+        return tuple(sorted(key for key in listed if key.startswith(prefix)))
+
+    def check(self) -> Health:
+        """Read every value, move the damaged ones aside, tidy up after killed writers."""
+        n_before = self.n_corrupt
+
+        def look_through(index: Any) -> tuple[int, int, int]:
+            check_index(self.directory)
+            return self._adopt(index)
+
+        n_values, n_adopted, n_removed = self._run(look_through, shared=False)
+        return Health(n_values, self.n_corrupt - n_before, n_adopted, n_removed)
+
+    def close(self) -> None:
+        """Close this thread's connection; the next call opens it again."""
+        index, self._index = self._index, None
+        if index is not None:
+            index.close()
+
+    def _run(self, operation: Callable[[Any], T], *, shared: bool) -> T:
+        # The second try is with an index made anew from the files.
+        for is_last in (False, True):
+            try:
+                with self._locked(shared=shared and not self._is_stale()):
+                    if self._is_stale():
+                        self._open()
+                    return operation(self._index)
+            except CorruptValueError:
+                raise
+            except (OSError, Timeout) as error:
+                raise self._trouble(error) from error
+            except _DAMAGE as error:
+                if is_last or _is_machine(error):
+                    raise self._trouble(error) from error
+            self._rebuild()
+        raise AssertionError("unreachable")
+
+    @contextmanager
+    def _locked(self, *, shared: bool) -> Iterator[None]:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.directory / "lock", flags, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _is_stale(self) -> bool:
+        # Another process may have moved a damaged index aside.
+        return self._index is None or self._index_inode != self._inode()
+
+    def _inode(self) -> int:
+        try:
+            return (self.directory / DATABASE).stat().st_ino
+        except FileNotFoundError:
+            return -1
+
+    def _open(self) -> None:
+        self.close()
+        self._index = open_index(self.directory)
+        self._index_inode = self._inode()
+
+    def _rebuild(self) -> None:
+        try:
+            with self._locked(shared=False):
+                if self._index is not None and self._is_stale():
+                    return  # another process has done it
+                self.close()
+                for name in DATABASE_FILES:
+                    if os.path.lexists(self.directory / name):
+                        self._move_aside(self.directory / name)
+                self.n_corrupt += 1
+                self._open()
+                self._adopt(self._index)
+        except (OSError, Timeout, *_DAMAGE) as error:
+            raise self._trouble(error) from error
+
+    def _adopt(self, index: Any) -> tuple[int, int, int]:
+        # Returns the numbers of values listed, listed anew, and removed.
+        listed = {self._keep_if_whole(index, key) for key in list(index.iterkeys())}
+        n_adopted = n_removed = 0
+        for path in value_files(self.directory):
+            if path in listed:
+                continue
+            if path.suffix == PARTIAL_SUFFIX:
+                path.unlink()
+                n_removed += 1
+                continue
+            try:
+                payload = b"" if path.is_symlink() or not path.is_file() else path.read_bytes()
+                key, _ = unseal(payload)
+            except CorruptValueError:
+                self.n_corrupt += 1
+                self._move_aside(path)
+                continue
+            if key in index:
+                n_removed += 1
+            else:
+                index.set(key, payload)
+                n_adopted += 1
+            path.unlink()
+        return len(list(index.iterkeys())), n_adopted, n_removed
+
+    def _keep_if_whole(self, index: Any, key: str) -> Path | None:
+        # Returns the file of a whole value. Read again, since another writer may have been here.
+        path = None
+        try:
+            found = _read(index, key)
+            if found is not None:
+                path, payload = found
+                _body(payload, key)
+                return path
+        except CorruptValueError:
+            self.n_corrupt += 1
+            if path is not None:
+                self._move_aside(path)
+        index.delete(key)
+        return None
+
+    def _move_aside(self, path: Path) -> None:
+        aside = self.directory / "quarantine"
+        aside.mkdir(mode=0o700, exist_ok=True)
+        path.rename(aside / f"{secrets.token_hex(8)}-{path.name}")
+
+    def _trouble(self, error: BaseException) -> StoreError:
+        is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        if is_full or getattr(error, "sqlite_errorname", None) == "SQLITE_FULL":
+            return StoreError(f"{self.directory}: {_FULL}")
+        reason = getattr(error, "strerror", None) or str(error) or "the index is locked"
+        return StoreError(f"{self.directory}: the results cannot be read or written: {reason}.")
+
+
+def _is_machine(error: BaseException) -> bool:
+    name = getattr(error, "sqlite_errorname", None) or ""
+    return name.removeprefix("SQLITE_").startswith(_MACHINE)
+
+
+def _read(index: Any, key: str) -> tuple[Path, bytes] | None:
+    try:
+        handle = index.get(key, read=True)
+    except RefusedRowError as error:
+        raise CorruptValueError("not a row of ours") from error
+    if handle is None:
+        return None
+    with handle:
+        return Path(handle.name), handle.read()
+
+
+def _body(payload: bytes, key: str) -> memoryview:
+    sealed_key, body = unseal(payload)
+    if sealed_key != key:
+        raise CorruptValueError("the value of another key")
+    return body

@@ -1,0 +1,191 @@
+"""One stored value as bytes: JSON, arrays, seal."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from cache.payload import (
+    CorruptValueError,
+    canonical_json,
+    check_key,
+    content_key,
+    decode,
+    encode,
+    seal,
+    unseal,
+)
+
+QUICK = settings(deadline=None, max_examples=60)
+NAMES = st.text(max_size=8).filter(lambda name: name != "$float")
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+DTYPES = (
+    hnp.boolean_dtypes()
+    | hnp.integer_dtypes()
+    | hnp.floating_dtypes()
+    | hnp.unicode_string_dtypes()
+)
+ARRAYS = DTYPES.flatmap(
+    lambda dtype: hnp.arrays(
+        dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
+    )
+)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two JSON values are equal, types and NaN included."""
+    if isinstance(left, float) and isinstance(right, float):
+        return left == right or (math.isnan(left) and math.isnan(right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return type(left) is type(right) and left == right
+
+
+def test_json_has_one_spelling() -> None:
+    value = {"b": [1, 1.0, True, None], "a": (float("nan"), -math.inf, "é")}
+    expected = rb'{"a":[{"$float":"nan"},{"$float":"-inf"},"\u00e9"],"b":[1,1.0,true,null]}'
+    assert canonical_json(value) == expected
+
+
+@QUICK
+@given(JSON_VALUES)
+def test_json_survives_the_way_there_and_back(value: Any) -> None:
+    assert same(decode(encode(arrays={}, meta={"v": value})).meta["v"], value)
+
+
+@pytest.mark.parametrize(
+    "value", [{1: "a"}, {"$float": 1}, np.int64(3), np.zeros(2), b"raw", {"a": {1, 2}}, object()]
+)
+def test_what_is_not_json_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError):
+        canonical_json(value)
+
+
+def test_content_key_is_the_digest_of_kind_and_parts() -> None:
+    text = b'{"kind":"shard","parts":{"n":100,"seed":7}}'
+    expected = "shard/" + hashlib.sha256(text).hexdigest()
+    assert content_key("shard", {"seed": 7, "n": 100}) == expected
+    check_key(expected)
+
+
+def test_every_part_changes_the_content_key() -> None:
+    parts: list[dict[str, Any]] = [
+        {"a": 1},
+        {"a": 1.0},
+        {"a": True},
+        {"a": "1"},
+        {"a": None},
+        {"a": [1]},
+        {"b": 1},
+        {"a": 1, "b": None},
+        {},
+    ]
+    keys = {content_key(kind, part) for kind in ("shard", "audit") for part in parts}
+    assert len(keys) == 2 * len(parts)
+
+
+@pytest.mark.parametrize("kind", ["", "Shard", "a/b", "..", "a b", "x" * 33])
+def test_a_kind_is_one_word(kind: str) -> None:
+    with pytest.raises(ValueError, match="kind"):
+        content_key(kind, {})
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["", "shard", "shard/", "/etc/passwd", "shard/../x", "shard/a\n", "Shard/a", "a/" + "b" * 129],
+)
+def test_a_key_that_could_be_a_path_is_refused(key: str) -> None:
+    with pytest.raises(ValueError, match="key"):
+        check_key(key)
+
+
+@QUICK
+@given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True), ARRAYS, max_size=3))
+def test_arrays_survive_and_numpy_reads_the_same(arrays: dict[str, Any]) -> None:
+    body = encode(arrays=arrays, meta={})
+    back = decode(body).arrays
+    assert back.keys() == arrays.keys()
+    with np.load(io.BytesIO(body), allow_pickle=False) as second:
+        for name, array in arrays.items():
+            assert back[name].shape == array.shape
+            assert back[name].dtype == array.dtype.newbyteorder("<")
+            np.testing.assert_array_equal(back[name], array)
+            np.testing.assert_array_equal(back[name], second[name])
+
+
+def test_equal_content_gives_equal_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    square = np.arange(12.0).reshape(3, 4)
+    first = encode(arrays={"a": square, "b": np.arange(3)}, meta={"x": 1, "y": [2]})
+    monkeypatch.setattr(time, "time", lambda: 2.0e9)
+    second = encode(
+        arrays={"b": np.arange(3).astype(">i8"), "a": np.asfortranarray(square)},
+        meta={"y": (2,), "x": 1},
+    )
+    assert first == second
+    assert first != encode(arrays={"a": square, "b": np.arange(3)}, meta={"x": 1, "y": [3]})
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.array([{}], dtype=object), np.zeros(2, dtype=[("a", "f8")]), np.array(["2026"], "M8")],
+)
+def test_arrays_that_need_pickle_or_records_are_refused(array: Any) -> None:
+    with pytest.raises(TypeError, match="pickle"):
+        encode(arrays={"a": array}, meta={})
+
+
+@pytest.mark.parametrize("name", ["", "../a", "a.npy", "meta.json", "1a", "a b"])
+def test_an_array_has_a_plain_name(name: str) -> None:
+    with pytest.raises(ValueError, match="identifier"):
+        encode(arrays={name: np.zeros(1)}, meta={})
+
+
+def test_an_object_array_in_an_archive_is_refused() -> None:
+    archive = io.BytesIO()
+    np.savez(archive, a=np.array([{"x": 1}], dtype=object))
+    with pytest.raises(CorruptValueError):
+        decode(archive.getvalue())
+
+
+@QUICK
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_archive_are_refused(body: bytes) -> None:
+    with pytest.raises(CorruptValueError):
+        decode(body)
+
+
+def test_a_seal_gives_back_key_and_body() -> None:
+    payload = seal("shard/abc", b"body")
+    digest = hashlib.sha256(b"\0\0\0\x09shard/abcbody").digest()
+    assert payload == b"kartaud1" + digest + b"\0\0\0\x09shard/abcbody"
+    key, body = unseal(payload)
+    assert (key, bytes(body)) == ("shard/abc", b"body")
+
+
+def test_every_flipped_bit_and_every_cut_breaks_the_seal() -> None:
+    payload = seal("shard/abc", json.dumps({"a": 1}).encode())
+    broken = [payload[:n] for n in range(len(payload))]
+    for place in range(len(payload)):
+        for bit in range(8):
+            flipped = bytearray(payload)
+            flipped[place] ^= 1 << bit
+            broken.append(bytes(flipped))
+    for attempt in [*broken, payload + b"\0"]:
+        with pytest.raises(CorruptValueError):
+            unseal(attempt)

@@ -1,0 +1,275 @@
+"""p-values, q-values, critical scores and held-out thresholds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from audit.membership.decisions import (
+    critical_score,
+    decide,
+    held_out_threshold,
+    leave_one_out_p_values,
+    name_p_values,
+    q_values,
+    rank_p_values,
+    undecided_mask,
+)
+from audit.rates import benjamini_hochberg
+
+quick = settings(deadline=None, max_examples=40)
+values = st.integers(-5, 5).map(float)
+
+
+def test_p_by_hand():
+    # controls 1 2 2 3 (n = 4): as high as 2: three, (1 + 3) / 5; above all: 1 / 5; below all: 1
+    p = rank_p_values([2, 4, 0, math.nan], controls=[3, 1, 2, 2, math.nan])
+    np.testing.assert_allclose(p, [0.8, 0.2, 1.0, math.nan])
+
+
+def test_without_controls_p_is_one():
+    assert rank_p_values([3.0], controls=[]) == [1.0]
+
+
+@quick
+@given(st.lists(values, min_size=1, max_size=20), st.lists(values, min_size=1, max_size=20))
+def test_p_counts_controls_as_high_and_falls_with_the_score(scores, controls):
+    p = rank_p_values(scores, controls=controls)
+    for score, value in zip(scores, p, strict=True):
+        assert value == (1 + sum(c >= score for c in controls)) / (1 + len(controls))
+    order = np.argsort(scores)
+    assert (np.diff(p[order]) <= 0).all()
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_p_of_exchangeable_scores_is_super_uniform(ties):
+    rng = np.random.default_rng(4)
+    draws = rng.normal(size=(20_000, 20))
+    draws = np.round(draws) if ties else draws
+    p = np.array([rank_p_values(row[:1], controls=row[1:])[0] for row in draws])
+    for level in (0.05, 0.1, 0.25, 0.5, 0.9):
+        # four standard errors of 20,000 independent trials
+        assert (p <= level + 1e-9).mean() <= level + 4 * math.sqrt(level / 20_000)
+    if not ties:  # and it is exact, not merely timid
+        assert (p <= 0.05 + 1e-9).mean() == pytest.approx(0.05, abs=0.007)
+
+
+def test_names_are_compared_with_controls_of_their_own_length():
+    scores, lengths = [1.5, 1.5, 1.5], [2, 3, 4]
+    control_scores = [0.0] * 5 + [9.0] * 5 + [0.0]
+    control_lengths = [2] * 5 + [3] * 5 + [4]
+    ranked = name_p_values(
+        scores,
+        n_pieces=lengths,
+        control_scores=control_scores,
+        control_n_pieces=control_lengths,
+        min_controls=5,
+    )
+    # length 2: above all five; length 3: below all five; length 4: one control, so all eleven.
+    np.testing.assert_allclose(ranked.p, [1 / 6, 1.0, 6 / 12])
+    assert ranked.n_compared.tolist() == [5, 5, 11]
+    assert ranked.is_unmatched.tolist() == [False, False, True]
+
+
+def test_unscored_controls_do_not_fill_a_length():
+    ranked = name_p_values(
+        [1.0],
+        n_pieces=[2],
+        control_scores=[math.nan, 0.0, 5.0],
+        control_n_pieces=[2, 2, 3],
+        min_controls=2,
+    )
+    assert ranked.is_unmatched.tolist() == [True]
+    assert ranked.p.tolist() == [2 / 3]
+
+
+def test_a_list_of_one_length_is_matched_however_short():
+    ranked = name_p_values([1.0], n_pieces=[2], control_scores=[0.0], control_n_pieces=[2])
+    assert ranked.is_unmatched.tolist() == [False]
+
+
+@quick
+@given(st.lists(st.tuples(values, st.integers(2, 3)), min_size=2, max_size=25), st.integers(1, 8))
+def test_leave_one_out_equals_ranking_each_control_among_the_others(rows, min_controls):
+    scores = np.array([score for score, _ in rows])
+    lengths = np.array([length for _, length in rows])
+    ranked = leave_one_out_p_values(scores, n_pieces=lengths, min_controls=min_controls)
+    for i, length in enumerate(lengths):
+        pool = scores if ranked.is_unmatched[i] else scores[lengths == length]
+        others = list(pool)
+        others.remove(scores[i])
+        assert ranked.p[i] == pytest.approx(rank_p_values([scores[i]], controls=others)[0])
+        assert ranked.n_compared[i] == len(others)
+
+
+def test_controls_are_a_family_of_their_own():
+    p = np.array([0.01, 0.03, 0.2, 0.02, 0.5])
+    q = q_values(p, is_member=[True, None, True, False, False])
+    np.testing.assert_allclose(q[:3], stats.false_discovery_control(p[:3]))
+    np.testing.assert_allclose(q[3:], stats.false_discovery_control(p[3:]))
+
+
+def test_numpy_truth_is_understood():
+    p = np.array([0.01, 0.03, 0.04])
+    as_numpy = q_values(p, is_member=np.array([True, False, False]))
+    np.testing.assert_array_equal(as_numpy, q_values(p, is_member=[True, False, False]))
+    assert as_numpy[0] == 0.01
+
+
+def test_q_of_exactly_5_percent_is_not_missed_by_rounding():
+    # 17 of 25 names at p = 34 / 1000: q = .034 * 25 / 17 = .05, and .05000000000000001 in floats.
+    p = np.where(np.arange(25) < 17, 34 / 1000, 1.0)
+    assert benjamini_hochberg(p)[0] > 0.05
+    assert (q_values(p, is_member=[True] * 25) <= 0.05).sum() == 17
+
+
+def test_critical_score_by_hand():
+    # 99 controls 1..99, five of ten names rejected: p* = .025, r = floor(2.5) = 2: second highest.
+    controls = np.arange(1.0, 100.0)
+    assert critical_score(controls, n_flagged=5, n_tested=10) == 98.0
+    # none rejected: p* = .05 / 10 = .005, r = 0: a hundred controls cannot flag one of ten.
+    assert critical_score(controls, n_flagged=0, n_tested=10) == math.inf
+    # 999 controls could: r = floor(.005 * 1000) = 5, the fifth highest.
+    assert critical_score(np.arange(1.0, 1000.0), n_flagged=0, n_tested=10) == 995.0
+
+
+def test_critical_score_survives_rounding():
+    # p* (n + 1) = .05 * 43 / 43 * 1000 is 50, and 49.99999999999999 in floats: rank 50 of 1..999.
+    assert 0.05 * 43 / 43 * 1000 < 50
+    assert critical_score(np.arange(1.0, 1000.0), n_flagged=43, n_tested=43) == 950.0
+
+
+@quick
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-5, 9).map(float), st.integers(2, 3), st.sampled_from([True, None, False])
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    st.integers(0, 200),
+    st.integers(0, 10_000),
+)
+def test_above_the_threshold_is_the_same_as_q_at_most_5_percent(rows, n_controls, seed):
+    scores, lengths, truth = (list(column) for column in zip(*rows, strict=True))
+    rng = np.random.default_rng(seed)
+    decisions = decide(
+        scores,
+        standard_error=np.zeros(len(scores)),
+        n_pieces=lengths,
+        is_member=truth,
+        reference_scores=rng.integers(-5, 8, n_controls),
+        reference_n_pieces=rng.integers(2, 4, n_controls),
+        min_controls=40,
+    )
+    np.testing.assert_array_equal(decisions.point_flag, decisions.q <= 0.05)
+    # Of the wide grid of scores few lie on the threshold; with no error only those are undecided.
+    on_threshold = np.array(scores) == decisions.threshold
+    assert [d == "undecided" for d in decisions.decision] == on_threshold.tolist()
+
+
+def test_decisions_of_five_names():
+    # 999 controls 1..999, four tested names (one is not scored, so m = 3) and a listed control.
+    decisions = decide(
+        [2000.0, 1000.5, 500.0, math.nan, 3000.0],
+        standard_error=[1.0, 30.0, 1.0, 1.0, 1.0],
+        n_pieces=[2] * 5,
+        is_member=[True, True, None, True, False],
+        reference_scores=np.arange(1.0, 1000.0),
+        reference_n_pieces=[2] * 999,
+    )
+    np.testing.assert_allclose(decisions.p, [0.001, 0.001, 0.501, math.nan, 0.001], rtol=2e-3)
+    # k = 2 of m = 3: p* = .0333, r = 33: the 33rd highest of 999 is 967. For the control alone
+    # p* = .05, r = 50: 950.
+    assert decisions.threshold.tolist() == [967.0] * 4 + [950.0]
+    assert decisions.point_flag.tolist() == [True, True, False, False, True]
+    assert decisions.decision == ("flagged", "undecided", "not flagged", "not scored", "flagged")
+    assert decisions.rule.startswith("q <= 0.05")
+
+
+def test_130_controls_flag_twenty_names_but_not_nineteen():
+    for n_top, n_flagged in ((19, 0), (20, 20)):
+        decisions = decide(
+            np.where(np.arange(130) < n_top, 500.0, 0.0),
+            standard_error=np.zeros(130),
+            n_pieces=[2] * 130,
+            is_member=[None] * 130,
+            reference_scores=np.arange(1.0, 131.0),
+            reference_n_pieces=[2] * 130,
+        )
+        assert decisions.point_flag.sum() == n_flagged
+
+
+def test_undecided_lies_within_196_standard_errors():
+    mask = undecided_mask(
+        [1.95, 1.97, -1.95, math.nan, 5.0, 5.0],
+        standard_error=[1, 1, 1, 1, math.nan, 1],
+        threshold=[0, 0, 0, 0, 0, math.inf],
+    )
+    assert mask.tolist() == [True, False, True, False, True, False]
+
+
+def test_columns_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="do not fit"):
+        name_p_values([1.0], n_pieces=[2, 2], control_scores=[1.0], control_n_pieces=[2])
+    with pytest.raises(ValueError, match="do not fit"):
+        name_p_values([1.0], n_pieces=[2], control_scores=[1.0], control_n_pieces=[2, 2])
+
+
+# --- held-out threshold ---------------------------------------------------------------------
+
+
+def test_held_out_threshold_of_two_halves_by_hand():
+    # 40 controls 0..39, 20 a half: one may be passed, so each threshold is its half's second
+    # highest. The 10 members are above every control: all found.
+    scores = np.concatenate([np.arange(40.0), np.arange(10) + 100.0])
+    result = held_out_threshold(scores, np.arange(50) >= 40, seed=1)
+    assert (result.confusion.tp, result.confusion.fn) == (10, 0)
+    assert result.confusion.n_controls == 40
+    assert all(30 <= t < 39 for t in result.thresholds)
+
+
+def test_held_out_false_positive_rate_is_near_5_percent_on_average():
+    rng = np.random.default_rng(0)
+    is_member = np.arange(260) < 130
+    rates = [
+        held_out_threshold(rng.normal(size=260), is_member, seed=s).confusion.false_positive_rate
+        for s in range(200)
+    ]
+    # 65 controls a half, 3 may be passed: the expected rate outside is 4 / 66 = .0606.
+    assert np.mean([rate.value for rate in rates]) == pytest.approx(4 / 66, abs=0.008)
+
+
+def test_each_name_is_judged_once_and_nan_is_left_out():
+    scores = np.append(np.random.default_rng(2).normal(size=31), [math.nan, math.nan])
+    is_member = np.arange(33) % 2 == 0
+    result = held_out_threshold(scores, is_member, seed=3)
+    assert result.confusion.n_members == 16
+    assert result.confusion.n_controls == 15
+    assert result.n_not_scored == 2
+
+
+def test_members_do_not_move_the_threshold():
+    scores = np.random.default_rng(2).normal(size=60)
+    is_member = np.arange(60) < 30
+    moved = np.where(is_member, scores + 10, scores)
+    first, second = (held_out_threshold(s, is_member, seed=3) for s in (scores, moved))
+    assert first.thresholds == second.thresholds
+    assert second.confusion.tp == 30
+
+
+def test_without_controls_nobody_is_flagged():
+    result = held_out_threshold([1.0, 2.0], [True, True], seed=1)
+    assert result.thresholds == (math.inf, math.inf)
+    assert (result.confusion.tp, result.confusion.fn) == (0, 2)
+
+
+def test_any_false_positive_rate_allowed_flags_everybody():
+    result = held_out_threshold([1, 2, 3, 4], [1, 1, 0, 0], seed=1, max_fpr=1.0)
+    assert (result.confusion.tp, result.confusion.fp) == (2, 2)

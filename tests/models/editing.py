@@ -1,0 +1,65 @@
+"""Ways to edit a model directory in a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from safetensors.numpy import load_file, save_file
+
+WEIGHTS = "model.safetensors"
+
+
+class _Canary:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+def canary(folder: Path) -> Path:
+    """Return where a pickle that was opened would have left its trace."""
+    return folder.parent / "canary"
+
+
+def write_pickle(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(pickle.dumps(_Canary(canary(folder))))
+
+
+def edit_json(folder: Path, name: str, **changes: object) -> None:
+    path = folder / name
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changes), encoding="utf-8")
+
+
+def edit_weights(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    change(tensors)
+    save_file(tensors, folder / WEIGHTS)
+
+
+def config(**changes: object) -> Callable[[Path], object]:
+    return lambda folder: edit_json(folder, "config.json", **changes)
+
+
+def tokenizer_config(**changes: object) -> Callable[[Path], object]:
+    return lambda folder: edit_json(folder, "tokenizer_config.json", **changes)
+
+
+def weights(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    return lambda folder: edit_weights(folder, change)
+
+
+def write(name: str, content: str | bytes) -> Callable[[Path], object]:
+    data = content.encode() if isinstance(content, str) else content
+    return lambda folder: (folder / name).write_bytes(data)
+
+
+def remove(*names: str) -> Callable[[Path], object]:
+    return lambda folder: [(folder / name).unlink() for name in names]

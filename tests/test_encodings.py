@@ -1,0 +1,89 @@
+"""Encodings are told apart or refused, never guessed."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.encodings import MAX_FILE_BYTES, decode_text
+from audit.errors import AuditError
+
+NAMES = "姓,名\n山田,太郎\n髙橋,①\n"
+
+
+@pytest.mark.parametrize(
+    ("codec", "encoding"),
+    [("utf-8", "UTF-8"), ("utf-8-sig", "UTF-8 with BOM"), ("cp932", "CP932")],
+)
+def test_three_encodings_are_told_apart(codec: str, encoding: str) -> None:
+    assert decode_text(NAMES.encode(codec), what="names") == (NAMES, encoding)
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "iso2022_jp", "euc_jp"])
+def test_other_japanese_encodings_are_refused(codec: str) -> None:
+    with pytest.raises(AuditError):
+        decode_text("姓,名\n山田,太郎\n".encode(codec), what="names")
+
+
+@pytest.mark.parametrize(
+    "name", ["José", "Gómez", "Sébastien", "Óscar", "Ángel", "Müller", "Peña", "Zoë", "Åsa"]
+)
+def test_latin_1_is_refused(name: str) -> None:
+    with pytest.raises(AuditError):
+        decode_text(f"first,last\n{name},Smith\n".encode("latin-1"), what="names")
+
+
+@pytest.mark.parametrize("text", ["ﾔﾏﾀﾞ,ﾀﾛｳ\n", "Cﾍﾟﾌﾟﾁﾄﾞ 1.0ng\n", "山田 A型 CTで\n", "ｱﾝﾌﾟﾙmg山\n"])
+def test_half_width_kana_beside_latin_letters_is_cp932(text: str) -> None:
+    assert decode_text(f"名前\n{text}".encode("cp932"), what="notes")[1] == "CP932"
+
+
+@pytest.mark.parametrize("good", ["José Núñez", "山田太郎、佐藤花子"])
+@pytest.mark.parametrize("broken", [b"\xe9", b"\x81\x81", b"\xff"])
+def test_utf_8_with_a_few_broken_bytes_is_refused_with_the_line(good: str, broken: bytes) -> None:
+    data = f"name\n{good}\n".encode() + b"Ann" + broken + b"b\nBo\n"
+    with pytest.raises(AuditError, match="broken bytes, the first of them in line 3"):
+        decode_text(data, what="names")
+
+
+def test_broken_bytes_behind_a_byte_order_mark_are_refused() -> None:
+    with pytest.raises(AuditError, match="broken bytes"):
+        decode_text("姓名\n山田".encode("utf-8-sig") + b"\x82\xa0\x82\xa2\x82\xa4", what="names")
+    assert decode_text(b"\xef\xbb\xbf", what="names") == ("", "UTF-8 with BOM")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"a\0b",
+        gzip.compress(b"name\nAnn\n"),
+        b"PK\x03\x04rest",
+        b"PAR1",
+        b"a" * (MAX_FILE_BYTES + 1),
+    ],
+)
+def test_what_is_no_text_file_is_refused(data: bytes) -> None:
+    with pytest.raises(AuditError, match=r"^names: "):
+        decode_text(data, what="names")
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_give_text_or_a_reason(data: bytes) -> None:
+    try:
+        text, encoding = decode_text(data, what="names")
+    except AuditError:
+        return
+    codec = {"UTF-8": "utf-8", "UTF-8 with BOM": "utf-8-sig", "CP932": "cp932"}[encoding]
+    # CP932 has some letters twice, so a round trip compares text, not bytes.
+    assert data.decode(codec) == text
+
+
+@given(st.text(max_size=40).filter(lambda text: "\0" not in text and "\x1b" not in text))
+@settings(max_examples=100, deadline=None)
+def test_every_utf_8_text_is_read_as_written(text: str) -> None:
+    assert decode_text(b"name\n" + text.encode(), what="names") == ("name\n" + text, "UTF-8")

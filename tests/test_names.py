@@ -1,0 +1,95 @@
+"""Names as text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.names import (
+    NameColumns,
+    find_name_columns,
+    fold_name,
+    is_unspaced,
+    split_name,
+    written_name,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("Mary Ann Smith", "Mary Ann", "Smith"),
+        ("Smith, Mary Ann", "Mary Ann", "Smith"),
+        ("山田 太郎", "太郎", "山田"),
+        ("山田　太郎", "太郎", "山田"),
+        ("山田、太郎", "太郎", "山田"),
+        ("ﾔﾏﾀﾞ ﾀﾛｳ", "ﾀﾛｳ", "ﾔﾏﾀﾞ"),
+        ("山田太郎", "", "山田太郎"),
+        (" Cher ", "", "Cher"),
+        ("", "", ""),
+        ("Cher,", "", "Cher,"),
+    ],
+)
+def test_names_are_split(text: str, first: str, last: str) -> None:
+    assert split_name(text) == (first, last)
+
+
+@given(st.text(alphabet="ab山タ, 　", max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_a_split_loses_no_letter(text: str) -> None:
+    first, last = split_name(text)
+    assert sorted((first + last).replace(",", "").replace("　", "").replace(" ", "")) == sorted(
+        text.replace(",", "").replace("　", "").replace(" ", "")
+    )
+    assert last or not text.strip()
+
+
+def test_names_are_compared_without_case_width_and_spacing() -> None:
+    assert fold_name(" ＳＭＩＴＨ  Jones ") == fold_name("smith　jones") == "smith jones"
+    assert fold_name("Jose\u0301") == fold_name("JOSÉ")
+    assert fold_name("ﾔﾏﾀﾞ") == fold_name("ヤマダ")
+    assert fold_name("Smith") != fold_name("Smyth")
+
+
+@given(st.text(max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_folding_twice_changes_nothing(text: str) -> None:
+    assert fold_name(fold_name(text)) == fold_name(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("あ", 1), ("𠮷", 1), ("ﾀ", 1), ("Ｙ", 0), ("é😀김", 0)]
+)
+def test_scripts_without_spaces_are_known(text: str, expected: int) -> None:
+    assert is_unspaced(text) == bool(expected)
+
+
+def test_names_are_written_in_the_order_of_their_script() -> None:
+    assert written_name("Mary", "Smith") == "Mary Smith"
+    assert written_name("太郎", "山田") == "山田太郎"
+    assert written_name("", "Cher") == "Cher"
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("First Name,LAST_NAME", NameColumns(0, 1, None)),
+        ("last,given name,name", NameColumns(1, 0, None)),
+        ("姓,名", NameColumns(1, 0, None)),
+        ("氏,名前", NameColumns(1, 0, None)),
+        ("名前,is_member", NameColumns(None, None, 0)),
+        ("id,患者名", NameColumns(None, None, 1)),
+        ("ｎａｍｅ", NameColumns(None, None, 0)),
+        ("first_name,role", NameColumns(None, None, None)),
+    ],
+)
+def test_name_columns_are_found(header: str, expected: NameColumns) -> None:
+    found = find_name_columns(header.split(","))
+    assert found == expected
+    assert found.is_empty == (expected == NameColumns(None, None, None))
+
+
+def test_two_columns_for_one_part_are_refused() -> None:
+    with pytest.raises(ValueError, match="columns 1 and 3"):
+        find_name_columns(["surname", "first", "姓"])

@@ -1,0 +1,148 @@
+"""Tables: strict in, formula-guarded out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit import tables
+from audit.errors import AuditError
+from audit.tables import read_table, write_table
+
+SECRET = "Zaphodina"
+
+
+def test_everything_stays_text() -> None:
+    table = read_table(b"a,b,c\nNA,None,007\n null ,1.50,\n", what="names")
+    assert table.header == ("a", "b", "c")
+    assert table.rows == (("NA", "None", "007"), (" null ", "1.50", ""))
+    assert table.row_numbers == (2, 3)
+    assert table.encoding == "UTF-8"
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_the_header_tells_the_delimiter(mark: str) -> None:
+    text = f'"name{mark} or ,;"{mark}member\n"x{mark}y"{mark}1,2;3\n'.replace(",2;3", "")
+    table = read_table(text.encode(), what="names")
+    assert table.header == (f"name{mark} or ,;", "member")
+    assert table.rows == ((f"x{mark}y", "1"),)
+
+
+def test_an_ambiguous_header_is_refused() -> None:
+    with pytest.raises(AuditError, match="which of comma"):
+        read_table(b"last, first;member\n", what="names")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_row_numbers_are_records_as_a_spreadsheet_counts_them(end: str) -> None:
+    text = end.join(["a,b", '"two', 'lines",1', "", "c,2", "d"])
+    with pytest.raises(
+        AuditError, match="names, row 5: the row has 1 cells where the header has 2"
+    ):
+        read_table(text.encode(), what="names")
+    table = read_table((text + ",3").encode(), what="names")
+    assert table.row_numbers == (2, 4, 5)
+    assert table.blank_rows == (3,)
+    assert table.rows[0] == (f"two{end}lines", "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (f'a,b\n1,2\n"{SECRET},3\n4,5\n', "row 3"),
+        (f'a,b\n1,2\n"{SECRET}"x,3\n', "row 3"),
+        (f"a,b\n1,{SECRET},3\n", "row 2"),
+        (f"a,b,{SECRET}, {SECRET.upper()}\n", "row 1"),
+        (f"{SECRET},,b\n", "row 1"),
+        (f"\n{SECRET}\n", "row 1"),
+        ("first_name,First Name\n", "row 1"),
+    ],
+)
+def test_bad_tables_are_refused_by_row_without_their_text(text: str, where: str) -> None:
+    with pytest.raises(AuditError) as caught:
+        read_table(text.encode(), what="names")
+    assert f"names, {where}: " in str(caught.value)
+    assert SECRET.lower() not in str(caught.value).lower()
+
+
+def test_large_headers_are_refused() -> None:
+    with pytest.raises(AuditError, match="64 KB"):
+        read_table(b"c," * 40_000, what="names")
+    with pytest.raises(AuditError, match="64 KB"):
+        read_table(b'"' + b"line\n" * 14_000 + b'"\n', what="names")
+    wide = ",".join(f"c{i}" for i in range(257))
+    with pytest.raises(AuditError, match="256 columns"):
+        read_table(wide.encode(), what="names")
+    assert len(read_table(wide.rsplit(",", 1)[0].encode(), what="names").header) == 256
+
+
+def test_a_cell_of_one_megabyte_is_read_and_a_longer_one_refused() -> None:
+    cell = b"x" * tables.MAX_FIELD_CHARS
+    assert len(read_table(b"a\n" + cell + b"\n", what="notes").rows[0][0]) == 1_000_000
+    with pytest.raises(AuditError, match="row 3: a cell is longer"):
+        read_table(b"a\nb\n" + cell + b"x\n", what="notes")
+
+
+def test_too_many_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MAX_ROWS", 3)
+    assert len(read_table(b"a\n1\n2\n3\n", what="names").rows) == 3
+    with pytest.raises(AuditError, match="more than 3 rows"):
+        read_table(b"a\n1\n2\n3\n4\n", what="names")
+
+
+def test_cells_are_written_by_kind() -> None:
+    row = ["x", 1, -2.5, math.nan, None, True, np.float64(-0.5), np.int64(-3), np.float32(2)]
+    assert write_table(["h"], [row]) == '"h"\n"x",1,-2.5,,,1,-0.5,-3,2.0\n'
+    assert write_table(["h"], [], bom=True) == '\ufeff"h"\n'
+
+
+@pytest.mark.parametrize("start", list("=+-@\t\r\n\0＝＋－＠"))
+def test_no_text_cell_begins_like_a_formula(start: str) -> None:
+    text = f'{start}HYPERLINK("x")'
+    assert write_table([text], [[text]]) == 2 * f'"\'{start}HYPERLINK(""x"")"\n'
+
+
+CELLS = st.text(alphabet="ab=+-@＝\t\r\n,;\"' 山é", max_size=6)
+
+
+@given(st.lists(st.tuples(CELLS, CELLS, st.floats() | st.integers()), max_size=6))
+@settings(max_examples=150, deadline=None)
+def test_written_tables_are_read_back_with_their_guard(
+    rows: list[tuple[str, str, float | int]],
+) -> None:
+    text = write_table(["one", "two", "three"], rows)
+    back = read_table(text.encode(), what="names")
+    assert len(back.rows) == len(rows)
+    for row, cells in zip(rows, back.rows, strict=True):
+        for value, cell in zip(row[:2], cells[:2], strict=True):
+            assert not cell.startswith(tuple("=+-@\t\r\n＝"))
+            assert cell == value or (cell == "'" + value and value[0] in "=+-@\t\r\n＝")
+        if isinstance(row[2], float) and math.isnan(row[2]):
+            assert cells[2] == ""
+        else:
+            assert type(row[2])(cells[2]) == row[2]
+
+
+@given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=6))
+@settings(max_examples=100, deadline=None)
+def test_what_the_csv_module_writes_is_read_back(rows: list[tuple[str, str]]) -> None:
+    out = io.StringIO(newline="")
+    csv.writer(out).writerows([("one", "two"), *rows])
+    assert read_table(out.getvalue().encode(), what="names").rows == tuple(rows)
+
+
+@given(st.binary(max_size=80) | st.text(alphabet='a,;\t"\r\n山', max_size=40).map(str.encode))
+@settings(max_examples=200, deadline=None)
+def test_any_file_gives_a_rectangular_table_or_a_reason(data: bytes) -> None:
+    try:
+        table = read_table(data, what="names")
+    except AuditError:
+        return
+    assert all(len(row) == len(table.header) for row in table.rows)
+    assert len(table.rows) == len(table.row_numbers)
