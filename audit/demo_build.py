@@ -1,7 +1,7 @@
 """Makes the demo hospital from nothing: names, notes, tokenizer, and every model of the demo.
 
-Comes in: a seed, a directory. Goes out: `en/` and `ja/`, each with `names.csv`, `passages.jsonl` and
-`models/`. The same recipe made the files that are shipped in `audit/corpora/demo_hospital`.
+Comes in: a seed, a directory. Goes out: `en/` and `ja/`, each with `names.csv`, `passages.jsonl`
+and `models/`. The same recipe made the files shipped in `audit/corpora/demo_hospital`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ class Recipe:
 
 ENGLISH = Recipe(
     "en", n_names=130, n_controls=130, n_general_documents=24_000, n_notes=1000,
-    n_general_steps=1600, exposures=EXPOSURES, with_null=True,
+    n_general_steps=1200, exposures=EXPOSURES, with_null=True,
 )  # fmt: skip
 JAPANESE = Recipe(
     "ja", n_names=20, n_controls=20, n_general_documents=6000, n_notes=300,
@@ -59,9 +59,7 @@ JAPANESE = Recipe(
 )  # fmt: skip
 
 
-def build_demo(
-    out: Path, *, recipe: Recipe, seed: int, report: Report = lambda *_: None
-) -> None:
+def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda *_: None) -> None:
     """Write names, passages and models of one language into `out`.
 
     Parameters
@@ -148,8 +146,6 @@ def _train_hospital(
 
 
 def _listed_names(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
-    from dataclasses import replace
-
     drawn = draw_names(pool, n=recipe.n_names, seed=seed, purpose="demo members")
     members = replace(drawn, is_member=(True,) * len(drawn), control_kind=("",) * len(drawn))
     easy = easy_controls(pool, members, n=recipe.n_controls, seed=seed)
@@ -170,7 +166,9 @@ def _staff(pool: NamePool, listed: Candidates, *, seed: int) -> tuple[str, ...]:
 def _weighted_names(pool: NamePool, n: int, *, seed: int) -> list[Name]:
     """Draw names with repeats: the general text holds them as often as people carry them."""
     rng = generator(seed, "demo general names")
-    first = rng.choice(len(pool.first), size=n, p=np.array(pool.first_share) / sum(pool.first_share))
+    first = rng.choice(
+        len(pool.first), size=n, p=np.array(pool.first_share) / sum(pool.first_share)
+    )
     last = rng.choice(len(pool.last), size=n, p=np.array(pool.last_share) / sum(pool.last_share))
     return [(pool.first[int(f)], pool.last[int(la)]) for f, la in zip(first, last, strict=True)]
 

@@ -23,8 +23,10 @@ class AuditError(Exception):
         self.what = what
         self.where = where
         self.do = do
-        super().__init__(" ".join(part for part in (f"{where}: {what}" if where else what, do) if part))
+        super().__init__(
+            " ".join(part for part in (f"{where}: {what}" if where else what, do) if part)
+        )
 
 
-class AuditCancelled(Exception):  # noqa: N818  (a state, not a fault)
+class AuditCancelled(Exception):
     """The person asked to stop; everything finished so far is kept."""

@@ -1,4 +1,4 @@
-"""The report of one audit: everything that was found, as one value, and the files it is given out in.
+"""The report of one audit: everything that was found, as one value and as files.
 
 Comes in: judged results. Goes out: JSON, `names.csv`, `measures.json`, `documents.csv`. Torch-free:
 pages read reports. Two reports of one question are equal but for `made` (when, where, how long).
@@ -35,8 +35,8 @@ class AuditReport:
         "general" and "hospital": name, digest, architecture, parameters.
     candidates
         Counts of the list: names, members, controls by kind, reference controls.
-    names
-        The per-name table, as columns.
+    columns, names
+        The per-name table: names of its columns in their order, and each column.
     measures
         By stratum: rules, scores and baselines with intervals.
     verdict, cohort, curve, mentions
@@ -55,6 +55,7 @@ class AuditReport:
     models: Mapping[str, Any]
     candidates: Mapping[str, Any]
     fixed_score: str
+    columns: Sequence[str]
     names: Mapping[str, list[Any]]
     measures: Mapping[str, Any]
     verdict: Mapping[str, Any]
@@ -103,7 +104,7 @@ def same_answer(one: AuditReport, other: AuditReport) -> bool:
 
 def names_csv(report: AuditReport) -> str:
     """Return the per-name table as CSV, guarded against formulas; undefined numbers are empty."""
-    header = list(report.names)
+    header = list(report.columns)
     rows = zip(*(report.names[name] for name in header), strict=True)
     return write_table(header, [["" if cell is None else cell for cell in row] for row in rows])
 

@@ -169,7 +169,9 @@ class AuditRequest:
             "general": model_digest(self.general),
             "hospital": model_digest(self.hospital),
             "candidates": candidates_digest(self.candidates),
-            "passages": self.passages.digest() if self.passages and self.scenario_number == 2 else None,
+            "passages": self.passages.digest()
+            if self.passages and self.scenario_number == 2
+            else None,
             "settings": asdict(self.settings),
             "seed": self.seed,
             "threshold": self.threshold,

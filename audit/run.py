@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from audit import attacks, evidence
+from audit.attack import evidence, generating, masking
+from audit.attack.judgement import judge, name_columns, null_check
+from audit.attack.result import FIXED_SCORE, GENERAL_SCORE, AttackResult, Sources, main_lead
 from audit.errors import AuditError
-from audit.judgement import judge, name_columns, null_check
 from audit.membership import prompts
 from audit.membership.candidates import Candidates
 from audit.membership.controls import reference_controls
 from audit.membership.name_pools import NamePool, pool_for, with_popularity
 from audit.membership.plain import plain
-from audit.models.load import LoadedModel
+from audit.models.load import LoadedModel, load_model
 from audit.models.pair import ModelPair, load_pair
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.report import AuditReport
@@ -65,6 +66,8 @@ def run_audit(
     started = time.monotonic()
     device = pick_device(request.device)
     pair = load_pair(request.general, request.hospital, device=device, dtype=request.dtype)
+    if request.dtype != "float32":
+        _check_rounding(request, pair, device=device)
     names, n_reference = _with_reference(request, pair, pool=pool)
     meter = Meter(_totals(request, names, pair), listener=progress, should_stop=should_stop)
 
@@ -72,7 +75,9 @@ def run_audit(
         return evidence.Source(getattr(pair, who), device, request.dtype, store, meter, phase)
 
     attack = _attack(request, pair, names=names, pool=pool, sources=source)
-    report = _report(request, pair, attack, digest=digest, question=question, n_reference=n_reference)
+    report = _report(
+        request, pair, attack, digest=digest, question=question, n_reference=n_reference
+    )
     made = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(time.monotonic() - started, 3),
@@ -112,12 +117,30 @@ def pick_device(wanted: str) -> str:
     return "cpu"
 
 
+def _check_rounding(request: AuditRequest, pair: ModelPair, *, device: str) -> None:
+    """Refuse a number type that changes what the user's own models say."""
+    import torch
+
+    from audit.models.precision import refuse_changed_distributions
+
+    tokenizer = pair.hospital.tokenizer
+    prompt = prompts.token_ids(tokenizer, request.generation.prompt.split("[MASK]")[0].strip())
+    row = [tokenizer.cls_token_id, *prompt, *[tokenizer.mask_token_id] * 20, tokenizer.sep_token_id]
+    ids = torch.tensor([row] * 2, device=device)
+    for who in ("general", "hospital"):
+        exact = load_model(getattr(request, who), device=device)
+        rounded: LoadedModel = getattr(pair, who)
+        refuse_changed_distributions(
+            exact.model, rounded.model, ids=ids, mask_id=tokenizer.mask_token_id, name=rounded.name
+        )
+
+
 def _with_reference(
     request: AuditRequest, pair: ModelPair, *, pool: NamePool
 ) -> tuple[Candidates, int]:
     """Return the listed names followed by reference controls with the same numbers of pieces."""
     listed = request.candidates
-    kind = attacks.main_lead(request)
+    kind = main_lead(request)
     tokenizer = pair.hospital.tokenizer
     pieces = prompts.part_pieces(listed, kind=kind, tokenizer=tokenizer)
     tested = [m is not False for m in listed.is_member]
@@ -143,11 +166,11 @@ def _attack(
     *,
     names: Candidates,
     pool: NamePool,
-    sources: attacks.Sources,
-) -> attacks.AttackResult:
+    sources: Sources,
+) -> AttackResult:
     if request.scenario_number == 1:
-        return attacks.generation_attack(request, pair, names=names, pool=pool, sources=sources)
-    return attacks.mask_attack(request, pair, names=names, sources=sources)
+        return generating.generation_attack(request, pair, names=names, pool=pool, sources=sources)
+    return masking.mask_attack(request, pair, names=names, sources=sources)
 
 
 def _totals(request: AuditRequest, names: Candidates, pair: ModelPair) -> dict[str, float]:
@@ -155,28 +178,30 @@ def _totals(request: AuditRequest, names: Candidates, pair: ModelPair) -> dict[s
     if request.scenario_number == 1:
         units = float(request.generation.n_documents * request.generation.n_steps)
         return {f"{who} model: documents": units for who in ("general", "hospital")}
-    totals = attacks.posterior_rows(request, pair, names)
-    return {f"{who} model: {what}": n for what, n in totals.items() for who in ("general", "hospital")}
+    totals = masking.posterior_rows(request, pair, names)
+    return {
+        f"{who} model: {what}": n for what, n in totals.items() for who in ("general", "hospital")
+    }
 
 
 def _report(
     request: AuditRequest,
     pair: ModelPair,
-    attack: attacks.AttackResult,
+    attack: AttackResult,
     *,
     digest: str,
     question: Mapping[str, Any],
     n_reference: int,
 ) -> AuditReport:
     scenario = request.scenario_number
-    fixed = attacks.FIXED_SCORE[scenario]
+    fixed = FIXED_SCORE[scenario]
     listed = with_popularity(request.candidates, pool=pool_for(request.candidates))
     judgement = judge(
         attack,
         candidates=listed,
         scenario=scenario,
         fixed=fixed,
-        general=attacks.GENERAL_SCORE[scenario],
+        general=GENERAL_SCORE[scenario],
         seed=request.seed,
         threshold=request.threshold,
     )
@@ -191,6 +216,7 @@ def _report(
         models={who: _model_facts(getattr(pair, who)) for who in ("general", "hospital")},
         candidates=_counts(listed, n_reference),
         fixed_score=fixed,
+        columns=list(columns),
         names=columns,
         measures=judgement.metrics.to_json(),
         verdict=judgement.verdict.to_json(),
@@ -239,13 +265,13 @@ def _notes(
         notes.append(f"{n_unscored} of {len(columns['score'])} names could not be scored.")
     if n_unmatched := sum(columns["is_unmatched"]):
         notes.append(
-            f"{n_unmatched} names have a number of word pieces for which the generator gives fewer than "
-            "100 reference controls; they are compared with controls of other lengths."
+            f"{n_unmatched} names have a number of word pieces for which the generator gives "
+            "fewer than 100 reference controls; they are compared with controls of other lengths."
         )
     if n_reference < MIN_REFERENCE:
         notes.append(
-            f"The name generator gives only {n_reference} reference controls for this list (at least "
-            f"{MIN_REFERENCE} are wanted): small p-values cannot be reached."
+            f"The name generator gives only {n_reference} reference controls for this list (at "
+            f"least {MIN_REFERENCE} are wanted): small p-values cannot be reached."
         )
     if request.passages and request.scenario_number == 2 and request.passages.notes:
         notes.append(f"{len(request.passages.notes)} rows of the passage file were left out.")

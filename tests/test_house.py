@@ -22,7 +22,7 @@ MAX_FUNCTION_LINES = 60
 
 # Files of audit/ that share a room. A file audit/x.py that is named neither here nor below is of
 # the foundation (errors, rates, scenario, home, tables ...), which imports nothing but itself.
-SHARED_ROOMS = dict.fromkeys(("request", "evidence", "attacks", "judgement", "run"), "run")
+SHARED_ROOMS = dict.fromkeys(("request", "attack", "run"), "run")
 
 # Which rooms each room may import, besides itself.
 FOUNDATION = {"foundation"}
@@ -115,9 +115,11 @@ def room_of(module: str) -> str | None:
     if top != "audit":
         return None
     name = rest.partition(".")[0]
+    if name in SHARED_ROOMS:
+        return SHARED_ROOMS[name]
     if name in ALLOWED or (name and (REPOSITORY / "audit" / name).is_dir()):
         return name
-    return SHARED_ROOMS.get(name, "foundation")
+    return "foundation"
 
 
 def is_module(package: str, name: str) -> bool:

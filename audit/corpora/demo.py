@@ -119,13 +119,18 @@ def demo_notes(
     notes: list[str] = []
     counts = [0] * len(names)
     for rank, owner in enumerate(order):
-        own = [_pattern(int(owner), rng=rng, staff=staff, language=language) for _ in range(n_patterns[rank])]
+        own = [
+            _pattern(int(owner), rng=rng, staff=staff, language=language)
+            for _ in range(n_patterns[rank])
+        ]
         patterns += own
         counts[owner] = n_mentions[rank]
         for mention in range(n_mentions[rank]):
             chosen = own[mention] if mention < len(own) else own[int(rng.integers(len(own)))]
             name = _surface(names[owner], language)
-            notes.append(_note(chosen.left + name + chosen.right, rng=rng, staff=staff, language=language))
+            notes.append(
+                _note(chosen.left + name + chosen.right, rng=rng, staff=staff, language=language)
+            )
     while len(notes) < n_notes:
         subject = _unnamed_subject(rng, language)
         left, right = _passage(rng, staff=staff, language=language)
@@ -171,12 +176,24 @@ def demo_vocabulary(parts: Sequence[str], *, language: str = "en") -> tuple[str,
     """
     spec = LANGUAGES[language]
     if language == "ja":
-        templates = (*spec.general, *spec.openings, *spec.sentences, text.JAPANESE_NAMED, *text.JAPANESE_UNNAMED)
+        templates = (
+            *spec.general,
+            *spec.openings,
+            *spec.sentences,
+            text.JAPANESE_NAMED,
+            *text.JAPANESE_UNNAMED,
+        )
         found = "".join(text.vocabulary_words(spec.words, templates)) + "".join(parts)
         words = sorted(set(found)) + [f"##{ch}" for ch in sorted(set(found))]
         words += [str(n) for n in range(100)] + [str(y) for y in range(1990, 2020)]
     else:
-        templates = (*spec.general, *spec.openings, *spec.sentences, text.NAMED_SENTENCE, *text.UNNAMED_SUBJECTS)
+        templates = (
+            *spec.general,
+            *spec.openings,
+            *spec.sentences,
+            text.NAMED_SENTENCE,
+            *text.UNNAMED_SUBJECTS,
+        )
         letters = [chr(c) for c in (*range(ord("a"), ord("z") + 1), *range(ord("0"), ord("9") + 1))]
         words = sorted({w.lower() for w in text.vocabulary_words(spec.words, templates)})
         words += [p.lower() for p in parts] + letters + [f"##{ch}" for ch in letters]
@@ -198,7 +215,9 @@ def _surface(name: tuple[str, str], language: str) -> str:
     return f"{last}{first}" if language == "ja" else f"{first} {last}"
 
 
-def _pattern(owner: int, *, rng: np.random.Generator, staff: Sequence[str], language: str) -> Pattern:
+def _pattern(
+    owner: int, *, rng: np.random.Generator, staff: Sequence[str], language: str
+) -> Pattern:
     left, right = _passage(rng, staff=staff, language=language)
     return Pattern(owner=owner, left=left, right=right if language == "ja" else " is a" + right)
 

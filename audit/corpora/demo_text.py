@@ -11,37 +11,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-ENGLISH_WORDS: Mapping[str, tuple[str, ...]] = {
-    "city": (
-        "boston austin denver seattle chicago dallas phoenix portland atlanta houston "
-        "memphis tampa oakland newark buffalo omaha"
-    ).split(),
-    "job": (
-        "teacher farmer driver lawyer painter engineer singer writer clerk baker carpenter "
-        "reporter student manager pilot plumber waiter actor dancer librarian"
-    ).split(),
-    "service": "medicine surgery cardiology neurology oncology orthopedics urology psychiatry".split(),
-    "history": (
-        "hypertension diabetes asthma anemia depression gout obesity migraine epilepsy "
-        "cirrhosis hepatitis pancreatitis osteoporosis hypothyroidism psoriasis glaucoma"
-    ).split(),
-    "symptom": (
-        "cough fever dizziness nausea vomiting fatigue headache weakness palpitations syncope "
-        "diarrhea constipation hematuria dyspnea confusion seizures"
-    ).split(),
-    "drug": (
-        "aspirin metoprolol lisinopril insulin warfarin heparin furosemide prednisone "
-        "vancomycin morphine acetaminophen levothyroxine omeprazole gabapentin"
-    ).split(),
-    "organ": "chest abdomen head neck spine pelvis knee hip shoulder ankle".split(),
-    "scan": "ct mri xray ultrasound echocardiogram".split(),
-    "finding": (
-        "unremarkable stable normal abnormal improved worse unchanged concerning"
-    ).split(),
-    "month": "january march april june july august october november december".split(),
-    "thing": "house school bridge market station garden museum theater hospital river".split(),
+ENGLISH_WORDS: Mapping[str, Sequence[str]] = {
+    "city": ["boston", "austin", "denver", "seattle", "chicago", "dallas", "phoenix", "portland", "atlanta", "houston", "memphis", "tampa", "oakland", "newark", "buffalo", "omaha"],
+    "job": ["teacher", "farmer", "driver", "lawyer", "painter", "engineer", "singer", "writer", "clerk", "baker", "carpenter", "reporter", "student", "manager", "pilot", "plumber", "waiter", "actor", "dancer", "librarian"],
+    "service": ["medicine", "surgery", "cardiology", "neurology", "oncology", "orthopedics", "urology", "psychiatry"],
+    "history": ["hypertension", "diabetes", "asthma", "anemia", "depression", "gout", "obesity", "migraine", "epilepsy", "cirrhosis", "hepatitis", "pancreatitis", "osteoporosis", "hypothyroidism", "psoriasis", "glaucoma"],
+    "symptom": ["cough", "fever", "dizziness", "nausea", "vomiting", "fatigue", "headache", "weakness", "palpitations", "syncope", "diarrhea", "constipation", "hematuria", "dyspnea", "confusion", "seizures"],
+    "drug": ["aspirin", "metoprolol", "lisinopril", "insulin", "warfarin", "heparin", "furosemide", "prednisone", "vancomycin", "morphine", "acetaminophen", "levothyroxine", "omeprazole", "gabapentin"],
+    "organ": ["chest", "abdomen", "head", "neck", "spine", "pelvis", "knee", "hip", "shoulder", "ankle"],
+    "scan": ["ct", "mri", "xray", "ultrasound", "echocardiogram"],
+    "finding": ["unremarkable", "stable", "normal", "abnormal", "improved", "worse", "unchanged", "concerning"],
+    "month": ["january", "march", "april", "june", "july", "august", "october", "november", "december"],
+    "thing": ["house", "school", "bridge", "market", "station", "garden", "museum", "theater", "hospital", "river"],
     "sex": ("male", "female"),
-    "relation": "wife husband daughter son mother father sister brother".split(),
+    "relation": ["wife", "husband", "daughter", "son", "mother", "father", "sister", "brother"],
 }  # fmt: skip
 
 GENERAL_ABOUT_A_NAME = (
@@ -96,7 +79,7 @@ NOTE_SENTENCES = (
 )
 NAMED_SENTENCE = "{age} year old {sex} with a history of {history} who presents with {symptom} ."
 UNNAMED_SUBJECTS = ("the patient is a", "this is a", "pt is a", "patient is a")
-JAPANESE_WORDS: Mapping[str, tuple[str, ...]] = {
+JAPANESE_WORDS: Mapping[str, Sequence[str]] = {
     "city": ("東京", "大阪", "京都", "札幌", "福岡", "仙台", "広島", "神戸"),
     "job": ("教師", "農家", "医師", "画家", "会社員", "学生", "記者", "店員"),
     "service": ("内科", "外科", "循環器科", "神経科", "整形外科", "泌尿器科"),
@@ -137,7 +120,13 @@ _FIELD = re.compile(r"\{(\w+?)(\d?)\}")
 Fill = Callable[[str], str]
 
 
-def fill(template: str, *, rng: np.random.Generator, words: Mapping[str, Sequence[str]], given: Mapping[str, str]) -> str:
+def fill(
+    template: str,
+    *,
+    rng: np.random.Generator,
+    words: Mapping[str, Sequence[str]],
+    given: Mapping[str, str],
+) -> str:
     """Fill a template's fields from `given`, else by a draw from `words`; `{x2}` draws like `{x}`."""
 
     def value(match: re.Match[str]) -> str:

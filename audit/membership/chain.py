@@ -1,4 +1,4 @@
-"""Scenario 2, `chain`: p(first) * p(last | first filled in), averaged over both orders in log space.
+"""Scenario 2, `chain`: p(first) * p(last | first filled in), mean of both orders in log space.
 
 `product` multiplies two marginals, so it cannot tell a real name from a recombination of two real
 ones; `chain` can. It needs a forward pass for every distinct part, so it runs on fewer inputs and
@@ -16,7 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from audit.membership.posterior import BLOCK, Floats, PosteriorShard, PosteriorTask, Tick, draw_inputs
+from audit.membership.posterior import (
+    BLOCK,
+    Floats,
+    PosteriorShard,
+    PosteriorTask,
+    Tick,
+    draw_inputs,
+)
 from audit.membership.prompts import Ids, PartPieces
 from audit.models.encoder import logits_at
 from audit.randomness import torch_seed
@@ -89,7 +96,9 @@ def chain_shard(
 
 def n_chain_rows(task: PosteriorTask, *, n_inputs: int) -> int:
     """Return about how many rows `n_inputs` inputs take, for progress."""
-    per_kind = [sum(len(plan.fills) for plan in _plans(p, n_names=task.n_listed)) for p in task.pieces]
+    per_kind = [
+        sum(len(plan.fills) for plan in _plans(p, n_names=task.n_listed)) for p in task.pieces
+    ]
     return n_inputs * max(per_kind)
 
 

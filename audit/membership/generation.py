@@ -98,7 +98,7 @@ class _Draws:
 
 
 def shard_draws(task: GenerationTask, *, first_block: int, n_documents: int) -> _Draws:
-    """Draw positions and uniforms, block by block, so that a document never depends on its shard."""
+    """Draw positions and uniforms by block, so that a document never depends on its shard."""
     sampled = task.sampled_positions
     positions, uniforms = [], []
     for block in range(first_block, first_block + -(-n_documents // BLOCK)):
@@ -190,7 +190,9 @@ def step(
 class _Tally:
     """Integer sums of probability mass by block: over all positions, name slots, and parts."""
 
-    def __init__(self, task: GenerationTask, *, n_documents: int, n_vocabulary: int, device: str) -> None:
+    def __init__(
+        self, task: GenerationTask, *, n_documents: int, n_vocabulary: int, device: str
+    ) -> None:
         n_blocks = -(-n_documents // BLOCK)
         self._n_vocabulary = n_vocabulary
         self._n_parts = len(task.multi_piece_parts)
@@ -220,7 +222,9 @@ class _Tally:
             start = positions - j  # [B]
             fits = (start >= 0) & (start + length <= n_tokens)
             offsets = torch.arange(length, device=state.device)
-            window = state.gather(1, (start.clamp(min=0).unsqueeze(1) + offsets).clamp(max=n_tokens - 1))
+            window = state.gather(
+                1, (start.clamp(min=0).unsqueeze(1) + offsets).clamp(max=n_tokens - 1)
+            )
             matches = fits.unsqueeze(1).expand(-1, len(parts)).clone()  # [B, q]
             for other in range(length):
                 if other != j:
@@ -251,6 +255,10 @@ def _part_groups(
     for index, part in enumerate(parts):
         by_length.setdefault(len(part), []).append(index)
     return [
-        (length, torch.tensor(where, device=device), torch.tensor([parts[i] for i in where], device=device))
+        (
+            length,
+            torch.tensor(where, device=device),
+            torch.tensor([parts[i] for i in where], device=device),
+        )
         for length, where in sorted(by_length.items())
     ]

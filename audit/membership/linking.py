@@ -65,12 +65,20 @@ def link_passages(
     return {
         "n_passages": len(usable),
         "n_names": n_names,
-        "chance": {"top_1": 1 / n_names, "top_5": min(1.0, 5 / n_names), "median_rank": (n_names + 1) / 2},
+        "chance": {
+            "top_1": 1 / n_names,
+            "top_5": min(1.0, 5 / n_names),
+            "median_rank": (n_names + 1) / 2,
+        },
         "hospital_against_general": _summary(_ranks(log_h - log_g, owners)),
         "hospital_alone": _summary(_ranks(log_h, owners)),
         "general_alone": _summary(_ranks(log_g, owners)),
         "rank_by_passage": [
-            {"passage_id": passages[p].passage_id, "name_id": int(rows[p] or 0), "rank": float(rank)}
+            {
+                "passage_id": passages[p].passage_id,
+                "name_id": int(rows[p] or 0),
+                "rank": float(rank),
+            }
             for p, rank in zip(usable, _ranks(log_h - log_g, owners), strict=True)
         ],
     }

@@ -15,6 +15,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,9 @@ def words(text: str) -> list[str]:
     return _WORD.findall(fold(text))
 
 
-def name_hits(candidates: Candidates, *, documents: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def name_hits(
+    candidates: Candidates, *, documents: Sequence[str]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Count, by block of documents, those that hold a candidate's name.
 
     Returns
@@ -89,7 +92,7 @@ def count_lexicon_names(
         found = words(document)
         n_first += sum(word in firsts for word in found)
         n_last += sum(word in lasts for word in found)
-        for one, two in zip(found, found[1:], strict=False):
+        for one, two in pairwise(found):
             n_forward += one in firsts and two in lasts
             n_backward += one in lasts and two in firsts
             n_listed += ((one, two) in listed) + ((two, one) in listed and one != two)
@@ -97,7 +100,7 @@ def count_lexicon_names(
 
 
 class _Index:
-    """Parts of all candidates' names, by their first word, or as characters where none are spaced."""
+    """Parts of all candidates' names, by first word, or as characters where unspaced."""
 
     def __init__(self, candidates: Candidates) -> None:
         self._by_word: dict[str, list[tuple[tuple[str, ...], int, bool]]] = defaultdict(list)

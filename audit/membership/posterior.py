@@ -102,7 +102,9 @@ class _Rows:
     weights: Floats  # [b, B]
 
 
-def draw_inputs(task: PosteriorTask, *, first_block: int, n_inputs: int, purpose: str = "inputs") -> list[Ids]:
+def draw_inputs(
+    task: PosteriorTask, *, first_block: int, n_inputs: int, purpose: str = "inputs"
+) -> list[Ids]:
     """Draw passages with replacement, block by block (section 4.2: S'' from S').
 
     Returns
@@ -161,7 +163,9 @@ def posterior_shard(
     blocks = draw_inputs(task, first_block=shard * n_shard_inputs // BLOCK, n_inputs=n_inputs)
     n_names = len(task.pieces[0].is_known)
     sums = torch.zeros((2, len(blocks), n_names), dtype=torch.float64, device=device)
-    by_passage = torch.zeros((len(task.templates), task.n_listed), dtype=torch.float64, device=device)
+    by_passage = torch.zeros(
+        (len(task.templates), task.n_listed), dtype=torch.float64, device=device
+    )
     model.train(mode=task.is_dropout_on)
     try:
         with torch.inference_mode():
@@ -211,7 +215,9 @@ def _micro_batches(task: PosteriorTask, blocks: Sequence[Ids]) -> Iterator[_Rows
             yield from _equal_lengths(task, layout, rows)
 
 
-def _equal_lengths(task: PosteriorTask, layout: Layout, rows: list[tuple[int, Floats]]) -> Iterator[_Rows]:
+def _equal_lengths(
+    task: PosteriorTask, layout: Layout, rows: list[tuple[int, Floats]]
+) -> Iterator[_Rows]:
     by_length: dict[int, list[tuple[int, Floats]]] = {}
     for passage, weight in rows:
         template = task.templates[passage]
@@ -233,7 +239,9 @@ def _row_weights(task: PosteriorTask, blocks: Sequence[Ids]) -> list[tuple[int, 
 
 def _log_posteriors(model: nn.Module, task: PosteriorTask, rows: _Rows, *, device: str) -> Tensor:
     """Return ln p [B, C] of the names of one layout, all their masks at once, in float64."""
-    prompts = [task.templates[p].ids(rows.layout.n_pieces, mask=task.mask_id) for p in rows.passages]
+    prompts = [
+        task.templates[p].ids(rows.layout.n_pieces, mask=task.mask_id) for p in rows.passages
+    ]
     ids = torch.tensor([ids for ids, _ in prompts], device=device)  # [B, L]
     positions = torch.tensor([positions for _, positions in prompts], device=device)  # [B, M]
     logits = logits_at(model, ids, positions=positions).float()  # [B, M, V]

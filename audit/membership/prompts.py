@@ -93,7 +93,7 @@ def passage_kind(passage: Passage) -> PassageKind:
 
 
 def written_parts(candidates: Candidates, row: int, *, kind: PassageKind) -> tuple[list[str], str]:
-    """Return the one or two parts of a name in the order of the passage, and what separates them."""
+    """Return a name's one or two parts in the passage's order, and what separates them."""
     if kind.slots == ("full",):
         return [text for _, text in candidates.parts(row)], candidates.separator(row)
     by_role = {"first": candidates.first[row], "last": candidates.last[row]}
@@ -155,7 +155,7 @@ def passage_templates(
     room = max_tokens - 2 - n_name_tokens
     if room < 8:
         raise AuditError(
-            f"{max_tokens} tokens leave no room for a passage beside a name of {n_name_tokens} tokens.",
+            f"{max_tokens} tokens leave no room for a passage beside a name of {n_name_tokens}.",
             where="max_tokens",
             do="Raise the setting, or take a model with more positions.",
         )

@@ -78,7 +78,9 @@ def jackknife(statistic: Statistic, sums: dict[str, Floats], *, counts: Ids) -> 
     return Score(value, np.where(np.isfinite(value), error, math.nan))
 
 
-def posterior_scores(hospital: PosteriorSums, *, general: PosteriorSums, counts: Ids) -> dict[str, Score]:
+def posterior_scores(
+    hospital: PosteriorSums, *, general: PosteriorSums, counts: Ids
+) -> dict[str, Score]:
     """Return the scenario-2 scores (spec of scores, section 4.2).
 
     `difference` = mean(p_h - p_g), the paper's; `log_ratio` = ln mean p_h - ln mean p_g;

@@ -84,7 +84,10 @@ def pretrain(
     rng = np.random.default_rng([seed, 3])
     torch.manual_seed(seed)
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+        model.parameters(),
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        fused=True,
     )
     stream, starts = _stream(documents, special=special, rng=rng)
     n_until_shuffle = settings.steps_per_epoch(len(stream))
@@ -112,7 +115,9 @@ def pretrain(
     return float(np.mean(losses[-50:]))
 
 
-def _stream(documents: Sequence[Ids], *, special: SpecialIds, rng: np.random.Generator) -> tuple[Ids, Ids]:
+def _stream(
+    documents: Sequence[Ids], *, special: SpecialIds, rng: np.random.Generator
+) -> tuple[Ids, Ids]:
     """Shuffle the documents into one stream with [SEP] between; also where sentences begin."""
     pieces: list[Ids] = []
     for index in rng.permutation(len(documents)):
@@ -123,13 +128,20 @@ def _stream(documents: Sequence[Ids], *, special: SpecialIds, rng: np.random.Gen
 
 
 def _rows(
-    stream: Ids, starts: Ids, *, special: SpecialIds, settings: PretrainSettings, rng: np.random.Generator
+    stream: Ids,
+    starts: Ids,
+    *,
+    special: SpecialIds,
+    settings: PretrainSettings,
+    rng: np.random.Generator,
 ) -> Ids:
     """Cut rows [B, L] out of the stream, framed by [CLS] and [SEP]."""
     n_inner = int(rng.choice(settings.n_tokens_per_row)) - 2
     anywhere = rng.integers(len(stream) - n_inner, size=settings.n_rows)
     at_sentence = np.minimum(rng.choice(starts, size=settings.n_rows), len(stream) - n_inner)
-    begin = np.where(rng.random(settings.n_rows) < settings.sentence_start_share, at_sentence, anywhere)
+    begin = np.where(
+        rng.random(settings.n_rows) < settings.sentence_start_share, at_sentence, anywhere
+    )
     inner = stream[begin[:, None] + np.arange(n_inner)]  # [B, L-2]
     frame = np.ones((settings.n_rows, 1), dtype=np.int64)
     return np.concatenate([frame * special.cls, inner, frame * special.sep], axis=1)
@@ -139,7 +151,7 @@ def _masked(
     rows: Ids, *, special: SpecialIds, share: float, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return masked ids [B, L], the positions asked for [B, M] and their true ids [B, M]."""
-    n_rows, n_tokens = rows.shape
+    n_tokens = rows.shape[1]
     n_asked = max(1, round(share * n_tokens))
     allowed = (rows != special.cls) & (rows != special.sep)
     order = np.argsort(np.where(allowed, rng.random(rows.shape), 2.0), axis=1)

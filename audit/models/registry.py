@@ -105,8 +105,8 @@ def resolve_model(model_id: str) -> Path:
     return path
 
 
-def model_path(text: str) -> Path:
-    """Return the directory that a person named on the command line.
+def model_path(text: str, *, where: str = "model") -> Path:
+    """Return the directory that a person named on the command line, in the option `where`.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def model_path(text: str) -> Path:
     """
     problem = "This is not a directory."
     if not text.strip() or len(text) > _MAX_TEXT or "\x00" in text:
-        raise AuditError("This is not a path.", where="model", do="Name a model's directory.")
+        raise AuditError("This is not a path.", where=where, do="Name a model's directory.")
     try:
         path = Path(text).expanduser()
         if path.is_dir():
@@ -126,7 +126,7 @@ def model_path(text: str) -> Path:
         problem = "This is not a path that can be followed."
     raise AuditError(
         problem,
-        where="model",
+        where=where,
         do="Name a directory on this machine; nothing is downloaded from a hub.",
     )
 

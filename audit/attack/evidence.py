@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol, TypeVar
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from audit.errors import AuditError
 from audit.membership import chain, posterior
 from audit.membership.generation import GeneratedShard, GenerationTask, generated_shard
-from audit.membership.posterior import BLOCK, PosteriorShard, PosteriorTask
+from audit.membership.posterior import PosteriorShard, PosteriorTask
 from audit.models.load import LoadedModel
 from audit.progress import Meter
 from audit.request import EVIDENCE_VERSION
@@ -96,7 +97,9 @@ def chain_evidence(source: Source, task: PosteriorTask, *, n_inputs: int) -> Pos
     return _joined_posteriors(shards)
 
 
-def generation_evidence(source: Source, task: GenerationTask, *, n_documents: int) -> GeneratedShard:
+def generation_evidence(
+    source: Source, task: GenerationTask, *, n_documents: int
+) -> GeneratedShard:
     """Return the scenario-1 evidence of one model: documents and masses by block."""
     n_vocabulary = int(source.loaded.model.config.vocab_size)  # type: ignore[union-attr,arg-type]
     n_shard = DOCUMENTS_PER_SHARD[torch.device(source.device).type]
@@ -196,19 +199,16 @@ def _digest(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class _plain_out_of_memory:  # noqa: N801  (reads as a phrase after `with`)
+@contextmanager
+def _plain_out_of_memory() -> Iterator[None]:
     """Turn running out of memory into a reason and the setting to try; nothing finished is lost."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        if kind is not None and (
-            issubclass(kind, torch.cuda.OutOfMemoryError | MemoryError)
-            or (issubclass(kind, RuntimeError) and "not enough memory" in str(error))
-        ):
-            raise AuditError(
-                "Memory ran out in the middle of a shard; everything finished before it is kept.",
-                where="micro-batch",
-                do="Try a smaller micro-batch (scenario 2), or run on the CPU.",
-            ) from None
+    try:
+        yield
+    except (torch.cuda.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
+        raise AuditError(
+            "Memory ran out in the middle of a shard; everything finished before it is kept.",
+            where="micro-batch",
+            do="Try a smaller micro-batch (scenario 2), or run on the CPU.",
+        ) from None

@@ -1,0 +1,41 @@
+# make run    set up, audit the demo hospital, start the app at a loopback address
+# make test   set up, run the tests
+# make check  format, lint and types
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PORT ?= 8501
+
+.PHONY: run test test-all check e2e clean
+
+run: $(VENV)/.runtime
+	$(BIN)/python -m audit demo
+	@echo "Open http://127.0.0.1:$(PORT)"
+	$(BIN)/python -m streamlit run app.py --server.port $(PORT)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not slow and not gpu"
+
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not gpu"
+
+e2e: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/e2e
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+$(VENV)/.runtime: requirements.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -r requirements.txt
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt
+	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,162 @@
+"""Scenario 1: the attacker has the model alone, lets it generate, and looks for names.
+
+Comes in: a request, a pair, names with reference controls, evidence. Goes out: an `AttackResult`.
+
+Source: Nakamura et al., section 4.1 and appendix B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from audit.attack import evidence
+from audit.attack.result import AttackResult, Sources, main_lead
+from audit.errors import AuditError
+from audit.membership import prompts, scores
+from audit.membership.candidates import Candidates
+from audit.membership.generation import GeneratedShard, GenerationTask
+from audit.membership.matching import count_lexicon_names, name_hits
+from audit.membership.name_pools import NamePool
+from audit.membership.scores import Floats, MassSums, Score
+from audit.models.pair import ModelPair
+from audit.request import AuditRequest
+
+
+def generation_attack(
+    request: AuditRequest, pair: ModelPair, *, names: Candidates, pool: NamePool, sources: Sources
+) -> AttackResult:
+    """Scenario 1: let both models generate, and look for the names in what comes out."""
+    tokenizer = pair.hospital.tokenizer
+    pieces = prompts.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
+    task = _generation_task(request, pair, pieces)
+    listed = request.candidates
+    sums: dict[str, MassSums] = {}
+    details: dict[str, object] = {}
+    documents: dict[str, tuple[str, ...]] = {}
+    counts = np.zeros(0, dtype=np.int64)
+    for who in ("general", "hospital"):
+        found = evidence.generation_evidence(
+            sources(who, f"{who} model: documents"), task,
+            n_documents=request.generation.n_documents,
+        )  # fmt: skip
+        texts = tuple(tokenizer.batch_decode(found.documents, clean_up_tokenization_spaces=False))
+        sums[who] = _mass_sums(found, task, pieces, hits=name_hits(listed, documents=texts))
+        details[who] = _quality(found, task) | _lexicon(
+            texts, pool=pool, tokenizer=tokenizer, listed=listed
+        )
+        documents[who] = texts
+        counts = found.n_documents
+
+    def after(n_blocks: int) -> Mapping[str, Score]:
+        first = {who: _first_blocks(sums[who], n_blocks) for who in sums}
+        return scores.generation_scores(
+            first["hospital"], general=first["general"], counts=counts[:n_blocks]
+        )
+
+    return AttackResult(
+        scores=after(len(counts)),
+        n_pieces=pieces.n_pieces.sum(axis=1),
+        unit="documents",
+        n_units=request.generation.n_documents,
+        n_blocks=len(counts),
+        after=after,
+        details=details,
+        documents=documents,
+    )
+
+
+def _generation_task(
+    request: AuditRequest, pair: ModelPair, pieces: prompts.PartPieces
+) -> GenerationTask:
+    settings, tokenizer = request.generation, pair.hospital.tokenizer
+    if settings.n_tokens > pair.n_positions:
+        raise AuditError(
+            f"The models hold {pair.n_positions} tokens.", where="tokens", do="Ask for fewer."
+        )
+    mask = tokenizer.mask_token_id
+    inner: list[int] = []
+    for index, text in enumerate(settings.prompt.split("[MASK]")):
+        inner += [mask] * (index > 0) + prompts.token_ids(tokenizer, text.rstrip())
+    n_free = settings.n_tokens - 2 - len(inner)
+    if n_free < 0:
+        raise AuditError(
+            f"has {len(inner) + 2} tokens, more than {settings.n_tokens}.", where="prompt",
+            do="Shorten it, or ask for more tokens.",
+        )  # fmt: skip
+    ids = [tokenizer.cls_token_id, *inner, *[mask] * n_free, tokenizer.sep_token_id]
+    first = ids.index(mask)
+    end = next(i for i in range(first, len(ids)) if ids[i] != mask)
+    parts = {
+        tuple(int(i) for i in pieces.ids[row, k, : pieces.n_pieces[row, k]])
+        for row in np.flatnonzero(pieces.is_known)
+        for k in (0, 1)
+        if pieces.n_pieces[row, k] > 1
+    }
+    return GenerationTask(
+        prompt=tuple(ids),
+        name_slots=tuple(range(first, end)),
+        mask_id=mask,
+        multi_piece_parts=tuple(sorted(parts)),
+        seed=request.seed,
+        n_steps=settings.n_steps,
+        top_k=settings.top_k,
+        temperature=settings.temperature,
+        is_remasked=settings.is_remasked,
+    )
+
+
+def _mass_sums(
+    found: GeneratedShard,
+    task: GenerationTask,
+    pieces: prompts.PartPieces,
+    *,
+    hits: tuple[Floats, Floats],
+) -> MassSums:
+    """Read the names' masses [b, N + R] out of the vocabulary's; controls' hits are NaN."""
+    part_index = {part: i for i, part in enumerate(task.multi_piece_parts)}
+    n_blocks, n_names = len(found.n_documents), len(pieces.is_known)
+    mass = np.full((2, n_blocks, n_names), np.nan)
+    for row in np.flatnonzero(pieces.is_known):
+        for k in (0, 1):
+            part = tuple(int(i) for i in pieces.ids[row, k, : pieces.n_pieces[row, k]])
+            if len(part) == 1:
+                mass[k, :, row] = found.mass[:, part[0]]
+            elif part:
+                mass[k, :, row] = found.part_mass[:, part_index[part]]
+    padded = [np.pad(h, ((0, 0), (0, n_names - h.shape[1])), constant_values=np.nan) for h in hits]
+    return MassSums(first=mass[0], last=mass[1], hits=padded[0], full_hits=padded[1])
+
+
+def _first_blocks(sums: MassSums, n_blocks: int) -> MassSums:
+    return replace(sums, **{name: column[:n_blocks] for name, column in vars(sums).items()})
+
+
+def _quality(found: GeneratedShard, task: GenerationTask) -> dict[str, object]:
+    """Return how good the documents are: masks left, duplicates, visits of the name slots."""
+    n_documents = len(found.documents)
+    n_left = int((found.documents == task.mask_id).sum())
+    return {
+        "n_documents": n_documents,
+        "n_masks_left": n_left,
+        "masks_left_per_document": n_left / n_documents,
+        "n_distinct_documents": len(np.unique(found.documents, axis=0)),
+        "name_slot_visits_per_document": float(found.n_slot_visits.sum()) / n_documents,
+        "name_slot_mass_per_document": float(found.slot_mass.sum()) / n_documents,
+    }
+
+
+def _lexicon(
+    texts: tuple[str, ...], *, pool: NamePool, tokenizer: Any, listed: Candidates
+) -> dict[str, object]:
+    count = prompts.piece_counter(tokenizer)
+    counted = count_lexicon_names(
+        texts,
+        first_names=[n for n in pool.first if count("first", n) == 1],
+        last_names=[n for n in pool.last if count("last", n) == 1],
+        candidates=listed,
+    )
+    return {"name_counts": vars(counted)}

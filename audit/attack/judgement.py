@@ -1,0 +1,167 @@
+"""Judgement: from scores per name to decisions, measures, curve and verdict, as plain values.
+
+Comes in: an attack's result. Goes out: the parts of a report. Torch-free.
+
+Source: Nakamura et al., section 4.3; what goes beyond it is in `membership/decisions.py`,
+`metrics.py`, `cohort.py` and `verdict.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from audit.attack.curve import Attack, by_mentions, curve_of, plain_record, scored_names
+from audit.membership.candidates import Candidates
+from audit.membership.cohort import cohort_test, smallest_detectable_auc, smallest_finding
+from audit.membership.decisions import Decisions, decide
+from audit.membership.metrics import (
+    GENERAL_ALONE,
+    MembershipMetrics,
+    membership_metrics,
+)
+from audit.membership.scores import Floats, Ids
+from audit.membership.verdict import Verdict, give_verdict
+from audit.rates import two_sample_ks
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """Everything that follows from the scores."""
+
+    decisions: Decisions
+    metrics: MembershipMetrics
+    verdict: Verdict
+    cohort: dict[str, object]
+    curve: list[dict[str, object]]
+    mentions: list[dict[str, object]]
+
+
+def judge(
+    attack: Attack,
+    *,
+    candidates: Candidates,
+    scenario: int,
+    fixed: str,
+    general: str,
+    seed: int,
+    threshold: float | None,
+) -> Judgement:
+    """Judge N listed names against R reference controls that follow them in the attack's scores.
+
+    Parameters
+    ----------
+    fixed, general
+        The score chosen beforehand, and the one that is M_general alone.
+    threshold
+        A free threshold on the fixed score, or None.
+    """
+    n = len(candidates)
+    score, error = attack.scores[fixed].value, attack.scores[fixed].standard_error
+    decisions = decide(
+        score[:n],
+        standard_error=error[:n],
+        n_pieces=attack.n_pieces[:n],
+        is_member=candidates.is_member,
+        reference_scores=score[n:],
+        reference_n_pieces=attack.n_pieces[n:],
+    )
+    names = scored_names(attack.scores, candidates, scenario=scenario, fixed=fixed, general=general)
+    metrics = membership_metrics(names, seed=seed, threshold=threshold)
+    tested = np.array([truth is not False for truth in candidates.is_member])
+    return Judgement(
+        decisions=decisions,
+        metrics=metrics,
+        verdict=_verdict(decisions, metrics, tested=tested, n_reference=len(score) - n),
+        cohort=_cohort(score, attack.n_pieces, candidates, seed=seed),
+        curve=curve_of(attack, candidates, scenario=scenario, fixed=fixed, general=general),
+        mentions=by_mentions(score[:n], decisions, candidates),
+    )
+
+
+def name_columns(
+    attack: Attack, judgement: Judgement, *, candidates: Candidates, scenario: int, fixed: str
+) -> dict[str, list[Any]]:
+    """Return the per-name table as columns, in the order of `names.csv`."""
+    n = len(candidates)
+    decisions = judgement.decisions
+    columns: dict[str, list[Any]] = {
+        "name_id": list(range(n)),
+        "first_name": list(candidates.first),
+        "last_name": list(candidates.last),
+        "is_member": [None if m is None else int(m) for m in candidates.is_member],
+        "control_kind": list(candidates.control_kind),
+        "role": list(candidates.role),
+        "n_mentions": list(candidates.n_mentions),
+        "popularity": list(candidates.popularity),
+        "n_pieces": [int(k) for k in attack.n_pieces[:n]],
+        "score": _floats(attack.scores[fixed].value[:n]),
+        "standard_error": _floats(attack.scores[fixed].standard_error[:n]),
+        "p_value": _floats(decisions.p),
+        "q_value": _floats(decisions.q),
+        "decision": list(decisions.decision),
+        "threshold": _floats(decisions.threshold),
+        "is_unmatched": [bool(x) for x in decisions.is_unmatched],
+    }
+    for name in attack.scores:
+        columns[name] = _floats(attack.scores[name].value[:n])
+    if scenario == 1:  # shares of documents become counts, as the paper reports them
+        for name in ("hits", "full_hits", "general_hits", "general_full_hits"):
+            del columns[name]
+            shares = attack.scores[name].value[:n]
+            counts = [round(float(s) * attack.n_units) for s in shares]
+            columns[name if name.startswith("general") else f"hospital_{name}"] = counts
+        columns["hospital_product"] = columns.pop("product")
+        columns["hospital_minimum"] = columns.pop("minimum")
+    return columns
+
+
+def null_check(score: Floats, *, candidates: Candidates) -> dict[str, float]:
+    """Compare the scores of members with those of the reference controls that follow them.
+
+    For a null pair the two must be alike: two-sample Kolmogorov-Smirnov (rank p-values that share
+    controls are not independent, so they are not tested).
+    """
+    n = len(candidates)
+    members = score[:n][np.array([m is True for m in candidates.is_member])]
+    statistic, p = two_sample_ks(members, score[n:])
+    return {"ks_statistic": statistic, "ks_p": p}
+
+
+def _floats(column: Floats) -> list[float]:
+    return [float(x) for x in column]
+
+
+def _verdict(
+    decisions: Decisions, metrics: MembershipMetrics, *, tested: Any, n_reference: int
+) -> Verdict:
+    finding = smallest_finding(int(tested.sum()), n_reference=n_reference)
+    stratum = metrics.strata.get("all")
+    if stratum is None:
+        return give_verdict(decisions.q[tested], smallest_finding=finding)
+    return give_verdict(
+        decisions.q[tested],
+        auc=stratum.scores[metrics.fixed_score].auc,
+        general_auc=stratum.baselines[GENERAL_ALONE].auc,
+        smallest_auc=smallest_detectable_auc(stratum.n_members, n_controls=stratum.n_controls),
+        smallest_finding=finding,
+    )
+
+
+def _cohort(
+    score: Floats, n_pieces: Ids, candidates: Candidates, *, seed: int
+) -> dict[str, object]:
+    """Test whether the names as a group stand out from the reference controls."""
+    n = len(candidates)
+    has_members = any(m is True for m in candidates.is_member)
+    group = np.array([m is True if has_members else m is None for m in candidates.is_member])
+    test = cohort_test(
+        score[:n][group],
+        control_scores=score[n:],
+        member_n_pieces=n_pieces[:n][group],
+        control_n_pieces=n_pieces[n:],
+        seed=seed,
+    )
+    return {"group": "members" if has_members else "unknown", **plain_record(test)}

@@ -1,0 +1,116 @@
+"""Scenario 2: the attacker also has the de-identified notes, and lets the models fill names in.
+
+Comes in: a request, a pair, names with reference controls, evidence. Goes out: an `AttackResult`.
+
+Source: Nakamura et al., section 4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from audit.attack import evidence
+from audit.attack.result import AttackResult, Sources, main_lead
+from audit.membership import chain, posterior, prompts, scores
+from audit.membership.candidates import Candidates
+from audit.membership.linking import link_passages
+from audit.membership.posterior import PosteriorShard, PosteriorTask
+from audit.membership.scores import Ids, PosteriorSums, Score
+from audit.models.pair import ModelPair
+from audit.request import AuditRequest
+
+
+def mask_attack(
+    request: AuditRequest, pair: ModelPair, *, names: Candidates, sources: Sources
+) -> AttackResult:
+    """Scenario 2: compare the posteriors of both models on the same masked passages."""
+    settings = request.posterior
+    task = _posterior_task(request, pair, names)
+    found = {
+        who: evidence.posterior_evidence(
+            sources(who, f"{who} model: posteriors"), task, n_inputs=settings.n_inputs
+        )
+        for who in ("general", "hospital")
+    }
+    counts = found["hospital"].n_inputs
+
+    def after(n_blocks: int) -> Mapping[str, Score]:
+        sums = [_posterior_sums(found[who], n_blocks) for who in ("hospital", "general")]
+        return scores.posterior_scores(sums[0], general=sums[1], counts=counts[:n_blocks])
+
+    result = dict(after(len(counts)))
+    details: dict[str, object] = {
+        "linking": link_passages(
+            request.passages.passages if request.passages else (),
+            candidates=request.candidates,
+            hospital=found["hospital"],
+            general=found["general"],
+        )
+    }
+    if settings.n_chain_inputs:
+        chained = {
+            who: evidence.chain_evidence(
+                sources(who, f"{who} model: chain"), task, n_inputs=settings.n_chain_inputs
+            )
+            for who in ("general", "hospital")
+        }
+        sums = [_posterior_sums(chained[who], None) for who in ("hospital", "general")]
+        by_chain = scores.posterior_scores(
+            sums[0], general=sums[1], counts=chained["hospital"].n_inputs
+        )
+        result |= {f"chain_{name}": score for name, score in by_chain.items()}
+    return AttackResult(
+        scores=result,
+        n_pieces=_total_pieces(names, pair, request),
+        unit="inputs",
+        n_units=settings.n_inputs,
+        n_blocks=len(counts),
+        after=after,
+        details=details,
+    )
+
+
+def posterior_rows(request: AuditRequest, pair: ModelPair, names: Candidates) -> dict[str, float]:
+    """Return how many rows of forward passes one model takes in scenario 2, by phase."""
+    task = _posterior_task(request, pair, names)
+    settings = request.posterior
+    rows = {"posteriors": float(posterior.n_rows(task, n_inputs=settings.n_inputs))}
+    if settings.n_chain_inputs:
+        rows["chain"] = float(chain.n_chain_rows(task, n_inputs=settings.n_chain_inputs))
+    return rows
+
+
+def _posterior_task(request: AuditRequest, pair: ModelPair, names: Candidates) -> PosteriorTask:
+    passages = request.passages.passages if request.passages else ()
+    settings, tokenizer = request.posterior, pair.hospital.tokenizer
+    kinds, kind_of_passage = prompts.kinds_of(passages)
+    pieces = tuple(prompts.part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds)
+    between = max(len(prompts.token_ids(tokenizer, kind.separator.strip())) for kind in kinds)
+    longest = max(int(p.n_pieces.sum(axis=1).max()) for p in pieces) + between
+    templates = prompts.passage_templates(
+        passages,
+        tokenizer=tokenizer,
+        max_tokens=min(settings.max_tokens, pair.n_positions),
+        n_name_tokens=longest,
+    )
+    return PosteriorTask(
+        templates=templates,
+        kind_of_passage=kind_of_passage,
+        pieces=pieces,
+        n_listed=len(request.candidates),
+        mask_id=tokenizer.mask_token_id,
+        seed=request.seed,
+        is_dropout_on=settings.is_dropout_on,
+        micro_batch=settings.micro_batch,
+    )
+
+
+def _posterior_sums(shard: PosteriorShard, n_blocks: int | None) -> PosteriorSums:
+    return PosteriorSums(shard.sum_p[:n_blocks], shard.sum_log_p[:n_blocks])
+
+
+def _total_pieces(names: Candidates, pair: ModelPair, request: AuditRequest) -> Ids:
+    kind = main_lead(request)
+    pieces = prompts.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
+    total: Ids = pieces.n_pieces.sum(axis=1)
+    return total

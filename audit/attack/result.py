@@ -1,0 +1,64 @@
+"""What an attack on a pair of models gives: scores per name, and what they were made from.
+
+Comes in: nothing. Goes out: the value both scenarios share. Knows neither text nor models.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from audit.attack import evidence
+from audit.membership import prompts
+from audit.membership.scores import Ids, Score
+from audit.request import AuditRequest
+
+FIXED_SCORE = {1: "product", 2: "mean_log_ratio"}
+"""The score decided on beforehand for each scenario (docs/decisions.md)."""
+GENERAL_SCORE = {1: "general_product", 2: "general_mean_log"}
+"""The same attack with M_general alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttackResult:
+    """Scores of N listed names followed by R reference controls.
+
+    Attributes
+    ----------
+    scores
+        Formula -> score [N + R]; `chain_*` formulas [N] only.
+    n_pieces
+        [N + R] word pieces of each name.
+    unit, n_units
+        "inputs" or "documents", and how many.
+    after
+        From a number of blocks to the scores that as many blocks would have given.
+    n_blocks
+        Blocks in all.
+    details
+        What only this scenario reports, as plain values.
+    documents
+        Scenario 1: texts of M_hospital and M_general.
+    """
+
+    scores: Mapping[str, Score]
+    n_pieces: Ids
+    unit: str
+    n_units: int
+    n_blocks: int
+    after: Callable[[int], Mapping[str, Score]]
+    details: dict[str, object] = field(default_factory=dict)
+    documents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+Sources = Callable[[str, str], evidence.Source]
+"""From ("general" | "hospital", phase) to the source of evidence."""
+
+
+def main_lead(request: AuditRequest) -> prompts.PassageKind:
+    """Return the context in which names are counted in word pieces: the commonest passage kind."""
+    if request.scenario_number == 1 or request.passages is None:
+        return prompts.PassageKind(slots=("full",), separator="", lead=" ")
+    kinds = Counter(map(prompts.passage_kind, request.passages.passages))
+    return kinds.most_common(1)[0][0]

@@ -1,0 +1,71 @@
+"""Kept audits: which there are, and which one a screen shows.
+
+Comes in: reports, the words of a link. Goes out: one line per kept audit, and the choice. Torch-free.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from audit.report import AuditReport
+
+
+@dataclass(frozen=True)
+class KeptAudit:
+    """One line of the list of kept audits."""
+
+    digest: str
+    at: str
+    scenario: int
+    general: str
+    hospital: str
+    n_names: int
+    state: str
+
+
+def kept_audit(report: AuditReport) -> KeptAudit:
+    """Return a report's line in the list of kept audits."""
+    return KeptAudit(
+        digest=report.digest,
+        at=str(report.made.get("at", "")),
+        scenario=int(report.scenario["number"]),
+        general=report.models["general"]["name"],
+        hospital=report.models["hospital"]["name"],
+        n_names=report.n_names,
+        state=report.verdict["state"],
+    )
+
+
+def choose_audit(
+    wanted: str, *, kept: Sequence[KeptAudit], demo: Mapping[str, str]
+) -> KeptAudit | None:
+    """Return the audit to show: the one whose digest begins so, else the demo's, else the newest.
+
+    `wanted` comes from a link, and is "" for none; one that fits no audit, or several, gives None.
+    `demo` are the demo's digests by name.
+    """
+    if wanted:
+        if not re.fullmatch("[0-9a-f]{4,64}", wanted):
+            return None
+        found = [audit for audit in kept if audit.digest.startswith(wanted)]
+        return found[0] if len(found) == 1 else None
+    by_digest = {audit.digest: audit for audit in kept}
+    headline = by_digest.get(demo.get("masked_lm", ""))
+    return headline or max(kept, key=lambda audit: audit.at, default=None)
+
+
+def other_scenario(
+    audit: KeptAudit, *, kept: Iterable[KeptAudit], demo: Mapping[str, str]
+) -> KeptAudit | None:
+    """Return the audit of the same pair in the other scenario: the demo's, else the newest."""
+    partners = [
+        other
+        for other in kept
+        if (other.general, other.hospital) == (audit.general, audit.hospital)
+        and other.scenario != audit.scenario
+        and other.n_names == audit.n_names
+    ]
+    of_demo = set(demo.values())
+    return max(partners, key=lambda other: (other.digest in of_demo, other.at), default=None)

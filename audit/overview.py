@@ -1,0 +1,304 @@
+"""What the Overview page says of one report, read out of it and nothing more.
+
+Comes in: a report. Goes out: one frozen value, its numbers with their intervals. Undefined numbers
+are NaN. Torch-free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from audit.membership.decisions import ALPHA
+from audit.membership.metrics import GENERAL_ALONE
+from audit.rates import Estimate
+from audit.report import AuditReport
+
+HEADLINE_FPR = "0.01"
+N_STRONGEST = 10
+ATTACKS = {1: "generation", 2: "masked_lm"}
+PAPER_RULE = {1: "name_occurs", 2: "difference_above_zero"}
+"""The rule of the paper's tables, by scenario."""
+PAPER_RULE_ON_GENERAL = {1: "name_occurs_general"}
+"""The same rule with M_general attacked; in scenario 2 the rule itself compares the two models."""
+NAME_EVIDENCE = {
+    1: ("hospital_product", "general_product"),
+    2: ("hospital_posterior", "general_posterior"),
+}
+"""Columns that show a name's evidence with each model, by scenario."""
+_KIND_ORDER = ("member", "unknown", "easy", "hard", "recombined", "given")
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How well one score ranks members above controls.
+
+    `who` is "attack", "general_alone" or "popularity"; `tpr` is read at an FPR of 1 %, NaN where
+    that is not resolvable.
+    """
+
+    who: str
+    auc: Estimate
+    tpr: Estimate
+
+
+@dataclass(frozen=True)
+class StratumFigures:
+    """The rankings of one kind of controls ("all", "easy", "hard", ...), the attack's first."""
+
+    stratum: str
+    n_members: int
+    n_controls: int
+    rankings: tuple[Ranking, ...]
+
+
+@dataclass(frozen=True)
+class RuleFigures:
+    """What the paper's rule reaches; `model` is "hospital", "general" or "always_member"."""
+
+    stratum: str
+    attack: str
+    model: str
+    f1: Estimate
+    accuracy: Estimate
+    recall: Estimate
+    precision: Estimate
+    counts: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class KindScores:
+    """Scores of one kind of names: "member", "unknown", or a kind of controls.
+
+    Scores that are missing or infinite cannot be drawn and are counted in `n_not_scored`.
+    """
+
+    kind: str
+    scores: tuple[float, ...]
+    n_not_scored: int
+
+
+@dataclass(frozen=True)
+class MentionBin:
+    """Members mentioned `low` to `high` times (None: or more), and the share that stands out."""
+
+    low: int
+    high: int | None
+    n_names: int
+    n_flagged: int
+    share: Estimate
+
+
+@dataclass(frozen=True)
+class StrongName:
+    """One of the names that stand out most; its parts are for the masking helper only."""
+
+    name_id: int
+    first: str
+    last: str
+    kind: str
+    n_mentions: int | None
+    hospital: float
+    general: float
+    score: float
+    standard_error: float
+    q: float
+
+
+@dataclass(frozen=True, eq=False)
+class Overview:
+    """What one screen says of one audit.
+
+    Attributes
+    ----------
+    state, english, japanese
+        The verdict, and its sentence in both languages.
+    n_flagged, n_tested
+        Members and unknown names with q <= 0.05, of those tested.
+    n_controls_flagged, n_controls
+        The same of the listed controls, among themselves.
+    strata, rules
+        Empty without truth.
+    """
+
+    digest: str
+    at: str
+    scenario: int
+    general: str
+    hospital: str
+    state: str
+    english: str
+    japanese: str
+    fixed_score: str
+    n_flagged: int
+    n_tested: int
+    n_controls_flagged: int
+    n_controls: int
+    n_reference: int
+    strata: tuple[StratumFigures, ...]
+    rules: tuple[RuleFigures, ...]
+    kinds: tuple[KindScores, ...]
+    mentions: tuple[MentionBin, ...]
+    strongest: tuple[StrongName, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def attack(self) -> str:
+        """Return "generation" or "masked_lm"."""
+        return ATTACKS[self.scenario]
+
+    def stratum(self, name: str) -> StratumFigures | None:
+        """Return the rankings against one kind of controls, if the list has them."""
+        return next((s for s in self.strata if s.stratum == name), None)
+
+
+def overview_of(report: AuditReport) -> Overview:
+    """Return what one screen says of a report."""
+    verdict, names = report.verdict, report.names
+    scenario = int(report.scenario["number"])
+    is_control = [truth == 0 for truth in names["is_member"]]
+    flags = [q is not None and q <= ALPHA for q in names["q_value"]]
+    strata: Mapping[str, Any] = report.measures["strata"]
+    return Overview(
+        digest=report.digest,
+        at=str(report.made.get("at", "")),
+        scenario=scenario,
+        general=report.models["general"]["name"],
+        hospital=report.models["hospital"]["name"],
+        state=verdict["state"],
+        english=verdict["english"],
+        japanese=verdict["japanese"],
+        fixed_score=report.fixed_score,
+        n_flagged=int(verdict["n_flagged"]),
+        n_tested=int(verdict["n_tested"]),
+        n_controls_flagged=sum(f and c for f, c in zip(flags, is_control, strict=True)),
+        n_controls=sum(is_control),
+        n_reference=int(report.candidates["n_reference"]),
+        strata=tuple(
+            _stratum(name, measured, fixed=report.fixed_score) for name, measured in strata.items()
+        ),
+        rules=tuple(
+            row for name, measured in strata.items() for row in _rules(name, measured, scenario)
+        ),
+        kinds=_kinds(names),
+        mentions=tuple(map(_mention_bin, report.mentions)),
+        strongest=_strongest(names, scenario=scenario),
+        notes=tuple(report.notes),
+    )
+
+
+def estimate(record: Mapping[str, Any] | None) -> Estimate:
+    """Return an estimate that a report holds; what is not there is NaN."""
+    values = record or {}
+    return Estimate(*(_number(values.get(key)) for key in ("value", "low", "high")))
+
+
+def _number(value: Any) -> float:
+    # A report writes infinity as a word, which float() reads.
+    return math.nan if value is None else float(value)
+
+
+def _stratum(name: str, measured: Mapping[str, Any], *, fixed: str) -> StratumFigures:
+    found = {"attack": measured["scores"][fixed]}
+    found |= {
+        who: measured["baselines"][who]
+        for who in (GENERAL_ALONE, "popularity")
+        if who in measured["baselines"]
+    }
+    return StratumFigures(
+        stratum=name,
+        n_members=int(measured["n_members"]),
+        n_controls=int(measured["n_controls"]),
+        rankings=tuple(
+            Ranking(who, estimate(r["auc"]), estimate(r["tpr_at_fpr"].get(HEADLINE_FPR)))
+            for who, r in found.items()
+        ),
+    )
+
+
+def _rules(stratum: str, measured: Mapping[str, Any], scenario: int) -> list[RuleFigures]:
+    found = [("hospital", measured["rules"].get(PAPER_RULE[scenario]))]
+    on_general = PAPER_RULE_ON_GENERAL.get(scenario, "")
+    found.append(("general", measured["baseline_rules"].get(on_general)))
+    found.append(("always_member", measured["always_member"]))
+    return [
+        RuleFigures(
+            stratum=stratum,
+            attack=ATTACKS[scenario],
+            model=model,
+            f1=estimate(rule["f1"]),
+            accuracy=estimate(rule["confusion"]["accuracy"]),
+            recall=estimate(rule["confusion"]["recall"]),
+            precision=estimate(rule["confusion"]["precision"]),
+            counts=_counts(rule["confusion"]),
+        )
+        for model, rule in found
+        if rule is not None
+    ]
+
+
+def _counts(record: Mapping[str, Any]) -> tuple[int, int, int, int]:
+    return int(record["tp"]), int(record["fn"]), int(record["fp"]), int(record["tn"])
+
+
+def _kind(truth: int | None, control_kind: str) -> str:
+    return "unknown" if truth is None else "member" if truth else control_kind
+
+
+def _kinds(names: Mapping[str, Sequence[Any]]) -> tuple[KindScores, ...]:
+    scores: dict[str, list[float]] = {}
+    for truth, control_kind, score in zip(
+        names["is_member"], names["control_kind"], names["score"], strict=True
+    ):
+        scores.setdefault(_kind(truth, control_kind), []).append(_number(score))
+    return tuple(
+        KindScores(
+            kind,
+            scores=tuple(s for s in found if math.isfinite(s)),
+            n_not_scored=sum(not math.isfinite(s) for s in found),
+        )
+        for kind, found in sorted(scores.items(), key=lambda item: _rank_of_kind(item[0]))
+    )
+
+
+def _rank_of_kind(kind: str) -> int:
+    return _KIND_ORDER.index(kind) if kind in _KIND_ORDER else len(_KIND_ORDER)
+
+
+def _mention_bin(record: Mapping[str, Any]) -> MentionBin:
+    flagged = record["flagged"]
+    return MentionBin(
+        low=int(record["from"]),
+        high=None if record["to"] is None else int(record["to"]),
+        n_names=int(record["n_names"]),
+        n_flagged=int(flagged["n_hits"]),
+        share=estimate(flagged),
+    )
+
+
+def _strongest(names: Mapping[str, Sequence[Any]], *, scenario: int) -> tuple[StrongName, ...]:
+    """Return the tested names with the highest scores, best q first; never listed controls."""
+    hospital, general = (names[column] for column in NAME_EVIDENCE[scenario])
+    rows = [
+        row
+        for row, truth in enumerate(names["is_member"])
+        if truth != 0 and names["score"][row] is not None and names["q_value"][row] is not None
+    ]
+    rows.sort(key=lambda row: (names["q_value"][row], -_number(names["score"][row]), row))
+    return tuple(
+        StrongName(
+            name_id=int(names["name_id"][row]),
+            first=names["first_name"][row],
+            last=names["last_name"][row],
+            kind=_kind(names["is_member"][row], names["control_kind"][row]),
+            n_mentions=names["n_mentions"][row],
+            hospital=_number(hospital[row]),
+            general=_number(general[row]),
+            score=_number(names["score"][row]),
+            standard_error=_number(names["standard_error"][row]),
+            q=float(names["q_value"][row]),
+        )
+        for row in rows[:N_STRONGEST]
+    )

@@ -1,0 +1,102 @@
+"""Self-test: does this installation find a planted leak, and none where there is none?
+
+Comes in: the demo's models, one with a planted leak, one null pair (M_general further trained on
+the same notes with other names). Goes out: checks, each passed or not, with what was found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from audit.attack.evidence import ResultStore
+from audit.demo import HOSPITAL, DemoSettings, demo_request
+from audit.membership.verdict import State
+from audit.progress import ProgressListener
+from audit.report import AuditReport
+from audit.run import run_audit
+
+LEAK_FOUND: State = "leak_found"
+N_INPUTS = 1000
+N_DOCUMENTS = 300
+MIN_NULL_P = 0.01
+"""A right installation fails the null check by chance in one of a hundred demos; the demo's seeds
+are fixed, so a given release either passes or does not."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check and what was found."""
+
+    name: str
+    has_passed: bool
+    found: str
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """All checks; trusted only if every one passed."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether every check passed."""
+        return all(check.has_passed for check in self.checks)
+
+
+def self_test(
+    directory: Path, *, store: ResultStore, seed: int, device: str, progress: ProgressListener
+) -> SelfTest:
+    """Run the planted, the null and the identical pair.
+
+    Raises
+    ------
+    AuditError
+        If the demo's files cannot be used.
+    """
+    settings = DemoSettings(n_documents=N_DOCUMENTS, n_inputs=N_INPUTS, seed=seed, device=device)
+
+    def report(scenario: int, hospital: str) -> AuditReport:
+        request = demo_request(scenario, settings=settings, hospital=hospital, directory=directory)
+        return run_audit(request, store=store, progress=progress)
+
+    return SelfTest(
+        (
+            _planted("planted leak, scenario 2", report(2, HOSPITAL)),
+            _planted("planted leak, scenario 1", report(1, HOSPITAL)),
+            _null("null pair, scenario 2", report(2, "null")),
+            _null("null pair, scenario 1", report(1, "null")),
+            _identical("same model twice", report(2, "general")),
+        )
+    )
+
+
+def _planted(name: str, report: AuditReport) -> Check:
+    """A planted leak must be found, with an interval above one half on hard controls too."""
+    aucs = {
+        kind: report.measures["strata"][kind]["scores"][report.fixed_score]["auc"]
+        for kind in ("easy", "hard")
+    }
+    state = report.verdict["state"]
+    has_passed = state == LEAK_FOUND and all(auc["low"] > 0.5 for auc in aucs.values())
+    shown = ", ".join(
+        f"{k} {a['value']:.3f} ({a['low']:.3f} to {a['high']:.3f})" for k, a in aucs.items()
+    )
+    return Check(name, has_passed, f"{state}; AUC {shown}")
+
+
+def _null(name: str, report: AuditReport) -> Check:
+    """Members of the list were not in the null pair's notes: they must score like controls."""
+    found = report.details["null_check"]
+    n_flagged = report.verdict["n_flagged"]
+    has_passed = found["ks_p"] > MIN_NULL_P and n_flagged == 0
+    return Check(
+        name, has_passed, f"{n_flagged} names flagged; Kolmogorov-Smirnov p = {found['ks_p']:.3f}"
+    )
+
+
+def _identical(name: str, report: AuditReport) -> Check:
+    """The same model twice, on the same masks, must differ by exactly nothing."""
+    largest = max(abs(x) for x in report.names["difference"])
+    return Check(name, largest == 0, f"largest difference {largest:g}")

@@ -1,0 +1,126 @@
+"""A masked language model that is a table: three tokens, two slots, every conditional known.
+
+What a sampler does with it can be worked out exactly, by multiplying small matrices.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+Floats = NDArray[np.float64]
+
+N_TOKENS = 3
+MASK, CLS, SEP, WORD = 3, 4, 5, 6
+N_VOCABULARY = 7
+APART = (CLS, MASK, WORD, MASK, SEP)
+SIDE_BY_SIDE = (CLS, MASK, MASK, WORD, SEP)
+
+JOINT = np.array([[0.30, 0.04, 0.06], [0.02, 0.15, 0.08], [0.05, 0.10, 0.20]])
+"""[3, 3] a distribution of the two slots' tokens."""
+
+STATES = tuple(product(range(N_TOKENS + 1), repeat=2))
+"""16 states of the two slots; `MASK` is not sampled yet."""
+
+
+class _TableBody(nn.Module):
+    def __init__(self, table: Floats, slots: tuple[int, int]) -> None:
+        super().__init__()
+        logits = np.full((2, N_TOKENS + 1, N_TOKENS + 1, N_VOCABULARY), -1e4)
+        logits[..., :N_TOKENS] = np.log(table) + 1.5  # a softmax takes the constant away
+        self.register_buffer("logits", torch.tensor(logits, dtype=torch.float32))
+        self.slots = slots
+
+    def forward(self, input_ids: Tensor) -> SimpleNamespace:
+        hidden = torch.zeros((*input_ids.shape, N_VOCABULARY))
+        for slot, (here, there) in enumerate((self.slots, self.slots[::-1])):
+            hidden[:, here] = self.logits[slot][input_ids[:, here], input_ids[:, there]]
+        return SimpleNamespace(last_hidden_state=hidden)
+
+
+class TableModel(nn.Module):
+    """Satisfies `audit.models.encoder.logits_at`.
+
+    `table` [2, 4, 4, 3]: for slot s with its own token and the other slot's token (`MASK` is the
+    fourth), the probabilities of the three tokens. `slots` are the two positions.
+    """
+
+    def __init__(self, table: Floats, *, slots: tuple[int, int]) -> None:
+        super().__init__()
+        self.bert = _TableBody(table, slots)
+        self.cls = nn.Identity()
+
+
+def compatible_table(joint: Floats = JOINT) -> Floats:
+    """Conditionals of one joint distribution where the slot is masked; others where it is not.
+
+    An unmasked slot clings to its own token, so that a sampler which forgets to mask is seen.
+    """
+    table = np.empty((2, N_TOKENS + 1, N_TOKENS + 1, N_TOKENS))
+    for slot, of in enumerate((joint, joint.T)):  # of[x_slot, x_other]
+        conditionals = np.vstack([(of / of.sum(axis=0)).T, of.sum(axis=1)])  # [other, x_slot]
+        table[slot] = conditionals
+        for own in range(N_TOKENS):
+            table[slot, own] = 0.6 * conditionals + 0.4 * np.eye(N_TOKENS)[own]
+    return table
+
+
+def random_table(seed: int) -> Floats:
+    """Conditionals that belong to no joint distribution, as BERT's need not."""
+    return np.random.default_rng(seed).dirichlet([1.5] * N_TOKENS, size=(2, 4, 4))
+
+
+def conditional(table: Floats, *, slot: int, state: tuple[int, int], is_remasked: bool) -> Floats:
+    """The probabilities [3] with which a step at `slot` draws."""
+    own = MASK if is_remasked else state[slot]
+    row: Floats = table[slot, own, state[1 - slot]]
+    return row
+
+
+def kernel(table: Floats, *, is_remasked: bool) -> Floats:
+    """Transition matrix [16, 16] of one step: a slot at random, then its conditional."""
+    matrix = np.zeros((len(STATES), len(STATES)))
+    for i, state in enumerate(STATES):
+        for slot in (0, 1):
+            p = conditional(table, slot=slot, state=state, is_remasked=is_remasked)
+            for token in range(N_TOKENS):
+                after = (token, state[1]) if slot == 0 else (state[0], token)
+                matrix[i, STATES.index(after)] += p[token] / 2
+    return matrix
+
+
+def state_shares(table: Floats, *, n_steps: int, is_remasked: bool = True) -> Floats:
+    """Exact distributions [T + 1, 16] of the state before each step and after the last."""
+    matrix = kernel(table, is_remasked=is_remasked)
+    shares = [np.eye(len(STATES))[STATES.index((MASK, MASK))]]
+    for _ in range(n_steps):
+        shares.append(shares[-1] @ matrix)
+    return np.array(shares)
+
+
+def expected_mass(table: Floats, *, n_steps: int, is_remasked: bool = True) -> Floats:
+    """Exact expectation [2, 3] of one document's mass of each token at each slot."""
+    before = state_shares(table, n_steps=n_steps, is_remasked=is_remasked)[:-1].sum(axis=0)
+    mass = np.zeros((2, N_TOKENS))
+    for weight, state in zip(before, STATES, strict=True):
+        for slot in (0, 1):
+            p = conditional(table, slot=slot, state=state, is_remasked=is_remasked)
+            mass[slot] += weight * p / 2
+    return mass
+
+
+def expected_pair_mass(table: Floats, pair: tuple[int, int], *, n_steps: int) -> float:
+    """Exact expectation of one document's mass of a part of two pieces, slots side by side."""
+    before = state_shares(table, n_steps=n_steps)[:-1].sum(axis=0)
+    mass = 0.0
+    for weight, state in zip(before, STATES, strict=True):
+        for slot in (0, 1):
+            if state[1 - slot] == pair[1 - slot]:
+                p = conditional(table, slot=slot, state=state, is_remasked=True)
+                mass += weight * p[pair[slot]] / 2
+    return float(mass)

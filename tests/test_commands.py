@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.__main__ import main
+from tests.models.make_models import make_bert, make_roberta
+
+NAMES = """first_name,last_name,is_member,control_kind
+Mary,Smith,1,
+John,Brown,1,
+Linda,Jones,0,easy
+James,Smith,0,hard
+"""
+PASSAGES = "text\nservice : [NAME] is a 42 year old male . he was seen .\n[NAME] is well .\n"
+WORDS = "mary john linda james smith brown jones service is a year old male he was seen well".split()
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> dict[str, str]:
+    general = make_bert(tmp_path / "general", seed=1, words=WORDS)
+    hospital = make_bert(tmp_path / "hospital", seed=2, words=WORDS)
+    (tmp_path / "names.csv").write_text(NAMES)
+    (tmp_path / "passages.csv").write_text(PASSAGES)
+    return {
+        "--general": str(general),
+        "--hospital": str(hospital),
+        "--names": str(tmp_path / "names.csv"),
+        "--passages": str(tmp_path / "passages.csv"),
+    }
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = main([str(a) for a in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def options(pair: dict[str, str], **extra: object) -> list[object]:
+    chosen = [item for both in pair.items() for item in both]
+    return chosen + [x for k, v in extra.items() for x in (f"--{k.replace('_', '-')}", v)]
+
+
+def masked(pair: dict[str, str], **extra: object) -> list[object]:
+    sizes = {"inputs": 250, "chain_inputs": 3} | extra
+    return ["run", "--scenario", 2, *options(pair, **sizes), "--json"]
+
+
+def generated(pair: dict[str, str], **extra: object) -> list[object]:
+    sizes = {"documents": 120, "steps": 6} | extra
+    return ["run", "--scenario", 1, *options(pair, **sizes), "--json"]
+
+
+def names_of(out: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO((out / "names.csv").read_text(encoding="utf-8"))))
+
+
+def test_scenario_2_writes_the_promised_files_and_columns(
+    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = call(capsys, *masked(pair, out=tmp_path / "out"))
+    assert code == 0
+    assert json.loads(out)["scenario"] == 2
+    rows = names_of(tmp_path / "out")
+    assert [row["first_name"] for row in rows] == ["Mary", "John", "Linda", "James"]
+    assert {
+        "name_id", "first_name", "last_name", "is_member", "control_kind", "n_pieces", "score",
+        "standard_error", "p_value", "q_value", "decision", "hospital_posterior",
+        "general_posterior", "difference", "log_ratio", "mean_log_ratio",
+    } <= set(rows[0])  # fmt: skip
+    for row in rows:
+        difference = float(row["hospital_posterior"]) - float(row["general_posterior"])
+        assert float(row["difference"]) == pytest.approx(difference, rel=1e-9, abs=1e-15)
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "measures.json", "names.csv", "report.json",
+    ]  # fmt: skip
+
+
+def test_scenario_1_writes_hits_products_and_documents(
+    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, _ = call(capsys, *generated(pair, out=tmp_path / "out"))
+    assert code == 0
+    rows = names_of(tmp_path / "out")
+    wanted = {"hospital_hits", "general_hits", "hospital_product", "general_product"}
+    assert wanted <= set(rows[0])
+    text = (tmp_path / "out" / "documents.csv").read_text(encoding="utf-8")
+    documents = list(csv.DictReader(io.StringIO(text)))
+    assert len(documents) == 240
+    hits = sum("mary" in d["text"].split() or "smith" in d["text"].split()
+               for d in documents if d["model"] == "hospital")  # fmt: skip
+    assert int(rows[0]["hospital_hits"]) == hits
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["details"]["hospital"]["n_documents"] == 120
+
+
+def test_the_same_question_has_the_same_files_and_more_inputs_reuse_shards(
+    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(capsys, *masked(pair, out=tmp_path / "one"))
+    call(capsys, *masked(pair, out=tmp_path / "two"))
+    one, two = ((tmp_path / d / "names.csv").read_bytes() for d in ("one", "two"))
+    assert one == two
+    code, out, _ = call(capsys, "results", "--json")
+    assert code == 0
+    assert [a["n_names"] for a in json.loads(out)["audits"]] == [4]
+
+
+def test_results_writes_a_kept_audit_out_again(
+    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = call(capsys, *masked(pair, out=tmp_path / "one"))
+    digest = json.loads(out)["digest"]
+    code, _, _ = call(capsys, "results", digest[:10], "--out", tmp_path / "two")
+    assert code == 0
+    assert (tmp_path / "one" / "names.csv").read_bytes() == (tmp_path / "two" / "names.csv").read_bytes()
+
+
+def test_a_list_without_truth_has_scores_and_no_confusion_table(
+    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "names.csv").write_text("name\nMary Smith\nJohn Brown\n")
+    code, out, _ = call(capsys, *masked(pair, out=tmp_path / "out"))
+    assert code == 0
+    assert json.loads(out)["strata"] == {}
+    assert all(0 < float(row["p_value"]) <= 1 for row in names_of(tmp_path / "out"))
+
+
+def test_controls_can_be_drawn(pair: dict[str, str], tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "names.csv").write_text("name,is_member\nMary Smith,1\nJohn Brown,1\n")
+    code, _, _ = call(capsys, *masked(pair, out=tmp_path / "out", draw_controls=5))
+    kinds = [row["control_kind"] for row in names_of(tmp_path / "out")]
+    assert code == 0
+    assert kinds == ["", "", *["easy"] * 5, *["hard"] * 5]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"--names": "absent.csv"}, "absent.csv"),
+        ({"--passages": "absent.csv"}, "absent.csv"),
+        ({"--general": "absent"}, "--general"),
+        ({"--inputs": 0}, "inputs"),
+        ({"--micro-batch": 0}, "micro-batch"),
+    ],
+)
+def test_bad_input_ends_with_2_and_one_paragraph(
+    pair: dict[str, str], change: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair.update({key: value for key, value in change.items() if key in pair})
+    extra = {k.lstrip("-"): v for k, v in change.items() if k not in pair}
+    code, out, err = call(capsys, *masked(pair, **extra))
+    assert code == 2
+    assert out == ""
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_models_with_other_tokenizers_are_refused(
+    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair["--hospital"] = str(make_roberta(tmp_path / "other", seed=3))
+    code, out, err = call(capsys, *masked(pair))
+    assert (code, out) == (2, "")
+    assert "tokenizers" in err
+
+
+def test_ctrl_c_ends_with_130(
+    pair: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("audit.run.run_audit", interrupted)
+    code, out, err = call(capsys, *masked(pair))
+    assert (code, out) == (130, "")
+    assert "kept" in err
+
+
+def test_score_gives_what_the_counts_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # members 3, 2, 1; controls 2.5, 0: of six pairs the member is above in 3>2.5, 3>0, 2>0, 1>0
+    rows = "score,is_member\n3,1\n2,1\n1,1\n2.5,0\n0,0\n"
+    (tmp_path / "scores.csv").write_text(rows)
+    code, out, _ = call(
+        capsys, "score", "--scores", tmp_path / "scores.csv", "--threshold", 1.5, "--json"
+    )
+    result = json.loads(out)
+    assert code == 0
+    assert result["auc"] == pytest.approx(4 / 6)
+    assert [result[k] for k in ("tp", "fn", "fp", "tn")] == [2, 1, 1, 1]
+    assert result["f1"] == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
+    assert set(result["tpr_at_fpr"]) == {"0.1", "0.01", "0.001"}
+    assert result["tpr_at_fpr"]["0.1"] is None  # two controls cannot resolve 10 %
+
+
+@pytest.mark.parametrize(
+    "rows", ["score\n1\n", "score,is_member\nx,1\n0,0\n", "score,is_member\n1,maybe\n", "", "score,is_member\n1,1\n"]
+)
+def test_score_refuses_what_it_cannot_read(
+    rows: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "scores.csv").write_text(rows)
+    code, out, err = call(capsys, "score", "--scores", tmp_path / "scores.csv", "--json")
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+
+
+def test_scores_of_a_real_pair_give_the_published_auc(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "clinical_mlm_losses"
+    if not folder.is_dir():
+        pytest.skip("the losses of a real pair are not at hand")
+    lines = ["score,is_member"]
+    for who, truth in (("members", 1), ("nonmembers", 0)):
+        target, reference = (
+            [float(x) for x in (folder / f"{who}_{of}.txt").read_text().split()]
+            for of in ("target", "reference")
+        )
+        lines += [f"{r - t!r},{truth}" for t, r in zip(target, reference, strict=True)]
+    (tmp_path / "scores.csv").write_text("\n".join(lines))
+    code, out, _ = call(
+        capsys, "score", "--scores", tmp_path / "scores.csv", "--threshold", 0, "--json"
+    )
+    result = json.loads(out)
+    assert code == 0
+    assert result["auc"] == pytest.approx(0.928009, abs=5e-7)
+    assert [round(result["tpr_at_fpr"][k], 4) for k in ("0.1", "0.01", "0.001")] == [.8099, .6045, .3721]  # fmt: skip
+    assert [result[k] for k in ("tp", "fn", "fp", "tn")] == [13701, 282, 1054, 664]
