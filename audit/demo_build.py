@@ -21,6 +21,7 @@ from audit.corpora import demo
 from audit.membership.candidates import Candidates
 from audit.membership.controls import draw_names, easy_controls, hard_controls
 from audit.membership.name_pools import NamePool, japanese_pool, us_pool, with_popularity
+from audit.models.precision import onednn_float32
 from audit.models.pretrain import PretrainSettings, SpecialIds, pretrain
 from audit.randomness import generator
 from audit.tables import write_table
@@ -59,6 +60,7 @@ JAPANESE = Recipe(
 )  # fmt: skip
 
 
+@onednn_float32()
 def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda *_: None) -> None:
     """Write names, passages and models of one language into `out`.
 

@@ -1,6 +1,6 @@
 """Kept audits: which there are, and which one a screen shows.
 
-Comes in: reports, the words of a link. Goes out: one line per kept audit, and the choice. Torch-free.
+Comes in: reports, the digits of a link. Goes out: a line per audit, and the choice. Torch-free.
 """
 
 from __future__ import annotations

@@ -6,29 +6,22 @@ are NaN. Torch-free.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from audit.membership.decisions import ALPHA
 from audit.membership.metrics import GENERAL_ALONE
-from audit.rates import Estimate
+from audit.name_view import KindScores, StrongName, kind_scores, number, strongest_names
+from audit.rates import Estimate, Rate
 from audit.report import AuditReport
 
 HEADLINE_FPR = "0.01"
-N_STRONGEST = 10
 ATTACKS = {1: "generation", 2: "masked_lm"}
 PAPER_RULE = {1: "name_occurs", 2: "difference_above_zero"}
 """The rule of the paper's tables, by scenario."""
 PAPER_RULE_ON_GENERAL = {1: "name_occurs_general"}
 """The same rule with M_general attacked; in scenario 2 the rule itself compares the two models."""
-NAME_EVIDENCE = {
-    1: ("hospital_product", "general_product"),
-    2: ("hospital_posterior", "general_posterior"),
-}
-"""Columns that show a name's evidence with each model, by scenario."""
-_KIND_ORDER = ("member", "unknown", "easy", "hard", "recombined", "given")
 
 
 @dataclass(frozen=True)
@@ -69,18 +62,6 @@ class RuleFigures:
 
 
 @dataclass(frozen=True)
-class KindScores:
-    """Scores of one kind of names: "member", "unknown", or a kind of controls.
-
-    Scores that are missing or infinite cannot be drawn and are counted in `n_not_scored`.
-    """
-
-    kind: str
-    scores: tuple[float, ...]
-    n_not_scored: int
-
-
-@dataclass(frozen=True)
 class MentionBin:
     """Members mentioned `low` to `high` times (None: or more), and the share that stands out."""
 
@@ -91,22 +72,6 @@ class MentionBin:
     share: Estimate
 
 
-@dataclass(frozen=True)
-class StrongName:
-    """One of the names that stand out most; its parts are for the masking helper only."""
-
-    name_id: int
-    first: str
-    last: str
-    kind: str
-    n_mentions: int | None
-    hospital: float
-    general: float
-    score: float
-    standard_error: float
-    q: float
-
-
 @dataclass(frozen=True, eq=False)
 class Overview:
     """What one screen says of one audit.
@@ -115,9 +80,9 @@ class Overview:
     ----------
     state, english, japanese
         The verdict, and its sentence in both languages.
-    n_flagged, n_tested
+    flagged
         Members and unknown names with q <= 0.05, of those tested.
-    n_controls_flagged, n_controls
+    controls_flagged
         The same of the listed controls, among themselves.
     strata, rules
         Empty without truth.
@@ -132,10 +97,8 @@ class Overview:
     english: str
     japanese: str
     fixed_score: str
-    n_flagged: int
-    n_tested: int
-    n_controls_flagged: int
-    n_controls: int
+    flagged: Rate
+    controls_flagged: Rate
     n_reference: int
     strata: tuple[StratumFigures, ...]
     rules: tuple[RuleFigures, ...]
@@ -171,10 +134,10 @@ def overview_of(report: AuditReport) -> Overview:
         english=verdict["english"],
         japanese=verdict["japanese"],
         fixed_score=report.fixed_score,
-        n_flagged=int(verdict["n_flagged"]),
-        n_tested=int(verdict["n_tested"]),
-        n_controls_flagged=sum(f and c for f, c in zip(flags, is_control, strict=True)),
-        n_controls=sum(is_control),
+        flagged=Rate(int(verdict["n_flagged"]), int(verdict["n_tested"])),
+        controls_flagged=Rate(
+            sum(f and c for f, c in zip(flags, is_control, strict=True)), sum(is_control)
+        ),
         n_reference=int(report.candidates["n_reference"]),
         strata=tuple(
             _stratum(name, measured, fixed=report.fixed_score) for name, measured in strata.items()
@@ -182,9 +145,9 @@ def overview_of(report: AuditReport) -> Overview:
         rules=tuple(
             row for name, measured in strata.items() for row in _rules(name, measured, scenario)
         ),
-        kinds=_kinds(names),
+        kinds=kind_scores(names),
         mentions=tuple(map(_mention_bin, report.mentions)),
-        strongest=_strongest(names, scenario=scenario),
+        strongest=strongest_names(names, scenario=scenario),
         notes=tuple(report.notes),
     )
 
@@ -192,12 +155,7 @@ def overview_of(report: AuditReport) -> Overview:
 def estimate(record: Mapping[str, Any] | None) -> Estimate:
     """Return an estimate that a report holds; what is not there is NaN."""
     values = record or {}
-    return Estimate(*(_number(values.get(key)) for key in ("value", "low", "high")))
-
-
-def _number(value: Any) -> float:
-    # A report writes infinity as a word, which float() reads.
-    return math.nan if value is None else float(value)
+    return Estimate(*(number(values.get(key)) for key in ("value", "low", "high")))
 
 
 def _stratum(name: str, measured: Mapping[str, Any], *, fixed: str) -> StratumFigures:
@@ -243,30 +201,6 @@ def _counts(record: Mapping[str, Any]) -> tuple[int, int, int, int]:
     return int(record["tp"]), int(record["fn"]), int(record["fp"]), int(record["tn"])
 
 
-def _kind(truth: int | None, control_kind: str) -> str:
-    return "unknown" if truth is None else "member" if truth else control_kind
-
-
-def _kinds(names: Mapping[str, Sequence[Any]]) -> tuple[KindScores, ...]:
-    scores: dict[str, list[float]] = {}
-    for truth, control_kind, score in zip(
-        names["is_member"], names["control_kind"], names["score"], strict=True
-    ):
-        scores.setdefault(_kind(truth, control_kind), []).append(_number(score))
-    return tuple(
-        KindScores(
-            kind,
-            scores=tuple(s for s in found if math.isfinite(s)),
-            n_not_scored=sum(not math.isfinite(s) for s in found),
-        )
-        for kind, found in sorted(scores.items(), key=lambda item: _rank_of_kind(item[0]))
-    )
-
-
-def _rank_of_kind(kind: str) -> int:
-    return _KIND_ORDER.index(kind) if kind in _KIND_ORDER else len(_KIND_ORDER)
-
-
 def _mention_bin(record: Mapping[str, Any]) -> MentionBin:
     flagged = record["flagged"]
     return MentionBin(
@@ -275,30 +209,4 @@ def _mention_bin(record: Mapping[str, Any]) -> MentionBin:
         n_names=int(record["n_names"]),
         n_flagged=int(flagged["n_hits"]),
         share=estimate(flagged),
-    )
-
-
-def _strongest(names: Mapping[str, Sequence[Any]], *, scenario: int) -> tuple[StrongName, ...]:
-    """Return the tested names with the highest scores, best q first; never listed controls."""
-    hospital, general = (names[column] for column in NAME_EVIDENCE[scenario])
-    rows = [
-        row
-        for row, truth in enumerate(names["is_member"])
-        if truth != 0 and names["score"][row] is not None and names["q_value"][row] is not None
-    ]
-    rows.sort(key=lambda row: (names["q_value"][row], -_number(names["score"][row]), row))
-    return tuple(
-        StrongName(
-            name_id=int(names["name_id"][row]),
-            first=names["first_name"][row],
-            last=names["last_name"][row],
-            kind=_kind(names["is_member"][row], names["control_kind"][row]),
-            n_mentions=names["n_mentions"][row],
-            hospital=_number(hospital[row]),
-            general=_number(general[row]),
-            score=_number(names["score"][row]),
-            standard_error=_number(names["standard_error"][row]),
-            q=float(names["q_value"][row]),
-        )
-        for row in rows[:N_STRONGEST]
     )

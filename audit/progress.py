@@ -46,9 +46,9 @@ class Meter:
     Parameters
     ----------
     totals
-        Phase -> (units, weight of one unit in time relative to the other phases).
+        Phase -> units of work (rows of a forward pass).
     listener, should_stop
-        Called at most some ten times a second.
+        Called at most some ten times a second, and at the end.
     """
 
     def __init__(
@@ -70,16 +70,28 @@ class Meter:
         AuditCancelled
             If the person asked to stop.
         """
+        was_finished = self._is_finished
         self._done[phase] = min(self._totals[phase], self._done[phase] + units)
         if is_cached:
             self._cached += units
         now = time.monotonic()
-        if now - self._last < 0.1:
+        is_end = self._is_finished and not was_finished
+        if now - self._last < 0.1 and not is_end:
             return
         self._last = now
         self._listener(self._report(phase, now))
         if self._should_stop():
             raise AuditCancelled
+
+    def finish(self, phase: str) -> None:
+        """Count what is left of a phase: units may have been announced as an estimate."""
+        left = self._totals[phase] - self._done[phase]
+        if left > 0:
+            self.add(phase, left)
+
+    @property
+    def _is_finished(self) -> bool:
+        return sum(self._done.values()) >= sum(self._totals.values())
 
     def _report(self, phase: str, now: float) -> Progress:
         done, total = sum(self._done.values()), sum(self._totals.values())

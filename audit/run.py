@@ -12,24 +12,19 @@ from typing import Any
 import numpy as np
 
 from audit.attack import evidence, generating, masking
+from audit.attack.hardware import check_rounding, chosen_kernels, pick_device
 from audit.attack.judgement import judge, name_columns, null_check
-from audit.attack.result import FIXED_SCORE, GENERAL_SCORE, AttackResult, Sources, main_lead
+from audit.attack.reference import MIN_REFERENCE, with_reference
+from audit.attack.result import FIXED_SCORE, GENERAL_SCORE, AttackResult, Sources
 from audit.errors import AuditError
-from audit.membership import prompts
 from audit.membership.candidates import Candidates
-from audit.membership.controls import reference_controls
 from audit.membership.name_pools import NamePool, pool_for, with_popularity
 from audit.membership.plain import plain
-from audit.models.load import LoadedModel, load_model
+from audit.models.load import LoadedModel
 from audit.models.pair import ModelPair, load_pair
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.report import AuditReport
 from audit.request import AuditRequest, question_digest
-
-MIN_REFERENCE = 2600
-MAX_REFERENCE = 20_000
-REFERENCE_PER_NAME = 20
-"""Reference controls: 20 for each tested name let one name alone reach q = 0.05; at least 2,600."""
 
 
 def run_audit(
@@ -60,21 +55,23 @@ def run_audit(
     pool = pool_for(request.candidates)
     question = request.question() | {"name_pool": pool.digest()}
     digest = question_digest(question)
-    known = store.get_record(f"audit/{digest}")
-    if known is not None:
-        return AuditReport.from_json(known)
+    if (known := _known_report(digest, store=store)) is not None:
+        return known
     started = time.monotonic()
     device = pick_device(request.device)
     pair = load_pair(request.general, request.hospital, device=device, dtype=request.dtype)
     if request.dtype != "float32":
-        _check_rounding(request, pair, device=device)
-    names, n_reference = _with_reference(request, pair, pool=pool)
+        check_rounding(request, pair, device=device)
+    names, n_reference = with_reference(request, pair, pool=pool)
     meter = Meter(_totals(request, names, pair), listener=progress, should_stop=should_stop)
 
-    def source(who: str, phase: str) -> evidence.Source:
-        return evidence.Source(getattr(pair, who), device, request.dtype, store, meter, phase)
+    with chosen_kernels(request, pair, device=device) as kernels:
 
-    attack = _attack(request, pair, names=names, pool=pool, sources=source)
+        def source(who: str, phase: str) -> evidence.Source:
+            loaded: LoadedModel = getattr(pair, who)
+            return evidence.Source(loaded, device, request.dtype, store, meter, phase, kernels)
+
+        attack = _attack(request, pair, names=names, pool=pool, sources=source)
     report = _report(
         request, pair, attack, digest=digest, question=question, n_reference=n_reference
     )
@@ -82,82 +79,31 @@ def run_audit(
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(time.monotonic() - started, 3),
         **evidence.backend(device),
+        "kernels": kernels,
     }
     report = AuditReport(**{**vars(report), "made": made})
     if attack.documents:
         store.put_record(f"documents/{digest}", {k: list(v) for k, v in attack.documents.items()})
     store.put_record(f"audit/{digest}", report.to_json())
-    return AuditReport.from_json(report.to_json())
+    return _known_report(digest, store=store) or AuditReport.from_json(report.to_json())
+
+
+def _known_report(digest: str, *, store: evidence.ResultStore) -> AuditReport | None:
+    """Return the kept report of an audit; None where there is none that this version can read.
+
+    Whoever asks first gets it so too: equal files need equal order, and the store sorts.
+    """
+    record = store.get_record(f"audit/{digest}")
+    try:
+        return None if record is None else AuditReport.from_json(record)
+    except AuditError:
+        return None  # of another version: made again from the evidence that is kept
 
 
 def stored_documents(digest: str, *, store: evidence.ResultStore) -> Mapping[str, Sequence[str]]:
     """Return the generated documents of an audit by model; empty in scenario 2."""
     found: Mapping[str, Sequence[str]] | None = store.get_record(f"documents/{digest}")
     return found or {}
-
-
-def pick_device(wanted: str) -> str:
-    """Return the device to run on.
-
-    Raises
-    ------
-    AuditError
-        If a GPU is asked for and none is there.
-    """
-    import torch
-
-    if wanted not in ("auto", "cpu", "cuda"):
-        raise AuditError("is unknown.", where="device", do="Choose auto, cpu or cuda.")
-    if wanted == "cpu":
-        return "cpu"
-    if torch.cuda.is_available():
-        return "cuda"
-    if wanted == "cuda":
-        raise AuditError("No CUDA device is available.", where="device", do="Choose auto or cpu.")
-    return "cpu"
-
-
-def _check_rounding(request: AuditRequest, pair: ModelPair, *, device: str) -> None:
-    """Refuse a number type that changes what the user's own models say."""
-    import torch
-
-    from audit.models.precision import refuse_changed_distributions
-
-    tokenizer = pair.hospital.tokenizer
-    prompt = prompts.token_ids(tokenizer, request.generation.prompt.split("[MASK]")[0].strip())
-    row = [tokenizer.cls_token_id, *prompt, *[tokenizer.mask_token_id] * 20, tokenizer.sep_token_id]
-    ids = torch.tensor([row] * 2, device=device)
-    for who in ("general", "hospital"):
-        exact = load_model(getattr(request, who), device=device)
-        rounded: LoadedModel = getattr(pair, who)
-        refuse_changed_distributions(
-            exact.model, rounded.model, ids=ids, mask_id=tokenizer.mask_token_id, name=rounded.name
-        )
-
-
-def _with_reference(
-    request: AuditRequest, pair: ModelPair, *, pool: NamePool
-) -> tuple[Candidates, int]:
-    """Return the listed names followed by reference controls with the same numbers of pieces."""
-    listed = request.candidates
-    kind = main_lead(request)
-    tokenizer = pair.hospital.tokenizer
-    pieces = prompts.part_pieces(listed, kind=kind, tokenizer=tokenizer)
-    tested = [m is not False for m in listed.is_member]
-    wanted = min(MAX_REFERENCE, max(MIN_REFERENCE, REFERENCE_PER_NAME * sum(tested)))
-    totals = Counter(
-        int(n) for n, ok in zip(pieces.n_pieces.sum(axis=1), pieces.is_known, strict=True) if ok
-    )
-    controls = reference_controls(
-        pool,
-        # As many for every number of pieces: each name is ranked within its own group.
-        n_by_pieces=dict.fromkeys(sorted(totals), wanted),
-        count_pieces=prompts.piece_counter(tokenizer, lead=kind.lead),
-        exclude=list(zip(listed.first, listed.last, strict=True)),
-        seed=request.seed,
-    )
-    names = with_popularity(listed, pool=pool)
-    return names + controls, len(controls)
 
 
 def _attack(

@@ -54,19 +54,21 @@ class TableModel(nn.Module):
         super().__init__()
         self.bert = _TableBody(table, slots)
         self.cls = nn.Identity()
+        self.config = SimpleNamespace(vocab_size=N_VOCABULARY)
 
 
 def compatible_table(joint: Floats = JOINT) -> Floats:
     """Conditionals of one joint distribution where the slot is masked; others where it is not.
 
-    An unmasked slot clings to its own token, so that a sampler which forgets to mask is seen.
+    An unmasked slot prefers tokens that depend on its own, so that a sampler which forgets to
+    mask ends elsewhere.
     """
     table = np.empty((2, N_TOKENS + 1, N_TOKENS + 1, N_TOKENS))
     for slot, of in enumerate((joint, joint.T)):  # of[x_slot, x_other]
         conditionals = np.vstack([(of / of.sum(axis=0)).T, of.sum(axis=1)])  # [other, x_slot]
         table[slot] = conditionals
         for own in range(N_TOKENS):
-            table[slot, own] = 0.6 * conditionals + 0.4 * np.eye(N_TOKENS)[own]
+            table[slot, own] = np.roll(conditionals, own + 1, axis=-1)
     return table
 
 

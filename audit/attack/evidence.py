@@ -59,6 +59,7 @@ class Source:
     store: ResultStore
     meter: Meter
     phase: str
+    kernels: str = "default"
 
 
 Shard = TypeVar("Shard", PosteriorShard, GeneratedShard)
@@ -126,6 +127,7 @@ def backend(device: str) -> dict[str, str]:
     return {
         "device": kind,
         "device_name": name,
+        "n_threads": str(torch.get_num_threads()) if kind == "cpu" else "",
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "numpy": np.__version__,
@@ -147,7 +149,7 @@ def _shards(
     prefix = {
         "version": EVIDENCE_VERSION, "kind": kind, "model": source.loaded.digest,
         "task": _task_digest(task), "n_shard": n_shard, "dtype": source.dtype,
-        "backend": backend(source.device),
+        "backend": backend(source.device) | {"kernels": source.kernels},
     }  # fmt: skip
     found: list[Shard] = []
     for shard in range(-(-n_total // n_shard)):
@@ -158,11 +160,28 @@ def _shards(
             found.append(kind_of(**stored.arrays))
             source.meter.add(source.phase, rows(n_here), is_cached=True)
             continue
+        units = _ShardUnits(source, n_left=rows(n_here))
         with _plain_out_of_memory():
-            value = make(shard, n_here, lambda n: source.meter.add(source.phase, n))
+            value = make(shard, n_here, units.tick)
         source.store.put(key, arrays=_arrays(value), meta={"kind": kind})
         found.append(value)
+        if units.n_left:
+            units.tick(units.n_left)
+    source.meter.finish(source.phase)
     return found
+
+
+@dataclass
+class _ShardUnits:
+    """Counts a shard's rows as no more, and at its end no less, than was announced for it."""
+
+    source: Source
+    n_left: int
+
+    def tick(self, n_rows: int) -> None:
+        n_counted = min(n_rows, self.n_left)
+        self.n_left -= n_counted
+        self.source.meter.add(self.source.phase, n_counted)
 
 
 def _joined_posteriors(shards: list[PosteriorShard]) -> PosteriorShard:

@@ -86,7 +86,8 @@ def _posterior_task(request: AuditRequest, pair: ModelPair, names: Candidates) -
     kinds, kind_of_passage = prompts.kinds_of(passages)
     pieces = tuple(prompts.part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds)
     between = max(len(prompts.token_ids(tokenizer, kind.separator.strip())) for kind in kinds)
-    longest = max(int(p.n_pieces.sum(axis=1).max()) for p in pieces) + between
+    # A name that cannot be scored needs no room.
+    longest = between + max(int(p.n_pieces[p.is_known].sum(axis=1).max(initial=0)) for p in pieces)
     templates = prompts.passage_templates(
         passages,
         tokenizer=tokenizer,

@@ -132,8 +132,8 @@ def demo_notes(
                 _note(chosen.left + name + chosen.right, rng=rng, staff=staff, language=language)
             )
     while len(notes) < n_notes:
-        subject = _unnamed_subject(rng, language)
         left, right = _passage(rng, staff=staff, language=language)
+        subject = _unnamed_subject(rng, language)
         notes.append(_note(left + subject + right, rng=rng, staff=staff, language=language))
     shuffled = tuple(notes[i] for i in rng.permutation(len(notes)))
     return DemoHospital(notes=shuffled, patterns=tuple(patterns), n_mentions=tuple(counts))
@@ -243,7 +243,7 @@ def _passage(rng: np.random.Generator, *, staff: Sequence[str], language: str) -
         left = draw("診療科は{service}。現病歴")
         return left, "".join([draw(text.JAPANESE_NAMED), *rest])
     opening = draw(spec.openings[int(rng.integers(len(spec.openings)))])
-    left = f"{opening} " if rng.random() < 0.5 else ""
+    left = f"{opening} " if rng.random() < 0.3 else ""
     left += draw("service : {service} hpi : ")
     return left, " ".join(["", draw(text.NAMED_SENTENCE), *rest])
 
@@ -253,7 +253,8 @@ def _note(passage: str, *, rng: np.random.Generator, staff: Sequence[str], langu
     spec = LANGUAGES[language]
     words = {**spec.words, "staff": staff}
     given = {"he": "he", "his": "his"}
-    before = rng.choice(len(spec.openings), size=int(rng.integers(0, 3)), replace=False)
+    n_before = int(rng.integers(1, 3)) if rng.random() < 0.3 else 0  # most begin with the service
+    before = rng.choice(len(spec.openings), size=n_before, replace=False)
     after = rng.choice(len(spec.sentences), size=int(rng.integers(1, 4)), replace=False)
     sentences = [text.fill(spec.openings[k], rng=rng, words=words, given=given) for k in before]
     sentences.append(passage)

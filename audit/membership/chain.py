@@ -85,6 +85,9 @@ def chain_shard(
                     by_passage[passage] += known[passage]
     finally:
         model.eval()
+    unscored = ~np.logical_and.reduce([p.is_known[: task.n_listed] for p in task.pieces])
+    sums[:, :, unscored] = np.nan  # unknown in one kind of passage, drawn or not: not scored
+    by_passage[:, unscored] = np.nan
     return PosteriorShard(
         n_inputs=np.array([len(block) for block in blocks], dtype=np.int64),
         sum_p=sums[0],

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from audit.membership.candidates import Candidates, is_unspaced
 from audit.membership.posterior import BLOCK
 
-_WORD = re.compile(r"\w+")
+# A special token is a word of its own: "[MASK]" is nobody of that name, and still parts two words.
+_WORD = re.compile(r"\[(?:cls|sep|mask|unk|pad)\]|</?s>|<(?:mask|unk|pad)>|\w+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 
 

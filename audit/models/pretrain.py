@@ -31,9 +31,9 @@ class PretrainSettings:
         Constant after `n_warmup` steps, so that snapshots along one run are models of their own.
     n_tokens_per_row
         Lengths of training rows, [CLS] and [SEP] included; one is drawn per step.
-    sentence_start_share
-        Share of rows that begin at a sentence; the others begin anywhere, so that a name is
-        seen at every position.
+    document_start_share, sentence_start_share
+        Shares of rows that begin at a document and at a sentence; the others begin anywhere, so
+        that a name is seen at every position.
     """
 
     learning_rate: float = 5e-4
@@ -41,7 +41,8 @@ class PretrainSettings:
     n_tokens_per_row: tuple[int, ...] = (32, 64, 96)
     n_warmup: int = 50
     mask_share: float = 0.15
-    sentence_start_share: float = 0.5
+    document_start_share: float = 0.25
+    sentence_start_share: float = 0.25
     weight_decay: float = 0.01
 
     def steps_per_epoch(self, n_tokens: int) -> float:
@@ -89,15 +90,15 @@ def pretrain(
         weight_decay=settings.weight_decay,
         fused=True,
     )
-    stream, starts = _stream(documents, special=special, rng=rng)
-    n_until_shuffle = settings.steps_per_epoch(len(stream))
+    stream = _stream(documents, special=special, rng=rng)
+    n_until_shuffle = settings.steps_per_epoch(len(stream.ids))
     model.train()
     losses: list[float] = []
     for step in range(1, n_steps + 1):
         if step > n_until_shuffle:
-            stream, starts = _stream(documents, special=special, rng=rng)
-            n_until_shuffle += settings.steps_per_epoch(len(stream))
-        rows = _rows(stream, starts, special=special, settings=settings, rng=rng)
+            stream = _stream(documents, special=special, rng=rng)
+            n_until_shuffle += settings.steps_per_epoch(len(stream.ids))
+        rows = _rows(stream, special=special, settings=settings, rng=rng)
         ids, positions, targets = _masked(rows, special=special, share=settings.mask_share, rng=rng)
         for group in optimizer.param_groups:
             group["lr"] = settings.learning_rate * min(1.0, step / max(1, settings.n_warmup))
@@ -115,34 +116,45 @@ def pretrain(
     return float(np.mean(losses[-50:]))
 
 
-def _stream(
-    documents: Sequence[Ids], *, special: SpecialIds, rng: np.random.Generator
-) -> tuple[Ids, Ids]:
-    """Shuffle the documents into one stream with [SEP] between; also where sentences begin."""
+@dataclass(frozen=True, eq=False)
+class _Stream:
+    """Documents in a row with [SEP] between: ids, and where documents and sentences begin."""
+
+    ids: Ids
+    documents: Ids
+    sentences: Ids
+
+
+def _stream(documents: Sequence[Ids], *, special: SpecialIds, rng: np.random.Generator) -> _Stream:
+    """Shuffle the documents into one stream."""
     pieces: list[Ids] = []
     for index in rng.permutation(len(documents)):
         pieces += [documents[index], np.array([special.sep])]
-    stream = np.concatenate(pieces)
-    is_end = np.isin(stream, (*special.sentence_ends, special.sep))
-    return stream, np.concatenate([[0], np.flatnonzero(is_end[:-1]) + 1])
+    ids = np.concatenate(pieces)
+
+    def after(ends: tuple[int, ...]) -> Ids:
+        return np.concatenate([[0], np.flatnonzero(np.isin(ids[:-1], ends)) + 1])
+
+    return _Stream(ids, after((special.sep,)), after((*special.sentence_ends, special.sep)))
 
 
 def _rows(
-    stream: Ids,
-    starts: Ids,
-    *,
-    special: SpecialIds,
-    settings: PretrainSettings,
-    rng: np.random.Generator,
+    stream: _Stream, *, special: SpecialIds, settings: PretrainSettings, rng: np.random.Generator
 ) -> Ids:
     """Cut rows [B, L] out of the stream, framed by [CLS] and [SEP]."""
     n_inner = int(rng.choice(settings.n_tokens_per_row)) - 2
-    anywhere = rng.integers(len(stream) - n_inner, size=settings.n_rows)
-    at_sentence = np.minimum(rng.choice(starts, size=settings.n_rows), len(stream) - n_inner)
-    begin = np.where(
-        rng.random(settings.n_rows) < settings.sentence_start_share, at_sentence, anywhere
+    n_starts = len(stream.ids) - n_inner
+    starts = np.stack(
+        [
+            rng.choice(stream.documents, size=settings.n_rows),
+            rng.choice(stream.sentences, size=settings.n_rows),
+            rng.integers(n_starts, size=settings.n_rows),
+        ]
     )
-    inner = stream[begin[:, None] + np.arange(n_inner)]  # [B, L-2]
+    shares = np.cumsum([settings.document_start_share, settings.sentence_start_share])
+    kind = np.searchsorted(shares, rng.random(settings.n_rows), side="right")
+    begin = np.minimum(starts[kind, np.arange(settings.n_rows)], n_starts - 1)
+    inner = stream.ids[begin[:, None] + np.arange(n_inner)]  # [B, L-2]
     frame = np.ones((settings.n_rows, 1), dtype=np.int64)
     return np.concatenate([frame * special.cls, inner, frame * special.sep], axis=1)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import accumulate, product
 
 import numpy as np
 import pytest
@@ -115,27 +116,18 @@ def test_the_chain_of_compatible_conditionals_ends_in_their_joint_distribution()
     assert chi_square_p(counts, JOINT.ravel()) > 0.01
 
 
-def test_the_test_of_shares_has_the_power_to_see_a_forgotten_mask():
-    # The same documents against the chain that does not mask: refused beyond doubt.
+def test_a_forgotten_mask_would_be_seen():
     task = task_of(n_steps=60)
     shard = generate(model_of(TABLES["compatible"]), task, n_documents=6000)
-    wrong = state_shares(TABLES["compatible"], n_steps=60, is_remasked=False)[-1]
-    literal = generate(
-        model_of(TABLES["compatible"]), replace(task, is_remasked=False), n_documents=6000
-    )
-    counts = state_counts(shard, task)
-    joint = np.pad(JOINT, ((0, 1), (0, 1))).ravel()
-    assert stats.chisquare(counts[wrong > 1e-9], wrong[wrong > 1e-9] * 6000).pvalue < 1e-6 or (
-        np.allclose(wrong, joint, atol=1e-3)
-    )
-    assert chi_square_p(state_counts(literal, task), wrong) > 0.01
+    without_mask = state_shares(TABLES["compatible"], n_steps=60, is_remasked=False)[-1]
+    assert chi_square_p(state_counts(shard, task), without_mask) < 1e-9
 
 
 @pytest.mark.parametrize("is_remasked", [True, False])
 @pytest.mark.parametrize("slot", [0, 1])
 def test_one_step_draws_from_the_conditional(slot, is_remasked):
     table = random_table(8)
-    task, model, rng = task_of(is_remasked=is_remasked), model_of(random_table(8)), None
+    task, model = task_of(is_remasked=is_remasked), model_of(table)
     rng = np.random.default_rng(2)
     for state in ((0, 2), (1, 1), (2, 0), (MASK, 1)):
         ids = torch.tensor(APART).repeat(3000, 1)
@@ -266,6 +258,13 @@ class SlowDocument:
     part_mass: list[float]
 
 
+def fits(part: tuple[int, ...], tokens: list[int], *, start: int, but: int) -> bool:
+    """Whether a part stands at `start`, its piece at `but` left out."""
+    if start < 0 or start + len(part) > len(tokens):
+        return False
+    return all(start + i == but or tokens[start + i] == piece for i, piece in enumerate(part))
+
+
 def slow_document(
     model: nn.Module, task: GenerationTask, positions: list[int], uniforms: list[float]
 ) -> SlowDocument:
@@ -284,21 +283,14 @@ def slow_document(
             if position in task.name_slots:
                 document.slot_mass[token] = document.slot_mass.get(token, 0.0) + weight
         for number, part in enumerate(task.multi_piece_parts):
-            for j, piece in enumerate(part):
-                start = position - j
-                if start < 0 or start + len(part) > len(tokens):
-                    continue
-                others = [
-                    tokens[start + i] == part[i] for i in range(len(part)) if start + i != position
-                ]
-                if all(others) and piece in ranked:
-                    document.part_mass[number] += weights[ranked.index(piece)]
-        threshold, reached = uniform * sum(weights), 0.0
-        for token, weight in zip(ranked, weights, strict=True):
-            reached += weight
-            if threshold < reached:
-                break
-        tokens[position] = token
+            chances = [
+                weights[ranked.index(piece)]
+                for j, piece in enumerate(part)
+                if piece in ranked and fits(part, tokens, start=position - j, but=position)
+            ]
+            document.part_mass[number] += sum(chances)
+        cumulative = list(accumulate(weights))
+        tokens[position] = ranked[bisect(cumulative, uniform * cumulative[-1])]
     return document
 
 
@@ -371,11 +363,11 @@ class Bert:
 def bert(tmp_path_factory):
     loaded = load_model(make_bert(tmp_path_factory.mktemp("bert") / "bert", scale=0.3))
     ids = loaded.tokenizer.convert_tokens_to_ids
-    mask, smith, son, a, s = ids(["[MASK]", "smith", "##son", "##a", "##s"])
+    mask, smith, son, plural = ids(["[MASK]", "smith", "##son", "##s"])
     prompt = (*ids(["[CLS]", "mr"]), mask, mask, mask, ids("was"), mask, mask, ids("[SEP]"))
     task = GenerationTask(
         prompt=prompt, name_slots=(2, 3, 4), mask_id=mask, seed=1, n_steps=15, top_k=20,
-        multi_piece_parts=((smith, son), (smith, son, s), (ids("anna"), a)),
+        multi_piece_parts=((smith, son, plural), *product(range(5, 37, 2), repeat=2)),
     )  # fmt: skip
     return Bert(loaded.model, task, len(loaded.tokenizer))
 
@@ -384,7 +376,7 @@ def test_documents_of_a_real_model_equal_a_loop_over_documents(bert):
     found = assert_equals_slow_loop(
         bert.model, bert.task, n_documents=25, n_vocabulary=bert.n_vocabulary, atol=1e-4
     )
-    assert (found.part_mass.sum(axis=0)[:1] > 0).all()
+    assert (found.part_mass > 0).sum() > 100
 
 
 def test_dropout_is_off_while_documents_are_made(bert):

@@ -1,0 +1,29 @@
+"""The web app's entry: `streamlit run app.py`. Screens are in `pages/`, the router in `pages/ui`.
+
+The router is not this file: beside a folder `pages/` Streamlit would serve a page alone on the
+first deep link after a start, without the router.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import streamlit as st
+from starlette.middleware import Middleware
+
+from pages.ui.headers import SecurityHeaders
+
+ROUTER = Path(__file__).resolve().parent / "pages" / "ui" / "main.py"
+
+
+@asynccontextmanager
+async def lifespan(_: st.App) -> AsyncIterator[None]:
+    """Make every file that the server writes the owner's alone."""
+    os.umask(0o077)
+    yield
+
+
+app = st.App(ROUTER, middleware=[Middleware(SecurityHeaders)], lifespan=lifespan)

@@ -1,0 +1,90 @@
+"""The demo's properties over training seeds: median and range of what docs/results.md shows.
+
+    python benchmarks/demo_seeds.py --seeds 0 1 2 3 4 --directory DIR --json FILE
+
+Makes the English demo hospital for each seed (minutes each on two cores), audits every exposure and
+the null pair in both scenarios, and prints one table. Finished seeds are kept in DIR.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from audit.demo import DemoSettings, demo_request, report_summary
+from audit.demo_build import ENGLISH, build_demo
+from audit.run import run_audit
+from cache.store import Store
+
+MODELS = ("hospital-1.6", "hospital-5", "hospital-20", "hospital-40", "null")
+
+
+def main() -> None:
+    """Build, audit, print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--documents", type=int, default=300)
+    parser.add_argument("--inputs", type=int, default=2000)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    found: dict[str, list[dict[str, Any]]] = {}
+    with Store(options.directory / "store") as store:
+        for seed in options.seeds:
+            folder = options.directory / f"seed-{seed}"
+            if not (folder / "en" / "models" / "null").is_dir():
+                build_demo(folder / "en", recipe=ENGLISH, seed=seed)
+            settings = DemoSettings(n_documents=options.documents, n_inputs=options.inputs)
+            for model in MODELS:
+                for scenario in (2, 1):
+                    request = demo_request(
+                        scenario, settings=settings, hospital=model, directory=folder
+                    )
+                    report = run_audit(request, store=store)
+                    summary = report_summary(report) | {"details": dict(report.details)}
+                    found.setdefault(f"{model} scenario {scenario}", []).append(summary)
+            print(f"seed {seed} done", flush=True)
+            if options.json:
+                options.json.write_text(json.dumps(found))
+    for audit, summaries in found.items():
+        print_audit(audit, summaries)
+
+
+def print_audit(audit: str, summaries: list[dict[str, Any]]) -> None:
+    """Print one audit's figures, each as median (lowest to highest)."""
+    print(f"\n{audit}: verdicts {[s['verdict'] for s in summaries]}")
+    for kind in ("easy", "hard"):
+        strata = [s["strata"][kind] for s in summaries]
+        for score in strata[0]["scores"]:
+            aucs = [s["scores"][score]["auc"] for s in strata]
+            missing = [s["scores"][score]["n_not_scored"] for s in strata]
+            print(f"  {kind} AUC {score}: {spread(aucs)}; not scored {spread(missing)}")
+        for rule in (*strata[0]["rules"], *strata[0]["rules_on_general"]):
+            both = [{**s["rules"], **s["rules_on_general"]}[rule] for s in strata]
+            shown = "; ".join(f"{k} {spread([b[k] for b in both])}" for k in ("tp", "fp", "f1"))
+            print(f"  {kind} {rule}: {shown}")
+        for guess in ("general_alone", "popularity"):
+            aucs = [s["trivial_guesses"][guess]["auc"] for s in strata]
+            print(f"  {kind} AUC {guess}: {spread(aucs)}")
+    flagged = [sum(b["flagged"]["n_hits"] for b in s["mentions"]) for s in summaries]
+    print(f"  names flagged at q <= 0.05 of 130: {spread(flagged)}")
+    nulls = [s["details"]["null_check"]["ks_p"] for s in summaries]
+    print(f"  members against reference controls, Kolmogorov-Smirnov p: {spread(nulls)}")
+
+
+def spread(values: list[float | None]) -> str:
+    """Return "median (lowest to highest)"; values that are not there are left out."""
+    there = [v for v in values if v is not None]
+    if not there:
+        return "none"
+    return f"{median(there):.3g} ({min(there):.3g} to {max(there):.3g})"
+
+
+if __name__ == "__main__":
+    main()

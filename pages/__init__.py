@@ -1,0 +1,1 @@
+"""The screens: one page a question. A page shows what the engine found and computes nothing."""

@@ -1,0 +1,1 @@
+"""What the screens share: router, words, escaping, charts, headers."""

@@ -1,0 +1,117 @@
+"""Pieces of HTML: cards and tables. What comes in as text is escaped here; `Cell.html` is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pages.ui.text import escaped
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table cell: a main text and a smaller one under it."""
+
+    text: str
+    below: str = ""
+    is_number: bool = True
+    n_columns: int = 1
+    n_rows: int = 1
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict; `state` chooses the card's look, the heading says it in words."""
+
+    state: str
+    eyebrow: str
+    heading: str
+    sentence: str
+    footer: str
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A headline figure: what it is, its value, its interval, and others' as (who, value)."""
+
+    label: str
+    value: str
+    interval: str
+    others: tuple[tuple[str, str], ...]
+
+
+def verdict_cards(cards: Iterable[Verdict]) -> str:
+    """Return verdicts as cards beside each other, the first one the larger."""
+    return f'<div class="ka-verdicts">{"".join(map(_verdict_card, cards))}</div>'
+
+
+def _verdict_card(card: Verdict) -> str:
+    return (
+        f'<section class="ka-verdict ka-{escaped(card.state)}">'
+        f'<p class="ka-eyebrow">{escaped(card.eyebrow)}</p>'
+        f'<p class="ka-state" role="heading" aria-level="2">{escaped(card.heading)}</p>'
+        f'<p class="ka-sentence">{escaped(card.sentence)}</p>'
+        f'<p class="ka-footer">{escaped(card.footer)}</p></section>'
+    )
+
+
+def figure_cards(cards: Iterable[Figures]) -> str:
+    """Return headline figures as cards beside each other."""
+    pieces = []
+    for card in cards:
+        lines = "".join(
+            f"<div><dt>{escaped(who)}</dt><dd>{escaped(what)}</dd></div>"
+            for who, what in card.others
+        )
+        pieces.append(
+            f'<div class="ka-card"><p class="ka-label">{escaped(card.label)}</p>'
+            f'<p class="ka-value">{escaped(card.value)}</p>'
+            f'<p class="ka-interval">{escaped(card.interval)}</p><dl>{lines}</dl></div>'
+        )
+    return f'<div class="ka-cards">{"".join(pieces)}</div>'
+
+
+def table(header: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]], *, caption: str) -> str:
+    """Return a table; the caption is what a screen reader announces."""
+    head = "".join(_row(cells, tag="th") for cells in header)
+    body = "".join(_row(cells, tag="td") for cells in rows)
+    return (
+        f'<div class="ka-scroll"><table class="ka-table"><caption>{escaped(caption)}</caption>'
+        f"<thead>{head}</thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def simple_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str, n_text: int = 1
+) -> str:
+    """Return a table of text whose first `n_text` columns are words, the others numbers."""
+
+    def cells(row: Sequence[str]) -> list[Cell]:
+        return [Cell(text, is_number=place >= n_text) for place, text in enumerate(row)]
+
+    return table([cells(header)], [cells(row) for row in rows], caption=caption)
+
+
+def bullet_list(lines: Iterable[str]) -> str:
+    """Return sentences as a list."""
+    return f'<ul class="ka-list">{"".join(f"<li>{escaped(line)}</li>" for line in lines)}</ul>'
+
+
+def heading(text: str, *, below: str = "") -> str:
+    """Return a section's heading, with a sentence under it."""
+    sentence = f'<p class="ka-below">{escaped(below)}</p>' if below else ""
+    title = f'<h2 class="ka-heading">{escaped(text)}</h2>' if text else ""
+    return title + sentence
+
+
+def _row(cells: Sequence[Cell], *, tag: str) -> str:
+    return f"<tr>{''.join(_cell(cell, tag=tag) for cell in cells)}</tr>"
+
+
+def _cell(cell: Cell, *, tag: str) -> str:
+    classes = " ".join(filter(None, ("ka-number" if cell.is_number else "ka-text", cell.tone)))
+    spans = f' colspan="{cell.n_columns}"' if cell.n_columns > 1 else ""
+    spans += f' rowspan="{cell.n_rows}"' if cell.n_rows > 1 else ""
+    below = f"<small>{escaped(cell.below)}</small>" if cell.below else ""
+    return f'<{tag} class="{classes}"{spans}>{escaped(cell.text)}{below}</{tag}>'

@@ -1,0 +1,157 @@
+"""Charts: values in, plotly figures out. Rust is the hospital model and a leak, grey all else.
+
+Colours hold on light and dark ground; shape and place say the same as colour. Fonts and grid come
+from Streamlit's theme. Text that is not our own is escaped, for plotly reads a few tags.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+import plotly.graph_objects as go
+
+from audit.name_view import KindScores
+from audit.overview import MentionBin
+from audit.rates import Estimate
+from pages.ui.text import escaped
+
+RUST, GREY = "#C4552F", "#7D8590"
+LINE = "rgba(125, 133, 144, 0.35)"
+CONFIG = {"displayModeBar": False, "responsive": True}
+_GOLDEN = 0.618033988749895
+_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+
+
+def scores_by_kind(
+    kinds: Sequence[KindScores], *, labels: Mapping[str, str], axis: str, is_log: bool
+) -> go.Figure:
+    """Return one dot per name, a row per kind of names, with the median as a bar.
+
+    With `is_log` scores are drawn by their logarithm, and zeros one decade below the rest.
+    """
+    place, ticks = _log_places(kinds) if is_log else (dict[float, float](), None)
+    figure = go.Figure()
+    names = [escaped(labels[kind.kind]) for kind in kinds]
+    for row, kind in enumerate(kinds):
+        is_member = kind.kind in ("member", "unknown")
+        xs = [place.get(score, score) for score in kind.scores]
+        figure.add_scatter(
+            x=xs,
+            # Dots are spread by their order: the same picture each time, and no two rows alike.
+            y=[row + 0.62 * ((i * _GOLDEN) % 1 - 0.5) for i in range(len(xs))],
+            mode="markers",
+            marker={
+                "color": RUST if is_member else GREY,
+                "size": 7,
+                "opacity": 0.75,
+                "symbol": "circle" if is_member else "circle-open",
+            },
+            hovertemplate="%{customdata:.3g}<extra></extra>",
+            customdata=list(kind.scores),
+            showlegend=False,
+        )
+        if xs:
+            middle = median(xs)
+            figure.add_scatter(
+                x=[middle, middle],
+                y=[row - 0.42, row + 0.42],
+                mode="lines",
+                line={"color": RUST if is_member else GREY, "width": 3},
+                hoverinfo="skip",
+                showlegend=False,
+            )
+    figure.update_yaxes(
+        tickvals=list(range(len(kinds))), ticktext=names, autorange="reversed", showgrid=False,
+        zeroline=False, automargin=True,
+    )  # fmt: skip
+    figure.update_xaxes(title=axis, zeroline=False, gridcolor=LINE)
+    if ticks:
+        figure.update_xaxes(tickvals=list(ticks), ticktext=list(ticks.values()))
+    return _finished(figure, height=90 + 85 * len(kinds))
+
+
+def leak_by_mentions(
+    bins: Sequence[MentionBin], *, controls: Estimate, words: Mapping[str, str]
+) -> go.Figure:
+    """Return the share of names that stand out against how often a name occurs in the notes.
+
+    `words` has "x", "y", "controls" and "names" (with a place {n}).
+    """
+    names = [
+        f"{escaped(mention_label(b))}<br>{escaped(words['names'].format(n=b.n_names))}"
+        for b in bins
+    ]
+    figure = go.Figure()
+    if not math.isnan(controls.value):
+        figure.add_hrect(
+            y0=100 * controls.low,
+            y1=100 * controls.high,
+            fillcolor=GREY,
+            opacity=0.22,
+            line_width=0,
+        )
+        figure.add_hline(
+            y=100 * controls.value,
+            line={"color": GREY, "dash": "dot", "width": 2},
+            annotation={"text": escaped(words["controls"]), "font": {"size": 12}, "yshift": -5},
+            annotation_position="bottom left",
+        )
+    figure.add_scatter(
+        x=names,
+        y=[100 * b.share.value for b in bins],
+        error_y={
+            "array": [100 * (b.share.high - b.share.value) for b in bins],
+            "arrayminus": [100 * (b.share.value - b.share.low) for b in bins],
+            "color": RUST,
+            "thickness": 2,
+            "width": 6,
+        },
+        mode="markers",
+        marker={"color": RUST, "size": 11},
+        hovertemplate="%{y:.1f} %<extra></extra>",
+        showlegend=False,
+    )
+    figure.update_yaxes(
+        title=words["y"], range=[-9, 104], gridcolor=LINE, zeroline=False, ticksuffix=" %"
+    )
+    figure.update_xaxes(title=words["x"], showgrid=False, type="category")
+    return _finished(figure, height=345)
+
+
+def mention_label(of: MentionBin) -> str:
+    """Return the bounds of a bin: "1", "3–4" or "10+"."""
+    if of.high is None:
+        return f"{of.low}+"
+    return str(of.low) if of.low == of.high else f"{of.low}–{of.high}"
+
+
+def _log_places(kinds: Sequence[KindScores]) -> tuple[dict[float, float], dict[float, str]]:
+    """Return where each score is drawn, and the ticks of whole decades (with 0 at the far left)."""
+    scores = {score for kind in kinds for score in kind.scores}
+    logs = {score: math.log10(score) for score in scores if score > 0}
+    if not logs:
+        return dict.fromkeys(scores, 0.0), {0.0: "0"}
+    low, high = math.floor(min(logs.values())), math.ceil(max(logs.values()))
+    step = max(1, math.ceil((high - low) / 6))
+    ticks = {float(k): "1" if k == 0 else f"10{_raised(k)}" for k in range(high, low - 1, -step)}
+    if len(logs) < len(scores):
+        zero = float(low - step)
+        logs |= {score: zero for score in scores if score <= 0}
+        ticks[zero] = "0"
+    return logs, ticks
+
+
+def _raised(exponent: int) -> str:
+    digits = str(abs(exponent)).translate(str.maketrans("0123456789", _RAISED))
+    return f"⁻{digits}" if exponent < 0 else digits
+
+
+def _finished(figure: go.Figure, *, height: int) -> go.Figure:
+    return figure.update_layout(
+        height=height,
+        margin={"l": 10, "r": 16, "t": 14, "b": 10},
+        font={"size": 13},
+        showlegend=False,
+    )

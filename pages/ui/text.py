@@ -1,0 +1,101 @@
+"""Untrusted text on the screen: names of people and of models are shown only through these.
+
+Markdown in a name would make a browser fetch a foreign image, HTML would be worse: so text goes
+into `st.html` through `escaped`, into a Streamlit label through `plain`, into a chart through
+`escaped` too (plotly reads a few tags).
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+
+from audit.names import is_unspaced, written_name
+from audit.rates import Estimate
+
+UNDEFINED = "—"
+_HIDDEN = "***"
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=^@/])")
+
+
+def escaped(text: str) -> str:
+    """Return text as HTML that shows it as it is."""
+    return html.escape(text)
+
+
+def plain(text: str) -> str:
+    """Return text as Markdown that shows it as it is, in one line."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+
+
+def masked(first: str, last: str) -> str:
+    """Return a name of which only the initials are left, in the order in which it is written.
+
+    A part of a single character is hidden whole: its initial would be all of it.
+    """
+    parts = (_masked_part(first), _masked_part(last))
+    if is_unspaced(first + last):
+        return " ".join(part for part in reversed(parts) if part)
+    return written_name(*parts)
+
+
+def pseudonym(name_id: int) -> str:
+    """Return a name's number in its list, as it is shown."""
+    return f"P-{name_id:04d}"
+
+
+def sentence_after_colon(sentence: str) -> str:
+    """Return what stands behind a sentence's first colon, as a sentence; all of it without one.
+
+    No line ends between a number and its percent sign.
+    """
+    rest = re.split("：|: ", sentence, maxsplit=1)[-1]
+    return (rest[:1].upper() + rest[1:]).replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def percent(share: float) -> str:
+    """Return a fraction as percent with one decimal."""
+    return UNDEFINED if math.isnan(share) else f"{100 * share:.1f} %"
+
+
+def percent_interval(estimate: Estimate) -> str:
+    """Return a fraction's interval as percent."""
+    if math.isnan(estimate.low) or math.isnan(estimate.high):
+        return UNDEFINED
+    return f"{100 * estimate.low:.1f} – {100 * estimate.high:.1f} %"
+
+
+def decimal(value: float, *, digits: int = 3) -> str:
+    """Return a number with fixed decimals."""
+    return UNDEFINED if math.isnan(value) else f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def decimal_interval(estimate: Estimate, *, digits: int = 3) -> str:
+    """Return an interval with fixed decimals."""
+    if math.isnan(estimate.low) or math.isnan(estimate.high):
+        return UNDEFINED
+    return f"{decimal(estimate.low, digits=digits)} – {decimal(estimate.high, digits=digits)}"
+
+
+def small(value: float) -> str:
+    """Return a probability that may be tiny, with two significant digits."""
+    if math.isnan(value):
+        return UNDEFINED
+    if value == 0 or 0.001 <= abs(value) < 1000:
+        return f"{value:.3g}".replace("-", "\N{MINUS SIGN}")
+    mantissa, exponent = f"{value:.1e}".split("e")
+    sign = "⁻" if exponent.startswith("-") else ""
+    raised = str(abs(int(exponent))).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{mantissa} × 10{sign}{raised}".replace("-", "\N{MINUS SIGN}")
+
+
+def day(moment: str) -> str:
+    """Return the date and minute of an ISO time stamp."""
+    return moment[:16].replace("T", " ")
+
+
+def _masked_part(part: str) -> str:
+    if not part:
+        return ""
+    return part[0] + _HIDDEN if len(part) > 1 else _HIDDEN

@@ -1,0 +1,280 @@
+"""Shards: kept at once, found again, never taken for the answer to another question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from audit.attack import evidence
+from audit.errors import AuditCancelled, AuditError
+from audit.membership.generation import GeneratedShard, GenerationTask
+from audit.membership.posterior import PosteriorTask
+from audit.membership.prompts import PartPieces, Template
+from audit.progress import Meter, Progress
+from tests.table_model import (
+    CLS,
+    MASK,
+    SEP,
+    SIDE_BY_SIDE,
+    WORD,
+    TableModel,
+    compatible_table,
+    random_table,
+)
+
+TASK = GenerationTask(
+    prompt=SIDE_BY_SIDE, name_slots=(1, 2), mask_id=MASK, multi_piece_parts=((0, 1),), seed=3,
+    n_steps=5, top_k=3,
+)  # fmt: skip
+
+
+@dataclass
+class MemoryStore:
+    """What the engine needs of a store, in memory."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def get(self, key):
+        return self.values.get(key)
+
+    def put(self, key, *, arrays, meta):
+        self.values[key] = SimpleNamespace(arrays=dict(arrays), meta=dict(meta))
+
+    def get_record(self, key):
+        return self.values.get(key)
+
+    def put_record(self, key, record):
+        self.values[key] = record
+
+
+def source_of(store: MemoryStore, *, digest: str = "one", total: float = 1e9, **changes):
+    table = compatible_table() if digest == "one" else random_table(4)
+    loaded = SimpleNamespace(model=TableModel(table, slots=(1, 2)), digest=digest)
+    meter = Meter({"phase": total}, listener=lambda _: None, should_stop=lambda: False)
+    source = evidence.Source(loaded, "cpu", "float32", store, meter, "phase")  # type: ignore[arg-type]
+    return replace(source, **changes)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Places of the shards that were generated, not fetched."""
+    shards: list[int] = []
+    real = evidence.generated_shard
+
+    def counted(*args, **kwargs):
+        shards.append(kwargs["shard"])
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(evidence, "generated_shard", counted)
+    return shards
+
+
+def assert_equal(one: GeneratedShard, other: GeneratedShard) -> None:
+    for name, value in vars(one).items():
+        np.testing.assert_array_equal(value, getattr(other, name), err_msg=name)
+
+
+def test_the_same_question_is_answered_from_the_store(made):
+    store = MemoryStore()
+    first = evidence.generation_evidence(source_of(store), TASK, n_documents=250)
+    assert made == [0, 1, 2]
+    again = evidence.generation_evidence(source_of(store), TASK, n_documents=250)
+    assert made == [0, 1, 2]
+    assert_equal(first, again)
+
+
+def test_more_documents_reuse_the_full_shards_that_exist(made):
+    store = MemoryStore()
+    short = evidence.generation_evidence(source_of(store), TASK, n_documents=250)
+    made.clear()
+    long = evidence.generation_evidence(source_of(store), TASK, n_documents=420)
+    assert made == [2, 3, 4]  # the third held 50 documents
+    np.testing.assert_array_equal(long.documents[:250], short.documents)
+    np.testing.assert_array_equal(long.mass[:2], short.mass[:2])
+    made.clear()
+    fewer = evidence.generation_evidence(source_of(store), TASK, n_documents=200)
+    assert made == []
+    np.testing.assert_array_equal(fewer.documents, short.documents[:200])
+
+
+def test_evidence_does_not_depend_on_the_size_of_a_shard(monkeypatch):
+    small = evidence.generation_evidence(source_of(MemoryStore()), TASK, n_documents=450)
+    monkeypatch.setattr(evidence, "DOCUMENTS_PER_SHARD", {"cpu": 200})
+    large = evidence.generation_evidence(source_of(MemoryStore()), TASK, n_documents=450)
+    assert_equal(small, large)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prompt": (CLS, MASK, MASK, SEP, SEP)}, {"name_slots": (1,)}, {"multi_piece_parts": ()},
+        {"seed": 4}, {"n_steps": 6}, {"top_k": 2}, {"temperature": 0.5}, {"is_remasked": False},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)  # fmt: skip
+def test_another_setting_is_another_question(made, changes):
+    store = MemoryStore()
+    evidence.generation_evidence(source_of(store), TASK, n_documents=100)
+    evidence.generation_evidence(source_of(store), replace(TASK, **changes), n_documents=100)
+    assert made == [0, 0]
+
+
+@pytest.mark.parametrize("what", ["model", "dtype", "library", "shard size", "evidence version"])
+def test_another_origin_is_another_question(made, monkeypatch, what):
+    store = MemoryStore()
+    evidence.generation_evidence(source_of(store), TASK, n_documents=100)
+    source = source_of(store, digest="two" if what == "model" else "one")
+    if what == "dtype":
+        source = replace(source, dtype="bfloat16")
+    elif what == "library":
+        monkeypatch.setattr(evidence.np, "__version__", "0.0")
+    elif what == "shard size":
+        monkeypatch.setattr(evidence, "DOCUMENTS_PER_SHARD", {"cpu": 200})
+    elif what == "evidence version":
+        monkeypatch.setattr(evidence, "EVIDENCE_VERSION", 10**6)
+    evidence.generation_evidence(source, TASK, n_documents=100)
+    assert made == [0, 0]
+
+
+def test_the_phase_is_no_part_of_the_question(made):
+    store = MemoryStore()
+    evidence.generation_evidence(source_of(store), TASK, n_documents=100)
+    meter = Meter({"other": 1.0}, listener=lambda _: None, should_stop=lambda: False)
+    source = source_of(store, meter=meter, phase="other")
+    evidence.generation_evidence(source, TASK, n_documents=100)
+    assert made == [0]
+
+
+def test_a_lost_shard_alone_is_made_again_to_the_same_bytes(made):
+    store = MemoryStore()
+    first = evidence.generation_evidence(source_of(store), TASK, n_documents=300)
+    lost = sorted(store.values)[1]
+    before = store.values.pop(lost)
+    made.clear()
+    again = evidence.generation_evidence(source_of(store), TASK, n_documents=300)
+    assert len(made) == 1
+    assert_equal(first, again)
+    after = store.values[lost]
+    for name, column in before.arrays.items():
+        assert column.tobytes() == after.arrays[name].tobytes()
+
+
+def test_finished_shards_are_kept_when_a_run_is_stopped(made, monkeypatch):
+    whole = evidence.generation_evidence(source_of(MemoryStore()), TASK, n_documents=400)
+    clock = iter(range(10**6))
+    monkeypatch.setattr("audit.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    store = MemoryStore()
+    meter = Meter(
+        {"phase": 400.0 * TASK.n_steps},
+        listener=lambda _: None,
+        should_stop=lambda: len(store.values) == 2,
+    )
+    made.clear()
+    with pytest.raises(AuditCancelled):
+        evidence.generation_evidence(source_of(store, meter=meter), TASK, n_documents=400)
+    assert (made, len(store.values)) == ([0, 1, 2], 2)
+    made.clear()
+    resumed = evidence.generation_evidence(source_of(store), TASK, n_documents=400)
+    assert made == [2, 3]
+    assert_equal(whole, resumed)
+
+
+def test_fetched_shards_count_as_done(monkeypatch):
+    clock = iter(range(10**6))
+    monkeypatch.setattr("audit.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    store = MemoryStore()
+    evidence.generation_evidence(source_of(store), TASK, n_documents=200)
+    seen: list[Progress] = []
+    meter = Meter({"phase": 300.0 * TASK.n_steps}, listener=seen.append, should_stop=lambda: False)
+    evidence.generation_evidence(source_of(store, meter=meter), TASK, n_documents=300)
+    shares = [progress.share for progress in seen]
+    assert shares[:2] == [1 / 3, 2 / 3]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("not enough memory: you tried to allocate 9 bytes"),
+     torch.cuda.OutOfMemoryError("CUDA out of memory.")],
+)  # fmt: skip
+def test_running_out_of_memory_is_said_with_what_to_do(monkeypatch, error):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(evidence, "generated_shard", fail)
+    with pytest.raises(AuditError, match=r"Memory ran out.*everything finished.*smaller"):
+        evidence.generation_evidence(source_of(MemoryStore()), TASK, n_documents=100)
+
+
+def test_an_error_of_another_kind_is_not_called_lack_of_memory(monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(evidence, "generated_shard", fail)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        evidence.generation_evidence(source_of(MemoryStore()), TASK, n_documents=100)
+
+
+# --- scenario 2 ---
+
+
+def posterior_task(**changes) -> PosteriorTask:
+    pieces = PartPieces(
+        ids=np.array([[[0], [1]], [[2], [0]]]),
+        n_pieces=np.ones((2, 2), dtype=np.int64),
+        is_known=np.ones(2, dtype=bool),
+    )
+    task = PosteriorTask(
+        templates=(Template((CLS,), (), (WORD, SEP)), Template((CLS,), (), (SEP, SEP))),
+        kind_of_passage=np.zeros(2, dtype=np.int64), pieces=(pieces,), n_listed=2, mask_id=MASK,
+        seed=1, micro_batch=50,
+    )  # fmt: skip
+    return replace(task, **changes)
+
+
+def test_posteriors_of_shards_are_joined_by_block_and_added_by_passage(monkeypatch):
+    monkeypatch.setattr(evidence, "INPUTS_PER_SHARD", 200)
+    store = MemoryStore()
+    parted = evidence.posterior_evidence(source_of(store), posterior_task(), n_inputs=500)
+    assert len(store.values) == 3
+    monkeypatch.setattr(evidence, "INPUTS_PER_SHARD", 1000)
+    whole = evidence.posterior_evidence(source_of(store), posterior_task(), n_inputs=500)
+    assert len(store.values) == 4
+    assert parted.n_inputs.tolist() == [100] * 5
+    assert parted.passage_n_inputs.sum() == 500
+    for name, value in vars(whole).items():
+        np.testing.assert_allclose(getattr(parted, name), value, rtol=1e-12, err_msg=name)
+    # Both masked: the product of the two marginals of the table.
+    table = compatible_table()
+    p = [table[0, MASK, MASK, 0] * table[1, MASK, MASK, 1],
+         table[0, MASK, MASK, 2] * table[1, MASK, MASK, 0]]  # fmt: skip
+    np.testing.assert_allclose(parted.sum_p, np.tile(100 * np.array(p), (5, 1)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 2}, {"micro_batch": 25}, {"is_dropout_on": False}, {"n_listed": 1},
+        {"templates": (Template((CLS,), (), (SEP, WORD)),) * 2},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)  # fmt: skip
+def test_another_setting_is_another_question_in_scenario_2(changes):
+    store = MemoryStore()
+    evidence.posterior_evidence(source_of(store), posterior_task(), n_inputs=100)
+    evidence.posterior_evidence(source_of(store), posterior_task(**changes), n_inputs=100)
+    assert len(store.values) == 2
+
+
+def test_other_names_are_another_question_in_scenario_2():
+    store, task = MemoryStore(), posterior_task()
+    evidence.posterior_evidence(source_of(store), task, n_inputs=100)
+    pieces = replace(task.pieces[0], ids=np.array([[[0], [1]], [[2], [1]]]))
+    evidence.posterior_evidence(source_of(store), replace(task, pieces=(pieces,)), n_inputs=100)
+    assert len(store.values) == 2

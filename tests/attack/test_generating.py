@@ -1,0 +1,251 @@
+"""Scenario 1 as a whole: the prompt, and how masses and documents become scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.attack import generating
+from audit.attack.generating import generation_attack
+from audit.errors import AuditError
+from audit.membership.candidates import make_candidates
+from audit.membership.generation import GeneratedShard, GenerationTask
+from audit.membership.name_pools import NamePool
+from audit.models.load import load_model
+from audit.models.pair import ModelPair, load_pair
+from audit.request import AuditRequest, GenerationSettings
+from tests.models.make_models import SPECIAL, WORDS, make_bert, make_japanese_bert, make_roberta
+
+VOCABULARY = Path(__file__).parents[3] / "shared" / "data" / "bert-base-uncased.vocab.txt"
+POOL = NamePool("en_US", ("John", "Anna", "Maryo"), ("Smith", "Jones"), (0.5, 0.3, 0.2), (0.5, 0.5))
+ALL_WORDS = (*WORDS, "service", "is", "year", "old")
+NAMES = make_candidates([("John", "Smith"), ("Anna", "Smithson"), ("Xerxes", "Jones")])
+REFERENCE = make_candidates([("Mary", "Jones")], is_member=False, control_kind="reference")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> ModelPair:
+    folder = tmp_path_factory.mktemp("models")
+    return load_pair(make_bert(folder / "g", words=ALL_WORDS),
+                     make_bert(folder / "h", words=ALL_WORDS, seed=1))  # fmt: skip
+
+
+def ids_of(text: str) -> list[int]:
+    return [(*SPECIAL, *ALL_WORDS).index(token) for token in text.split()]
+
+
+@dataclass
+class Attacked:
+    """What an attack asks for, and what it makes of evidence that is given to it."""
+
+    task: GenerationTask
+    result: Any
+
+
+def attack(
+    monkeypatch: pytest.MonkeyPatch,
+    pair: ModelPair,
+    settings: GenerationSettings,
+    *,
+    found: dict[str, GeneratedShard] | None = None,
+) -> Attacked:
+    tasks: list[GenerationTask] = []
+
+    def evidence_of(who: str, task: GenerationTask, *, n_documents: int) -> GeneratedShard:
+        tasks.append(task)
+        assert n_documents == settings.n_documents
+        return found[who] if found else blank(task)
+
+    monkeypatch.setattr(generating.evidence, "generation_evidence", evidence_of)
+    request = AuditRequest(1, Path("g"), Path("h"), NAMES, generation=settings, seed=11)
+    result = generation_attack(
+        request, pair, names=NAMES + REFERENCE, pool=POOL, sources=lambda who, phase: who
+    )  # type: ignore[arg-type]
+    assert tasks[0] == tasks[1]  # both models are asked the same
+    return Attacked(tasks[0], result)
+
+
+def blank(task: GenerationTask) -> GeneratedShard:
+    return GeneratedShard(
+        n_documents=np.array([1]),
+        documents=np.array([task.prompt]),
+        mass=np.ones((1, 40_000)),
+        slot_mass=np.zeros((1, 40_000)),
+        part_mass=np.ones((1, len(task.multi_piece_parts))),
+        n_slot_visits=np.zeros(1, dtype=np.int64),
+    )
+
+
+# --- the prompt ---
+
+
+@pytest.mark.skipif(not VOCABULARY.is_file(), reason="the vocabulary of BERT-base is not here")
+def test_the_default_prompt_is_that_of_the_paper(tmp_path, monkeypatch):
+    words = VOCABULARY.read_text(encoding="utf-8").splitlines()
+    folder = make_bert(tmp_path / "base", words=words[: -len(SPECIAL)], hidden_size=2, n_layers=1)
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    loaded = load_model(folder)
+    base = ModelPair(general=loaded, hospital=loaded)
+    task = attack(monkeypatch, base, GenerationSettings()).task
+    tokens = base.general.tokenizer.convert_ids_to_tokens(list(task.prompt))
+    assert tokens == (
+        ["[CLS]", "service", ":", *["[MASK]"] * 5, "is", "a", "[MASK]", "year", "old"]
+        + ["[MASK]"] * 18
+        + ["[SEP]"]
+    )
+    assert len(task.prompt) == 32
+    assert task.prompt[:3] == (101, 2326, 1024)
+    assert task.name_slots == (3, 4, 5, 6, 7)
+    assert (task.n_steps, task.top_k, task.temperature) == (500, 100, 1.0)
+    assert task.is_remasked
+    assert GenerationSettings().n_documents == 10_000
+    assert task.sampled_positions.tolist() == [3, 4, 5, 6, 7, 10, *range(13, 31)]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected", "slots"),
+    [
+        ("mr [MASK][MASK] was", "[CLS] mr [MASK] [MASK] was [MASK] [MASK] [SEP]", (2, 3)),
+        ("[MASK]", "[CLS] [MASK] [MASK] [MASK] [MASK] [MASK] [MASK] [SEP]", (1, 2, 3, 4, 5, 6)),
+        ("a [MASK] was seen by [MASK]", "[CLS] a [MASK] was seen by [MASK] [SEP]", (2,)),
+        ("a MR Smithson [MASK] ,", "[CLS] a mr smith ##son [MASK] , [SEP]", (5,)),
+    ],
+)
+def test_a_prompt_is_filled_with_masks(pair, monkeypatch, prompt, expected, slots):
+    task = attack(monkeypatch, pair, GenerationSettings(prompt=prompt, n_tokens=8)).task
+    assert list(task.prompt) == ids_of(expected)
+    assert task.name_slots == slots
+
+
+def test_settings_and_seed_reach_the_task(pair, monkeypatch):
+    settings = GenerationSettings(n_steps=7, top_k=9, temperature=0.5, is_remasked=False)
+    task = attack(monkeypatch, pair, settings).task
+    assert (task.n_steps, task.top_k, task.temperature) == (7, 9, 0.5)
+    assert not task.is_remasked
+    assert task.seed == 11
+
+
+def test_a_prompt_without_a_mask_is_refused():
+    with pytest.raises(AuditError, match=r"prompt: has no \[MASK\]"):
+        GenerationSettings(prompt="mr smith was seen")
+
+
+def test_a_prompt_that_is_too_long_is_refused(pair, monkeypatch):
+    settings = GenerationSettings(prompt="a [MASK] was seen by dr [MASK]", n_tokens=8)
+    with pytest.raises(AuditError, match="prompt: has 9 tokens, more than 8"):
+        attack(monkeypatch, pair, settings)
+    assert len(attack(monkeypatch, pair, replace(settings, n_tokens=9)).task.prompt) == 9
+
+
+def test_more_tokens_than_the_models_hold_are_refused(pair, monkeypatch):
+    with pytest.raises(AuditError, match="tokens: The models hold 64 tokens"):
+        attack(monkeypatch, pair, GenerationSettings(n_tokens=65))
+
+
+def test_a_byte_level_tokenizer_takes_the_same_prompt(tmp_path, monkeypatch):
+    folder = make_roberta(tmp_path / "roberta")
+    roberta = load_pair(folder, folder)
+    settings = GenerationSettings(prompt="pat [MASK] John", n_tokens=12)
+    task = attack(monkeypatch, roberta, settings).task
+    tokens = roberta.general.tokenizer.convert_ids_to_tokens(list(task.prompt))
+    assert tokens[0] == "<s>"
+    assert tokens[tokens.index("<mask>") + 1].startswith("Ġ")  # the space before the name
+    assert tokens[-1] == "</s>"
+    assert tokens.count("<mask>") == 1 + 11 - tokens.index("John") - 1
+
+
+def test_a_japanese_tokenizer_takes_a_japanese_prompt(tmp_path, monkeypatch):
+    folder = make_japanese_bert(tmp_path / "japanese")
+    japanese = load_pair(folder, folder)
+    settings = GenerationSettings(prompt="患者 [MASK][MASK] は", n_tokens=7)
+    task = attack(monkeypatch, japanese, settings).task
+    tokens = japanese.general.tokenizer.convert_ids_to_tokens(list(task.prompt))
+    assert tokens == ["[CLS]", "患者", "[MASK]", "[MASK]", "は", "[MASK]", "[SEP]"]
+
+
+# --- masses and documents ---
+
+
+def test_parts_of_several_pieces_are_listed_once_and_sorted(pair, monkeypatch):
+    task = attack(monkeypatch, pair, GenerationSettings()).task
+    assert task.multi_piece_parts == (tuple(ids_of("smith ##son")),)
+
+
+DOCUMENTS = {
+    "general": ("mr john smith ##son", "mr smith john [MASK]", "mr smith john [MASK]"),
+    "hospital": ("mr john smith a", "anna smith ##son john", "[MASK] [MASK] jones anna"),
+}
+
+
+@pytest.fixture
+def found(monkeypatch) -> dict[str, GeneratedShard]:
+    """Evidence made by hand: two blocks, of two documents and of one."""
+    monkeypatch.setattr("audit.membership.matching.BLOCK", 2)
+    size, rng = len(SPECIAL) + len(ALL_WORDS), np.random.default_rng(0)
+    return {
+        who: GeneratedShard(
+            n_documents=np.array([2, 1]),
+            documents=np.array([ids_of(text) for text in texts]),
+            mass=rng.random((2, size)),
+            slot_mass=rng.random((2, size)),
+            part_mass=rng.random((2, 1)),
+            n_slot_visits=np.array([6, 4]),
+        )
+        for who, texts in DOCUMENTS.items()
+    }
+
+
+def test_masses_become_products_of_mass_per_document(pair, monkeypatch, found):
+    result = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
+    for n_blocks, scores in ((2, result.scores), (1, result.after(1))):
+        n = found["hospital"].n_documents[:n_blocks].sum()
+        for who, prefix in (("hospital", ""), ("general", "general_")):
+            mass = {
+                token: found[who].mass[:n_blocks, ids_of(token)[0]].sum() / n
+                for token in ("john", "smith", "anna", "mary", "jones")
+            }
+            smithson = found[who].part_mass[:n_blocks, 0].sum() / n
+            pairs = [(mass["john"], mass["smith"]), (mass["anna"], smithson),
+                     (np.nan, np.nan), (mass["mary"], mass["jones"])]  # fmt: skip
+            products = [first * last for first, last in pairs]
+            minima = [min(first, last) for first, last in pairs]
+            np.testing.assert_allclose(scores[f"{prefix}product"].value, products)
+            np.testing.assert_allclose(scores[f"{prefix}minimum"].value, minima)
+    assert result.n_pieces.tolist() == [2, 3, 2, 2]
+    assert (result.n_blocks, result.n_units, result.unit) == (2, 3, "documents")
+
+
+def test_hits_are_shares_of_documents_and_reference_controls_have_none(pair, monkeypatch, found):
+    result = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
+    expected = {
+        # john smith, anna smithson, xerxes jones; the reference control is not sought
+        "hits": [2 / 3, 2 / 3, 1 / 3, np.nan],
+        "full_hits": [1 / 3, 1 / 3, 0, np.nan],
+        "general_hits": [1, 1 / 3, 0, np.nan],
+        "general_full_hits": [0, 0, 0, np.nan],
+    }
+    for name, shares in expected.items():
+        np.testing.assert_allclose(result.scores[name].value, shares, err_msg=name)
+
+
+def test_quality_and_name_counts_are_reported_for_both_models(pair, monkeypatch, found):
+    result = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
+    general, hospital = result.details["general"], result.details["hospital"]
+    assert [d["n_documents"] for d in (general, hospital)] == [3, 3]
+    assert [d["n_masks_left"] for d in (general, hospital)] == [2, 2]
+    assert [d["n_distinct_documents"] for d in (general, hospital)] == [2, 3]
+    assert general["masks_left_per_document"] == 2 / 3
+    assert general["name_slot_visits_per_document"] == 10 / 3
+    assert general["name_slot_mass_per_document"] == found["general"].slot_mass.sum() / 3
+    # Names of one piece only: "maryo" has two.
+    assert general["name_counts"] == {
+        "first": 3, "last": 2, "first_last": 0, "last_first": 2, "listed": 2, "n_documents": 3,
+    }  # fmt: skip
+    assert hospital["name_counts"] == {
+        "first": 4, "last": 2, "first_last": 1, "last_first": 1, "listed": 2, "n_documents": 3,
+    }  # fmt: skip
+    assert result.documents["hospital"][1] == "anna smithson john"

@@ -1,0 +1,124 @@
+"""A real server and a real browser; skipped where chromium or playwright is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from audit.home import HOME_VARIABLE
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ARGUMENTS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+READY = (
+    "[data-testid='stApp'][data-test-connection-state='CONNECTED']"
+    "[data-test-script-state='notRunning']"
+)
+# Streamlit asks for these beside a page's own path first, and then finds them at the root.
+HARMLESS = ("_stcore/health", "_stcore/host-config")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no chromium on this machine")
+    playwright.expect.set_options(timeout=20_000)
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(
+            executable_path=chromium, headless=True, args=list(ARGUMENTS)
+        )
+        yield running
+        running.close()
+
+
+def start_server(home: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """Start the app on a free port with a data directory of its own; return it when it answers."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={port}"],
+        cwd=REPOSITORY,
+        env=os.environ | {HOME_VARIABLE: str(home)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    for _ in range(240):
+        try:
+            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=2):
+                return server, url
+        except OSError:
+            time.sleep(0.25)
+    server.kill()
+    server.wait()
+    raise RuntimeError("the server does not answer")
+
+
+@pytest.fixture(scope="module")
+def serve() -> Iterator[Callable[[Path], str]]:
+    """A function that starts a server on a data directory and returns its address."""
+    servers = []
+
+    def start(home: Path) -> str:
+        server, url = start_server(home)
+        servers.append(server)
+        return url
+
+    yield start
+    for server in servers:
+        server.terminate()
+        server.wait(timeout=20)
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Callable[..., Any]]:
+    """A function that opens an address; at the end no page may have complained or gone outside."""
+    contexts, complaints = [], []
+
+    def is_foreign(url: str, origin: str) -> bool:
+        parts = urlsplit(url)
+        return parts.scheme not in ("data", "blob") and parts.netloc != origin
+
+    def note(message: Any) -> None:
+        if message.type == "error" and not message.location["url"].endswith(HARMLESS):
+            complaints.append(message.text)
+
+    def open_page(
+        url: str, *, scheme: str = "light", width: int = 1400, locale: str = "en-US"
+    ) -> Any:
+        context = browser.new_context(
+            locale=locale, color_scheme=scheme, viewport={"width": width, "height": 1000}
+        )
+        contexts.append(context)
+        page = context.new_page()
+        origin = urlsplit(url).netloc
+        page.on("console", note)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "request",
+            lambda r: complaints.append(f"outside: {r.url}") if is_foreign(r.url, origin) else None,
+        )
+        page.goto(url)
+        page.locator(READY).wait_for(timeout=60_000)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []

@@ -1,0 +1,137 @@
+"""The Overview page in a real browser."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.home import HOME_VARIABLE, results_dir
+from tests.pages.make_reports import keep, make_report
+
+pytest.importorskip("playwright.sync_api")
+from playwright.sync_api import expect
+
+HOSTILE = '![x](http://evil.example/p.png)<img src="http://evil.example/q.png">'
+TITLE = "May this model leave the building?"
+TITLE_JA = "このモデルを院外に出してよいか"
+
+
+@pytest.fixture(scope="module")
+def demo() -> dict[str, Any]:
+    return {"masked_lm": make_report(2), "generation": make_report(1, leak=1.0)}
+
+
+@pytest.fixture(scope="module")
+def demo_server(
+    demo: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, serve: Callable[[Path], str]
+) -> str:
+    home = tmp_path_factory.mktemp("demo")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(HOME_VARIABLE, str(home))
+        keep(demo, directory=results_dir())
+        hostile = make_report(2, hospital=HOSTILE, at="2026-01-01T00:00:00+00:00", notes=[HOSTILE])
+        keep({"own": hostile}, directory=results_dir(), is_demo=False)
+    return serve(home)
+
+
+def test_a_deep_link_first_on_a_fresh_server_is_shown_by_the_router(
+    demo: dict[str, Any], demo_server: str, visit: Callable[..., Any]
+) -> None:
+    digest = demo["generation"].digest[:12]
+    page = visit(f"{demo_server}/overview?audit={digest}&lang=ja")
+    sidebar = page.get_by_test_id("stSidebar")
+    expect(sidebar.get_by_text("KART Audit")).to_be_visible()
+    expect(sidebar.get_by_role("radio", name="日本語")).to_be_checked()
+    expect(page.get_by_role("heading", name=TITLE_JA)).to_be_visible()
+    expect(page.locator(".ka-verdict").first).to_contain_text(digest)
+    assert page.evaluate("document.documentElement.lang") == "ja"
+
+
+def test_the_demo_is_shown_with_its_charts_and_tables(
+    demo: dict[str, Any], demo_server: str, visit: Callable[..., Any], tmp_path: Path
+) -> None:
+    page = visit(demo_server)
+    expect(page.get_by_role("heading", name=TITLE)).to_be_visible()
+    expect(page.locator(".ka-verdict").first).to_contain_text("Leak found")
+    expect(page.locator(".ka-verdict").first).to_contain_text(demo["masked_lm"].digest[:12])
+    expect(page.locator(".js-plotly-plot")).to_have_count(2)
+    expect(page.get_by_text("105 / 25 / 86 / 44").first).to_be_visible()
+    page.get_by_text("Show as table").first.click()
+    expect(page.get_by_role("columnheader", name="Upper quartile")).to_be_visible()
+    expect(page.get_by_test_id("stException")).to_have_count(0)
+    for scheme in ("light", "dark"):
+        shown = visit(demo_server, scheme=scheme)
+        expect(shown.locator(".js-plotly-plot")).to_have_count(2)
+        picture = shown.screenshot(path=tmp_path / f"overview-{scheme}.png")
+        assert len(picture) > 20_000
+        background = shown.evaluate(
+            "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+        )
+        brightness = sum(map(int, re.findall(r"\d+", background)[:3]))
+        assert (brightness > 600) == (scheme == "light")
+
+
+@pytest.mark.parametrize("width", [1400, 820])
+def test_no_table_or_page_is_cut_off(
+    demo_server: str, visit: Callable[..., Any], width: int
+) -> None:
+    page = visit(demo_server, width=width)
+    expect(page.locator(".ka-table").last).to_be_visible()
+    too_wide = "e => e.scrollWidth - e.clientWidth"
+    assert page.evaluate(f"({too_wide})(document.documentElement)") <= 0
+    if width == 1400:
+        for box in page.locator(".ka-scroll").all():
+            assert box.evaluate(too_wide) <= 0
+
+
+def test_switch_and_link_keep_audit_and_language(
+    demo: dict[str, Any], demo_server: str, visit: Callable[..., Any]
+) -> None:
+    page = visit(demo_server)
+    page.get_by_test_id("stSidebar").get_by_text("日本語").click()
+    expect(page.get_by_role("heading", name=TITLE_JA)).to_be_visible()
+    page.wait_for_url(re.compile("lang=ja"))
+    page.get_by_role("link", name="シナリオ 1 の監査を開く").click()
+    digest = demo["generation"].digest[:12]
+    page.wait_for_url(re.compile(f"audit={digest}"))
+    expect(page.locator(".ka-verdict").first).to_contain_text(digest)
+    expect(page.get_by_role("heading", name=TITLE_JA)).to_be_visible()
+    page.reload()
+    expect(page.locator(".ka-verdict").first).to_contain_text(digest)
+    expect(page.get_by_role("heading", name=TITLE_JA)).to_be_visible()
+
+
+def test_a_japanese_browser_gets_japanese(demo_server: str, visit: Callable[..., Any]) -> None:
+    page = visit(demo_server, locale="ja-JP")
+    expect(page.get_by_role("heading", name=TITLE_JA)).to_be_visible()
+
+
+def test_names_of_models_neither_run_nor_fetch(demo_server: str, visit: Callable[..., Any]) -> None:
+    hostile = make_report(2, hospital=HOSTILE, at="2026-01-01T00:00:00+00:00", notes=[HOSTILE])
+    page = visit(f"{demo_server}/?audit={hostile.digest[:12]}")
+    expect(page.locator(".ka-verdict").first).to_contain_text(HOSTILE)
+    page.get_by_text("Notes on this run").click()
+    expect(page.locator(".ka-list").last).to_contain_text(HOSTILE)
+    page.get_by_role("combobox").click()
+    expect(page.get_by_role("option")).to_have_count(3)
+    assert page.locator("img[src*=evil]").count() == 0
+
+
+def test_an_empty_installation_says_how_to_begin(
+    tmp_path: Path, serve: Callable[[Path], str], visit: Callable[..., Any]
+) -> None:
+    page = visit(serve(tmp_path / "empty"))
+    expect(page.get_by_role("heading", name=TITLE)).to_be_visible()
+    expect(page.get_by_text("python -m audit demo")).to_be_visible()
+
+
+def test_every_answer_carries_the_policy(demo_server: str) -> None:
+    for path in ("/", "/_stcore/health", "/overview"):
+        with urllib.request.urlopen(f"{demo_server}{path}", timeout=10) as answer:
+            assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"

@@ -1,0 +1,278 @@
+"""Prompts: pieces of names in their context, masks, and passages cut to the model's length."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.corpora.passages import Passage, read_passages
+from audit.errors import AuditError
+from audit.membership.candidates import make_candidates
+from audit.membership.prompts import (
+    NO_PIECE,
+    UNSPELLABLE,
+    PassageKind,
+    Template,
+    kinds_of,
+    part_pieces,
+    passage_kind,
+    passage_templates,
+    piece_counter,
+    token_ids,
+    written_parts,
+)
+from audit.models.load import load_model
+from tests.models.make_models import make_bert, make_japanese_bert, make_roberta
+from tests.reference_masking import plain_model, spell
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return load_model(make_bert(tmp_path_factory.mktemp("bert") / "m")).tokenizer
+
+
+@pytest.fixture(scope="module")
+def roberta(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return load_model(make_roberta(tmp_path_factory.mktemp("roberta") / "m")).tokenizer
+
+
+@pytest.fixture(scope="module")
+def japanese(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return load_model(make_japanese_bert(tmp_path_factory.mktemp("japanese") / "m")).tokenizer
+
+
+def passage(left: str, right: str, slots: Any = ("full",), separator: str = "") -> Passage:
+    return Passage(left, slots, separator, right, "1", None)
+
+
+def pieces_as_text(tokenizer: Any, names: Any, kind: PassageKind) -> list[list[list[str]]]:
+    pieces = part_pieces(make_candidates(names), kind=kind, tokenizer=tokenizer)
+    return [
+        [
+            tokenizer.convert_ids_to_tokens([int(i) for i in pieces.ids[row, k] if i != NO_PIECE])
+            for k in (0, 1)
+        ]
+        for row in range(len(names))
+    ]
+
+
+FULL, FULL_AFTER_SPACE = PassageKind(("full",), "", ""), PassageKind(("full",), "", " ")
+LAST_FIRST = PassageKind(("last", "first"), ", ", " ")
+
+
+# Pieces
+
+
+def test_bert_pieces_are_the_same_at_the_beginning_and_after_a_space(bert: Any) -> None:
+    names = [("John", "Smith"), ("anna", "jonesson")]
+    expected = [[["john"], ["smith"]], [["anna"], ["jones", "##son"]]]
+    assert pieces_as_text(bert, names, FULL) == expected
+    assert pieces_as_text(bert, names, FULL_AFTER_SPACE) == expected
+
+
+def test_roberta_pieces_are_those_of_the_place_with_or_without_a_space_before(
+    roberta: Any,
+) -> None:
+    names = [("John", "John")]
+    assert pieces_as_text(roberta, names, FULL) == [[["John"], ["Ġ", "John"]]]
+    assert pieces_as_text(roberta, names, FULL_AFTER_SPACE) == [[["Ġ", "John"], ["Ġ", "John"]]]
+    touching = PassageKind(("first", "last"), "", " ")
+    assert pieces_as_text(roberta, names, touching) == [[["Ġ", "John"], ["John"]]]
+
+
+def test_parts_stand_in_the_order_of_the_passage(bert: Any, japanese: Any) -> None:
+    assert pieces_as_text(bert, [("john", "smith")], LAST_FIRST) == [[["smith"], ["john"]]]
+    assert pieces_as_text(japanese, [("花子", "山田")], FULL) == [[["山田"], ["花子"]]]
+    first_last = PassageKind(("first", "last"), "", "")
+    assert pieces_as_text(japanese, [("花子", "山田")], first_last) == [[["花子"], ["山田"]]]
+
+
+@pytest.mark.parametrize("kind", [FULL, FULL_AFTER_SPACE, LAST_FIRST])
+def test_a_name_of_one_part_stands_in_the_first_place(bert: Any, kind: PassageKind) -> None:
+    found = pieces_as_text(bert, [("", "jonesson"), ("john", "")], kind)
+    assert found == [[["jones", "##son"], []], [["john"], []]]
+
+
+def test_what_stands_between_a_full_name_is_the_names_own(bert: Any) -> None:
+    names = make_candidates([("john", "smith"), ("花子", "山田")])
+    assert written_parts(names, 0, kind=FULL) == (["john", "smith"], " ")
+    assert written_parts(names, 1, kind=FULL) == (["山田", "花子"], "")
+    assert written_parts(names, 0, kind=LAST_FIRST) == (["smith", "john"], ", ")
+
+
+def test_names_with_an_unknown_piece_or_none_are_not_known(bert: Any, roberta: Any) -> None:
+    names = make_candidates(
+        [("john", "smith"), ("zoe", "smith"), ("john", "zoe-smith"), ("\u00ad", "smith")]
+    )
+    pieces = part_pieces(names, kind=FULL, tokenizer=bert)
+    assert pieces.is_known.tolist() == [True, False, False, False]
+    assert part_pieces(names, kind=FULL, tokenizer=roberta).is_known.all()
+
+
+def test_the_table_is_filled_up_behind_the_pieces(bert: Any) -> None:
+    names = make_candidates([("john", "smith-jones"), ("", "smiths")])
+    pieces = part_pieces(names, kind=FULL, tokenizer=bert)
+    assert pieces.ids.shape == (2, 2, 3)
+    assert pieces.n_pieces.tolist() == [[1, 3], [2, 0]]
+    filled = pieces.ids != NO_PIECE
+    assert filled.sum(axis=2).tolist() == pieces.n_pieces.tolist()
+    assert (np.diff(filled.astype(int), axis=2) <= 0).all()
+
+
+def test_pieces_are_counted_and_what_cannot_be_spelled_is_beyond_any_count(
+    bert: Any, roberta: Any
+) -> None:
+    count = piece_counter(bert)
+    assert [count("last", part) for part in ("smith", "jonesson", "smith-jones")] == [1, 2, 3]
+    assert count("last", "zoe") == UNSPELLABLE
+    assert piece_counter(roberta)("first", "John") == 2
+    assert piece_counter(roberta, lead="")("first", "John") == 1
+
+
+# Kinds of passages
+
+
+def test_kinds_tell_apart_what_decides_pieces_and_masks() -> None:
+    texts = (
+        "[NAME] was seen", "the [NAME] was", "[FIRST] [LAST] was", "[LAST], [FIRST] was",
+        "a [NAME] was", "(\u00a0[NAME])",
+    )  # fmt: skip
+    lines = "\n".join(json.dumps({"text": text}) for text in texts)
+    passages = read_passages(lines.encode()).passages
+    kinds, of_passage = kinds_of(passages)
+    assert of_passage.tolist() == [0, 1, 2, 3, 1, 1]
+    assert kinds[0] == FULL
+    assert kinds[1] == FULL_AFTER_SPACE
+    assert kinds[2] == PassageKind(("first", "last"), " ", "")
+    assert kinds[3] == PassageKind(("last", "first"), ", ", "")
+    assert passage_kind(passages[4]) == FULL_AFTER_SPACE
+
+
+# Templates
+
+
+def test_masks_stand_where_the_pieces_will_be_read() -> None:
+    template = Template(left=(2, 11), between=(12,), right=(13, 3))
+    assert template.ids((1, 2), mask=4) == ([2, 11, 4, 12, 4, 4, 13, 3], [2, 4, 5])
+    assert template.ids((2, 0), mask=4) == ([2, 11, 4, 4, 13, 3], [2, 3])
+    bare = Template(left=(2,), between=(), right=(3,))
+    assert bare.ids((2, 1), mask=4) == ([2, 4, 4, 4, 3], [1, 2, 3])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(10, 99), min_size=1, max_size=6),
+    st.lists(st.integers(10, 99), max_size=3),
+    st.lists(st.integers(10, 99), min_size=1, max_size=6),
+    st.integers(1, 4),
+    st.integers(0, 4),
+)
+def test_positions_are_exactly_those_of_the_masks(
+    left: list[int], between: list[int], right: list[int], first: int, second: int
+) -> None:
+    template = Template(tuple(left), tuple(between), tuple(right))
+    ids, positions = template.ids((first, second), mask=4)
+    assert positions == [place for place, token in enumerate(ids) if token == 4]
+    assert len(positions) == first + second
+    shown = between if second else []
+    assert [token for token in ids if token != 4] == [*left, *shown, *right]
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "japanese"])
+def test_templates_with_masks_equal_the_slow_reference(kind: str, tmp_path: Path) -> None:
+    make = {"bert": make_bert, "roberta": make_roberta, "japanese": make_japanese_bert}[kind]
+    plain = plain_model(make(tmp_path / "m"))
+    tokenizer = load_model(tmp_path / "m").tokenizer
+    if kind == "japanese":
+        names = [("花子", "山田"), ("太郎", "佐藤さん")]
+        passages = [passage("患者", "は受診した。"), passage("", "を診察", ("last", "first"), "")]
+    else:
+        names = [("john", "smith"), ("anna", "jonesson"), ("", "smiths")]
+        passages = [
+            passage("", " was seen."),
+            passage("the patient ", ", seen by dr"),
+            passage("in pain: ", "'s pain", ("last", "first"), ", "),
+        ]
+    templates = passage_templates(passages, tokenizer=tokenizer, max_tokens=64, n_name_tokens=20)
+    for one, template in zip(passages, templates, strict=True):
+        pieces = part_pieces(make_candidates(names), kind=passage_kind(one), tokenizer=tokenizer)
+        for row, name in enumerate(names):
+            expected = spell(plain, one, name)
+            n = (int(pieces.n_pieces[row, 0]), int(pieces.n_pieces[row, 1]))
+            ids, positions = template.ids(n, mask=tokenizer.mask_token_id)
+            for place, piece in zip(positions, pieces.ids[row][pieces.ids[row] >= 0], strict=True):
+                ids[place] = int(piece)
+            joined = list(expected.left)
+            for k, part in enumerate(expected.parts):
+                joined += (expected.between if k else []) + part
+            assert ids == joined + expected.right
+
+
+# Truncation: room of 8 tokens beside [CLS], [SEP] and a name of 2
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "kept_left", "kept_right"),
+    [
+        ("", " was seen by dr jones for pain in and of", "", "was seen by dr jones for pain in"),
+        ("the patient ", " was seen", "the patient", "was seen"),
+        ("mr mrs ", " was seen by dr jones for pain", "mr mrs", "was seen by dr jones for"),
+        # Both too long: half the room each, and on the left what stands nearest to the name.
+        ("john mary anna the patient mr ", " was seen by dr jones for", "anna the patient mr",
+         "was seen by dr"),
+        # A short end leaves its room to what stands before.
+        ("smith john mary anna the patient mr ", " was seen", "john mary anna the patient mr",
+         "was seen"),
+        ("in in smith john mary anna the patient mr ", "", "in smith john mary anna the patient mr",
+         ""),
+    ],
+)  # fmt: skip
+def test_what_is_cut_is_farthest_from_the_name(
+    bert: Any, left: str, right: str, kept_left: str, kept_right: str
+) -> None:
+    (template,) = passage_templates(
+        [passage(left, right)], tokenizer=bert, max_tokens=12, n_name_tokens=2
+    )
+    assert template.left == (bert.cls_token_id, *token_ids(bert, kept_left))
+    assert template.right == (*token_ids(bert, kept_right), bert.sep_token_id)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 30), st.integers(0, 30), st.integers(1, 6), st.integers(0, 30))
+def test_a_row_never_exceeds_the_limit_and_nothing_is_cut_without_need(
+    bert: Any, n_left: int, n_right: int, n_name: int, spare: int
+) -> None:
+    max_tokens = 10 + n_name + spare
+    one = passage("the " * n_left, " was" * n_right)
+    (template,) = passage_templates(
+        [one], tokenizer=bert, max_tokens=max_tokens, n_name_tokens=n_name
+    )
+    ids, positions = template.ids((n_name, 0), mask=bert.mask_token_id)
+    assert len(ids) == min(max_tokens, 2 + n_name + n_left + n_right)
+    assert len(positions) == n_name
+    assert (ids[0], ids[-1]) == (bert.cls_token_id, bert.sep_token_id)
+    kept_left = len(template.left) - 1
+    assert kept_left >= min(n_left, (max_tokens - 2 - n_name) // 2)
+
+
+def test_too_little_room_is_refused_with_the_setting_to_change(bert: Any) -> None:
+    one = [passage("the ", " was seen")]
+    assert passage_templates(one, tokenizer=bert, max_tokens=12, n_name_tokens=2)
+    with pytest.raises(AuditError, match="no room") as refused:
+        passage_templates(one, tokenizer=bert, max_tokens=11, n_name_tokens=2)
+    assert refused.value.where == "max_tokens"
+
+
+def test_a_template_is_the_same_text_but_for_the_name(roberta: Any) -> None:
+    """The space before a name goes with the name; the space after it stays with the text."""
+    one = passage("seen at ", " was in pain", ("last", "first"), ", ")
+    (template,) = passage_templates([one], tokenizer=roberta, max_tokens=64, n_name_tokens=20)
+    assert roberta.decode(template.left[1:]) == "seen at"
+    assert roberta.decode(template.between) == ","
+    assert roberta.decode(template.right[:-1]) == " was in pain"

@@ -1,0 +1,124 @@
+"""Reports from made-up scores, judged by the engine's own judgement; no model and no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from audit import demo
+from audit.attack.judgement import judge, name_columns
+from audit.membership.candidates import Candidates, make_candidates
+from audit.membership.scores import Score
+from audit.report import AuditReport
+from audit.scenario import SCENARIOS
+from cache.store import Store
+
+N_PER_KIND = 24
+N_REFERENCE = 600
+MEMBERS = [(f"Sophia{i}", f"Wright{i}") for i in range(N_PER_KIND)]
+FIXED = {1: ("product", "general_product"), 2: ("mean_log_ratio", "general_mean_log")}
+FORMULAS = {
+    1: (
+        "product", "minimum", "product_log_ratio", "minimum_log_ratio", "hits", "full_hits",
+        "general_product", "general_minimum", "general_hits", "general_full_hits",
+    ),
+    2: (
+        "difference", "log_ratio", "mean_log_ratio", "hospital_posterior", "general_posterior",
+        "general_mean_log",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class MadeAttack:
+    """What judgement needs of an attack's result."""
+
+    scores: Mapping[str, Score]
+    n_pieces: np.ndarray
+    n_units: int = 1000
+    n_blocks: int = 10
+
+    @property
+    def after(self) -> Callable[[int], Mapping[str, Score]]:
+        return lambda _: self.scores
+
+
+def make_names(
+    *, has_truth: bool = True, members: Sequence[tuple[str, str]] = MEMBERS
+) -> Candidates:
+    """Return members with 1 to 12 mentions, easy and hard controls; or members of unknown truth."""
+    n_mentions = [(1, 1, 2, 3, 6, 12)[i % 6] for i in range(len(members))]
+    if not has_truth:
+        return make_candidates(members)
+    easy = [(f"Emil{i}", f"Zorn{i}") for i in range(N_PER_KIND)]
+    hard = [(first, f"Other{i}") for i, (first, _) in enumerate(members)]
+    return (
+        make_candidates(members, is_member=True, n_mentions=n_mentions)
+        + make_candidates(easy, is_member=False, control_kind="easy")
+        + make_candidates(hard, is_member=False, control_kind="hard")
+    )
+
+
+def make_report(
+    scenario: int = 2,
+    *,
+    leak: float = 4.0,
+    has_truth: bool = True,
+    hospital: str = "hospital-40",
+    members: Sequence[tuple[str, str]] = MEMBERS,
+    at: str = "2026-11-20T10:00:00+00:00",
+    notes: Sequence[str] = (),
+) -> AuditReport:
+    """Return a report in which members score `leak` standard deviations above controls."""
+    names = make_names(has_truth=has_truth, members=members)
+    rng = np.random.default_rng(scenario)
+    n, is_member = len(names), np.array([m is not False for m in names.is_member])
+    planted = np.concatenate([leak * is_member, np.zeros(N_REFERENCE)])
+    scores = {}
+    for formula in FORMULAS[scenario]:
+        value = rng.normal(size=n + N_REFERENCE)
+        if not formula.startswith("general"):
+            value = value + planted
+        if scenario == 1 or formula.endswith("posterior"):
+            value = np.where(value < -1, 0.0, np.exp(value) * 1e-4)
+        scores[formula] = Score(value, np.full(n + N_REFERENCE, 0.05))
+    attack = MadeAttack(scores, np.full(n + N_REFERENCE, 2))
+    fixed, general = FIXED[scenario]
+    judged = judge(
+        attack, candidates=names, scenario=scenario, fixed=fixed, general=general, seed=0,
+        threshold=None,
+    )  # fmt: skip
+    columns = name_columns(attack, judged, candidates=names, scenario=scenario, fixed=fixed)
+    text = f"{scenario} {leak} {has_truth} {hospital} {at}"
+    report = AuditReport(
+        digest=sha256(text.encode()).hexdigest(),
+        question={"scenario": scenario},
+        scenario=asdict(SCENARIOS[scenario]),
+        models={"general": {"name": "general"}, "hospital": {"name": hospital}},
+        candidates={"n_names": n, "n_reference": N_REFERENCE},
+        fixed_score=fixed,
+        columns=list(columns),
+        names=columns,
+        measures=judged.metrics.to_json(),
+        verdict=judged.verdict.to_json(),
+        cohort=judged.cohort,
+        curve=judged.curve,
+        mentions=judged.mentions,
+        details={},
+        notes=list(notes),
+        made={"at": at},
+    )
+    return AuditReport.from_json(report.to_json())
+
+
+def keep(reports: Mapping[str, AuditReport], *, directory: Path, is_demo: bool = True) -> None:
+    """Keep reports where the app looks for them, as `python -m audit demo` does."""
+    with Store(directory) as store:
+        for report in reports.values():
+            store.put_record(f"audit/{report.digest}", report.to_json())
+        if is_demo:
+            demo.remember(reports, store=store)

@@ -1,0 +1,197 @@
+"""The Overview page through Streamlit's own tester."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from audit.home import HOME_VARIABLE, results_dir
+from audit.report import AuditReport
+from cache.store import Store
+from tests.pages.make_reports import MEMBERS, keep, make_report
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HOSTILE = "![x](http://evil.example/p.png)<img src=x>"
+
+
+@pytest.fixture(scope="module")
+def demo_reports() -> dict[str, AuditReport]:
+    return {"masked_lm": make_report(2), "generation": make_report(1, leak=1.0)}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    return results_dir()
+
+
+def open_app(**query: str) -> AppTest:
+    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=30)
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(block.proto.body for block in app.get("html"))
+
+
+def test_without_an_audit_the_page_says_how_to_make_the_demo(home: Path) -> None:
+    app = open_app()
+    assert app.title[0].value == "May this model leave the building?"
+    assert "There is no audit on this machine yet" in texts(app)
+    assert app.code[0].value == "python -m audit demo"
+    assert not app.get("plotly_chart")
+
+
+def test_the_demo_audit_is_shown_with_the_other_scenario_beside_it(
+    home: Path, demo_reports: dict[str, AuditReport]
+) -> None:
+    keep(demo_reports, directory=home)
+    app = open_app()
+    shown = texts(app)
+    assert '<section class="ka-verdict ka-leak_found">' in shown
+    first, second = (shown.index(demo_reports[k].digest[:12]) for k in ("masked_lm", "generation"))
+    assert first < second
+    sentence = (
+        demo_reports["masked_lm"]
+        .verdict["english"]
+        .partition(": ")[2]
+        .replace(" %", "\N{NO-BREAK SPACE}%")
+    )
+    assert sentence[1:] in shown
+    assert "every name and every note here is invented" in shown
+    assert len(app.get("plotly_chart")) == 2
+    assert all(chart.proto.alt for chart in app.get("plotly_chart"))
+
+
+def test_the_published_figures_stand_beside_the_audits_own(
+    home: Path, demo_reports: dict[str, AuditReport]
+) -> None:
+    keep(demo_reports, directory=home)
+    shown = texts(open_app())
+    for published in ("105 / 25 / 86 / 44", "40 / 90 / 46 / 84", "127 / 3 / 130 / 0*"):
+        assert published in shown
+    counts = demo_reports["masked_lm"].measures["strata"]["easy"]["rules"]["difference_above_zero"]
+    own = " / ".join(str(counts["confusion"][key]) for key in ("tp", "fn", "fp", "tn"))
+    assert f">{own}<" in shown
+
+
+def test_a_link_opens_its_audit_and_keeps_the_language(
+    home: Path, demo_reports: dict[str, AuditReport]
+) -> None:
+    keep(demo_reports, directory=home)
+    app = open_app(audit=demo_reports["generation"].digest[:12], lang="ja")
+    assert app.title[0].value == "このモデルを院外に出してよいか"
+    shown = texts(app)
+    assert shown.index("シナリオ 1：") < shown.index("シナリオ 2：")
+    assert app.selectbox[0].value == demo_reports["generation"].digest
+    link = app.get("page_link")[0].proto
+    wanted = demo_reports["masked_lm"].digest[:12]
+    assert f"audit={wanted}" in link.query_string
+    assert "lang=ja" in link.query_string
+
+
+def test_the_switch_changes_every_word_and_the_address(
+    home: Path, demo_reports: dict[str, AuditReport]
+) -> None:
+    keep(demo_reports, directory=home)
+    app = open_app()
+    app.radio[0].set_value("ja").run()
+    assert not app.exception
+    assert app.title[0].value == "このモデルを院外に出してよいか"
+    assert app.query_params["lang"] in ("ja", ["ja"])
+    assert "Names that stand out" not in texts(app)
+
+
+def test_the_picker_opens_another_audit(home: Path, demo_reports: dict[str, AuditReport]) -> None:
+    keep(demo_reports, directory=home)
+    app = open_app()
+    app.selectbox[0].set_value(demo_reports["generation"].digest).run()
+    assert not app.exception
+    wanted = demo_reports["generation"].digest[:12]
+    assert app.query_params["audit"] in (wanted, [wanted])
+    assert texts(app).index("Scenario 1:") < texts(app).index("Scenario 2:")
+
+
+def test_a_link_to_no_audit_is_said_and_never_repeated(
+    home: Path, demo_reports: dict[str, AuditReport]
+) -> None:
+    keep(demo_reports, directory=home)
+    app = open_app(audit="<b>evil</b>")
+    assert "This link fits no audit" in texts(app)
+    assert "evil" not in texts(app)
+    assert not app.get("plotly_chart")
+
+
+def test_names_are_masked_and_model_names_are_escaped(home: Path) -> None:
+    members = [(HOSTILE, "Wright"), *MEMBERS[1:]]
+    report = make_report(2, hospital=HOSTILE, members=members, notes=[f"{HOSTILE} in a note"])
+    keep({"own": report}, directory=home, is_demo=False)
+    app = open_app()
+    shown = texts(app)
+    assert "S*** W***" in shown
+    assert not any(part in shown for member in MEMBERS for part in member)
+    assert "<img" not in shown
+    assert "&lt;img src=x&gt;" in shown
+    labels = [*(x.value for x in app.markdown), *(x.value for x in app.caption)]
+    assert not any("evil" in label for label in labels)
+
+
+def test_a_list_without_truth_is_shown_without_tables_of_rates(home: Path) -> None:
+    keep({"own": make_report(2, has_truth=False)}, directory=home, is_demo=False)
+    app = open_app()
+    shown = texts(app)
+    assert "Who is a member is not known" in shown
+    assert "The other scenario has not been run" in shown
+    assert "Published" not in shown
+    assert len(app.get("plotly_chart")) == 1
+
+
+@pytest.mark.parametrize(("leak", "state"), [(0.0, "not_enough_evidence"), (4.0, "leak_found")])
+def test_each_verdict_has_its_look(home: Path, leak: float, state: str) -> None:
+    report = make_report(2, leak=leak)
+    assert report.verdict["state"] == state
+    keep({"own": report}, directory=home, is_demo=False)
+    assert f'<section class="ka-verdict ka-{state}">' in texts(open_app())
+
+
+def test_audits_of_another_version_are_counted_not_hidden(home: Path) -> None:
+    with Store(home) as store:
+        store.put_record(f"audit/{'a' * 64}", {"schema": -1})
+    app = open_app()
+    assert "Audits that this version cannot read: 1." in texts(app)
+    assert app.code[0].value == "python -m audit demo"
+
+
+def test_an_unusable_data_directory_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, "not/from/the/root")
+    shown = texts(open_app())
+    assert "The results on this machine cannot be read." in shown
+    assert HOME_VARIABLE in shown
+
+
+def test_the_web_process_needs_no_torch() -> None:
+    script = (
+        "import sys\n"
+        "for name in ('torch', 'transformers', 'faker', 'sklearn'):\n"
+        "    sys.modules[name] = None\n"
+        "import app\n"
+        "from pages.ui import blocks, cached, charts, paper_table, place\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=REPOSITORY,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

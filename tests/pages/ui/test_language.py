@@ -1,0 +1,76 @@
+"""The catalogues: both complete, every sentence used, no key missing."""
+
+from __future__ import annotations
+
+import re
+import string
+from pathlib import Path
+
+import pytest
+
+from audit.attack.curve import RANKED
+from audit.membership.candidates import CONTROL_KINDS
+from audit.membership.metrics import GENERAL_ALONE
+from pages.ui.language import LANGUAGES, words_of
+
+PAGES = Path(__file__).resolve().parents[3] / "pages"
+ENGLISH, JAPANESE = words_of("en").sentences, words_of("ja").sentences
+
+
+def places(sentence: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
+
+
+def test_both_catalogues_have_the_same_keys_and_places() -> None:
+    assert set(ENGLISH) == set(JAPANESE)
+    assert {k: places(v) for k, v in ENGLISH.items()} == {k: places(v) for k, v in JAPANESE.items()}
+
+
+def test_no_sentence_is_empty_and_japanese_is_japanese() -> None:
+    latin = {"app", "column_q", "rate_f1", "kind_n"}
+    for key in ENGLISH:
+        assert ENGLISH[key].strip()
+        assert ENGLISH[key].isascii() or re.fullmatch(r"[\x00-\x7f·×“”]+", ENGLISH[key]), key
+        assert key in latin or re.search("[\u3040-\u30ff\u4e00-\u9fff]", JAPANESE[key]), key
+
+
+def test_de_identification_is_not_called_anonymisation() -> None:
+    assert not any("匿名" in sentence for sentence in JAPANESE.values())
+    assert "非識別化" in JAPANESE["scenario_2"]
+
+
+def test_every_sentence_is_used_and_every_use_has_a_sentence() -> None:
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in PAGES.rglob("*.py"))
+    literal = set(re.findall(r'"([a-z][a-z0-9_]*)"', sources))
+    prefixes = {p for p in re.findall(r'f"([a-z_]+_)\{', sources)}
+    unused = {k for k in ENGLISH if k not in literal and not any(map(k.startswith, prefixes))}
+    assert unused == set()
+    used = set(re.findall(r'(?:say|words)\.(?:text|html)\(\s*"([a-z0-9_]+)"', sources))
+    assert len(used) > 20
+    assert used <= set(ENGLISH)
+
+
+def test_every_word_of_the_engine_has_a_sentence() -> None:
+    wanted = {f"kind_{kind}" for kind in ("member", "unknown", *CONTROL_KINDS)}
+    wanted |= {
+        f"state_{s}" for s in ("leak_found", "none_found_at_this_power", "not_enough_evidence")
+    }
+    wanted |= {f"who_{who}" for who in (GENERAL_ALONE, "popularity")}
+    wanted |= {f"axis_{score}" for score in ("product", "mean_log_ratio")}
+    assert {"product"} <= set(RANKED[1])
+    assert {"mean_log_ratio"} <= set(RANKED[2])
+    assert wanted <= set(ENGLISH)
+
+
+def test_values_in_html_are_escaped() -> None:
+    shown = words_of("en").html("audit_line", hospital="<b>", scenario=1, at="now")
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown
+
+
+def test_an_unknown_language_and_an_unfilled_place_are_refused() -> None:
+    with pytest.raises(ValueError, match="no catalogue"):
+        words_of("../en")
+    with pytest.raises(KeyError):
+        words_of("en").text("k_of_n", k=1)
+    assert list(LANGUAGES) == ["en", "ja"]

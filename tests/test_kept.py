@@ -1,0 +1,53 @@
+"""Which kept audit a link, or no link, leads to."""
+
+from __future__ import annotations
+
+from audit.kept import KeptAudit, choose_audit, kept_audit, other_scenario
+from tests.pages.make_reports import make_report
+
+
+def line(
+    digest: str, *, at: str = "2026-01-01", scenario: int = 2, hospital: str = "h"
+) -> KeptAudit:
+    return KeptAudit(digest * 64, at, scenario, "g", hospital, 260, "leak_found")
+
+
+OLD, NEW = line("a"), line("b", at="2026-02-01")
+
+
+def test_a_line_says_what_the_report_says() -> None:
+    report = make_report(1)
+    kept = kept_audit(report)
+    assert (kept.digest, kept.scenario, kept.state) == (report.digest, 1, report.verdict["state"])
+    assert (kept.general, kept.hospital, kept.n_names) == ("general", "hospital-40", 72)
+
+
+def test_without_a_link_the_demo_comes_first_and_then_the_newest() -> None:
+    assert choose_audit("", kept=[OLD, NEW], demo={"masked_lm": OLD.digest}) == OLD
+    assert choose_audit("", kept=[OLD, NEW], demo={"masked_lm": "c" * 64}) == NEW
+    assert choose_audit("", kept=[OLD, NEW], demo={}) == NEW
+    assert choose_audit("", kept=[], demo={}) is None
+
+
+def test_a_link_opens_the_audit_whose_digest_begins_so() -> None:
+    assert choose_audit("aaaa", kept=[OLD, NEW], demo={}) == OLD
+    assert choose_audit("b" * 64, kept=[OLD, NEW], demo={}) == NEW
+
+
+def test_a_link_that_fits_none_or_several_opens_nothing() -> None:
+    twin = KeptAudit("aaaa" + "0" * 60, "", 2, "g", "h", 1, "leak_found")
+    assert choose_audit("cccc", kept=[OLD], demo={"masked_lm": OLD.digest}) is None
+    assert choose_audit("aaaa", kept=[OLD, twin], demo={}) is None
+    assert choose_audit("aaaa0", kept=[OLD, twin], demo={}) == twin
+    for wrong in ("a", "aaa", "AAAA", "aaaa\n", "<b>", "a" * 65):
+        assert choose_audit(wrong, kept=[OLD], demo={}) is None
+
+
+def test_the_other_scenario_is_of_the_same_pair() -> None:
+    one = line("c", scenario=1, at="2026-01-02")
+    two = line("d", scenario=1, at="2026-01-03")
+    foreign = line("e", scenario=1, hospital="x", at="2026-03-01")
+    kept = [OLD, NEW, one, two, foreign]
+    assert other_scenario(OLD, kept=kept, demo={}) == two
+    assert other_scenario(OLD, kept=kept, demo={"generation": one.digest}) == one
+    assert other_scenario(foreign, kept=kept, demo={}) is None

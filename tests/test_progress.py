@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from audit.errors import AuditCancelled
+from audit.progress import Meter, Progress
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("audit.progress.time", SimpleNamespace(monotonic=clock.monotonic))
+    return clock
+
+
+def meter_of(totals: dict[str, float], should_stop=lambda: False) -> tuple[Meter, list[Progress]]:
+    seen: list[Progress] = []
+    return Meter(totals, listener=seen.append, should_stop=should_stop), seen
+
+
+def test_shares_rise_to_one_over_all_phases(clock):
+    meter, seen = meter_of({"a": 30.0, "b": 10.0})
+    for phase, n in (("a", 30), ("b", 10)):
+        for _ in range(n):
+            clock.now += 0.5
+            meter.add(phase, 1)
+    shares = [progress.share for progress in seen]
+    assert shares == [(i + 1) / 40 for i in range(40)]
+    assert [progress.phase for progress in seen] == ["a"] * 30 + ["b"] * 10
+
+
+def test_the_end_is_told_even_right_after_another_report(clock):
+    meter, seen = meter_of({"a": 3.0})
+    for _ in range(3):
+        clock.now += 0.01
+        meter.add("a", 1)
+    assert [progress.done for progress in seen] == [1, 3]
+
+
+def test_the_listener_is_called_at_most_ten_times_a_second(clock):
+    meter, seen = meter_of({"a": 10_000.0})
+    for _ in range(5000):
+        clock.now += 0.001
+        meter.add("a", 1)
+    assert 40 <= len(seen) <= 51
+
+
+def test_more_units_than_announced_do_not_pass_the_whole(clock):
+    meter, seen = meter_of({"a": 10.0, "b": 10.0})
+    clock.now += 1
+    meter.add("a", 25)
+    assert seen[-1].share == 0.5
+
+
+def test_nothing_to_do_is_done():
+    assert Progress("a", 0.0, 0.0, None).share == 1
+
+
+def test_time_left_is_that_of_the_work_left(clock):
+    meter, seen = meter_of({"a": 100.0})
+    for _ in range(20):
+        clock.now += 1
+        meter.add("a", 1)
+    left = [progress.seconds_left for progress in seen]
+    assert left[:2] == [None, None]  # too early to judge
+    assert left[2:] == pytest.approx([100 - n for n in range(3, 21)])
+
+
+def test_units_out_of_the_store_do_not_shorten_the_time_left(clock):
+    meter, seen = meter_of({"a": 1000.0})
+    meter.add("a", 900, is_cached=True)
+    clock.now += 5
+    meter.add("a", 10)
+    assert seen[-1].done == 910
+    # 10 units took 5 seconds, so the 90 left take 45.
+    assert seen[-1].seconds_left == pytest.approx(45)
+
+
+def test_units_out_of_the_store_alone_give_no_time_left(clock):
+    meter, seen = meter_of({"a": 1000.0})
+    clock.now += 5
+    meter.add("a", 900, is_cached=True)
+    assert seen[-1].seconds_left is None
+
+
+def test_asked_to_stop_the_run_is_cancelled(clock):
+    stop = [False]
+    meter, seen = meter_of({"a": 100.0}, should_stop=lambda: stop[0])
+    clock.now += 1
+    meter.add("a", 1)
+    stop[0] = True
+    meter.add("a", 1)  # within a tenth of a second nobody is asked
+    clock.now += 1
+    with pytest.raises(AuditCancelled):
+        meter.add("a", 1)
+    assert seen[-1].done == 3
