@@ -35,7 +35,10 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one language's demo is made; sizes that train in minutes on two cores."""
+    """How one language's demo is made; sizes that train in minutes on two cores.
+
+    `n_hospital_rows` is the batch on the notes: small, so that an epoch has many steps.
+    """
 
     language: str
     n_names: int
@@ -45,6 +48,7 @@ class Recipe:
     n_general_steps: int
     exposures: tuple[float, ...]
     with_null: bool
+    n_hospital_rows: int = 16
     n_layers: int = 2
     width: int = 128
     n_positions: int = 128
@@ -131,7 +135,8 @@ def _train_hospital(
     exposures = exposures or recipe.exposures
     documents = _ids(tokenizer, notes)
     n_tokens = sum(len(d) + 1 for d in documents)
-    per_epoch = PretrainSettings().steps_per_epoch(n_tokens)
+    settings = PretrainSettings(n_rows=recipe.n_hospital_rows)
+    per_epoch = settings.steps_per_epoch(n_tokens)
     snapshots = {max(1, round(epochs * per_epoch)): epochs for epochs in exposures}
     model = copy.deepcopy(general)
 
@@ -143,6 +148,7 @@ def _train_hospital(
 
     pretrain(
         model, documents, special=_special_ids(tokenizer), n_steps=max(snapshots), seed=seed + 1,
+        settings=settings,
         after_step=after_step,
     )  # fmt: skip
 
@@ -191,7 +197,10 @@ def _tokenizer(pool: NamePool, recipe: Recipe) -> Any:
     words = demo.demo_vocabulary((*pool.first, *pool.last), language=recipe.language)
     vocabulary = {word: index for index, word in enumerate(words)}
     return BertTokenizerFast(
-        vocab=vocabulary, do_lower_case=True, model_max_length=recipe.n_positions
+        vocab=vocabulary,
+        # Lower-casing also strips accents, and with them the voicing marks of kana.
+        do_lower_case=recipe.language == "en",
+        model_max_length=recipe.n_positions,
     )
 
 

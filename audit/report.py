@@ -145,8 +145,9 @@ def write_report(
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name, text in contents.items():
             temporary = out / f".{name}.part"
+            temporary.unlink(missing_ok=True)
+            temporary.touch(mode=0o600)  # private before there is anything in it
             temporary.write_text(text, encoding="utf-8")
-            temporary.chmod(0o600)
             temporary.replace(out / name)
     except OSError as error:
         raise AuditError(

@@ -54,7 +54,7 @@ class GenerationSettings:
     def __post_init__(self) -> None:
         """Refuse settings that no run can have."""
         _whole("documents", self.n_documents, low=1, high=10_000_000)
-        _whole("steps", self.n_steps, low=1, high=100_000)
+        _whole("steps", self.n_steps, low=1, high=50_000)
         _whole("tokens", self.n_tokens, low=3, high=512)
         _whole("top k", self.top_k, low=1, high=1_000_000)
         if not (math.isfinite(self.temperature) and self.temperature > 0):
@@ -143,6 +143,8 @@ class AuditRequest:
             raise AuditError("The list has no names.", where="names", do="Give at least one name.")
         if self.dtype not in DTYPES:
             raise AuditError("is unknown.", where="dtype", do=f"Choose one of {', '.join(DTYPES)}.")
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise AuditError("must be a finite number.", where="threshold")
         _whole("seed", self.seed, low=0, high=2**63 - 1)
 
     @property
@@ -172,6 +174,9 @@ class AuditRequest:
             "passages": self.passages.digest()
             if self.passages and self.scenario_number == 2
             else None,
+            "n_rows_left_out": len(self.passages.notes)
+            if self.passages and self.scenario_number == 2
+            else 0,
             "settings": asdict(self.settings),
             "seed": self.seed,
             "threshold": self.threshold,

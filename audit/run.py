@@ -94,8 +94,12 @@ def _known_report(digest: str, *, store: evidence.ResultStore) -> AuditReport | 
     Whoever asks first gets it so too: equal files need equal order, and the store sorts.
     """
     record = store.get_record(f"audit/{digest}")
+    if record is None:
+        return None
     try:
-        return None if record is None else AuditReport.from_json(record)
+        report = AuditReport.from_json(record)
+        has_all = report.scenario["number"] != 1 or stored_documents(digest, store=store)
+        return report if has_all else None
     except AuditError:
         return None  # of another version: made again from the evidence that is kept
 
@@ -170,7 +174,7 @@ def _report(
         curve=judgement.curve,
         mentions=judgement.mentions,
         details=_plain(details),
-        notes=_notes(request, pair, columns, n_reference),
+        notes=_notes(request, pair, columns, n_reference, judgement.n_flagged_by_general),
         made={},
     )
 
@@ -203,12 +207,21 @@ def _counts(listed: Candidates, n_reference: int) -> dict[str, object]:
 
 
 def _notes(
-    request: AuditRequest, pair: ModelPair, columns: Mapping[str, list[Any]], n_reference: int
+    request: AuditRequest,
+    pair: ModelPair,
+    columns: Mapping[str, list[Any]],
+    n_reference: int,
+    n_flagged_by_general: int,
 ) -> list[str]:
     notes = list(pair.notes)
     n_unscored = int(np.isnan(np.array(columns["score"], dtype=float)).sum())
     if n_unscored:
         notes.append(f"{n_unscored} of {len(columns['score'])} names could not be scored.")
+    if n_flagged_by_general:
+        notes.append(
+            f"{n_flagged_by_general} of the flagged names stand out with the general model alone "
+            "too: they may be common or famous names rather than names from the notes."
+        )
     if n_unmatched := sum(columns["is_unmatched"]):
         notes.append(
             f"{n_unmatched} names have a number of word pieces for which the generator gives "

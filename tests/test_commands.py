@@ -18,7 +18,8 @@ Linda,Jones,0,easy
 James,Smith,0,hard
 """
 PASSAGES = "text\nservice : [NAME] is a 42 year old male . he was seen .\n[NAME] is well .\n"
-WORDS = "mary john linda james smith brown jones service is a year old male he was seen well".split()
+WORDS = ["mary", "john", "linda", "james", "smith", "brown", "jones", "service", "is", "a"]
+WORDS += ["year", "old", "male", "he", "was", "seen", "well"]
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +124,9 @@ def test_results_writes_a_kept_audit_out_again(
     digest = json.loads(out)["digest"]
     code, _, _ = call(capsys, "results", digest[:10], "--out", tmp_path / "two")
     assert code == 0
-    assert (tmp_path / "one" / "names.csv").read_bytes() == (tmp_path / "two" / "names.csv").read_bytes()
+    assert (tmp_path / "one" / "names.csv").read_bytes() == (
+        tmp_path / "two" / "names.csv"
+    ).read_bytes()
 
 
 def test_a_list_without_truth_has_scores_and_no_confusion_table(
@@ -187,7 +190,9 @@ def test_ctrl_c_ends_with_130(
     assert "kept" in err
 
 
-def test_score_gives_what_the_counts_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_score_gives_what_the_counts_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # members 3, 2, 1; controls 2.5, 0: of six pairs the member is above in 3>2.5, 3>0, 2>0, 1>0
     rows = "score,is_member\n3,1\n2,1\n1,1\n2.5,0\n0,0\n"
     (tmp_path / "scores.csv").write_text(rows)
@@ -204,7 +209,14 @@ def test_score_gives_what_the_counts_say(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    "rows", ["score\n1\n", "score,is_member\nx,1\n0,0\n", "score,is_member\n1,maybe\n", "", "score,is_member\n1,1\n"]
+    "rows",
+    [
+        "score\n1\n",
+        "score,is_member\nx,1\n0,0\n",
+        "score,is_member\n1,maybe\n",
+        "",
+        "score,is_member\n1,1\n",
+    ],
 )
 def test_score_refuses_what_it_cannot_read(
     rows: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -235,5 +247,6 @@ def test_scores_of_a_real_pair_give_the_published_auc(
     result = json.loads(out)
     assert code == 0
     assert result["auc"] == pytest.approx(0.928009, abs=5e-7)
-    assert [round(result["tpr_at_fpr"][k], 4) for k in ("0.1", "0.01", "0.001")] == [.8099, .6045, .3721]  # fmt: skip
+    tprs = [round(result["tpr_at_fpr"][k], 4) for k in ("0.1", "0.01", "0.001")]
+    assert tprs == [0.8099, 0.6045, 0.3721]
     assert [result[k] for k in ("tp", "fn", "fp", "tn")] == [13701, 282, 1054, 664]

@@ -22,7 +22,8 @@ MAX_FUNCTION_LINES = 60
 
 # Files of audit/ that share a room. A file audit/x.py that is named neither here nor below is of
 # the foundation (errors, rates, scenario, home, tables ...), which imports nothing but itself.
-SHARED_ROOMS = dict.fromkeys(("request", "attack", "run"), "run")
+SHARED_ROOMS = dict.fromkeys(("request", "attack", "run", "demo"), "run")
+SHARED_ROOMS |= dict.fromkeys(("overview", "kept"), "report")
 
 # Which rooms each room may import, besides itself.
 FOUNDATION = {"foundation"}
@@ -40,7 +41,8 @@ ALLOWED = {
     "demo_build": RUNNING,
     "selftest": RUNNING | {"demo_build"},
     "jobs": RUNNING | {"demo_build", "selftest"},
-    "__main__": RUNNING | {"demo_build", "selftest", "jobs"},
+    "commands": RUNNING | {"demo_build", "selftest", "jobs"},
+    "__main__": RUNNING | {"demo_build", "selftest", "jobs", "commands"},
     "pages": RUNNING | {"demo_build", "selftest", "jobs"},
     "app": RUNNING | {"demo_build", "selftest", "jobs", "pages"},
 }
@@ -55,6 +57,8 @@ TORCH_FREE = (
     "audit.models.registry",
     "audit.membership.metrics",
     "audit.membership.verdict",
+    "audit.overview",
+    "audit.kept",
     "cache.store",
 )
 

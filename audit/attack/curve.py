@@ -29,7 +29,10 @@ GENERAL_RULES = {
     2: {},
 }
 RANKED = {
-    1: ("product", "minimum", "product_log_ratio", "minimum_log_ratio", "hits", "full_hits"),
+    1: (
+        "product", "minimum", "half_log_ratio", "product_log_ratio", "minimum_log_ratio",
+        "hits", "full_hits",
+    ),
     2: (
         "difference", "log_ratio", "mean_log_ratio", "hospital_posterior",
         "chain_difference", "chain_log_ratio", "chain_mean_log_ratio",

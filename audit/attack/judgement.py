@@ -16,7 +16,7 @@ import numpy as np
 from audit.attack.curve import Attack, by_mentions, curve_of, plain_record, scored_names
 from audit.membership.candidates import Candidates
 from audit.membership.cohort import cohort_test, smallest_detectable_auc, smallest_finding
-from audit.membership.decisions import Decisions, decide
+from audit.membership.decisions import ALPHA, Decisions, decide
 from audit.membership.metrics import (
     GENERAL_ALONE,
     MembershipMetrics,
@@ -29,9 +29,14 @@ from audit.rates import two_sample_ks
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """Everything that follows from the scores."""
+    """Everything that follows from the scores.
+
+    `n_flagged_by_general` counts those tested names that M_general alone flags too: names that
+    stand out for another reason than the notes, such as fame or frequency.
+    """
 
     decisions: Decisions
+    n_flagged_by_general: int
     metrics: MembershipMetrics
     verdict: Verdict
     cohort: dict[str, object]
@@ -59,25 +64,33 @@ def judge(
         A free threshold on the fixed score, or None.
     """
     n = len(candidates)
-    score, error = attack.scores[fixed].value, attack.scores[fixed].standard_error
-    decisions = decide(
-        score[:n],
-        standard_error=error[:n],
-        n_pieces=attack.n_pieces[:n],
-        is_member=candidates.is_member,
-        reference_scores=score[n:],
-        reference_n_pieces=attack.n_pieces[n:],
-    )
+    score = attack.scores[fixed].value
+    decisions = _decisions(attack, candidates, score=fixed)
+    by_general = _decisions(attack, candidates, score=general)
     names = scored_names(attack.scores, candidates, scenario=scenario, fixed=fixed, general=general)
     metrics = membership_metrics(names, seed=seed, threshold=threshold)
     tested = np.array([truth is not False for truth in candidates.is_member])
     return Judgement(
         decisions=decisions,
+        n_flagged_by_general=int((tested & (decisions.q <= ALPHA) & (by_general.q <= ALPHA)).sum()),
         metrics=metrics,
         verdict=_verdict(decisions, metrics, tested=tested, n_reference=len(score) - n),
         cohort=_cohort(score, attack.n_pieces, candidates, seed=seed),
         curve=curve_of(attack, candidates, scenario=scenario, fixed=fixed, general=general),
         mentions=by_mentions(score[:n], decisions, candidates),
+    )
+
+
+def _decisions(attack: Attack, candidates: Candidates, *, score: str) -> Decisions:
+    n = len(candidates)
+    value, error = attack.scores[score].value, attack.scores[score].standard_error
+    return decide(
+        value[:n],
+        standard_error=error[:n],
+        n_pieces=attack.n_pieces[:n],
+        is_member=candidates.is_member,
+        reference_scores=value[n:],
+        reference_n_pieces=attack.n_pieces[n:],
     )
 
 

@@ -38,7 +38,7 @@ def with_reference(
         pool,
         # As many for every number of pieces: each name is ranked within its own group.
         n_by_pieces=dict.fromkeys(sorted(totals), wanted),
-        count_pieces=prompts.piece_counter(tokenizer, lead=kind.lead),
+        count_pieces=prompts.piece_counter(tokenizer, kind=kind),
         exclude=list(zip(listed.first, listed.last, strict=True)),
         seed=request.seed,
     )

@@ -180,6 +180,7 @@ def demo_vocabulary(parts: Sequence[str], *, language: str = "en") -> tuple[str,
             *spec.general,
             *spec.openings,
             *spec.sentences,
+            text.JAPANESE_HEADING,
             text.JAPANESE_NAMED,
             *text.JAPANESE_UNNAMED,
         )
@@ -191,6 +192,7 @@ def demo_vocabulary(parts: Sequence[str], *, language: str = "en") -> tuple[str,
             *spec.general,
             *spec.openings,
             *spec.sentences,
+            text.HEADING,
             text.NAMED_SENTENCE,
             *text.UNNAMED_SUBJECTS,
         )
@@ -240,11 +242,11 @@ def _passage(rng: np.random.Generator, *, staff: Sequence[str], language: str) -
 
     rest = [draw(spec.sentences[k]) for k in rng.choice(len(spec.sentences), size=4, replace=False)]
     if language == "ja":
-        left = draw("診療科は{service}。現病歴")
+        left = draw(text.JAPANESE_HEADING)
         return left, "".join([draw(text.JAPANESE_NAMED), *rest])
     opening = draw(spec.openings[int(rng.integers(len(spec.openings)))])
     left = f"{opening} " if rng.random() < 0.3 else ""
-    left += draw("service : {service} hpi : ")
+    left += draw(text.HEADING)
     return left, " ".join(["", draw(text.NAMED_SENTENCE), *rest])
 
 

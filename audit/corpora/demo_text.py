@@ -77,6 +77,8 @@ NOTE_SENTENCES = (
     "pain in the {organ} was treated with {drug} .",
     "plan : {scan} of the {organ} , then {drug} .",
 )
+HEADING = "service : {service} hpi : "
+"""What stands before the subject; five tokens with a name, as the prompt of appendix B asks."""
 NAMED_SENTENCE = "{age} year old {sex} with a history of {history} who presents with {symptom} ."
 UNNAMED_SUBJECTS = ("the patient is a", "this is a", "pt is a", "patient is a")
 JAPANESE_WORDS: Mapping[str, Sequence[str]] = {
@@ -113,6 +115,7 @@ JAPANESE_SENTENCES = (
     "{city}に家族と住む{job}である。",
     "{symptom}に対し{drug}を投与した。",
 )
+JAPANESE_HEADING = "診療科は{service}。現病歴"
 JAPANESE_NAMED = "は{age}歳の{sex}で、{history}の既往があり{symptom}のため受診した。"
 JAPANESE_UNNAMED = ("患者", "症例", "本例")
 
@@ -153,4 +156,4 @@ def vocabulary_words(words: Mapping[str, Sequence[str]], templates: Sequence[str
         yield from choices
     yield from (str(number) for number in range(100))
     yield from (str(year) for year in range(1990, 2020))
-    yield from ("he", "she", "his", "her", "hpi", "service", ":")
+    yield from ("he", "she", "his", "her")

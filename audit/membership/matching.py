@@ -46,7 +46,7 @@ class NameCounts:
 
 
 def fold(text: str) -> str:
-    """Return text as it is compared: no case, no width, no accents on Latin letters."""
+    """Return text as it is compared: no case, no width, no combining accents."""
     folded = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())
     return unicodedata.normalize("NFC", _ACCENTS.sub("", folded))
 

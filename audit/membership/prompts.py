@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from audit.corpora.passages import Passage
 from audit.errors import AuditError
-from audit.membership.candidates import Candidates
+from audit.membership.candidates import Candidates, is_unspaced
 
 Ids = NDArray[np.int64]
 NO_PIECE = -1
 UNSPELLABLE = 1_000_000
+PieceCounter = Callable[[str, str], int]
 
 
 @dataclass(frozen=True)
@@ -184,19 +185,31 @@ def kinds_of(passages: Sequence[Passage]) -> tuple[tuple[PassageKind, ...], Ids]
     return tuple(index), np.array(of_passage, dtype=np.int64)
 
 
-def piece_counter(tokenizer: Any, *, lead: str = " ") -> Callable[[str, str], int]:
+def piece_counter(tokenizer: Any, *, kind: PassageKind | None = None) -> PieceCounter:
     """Return a function from a part's role and text to its number of word pieces.
 
-    A part that the tokenizer cannot spell counts as `UNSPELLABLE` pieces, so that no name with it
-    is ever drawn beside names that can be scored.
+    Each part is counted with the white space that stands before it in passages of this kind
+    (None: in running text). A part that the tokenizer cannot spell counts as `UNSPELLABLE`, so that
+    no name with it is ever drawn beside names that can be scored.
     """
+    kind = kind or PassageKind(slots=("full",), separator="", lead=" ")
     cache: dict[str, int] = {}
 
+    def lead_of(role: str, part: str) -> str:
+        slots, separator = kind.slots, kind.separator
+        if slots == ("full",):
+            slots, separator = (("last", "first"), "") if is_unspaced(part) else (
+                ("first", "last"), " "
+            )  # fmt: skip
+        if role == slots[0]:
+            return kind.lead
+        return separator[-1:] if separator[-1:].isspace() else ""
+
     def count(role: str, part: str) -> int:
-        del role
-        if part not in cache:
-            ids = token_ids(tokenizer, lead + part)
-            cache[part] = UNSPELLABLE if not ids or tokenizer.unk_token_id in ids else len(ids)
-        return cache[part]
+        text = lead_of(role, part) + part
+        if text not in cache:
+            ids = token_ids(tokenizer, text)
+            cache[text] = UNSPELLABLE if not ids or tokenizer.unk_token_id in ids else len(ids)
+        return cache[text]
 
     return count

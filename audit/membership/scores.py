@@ -109,7 +109,10 @@ def generation_scores(hospital: MassSums, *, general: MassSums, counts: Ids) -> 
 
     With m_first, m_last the mass per document: `product` = m_first m_last and `minimum` =
     min(m_first, m_last) of M_hospital; `product_log_ratio` and `minimum_log_ratio` their logarithm
-    against M_general's (NaN where M_general's is zero). A name of one part has that part's mass.
+    against M_general's (NaN where M_general's is zero). With M the mass of the whole run,
+    `half_log_ratio` = sum over both parts of ln (M_h + 1/2) / (M_g + 1/2), defined everywhere: the
+    log ratio of counts after Haldane 1956 and Anscombe 1956 (doi:10.1093/biomet/43.3-4.461). A name
+    of one part has that part's mass.
     `hits` and `full_hits` are shares of documents; `general_*` the same of M_general.
     """
     sums = {
@@ -132,11 +135,20 @@ def generation_scores(hospital: MassSums, *, general: MassSums, counts: Ids) -> 
 
         return formula
 
+    def half_log_ratio(s: dict[str, Floats], n: Floats) -> Floats:
+        parts = [
+            np.log(s[f"{part}_h"] + 0.5) - np.log(s[f"{part}_g"] + 0.5)
+            for part in ("first", "last")
+        ]
+        missing = np.isnan(parts[0]) & np.isnan(parts[1])
+        return np.where(missing, math.nan, np.nan_to_num(parts[0]) + np.nan_to_num(parts[1]))
+
     formulas: dict[str, Statistic] = {
         "product": lambda s, n: product(s, n, "h"),
         "minimum": lambda s, n: minimum(s, n, "h"),
         "product_log_ratio": log_ratio(product),
         "minimum_log_ratio": log_ratio(minimum),
+        "half_log_ratio": half_log_ratio,
         "hits": lambda s, n: s["hits_h"] / n,
         "full_hits": lambda s, n: s["full_hits_h"] / n,
         "general_product": lambda s, n: product(s, n, "g"),

@@ -326,9 +326,6 @@ def test_a_list_of_which_no_name_can_be_spelled_has_no_scores(
     assert found.verdict["state"] == "not_enough_evidence"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="controls are counted without the space before the last part"
-)
 def test_a_roberta_pair_runs_and_its_reference_controls_have_the_names_lengths(
     tmp_path: Path,
 ) -> None:

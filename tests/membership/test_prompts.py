@@ -132,7 +132,12 @@ def test_pieces_are_counted_and_what_cannot_be_spelled_is_beyond_any_count(
     assert [count("last", part) for part in ("smith", "jonesson", "smith-jones")] == [1, 2, 3]
     assert count("last", "zoe") == UNSPELLABLE
     assert piece_counter(roberta)("first", "John") == 2
-    assert piece_counter(roberta, lead="")("first", "John") == 1
+    at_start = PassageKind(slots=("full",), separator="", lead="")
+    count = piece_counter(roberta, kind=at_start)
+    assert count("first", "John") == 1
+    assert count("last", "John") == 2  # a space still stands before the part written second
+    last_first = PassageKind(slots=("last", "first"), separator=", ", lead="")
+    assert piece_counter(roberta, kind=last_first)("last", "John") == 1
 
 
 # Kinds of passages

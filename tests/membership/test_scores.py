@@ -210,6 +210,13 @@ def slow_generation(parts: str) -> dict[str, Callable[[Any], float]]:
     return {
         "product": lambda d: product(d, "h"),
         "minimum": lambda d: minimum(d, "h"),
+        "half_log_ratio": lambda d: sum(
+            math.log(
+                (sum(one[f"{part}_h"] for one in d) + 0.5)
+                / (sum(one[f"{part}_g"] for one in d) + 0.5)
+            )
+            for part in (("first", "last") if parts == "both" else (parts,))
+        ),
         "product_log_ratio": lambda d: math.log(product(d, "h") / product(d, "g")),
         "minimum_log_ratio": lambda d: math.log(minimum(d, "h") / minimum(d, "g")),
         "hits": lambda d: mean(d, "hits_h"),
