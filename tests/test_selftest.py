@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from audit.demo import HOSPITAL, SHIPPED
+from audit.selftest import SelfTest, self_test
+from cache.store import Store
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """One store for all: what is swapped below has the same digests, so evidence is reused."""
+    with Store(tmp_path_factory.mktemp("results")) as opened:
+        yield opened
+
+
+def tested(directory: Path, store: Store) -> SelfTest:
+    return self_test(directory, store=store, seed=0, device="cpu", progress=lambda _: None)
+
+
+def with_models(folder: Path, **instead: str) -> Path:
+    """Copy the demo with some models in other models' places."""
+    shutil.copytree(SHIPPED / "en", folder / "en")
+    for place, model in instead.items():
+        name = HOSPITAL if place == "hospital" else place
+        shutil.rmtree(folder / "en" / "models" / name)
+        shutil.copytree(SHIPPED / "en" / "models" / model, folder / "en" / "models" / name)
+    return folder
+
+
+def test_the_shipped_demo_passes_every_check(store: Store) -> None:
+    result = tested(SHIPPED, store)
+    assert [(c.name, c.found) for c in result.checks if not c.has_passed] == []
+    assert len(result.checks) == 5
+
+
+def test_it_fails_when_the_planted_leak_is_taken_away(store: Store, tmp_path: Path) -> None:
+    result = tested(with_models(tmp_path, hospital="null"), store)
+    assert not result.has_passed
+    failed = {check.name for check in result.checks if not check.has_passed}
+    assert failed == {"planted leak, scenario 1", "planted leak, scenario 2"}
+
+
+def test_it_fails_when_the_null_pair_is_given_a_leak(store: Store, tmp_path: Path) -> None:
+    result = tested(with_models(tmp_path, null=HOSPITAL), store)
+    assert not result.has_passed
+    failed = {check.name for check in result.checks if not check.has_passed}
+    assert failed == {"null pair, scenario 1", "null pair, scenario 2"}
