@@ -18,7 +18,7 @@ from audit.run import run_audit
 
 LEAK_FOUND: State = "leak_found"
 N_INPUTS = 1000
-N_DOCUMENTS = 300
+N_DOCUMENTS = 200
 MIN_NULL_P = 0.01
 """A right installation fails the null check by chance in one of a hundred demos; the demo's seeds
 are fixed, so a given release either passes or does not."""

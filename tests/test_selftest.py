@@ -18,7 +18,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield opened
 
 
-def tested(directory: Path, store: Store) -> SelfTest:
+def checked(directory: Path, store: Store) -> SelfTest:
     return self_test(directory, store=store, seed=0, device="cpu", progress=lambda _: None)
 
 
@@ -33,20 +33,20 @@ def with_models(folder: Path, **instead: str) -> Path:
 
 
 def test_the_shipped_demo_passes_every_check(store: Store) -> None:
-    result = tested(SHIPPED, store)
+    result = checked(SHIPPED, store)
     assert [(c.name, c.found) for c in result.checks if not c.has_passed] == []
     assert len(result.checks) == 5
 
 
 def test_it_fails_when_the_planted_leak_is_taken_away(store: Store, tmp_path: Path) -> None:
-    result = tested(with_models(tmp_path, hospital="null"), store)
+    result = checked(with_models(tmp_path, hospital="null"), store)
     assert not result.has_passed
     failed = {check.name for check in result.checks if not check.has_passed}
     assert failed == {"planted leak, scenario 1", "planted leak, scenario 2"}
 
 
 def test_it_fails_when_the_null_pair_is_given_a_leak(store: Store, tmp_path: Path) -> None:
-    result = tested(with_models(tmp_path, null=HOSPITAL), store)
+    result = checked(with_models(tmp_path, null=HOSPITAL), store)
     assert not result.has_passed
     failed = {check.name for check in result.checks if not check.has_passed}
     assert failed == {"null pair, scenario 1", "null pair, scenario 2"}
