@@ -24,9 +24,7 @@ def built(folder: Path, recipe: Recipe, seed: int = 0) -> Path:
 
 
 @pytest.mark.parametrize(("recipe", "n"), [(ENGLISH, 130), (JAPANESE, 20)])
-def test_the_recipe_makes_names_passages_and_models(
-    recipe: Recipe, n: int, tmp_path: Path
-) -> None:
+def test_the_recipe_makes_names_passages_and_models(recipe: Recipe, n: int, tmp_path: Path) -> None:
     folder = built(tmp_path / recipe.language, replace(recipe, **TINY))
     names = read_names((folder / "names.csv").read_bytes()).candidates
     kinds = [names.control_kind.count(kind) for kind in ("", "easy", "hard")]

@@ -8,7 +8,6 @@ import os
 import random
 import re
 import signal
-import time
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -428,21 +427,22 @@ def test_killed_at_any_moment_a_run_resumes_to_the_same_bytes(
 ):
     request = request_of(models, scenario)
     expected = content(finished[scenario][1])
-    seconds = 0.0
-    for warm in ("import", "run"):  # the second one has nothing left to import
-        begun = time.monotonic()
-        child = start_child(request, tmp_path / warm)
-        child.join()
-        seconds = time.monotonic() - begun
-        assert child.exitcode == 0
-        assert content(tmp_path / warm) == expected
+    child = start_child(request, tmp_path / "whole")
+    child.join()
+    assert child.exitcode == 0
+    assert content(tmp_path / "whole") == expected
+    n_shards = len(kept_shards(tmp_path / "whole"))
     moments = random.Random(scenario)
     n_kills = n_finished = 0
     n_shards_at_kills = set()
     directory = tmp_path / "0"
     while n_kills < N_KILLS:
         child = start_child(request, directory)
-        child.join(timeout=moments.uniform(0.02, 0.8 * seconds))
+        # Anywhere in the run, however long a process takes to start on a busy machine.
+        wanted = moments.randint(0, n_shards - 1)
+        while child.exitcode is None and len(kept_shards(directory)) < wanted:
+            child.join(timeout=0.005)
+        child.join(timeout=moments.uniform(0.0, 0.05))
         if child.exitcode is None:
             os.kill(child.pid, signal.SIGKILL)
             child.join()
@@ -456,7 +456,7 @@ def test_killed_at_any_moment_a_run_resumes_to_the_same_bytes(
         directory = tmp_path / str(n_finished)
     answer(request, directory)
     assert content(directory) == expected
-    assert len(n_shards_at_kills) > 2  # the kills fell into different moments
+    assert len(n_shards_at_kills) > 1  # the kills fell into different moments
 
 
 def kept_shards(directory: Path) -> tuple[str, ...]:

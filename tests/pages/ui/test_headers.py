@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,12 @@ def answer_through_headers(kind: str) -> list[dict[str, Any]]:
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(SecurityHeaders(app)({"type": kind}, None, send))  # type: ignore[arg-type]
+    async def answer() -> None:
+        await SecurityHeaders(app)({"type": kind}, None, send)  # type: ignore[arg-type]
+
+    # In a thread: a browser test of the same session may have left a loop running in this one.
+    with ThreadPoolExecutor() as pool:
+        pool.submit(lambda: asyncio.run(answer())).result()
     return sent
 
 
