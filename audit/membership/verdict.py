@@ -114,7 +114,8 @@ def give_verdict(
     nothing but a leak can be found: q bounds no effect from above.
 
     Differs: an AUC is not judged where the list is so short that chance could rank it perfectly
-    (`smallest_auc` is NaN), nor called a leak where M_general alone is unknown.
+    (`smallest_auc` is NaN), nor called a leak where M_general alone is unknown or ranks the members
+    at least as high: then the names, not the notes, make the difference.
 
     Parameters
     ----------
@@ -165,7 +166,9 @@ def _judge(
     is_usable = smallest_auc is not None and not math.isnan(smallest_auc + auc.low)
     is_above = is_usable and auc.low > LEAK_ABOVE
     is_general_known = general_auc is not None and not math.isnan(general_auc.low)
-    is_general_above = is_general_known and general_auc is not None and general_auc.low > LEAK_ABOVE
+    is_general_above = general_auc is not None and (
+        general_auc.low > LEAK_ABOVE or (is_above and general_auc.value >= auc.value)
+    )
     notes = [
         code
         for code, holds in (

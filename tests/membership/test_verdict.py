@@ -173,3 +173,14 @@ def test_a_null_list_is_seldom_called_a_leak_by_its_ranking():
     # 2.5 % are expected; four standard errors above that is 7 %.
     assert states.count("leak_found") <= 14
     assert states.count("none_found_at_this_power") > 100
+
+
+def test_an_auc_that_m_general_alone_reaches_is_no_leak() -> None:
+    # a null pair of the demo: 0.534 (0.502 to 0.568), M_general alone 0.539 (0.493 to 0.584)
+    hospital, general = Estimate(0.534, 0.502, 0.568), Estimate(0.539, 0.493, 0.584)
+    verdict = give_verdict([1.0, 1.0], auc=hospital, general_auc=general, smallest_auc=0.6)
+    assert verdict.state == "none_found_at_this_power"
+    assert "general_separates_too" in verdict.reasons
+    weaker = Estimate(0.52, 0.493, 0.55)
+    leak = give_verdict([1.0, 1.0], auc=hospital, general_auc=weaker, smallest_auc=0.6)
+    assert leak.state == "leak_found"
