@@ -17,6 +17,7 @@ from audit.attack.judgement import judge, name_columns, null_check
 from audit.attack.reference import MIN_REFERENCE, with_reference
 from audit.attack.result import FIXED_SCORE, GENERAL_SCORE, AttackResult, Sources
 from audit.errors import AuditError
+from audit.inspection import Inspection, best_passages, keep_inspection, kept_inspection
 from audit.membership.candidates import Candidates
 from audit.membership.name_pools import NamePool, pool_for, with_popularity
 from audit.membership.plain import plain
@@ -25,12 +26,13 @@ from audit.models.pair import ModelPair, load_pair
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.report import AuditReport
 from audit.request import AuditRequest, question_digest
+from audit.result_store import ResultStore
 
 
 def run_audit(
     request: AuditRequest,
     *,
-    store: evidence.ResultStore,
+    store: ResultStore,
     progress: ProgressListener = lambda _: None,
     should_stop: StopQuestion = lambda: False,
 ) -> AuditReport:
@@ -82,13 +84,11 @@ def run_audit(
         "kernels": kernels,
     }
     report = AuditReport(**{**vars(report), "made": made})
-    if attack.documents:
-        store.put_record(f"documents/{digest}", {k: list(v) for k, v in attack.documents.items()})
-    store.put_record(f"audit/{digest}", report.to_json())
+    _keep(report, request, attack, store=store)
     return _known_report(digest, store=store) or AuditReport.from_json(report.to_json())
 
 
-def _known_report(digest: str, *, store: evidence.ResultStore) -> AuditReport | None:
+def _known_report(digest: str, *, store: ResultStore) -> AuditReport | None:
     """Return the kept report of an audit; None where there is none that this version can read.
 
     Whoever asks first gets it so too: equal files need equal order, and the store sorts.
@@ -99,15 +99,48 @@ def _known_report(digest: str, *, store: evidence.ResultStore) -> AuditReport | 
     try:
         report = AuditReport.from_json(record)
         has_all = report.scenario["number"] != 1 or stored_documents(digest, store=store)
+        has_all = has_all and kept_inspection(digest, store=store) is not None
         return report if has_all else None
     except AuditError:
         return None  # of another version: made again from the evidence that is kept
 
 
-def stored_documents(digest: str, *, store: evidence.ResultStore) -> Mapping[str, Sequence[str]]:
+def stored_documents(digest: str, *, store: ResultStore) -> Mapping[str, Sequence[str]]:
     """Return the generated documents of an audit by model; empty in scenario 2."""
     found: Mapping[str, Sequence[str]] | None = store.get_record(f"documents/{digest}")
     return found or {}
+
+
+def _keep(
+    report: AuditReport,
+    request: AuditRequest,
+    attack: AttackResult,
+    *,
+    store: ResultStore,
+) -> None:
+    """Keep the report last: where it is, everything that belongs to it is there too."""
+    if attack.documents:
+        texts = {who: list(documents) for who, documents in attack.documents.items()}
+        store.put_record(f"documents/{report.digest}", texts)
+    keep_inspection(report.digest, _inspection(request, attack), store=store)
+    store.put_record(f"audit/{report.digest}", report.to_json())
+
+
+def _inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
+    n = len(request.candidates)
+    is_masked_lm = request.scenario_number == 2
+    passages = request.passages.passages if request.passages and is_masked_lm else ()
+    rows, ratios = best_passages(attack.passage_log_ratio if is_masked_lm else np.zeros((0, n)))
+    return Inspection(
+        n_per_block=attack.block_counts,
+        hospital=attack.blocks["hospital"].astype(np.float32),
+        general=attack.blocks["general"].astype(np.float32),
+        reference_score=attack.scores[FIXED_SCORE[request.scenario_number]].value[n:],
+        reference_n_pieces=attack.n_pieces[n:],
+        best_passages=rows,
+        best_log_ratio=ratios,
+        passages=passages,
+    )
 
 
 def _attack(

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from audit.attack.evidence import ResultStore
 from audit.demo import HOSPITAL, DemoSettings, demo_request
 from audit.membership.verdict import State
 from audit.progress import ProgressListener
 from audit.report import AuditReport
+from audit.result_store import ResultStore
 from audit.run import run_audit
 
 LEAK_FOUND: State = "leak_found"

@@ -23,7 +23,7 @@ MAX_FUNCTION_LINES = 60
 # Files of audit/ that share a room. A file audit/x.py that is named neither here nor below is of
 # the foundation (errors, rates, scenario, home, tables ...), which imports nothing but itself.
 SHARED_ROOMS = dict.fromkeys(("request", "attack", "run", "demo"), "run")
-SHARED_ROOMS |= dict.fromkeys(("overview", "kept"), "report")
+SHARED_ROOMS |= dict.fromkeys(("overview", "kept", "inspection"), "report")
 
 # Which rooms each room may import, besides itself.
 FOUNDATION = {"foundation"}

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,6 +23,7 @@ from audit.attack import evidence, judgement
 from audit.attack.hardware import pick_device
 from audit.corpora.passages import read_passages
 from audit.errors import AuditCancelled, AuditError
+from audit.inspection import kept_inspection
 from audit.membership import metrics
 from audit.membership.candidates import make_candidates
 from audit.membership.cohort import cohort_test
@@ -322,6 +324,26 @@ def test_every_name_is_scored_and_in_place(finished):
         assert all(0 < p <= 1 for p in report.names["p_value"])
         assert report.candidates["n_reference"] >= 2600
         assert report.candidates["by_kind"] == {"easy": 10}
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_blocks_of_the_inspection_add_up_to_the_scores(finished, scenario):
+    report, directory = finished[scenario]
+    with Store(directory) as store:
+        found = kept_inspection(report.digest, store=store)
+    weights = found.n_per_block[:, None] / found.n_per_block.sum()
+    score = np.array(report.names["score"], dtype=float)
+    if scenario == 2:
+        ratio = ((found.hospital - found.general) * weights).sum(axis=0)
+        np.testing.assert_allclose(ratio, score, rtol=1e-3, atol=1e-5)
+        assert found.passages
+        assert (found.best_passages[:, 0] >= 0).all()
+    else:
+        assert found.hospital.shape == found.general.shape == (len(found.n_per_block), len(score))
+        assert found.best_passages.shape == (len(score), 0)
+        if len(found.n_per_block) == 1:
+            np.testing.assert_allclose(found.hospital[0], score, rtol=1e-4)
+    assert len(found.reference_score) == report.candidates["n_reference"]
 
 
 def test_a_pair_of_the_same_model_has_no_difference(models, tmp_path):

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,27 +26,12 @@ from audit.membership.posterior import PosteriorShard, PosteriorTask
 from audit.models.load import LoadedModel
 from audit.progress import Meter
 from audit.request import EVIDENCE_VERSION
+from audit.result_store import ResultStore
 
 INPUTS_PER_SHARD = 1000
 CHAIN_INPUTS_PER_SHARD = 100
 DOCUMENTS_PER_SHARD = {"cpu": 100, "cuda": 2000}
 """Documents that are generated side by side; on a GPU thousands of chains fill the device."""
-
-
-class ResultStore(Protocol):
-    """What the engine needs of `cache.store.Store`."""
-
-    def get(self, key: str) -> Any:
-        """Return what was put, or None."""
-
-    def put(self, key: str, *, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
-        """Keep arrays and plain values."""
-
-    def get_record(self, key: str) -> Any:
-        """Return a plain value, or None."""
-
-    def put_record(self, key: str, record: Any) -> None:
-        """Keep a plain value."""
 
 
 @dataclass(frozen=True)

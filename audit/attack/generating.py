@@ -21,7 +21,7 @@ from audit.membership.candidates import Candidates
 from audit.membership.generation import GeneratedShard, GenerationTask
 from audit.membership.matching import count_lexicon_names, name_hits
 from audit.membership.name_pools import NamePool
-from audit.membership.scores import Floats, MassSums, Score
+from audit.membership.scores import Floats, Ids, MassSums, Score
 from audit.models.pair import ModelPair
 from audit.request import AuditRequest
 
@@ -66,6 +66,8 @@ def generation_attack(
         after=after,
         details=details,
         documents=documents,
+        blocks={who: _block_products(sums[who], counts, n_listed=len(listed)) for who in sums},
+        block_counts=counts,
     )
 
 
@@ -129,6 +131,12 @@ def _mass_sums(
                 mass[k, :, row] = found.part_mass[:, part_index[part]]
     padded = [np.pad(h, ((0, 0), (0, n_names - h.shape[1])), constant_values=np.nan) for h in hits]
     return MassSums(first=mass[0], last=mass[1], hits=padded[0], full_hits=padded[1])
+
+
+def _block_products(sums: MassSums, counts: Ids, *, n_listed: int) -> Floats:
+    """Return [b, N] the product of both parts' masses by block."""
+    product: Floats = sums.first * sums.last / np.square(counts, dtype=float)[:, None]
+    return product[:, :n_listed]
 
 
 def _first_blocks(sums: MassSums, n_blocks: int) -> MassSums:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from audit.attack import evidence
 from audit.attack.result import AttackResult, Sources, main_lead
 from audit.membership import chain, posterior, prompts, scores
 from audit.membership.candidates import Candidates
 from audit.membership.linking import link_passages
 from audit.membership.posterior import PosteriorShard, PosteriorTask
-from audit.membership.scores import Ids, PosteriorSums, Score
+from audit.membership.scores import Floats, Ids, PosteriorSums, Score
 from audit.models.pair import ModelPair
 from audit.request import AuditRequest
 
@@ -67,6 +69,12 @@ def mask_attack(
         n_blocks=len(counts),
         after=after,
         details=details,
+        blocks={
+            who: found[who].sum_log_p[:, : task.n_listed] / counts[:, None]
+            for who in ("hospital", "general")
+        },
+        block_counts=counts,
+        passage_log_ratio=_passage_log_ratio(found["hospital"], general=found["general"]),
     )
 
 
@@ -108,6 +116,13 @@ def _posterior_task(request: AuditRequest, pair: ModelPair, names: Candidates) -
 
 def _posterior_sums(shard: PosteriorShard, n_blocks: int | None) -> PosteriorSums:
     return PosteriorSums(shard.sum_p[:n_blocks], shard.sum_log_p[:n_blocks])
+
+
+def _passage_log_ratio(hospital: PosteriorShard, *, general: PosteriorShard) -> Floats:
+    """Return [P, N] how much better a name fits a passage with M_hospital, in nats."""
+    n = np.where(hospital.passage_n_inputs, hospital.passage_n_inputs, np.nan)[:, None]
+    ratio: Floats = (hospital.passage_sum_log_p - general.passage_sum_log_p) / n
+    return ratio
 
 
 def _total_pieces(names: Candidates, pair: ModelPair, request: AuditRequest) -> Ids:

@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from audit.attack import evidence
 from audit.membership import prompts
-from audit.membership.scores import Ids, Score
+from audit.membership.scores import Floats, Ids, Score
 from audit.request import AuditRequest
 
 FIXED_SCORE = {1: "product", 2: "mean_log_ratio"}
@@ -40,6 +42,11 @@ class AttackResult:
         What only this scenario reports, as plain values.
     documents
         Scenario 1: texts of M_hospital and M_general.
+    blocks, block_counts
+        "hospital" and "general" -> [b, N] mean evidence by block, as `Inspection` has it,
+        and [b] the inputs or documents of each.
+    passage_log_ratio
+        [P, N] mean of ln p_hospital - ln p_general by passage; P = 0 in scenario 1.
     """
 
     scores: Mapping[str, Score]
@@ -50,6 +57,9 @@ class AttackResult:
     after: Callable[[int], Mapping[str, Score]]
     details: dict[str, object] = field(default_factory=dict)
     documents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    blocks: Mapping[str, Floats] = field(default_factory=dict)
+    block_counts: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    passage_log_ratio: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 Sources = Callable[[str, str], evidence.Source]

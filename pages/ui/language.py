@@ -12,6 +12,7 @@ from types import MappingProxyType
 LANGUAGES = MappingProxyType({"en": "English", "ja": "日本語"})
 """Code -> the language's own name."""
 _FOLDER = Path(__file__).resolve().parent / "words"
+"""One folder a language, in it one file a page, and `shared.json`."""
 
 
 @dataclass(frozen=True)
@@ -48,5 +49,10 @@ def words_of(language: str) -> Words:
     """
     if language not in LANGUAGES:
         raise ValueError("no catalogue for this language")
-    catalogue = json.loads((_FOLDER / f"{language}.json").read_text(encoding="utf-8"))
+    catalogue: dict[str, str] = {}
+    for path in sorted((_FOLDER / language).glob("*.json")):
+        part = json.loads(path.read_text(encoding="utf-8"))
+        if twice := catalogue.keys() & part.keys():
+            raise ValueError(f"{path.name}: {sorted(twice)} have a sentence already")
+        catalogue |= part
     return Words(language, MappingProxyType(catalogue))

@@ -13,6 +13,21 @@ from pages.ui.language import LANGUAGES, Words
 from pages.ui.text import day
 
 UI = Path(__file__).resolve().parent
+SECTIONS = {
+    "section_answer": {"overview": ":material/fact_check:"},
+    "section_prepare": {
+        "setup": ":material/inventory_2:",
+        "run": ":material/play_circle:",
+        "jobs": ":material/pending_actions:",
+    },
+    "section_look": {
+        "names": ":material/person_search:",
+        "measures": ":material/monitoring:",
+        "documents": ":material/description:",
+    },
+    "section_hand_over": {"report": ":material/task:", "method": ":material/menu_book:"},
+}
+"""Section -> page -> icon, in the order of the sidebar; a page's file is `pages/<page>.py`."""
 
 
 def main() -> None:
@@ -20,14 +35,7 @@ def main() -> None:
     st.session_state.setdefault("language", place.language())
     words = place.words()
     st.set_page_config(page_title=words.text("app"), page_icon=UI / "icon.png", layout="wide")
-    overview = UI.parent / "overview.py"
-    title, icon = words.text("overview_link"), ":material/fact_check:"
-    first = st.Page(overview, title=title, icon=icon, url_path="first", default=True)
-    pages = {"overview": first}
-    # The first page's own address is "/"; links to "/overview" lead there too.
-    alias = st.Page(overview, title=title, icon=icon, url_path="overview", visibility="hidden")
-    place.keep_pages(pages)
-    page = st.navigation({words.text("section_answer"): [*pages.values(), alias]}, expanded=True)
+    page = _navigation(words)
     st.html(UI / "style.css")
     st.html(f"<script>{LANGUAGE_SCRIPTS[words.language]}</script>", unsafe_allow_javascript=True)
     with st.sidebar:
@@ -43,6 +51,33 @@ def main() -> None:
         st.caption(words.text("stays_here"))
     st.query_params["lang"] = words.language
     page.run()
+
+
+def _navigation(words: Words) -> st.Page:
+    pages = {
+        name: st.Page(
+            UI.parent / f"{name}.py",
+            title=words.text(f"{name}_link"),
+            icon=icon,
+            url_path="first" if name == "overview" else name,
+            default=name == "overview",
+        )
+        for icons in SECTIONS.values()
+        for name, icon in icons.items()
+    }
+    place.keep_pages(pages)
+    # The first page's own address is "/"; links to "/overview" lead there too.
+    alias = st.Page(
+        UI.parent / "overview.py",
+        title=words.text("overview_link"),
+        url_path="overview",
+        visibility="hidden",
+    )
+    sections = {
+        words.text(section): [pages[name] for name in icons] for section, icons in SECTIONS.items()
+    }
+    sections[words.text("section_answer")].append(alias)
+    return st.navigation(sections, expanded=True)
 
 
 def _audit_picker(words: Words) -> None:

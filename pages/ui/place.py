@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from audit.kept import KeptAudit, choose_audit, other_scenario
-from pages.ui import cached
+from pages.ui import blocks, cached
 from pages.ui.language import LANGUAGES, Words, words_of
 
 _PAGES = "pages"
@@ -67,11 +67,50 @@ def keep_pages(pages: Mapping[str, Any]) -> None:
     st.session_state[_PAGES] = dict(pages)
 
 
-def link(page: str, *, label: str, audit: str, icon: str | None = None) -> None:
-    """Draw a link to a page that keeps language and audit; the label is trusted text."""
+def link(
+    page: str, *, label: str, audit: str | None = None, icon: str | None = None, **query: str
+) -> None:
+    """Draw a link to a page that keeps language and audit; the label is trusted text.
+
+    `audit` is a digest; None keeps the one that is shown, "" names none.
+    """
     st.page_link(
         st.session_state[_PAGES][page],
         label=label,
         icon=icon,
-        query_params={"audit": audit[:12], "lang": language()},
+        query_params=_query(audit, query),
     )
+
+
+def go_to(page: str, *, audit: str | None = None, **query: str) -> None:
+    """Leave for another page, language and audit kept as by `link`; does not return."""
+    st.switch_page(st.session_state[_PAGES][page], query_params=_query(audit, query))
+
+
+def audit_or_reason(say: Words) -> KeptAudit | None:
+    """Return the audit to show; where there is none, say why and what to do, and return None.
+
+    Raises
+    ------
+    AuditError, StoreError
+        As `cached.kept_audits`.
+    """
+    here = place()
+    if here.audit is not None:
+        if here.is_demo:
+            st.html(blocks.heading("", below=say.text("is_demo")))
+        return here.audit
+    if here.kept:
+        st.html(blocks.heading(say.text("wrong_link"), below=say.text("wrong_link_do")))
+        newest = here.kept[0].digest
+        link("overview", label=say.text("open_newest"), audit=newest)
+    else:
+        st.html(blocks.heading(say.text("need_audit"), below=say.text("need_audit_do")))
+        link("overview", label=say.text("go_to_overview"), audit="")
+        link("run", label=say.text("go_to_run"), audit="")
+    return None
+
+
+def _query(audit: str | None, query: Mapping[str, str]) -> dict[str, str]:
+    shown = st.query_params.get("audit", "") if audit is None else audit[:12]
+    return {"lang": language(), **({"audit": shown} if shown else {}), **query}

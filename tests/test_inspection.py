@@ -1,0 +1,70 @@
+"""Inspection: the best passages of a name, and what is kept beside a report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from audit.corpora.passages import Passage
+from audit.inspection import Inspection, best_passages, keep_inspection, kept_inspection
+from cache.store import Store
+
+PASSAGES = (
+    Passage("Mr. ", ("first", "last"), " ", " is a 50 year old", "1", ("Anna", "Berg")),
+    Passage("", ("full",), "", "は50歳", "b", 3),
+    Passage("left ", ("last", "first"), ", ", "", "c", None),
+)
+
+
+def made_inspection() -> Inspection:
+    rng = np.random.default_rng(0)
+    rows, ratios = best_passages(rng.normal(size=(3, 4)))
+    return Inspection(
+        n_per_block=np.array([100, 50]),
+        hospital=rng.normal(size=(2, 4)).astype(np.float32),
+        general=rng.normal(size=(2, 4)).astype(np.float32),
+        reference_score=rng.normal(size=6),
+        reference_n_pieces=np.arange(6),
+        best_passages=rows,
+        best_log_ratio=ratios,
+        passages=PASSAGES,
+    )
+
+
+def test_the_best_passages_are_found_by_hand() -> None:
+    ratio = np.array([[1.0, np.nan], [3.0, np.nan], [2.0, -1.0]])
+    rows, ratios = best_passages(ratio, n_best=2)
+    assert rows.tolist() == [[1, 2], [2, -1]]
+    assert ratios[0].tolist() == [3.0, 2.0]
+    assert ratios[1, 0] == -1
+    assert np.isnan(ratios[1, 1])
+
+
+def test_there_are_no_more_best_passages_than_passages() -> None:
+    assert best_passages(np.zeros((0, 5)))[0].shape == (5, 0)
+    assert best_passages(np.zeros((3, 5)))[0].shape == (5, 3)
+    assert best_passages(np.zeros((50, 5)), n_best=4)[1].shape == (5, 4)
+
+
+def test_what_is_kept_comes_back(tmp_path: Path) -> None:
+    made = made_inspection()
+    with Store(tmp_path / "results") as store:
+        assert kept_inspection("d", store=store) is None
+        keep_inspection("d", made, store=store)
+        found = kept_inspection("d", store=store)
+    assert found is not None
+    assert found.passages == PASSAGES
+    for name in vars(made).keys() - {"passages"}:
+        assert np.array_equal(getattr(found, name), getattr(made, name), equal_nan=True), name
+
+
+def test_an_inspection_of_another_version_is_as_none(tmp_path: Path) -> None:
+    with Store(tmp_path / "results") as store:
+        keep_inspection("d", replace(made_inspection(), passages=()), store=store)
+        stored = store.get("inspection/d")
+        assert stored is not None
+        arrays = {k: v for k, v in stored.arrays.items() if k != "hospital"}
+        store.put("inspection/d", arrays=arrays, meta=stored.meta)
+        assert kept_inspection("d", store=store) is None
