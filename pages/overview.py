@@ -9,11 +9,12 @@ from audit.paper import published_tables
 from pages.ui import blocks, cached, charts, paper_table
 from pages.ui.language import Words
 from pages.ui.place import Place, link, place, words
+from pages.ui.reveal import is_revealed, shown_name
+from pages.ui.start import recent_audits, start_cards
 from pages.ui.text import (
     day,
     decimal,
     decimal_interval,
-    masked,
     percent,
     percent_interval,
     pseudonym,
@@ -43,6 +44,8 @@ def page() -> None:
     draw_charts(say, view)
     draw_names_and_limits(say, view)
     draw_paper(say, [one for one in (view, other) if one])
+    recent_audits(say, here.kept, shown=view.digest)
+    start_cards(say)
     if view.notes:
         with st.expander(say.text("notes")):
             st.html(blocks.bullet_list(view.notes))
@@ -60,18 +63,7 @@ def draw_nothing(say: Words, here: Place) -> None:
         st.html(blocks.heading(say.text("unreadable"), below=below))
     else:
         st.html(blocks.heading(say.text("empty"), below=say.text("empty_why")))
-    demo, own = st.columns(2, gap="large")
-    with demo:
-        st.html(blocks.heading(say.text("empty_demo"), below=say.text("empty_demo_why")))
-        st.code("python -m audit demo", language="bash")
-    with own:
-        st.html(blocks.heading(say.text("empty_own"), below=say.text("empty_own_why")))
-        st.code(
-            "python -m audit run --scenario 2 \\\n"
-            "  --general DIR --hospital DIR \\\n"
-            "  --names names.csv --passages passages.csv",
-            language="bash",
-        )
+    start_cards(say)
 
 
 def draw_verdicts(say: Words, view: Overview, other: Overview | None) -> None:
@@ -229,11 +221,12 @@ def draw_names_and_limits(say: Words, view: Overview) -> None:
     """Draw the names that stand out most, masked, and what the audit shows and does not show."""
     left, right = st.columns([3, 2], gap="large")
     with left:
-        st.html(blocks.heading(say.text("strongest"), below=say.text("strongest_below")))
+        below = say.text("strongest_revealed" if is_revealed() else "strongest_below")
+        st.html(blocks.heading(say.text("strongest"), below=below))
         rows = [
             (
                 pseudonym(name.name_id),
-                masked(name.first, name.last),
+                shown_name(name.first, name.last),
                 say.text(f"kind_{name.kind}_one"),
                 "" if name.n_mentions is None else str(name.n_mentions),
                 small(name.general),
@@ -246,6 +239,7 @@ def draw_names_and_limits(say: Words, view: Overview) -> None:
         header = [say.text(f"column_{c}") for c in columns]
         caption = say.text(f"strongest_caption_{view.scenario}")
         st.html(blocks.simple_table(header, rows, caption=caption, n_text=3))
+        link("names", label=say.text("strongest_more"), audit=view.digest)
     with right:
         st.html(
             blocks.heading(say.text("limits"))

@@ -98,6 +98,12 @@ def bullet_list(lines: Iterable[str]) -> str:
     return f'<ul class="ka-list">{"".join(f"<li>{escaped(line)}</li>" for line in lines)}</ul>'
 
 
+def line(strong: str, rest: str, *, is_strong: bool = False) -> str:
+    """Return one line of a list: what counts, then what it is about."""
+    tone = " ka-here" if is_strong else ""
+    return f'<p class="ka-line{tone}"><strong>{escaped(strong)}</strong> {escaped(rest)}</p>'
+
+
 def heading(text: str, *, below: str = "") -> str:
     """Return a section's heading, with a sentence under it."""
     sentence = f'<p class="ka-below">{escaped(below)}</p>' if below else ""

@@ -9,7 +9,9 @@ import streamlit as st
 from audit.kept import KeptAudit
 from pages.ui import cached, place
 from pages.ui.headers import LANGUAGE_SCRIPTS
+from pages.ui.job_line import job_line
 from pages.ui.language import LANGUAGES, Words
+from pages.ui.reveal import reveal_switch
 from pages.ui.text import day
 
 UI = Path(__file__).resolve().parent
@@ -40,7 +42,9 @@ def main() -> None:
     st.html(f"<script>{LANGUAGE_SCRIPTS[words.language]}</script>", unsafe_allow_javascript=True)
     with st.sidebar:
         st.html(f'<p class="ka-brand">{words.html("app")}</p>')
-        _audit_picker(words)
+        audit = _audit_picker(words)
+        reveal_switch(words, audit=audit)
+        job_line(words)
         st.radio(
             words.text("language"),
             list(LANGUAGES),
@@ -80,13 +84,14 @@ def _navigation(words: Words) -> st.Page:
     return st.navigation(sections, expanded=True)
 
 
-def _audit_picker(words: Words) -> None:
+def _audit_picker(words: Words) -> str:
+    """Draw the choice of audits, and return the digest of the one that is shown, or ""."""
     try:
         here = place.place()
     except (cached.AuditError, cached.StoreError):
-        return  # the page says why
+        return ""  # the page says why
     if not here.kept:
-        return
+        return ""
     lines = {line.digest: line for line in here.kept}
     st.session_state["audit"] = here.audit.digest if here.audit else None
     st.selectbox(
@@ -98,6 +103,7 @@ def _audit_picker(words: Words) -> None:
         placeholder=words.text("audit_choose"),
         on_change=_open_audit,
     )
+    return here.audit.digest if here.audit else ""
 
 
 def _open_audit() -> None:

@@ -48,6 +48,7 @@ def test_without_an_audit_the_page_says_how_to_make_the_demo(home: Path) -> None
     assert app.title[0].value == "May this model leave the building?"
     assert "There is no audit on this machine yet" in texts(app)
     assert app.code[0].value == "python -m audit demo"
+    assert app.button(key="run_demo").label == "Run the demo"
     assert not app.get("plotly_chart")
 
 
@@ -104,7 +105,7 @@ def test_the_switch_changes_every_word_and_the_address(
 ) -> None:
     keep(demo_reports, directory=home)
     app = open_app()
-    app.radio[0].set_value("ja").run()
+    app.radio(key="language").set_value("ja").run()
     assert not app.exception
     assert app.title[0].value == "このモデルを院外に出してよいか"
     assert app.query_params["lang"] in ("ja", ["ja"])
@@ -169,6 +170,7 @@ def test_audits_of_another_version_are_counted_not_hidden(home: Path) -> None:
     app = open_app()
     assert "Audits that this version cannot read: 1." in texts(app)
     assert app.code[0].value == "python -m audit demo"
+    assert app.button(key="run_demo").label == "Run the demo"
 
 
 def test_an_unusable_data_directory_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
