@@ -54,6 +54,8 @@ def main() -> None:
         )
         st.caption(words.text("stays_here"))
     st.query_params["lang"] = words.language
+    if audit:
+        st.query_params["audit"] = audit[:12]
     page.run()
 
 

@@ -13,6 +13,7 @@ from pages.ui import blocks, cached
 from pages.ui.language import LANGUAGES, Words, words_of
 
 _PAGES = "pages"
+_AUDIT = "place_audit"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,11 @@ def words() -> Words:
 def place() -> Place:
     """Return where the link leads; raises as `cached.kept_audits`."""
     (kept, n_unreadable), demo = cached.kept_audits(), cached.demo_audits()
-    audit = choose_audit(st.query_params.get("audit", ""), kept=kept, demo=demo)
+    # The sidebar's links to pages drop the address's query: the session remembers the audit.
+    wanted = st.query_params.get("audit") or st.session_state.get(_AUDIT, "")
+    audit = choose_audit(wanted, kept=kept, demo=demo)
+    if audit:
+        st.session_state[_AUDIT] = audit.digest
     other = other_scenario(audit, kept=kept, demo=demo) if audit else None
     is_demo = audit is not None and audit.digest in demo.values()
     return Place(kept, n_unreadable, audit, other, is_demo)

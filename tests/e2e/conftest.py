@@ -16,7 +16,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from audit.home import HOME_VARIABLE
+from audit.demo import demo_digests as known_digests
+from audit.home import HOME_VARIABLE, results_dir
+from cache.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ARGUMENTS = (
@@ -44,6 +46,29 @@ def browser() -> Iterator[Any]:
         )
         yield running
         running.close()
+
+
+@pytest.fixture(scope="session")
+def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with the demo hospital's two audits, small ones."""
+    home = tmp_path_factory.mktemp("demo") / "home"
+    subprocess.run(
+        [sys.executable, "-m", "audit", "demo", "--inputs", "1000", "--documents", "100"],
+        cwd=REPOSITORY,
+        env=os.environ | {HOME_VARIABLE: str(home)},
+        check=True,
+        capture_output=True,
+    )
+    return home
+
+
+@pytest.fixture(scope="session")
+def demo_digests(demo_home: Path) -> dict[str, str]:
+    """Digests of the demo's audits by name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(HOME_VARIABLE, str(demo_home))
+        with Store(results_dir()) as store:
+            return known_digests(store)
 
 
 def start_server(home: Path) -> tuple[subprocess.Popen[bytes], str]:

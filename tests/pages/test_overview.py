@@ -197,3 +197,16 @@ def test_the_web_process_needs_no_torch() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_session_remembers_the_audit_where_the_address_lost_it(
+    home: Path, demo_reports: dict[str, AuditReport]
+) -> None:
+    keep(demo_reports, directory=home)
+    digest = demo_reports["generation"].digest
+    app = open_app(audit=digest[:12])
+    del app.query_params["audit"]
+    app.run()
+    assert not app.exception
+    assert app.query_params["audit"] in (digest[:12], [digest[:12]])
+    assert f"audit {digest[:12]}" in texts(app)

@@ -1,0 +1,105 @@
+"""Every page in a real browser: both languages, light and dark, on a fresh server, at any width."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import READY
+
+pytest.importorskip("playwright.sync_api")
+from playwright.sync_api import expect
+
+PAGES = ("overview", "setup", "run", "jobs", "names", "measures", "documents", "report", "method")
+LANGUAGES = ("en", "ja")
+
+
+@pytest.fixture(scope="module")
+def server(demo_home: Path, serve: Callable[[Path], str]) -> str:
+    return serve(demo_home)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where screenshots go: `KART_AUDIT_SCREENSHOTS` if it is set."""
+    chosen = os.environ.get("KART_AUDIT_SCREENSHOTS")
+    folder = Path(chosen) if chosen else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def is_whole(page: Any) -> None:
+    """Wait until the page is drawn, and hold that nothing in it failed."""
+    expect(page.locator("h1").first).to_be_visible()
+    expect(page.locator(READY)).to_be_visible(timeout=60_000)
+    expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
+    expect(page.get_by_test_id("stException")).to_have_count(0)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_drawn_whole_in_both_schemes(
+    server: str, visit: Callable[..., Any], pictures: Path, name: str, language: str
+) -> None:
+    for scheme in ("light", "dark") if language == "en" else ("light",):
+        page = visit(f"{server}/{name}?lang={language}", scheme=scheme)
+        is_whole(page)
+        title = page.locator("h1").first.inner_text()
+        assert title.rstrip("。").endswith(("?", "？", "か")), title
+        is_japanese = bool(re.search("[\u3040-\u30ff\u4e00-\u9fff]", title))
+        assert is_japanese == (language == "ja")
+        height = page.get_by_test_id("stMain").evaluate(
+            "e => e.firstElementChild.scrollHeight + 80"
+        )
+        page.set_viewport_size({"width": 1400, "height": min(int(height), 6000)})
+        is_whole(page)
+        picture = page.screenshot(path=pictures / f"{name}-{language}-{scheme}.png")
+        assert len(picture) > 15_000
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_page_is_wider_than_a_small_window(
+    server: str, visit: Callable[..., Any], name: str
+) -> None:
+    page = visit(f"{server}/{name}", width=820)
+    is_whole(page)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+@pytest.mark.parametrize("name", ["setup", "jobs", "names", "report"])
+def test_a_deep_link_first_on_a_fresh_server_has_the_sidebar(
+    demo_home: Path, serve: Callable[[Path], str], visit: Callable[..., Any], name: str
+) -> None:
+    page = visit(f"{serve(demo_home)}/{name}?lang=ja")
+    is_whole(page)
+    sidebar = page.get_by_test_id("stSidebar")
+    expect(sidebar.get_by_text("KART Audit")).to_be_visible()
+    expect(sidebar.get_by_test_id("stSidebarNavLink")).to_have_count(len(PAGES))
+
+
+def test_every_page_of_an_empty_installation_says_what_to_do(
+    tmp_path: Path, serve: Callable[[Path], str], visit: Callable[..., Any]
+) -> None:
+    url = serve(tmp_path / "empty")
+    for name in PAGES:
+        page = visit(f"{url}/{name}")
+        is_whole(page)
+        assert page.get_by_test_id("stMain").inner_text().count("\n") >= 1, name
+
+
+def test_a_page_keeps_the_audit_of_its_link(
+    server: str, demo_digests: dict[str, str], visit: Callable[..., Any]
+) -> None:
+    digest = demo_digests["generation"][:12]
+    page = visit(f"{server}/documents?audit={digest}")
+    is_whole(page)
+    page.get_by_test_id("stSidebarNavLink").filter(has_text="Names").last.click()
+    page.wait_for_url(re.compile("/names"))
+    is_whole(page)
+    page.reload()
+    is_whole(page)
