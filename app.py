@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import streamlit as st
 from starlette.middleware import Middleware
 
+from audit.errors import AuditError
+from audit.jobs import service
+from cache.errors import StoreError
 from pages.ui.headers import SecurityHeaders
 
 ROUTER = Path(__file__).resolve().parent / "pages" / "ui" / "main.py"
@@ -21,8 +24,10 @@ ROUTER = Path(__file__).resolve().parent / "pages" / "ui" / "main.py"
 
 @asynccontextmanager
 async def lifespan(_: st.App) -> AsyncIterator[None]:
-    """Make every file that the server writes the owner's alone."""
+    """Make every file that the server writes the owner's alone; let waiting jobs go on."""
     os.umask(0o077)
+    with suppress(AuditError, StoreError):  # the pages say why
+        service.recover()
     yield
 
 

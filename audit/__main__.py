@@ -1,4 +1,4 @@
-"""The command line: python -m audit demo | run | score | selftest | results.
+"""The command line: python -m audit demo | run | score | selftest | results | jobs and more.
 
 The same calls as the pages. With `--json` one JSON object goes to stdout; progress and words go to
 stderr. Exit code 0, or 2 with one plain paragraph for bad input, or 130 after Ctrl-C.
@@ -14,8 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from audit import commands
+from audit import commands, job_commands, result_commands
+from audit.access.log_command import log_command
 from audit.errors import AuditCancelled, AuditError
+from audit.handover.name_forms import NAME_FORMS
+from audit.handover.report_language import LANGUAGES
 from cache.errors import StoreError
 
 _OK, _BAD_INPUT, _CANCELLED = 0, 2, 130
@@ -55,6 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     _score(commands_of)
     _selftest(commands_of)
     _results(commands_of)
+    _jobs(commands_of)
+    _log(commands_of)
     return parser
 
 
@@ -119,8 +124,38 @@ def _results(commands_of: Any) -> None:
     results = commands_of.add_parser("results", help="list kept audits, or write one out")
     results.add_argument("digest", nargs="?", help="beginning of an audit's digest")
     results.add_argument("--out", type=Path, help="write this audit's files here")
+    results.add_argument("--html", action="store_true", help="write the report to be signed, with "
+                         "its tables and a manifest of digests")  # fmt: skip
+    results.add_argument("--names", choices=NAME_FORMS, default="masked", help="with --html")
+    results.add_argument("--language", choices=LANGUAGES, default="en", help="with --html")
     results.add_argument("--json", action="store_true")
-    results.set_defaults(command=commands.results)
+    results.set_defaults(command=result_commands.results)
+
+
+def _jobs(commands_of: Any) -> None:
+    jobs = commands_of.add_parser("jobs", help="list what waits, runs and has ended")
+    jobs.add_argument("--watch", action="store_true", help="until nothing waits or runs any more")
+    jobs.set_defaults(command=job_commands.jobs)
+    cancel = commands_of.add_parser("cancel", help="stop a job; what is finished is kept")
+    cancel.set_defaults(command=job_commands.cancel)
+    resume = commands_of.add_parser("resume", help="let a job go on, in the background")
+    resume.set_defaults(command=job_commands.resume)
+    for command in (cancel, resume):
+        command.add_argument("job", help="the job's id, or the beginning of it")
+    worker = commands_of.add_parser("worker", help="do the jobs of a device")
+    worker.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    worker.set_defaults(command=job_commands.worker)
+    for command in (jobs, cancel, resume, worker):
+        command.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+
+
+def _log(commands_of: Any) -> None:
+    log = commands_of.add_parser("log", help="the access log: is it whole, and what does it say?")
+    log.add_argument("what", choices=("verify", "show"))
+    log.add_argument("--limit", type=int, default=50, help="lines of `show`, the newest")
+    log.add_argument("--audit", default="", help="only lines of this audit: digits of its digest")
+    log.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    log.set_defaults(command=log_command)
 
 
 def _shared(command: argparse.ArgumentParser) -> None:

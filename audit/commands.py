@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from argparse import Namespace
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from audit import demo as demo_hospital
+from audit.console import progress_line
+from audit.console import say as _say
 from audit.corpora.passages import Passages, read_passages
 from audit.errors import AuditError
 from audit.home import data_home, results_dir
-from audit.membership.candidates import Candidates
+from audit.job_commands import answered, kept_report
+from audit.jobs.kinds import demo_order
+from audit.jobs.service import audit_question, demo_question
+from audit.membership.controls import with_controls
 from audit.membership.names_csv import read_names
 from audit.membership.score_file import score_file
 from audit.models.registry import model_path
 from audit.progress import Progress
-from audit.report import AuditReport, write_report
+from audit.report import write_report
 from audit.request import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.tables import read_table
 from cache.store import Store
@@ -29,15 +31,15 @@ MAX_FILE_BYTES = 200_000_000
 
 def run(options: Namespace) -> dict[str, Any]:
     """Audit a pair of models."""
-    from audit.run import run_audit, stored_documents
-
     names = read_names(_bytes(options.names), what="names")
     _say(f"{len(names.candidates)} names read ({names.encoding}).")
     for note in names.notes:
         _say(f"names, row {note.row}: {note.what}")
     candidates = names.candidates
     if options.draw_controls:
-        candidates = _with_controls(candidates, n=options.draw_controls, seed=options.seed)
+        n_given, n = len(candidates), options.draw_controls
+        candidates = with_controls(candidates, n_easy=n, n_hard=n, seed=options.seed)
+        _say(f"Drawn: {len(candidates) - n_given} controls.")
     request = AuditRequest(
         scenario_number=options.scenario,
         general=model_path(options.general, where="--general"),
@@ -57,10 +59,11 @@ def run(options: Namespace) -> dict[str, Any]:
         dtype=options.dtype,
         device=options.device,
     )
+    (digest,) = answered(audit_question(request))
     with Store(results_dir()) as store:
-        report = run_audit(request, store=store, progress=progress_line())
-        documents = stored_documents(report.digest, store=store)
-    _say_verdict(report)
+        report = kept_report(digest, store=store)
+        documents = store.get_record(f"documents/{digest}") or {}
+    _say(str(report.verdict["english"]))
     if options.out:
         for path in write_report(report, options.out, documents=documents):
             _say(f"Written: {path.name}")
@@ -73,9 +76,7 @@ def run(options: Namespace) -> dict[str, Any]:
 
 def demo(options: Namespace) -> dict[str, Any]:
     """Audit the demo hospital, after making it again if asked to."""
-    from audit.run import run_audit
-
-    directory = options.directory or demo_hospital.SHIPPED
+    directory: Path | None = options.directory
     if options.retrain:
         directory = options.directory or data_home() / f"demo-seed-{options.seed}"
         _retrain(directory, seed=options.seed)
@@ -84,15 +85,11 @@ def demo(options: Namespace) -> dict[str, Any]:
         settings = replace(settings, n_documents=options.documents)
     if options.inputs is not None:
         settings = replace(settings, n_inputs=options.inputs)
-    reports: dict[str, AuditReport] = {}
+    order = demo_order(settings, all_of_them=options.exposures, directory=directory)
+    digests = answered(demo_question(order))
+    names = [name for name, _ in demo_hospital.demo_audits(all_of_them=options.exposures)]
     with Store(results_dir()) as store:
-        for name, how in demo_hospital.demo_audits(all_of_them=options.exposures):
-            request = demo_hospital.demo_request(settings=settings, directory=directory, **how)
-            _say(f"Demo audit: {name}")
-            reports[name] = run_audit(request, store=store, progress=progress_line())
-            _say_verdict(reports[name])
-        if not options.directory and not options.retrain:
-            demo_hospital.remember(reports, store=store)
+        reports = {n: kept_report(d, store=store) for n, d in zip(names, digests, strict=True)}
     return demo_hospital.demo_summary(reports)
 
 
@@ -140,60 +137,6 @@ def selftest(options: Namespace) -> dict[str, Any]:
     }
 
 
-def results(options: Namespace) -> dict[str, Any]:
-    """List the kept audits, or write one of them out."""
-    from audit.report import AuditReport
-
-    with Store(results_dir()) as store:
-        found = [key.removeprefix("audit/") for key in store.keys("audit/")]
-        chosen = [digest for digest in found if digest.startswith(options.digest or "")]
-        if options.digest and len(chosen) != 1:
-            raise AuditError(
-                f"{len(chosen)} kept audits begin so.", where="digest",
-                do="Give more of its digits; `python -m audit results` lists all.",
-            )  # fmt: skip
-        reports = [AuditReport.from_json(store.get_record(f"audit/{digest}")) for digest in chosen]
-        if options.out and options.digest:
-            documents = store.get_record(f"documents/{chosen[0]}")
-            write_report(reports[0], options.out, documents=documents)
-    rows = [
-        {
-            "digest": report.digest,
-            "at": report.made.get("at"),
-            "scenario": report.scenario["number"],
-            "general": report.models["general"]["name"],
-            "hospital": report.models["hospital"]["name"],
-            "n_names": report.n_names,
-            "verdict": report.verdict["state"],
-        }
-        for report in reports
-    ]
-    for row in sorted(rows, key=lambda r: str(r["at"])):
-        _say(f"{row['digest'][:12]}  {row['at']}  scenario {row['scenario']}  {row['general']} -> "
-             f"{row['hospital']}  {row['n_names']} names  {row['verdict']}")  # fmt: skip
-    return {"audits": rows}
-
-
-def progress_line() -> Callable[[Progress], None]:
-    """Return a listener that keeps one line of stderr up to date, where stderr is a terminal."""
-    is_terminal = sys.stderr.isatty()
-    last = [0.0]
-
-    def listen(progress: Progress) -> None:
-        now = time.monotonic()
-        if now - last[0] < (0.5 if is_terminal else 10):
-            return
-        last[0] = now
-        left = "" if progress.seconds_left is None else f", {_duration(progress.seconds_left)} left"
-        text = f"{progress.phase}: {100 * progress.share:.0f} %{left}"
-        sys.stderr.write(f"\r\x1b[K{text}" if is_terminal else f"{text}\n")
-        if is_terminal and progress.share >= 1:
-            sys.stderr.write("\n")
-        sys.stderr.flush()
-
-    return listen
-
-
 def _retrain(directory: Path, *, seed: int) -> None:
     from audit.demo_build import ENGLISH, JAPANESE, build_demo
 
@@ -207,24 +150,6 @@ def _retrain(directory: Path, *, seed: int) -> None:
 
         build_demo(directory / recipe.language, recipe=recipe, seed=seed, report=report)
     _say(f"Made again, seed {seed}: {directory.name}")
-
-
-def _with_controls(candidates: Candidates, *, n: int, seed: int) -> Candidates:
-    from audit.membership.controls import easy_controls, hard_controls
-    from audit.membership.name_pools import pool_for
-
-    members = candidates.rows([i for i, m in enumerate(candidates.is_member) if m is True])
-    if not len(members):
-        raise AuditError(
-            "Controls are drawn against members, and the list has none.", where="names",
-            do="Add a column is_member with 1 for the names that are in the notes.",
-        )  # fmt: skip
-    pool = pool_for(candidates)
-    taken = list(zip(candidates.first, candidates.last, strict=True))
-    easy = easy_controls(pool, members, n=n, seed=seed, exclude=taken)
-    hard = hard_controls(pool, members, n=n, seed=seed, exclude=taken)
-    _say(f"Drawn: {len(easy)} easy and {len(hard)} hard controls.")
-    return candidates + easy + hard
 
 
 def _generation_settings(options: Namespace) -> GenerationSettings:
@@ -272,23 +197,3 @@ def _truth(cell: str, *, row: int) -> bool:
     if cell.strip().lower() not in known:
         raise AuditError("is_member must be 1 or 0.", where=f"scores, row {row}")
     return known[cell.strip().lower()]
-
-
-def _say_verdict(report: AuditReport) -> None:
-    _say(str(report.verdict["english"]))
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return (
-        f"{hours} h {minutes} min"
-        if hours
-        else f"{minutes} min {rest} s"
-        if minutes
-        else f"{rest} s"
-    )
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")

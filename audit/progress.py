@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,12 +22,15 @@ class Progress:
         Units of the whole run, those taken from the store included.
     seconds_left
         None until there is something to judge by.
+    by_phase
+        (phase, share done 0-1) of every phase, in the order of the run; empty where not told.
     """
 
     phase: str
     done: float
     total: float
     seconds_left: float | None
+    by_phase: tuple[tuple[str, float], ...] = ()
 
     @property
     def share(self) -> float:
@@ -37,7 +41,42 @@ class Progress:
 ProgressListener = Callable[[Progress], None]
 StopQuestion = Callable[[], bool]
 
-_MIN_SECONDS = 2.0
+_REPORT_SECONDS = 0.1
+_MIN_SECONDS = 5.0
+_MIN_SHARE = 0.03
+_WINDOW_SECONDS = 30.0
+
+
+class Pace:
+    """How long work will still take, judged by the last half minute of it.
+
+    Nothing is said before 5 seconds and 3 % of the work: one early sample says anything.
+    """
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, float]] = deque()
+        self._start: tuple[float, float] | None = None
+
+    def seconds_left(self, done: float, *, total: float, now: float) -> float | None:
+        """Note that `done` units of `total` were done at `now`, and say how long the rest takes.
+
+        Parameters
+        ----------
+        done, total
+            Units of work that takes time; what came out of the store is in neither.
+        now
+            Seconds of a clock that only goes forward.
+        """
+        if self._start is None:
+            self._start = (now, done)
+        self._seen.append((now, done))
+        while len(self._seen) > 2 and now - self._seen[1][0] >= _WINDOW_SECONDS:
+            self._seen.popleft()
+        then, before = self._seen[0]
+        is_early = now - self._start[0] < _MIN_SECONDS
+        if is_early or done - self._start[1] < _MIN_SHARE * (total - self._start[1]):
+            return None
+        return (total - done) / (done - before) * (now - then) if done > before else None
 
 
 class Meter:
@@ -59,7 +98,8 @@ class Meter:
         self._cached = 0.0
         self._listener = listener
         self._should_stop = should_stop
-        self._start = time.monotonic()
+        self._pace = Pace()
+        self._pace.seconds_left(0.0, total=sum(totals.values()), now=time.monotonic())
         self._last = 0.0
 
     def add(self, phase: str, units: float, *, is_cached: bool = False) -> None:
@@ -76,7 +116,7 @@ class Meter:
             self._cached += units
         now = time.monotonic()
         is_end = self._is_finished and not was_finished
-        if now - self._last < 0.1 and not is_end:
+        if now - self._last < _REPORT_SECONDS and not is_end:
             return
         self._last = now
         self._listener(self._report(phase, now))
@@ -95,6 +135,6 @@ class Meter:
 
     def _report(self, phase: str, now: float) -> Progress:
         done, total = sum(self._done.values()), sum(self._totals.values())
-        worked, elapsed = done - self._cached, now - self._start
-        left = (total - done) / worked * elapsed if worked > 0 and elapsed > _MIN_SECONDS else None
-        return Progress(phase, done, total, left)
+        left = self._pace.seconds_left(done - self._cached, total=total - self._cached, now=now)
+        shares = tuple((p, self._done[p] / n if n else 1.0) for p, n in self._totals.items())
+        return Progress(phase, done, total, left, shares)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -157,8 +158,10 @@ class AuditRequest:
         """The settings of the chosen scenario."""
         return self.generation if self.scenario_number == 1 else self.posterior
 
-    def question(self) -> dict[str, object]:
+    def question(self, *, digest_of: Callable[[Path], str] = model_digest) -> dict[str, object]:
         """Return everything that determines the answer, as plain values; reads the model files.
+
+        `digest_of` gives a model directory's digest, for callers that remember it.
 
         Raises
         ------
@@ -168,8 +171,8 @@ class AuditRequest:
         return {
             "evidence_version": EVIDENCE_VERSION,
             "scenario": self.scenario_number,
-            "general": model_digest(self.general),
-            "hospital": model_digest(self.hospital),
+            "general": digest_of(self.general),
+            "hospital": digest_of(self.hospital),
             "candidates": candidates_digest(self.candidates),
             "passages": self.passages.digest()
             if self.passages and self.scenario_number == 2

@@ -23,6 +23,7 @@ from audit.membership.name_pools import NamePool, pool_for, with_popularity
 from audit.membership.plain import plain
 from audit.models.load import LoadedModel
 from audit.models.pair import ModelPair, load_pair
+from audit.pace import light_key
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.report import AuditReport
 from audit.request import AuditRequest, question_digest
@@ -60,10 +61,7 @@ def run_audit(
     if (known := _known_report(digest, store=store)) is not None:
         return known
     started = time.monotonic()
-    device = pick_device(request.device)
-    pair = load_pair(request.general, request.hospital, device=device, dtype=request.dtype)
-    if request.dtype != "float32":
-        check_rounding(request, pair, device=device)
+    device, pair = _loaded(request)
     names, n_reference = with_reference(request, pair, pool=pool)
     meter = Meter(_totals(request, names, pair), listener=progress, should_stop=should_stop)
 
@@ -71,7 +69,8 @@ def run_audit(
 
         def source(who: str, phase: str) -> evidence.Source:
             loaded: LoadedModel = getattr(pair, who)
-            return evidence.Source(loaded, device, request.dtype, store, meter, phase, kernels)
+            key = light_key(question, who=who, device=device)
+            return evidence.Source(loaded, device, request.dtype, store, meter, phase, kernels, key)
 
         attack = _attack(request, pair, names=names, pool=pool, sources=source)
     report = _report(
@@ -86,6 +85,15 @@ def run_audit(
     report = AuditReport(**{**vars(report), "made": made})
     _keep(report, request, attack, store=store)
     return _known_report(digest, store=store) or AuditReport.from_json(report.to_json())
+
+
+def _loaded(request: AuditRequest) -> tuple[str, ModelPair]:
+    """Return the device that computes and the pair on it, its rounding checked."""
+    device = pick_device(request.device)
+    pair = load_pair(request.general, request.hospital, device=device, dtype=request.dtype)
+    if request.dtype != "float32":
+        check_rounding(request, pair, device=device)
+    return device, pair
 
 
 def _known_report(digest: str, *, store: ResultStore) -> AuditReport | None:

@@ -2,8 +2,283 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 import streamlit as st
 
-from pages.ui.place import words
+from audit.view.name_table import FACETS, NameTable, Selection, Wish, select
+from pages.ui import blocks, cached, linked, name_panel, screen_files
+from pages.ui.language import Words
+from pages.ui.logged import logged_export
+from pages.ui.place import audit_or_reason, words
+from pages.ui.reveal import is_revealed
+from pages.ui.text import plain, pseudonym
 
-st.title(words().text("names_link"), anchor=False)
+SORTS = (
+    "score", "q", "log10_ratio", "hospital", "general", "n_mentions", "popularity", "n_pieces",
+    "name_id",
+)  # fmt: skip
+_RISING = ("q", "name_id")
+"""What is read from the lowest on, unless the reader says otherwise."""
+KEYS = (*FACETS, "sort", "order", "name")
+FACET_TITLES = {
+    "kind": "names_facet_kind",
+    "decision": "names_facet_decision",
+    "mentions": "names_facet_mentions",
+    "script": "names_facet_script",
+    "role": "names_facet_role",
+}
+COLUMNS = (
+    "number", "name", "kind", "decision", "score", "q", "general", "hospital", "log10_ratio",
+    "n_mentions", "p", "standard_error", "n_pieces", "popularity",
+)  # fmt: skip
+_WHOLE = ("n_mentions", "n_pieces")
+_TINY = ("popularity", "general", "hospital")
+
+
+def page() -> None:
+    """Draw the page."""
+    say = words()
+    st.title(say.text("names_title"), anchor=False)
+    try:
+        audit = audit_or_reason(say)
+        if audit is None:
+            return
+        table = cached.names(audit.digest)
+        draw(say, table, digest=audit.digest)
+    except (cached.AuditError, cached.StoreError) as error:
+        st.html(blocks.heading(say.text("no_data"), below=str(error)))
+
+
+def draw(say: Words, table: NameTable, *, digest: str) -> None:
+    """Draw facets and table, and the chosen name under them."""
+    restore(table)
+    st.html(blocks.heading("", below=say.text(f"names_below_{table.scenario}")))
+    side, main = st.columns([1.2, 4], gap="medium")
+    with side:
+        wish = draw_wish(say)
+        counts_place = st.container()
+    wish = Wish(
+        chosen={facet: tuple(st.session_state.get(f"names_{facet}") or ()) for facet in FACETS},
+        text=wish.text,
+        sort=wish.sort,
+        is_descending=wish.is_descending,
+    )
+    selection = select(table, wish=wish)
+    with counts_place:
+        draw_facets(say, table, selection)
+    with main:
+        draw_table(say, table, selection, wish=wish, digest=digest)
+    chosen = table.row_of(st.session_state.get("names_chosen", ""))
+    keep_link(wish, chosen=chosen, table=table)
+    if chosen is None:
+        st.html(blocks.heading("", below=say.text("names_choose")))
+    else:
+        name_panel.draw(say, table, row=chosen, selection=selection, digest=digest)
+
+
+def restore(table: NameTable) -> None:
+    """Set the widgets by the link, if it came from elsewhere."""
+    link = linked.from_link("names", keys=KEYS)
+    state = st.session_state
+    if link is not None:
+        for facet in FACETS:
+            wanted = link[facet].split(",")
+            state[f"names_{facet}"] = [c for c in table.choices[facet] if c in wanted]
+        state["names_sort"] = link["sort"] if link["sort"] in SORTS else "score"
+        is_known = link["order"] in ("asc", "desc")
+        state["names_order"] = link["order"] if is_known else usual_order(state["names_sort"])
+        state["names_chosen"] = link["name"]
+        state["names_version"] = state.get("names_version", 0) + 1
+    state.setdefault("names_sort", "score")
+    state.setdefault("names_order", "desc")
+    for facet in FACETS:
+        kept = state.get(f"names_{facet}") or []
+        state[f"names_{facet}"] = [code for code in kept if code in table.choices[facet]]
+
+
+def usual_order(sort: str) -> str:
+    """Return the order in which a column is read first."""
+    return "asc" if sort in _RISING else "desc"
+
+
+def keep_link(wish: Wish, *, chosen: int | None, table: NameTable) -> None:
+    """Write what is shown into the address; the text that was searched for never."""
+    order = "desc" if wish.is_descending else "asc"
+    values = {facet: ",".join(wish.chosen[facet]) for facet in FACETS}
+    values["sort"] = "" if wish.sort == "score" else wish.sort
+    values["order"] = "" if order == usual_order(wish.sort) else order
+    values["name"] = "" if chosen is None else str(int(table.numbers["name_id"][chosen]))
+    linked.to_link("names", values=values)
+
+
+def draw_wish(say: Words) -> Wish:
+    """Draw search and sort, and return them."""
+    text = st.text_input(
+        say.text("names_search"),
+        key="names_search",
+        placeholder="P-0012",
+        help=say.text("names_search_help"),
+        max_chars=200,
+        on_change=_new_rows,
+    )
+    sort = st.selectbox(
+        say.text("names_sort"),
+        SORTS,
+        format_func=lambda code: say.text(f"names_column_{code}"),
+        key="names_sort",
+        on_change=_new_sort,
+    )
+    order = st.segmented_control(
+        say.text("names_order"),
+        ("desc", "asc"),
+        format_func=lambda code: say.text(f"names_order_{code}"),
+        key="names_order",
+        label_visibility="collapsed",
+        required=True,
+        on_change=_new_rows,
+    )
+    return Wish(text=text or "", sort=sort or "score", is_descending=order != "asc")
+
+
+def draw_facets(say: Words, table: NameTable, selection: Selection) -> None:
+    """Draw the facets that divide this list, each choice with the names it would leave."""
+    for facet, title in FACET_TITLES.items():
+        if len(table.choices[facet]) > 1:
+            labels = {
+                code: say.text(
+                    "kind_n",
+                    kind=plain(code_words(say, table, facet=facet, code=code)),
+                    n=selection.counts[facet][code],
+                )
+                for code in table.choices[facet]
+            }
+            st.pills(
+                say.text(title),
+                table.choices[facet],
+                selection_mode="multi",
+                format_func=labels.__getitem__,
+                key=f"names_{facet}",
+                on_change=_new_rows,
+            )
+
+
+def code_words(say: Words, table: NameTable, *, facet: str, code: str) -> str:
+    """Return a choice in words; a role is the auditor's own and untrusted."""
+    if facet == "role":
+        return table.roles[code] or say.text("names_role_none")
+    if facet == "mentions":
+        if code == "unknown":
+            return say.text("names_mentions_unknown")
+        return code.replace("up", "+").replace("-", "–")
+    if facet == "kind":
+        return say.text(f"names_is_{code}")
+    return say.text(f"names_{facet}_{code}")
+
+
+def draw_table(
+    say: Words, table: NameTable, selection: Selection, *, wish: Wish, digest: str
+) -> None:
+    """Draw the names that fit, and a button that hands out the same as CSV."""
+    shown = say.text("names_shown", k=len(selection.rows), n=len(table))
+    st.html(blocks.heading("", below=shown))
+    if not len(selection.rows):
+        st.html(blocks.heading(say.text("names_none"), below=say.text("names_none_do")))
+        return
+    columns = shown_columns(say, table, selection, digest=digest)
+    st.session_state["names_ids"] = [f"{i:.0f}" for i in table.numbers["name_id"][selection.rows]]
+    chosen = table.row_of(st.session_state.get("names_chosen", ""))
+    places = [] if chosen is None else (selection.rows == chosen).nonzero()[0].tolist()
+    version = st.session_state.get("names_version", 0)
+    with st.container(key="names_table"):
+        st.dataframe(
+            columns,
+            column_config=column_config(say, table),
+            hide_index=True,
+            height=460,
+            key=f"names_table_{version}",
+            on_select=_choose,
+            selection_mode="single-row",
+            selection_default={"selection": {"rows": places}},
+            alt=say.text("names_table_alt"),
+        )
+    st.download_button(
+        say.text("names_csv"),
+        data=logged_export(
+            screen_files.columns_csv(columns),
+            audit=digest,
+            what="names",
+            format="csv",
+            names="full" if is_revealed() else "masked",
+            n_names=len(selection.rows),
+        ),
+        file_name=f"names-{digest[:12]}.csv",
+        mime="text/csv",
+        icon=":material/download:",
+        key="names_csv",
+        help=say.text("names_csv_help"),
+        on_click="ignore",
+    )
+
+
+def shown_columns(
+    say: Words, table: NameTable, selection: Selection, *, digest: str
+) -> dict[str, Any]:
+    """Return the columns of the table as the screen shows them, one type a column."""
+    rows = selection.rows
+    names = cached.shown_names(digest, is_revealed=is_revealed())
+    columns: dict[str, Any] = {
+        "number": [pseudonym(int(i)) for i in table.numbers["name_id"][rows]],
+        "name": [names[row] for row in rows],
+    }
+    for facet in ("kind", "decision"):
+        word = {c: code_words(say, table, facet=facet, code=c) for c in table.choices[facet]}
+        columns[facet] = [word[code] for code in table.codes[facet][rows].tolist()]
+    columns |= {column: whole(table.numbers[column][rows]) for column in _WHOLE}
+    return {c: columns[c] if c in columns else table.numbers[c][rows] for c in COLUMNS}
+
+
+def whole(column: Any) -> list[int | None]:
+    """Return counts as whole numbers; None where one is not known."""
+    return [None if math.isnan(value) else int(value) for value in column.tolist()]
+
+
+def column_config(say: Words, table: NameTable) -> Mapping[str, Any]:
+    """Return titles, meanings and number formats of the columns."""
+    config: dict[str, Any] = {}
+    for column in COLUMNS:
+        title, meaning = say.text(f"names_column_{column}"), None
+        if column in ("general", "hospital"):
+            meaning = say.text(f"names_evidence_{table.scenario}")
+        elif column in ("log10_ratio", "score", "q", "p"):
+            meaning = say.text(f"names_means_{column}")
+        if column in ("number", "name", "kind", "decision"):
+            config[column] = st.column_config.TextColumn(title, pinned=column == "number")
+        else:
+            style = "%d" if column in _WHOLE else "%.1e" if column in _TINY else "%.3f"
+            if table.scenario == 1 and column in ("score", "standard_error"):
+                style = "%.1e"
+            config[column] = st.column_config.NumberColumn(title, format=style, help=meaning)
+    return config
+
+
+def _choose() -> None:
+    state = st.session_state
+    chosen = state[f"names_table_{state['names_version']}"]["selection"]["rows"]
+    ids = state["names_ids"]
+    state["names_chosen"] = ids[chosen[0]] if chosen and chosen[0] < len(ids) else ""
+
+
+def _new_rows() -> None:
+    # Another table: the old one's chosen row is somebody else now.
+    st.session_state["names_version"] = st.session_state.get("names_version", 0) + 1
+
+
+def _new_sort() -> None:
+    st.session_state["names_order"] = usual_order(st.session_state["names_sort"])
+    _new_rows()
+
+
+page()

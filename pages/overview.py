@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.overview import Overview, StratumFigures
-from audit.paper import published_tables
+from audit.view.overview import Overview, StratumFigures
+from audit.view.paper import published_tables
 from pages.ui import blocks, cached, charts, paper_table
 from pages.ui.language import Words
 from pages.ui.place import Place, link, place, words

@@ -4,6 +4,37 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.ui.place import words
+from pages.ui import blocks, cached
+from pages.ui.place import go_to, words
+from pages.ui.setup_choice import codes_for_link, pair
+from pages.ui.setup_models import draw_models
+from pages.ui.setup_names import draw_names
+from pages.ui.setup_passages import draw_passages
 
-st.title(words().text("setup_link"), anchor=False)
+
+def page() -> None:
+    """Draw the page."""
+    say = words()
+    st.title(say.text("setup_title"), anchor=False)
+    st.html(blocks.heading("", below=say.text("setup_below")))
+    try:
+        models = pair()
+        has_pair = draw_models(say, models)
+        has_names = draw_names(say, hospital=models.hospital)
+        has_passages = draw_passages(say)
+    except (cached.AuditError, cached.StoreError) as error:
+        st.html(blocks.heading(say.text("no_data"), below=str(error)))
+        return
+    if has_pair and has_names:
+        done = "setup_done" if has_passages else "setup_done_scenario_1"
+        st.html(blocks.heading(say.text(done)))
+        if st.button(
+            say.text("setup_go_on"), key="go_on", type="primary", icon=":material/play_arrow:"
+        ):
+            go_to("run", **codes_for_link())
+    else:
+        what = "setup_open_pair" if not has_pair else "setup_open_names"
+        st.html(blocks.heading("", below=say.text(what)))
+
+
+page()

@@ -117,6 +117,37 @@ def test_the_same_question_has_the_same_files_and_more_inputs_reuse_shards(
     assert [a["n_names"] for a in json.loads(out)["audits"]] == [4]
 
 
+def test_a_run_is_a_job_and_what_is_answered_needs_none(
+    pair: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = call(capsys, *masked(pair))
+    digest = json.loads(out)["digest"]
+    code, again, said = call(capsys, *masked(pair))
+    assert (code, json.loads(again)["digest"]) == (0, digest)
+    assert "Answered before" in said
+    _, listed, _ = call(capsys, "jobs", "--json")
+    (job,) = json.loads(listed)["jobs"]
+    assert (job["state"], job["runner"], job["result"]) == ("done", "cli", [digest])
+    assert job["question"] == digest
+
+
+def test_a_refused_pair_is_a_failed_job_with_its_cause(
+    pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair["--hospital"] = str(make_roberta(tmp_path / "other", seed=3))
+    code, _, err = call(capsys, *masked(pair))
+    _, listed, _ = call(capsys, "jobs", "--json")
+    (job,) = json.loads(listed)["jobs"]
+    assert (code, job["state"]) == (2, "failed")
+    assert job["failure"]["what"] in err
+
+
+def test_the_access_log_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "log", "verify", "--json")
+    assert (code, json.loads(out)["is_intact"]) == (0, True)
+    assert call(capsys, "log", "show", "--json")[0] == 0
+
+
 def test_results_writes_a_kept_audit_out_again(
     pair: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

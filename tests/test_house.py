@@ -22,13 +22,15 @@ MAX_FUNCTION_LINES = 60
 
 # Files of audit/ that share a room. A file audit/x.py that is named neither here nor below is of
 # the foundation (errors, rates, scenario, home, tables ...), which imports nothing but itself.
-SHARED_ROOMS = dict.fromkeys(("request", "attack", "run", "demo"), "run")
-SHARED_ROOMS |= dict.fromkeys(("overview", "kept", "inspection"), "report")
+SHARED_ROOMS = dict.fromkeys(("request", "attack", "run", "demo", "request_file"), "run")
+SHARED_ROOMS |= {"inspection": "report"}
+SHARED_ROOMS |= dict.fromkeys(("job_commands", "result_commands", "console"), "commands")
 
 # Which rooms each room may import, besides itself.
 FOUNDATION = {"foundation"}
 ATTACKS = FOUNDATION | {"models", "corpora", "membership", "deid"}
 RUNNING = ATTACKS | {"cache", "report", "run"}
+SCREENS = RUNNING | {"view", "handover", "prepare", "access", "jobs", "demo_build", "selftest"}
 ALLOWED = {
     "cache": set(),
     "foundation": set(),
@@ -37,14 +39,18 @@ ALLOWED = {
     "membership": FOUNDATION | {"models", "corpora"},
     "deid": FOUNDATION | {"models", "corpora"},
     "report": ATTACKS,
+    "view": ATTACKS | {"report"},
+    "handover": ATTACKS | {"report", "view"},
+    "access": FOUNDATION,
     "run": ATTACKS | {"cache", "report"},
+    "prepare": RUNNING | {"view"},
     "demo_build": RUNNING,
     "selftest": RUNNING | {"demo_build"},
-    "jobs": RUNNING | {"demo_build", "selftest"},
-    "commands": RUNNING | {"demo_build", "selftest", "jobs"},
-    "__main__": RUNNING | {"demo_build", "selftest", "jobs", "commands"},
-    "pages": RUNNING | {"demo_build", "selftest", "jobs"},
-    "app": RUNNING | {"demo_build", "selftest", "jobs", "pages"},
+    "jobs": RUNNING | {"view", "prepare"},
+    "commands": SCREENS,
+    "__main__": SCREENS | {"commands"},
+    "pages": SCREENS,
+    "app": SCREENS | {"pages"},
 }
 
 # What the web process may import: none of it needs torch. What pages import is added to it.
@@ -57,8 +63,8 @@ TORCH_FREE = (
     "audit.models.registry",
     "audit.membership.metrics",
     "audit.membership.verdict",
-    "audit.overview",
-    "audit.kept",
+    "audit.view.overview",
+    "audit.view.kept",
     "cache.store",
 )
 

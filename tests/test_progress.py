@@ -73,8 +73,34 @@ def test_time_left_is_that_of_the_work_left(clock):
         clock.now += 1
         meter.add("a", 1)
     left = [progress.seconds_left for progress in seen]
-    assert left[:2] == [None, None]  # too early to judge
-    assert left[2:] == pytest.approx([100 - n for n in range(3, 21)])
+    assert left[:4] == [None] * 4  # too early to judge
+    assert left[4:] == pytest.approx([100 - n for n in range(5, 21)])
+
+
+def test_time_left_is_judged_by_the_last_half_minute(clock):
+    meter, seen = meter_of({"a": 1000.0})
+    for seconds in (1.0, 0.5):  # first one unit a second, then two
+        for _ in range(100):
+            clock.now += seconds
+            meter.add("a", 1)
+    assert seen[99].seconds_left == pytest.approx(900)
+    assert seen[199].seconds_left == pytest.approx(400)
+
+
+def test_nothing_is_said_of_the_time_left_before_three_percent(clock):
+    meter, seen = meter_of({"a": 1000.0})
+    for _ in range(30):
+        clock.now += 10
+        meter.add("a", 1)
+    assert [progress.seconds_left for progress in seen[:29]] == [None] * 29
+    assert seen[29].seconds_left == pytest.approx(9700)
+
+
+def test_every_phase_has_its_own_share(clock):
+    meter, seen = meter_of({"a": 4.0, "b": 0.0, "c": 10.0})
+    clock.now += 1
+    meter.add("a", 3)
+    assert seen[-1].by_phase == (("a", 0.75), ("b", 1.0), ("c", 0.0))
 
 
 def test_units_out_of_the_store_do_not_shorten_the_time_left(clock):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -24,6 +25,7 @@ from audit.membership import chain, posterior
 from audit.membership.generation import GeneratedShard, GenerationTask, generated_shard
 from audit.membership.posterior import PosteriorShard, PosteriorTask
 from audit.models.load import LoadedModel
+from audit.pace import note_made, note_pace
 from audit.progress import Meter
 from audit.request import EVIDENCE_VERSION
 from audit.result_store import ResultStore
@@ -36,7 +38,10 @@ DOCUMENTS_PER_SHARD = {"cpu": 100, "cuda": 2000}
 
 @dataclass(frozen=True)
 class Source:
-    """Where evidence comes from: a model on a device, a store, a meter."""
+    """Where evidence comes from: a model on a device, a store, a meter.
+
+    `light_key` is that of `audit.pace`, under which plans find what is kept; "": not noted.
+    """
 
     loaded: LoadedModel
     device: str
@@ -45,6 +50,7 @@ class Source:
     meter: Meter
     phase: str
     kernels: str = "default"
+    light_key: str = ""
 
 
 Shard = TypeVar("Shard", PosteriorShard, GeneratedShard)
@@ -146,14 +152,42 @@ def _shards(
             source.meter.add(source.phase, rows(n_here), is_cached=True)
             continue
         units = _ShardUnits(source, n_left=rows(n_here))
+        started = time.monotonic()
         with _plain_out_of_memory():
             value = make(shard, n_here, units.tick)
         source.store.put(key, arrays=_arrays(value), meta={"kind": kind})
+        seconds = time.monotonic() - started
+        _note(source, kind, task, n_rows=rows(n_here), seconds=seconds)
+        n_made = shard * n_shard + n_here
+        note_made(source.store, source.light_key, kind=kind, n_made=n_made, n_shard=n_shard)
         found.append(value)
         if units.n_left:
             units.tick(units.n_left)
     source.meter.finish(source.phase)
+    note_made(source.store, source.light_key, kind=kind, n_made=n_total, n_shard=n_shard)
     return found
+
+
+def _note(
+    source: Source,
+    kind: str,
+    task: PosteriorTask | GenerationTask,
+    *,
+    n_rows: int,
+    seconds: float,
+) -> None:
+    """Note how fast a shard was made, for the plan of the next run."""
+    if not source.light_key:
+        return
+    if isinstance(task, GenerationTask):
+        n_tokens = float(len(task.prompt))
+    else:
+        n_tokens = float(np.mean([len(t.left) + len(t.right) for t in task.templates]))
+    n_parameters = sum(p.numel() for p in source.loaded.model.parameters())
+    note_pace(
+        source.store, kind=kind, device=torch.device(source.device).type, dtype=source.dtype,
+        seconds=seconds, work=n_rows * n_tokens * n_parameters,
+    )  # fmt: skip
 
 
 @dataclass

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from audit.membership.posterior import (
-    BLOCK,
     Floats,
     PosteriorShard,
     PosteriorTask,
@@ -25,6 +24,7 @@ from audit.membership.posterior import (
     draw_inputs,
 )
 from audit.membership.prompts import Ids, PartPieces
+from audit.membership.scores import BLOCK
 from audit.models.encoder import logits_at
 from audit.randomness import torch_seed
 

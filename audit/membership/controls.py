@@ -13,22 +13,26 @@ Source: Nakamura et al., section 3.4.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.errors import AuditError
 from audit.membership.candidates import (
     Candidates,
     control_kind_against,
     make_candidates,
     member_parts,
 )
-from audit.membership.name_pools import NamePool, with_popularity
+from audit.membership.name_pools import NamePool, pool_for, with_popularity
 from audit.names import fold_name, written_name
 from audit.randomness import generator
 
 MAX_RECOMBINED_PARTS = 1_000
+MAX_DRAWN = 5_000
 
 Name = tuple[str, str]
 """(first, last)."""
@@ -104,6 +108,45 @@ def recombined_controls(
     names = _take(ordered, n, exclude=[*_names(members), *exclude], accepts=accepts)
     controls = make_candidates(names, is_member=False, control_kind="recombined")
     return with_popularity(controls, pool=pool)
+
+
+def with_controls(
+    candidates: Candidates, *, n_easy: int, n_hard: int, n_recombined: int = 0, seed: int
+) -> Candidates:
+    """Return the list followed by controls drawn against its members (section 3.4).
+
+    None of the drawn names is on the list. Fewer come where the generator has no more.
+
+    Raises
+    ------
+    AuditError
+        If a number is out of bounds, or the list has no members.
+    """
+    for what, n in (("easy", n_easy), ("hard", n_hard), ("recombined", n_recombined)):
+        if not 0 <= n <= MAX_DRAWN:
+            raise AuditError(f"must be from 0 to {MAX_DRAWN:,}.", where=f"{what} controls")
+    if not n_easy + n_hard + n_recombined:
+        return without_popularity(candidates)
+    members = candidates.rows([i for i, m in enumerate(candidates.is_member) if m is True])
+    if not len(members):
+        raise AuditError(
+            "Controls are drawn against members, and the list has none.",
+            where="names",
+            do="Add a column is_member with 1 for the names that are in the notes.",
+        )
+    pool = pool_for(candidates)
+    taken = list(zip(candidates.first, candidates.last, strict=True))
+    drawn = (
+        easy_controls(pool, members, n=n_easy, seed=seed, exclude=taken)
+        + hard_controls(pool, members, n=n_hard, seed=seed, exclude=taken)
+        + recombined_controls(members, n=n_recombined, seed=seed, exclude=taken)
+    )
+    return without_popularity(candidates + drawn)
+
+
+def without_popularity(candidates: Candidates) -> Candidates:
+    """Return the same names with unknown popularity, as they are in a question."""
+    return replace(candidates, popularity=(math.nan,) * len(candidates))
 
 
 def reference_controls(

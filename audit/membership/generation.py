@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from audit.membership.posterior import BLOCK, Floats, Tick
+from audit.membership.posterior import Floats, Tick
 from audit.membership.prompts import Ids
+from audit.membership.scores import BLOCK
 from audit.models.encoder import logits_at
 from audit.randomness import generator
 

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.membership.candidates import Candidates, is_unspaced
-from audit.membership.posterior import BLOCK
+from audit.membership.scores import BLOCK
 
 # A special token is a word of its own: "[MASK]" is nobody of that name, and still parts two words.
-_WORD = re.compile(r"\[(?:cls|sep|mask|unk|pad)\]|</?s>|<(?:mask|unk|pad)>|\w+")
+WORD = re.compile(r"\[(?:cls|sep|mask|unk|pad)\]|</?s>|<(?:mask|unk|pad)>|\w+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 
 
@@ -47,13 +47,15 @@ class NameCounts:
 
 def fold(text: str) -> str:
     """Return text as it is compared: no case, no width, no combining accents."""
+    if text.isascii():
+        return text.lower()
     folded = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())
     return unicodedata.normalize("NFC", _ACCENTS.sub("", folded))
 
 
 def words(text: str) -> list[str]:
     """Return the words of a text as they are compared."""
-    return _WORD.findall(fold(text))
+    return WORD.findall(fold(text))
 
 
 def name_hits(

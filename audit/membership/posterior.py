@@ -21,14 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from audit.membership.prompts import Ids, PartPieces, Template
+from audit.membership.scores import BLOCK
 from audit.models.encoder import logits_at
 from audit.randomness import generator, torch_seed
 
 Floats = NDArray[np.float64]
 Tick = Callable[[int], None]
-
-BLOCK = 100
-"""Inputs or documents of one block of evidence; errors are jackknifed over blocks."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 Statistic = Callable[[dict[str, Floats], Floats], Floats]
 
+BLOCK = 100
+"""Inputs or documents of one block of evidence; errors are jackknifed over blocks."""
+
 
 @dataclass(frozen=True, eq=False)
 class Score:

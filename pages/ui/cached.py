@@ -9,18 +9,27 @@ from pathlib import Path
 
 import streamlit as st
 
+from audit.access.log import LogEntry, Verification, entries, log_mark, verify
 from audit.demo import demo_digests
 from audit.errors import AuditError
-from audit.home import results_dir
+from audit.home import data_home, results_dir
 from audit.inspection import Inspection, kept_inspection
-from audit.kept import KeptAudit, kept_audit
-from audit.overview import Overview, overview_of
+from audit.names import written_name
 from audit.report import AuditReport
+from audit.view.compare import Comparison, compare_audits
+from audit.view.document_view import DocumentView, document_view
+from audit.view.kept import KeptAudit, kept_audit
+from audit.view.measures_view import MeasuresView, measures_view
+from audit.view.name_table import NameTable, name_table
+from audit.view.overview import Overview, overview_of
+from audit.view.roc import RocView, VolcanoNames, roc_view, volcano
+from audit.view.threshold import RankedNames, ranked_names
 from cache.store import Store, StoreError
+from pages.ui.text import masked
 
 __all__ = [
-    "AuditError", "StoreError", "demo_audits", "documents", "inspection", "kept_audits",
-    "overview", "report", "store",
+    "AuditError", "StoreError", "access_log", "demo_audits", "documents", "inspection",
+    "kept_audits", "marked_documents", "names", "overview", "report", "shown_names", "store",
 ]  # fmt: skip
 
 
@@ -34,7 +43,7 @@ def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
     """
     directory = str(results_dir())
     digests = [key.removeprefix("audit/") for key in _store(directory).keys("audit/")]
-    found = [line for digest in digests if (line := _line(directory, digest)) is not None]
+    found = [line for digest in digests if (line := _line_or_none(directory, digest)) is not None]
     found.sort(key=lambda line: (line.at, line.digest), reverse=True)
     return tuple(found), len(digests) - len(found)
 
@@ -56,17 +65,80 @@ def report(digest: str) -> AuditReport:
 
 def inspection(digest: str) -> Inspection | None:
     """Return what lies behind an audit's scores; None where it is not kept."""
-    return _inspection(str(results_dir()), digest)
+    return _inspection(str(results_dir()), digest, _is_kept(f"inspection/{digest}"))
 
 
 def documents(digest: str) -> dict[str, tuple[str, ...]]:
     """Return an audit's generated documents by model; empty in scenario 2."""
-    return _documents(str(results_dir()), digest)
+    return _documents(str(results_dir()), digest, _is_kept(f"documents/{digest}"))
+
+
+def access_log(digest: str, *, limit: int) -> tuple[tuple[LogEntry, ...], Verification]:
+    """Return an audit's newest lines in the access log, and whether the whole log fits.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be read.
+    """
+    return _access_log(str(data_home()), log_mark(), digest[:12], limit)
+
+
+def names(digest: str) -> NameTable:
+    """Return the table of an audit's names; raises as `kept_audits`."""
+    return _names(str(results_dir()), digest)
+
+
+def shown_names(digest: str, *, is_revealed: bool) -> tuple[str, ...]:
+    """Return an audit's names as the screen shows them, in the order of the list; not escaped."""
+    return _shown_names(str(results_dir()), digest, is_revealed)
+
+
+def marked_documents(digest: str) -> DocumentView | None:
+    """Return an audit's documents with the listed names found in them; None in scenario 2."""
+    return _marked_documents(str(results_dir()), digest, _is_kept(f"documents/{digest}"))
+
+
+def measures(digest: str) -> MeasuresView:
+    """Return what the Measures page says of a kept audit; raises as `kept_audits`."""
+    return _measures(str(results_dir()), digest)
+
+
+def ranked(digest: str, *, score: str, stratum: str) -> RankedNames:
+    """Return an audit's names with one score; ValueError where it has no such score or stratum."""
+    return _ranked(str(results_dir()), digest, score, stratum)
+
+
+def roc(digest: str, *, score: str, stratum: str) -> RocView:
+    """Return the ROC of one score; raises as `ranked`."""
+    return _roc(str(results_dir()), digest, score, stratum)
+
+
+def volcano_names(digest: str, *, score: str) -> tuple[VolcanoNames, ...]:
+    """Return an audit's names for a volcano chart; raises as `ranked`."""
+    return _volcano(str(results_dir()), digest, score)
+
+
+def comparison(digest: str, *, other: str) -> Comparison:
+    """Return two kept audits paired by name; raises as `kept_audits`."""
+    return _comparison(str(results_dir()), digest, other)
 
 
 def store() -> Store:
     """Return the store of results; raises as `kept_audits`."""
     return _store(str(results_dir()))
+
+
+def _is_kept(key: str) -> bool:
+    # Part of a cache's key: what is not there yet can come, by running the audit again.
+    return bool(store().keys(key))
+
+
+@st.cache_resource(show_spinner=False, max_entries=20)
+def _access_log(
+    directory: str, mark: str, audit: str, limit: int
+) -> tuple[tuple[LogEntry, ...], Verification]:
+    return entries(limit, audit=audit), verify()
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
@@ -75,14 +147,59 @@ def _kept_report(directory: str, digest: str) -> AuditReport:
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
-def _inspection(directory: str, digest: str) -> Inspection | None:
+def _inspection(directory: str, digest: str, is_kept: bool) -> Inspection | None:
     return kept_inspection(digest, store=_store(directory))
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
-def _documents(directory: str, digest: str) -> dict[str, tuple[str, ...]]:
+def _documents(directory: str, digest: str, is_kept: bool) -> dict[str, tuple[str, ...]]:
     found = _store(directory).get_record(f"documents/{digest}") or {}
     return {who: tuple(texts) for who, texts in found.items()}
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _names(directory: str, digest: str) -> NameTable:
+    return name_table(_kept_report(directory, digest))
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _shown_names(directory: str, digest: str, is_revealed: bool) -> tuple[str, ...]:
+    table, shown = _names(directory, digest), written_name if is_revealed else masked
+    return tuple(shown(first, last) for first, last in zip(table.first, table.last, strict=True))
+
+
+@st.cache_resource(show_spinner=False, max_entries=4)
+def _marked_documents(directory: str, digest: str, is_kept: bool) -> DocumentView | None:
+    return document_view(
+        _documents(directory, digest, is_kept),
+        report=_kept_report(directory, digest),
+        table=_names(directory, digest),
+    )
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _measures(directory: str, digest: str) -> MeasuresView:
+    return measures_view(_kept_report(directory, digest))
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def _ranked(directory: str, digest: str, score: str, stratum: str) -> RankedNames:
+    return ranked_names(_kept_report(directory, digest), score=score, stratum=stratum)
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def _roc(directory: str, digest: str, score: str, stratum: str) -> RocView:
+    return roc_view(_ranked(directory, digest, score, stratum))
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _volcano(directory: str, digest: str, score: str) -> tuple[VolcanoNames, ...]:
+    return volcano(_kept_report(directory, digest), score=score)
+
+
+@st.cache_resource(show_spinner=False, max_entries=4)
+def _comparison(directory: str, digest: str, other: str) -> Comparison:
+    return compare_audits(_kept_report(directory, digest), other=_kept_report(directory, other))
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
@@ -90,13 +207,16 @@ def _store(directory: str) -> Store:
     return Store(Path(directory))
 
 
-@st.cache_resource(show_spinner=False, max_entries=2000)
-def _line(directory: str, digest: str) -> KeptAudit | None:
-    # An audit is immutable, and a version of the program reads it or does not.
+def _line_or_none(directory: str, digest: str) -> KeptAudit | None:
     try:
-        return kept_audit(_report(directory, digest))
+        return _line(directory, digest)
     except AuditError:
-        return None
+        return None  # not remembered: running it again makes it readable
+
+
+@st.cache_resource(show_spinner=False, max_entries=2000)
+def _line(directory: str, digest: str) -> KeptAudit:
+    return kept_audit(_report(directory, digest))
 
 
 @st.cache_resource(show_spinner=False, max_entries=50)

@@ -12,9 +12,9 @@ from statistics import median
 
 import plotly.graph_objects as go
 
-from audit.name_view import KindScores
-from audit.overview import MentionBin
 from audit.rates import Estimate
+from audit.view.name_view import KindScores
+from audit.view.overview import MentionBin
 from pages.ui.text import escaped
 
 RUST, GREY = "#C4552F", "#7D8590"

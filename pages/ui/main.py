@@ -6,11 +6,13 @@ from pathlib import Path
 
 import streamlit as st
 
-from audit.kept import KeptAudit
+from audit.view.kept import KeptAudit
 from pages.ui import cached, place
 from pages.ui.headers import LANGUAGE_SCRIPTS
 from pages.ui.job_line import job_line
 from pages.ui.language import LANGUAGES, Words
+from pages.ui.logged import note
+from pages.ui.login import logout_button, require_login
 from pages.ui.reveal import reveal_switch
 from pages.ui.text import day
 
@@ -37,8 +39,10 @@ def main() -> None:
     st.session_state.setdefault("language", place.language())
     words = place.words()
     st.set_page_config(page_title=words.text("app"), page_icon=UI / "icon.png", layout="wide")
-    page = _navigation(words)
     st.html(UI / "style.css")
+    if not require_login(words):
+        return
+    page = _navigation(words)
     st.html(f"<script>{LANGUAGE_SCRIPTS[words.language]}</script>", unsafe_allow_javascript=True)
     with st.sidebar:
         st.html(f'<p class="ka-brand">{words.html("app")}</p>')
@@ -52,10 +56,12 @@ def main() -> None:
             key="language",
             horizontal=True,
         )
+        logout_button(words)
         st.caption(words.text("stays_here"))
     st.query_params["lang"] = words.language
     if audit:
         st.query_params["audit"] = audit[:12]
+    note("opened", audit=audit, page=page.url_path or "overview")
     page.run()
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from audit.demo import SHIPPED
 from audit.demo import demo_digests as known_digests
 from audit.home import HOME_VARIABLE, results_dir
 from cache.store import Store
@@ -52,13 +53,7 @@ def browser() -> Iterator[Any]:
 def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory with the demo hospital's two audits, small ones."""
     home = tmp_path_factory.mktemp("demo") / "home"
-    subprocess.run(
-        [sys.executable, "-m", "audit", "demo", "--inputs", "1000", "--documents", "100"],
-        cwd=REPOSITORY,
-        env=os.environ | {HOME_VARIABLE: str(home)},
-        check=True,
-        capture_output=True,
-    )
+    command(home, "demo", "--inputs", "1000", "--documents", "100")
     return home
 
 
@@ -71,44 +66,82 @@ def demo_digests(demo_home: Path) -> dict[str, str]:
             return known_digests(store)
 
 
-def start_server(home: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """Start the app on a free port with a data directory of its own; return it when it answers."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={port}"],
+class Server:
+    """The app on a free port, with a data directory of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        """Start, and return when the app answers."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={self.port}"],
+            cwd=REPOSITORY,
+            env=environment(self.home),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(480):
+            try:
+                with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=2):
+                    return
+            except OSError:
+                time.sleep(0.25)
+        self.stop()
+        raise RuntimeError("the server does not answer")
+
+    def stop(self) -> None:
+        """Stop at once, as a machine that is switched off does."""
+        self._process.kill()
+        self._process.wait()
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the environment of servers and commands: one registered folder, short workers."""
+    return os.environ | {
+        HOME_VARIABLE: str(home),
+        "KART_AUDIT_MODELS": str(SHIPPED / "en" / "models"),
+        "KART_AUDIT_WORKER_IDLE_SECONDS": "5",
+        "OMP_NUM_THREADS": "1",
+        "OMP_WAIT_POLICY": "passive",
+    }
+
+
+def command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the command line on a data directory, and hold that it succeeds."""
+    return subprocess.run(
+        [sys.executable, "-m", "audit", *arguments],
         cwd=REPOSITORY,
-        env=os.environ | {HOME_VARIABLE: str(home)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        env=environment(home),
+        check=True,
+        capture_output=True,
+        text=True,
     )
-    url = f"http://127.0.0.1:{port}"
-    for _ in range(240):
-        try:
-            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=2):
-                return server, url
-        except OSError:
-            time.sleep(0.25)
-    server.kill()
-    server.wait()
-    raise RuntimeError("the server does not answer")
 
 
 @pytest.fixture(scope="module")
-def serve() -> Iterator[Callable[[Path], str]]:
-    """A function that starts a server on a data directory and returns its address."""
-    servers = []
+def servers() -> Iterator[Callable[[Path], Server]]:
+    """A function that starts a server on a data directory."""
+    started: list[Server] = []
 
-    def start(home: Path) -> str:
-        server, url = start_server(home)
-        servers.append(server)
-        return url
+    def start(home: Path) -> Server:
+        started.append(Server(home))
+        return started[-1]
 
     yield start
-    for server in servers:
-        server.terminate()
-        server.wait(timeout=20)
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def serve(servers: Callable[[Path], Server]) -> Callable[[Path], str]:
+    """A function that starts a server on a data directory and returns its address."""
+    return lambda home: servers(home).url
 
 
 @pytest.fixture

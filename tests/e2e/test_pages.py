@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import READY
+from tests.e2e.screen import is_whole
 
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
@@ -31,14 +31,6 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(chosen) if chosen else tmp_path_factory.mktemp("screenshots")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def is_whole(page: Any) -> None:
-    """Wait until the page is drawn, and hold that nothing in it failed."""
-    expect(page.locator("h1").first).to_be_visible()
-    expect(page.locator(READY)).to_be_visible(timeout=60_000)
-    expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
-    expect(page.get_by_test_id("stException")).to_have_count(0)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -11,6 +11,8 @@ import numpy as np
 
 from audit import demo
 from audit.attack.judgement import judge, name_columns
+from audit.corpora.passages import Passage
+from audit.inspection import Inspection, best_passages, keep_inspection
 from audit.membership.candidates import Candidates, make_candidates
 from audit.membership.scores import Score
 from audit.report import AuditReport
@@ -122,3 +124,44 @@ def keep(reports: Mapping[str, AuditReport], *, directory: Path, is_demo: bool =
             store.put_record(f"audit/{report.digest}", report.to_json())
         if is_demo:
             demo.remember(reports, store=store)
+
+
+def make_inspection(
+    report: AuditReport, *, n_blocks: int = 10, passages: Sequence[Passage] = ()
+) -> Inspection:
+    """Return what could lie behind a report: blocks around its numbers, controls of two pieces."""
+    rng, n = np.random.default_rng(1), report.n_names
+    is_member = np.array([m != 0 for m in report.names["is_member"]])
+    general = rng.normal(-12, 0.2, size=(n_blocks, n))
+    hospital = general + 4.0 * is_member + rng.normal(0, 0.1, size=(n_blocks, n))
+    if report.scenario["number"] == 1:
+        hospital, general = np.exp(hospital), np.where(is_member, 0.0, np.exp(general))
+    rows, ratios = best_passages(rng.normal(size=(len(passages), n)))
+    return Inspection(
+        n_per_block=np.full(n_blocks, 100),
+        hospital=hospital.astype(np.float32),
+        general=general.astype(np.float32),
+        reference_score=np.exp(rng.normal(-9, 1, size=N_REFERENCE))
+        if report.scenario["number"] == 1
+        else rng.normal(size=N_REFERENCE),
+        reference_n_pieces=np.full(N_REFERENCE, 2),
+        best_passages=rows,
+        best_log_ratio=ratios,
+        passages=tuple(passages),
+    )
+
+
+def keep_behind(
+    report: AuditReport,
+    *,
+    directory: Path,
+    inspection: Inspection | None = None,
+    documents: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Keep what lies behind a report: its inspection, its documents by model."""
+    with Store(directory) as store:
+        if inspection is not None:
+            keep_inspection(report.digest, inspection, store=store)
+        if documents is not None:
+            texts = {who: list(found) for who, found in documents.items()}
+            store.put_record(f"documents/{report.digest}", texts)

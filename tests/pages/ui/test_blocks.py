@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from audit.overview import RuleFigures
-from audit.paper import published_tables
 from audit.rates import Estimate
+from audit.view.overview import RuleFigures
+from audit.view.paper import published_tables
 from pages.ui import blocks, paper_table
 from pages.ui.language import words_of
 

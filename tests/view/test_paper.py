@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from audit.membership.confusion import Confusion
-from audit.paper import published_tables
+from audit.view.paper import published_tables
 
 GOLDEN = json.loads(
-    (Path(__file__).parent / "golden" / "kart_tables.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[1] / "golden" / "kart_tables.json").read_text(encoding="utf-8")
 )
 
 

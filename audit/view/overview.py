@@ -12,9 +12,9 @@ from typing import Any
 
 from audit.membership.decisions import ALPHA
 from audit.membership.metrics import GENERAL_ALONE
-from audit.name_view import KindScores, StrongName, kind_scores, number, strongest_names
 from audit.rates import Estimate, Rate
 from audit.report import AuditReport
+from audit.view.name_view import KindScores, StrongName, kind_scores, number, strongest_names
 
 HEADLINE_FPR = "0.01"
 ATTACKS = {1: "generation", 2: "masked_lm"}

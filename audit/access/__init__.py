@@ -1,0 +1,1 @@
+"""The access log: who saw, revealed, ran and exported which data when, each line chained."""

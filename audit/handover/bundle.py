@@ -1,0 +1,192 @@
+"""Everything that is handed over of one audit: report, tables, digests; as a zip or in a directory.
+
+Comes in: a report, and what the auditor chose. Goes out: files as bytes, the same bytes each time.
+
+Only the full form holds names: `names_key.csv` (which pseudonym is which name) and, in scenario 1,
+`documents.csv` (the generated documents, in which names can stand) go with it and with no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from audit.errors import AuditError
+from audit.handover.measures_table import measures_csv
+from audit.handover.name_forms import pseudonym, with_names_as
+from audit.handover.report_choice import ReportChoice
+from audit.handover.report_html import report_html
+from audit.handover.report_language import report_words
+from audit.report import AuditReport, measures_json, names_csv
+from audit.tables import write_table
+
+MANIFEST = "MANIFEST.sha256"
+_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold: the same bytes each time
+_README = ("html", "names", "measures", "json", "documents", "key", "manifest")
+_FILE_OF = {
+    "html": "report.html", "names": "names.csv", "measures": "measures.csv",
+    "json": "report.json", "documents": "documents.csv", "key": "names_key.csv",
+    "manifest": MANIFEST,
+}  # fmt: skip
+
+
+def bundle_files(
+    report: AuditReport,
+    *,
+    choice: ReportChoice,
+    other: AuditReport | None = None,
+    documents: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, bytes]:
+    """Return the files by name, in the order of their names.
+
+    Parameters
+    ----------
+    choice
+        Language, form of the names, sections and sign-off.
+    other
+        The audit of the same pair in the other scenario, if it is kept.
+    documents
+        Generated documents by model; only the full form takes them.
+    """
+    makers = _makers(report, choice=choice, other=other, documents=documents)
+    files = {name: make().encode("utf-8") for name, make in sorted(makers.items())}
+    files[MANIFEST] = manifest(files).encode("ascii")
+    return files
+
+
+def bundle_file(
+    name: str, report: AuditReport, *, choice: ReportChoice, other: AuditReport | None = None
+) -> bytes:
+    """Return one of the files that every form has, as `bundle_files` does.
+
+    Raises
+    ------
+    KeyError
+        If there is no such file.
+    """
+    return _makers(report, choice=choice, other=other, documents=None)[name]().encode("utf-8")
+
+
+def bundle(
+    report: AuditReport,
+    *,
+    choice: ReportChoice,
+    other: AuditReport | None = None,
+    documents: Mapping[str, Sequence[str]] | None = None,
+) -> bytes:
+    """Return the files of `bundle_files` as one zip in a folder of their own."""
+    files = bundle_files(report, choice=choice, other=other, documents=documents)
+    folder, data = bundle_name(report, choice=choice), io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(f"{folder}/{name}", _TIME)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.create_system = 3
+            entry.external_attr = 0o100600 << 16
+            archive.writestr(entry, content)
+    return data.getvalue()
+
+
+def bundle_name(report: AuditReport, *, choice: ReportChoice) -> str:
+    """Return the name of the folder, and of the zip without its ending."""
+    return f"audit-{report.digest[:12]}-{choice.names}-{choice.language}"
+
+
+def write_bundle(files: Mapping[str, bytes], out: Path) -> tuple[Path, ...]:
+    """Write the files of `bundle_files` into a directory, for their owner alone.
+
+    Raises
+    ------
+    AuditError
+        If the directory cannot be written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name, content in files.items():
+            partial = out / f".{name}.part"
+            partial.unlink(missing_ok=True)
+            partial.touch(mode=0o600)  # private before there is anything in it
+            partial.write_bytes(content)
+            partial.replace(out / name)
+    except OSError as error:
+        raise AuditError(
+            f"The report cannot be written ({error.strerror}).",
+            where="out",
+            do="Choose a directory that you may write to.",
+        ) from None
+    return tuple(out / name for name in files)
+
+
+def manifest(files: Mapping[str, bytes]) -> str:
+    """Return the digests of files as `sha256sum` writes and checks them."""
+    return "".join(
+        f"{hashlib.sha256(content).hexdigest()}  {name}\n"
+        for name, content in sorted(files.items())
+    )
+
+
+def _makers(
+    report: AuditReport,
+    *,
+    choice: ReportChoice,
+    other: AuditReport | None,
+    documents: Mapping[str, Sequence[str]] | None,
+) -> dict[str, Callable[[], str]]:
+    shown = with_names_as(report, form=choice.names)
+    makers: dict[str, Callable[[], str]] = {
+        "report.html": lambda: report_html(report, choice=choice, other=other),
+        "names.csv": lambda: "\ufeff" + names_csv(shown),  # Excel needs the mark: not all is ASCII
+        "measures.csv": lambda: measures_csv(report),
+        "measures.json": lambda: _json(measures_json(_without_names(shown))),
+        "report.json": lambda: _json(shown.to_json()),
+    }
+    if choice.names == "full":
+        makers["names_key.csv"] = lambda: _key(report)
+        if documents:
+            makers["documents.csv"] = lambda: _documents(documents)
+    there = frozenset(makers)
+    makers["README.txt"] = lambda: _readme(report, choice=choice, names=there)
+    return makers
+
+
+def _without_names(report: AuditReport) -> AuditReport:
+    # The measures hold none, and copying a long table takes seconds.
+    return AuditReport(**{**vars(report), "names": {}, "columns": []})
+
+
+def _key(report: AuditReport) -> str:
+    names = report.names
+    rows = zip(names["name_id"], names["first_name"], names["last_name"], strict=True)
+    return write_table(
+        ["pseudonym", "first_name", "last_name"],
+        [[pseudonym(int(row)), first, last] for row, first, last in rows],
+        bom=True,
+    )
+
+
+def _documents(documents: Mapping[str, Sequence[str]]) -> str:
+    rows = [
+        [number, model, text]
+        for model, texts in sorted(documents.items())
+        for number, text in enumerate(texts)
+    ]
+    return write_table(["document_id", "model", "text"], rows, bom=True)
+
+
+def _readme(report: AuditReport, *, choice: ReportChoice, names: frozenset[str]) -> str:
+    words = report_words(choice.language)
+    there = names | {MANIFEST}
+    lines = [
+        words.text("readme_title"), report.digest, "", words.text(f"names_{choice.names}"), "",
+        *(words.text(f"readme_{what}") for what in _README if _FILE_OF[what] in there),
+        "", words.text("readme_care"), "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False) + "\n"

@@ -1,0 +1,65 @@
+"""The process of one job: does what its order says, and writes down how it ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from types import TracebackType
+
+from audit.errors import AuditCancelled, AuditError
+from audit.jobs import table
+from audit.jobs.contact import table_contact
+from audit.jobs.job import Failure, Job
+from audit.jobs.kinds import KINDS
+from audit.jobs.locks import jobs_dir
+from audit.jobs.orders import forget_order, read_order
+from audit.jobs.recovery import failure_of
+from cache.errors import StoreError
+
+
+def answer(job: Job) -> None:
+    """Do a job, and say in the table what came of it."""
+    try:
+        result = KINDS[job.kind](read_order(job.job_id), table_contact(job.job_id))
+    except AuditCancelled:
+        table.end(job.job_id, state="cancelled")
+    except (AuditError, StoreError, MemoryError) as error:
+        table.end(job.job_id, state="failed", failure=failure_of(error, job=job))
+    else:
+        table.end(job.job_id, state="done", result=result)
+        forget_order(job.job_id)
+        (jobs_dir("logs") / f"job-{job.job_id}.log").unlink(missing_ok=True)
+
+
+def main() -> int:
+    """Do the job that the command line names, if it still is to be done."""
+    os.umask(0o077)
+    # Nothing is ever fetched: set before any library of Hugging Face is imported.
+    os.environ.update(
+        HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", TOKENIZERS_PARALLELISM="false"
+    )
+    job = table.get(sys.argv[1])
+    if job is None or job.state != "running":
+        return 0
+
+    def unexpected(
+        kind: type[BaseException], _: BaseException, trace: TracebackType | None
+    ) -> None:
+        # The error's own text may hold a name: only its kind and its places are written down.
+        frames = traceback.extract_tb(trace)
+        places = [f"  {f.filename}:{f.lineno} {f.name}" for f in frames]
+        sys.stderr.write("\n".join([kind.__name__, *places, ""]))
+        failure = Failure(
+            f"The program made a mistake ({kind.__name__}).", where=f"job {job.job_id}",
+            do="Everything finished is kept. The job's log in the data directory says where.",
+        )  # fmt: skip
+        table.end(job.job_id, state="failed", failure=failure)
+
+    sys.excepthook = unexpected
+    answer(job)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

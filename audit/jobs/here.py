@@ -1,0 +1,165 @@
+"""A job in the process of the command that asks: queued and seen like all others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from audit.errors import AuditCancelled, AuditError
+from audit.jobs import table
+from audit.jobs.contact import table_contact
+from audit.jobs.job import COMMAND, WORKER, Job
+from audit.jobs.kinds import KINDS
+from audit.jobs.locks import Lock, device_lock, forget_job_lock, job_lock
+from audit.jobs.orders import forget_order, write_order
+from audit.jobs.recovery import failure_of, leave_to_command, recover_device, settle
+from audit.jobs.start import ensure_worker
+from audit.progress import Progress, ProgressListener
+from cache.errors import StoreError
+
+POLL_SECONDS = 0.1
+_RECOVER_SECONDS = 2.0
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a job is about: its place in the table, and the order that holds names.
+
+    Attributes
+    ----------
+    kind, label, scenario, device
+        As in `Job`.
+    digest
+        Names the question: two that are equal are answered once.
+    audits
+        Digests of the audits that will answer it; empty for kinds that make none.
+    order
+        What `KINDS[kind]` needs.
+    """
+
+    kind: str
+    label: str
+    scenario: int
+    device: str
+    digest: str
+    audits: tuple[str, ...]
+    order: Mapping[str, Any]
+
+
+def answer_here(question: Question, *, progress: ProgressListener, say: Say) -> tuple[str, ...]:
+    """Answer a question in this process, in its turn; where somebody answers it, wait for that.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be answered.
+    AuditCancelled
+        If somebody stopped it.
+    """
+    result: tuple[str, ...] | None = None
+    while result is None:
+        job_id = table.new_id()
+        lock = job_lock(job_id)  # held before the job can be seen: who finds it free may bury it
+        try:
+            write_order(job_id, order=question.order)
+            job = table.insert(
+                kind=question.kind, label=question.label, scenario=question.scenario,
+                device=question.device, question=question.digest, owner="", runner=COMMAND,
+                job_id=job_id,
+            )  # fmt: skip
+            if job is not None:
+                return _answered(job, question.order, progress=progress, say=say)
+            forget_order(job_id)
+        finally:
+            forget_job_lock(job_id)
+            if lock is not None:
+                lock.release()
+        other = table.active(question.digest)
+        result = _followed(other, progress=progress, say=say) if other else None
+    return result
+
+
+def _answered(
+    job: Job, order: Mapping[str, Any], *, progress: ProgressListener, say: Say
+) -> tuple[str, ...]:
+    device: Lock | None = None
+    try:
+        device = _await_turn(job, say=say)
+        contact = table_contact(job.job_id, listener=progress, say=say)
+        result = KINDS[job.kind](order, contact)
+        table.end(job.job_id, state="done", result=result)
+        forget_order(job.job_id)
+        return result
+    except (AuditCancelled, KeyboardInterrupt):
+        table.end(job.job_id, state="cancelled")
+        raise
+    except (AuditError, StoreError, MemoryError) as error:
+        table.end(job.job_id, state="failed", failure=failure_of(error, job=job))
+        raise
+    finally:
+        table.end(job.job_id, state="interrupted")  # does nothing where it ended above
+        if device is not None:
+            device.release()
+
+
+def _await_turn(job: Job, *, say: Say) -> Lock:
+    """Return the device's lock as soon as the job is the oldest that waits for it."""
+    said = ""
+    asked = -_RECOVER_SECONDS
+    while True:
+        first = table.oldest_queued(job.device)
+        if first is not None and first.job_id == job.job_id:
+            if (lock := _claimed(job)) is not None:
+                return lock
+        elif first is not None and first.runner == COMMAND:
+            leave_to_command(first)
+        elif first is not None and time.monotonic() - asked > _RECOVER_SECONDS:
+            asked = time.monotonic()
+            ensure_worker(job.device)
+        now = table.get(job.job_id)
+        if now is None or now.state != "queued":
+            raise AuditCancelled
+        waits_for = f"Waiting for {now.n_before} other job(s) on {job.device}."
+        if now.n_before and waits_for != said:
+            said = waits_for
+            say(f"{waits_for} This is job {job.job_id}; `python -m audit jobs` lists them.")
+        time.sleep(POLL_SECONDS)
+
+
+def _claimed(job: Job) -> Lock | None:
+    lock = device_lock(job.device)
+    if lock is None:
+        return None
+    settle(job.device)
+    first = table.oldest_queued(job.device)  # an older one may have been put back just now
+    if first is not None and first.job_id == job.job_id and table.claim(job.job_id):
+        return lock
+    lock.release()
+    return None
+
+
+def _followed(job: Job, *, progress: ProgressListener, say: Say) -> tuple[str, ...] | None:
+    """Wait for somebody else's job; None where it was interrupted: do it oneself then."""
+    say(f"The same question is being answered by job {job.job_id}; its progress follows.")
+    asked = -_RECOVER_SECONDS
+    try:
+        while job.is_active:
+            progress(Progress(job.phase or "waiting", job.share, 1.0, job.seconds_left))
+            if time.monotonic() - asked > _RECOVER_SECONDS:
+                asked = time.monotonic()
+                recover_device(job.device)
+                if job.runner == WORKER:
+                    ensure_worker(job.device)
+            time.sleep(POLL_SECONDS)
+            job = table.get(job.job_id) or job
+    except KeyboardInterrupt:
+        say(f"Job {job.job_id} goes on; `python -m audit cancel {job.job_id}` stops it.")
+        raise
+    if job.state == "cancelled":
+        raise AuditCancelled
+    if job.state == "failed" and job.failure:
+        raise AuditError(job.failure.what, where=job.failure.where, do=job.failure.do)
+    return job.result if job.state == "done" else None

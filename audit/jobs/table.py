@@ -1,0 +1,296 @@
+"""The table of jobs: one SQLite file that the pages, the command line and the workers share."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from audit.errors import AuditError
+from audit.jobs.job import ACTIVE, RESUMABLE, WORKER, Failure, Job, Setting
+from audit.jobs.locks import jobs_dir, table_lock, unusable
+
+FILE = "jobs.sqlite3"
+_VERSION = 1
+_BUSY_SECONDS = 20
+_ACTIVE, _RESUMABLE = str(ACTIVE), str(RESUMABLE)
+_COLUMNS = """
+    job_id text primary key, kind text not null, label text not null, scenario integer not null,
+    device text not null, question text not null, state text not null, phase text not null,
+    share real not null, seconds_left real, created text not null, started text not null,
+    finished text not null, updated text not null, n_attempts integer not null,
+    is_cancel_wanted integer not null, runner text not null, failure text not null,
+    result text not null, owner text not null, part text not null, turn integer not null
+"""
+_BEFORE = """
+    case when state = 'queued' then (
+        select count(*) from jobs other where other.device = jobs.device
+        and (other.state = 'running' or (other.state = 'queued' and other.turn < jobs.turn))
+    ) else 0 end as n_before
+"""
+
+
+def insert(
+    *,
+    kind: str,
+    label: str,
+    scenario: int,
+    device: str,
+    question: str,
+    owner: str,
+    runner: str = WORKER,
+    job_id: str = "",
+    result: tuple[str, ...] = (),
+) -> Job | None:
+    """Add a waiting job, or with a result one that is done; None where the question is active."""
+    job_id = job_id or new_id()
+    values = dict(
+        job_id=job_id, kind=kind, label=label, scenario=scenario, device=device,
+        question=question, state="done" if result else "queued", phase="",
+        share=float(bool(result)), seconds_left=None, created=_now(), started="",
+        finished=_now() if result else "", updated=_now(), n_attempts=0, is_cancel_wanted=0,
+        runner=runner, failure="", result=json.dumps(result), owner=owner, part="{}",
+    )  # fmt: skip
+    places = ", ".join(f":{name}" for name in values)
+    with _table() as table:
+        cursor = table.execute(
+            f"insert into jobs ({', '.join(values)}, turn) select {places}, "
+            "coalesce(max(turn), 0) + 1 from jobs where true on conflict do nothing",
+            values,
+        )
+    return get(job_id) if cursor.rowcount else None
+
+
+def new_id() -> str:
+    """Return an id that says nothing about the job."""
+    return secrets.token_hex(6)
+
+
+def get(job_id: str) -> Job | None:
+    """Return a job; None where there is none with this id."""
+    return _first("job_id = ?", job_id)
+
+
+def active(question: str) -> Job | None:
+    """Return the waiting or running job of a question."""
+    return _first(f"question = ? and state in {_ACTIVE}", question)
+
+
+def latest_done(question: str) -> Job | None:
+    """Return the newest job that answered a question."""
+    return _first("question = ? and state = 'done'", question)
+
+
+def oldest_queued(device: str) -> Job | None:
+    """Return the job whose turn it is on a device."""
+    found = _select("device = ? and state = 'queued' order by turn limit 1", device)
+    return found[0] if found else None
+
+
+def running(device: str) -> tuple[Job, ...]:
+    """Return the jobs of a device that are said to run; more than one only after a death."""
+    return _select("device = ? and state = 'running' order by turn", device)
+
+
+def has_work(device: str) -> bool:
+    """Whether a job of a device waits, or is said to run."""
+    query = f"select 1 from jobs where device = ? and state in {_ACTIVE} limit 1"
+    with _table() as table:
+        return table.execute(query, (device,)).fetchone() is not None
+
+
+def every_job(*, is_active: bool = False) -> tuple[Job, ...]:
+    """Return all jobs, or those that wait or run, the one asked last first."""
+    return _select(
+        f"state in {_ACTIVE} order by turn desc" if is_active else "1 order by turn desc"
+    )
+
+
+def with_prefix(prefix: str) -> tuple[Job, ...]:
+    """Return the jobs whose id begins so."""
+    return _select("substr(job_id, 1, ?) = ?", len(prefix), prefix)
+
+
+def claim(job_id: str) -> bool:
+    """Say that a waiting job runs now; False where it no longer waits."""
+    return _change(
+        job_id,
+        "state = 'queued'",
+        "state = 'running', n_attempts = n_attempts + 1, phase = 'loading', started = :now, "
+        "seconds_left = null",
+    )
+
+
+def note_progress(
+    job_id: str,
+    *,
+    phase: str,
+    share: float,
+    seconds_left: float | None,
+    part: tuple[tuple[str, int], ...],
+) -> None:
+    """Say how far a running job has come."""
+    _change(
+        job_id,
+        "state = 'running'",
+        "phase = :phase, share = :share, seconds_left = :left, part = :part",
+        phase=phase,
+        share=share,
+        left=seconds_left,
+        part=json.dumps(dict(part)),
+    )
+
+
+def is_cancel_wanted(job_id: str) -> bool:
+    """Whether a job should stop; also where it is no longer there."""
+    with _table() as table:
+        row = table.execute(
+            "select is_cancel_wanted from jobs where job_id = ?", (job_id,)
+        ).fetchone()
+    return row is None or bool(row[0])
+
+
+def ask_to_cancel(job_id: str) -> None:
+    """End a waiting job at once, and ask a running one to stop."""
+    _change(job_id, "state = 'queued'", "state = 'cancelled', finished = :now")
+    _change(job_id, "state = 'running'", "is_cancel_wanted = 1")
+
+
+def end(
+    job_id: str, *, state: str, result: tuple[str, ...] = (), failure: Failure | None = None
+) -> bool:
+    """Say how an active job ended; False where it had ended already."""
+    return _change(
+        job_id,
+        f"state in {_ACTIVE}",
+        "state = :state, finished = :now, seconds_left = null, result = :result, "
+        "failure = :failure, share = case when :state = 'done' then 1 else share end",
+        state=state,
+        result=json.dumps(result),
+        failure=json.dumps(asdict(failure)) if failure else "",
+    )
+
+
+def put_back(job_id: str) -> bool:
+    """Let a job whose process died wait again, in its old turn."""
+    return _change(job_id, "state = 'running'", "state = 'queued', seconds_left = null")
+
+
+def queue_again(job_id: str) -> bool:
+    """Let an ended job wait again, behind all others; False where its question is active."""
+    try:
+        return _change(
+            job_id,
+            f"state in {_RESUMABLE}",
+            "state = 'queued', turn = (select max(turn) + 1 from jobs), runner = 'worker', "
+            "is_cancel_wanted = 0, n_attempts = 0, failure = '', finished = '', share = 0, "
+            "phase = ''",
+        )
+    except sqlite3.IntegrityError:
+        return False
+
+
+def forget(job_id: str) -> bool:
+    """Remove an ended job from the table; False where it waits or runs."""
+    with _table() as table:
+        cursor = table.execute(
+            f"delete from jobs where job_id = ? and state not in {_ACTIVE}", (job_id,)
+        )
+    return cursor.rowcount > 0
+
+
+def _change(job_id: str, where: str, change: str, **values: Any) -> bool:
+    with _table() as table:
+        cursor = table.execute(
+            f"update jobs set {change}, updated = :now where job_id = :job_id and {where}",
+            values | {"job_id": job_id, "now": _now()},
+        )
+    return cursor.rowcount > 0
+
+
+def _first(where: str, value: str) -> Job | None:
+    found = _select(f"{where} order by turn desc limit 1", value)
+    return found[0] if found else None
+
+
+def _select(where: str, *values: str | int) -> tuple[Job, ...]:
+    with _table() as table:
+        rows = table.execute(f"select *, {_BEFORE} from jobs where {where}", values).fetchall()
+    return tuple(_job(dict(row)) for row in rows)
+
+
+def _job(row: dict[str, Any]) -> Job:
+    del row["turn"]
+    return Job(
+        **row
+        | {
+            "is_cancel_wanted": bool(row["is_cancel_wanted"]),
+            "failure": _failure(row["failure"]),
+            "result": tuple(json.loads(row["result"])),
+            "part": tuple(json.loads(row["part"]).items()),
+        }
+    )
+
+
+def _failure(text: str) -> Failure | None:
+    if not text:
+        return None
+    failure = Failure(**json.loads(text))
+    settings: list[tuple[str, Setting]] = [(name, value) for name, value in failure.settings]
+    return replace(failure, settings=tuple(settings))
+
+
+@contextmanager
+def _table() -> Iterator[sqlite3.Connection]:
+    path = jobs_dir() / FILE
+    try:
+        is_new = not path.exists()
+        if is_new:
+            path.touch(mode=0o600, exist_ok=True)
+        # A connection a call: pages run in ever new threads, and opening one takes 0.2 ms.
+        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as table:
+            table.row_factory = sqlite3.Row
+            if _version(table) != _VERSION:
+                _make(table)
+            yield table
+    except sqlite3.IntegrityError:
+        raise
+    except (sqlite3.Error, OSError) as error:
+        raise unusable(error) from None
+
+
+def _version(table: sqlite3.Connection) -> int:
+    return int(table.execute("pragma user_version").fetchone()[0])
+
+
+def _make(table: sqlite3.Connection) -> None:
+    # Two processes that change the journal at once would both be told that the table is locked.
+    lock = table_lock()
+    try:
+        _make_alone(table)
+    finally:
+        lock.release()
+
+
+def _make_alone(table: sqlite3.Connection) -> None:
+    if _version(table) > _VERSION:
+        raise AuditError(
+            "The list of jobs was written by a newer version of the program.",
+            do="Use that version, or another data directory.",
+        )
+    table.execute("pragma journal_mode = wal")
+    table.execute(f"create table if not exists jobs ({_COLUMNS})")
+    table.execute(
+        f"create unique index if not exists one_active on jobs (question) where state in {_ACTIVE}"
+    )
+    table.execute("create index if not exists by_turn on jobs (device, state, turn)")
+    table.execute(f"pragma user_version = {_VERSION}")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

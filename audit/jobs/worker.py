@@ -1,0 +1,108 @@
+"""A device's worker: starts one process a job, one after the other, and stops it when asked to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+from audit.jobs import table
+from audit.jobs.job import COMMAND, Job
+from audit.jobs.locks import Lock, device_lock, worker_lock
+from audit.jobs.recovery import leave_to_command, settle
+from audit.jobs.start import start_child
+
+POLL_SECONDS = 0.1
+IDLE_VARIABLE = "KART_AUDIT_WORKER_IDLE_SECONDS"
+IDLE_SECONDS = float(os.environ.get(IDLE_VARIABLE, "300"))
+"""A worker for which nothing has come for so long ends; the next job starts another."""
+TERMINATE_AFTER, KILL_AFTER = 0.4, 0.8
+"""Seconds after the wish to cancel; every finished shard is kept whatever happens."""
+CHILD_MODULE = "audit.jobs.child"
+
+
+def work(
+    device: str,
+    *,
+    lock: Lock | None = None,
+    idle_seconds: float = IDLE_SECONDS,
+    child_module: str = CHILD_MODULE,
+) -> bool:
+    """Do a device's jobs until none has come for a while.
+
+    Parameters
+    ----------
+    lock
+        The worker's lock, where whoever started this process handed it over.
+
+    Returns
+    -------
+    False where the device has a worker already.
+    """
+    lock = lock or worker_lock(device)
+    if lock is None:
+        return False
+    while lock is not None:
+        _serve(device, idle_seconds=idle_seconds, child_module=child_module)
+        lock.release()
+        # Who asked in this moment saw a living worker and started none.
+        lock = worker_lock(device) if table.oldest_queued(device) else None
+    return True
+
+
+def _serve(device: str, *, idle_seconds: float, child_module: str) -> None:
+    idle_since = time.monotonic()
+    while time.monotonic() - idle_since < idle_seconds:
+        if table.has_work(device):
+            child = _start_next(device, child_module=child_module)
+            if child is not None:
+                _watch(*child)
+            idle_since = time.monotonic()
+        time.sleep(POLL_SECONDS)
+
+
+def _start_next(device: str, *, child_module: str) -> tuple[Job, subprocess.Popen[bytes]] | None:
+    """Start the oldest waiting job if the device is free and nobody else runs that job."""
+    lock = device_lock(device)
+    if lock is None:
+        return None
+    try:
+        settle(device)
+        job = table.oldest_queued(device)
+        if job is None or (job.runner == COMMAND and leave_to_command(job)):
+            return None
+        if not table.claim(job.job_id):
+            return None
+        return job, start_child(child_module, job_id=job.job_id, device_descriptor=lock.descriptor)
+    finally:
+        lock.release()
+
+
+def _watch(job: Job, child: subprocess.Popen[bytes]) -> None:
+    """Wait for a job's process; what it left undone is settled under the device's lock later."""
+    wanted_since: float | None = None
+    while True:
+        try:
+            child.wait(timeout=POLL_SECONDS)
+            return
+        except subprocess.TimeoutExpired:
+            pass
+        if wanted_since is None and table.is_cancel_wanted(job.job_id):
+            wanted_since = time.monotonic()
+        waited = time.monotonic() - wanted_since if wanted_since is not None else 0.0
+        if waited > KILL_AFTER:
+            child.kill()
+        elif waited > TERMINATE_AFTER:
+            child.terminate()
+
+
+def main() -> int:
+    """Work for the device that the command line names, with the lock whose descriptor it names."""
+    os.umask(0o077)
+    work(sys.argv[1], lock=Lock(int(sys.argv[2])))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""Kept lists: names and passages that somebody gave once, by the digest that links carry.
+
+Comes in: candidates, the bytes of a passage file. Goes out: the same, and lines with counts only.
+They lie in the store of results, so that a refresh loses nothing; digests are salted, because a
+list of names has few possible contents. The demo's lists are there without being kept. Torch-free.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from audit.corpora.passages import Passages, read_passages
+from audit.demo import SHIPPED
+from audit.errors import AuditError
+from audit.home import salted_digest
+from audit.membership.candidates import Candidates
+from audit.membership.controls import without_popularity
+from audit.membership.names_csv import read_names
+from audit.request import candidates_digest
+from audit.tables import RowNote
+from cache.store import Store
+
+MAX_NAMES = 50_000
+MAX_LABEL_CHARS = 80
+DEMO = {"demo-en": "en", "demo-ja": "ja"}
+"""Codes of the demo's lists and passages -> language of the demo hospital."""
+
+_CODE = re.compile("[0-9a-f]{12,64}")
+_GONE = "It was made on another installation, or has been removed. Choose another one."
+
+
+@dataclass(frozen=True)
+class ListLine:
+    """What a choice of lists shows of one: counts, never a name.
+
+    Attributes
+    ----------
+    code
+        What a link carries: the first 12 digits of the digest, or "demo-en", "demo-ja".
+    label
+        The title that was given; "" for none.
+    at
+        When it was kept, ISO 8601; "" for the demo's.
+    n_names, n_members, n_unknown, by_kind
+        Names in all, in the notes, of unknown truth, and controls by kind.
+    """
+
+    code: str
+    label: str
+    at: str
+    n_names: int
+    n_members: int
+    n_unknown: int
+    by_kind: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptNames:
+    """A kept list of names, with what was said of its file's rows."""
+
+    line: ListLine
+    candidates: Candidates
+    notes: tuple[RowNote, ...]
+    encoding: str
+
+
+@dataclass(frozen=True)
+class PassageLine:
+    """What a choice of passages shows of one file; as `ListLine`."""
+
+    code: str
+    label: str
+    at: str
+    n_passages: int
+    n_left_out: int
+    has_owners: bool
+
+
+@dataclass(frozen=True, eq=False)
+class KeptPassages:
+    """A kept file of passages: as it is read, and its own bytes under a name of the right kind."""
+
+    line: PassageLine
+    passages: Passages
+    data: bytes
+    file_name: str
+
+
+def list_line(candidates: Candidates, *, code: str, label: str = "", at: str = "") -> ListLine:
+    """Return a list's line."""
+    return ListLine(
+        code=code,
+        label=label,
+        at=at,
+        n_names=len(candidates),
+        n_members=sum(m is True for m in candidates.is_member),
+        n_unknown=sum(m is None for m in candidates.is_member),
+        by_kind=dict(sorted(Counter(kind for kind in candidates.control_kind if kind).items())),
+    )
+
+
+def keep_names(
+    candidates: Candidates,
+    *,
+    label: str,
+    notes: Sequence[RowNote],
+    encoding: str,
+    store: Store,
+) -> str:
+    """Keep a list of names and return its salted digest, 64 hexadecimal digits.
+
+    Popularity is left out: it follows from the names, and a file read again does not have it.
+
+    Raises
+    ------
+    AuditError
+        If the list is too long, or the data directory cannot be used.
+    """
+    if not 0 < len(candidates) <= MAX_NAMES:
+        raise AuditError(f"A list has 1 to {MAX_NAMES:,} names.", where="names")
+    candidates = without_popularity(candidates)
+    digest = salted_digest(candidates_digest(candidates))
+    columns = {name: list(column) for name, column in vars(candidates).items()}
+    del columns["popularity"]
+    line = list_line(candidates, code=digest[:12], label=_label(label), at=_now())
+    store.put_record(
+        f"list/{digest}",
+        {"columns": columns, "notes": [[n.row, n.what] for n in notes], "encoding": encoding},
+    )
+    store.put_record(f"list-line/{digest}", asdict(line))
+    return digest
+
+
+def kept_names(code: str, *, store: Store) -> KeptNames:
+    """Return the list that a link names, by its digest, 12 digits of it, or the demo's code.
+
+    Raises
+    ------
+    AuditError
+        If there is none, or the data are damaged.
+    """
+    if code in DEMO:
+        found = read_names(_demo_file(code, "names.csv"), what="demo names")
+        line = list_line(found.candidates, code=code)
+        return KeptNames(line, found.candidates, found.notes, found.encoding)
+    digest = _digest(code, kind="list", store=store)
+    record, line_record = store.get_record(f"list/{digest}"), _line(store, "list", digest)
+    if record is None or line_record is None:
+        raise AuditError("This list of names is not kept here.", do=_GONE)
+    columns = {name: tuple(column) for name, column in record["columns"].items()}
+    columns["popularity"] = (math.nan,) * len(columns["first"])
+    return KeptNames(
+        line=ListLine(**line_record),
+        candidates=Candidates(**columns),
+        notes=tuple(RowNote(int(row), what) for row, what in record["notes"]),
+        encoding=record["encoding"],
+    )
+
+
+def all_names(store: Store) -> tuple[ListLine, ...]:
+    """Return the lines of all kept lists, the newest first, then the demo's."""
+    lines = [ListLine(**line) for line in _lines(store, "list")]
+    lines.sort(key=lambda line: (line.at, line.code), reverse=True)
+    return (*lines, *(kept_names(code, store=store).line for code in _shipped("names.csv")))
+
+
+def keep_passages(data: bytes, *, file_name: str, label: str, store: Store) -> str:
+    """Keep a file of passages as it is and return its salted digest.
+
+    The file itself is kept, so that the one that is handed out again gives the same question, down
+    to the number of rows left out.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be read as passages.
+    """
+    passages = read_passages(data, file_name=file_name)
+    kind = "csv" if passages_are_csv(data, file_name=file_name) else "jsonl"
+    digest = salted_digest(hashlib.sha256(data).hexdigest())
+    line = passage_line(passages, code=digest[:12], label=_label(label), at=_now())
+    array = np.frombuffer(data, dtype=np.uint8)
+    store.put(f"passages/{digest}", arrays={"data": array}, meta={"kind": kind})
+    store.put_record(f"passages-line/{digest}", asdict(line))
+    return digest
+
+
+def kept_passages(code: str, *, store: Store) -> KeptPassages:
+    """Return the passages that a link names; raises as `kept_names`."""
+    if code in DEMO:
+        data, name = _demo_file(code, "passages.jsonl"), "passages.jsonl"
+        passages = read_passages(data, what="demo passages", file_name=name)
+        return KeptPassages(passage_line(passages, code=code), passages, data, name)
+    digest = _digest(code, kind="passages", store=store)
+    stored, line_record = store.get(f"passages/{digest}"), _line(store, "passages", digest)
+    if stored is None or line_record is None:
+        raise AuditError("These passages are not kept here.", do=_GONE)
+    data = stored.arrays["data"].tobytes()
+    name = f"passages.{stored.meta['kind']}"
+    passages = read_passages(data, file_name=name)
+    return KeptPassages(PassageLine(**line_record), passages, data, name)
+
+
+def all_passages(store: Store) -> tuple[PassageLine, ...]:
+    """Return the lines of all kept passages, the newest first, then the demo's."""
+    lines = [PassageLine(**line) for line in _lines(store, "passages")]
+    lines.sort(key=lambda line: (line.at, line.code), reverse=True)
+    demo = (kept_passages(code, store=store).line for code in _shipped("passages.jsonl"))
+    return (*lines, *demo)
+
+
+def passage_line(passages: Passages, *, code: str, label: str = "", at: str = "") -> PassageLine:
+    """Return the line of a file of passages."""
+    n_left_out = len(passages.notes)
+    return PassageLine(code, label, at, len(passages), n_left_out, passages.has_owners)
+
+
+def passages_are_csv(data: bytes, *, file_name: str) -> bool:
+    """Whether `read_passages` reads this file as CSV (else JSONL)."""
+    if file_name.lower().endswith((".jsonl", ".ndjson", ".json")):
+        return False
+    return not data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+
+
+def _demo_file(code: str, name: str) -> bytes:
+    try:
+        return (SHIPPED / DEMO[code] / name).read_bytes()
+    except OSError:
+        raise AuditError("The demo's files are missing.", do="Install the program again.") from None
+
+
+def _shipped(name: str) -> list[str]:
+    return [code for code, language in DEMO.items() if (SHIPPED / language / name).is_file()]
+
+
+def _digest(code: str, *, kind: str, store: Store) -> str:
+    keys = store.keys(f"{kind}/{code}") if _CODE.fullmatch(code) else ()
+    if len(keys) != 1:
+        what = "This list of names is" if kind == "list" else "These passages are"
+        raise AuditError(f"{what} not kept here.", do=_GONE)
+    return keys[0].removeprefix(f"{kind}/")
+
+
+def _line(store: Store, kind: str, digest: str) -> dict[str, Any] | None:
+    record = store.get_record(f"{kind}-line/{digest}")
+    wanted = {f.name for f in fields(ListLine if kind == "list" else PassageLine)}
+    return record if isinstance(record, dict) and set(record) == wanted else None
+
+
+def _lines(store: Store, kind: str) -> list[dict[str, Any]]:
+    digests = [key.removeprefix(f"{kind}-line/") for key in store.keys(f"{kind}-line/")]
+    return [line for digest in digests if (line := _line(store, kind, digest)) is not None]
+
+
+def _label(text: str) -> str:
+    return " ".join(text.split())[:MAX_LABEL_CHARS]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,86 @@
+"""The command `results`: kept audits as a list, or one of them as files to hand over."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from audit.access.log import record
+from audit.console import say
+from audit.demo import demo_digests
+from audit.errors import AuditError
+from audit.handover.bundle import bundle_files, write_bundle
+from audit.handover.report_choice import ReportChoice
+from audit.home import results_dir
+from audit.report import AuditReport, write_report
+from audit.view.kept import kept_audit, other_scenario
+from cache.store import Store
+
+
+def results(options: Namespace) -> dict[str, Any]:
+    """List the kept audits, or write one of them out."""
+    with Store(results_dir()) as store:
+        digests = [key.removeprefix("audit/") for key in store.keys("audit/")]
+        chosen = [digest for digest in digests if digest.startswith(options.digest or "")]
+        if options.digest and len(chosen) != 1:
+            raise AuditError(
+                f"{len(chosen)} kept audits begin so.", where="digest",
+                do="Give more of its digits; `python -m audit results` lists all.",
+            )  # fmt: skip
+        reports = [_report(digest, store=store) for digest in chosen]
+        if options.out and options.digest:
+            _write(reports[0], options, store=store)
+    rows = [
+        {
+            "digest": report.digest,
+            "at": report.made.get("at"),
+            "scenario": report.scenario["number"],
+            "general": report.models["general"]["name"],
+            "hospital": report.models["hospital"]["name"],
+            "n_names": report.n_names,
+            "verdict": report.verdict["state"],
+        }
+        for report in reports
+    ]
+    for row in sorted(rows, key=lambda r: str(r["at"])):
+        say(f"{row['digest'][:12]}  {row['at']}  scenario {row['scenario']}  {row['general']} -> "
+            f"{row['hospital']}  {row['n_names']} names  {row['verdict']}")  # fmt: skip
+    return {"audits": rows}
+
+
+def _report(digest: str, *, store: Store) -> AuditReport:
+    return AuditReport.from_json(store.get_record(f"audit/{digest}"))
+
+
+def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
+    """Write an audit's files, once the access log has it."""
+    documents = store.get_record(f"documents/{report.digest}")
+    record("exported", audit=report.digest, names=options.names if options.html else "full")
+    if not options.html:
+        written = write_report(report, options.out, documents=documents)
+    else:
+        demo = demo_digests(store)
+        choice = ReportChoice(
+            language=options.language,
+            names=options.names,
+            is_demo=report.digest in demo.values(),
+        )
+        files = bundle_files(
+            report, choice=choice, other=_other(report, store=store, demo=demo),
+            documents=documents,
+        )  # fmt: skip
+        written = write_bundle(files, options.out)
+    for path in written:
+        say(f"Written: {path.name}")
+
+
+def _other(report: AuditReport, *, store: Store, demo: dict[str, str]) -> AuditReport | None:
+    """Return the same pair's audit in the other scenario, if it is kept and can be read."""
+    kept = []
+    for key in store.keys("audit/"):
+        try:
+            kept.append(kept_audit(_report(key.removeprefix("audit/"), store=store)))
+        except AuditError:
+            continue  # of another version
+    found = other_scenario(kept_audit(report), kept=kept, demo=demo)
+    return _report(found.digest, store=store) if found else None

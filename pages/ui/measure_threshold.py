@@ -1,0 +1,177 @@
+"""The threshold of the Measures page: slider, exact value, useful values, and what they reach."""
+
+from __future__ import annotations
+
+import math
+
+import streamlit as st
+
+from audit.view.roc import fdr_line
+from audit.view.threshold import (
+    USEFUL,
+    RankedNames,
+    ScoreAxis,
+    ThresholdView,
+    at_threshold,
+    first_threshold,
+    read_threshold,
+    useful_thresholds,
+)
+from pages.ui import blocks, cached, charts, measure_charts, measure_tables
+from pages.ui.language import Words
+
+_VALUE, _OWNER = "measures_threshold", "measures_threshold_of"
+_SLIDER, _EXACT, _PREVALENCE = "measures_slider", "measures_exact", "measures_prevalence"
+_FIRST_PREVALENCE = 1.0
+"""Percent of members in the crowd for which a predictive value is first given."""
+
+
+@st.fragment
+def panel(say: Words, digest: str, *, score: str, stratum: str) -> None:
+    """Draw the threshold of one score, and everything that moves with it."""
+    names = cached.ranked(digest, score=score, stratum=stratum)
+    useful = useful_thresholds(names)
+    _begin(names.axis, useful=useful, owner=(digest, score))
+    _inputs(say, names.axis, useful=useful)
+    view = at_threshold(
+        names,
+        threshold=st.session_state[_VALUE],
+        prevalence=st.session_state.get(_PREVALENCE, _FIRST_PREVALENCE) / 100,
+    )
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.html(measure_tables.confusion_table(say, view))
+    with right:
+        if view.counts is not None:
+            st.number_input(
+                say.text("measures_prevalence"),
+                min_value=0.01,
+                max_value=99.0,
+                value=_FIRST_PREVALENCE,
+                key=_PREVALENCE,
+            )
+            st.html(measure_tables.threshold_rates(say, view))
+    _draw_charts(say, digest, names=names, view=view)
+
+
+def _begin(axis: ScoreAxis, *, useful: dict[str, float], owner: tuple[str, str]) -> None:
+    """Take the threshold from the address on a first visit, else one to begin with."""
+    state = st.session_state
+    if state.get(_OWNER) != owner:
+        wanted = read_threshold(st.query_params.get("t", "")) if _OWNER not in state else math.nan
+        state[_OWNER] = owner
+        _set(first_threshold(useful) if math.isnan(wanted) else wanted, axis)
+    elif _SLIDER not in state or _EXACT not in state:
+        _set(state[_VALUE], axis)
+
+
+def _inputs(say: Words, axis: ScoreAxis, *, useful: dict[str, float]) -> None:
+    for column, code in zip(st.columns(len(USEFUL)), USEFUL, strict=True):
+        is_missing = math.isnan(useful[code])
+        column.button(
+            say.text(f"measures_use_{code}"),
+            key=f"measures_use_{code}",
+            help=say.text(f"measures_why_not_{code}" if is_missing else f"measures_help_{code}"),
+            disabled=is_missing,
+            on_click=_set,
+            args=(useful[code], axis),
+            width="stretch",
+        )
+    slider, exact = st.columns([3, 1], gap="large", vertical_alignment="bottom")
+    slider.slider(
+        say.text("measures_slider_log" if axis.is_log else "measures_slider"),
+        min_value=axis.low,
+        max_value=axis.high,
+        step=axis.step,
+        format="%.3g",
+        key=_SLIDER,
+        on_change=_slid,
+        args=(axis,),
+    )
+    exact.number_input(
+        say.text("measures_exact"),
+        format="%.6g",
+        key=_EXACT,
+        on_change=_typed,
+        args=(axis,),
+    )
+
+
+def _draw_charts(say: Words, digest: str, *, names: RankedNames, view: ThresholdView) -> None:
+    left, right = st.columns(2, gap="large")
+    with left:
+        _draw_volcano(say, digest, names=names, view=view)
+    with right:
+        if view.counts is None:
+            why = say.text("measures_no_truth_do")
+            st.html(blocks.heading(say.text("measures_no_truth"), below=why))
+            return
+        curve = cached.roc(digest, score=names.score, stratum=names.stratum)
+        at = (view.fpr.value, view.recall.value)
+        texts = {key: say.sentences[f"measures_roc_{key}"] for key in ("x", "y", "chance", "at")}
+        figure = measure_charts.roc_chart(
+            [curve],
+            labels=[measure_tables.score_name(say, names.score)],
+            words=texts,
+            is_log=False,
+            at=at,
+        )
+        st.html(blocks.heading(say.text("measures_roc_here")))
+        alt = say.text("measures_roc_here_alt")
+        st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_roc_at")
+        with st.expander(say.text("as_table")):
+            st.html(measure_tables.roc_table(say, curve))
+
+
+def _draw_volcano(say: Words, digest: str, *, names: RankedNames, view: ThresholdView) -> None:
+    kinds = cached.volcano_names(digest, score=names.score)
+    score = measure_tables.score_name(say, names.score)
+    labels = {
+        "member": say.text("kind_member"),
+        "unknown": say.text("kind_unknown"),
+        "control": say.text("measures_controls"),
+    }
+    words = {
+        "x": say.text("measures_axis_log", score=score) if names.axis.is_log else score,
+        **{key: say.text(f"measures_volcano_{key}") for key in ("y", "line", "threshold")},
+    }
+    figure = measure_charts.volcano_chart(
+        kinds,
+        labels=labels,
+        axis=names.axis,
+        threshold=names.axis.place_of(view.threshold),
+        line=fdr_line(),
+        words=words,
+    )
+    st.html(blocks.heading(say.text("measures_volcano")))
+    alt = say.text("measures_volcano_alt")
+    st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_volcano")
+    with st.expander(say.text("as_table")):
+        st.dataframe(
+            {
+                words["x"]: [x for kind in kinds for x in kind.x.tolist()],
+                words["y"]: [y for kind in kinds for y in kind.y.tolist()],
+                say.text("column_n"): [n for kind in kinds for n in kind.n_names.tolist()],
+                say.text("column_kind"): [
+                    labels[kind.kind] for kind in kinds for _ in kind.x.tolist()
+                ],
+            },
+            hide_index=True,
+            key="measures_volcano_table",
+            alt=alt,
+        )
+
+
+def _set(threshold: float, axis: ScoreAxis) -> None:
+    st.session_state[_VALUE] = st.session_state[_EXACT] = threshold
+    st.session_state[_SLIDER] = axis.place_of(threshold)
+    st.query_params["t"] = repr(threshold)
+
+
+def _slid(axis: ScoreAxis) -> None:
+    _set(axis.score_at(st.session_state[_SLIDER]), axis)
+
+
+def _typed(axis: ScoreAxis) -> None:
+    value = st.session_state[_EXACT]
+    _set(st.session_state[_VALUE] if value is None else value, axis)

@@ -1,0 +1,244 @@
+"""One name on the Names page: what its score rests on, and what each number means."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import streamlit as st
+
+from audit.view.document_view import DocumentView, holds_name, marked_pairs
+from audit.view.name_detail import AmongControls, FittingPassage, NameDetail, name_detail
+from audit.view.name_table import NameTable, Selection
+from pages.ui import blocks, cached, charts, marks, name_charts
+from pages.ui.document_cards import mark_label
+from pages.ui.language import Words
+from pages.ui.place import link
+from pages.ui.reveal import is_revealed, shown_name
+from pages.ui.text import decimal, escaped, percent, pseudonym, small
+
+N_DOCUMENTS = 3
+
+
+def draw(say: Words, table: NameTable, *, row: int, selection: Selection, digest: str) -> None:
+    """Draw a name's detail: heading, charts, numbers, and the texts that it stands in or fits."""
+    detail = name_detail(
+        table, row=row, inspection=cached.inspection(digest), report=cached.report(digest)
+    )
+    with st.container(key="names_detail"):
+        draw_heading(
+            say, detail, ids=table.numbers["name_id"][selection.rows].tolist(), digest=digest
+        )
+        if detail.blocks:
+            left, right = st.columns(2, gap="large")
+            with left:
+                draw_blocks(say, detail, scenario=table.scenario)
+            with right:
+                draw_among(say, detail, fixed_score=table.fixed_score)
+        else:
+            st.html(
+                blocks.heading(
+                    say.text("names_no_inspection"), below=say.text("names_no_inspection_do")
+                )
+            )
+        left, right = st.columns([2, 3], gap="large")
+        with left:
+            draw_numbers(say, detail, table=table)
+        with right:
+            if table.scenario == 2:
+                draw_passages(say, detail)
+            elif (view := cached.marked_documents(digest)) is not None:
+                draw_documents(say, detail, view=view, table=table)
+
+
+def draw_heading(say: Words, detail: NameDetail, *, ids: list[float], digest: str) -> None:
+    """Draw the name with its decision, the way to its neighbours in the table, and its link."""
+    name = say.text(
+        "names_one", number=pseudonym(detail.name_id), name=shown_name(detail.first, detail.last)
+    )
+    kind = say.text(f"names_kind_{detail.kind}")
+    decision = say.text(f"names_decision_is_{detail.decision}")
+    st.html(blocks.heading(name, below=kind) + blocks.heading("", below=decision))
+    place = ids.index(detail.name_id) if detail.name_id in ids else None
+    before, after, copy = st.columns([1, 1, 4], vertical_alignment="center")
+    for column, key, step in ((before, "names_previous", -1), (after, "names_next", 1)):
+        to = -1 if place is None else place + step
+        is_there = 0 <= to < len(ids)
+        column.button(
+            say.text(key),
+            key=key,
+            disabled=not is_there,
+            width="stretch",
+            on_click=_go_to,
+            args=(f"{ids[to]:.0f}" if is_there else "",),
+        )
+    base = (st.context.url or "").rstrip("/").removesuffix("/names")
+    with copy.popover(say.text("names_link_copy"), icon=":material/link:"):
+        st.html(blocks.heading("", below=say.text("names_link_copy_below")))
+        st.code(f"{base}/names?audit={digest[:12]}&name={detail.name_id}", language=None)
+
+
+def draw_blocks(say: Words, detail: NameDetail, *, scenario: int) -> None:
+    """Draw both models' evidence by block."""
+    st.html(
+        blocks.heading(
+            say.text("names_blocks_title"), below=say.text(f"names_blocks_below_{scenario}")
+        )
+    )
+    labels = {"hospital": say.text("column_hospital"), "general": say.text("column_general")}
+    figure = name_charts.block_strip(
+        detail.blocks,
+        labels=labels,
+        axis=say.text(f"names_blocks_axis_{scenario}"),
+        is_share=scenario == 1,
+    )
+    alt = say.text("names_blocks_alt")
+    st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="names_blocks")
+    with st.expander(say.text("as_table")):
+        rows = [
+            (
+                labels[model.who],
+                str(len(model.values)),
+                _exact(model.mean.value),
+                f"{_exact(model.mean.low)} – {_exact(model.mean.high)}",
+            )
+            for model in detail.blocks
+        ]
+        header = [say.text(f"names_blocks_{c}") for c in ("model", "n", "mean", "interval")]
+        st.html(blocks.simple_table(header, rows, caption=alt))
+
+
+def draw_among(say: Words, detail: NameDetail, *, fixed_score: str) -> None:
+    """Draw the name's score among those of the reference controls."""
+    among = detail.among
+    if among is None:
+        st.html(blocks.heading(say.text("names_among_title"), below=say.text("names_among_none")))
+        return
+    if math.isnan(among.position):
+        below = say.text("names_among_not_scored")
+    else:
+        of = "names_among_any_length" if among.is_unmatched else "names_among_same_length"
+        below = say.text(
+            of,
+            k=among.below.n_hits,
+            n=among.below.n_total,
+            share=percent(among.below.value),
+            n_pieces=among.n_pieces,
+        )
+    st.html(blocks.heading(say.text("names_among_title"), below=below))
+    words = {
+        "x": say.text(f"axis_{fixed_score}"),
+        "y": say.text("names_among_y"),
+        "name": pseudonym(detail.name_id),
+        "threshold": say.text("names_among_threshold"),
+    }
+    figure = name_charts.among_histogram(among, words=words)
+    alt = say.text("names_among_alt")
+    st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="names_among")
+    with st.expander(say.text("as_table")):
+        header = [say.text(f"names_among_{c}") for c in ("from", "to", "controls")]
+        st.html(blocks.simple_table(header, _histogram_rows(among), caption=alt, n_text=0))
+
+
+def _histogram_rows(among: AmongControls) -> list[tuple[str, str, str]]:
+    def place(edge: float) -> str:
+        return small(10**edge) if among.is_log else decimal(edge)
+
+    zero = [("0", "0", str(among.n_at_zero))] if among.n_at_zero else []
+    edges = among.edges.tolist()
+    return zero + [
+        (place(low), place(high), str(n))
+        for (low, high), n in zip(pairwise(edges), among.counts.tolist(), strict=True)
+        if n
+    ]
+
+
+def draw_numbers(say: Words, detail: NameDetail, *, table: NameTable) -> None:
+    """Draw every number of the name with what it means."""
+    n = detail.numbers
+    interval = f"{_exact(n['low'])} – {_exact(n['high'])}"
+    is_limited = not math.isinf(n["threshold"])
+    values = {
+        "score": _exact(n["score"]),
+        "interval": interval,
+        "threshold": _exact(n["threshold"]) if is_limited else say.text("names_no_threshold"),
+        "p": decimal(n["p"], digits=4),
+        "q": decimal(n["q"], digits=4),
+        "hospital": small(n["hospital"]),
+        "general": small(n["general"]),
+        "log10_ratio": decimal(n["log10_ratio"], digits=2),
+        "n_mentions": decimal(n["n_mentions"], digits=0),
+        "popularity": small(n["popularity"]),
+        "n_pieces": decimal(n["n_pieces"], digits=0),
+    }
+    rows = []
+    for key, value in values.items():
+        meaning = say.text(
+            f"names_evidence_{table.scenario}"
+            if key in ("hospital", "general")
+            else f"names_means_{key}"
+        )
+        title = blocks.Cell(say.text(f"names_column_{key}"), below=meaning, is_number=False)
+        rows.append([title, blocks.Cell(value)])
+    st.html(blocks.heading(say.text("names_numbers")))
+    header = [[blocks.Cell(say.text("names_what"), is_number=False), blocks.Cell("")]]
+    st.html(blocks.table(header, rows, caption=say.text(f"axis_{table.fixed_score}")))
+
+
+def draw_passages(say: Words, detail: NameDetail) -> None:
+    """Draw the passages that the name fits best (scenario 2)."""
+    st.html(
+        blocks.heading(say.text("names_passages_title"), below=say.text("names_passages_below"))
+    )
+    if not detail.passages:
+        st.html(blocks.heading("", below=say.text("names_passages_none")))
+        return
+    name = shown_name(detail.first, detail.last) if is_revealed() else say.text("names_slot")
+    items = "".join(_passage(say, one, name=name, kind=detail.kind) for one in detail.passages)
+    st.html(f'<ul class="ka-passages">{items}</ul>')
+
+
+def _passage(say: Words, passage: FittingPassage, *, name: str, kind: str) -> str:
+    key = {True: "names_passage_own", False: "names_passage_other", None: "names_passage_unknown"}
+    facts = say.text(
+        key[passage.is_own],
+        ratio=decimal(passage.log_ratio, digits=2),
+        passage=passage.passage_id,
+    )
+    if passage.rank is not None:
+        facts = f"{facts} {say.text('names_passage_rank', rank=f'{passage.rank:g}')}"
+    tone = "flagged" if passage.is_own else "member" if kind in ("member", "unknown") else "control"
+    text = marks.with_slot(passage.before, slot=name, after=passage.after, tone=tone)
+    return f"<li><small>{escaped(facts)}</small><div>{text}</div></li>"
+
+
+def draw_documents(say: Words, detail: NameDetail, *, view: DocumentView, table: NameTable) -> None:
+    """Draw the hospital model's documents that hold the name (scenario 1)."""
+    found = {who.who: holds_name(who, name_id=detail.name_id) for who in view.models}
+    counts = {who: int(held.sum()) for who, held in found.items()}
+    below = say.text("names_documents_below", n=len(view), **counts)
+    st.html(blocks.heading(say.text("names_documents_title"), below=below))
+    numbers = found["hospital"].nonzero()[0][:N_DOCUMENTS].tolist()
+    items = []
+    for pair in marked_pairs(view, numbers=numbers):
+        document = pair.documents[0]
+        text = marks.marked(
+            document.text,
+            marks=document.marks,
+            label=lambda hit: mark_label(say, hit, table=table, wanted=detail.name_id),
+            is_revealed=is_revealed(),
+        )
+        number = escaped(say.text("names_document", number=pair.number))
+        items.append(f'<li><small>{number}</small><div class="ka-document">{text}</div></li>')
+    st.html(f'<ul class="ka-passages">{"".join(items)}</ul>')
+    if any(held.any() for held in found.values()):
+        link("documents", label=say.text("names_documents_open"), has=str(detail.name_id))
+
+
+def _exact(value: float) -> str:
+    return small(value) if abs(value) < 1 else decimal(value)
+
+
+def _go_to(name_id: str) -> None:
+    st.session_state["names_chosen"] = name_id
+    st.session_state["names_version"] = st.session_state.get("names_version", 0) + 1

@@ -1,0 +1,170 @@
+"""What the server keeps in memory of models, lists and plans that are being chosen: by digest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from audit.corpora.passages import Passages, read_passages
+from audit.home import results_dir
+from audit.membership.candidates import Candidates
+from audit.models.registry import VARIABLE, RegisteredModel
+from audit.prepare import lists, pair_check, plan
+from audit.prepare.name_check import (
+    Draft,
+    NameFacts,
+    Spelling,
+    Wanted,
+    make_draft,
+    name_facts,
+    spelling,
+)
+from audit.request import AuditRequest
+from audit.tables import RowNote
+from pages.ui import cached
+
+
+@dataclass(frozen=True, eq=False)
+class ListView:
+    """A list on the screen, kept or still being made; `key` stands for its content."""
+
+    key: str
+    line: lists.ListLine
+    candidates: Candidates
+    facts: NameFacts
+    notes: tuple[RowNote, ...]
+    typed_notes: tuple[RowNote, ...]
+    encoding: str
+    draft: Draft | None = None
+
+
+def models() -> tuple[RegisteredModel, ...]:
+    """Return the models that can be chosen; a folder that has changed is seen within seconds."""
+    return _models(os.environ.get(VARIABLE, ""))
+
+
+def check(general: Path, hospital: Path) -> pair_check.PairCheck:
+    """Return what differs between two models; raises `AuditError` if one cannot be read."""
+    files = pair_check.signature(general), pair_check.signature(hospital)
+    return _check(str(general), str(hospital), str(files))
+
+
+def names(code: str) -> ListView:
+    """Return a kept list; raises as `audit.prepare.lists.kept_names`."""
+    return _names(str(results_dir()), code)
+
+
+def passages(code: str) -> lists.KeptPassages:
+    """Return kept passages; raises as `audit.prepare.lists.kept_passages`."""
+    return _passages(str(results_dir()), code)
+
+
+def new_names(data: bytes | None, *, base: str, wanted: Wanted) -> ListView | None:
+    """Return a list that is being made, from a file or the kept list `base`; raises so too."""
+    key = hashlib.sha256(repr((_sha256(data), base, wanted)).encode("utf-8", "replace"))
+    return _new_names(str(results_dir()), key.hexdigest(), _data=data, _base=base, _wanted=wanted)
+
+
+def new_passages(data: bytes, *, file_name: str) -> Passages:
+    """Return an uploaded file's passages; raises as `read_passages`."""
+    is_csv = lists.passages_are_csv(data, file_name=file_name)
+    return _new_passages(_sha256(data), is_csv, _data=data)
+
+
+def spelt(view: ListView, *, model: Path) -> Spelling:
+    """Return how a model's tokenizer spells a list; raises as `name_check.spelling`."""
+    files = str(pair_check.signature(model))
+    return _spelt(view.key, str(model), files, _candidates=view.candidates)
+
+
+def make_plan(request: AuditRequest, *, names: str, passages: str, passages_file: str) -> plan.Plan:
+    """Return the plan of a request about a kept list and kept passages, by their codes.
+
+    Raises
+    ------
+    AuditError, StoreError
+        As `audit.prepare.plan.make_plan`, or if the data directory cannot be used.
+    """
+    files = [pair_check.signature(path) for path in (request.general, request.hospital)]
+    key = repr((
+        names, passages, files, request.general, request.hospital, request.scenario_number,
+        request.settings, request.seed, request.threshold, request.dtype, request.device,
+    ))  # fmt: skip
+    ready = _prepared(str(results_dir()), key, _request=request)
+    return plan.make_plan(
+        request, store=cached.store(), prepared=ready, passages_file=passages_file
+    )
+
+
+def _sha256(data: bytes | None) -> str:
+    return "" if data is None else hashlib.sha256(data).hexdigest()
+
+
+@st.cache_resource(show_spinner=False, ttl="10s", max_entries=4)
+def _models(folders: str) -> tuple[RegisteredModel, ...]:
+    return pair_check.model_choices()
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _check(general: str, hospital: str, files: str) -> pair_check.PairCheck:
+    return pair_check.check_pair(Path(general), Path(hospital))
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _names(directory: str, code: str) -> ListView:
+    found = lists.kept_names(code, store=cached.store())
+    return ListView(
+        key=f"{directory} {code}",
+        line=found.line,
+        candidates=found.candidates,
+        facts=name_facts(found.candidates),
+        notes=found.notes,
+        typed_notes=(),
+        encoding=found.encoding,
+    )
+
+
+@st.cache_resource(show_spinner=False, max_entries=4)
+def _passages(directory: str, code: str) -> lists.KeptPassages:
+    return lists.kept_passages(code, store=cached.store())
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _new_names(
+    directory: str, key: str, *, _data: bytes | None, _base: str, _wanted: Wanted
+) -> ListView | None:
+    base = names(_base) if _base else None
+    draft = make_draft(_data, base=base.candidates if base else None, wanted=_wanted)
+    if draft is None:
+        return None
+    from_base = base is not None and _data is None
+    return ListView(
+        key=key,
+        line=lists.list_line(draft.candidates, code=""),
+        candidates=draft.candidates,
+        facts=name_facts(draft.candidates),
+        notes=base.notes if base and from_base else draft.notes,
+        typed_notes=draft.typed_notes,
+        encoding=base.encoding if base and from_base else draft.encoding,
+        draft=draft,
+    )
+
+
+@st.cache_resource(show_spinner=False, max_entries=4)
+def _new_passages(key: str, is_csv: bool, *, _data: bytes) -> Passages:
+    return read_passages(_data, file_name="passages.csv" if is_csv else "passages.jsonl")
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _spelt(key: str, model: str, files: str, *, _candidates: Candidates) -> Spelling:
+    return spelling(_candidates, model=Path(model))
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _prepared(directory: str, key: str, *, _request: Any) -> plan.Prepared:
+    return plan.prepare(_request)

@@ -1,0 +1,132 @@
+"""What has been chosen for the next audit: models, names, passages; in the link and the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from audit.errors import AuditError
+from audit.models.registry import RegisteredModel
+from audit.prepare.lists import ListLine, PassageLine
+from audit.prepare.pair_check import find_model
+from pages.ui import blocks, setup_cached
+from pages.ui.language import Words
+from pages.ui.logged import note
+from pages.ui.text import day, escaped
+
+FIELDS = ("general", "hospital", "names", "passages")
+"""Query parameters; their values are identifiers of models and digits of digests."""
+_CHOSEN = "setup_chosen"
+_NOTED = "setup_noted"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The models of the link; None where one is not chosen, not registered or refused."""
+
+    general: RegisteredModel | None
+    hospital: RegisteredModel | None
+
+
+def chosen() -> dict[str, str]:
+    """Return the codes that are chosen: the link's, else this session's; both say so afterwards."""
+    known: dict[str, str] = st.session_state.setdefault(_CHOSEN, {})
+    for field in FIELDS:
+        code = st.query_params.get(field, "") or known.get(field, "")
+        if code:
+            known[field] = code
+            st.query_params[field] = code
+    return dict(known)
+
+
+def choose(field: str, code: str) -> None:
+    """Choose a model, a list or passages; "" chooses none."""
+    known: dict[str, str] = st.session_state.setdefault(_CHOSEN, {})
+    if code:
+        known[field] = code
+        st.query_params[field] = code
+    else:
+        known.pop(field, None)
+        st.query_params.pop(field, None)
+
+
+def pair() -> Pair:
+    """Return the chosen models that can be used."""
+    codes, among = chosen(), setup_cached.models()
+
+    def usable(field: str) -> RegisteredModel | None:
+        model = find_model(codes.get(field, ""), among=among)
+        return model if model is not None and not model.refusal else None
+
+    return Pair(usable("general"), usable("hospital"))
+
+
+def picker(
+    field: str, options: list[str], *, label: str, say: Words, shown: Callable[[str], str]
+) -> str:
+    """Draw a box to choose from, and return the code that is chosen; "" for none.
+
+    Options are shown as plain text, never as Markdown.
+    """
+    code, key = chosen().get(field, ""), f"setup_{field}"
+    st.session_state[key] = code if code in options else None
+    if code and code not in options:
+        st.html(blocks.heading("", below=say.text("setup_not_here")))
+    st.selectbox(
+        label,
+        options,
+        index=None,
+        format_func=shown,
+        key=key,
+        placeholder=say.text("setup_choose"),
+        on_change=lambda: choose(field, st.session_state[key] or ""),
+    )
+    return code if code in options else ""
+
+
+def step(letter: str, title: str, *, is_ready: bool, state: str) -> None:
+    """Draw a card's heading: its letter, what it is, and in words whether it is done."""
+    kind = "ka-is-ready" if is_ready else "ka-is-open"
+    st.html(
+        f'<h2 class="ka-heading ka-step {kind}"><b>{escaped(letter)}</b> {escaped(title)}'
+        f"<span>{escaped(state)}</span></h2>"
+    )
+
+
+def refused(say: Words, error: AuditError) -> None:
+    """Show why something cannot be used, and what to do."""
+    st.html(
+        f'<p class="ka-refused" role="alert"><b>{say.html("setup_refused")}</b> '
+        f"{escaped(str(error))}</p>"
+    )
+
+
+def note_upload(file: Any, *, what: str) -> None:
+    """Write an uploaded file's size into the access log, once; its name may hold a person's."""
+    seen: set[str] = st.session_state.setdefault(_NOTED, set())
+    if file.file_id not in seen:
+        seen.add(file.file_id)
+        note("uploaded", what=what, n_bytes=file.size)
+
+
+def list_name(say: Words, line: ListLine | PassageLine) -> str:
+    """Return what a list or a file of passages is called on the screen."""
+    if not line.at:
+        return say.text(f"setup_demo_{line.code.removeprefix('demo-')}")
+    return line.label or say.text("setup_untitled", at=day(line.at))
+
+
+def model_name(say: Words, model_id: str) -> str:
+    """Return what a model is called on the screen."""
+    folder, _, name = model_id.partition("/")
+    if folder.startswith("demo:"):
+        return say.text("setup_demo_model", name=name, language=folder.removeprefix("demo:"))
+    return model_id
+
+
+def codes_for_link() -> Mapping[str, str]:
+    """Return the query parameters that carry the choice to another page."""
+    return {field: code for field, code in chosen().items() if field in FIELDS}

@@ -1,0 +1,130 @@
+"""Cards A and B: the general model and the hospital's, and what differs between them."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from audit.errors import AuditError
+from audit.models.registry import VARIABLE, RegisteredModel
+from audit.prepare.pair_check import PairCheck, is_quick, known_digest
+from pages.ui import blocks, setup_cached
+from pages.ui.language import Words
+from pages.ui.setup_choice import Pair, model_name, picker, refused, step
+
+_LETTERS = {"general": "A", "hospital": "B"}
+_MAX_DIFFERENCES = 20
+
+
+def draw_models(say: Words, pair: Pair) -> bool:
+    """Draw both cards and the comparison; say whether the pair can be audited."""
+    left, right = st.columns(2, gap="large")
+    with left, st.container(border=True, key="card_general"):
+        draw_model(say, "general", model=pair.general)
+    with right, st.container(border=True, key="card_hospital"):
+        draw_model(say, "hospital", model=pair.hospital)
+    draw_folders(say)
+    if pair.general is None or pair.hospital is None:
+        return False
+    try:
+        found = setup_cached.check(pair.general.path, pair.hospital.path)
+    except AuditError as error:
+        refused(say, error)
+        return False
+    draw_pair(say, found)
+    return not found.refusal
+
+
+def draw_model(say: Words, field: str, *, model: RegisteredModel | None) -> None:
+    """Draw the card of one model."""
+    state = say.text("setup_ready" if model else "setup_missing")
+    step(_LETTERS[field], say.text(f"setup_{field}_card"), is_ready=model is not None, state=state)
+    st.html(blocks.heading("", below=say.text(f"setup_{field}_below")))
+    usable = [one.model_id for one in setup_cached.models() if not one.refusal]
+    picker(
+        field,
+        usable,
+        label=say.text(f"setup_{field}_card"),
+        say=say,
+        shown=lambda model_id: model_name(say, model_id),
+    )
+    if model is None or model.summary is None:
+        return
+    facts = model.summary
+    rows = [
+        (say.text("setup_trait_architecture"), facts.architecture),
+        (say.text("setup_layers_width"), f"{facts.n_layers} × {facts.hidden_size}"),
+        (say.text("setup_trait_vocab_size"), f"{facts.vocab_size:,}"),
+        (say.text("setup_trait_n_parameters"), f"{facts.n_parameters:,}"),
+        (say.text("setup_trait_n_positions"), f"{facts.n_positions:,}"),
+        (say.text("setup_trait_tokenizer"), facts.tokenizer),
+        (say.text("setup_digest"), digest_of(say, field, model=model)),
+    ]
+    header = [say.text("setup_column_fact"), say.text("setup_column_value")]
+    st.html(blocks.simple_table(header, rows, caption=say.text("setup_model_caption"), n_text=2))
+    if facts.notes:
+        st.html(blocks.bullet_list(facts.notes))
+
+
+def digest_of(say: Words, field: str, *, model: RegisteredModel) -> str:
+    """Return the first digits of a model's digest; large weights are read when asked to."""
+    try:
+        if is_quick(model.path):
+            return known_digest(model.path)[:12]
+        label = say.text("setup_digest_make")
+        if st.button(label, key=f"setup_digest_{field}", icon=":material/fingerprint:"):
+            with st.spinner(say.text("setup_digest_wait")):
+                return known_digest(model.path)[:12]
+    except AuditError as error:
+        refused(say, error)
+    return say.text("setup_digest_later")
+
+
+def draw_folders(say: Words) -> None:
+    """Say where models are looked for, and which of those found there are refused."""
+    models = setup_cached.models()
+    is_registered = any(not model.model_id.startswith("demo:") for model in models)
+    if not is_registered:
+        st.html(blocks.heading(say.text("setup_no_folder"), below=say.text("setup_no_folder_do")))
+        st.code(f"{VARIABLE}=DIR python -m streamlit run app.py", language="bash")
+    refusals = [model for model in models if model.refusal]
+    if not refusals:
+        return
+    with st.expander(say.text("setup_refused_models", n=len(refusals)), key="refused_models"):
+        rows = [(model_name(say, model.model_id), model.refusal) for model in refusals]
+        header = [say.text("setup_column_model"), say.text("setup_column_reason")]
+        caption = say.text("setup_refused_caption")
+        st.html(blocks.simple_table(header, rows, caption=caption, n_text=2))
+
+
+def draw_pair(say: Words, found: PairCheck) -> None:
+    """Draw what differs between the two models, or that they cannot be compared."""
+    if found.refusal:
+        st.html(blocks.heading(say.text("setup_pair_refused"), below=found.refusal))
+    elif found.is_one_directory:
+        st.html(blocks.heading(say.text("setup_pair_same"), below=say.text("setup_pair_same_do")))
+    else:
+        st.html(blocks.heading(say.text("setup_pair_fits"), below=say.text("setup_pair_below")))
+    n_different = sum(trait.is_different for trait in found.traits)
+    label = say.text("setup_differences", n=n_different)
+    with st.expander(label, key="differences", expanded=bool(found.refusal)):
+        traits = sorted(found.traits, key=lambda trait: not trait.is_different)
+        rows = [
+            (
+                say.text(f"setup_trait_{trait.code}"),
+                shown_trait(trait.general),
+                shown_trait(trait.hospital),
+                say.text("setup_differs" if trait.is_different else "setup_equal"),
+            )
+            for trait in traits
+        ]
+        columns = ("fact", "general", "hospital", "compared")
+        header = [say.text(f"setup_column_{column}") for column in columns]
+        caption = say.text("setup_pair_caption")
+        st.html(blocks.simple_table(header, rows, caption=caption, n_text=4))
+        if found.tokenizer_differences:
+            st.html(blocks.bullet_list(found.tokenizer_differences[:_MAX_DIFFERENCES]))
+
+
+def shown_trait(value: str | float) -> str:
+    """Return a fact of a model as text."""
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,256 @@
+"""The access log: what may be written, and that nothing can be changed in it unseen."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import stat
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.access import log as access_log
+from audit.access.chain import (
+    EMPTY,
+    Head,
+    LogEntry,
+    next_place,
+    sealed_head,
+    sealed_line,
+    verified,
+)
+from audit.access.log_command import log_command
+from audit.errors import AuditError
+from audit.home import HOME_VARIABLE, data_home
+
+KEY = b"k" * 32
+DIGEST = "ab" * 32
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    return data_home() / "access"
+
+
+def chain(n_lines: int) -> tuple[bytes, Head]:
+    data, head = b"", EMPTY
+    for number in range(n_lines):
+        entry = LogEntry(0, f"2026-11-20T10:00:0{number % 10}+00:00", "anna", "exported", "ab" * 6,
+                         (("n_names", number),))  # fmt: skip
+        place = next_place(b"", head=head, key=KEY)
+        line, mac = sealed_line(entry, place=place, key=KEY)
+        data += line + b"\n"
+        head = Head(place.number, len(data), mac)
+    return data, head
+
+
+def test_a_whole_chain_fits() -> None:
+    for n in (0, 1, 7):
+        data, head = chain(n)
+        found = verified(data, head=head, key=KEY)
+        assert (found.is_intact, found.n_lines, found.reason) == (True, n, "")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(2, 6), st.data())
+def test_any_changed_byte_is_found(n_lines: int, data: st.DataObject) -> None:
+    log, head = chain(n_lines)
+    place = data.draw(st.integers(0, len(log) - 1))
+    byte = data.draw(st.integers(0, 255).filter(lambda b: b != log[place]))
+    changed = log[:place] + bytes([byte]) + log[place + 1 :]
+    found = verified(changed, head=head, key=KEY)
+    assert not found.is_intact
+    line = log[:place].count(b"\n") + 1
+    assert found.first_bad_line in (line, None)
+    assert found.first_bad_line == line or line == n_lines
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(2, 7), st.data())
+def test_any_removed_swapped_doubled_or_cut_line_is_found(
+    n_lines: int, data: st.DataObject
+) -> None:
+    log, head = chain(n_lines)
+    lines = log.splitlines(keepends=True)
+    one = data.draw(st.integers(0, n_lines - 1))
+    other = data.draw(st.integers(0, n_lines - 1).filter(lambda k: k != one))
+    swapped = list(lines)
+    swapped[one], swapped[other] = lines[other], lines[one]
+    cut = data.draw(st.integers(0, len(log) - 1))
+    for changed in (
+        b"".join(lines[:one] + lines[one + 1 :]),
+        b"".join(swapped),
+        b"".join(lines[: one + 1] + lines[one:]),
+        log[:cut],
+    ):
+        assert not verified(changed, head=head, key=KEY).is_intact
+
+
+def test_a_line_of_another_key_and_a_forged_head_are_found() -> None:
+    log, head = chain(3)
+    assert verified(log, head=head, key=b"x" * 32).first_bad_line == 1
+    shorter, old = chain(2)
+    assert verified(shorter, head=head, key=KEY).reason == "missing"
+    assert not verified(log, head=Head(3, head.n_bytes, "0" * 64), key=KEY).is_intact
+    # An older head is what a crash between line and head leaves: every line is there and sealed.
+    assert verified(log, head=old, key=KEY).is_intact
+
+
+def test_what_is_recorded_can_be_read_and_only_its_owner_can_read_it(folder: Path) -> None:
+    access_log.record("opened", who="anna", audit=DIGEST, page="names")
+    access_log.record("exported", who="bert\n\x00", audit=DIGEST, n_names=390, names="masked")
+    access_log.record("ran", who="", scenario=2)
+    newest, *_ = found = access_log.entries()
+    assert [entry.action for entry in found] == ["ran", "exported", "opened"]
+    assert newest.who == access_log.account()
+    assert found[1].counts == (("n_names", 390), ("names", "masked"))
+    assert found[1].who == "bert"
+    assert found[1].audit == DIGEST[:12]
+    assert [entry.number for entry in access_log.entries(1, audit=DIGEST)] == [2]
+    assert access_log.verify() == access_log.Verification(3, True, None, "")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"names": "Sophia Wright"},
+        {"first_name": "sophia"},
+        {"n_names": "sophia"},
+        {"page": "x" * 65},
+        {"reason": ""},
+        {"n_names": 2.5},
+        {"text": 1},
+    ],
+)
+def test_nothing_but_numbers_and_codes_is_recorded(
+    folder: Path, counts: dict[str, int | str]
+) -> None:
+    with pytest.raises(ValueError, match="number"):
+        access_log.record("exported", **counts)
+    assert not access_log.entries()
+
+
+def test_an_unknown_action_and_an_audit_that_is_no_digest_are_refused(folder: Path) -> None:
+    with pytest.raises(ValueError, match="action"):
+        access_log.record("looked")
+    with pytest.raises(ValueError, match="digest"):
+        access_log.record("opened", audit="Sophia Wright")
+
+
+def test_damage_stays_in_sight_when_the_log_goes_on(folder: Path) -> None:
+    for n in range(4):
+        access_log.record("exported", who="anna", n_names=n)
+    log = folder / "log.jsonl"
+    whole = log.read_bytes()
+    log.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    assert access_log.verify().reason == "missing"
+    access_log.record("exported", who="anna", n_names=9)
+    assert access_log.verify().first_bad_line == 4
+    assert not access_log.verify().is_intact
+
+    (folder / "head.json").unlink()
+    access_log.record("exported", who="anna", n_names=10)
+    assert not access_log.verify().is_intact
+    assert [dict(e.counts)["n_names"] for e in access_log.entries(2)] == [10, 9]
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "head.json", "key"])
+def test_a_file_that_is_taken_away_is_noticed_even_after_the_log_goes_on(
+    folder: Path, name: str
+) -> None:
+    for n in range(3):
+        access_log.record("exported", n_names=n)
+    (folder / name).unlink()
+    assert not access_log.verify().is_intact
+    access_log.record("exported", n_names=3)
+    assert not access_log.verify().is_intact
+
+
+def test_half_a_line_of_a_write_that_never_returned_is_taken_away(folder: Path) -> None:
+    access_log.record("ran", n_names=1)
+    log = folder / "log.jsonl"
+    log.write_bytes(log.read_bytes() + b'{"action":"exp')
+    assert access_log.verify().reason == "unfinished"
+    access_log.record("ran", n_names=2)
+    assert access_log.verify().is_intact
+    assert len(log.read_bytes().splitlines()) == 2
+
+
+def test_a_line_whose_head_was_never_written_is_kept(folder: Path) -> None:
+    access_log.record("ran", n_names=1)
+    old = (folder / "head.json").read_bytes()
+    access_log.record("ran", n_names=2)
+    (folder / "head.json").write_bytes(old)
+    assert access_log.verify().is_intact
+    access_log.record("ran", n_names=3)
+    assert access_log.verify() == access_log.Verification(3, True, None, "")
+
+
+def write_many(home: str, who: str, n: int) -> None:
+    os.environ[HOME_VARIABLE] = home
+    for number in range(n):
+        access_log.record("exported", who=who, n_names=number)
+
+
+def test_two_processes_write_at_once_and_no_line_is_lost(folder: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    home = str(folder.parent)
+    writers = [context.Process(target=write_many, args=(home, who, 15)) for who in ("a", "b")]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+    assert access_log.verify() == access_log.Verification(30, True, None, "")
+    by_who = {who: [e for e in access_log.entries() if e.who == who] for who in ("a", "b")}
+    for found in by_who.values():
+        assert [dict(e.counts)["n_names"] for e in reversed(found)] == list(range(15))
+
+
+def test_a_log_that_cannot_be_written_is_an_error_in_words(folder: Path) -> None:
+    access_log.record("ran")
+    (folder / "log.jsonl").unlink()
+    (folder / "log.jsonl").mkdir()
+    with pytest.raises(AuditError, match="The access log cannot be written"):
+        access_log.record("ran")
+    with pytest.raises(AuditError, match="The access log cannot be read"):
+        access_log.verify()
+
+
+def test_the_command_says_whether_the_log_is_whole_and_shows_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    access_log.record("exported", who="anna", audit=DIGEST, n_names=3)
+    assert log_command(Namespace(what="verify"))["exit_code"] == 0
+    assert "is whole: 1 lines" in capsys.readouterr().err
+    shown = log_command(Namespace(what="show", limit=5, audit=""))
+    assert shown["entries"][0]["counts"] == {"n_names": 3}
+    assert "anna  exported  abababababab  n_names=3" in capsys.readouterr().err
+    log = folder / "log.jsonl"
+    fields = json.loads(log.read_bytes())
+    log.write_text(json.dumps(fields | {"who": "bert"}) + "\n")
+    assert log_command(Namespace(what="verify"))["exit_code"] == 1
+    assert "NOT whole: line 1 does not fit" in capsys.readouterr().err
+
+
+def test_the_mark_changes_with_the_log(folder: Path) -> None:
+    before = access_log.log_mark()
+    access_log.record("ran")
+    after = access_log.log_mark()
+    assert before != after
+    assert after == access_log.log_mark()
+
+
+def test_head_bytes_are_canonical() -> None:
+    _, head = chain(2)
+    text = sealed_head(head, key=KEY)
+    assert text == sealed_head(head, key=KEY)
+    assert json.loads(text)["n_lines"] == 2

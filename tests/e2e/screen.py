@@ -1,0 +1,64 @@
+"""What browser tests do on a page: choose, fill in, upload, wait for a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import expect
+
+from pages.ui.language import words_of
+from tests.e2e.conftest import READY
+
+SAY = words_of("en")
+
+
+def is_whole(page: Any) -> None:
+    """Wait until the page is drawn, and hold that nothing in it failed."""
+    expect(page.locator("h1").first).to_be_visible(timeout=60_000)
+    expect(page.locator(READY)).to_be_visible(timeout=60_000)
+    expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
+    expect(page.get_by_test_id("stException")).to_have_count(0)
+
+
+def choose(page: Any, key: str, *, option: str) -> None:
+    """Choose an option of the select box with this key."""
+    box = page.locator(f".st-key-{key} input")
+    box.click()
+    page.get_by_role("option", name=option).first.click()
+
+
+def upload(page: Any, key: str, *, data: bytes, name: str = "list.csv") -> None:
+    """Give a file to the uploader with this key."""
+    kind = "text/csv" if name.endswith(".csv") else "application/json"
+    page.locator(f"[class*='st-key-{key}']").get_by_test_id(
+        "stFileUploaderDropzoneInput"
+    ).set_input_files({"name": name, "mimeType": kind, "buffer": data})
+
+
+def press(page: Any, key: str) -> None:
+    """Press the button with this key."""
+    page.locator(f".st-key-{key} button").first.click()
+
+
+def fill_number(page: Any, label: str, *, value: int) -> None:
+    """Write a number into the box with this label."""
+    box = page.get_by_role("spinbutton", name=label, exact=True)
+    box.fill(str(value))
+    box.press("Enter")
+
+
+def saved(page: Any, key: str, *, folder: Path) -> Path:
+    """Press a download button, and return the file."""
+    with page.expect_download() as download:
+        press(page, key)
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
+
+
+def job_state(page: Any, state: str, *, timeout: float = 120_000) -> Any:
+    """Wait until the newest job is in a state, and return its card."""
+    card = page.locator("[class*='st-key-job-']").first
+    expect(card).to_contain_text(SAY.text(f"jobs_state_{state}"), timeout=timeout)
+    return card

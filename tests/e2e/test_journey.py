@@ -1,0 +1,184 @@
+"""A new user: two model directories and a CSV, and by buttons alone a report that can be signed."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.demo import SHIPPED
+
+pytest.importorskip("playwright.sync_api")
+from playwright.sync_api import expect
+
+from tests.e2e.conftest import Server, command
+from tests.e2e.screen import (
+    SAY,
+    choose,
+    fill_number,
+    is_whole,
+    job_state,
+    press,
+    saved,
+    upload,
+)
+
+NAMES = (SHIPPED / "en" / "names.csv").read_bytes()
+PASSAGES = (SHIPPED / "en" / "passages.jsonl").read_bytes()
+N_INPUTS = 300
+
+
+@pytest.fixture(scope="module")
+def server(servers: Callable[[Path], Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+    return servers(tmp_path_factory.mktemp("journey") / "home")
+
+
+def set_up(page: Any, url: str) -> None:
+    """Choose the pair and keep names and passages, on the page Models and names."""
+    page.goto(f"{url}/setup")
+    is_whole(page)
+    choose(page, "setup_general", option="models/general")
+    choose(page, "setup_hospital", option="models/hospital-40")
+    expect(page.locator(".st-key-card_hospital")).to_contain_text(SAY.text("setup_ready"))
+    upload(page, "names_file", data=NAMES)
+    page.get_by_label(SAY.text("setup_list_title"), exact=True).fill("Ward 7")
+    press(page, "keep_names")
+    expect(page.locator(".st-key-card_names")).to_contain_text("Ward 7 ")
+    page.locator(".st-key-new_passages summary").click()
+    upload(page, "passages_file", data=PASSAGES, name="passages.jsonl")
+    press(page, "keep_passages")
+    expect(page.locator(".st-key-card_passages")).to_contain_text(SAY.text("setup_ready"))
+
+
+def start(page: Any, *, n_inputs: int = N_INPUTS) -> None:
+    """Start a short audit of scenario 2 from the page Run."""
+    press(page, "go_on")
+    expect(page.get_by_role("heading", name=SAY.text("run_title"))).to_be_visible()
+    page.locator(".st-key-run_details summary").click()
+    fill_number(page, SAY.text("run_set_n_inputs"), value=n_inputs)
+    fill_number(page, SAY.text("run_set_n_chain_inputs"), value=0)
+    expect(page.locator(".st-key-run_plan")).to_contain_text(f"{n_inputs:,}")
+    press(page, "start")
+    expect(page.get_by_role("heading", name=SAY.text("jobs_title"))).to_be_visible()
+
+
+def test_from_two_directories_and_a_csv_to_a_signed_report(
+    server: Server, visit: Callable[..., Any], tmp_path: Path
+) -> None:
+    page = visit(server.url)
+    expect(page.get_by_text(SAY.text("empty"))).to_be_visible()
+    set_up(page, server.url)
+    start(page)
+    card = job_state(page, "done", timeout=240_000)
+    card.get_by_role("link", name=SAY.text("jobs_open")).click()
+    expect(page.locator(".ka-verdict").first).to_contain_text("hospital-40 against general")
+    is_whole(page)
+    digest = page.url.split("audit=")[1][:12]
+    for name in ("names", "measures", "documents", "method"):
+        page.goto(f"{server.url}/{name}?audit={digest}")
+        is_whole(page)
+
+    page.goto(f"{server.url}/report?audit={digest}")
+    is_whole(page)
+    page.get_by_label(SAY.text("report_auditor"), exact=True).fill("A. Auditor")
+    page.get_by_label(SAY.text("report_auditor"), exact=True).press("Enter")
+    expect(page.locator(".st-key-report_preview")).to_contain_text("A. Auditor")
+    bundle = zipfile.ZipFile(saved(page, "report_zip", folder=tmp_path))
+    assert is_listed(bundle)
+    html = bundle.read(next(n for n in bundle.namelist() if n.endswith("report.html"))).decode()
+    assert "<script" not in html
+    assert "A. Auditor" in html
+    assert digest in html
+    measured = read_json(bundle, "measures.json")
+
+    page.goto(f"{server.url}/run?scenario=2")
+    is_whole(page)
+    page.locator(".st-key-run_command summary").click()
+    names = saved(page, "names_download", folder=tmp_path)
+    passages = saved(page, "passages_download", folder=tmp_path)
+    done = command(
+        server.home, "run", "--scenario", "2", "--general", str(SHIPPED / "en/models/general"),
+        "--hospital", str(SHIPPED / "en/models/hospital-40"), "--names", str(names),
+        "--passages", str(passages), "--inputs", str(N_INPUTS), "--chain-inputs", "0",
+        "--out", str(tmp_path / "out"), "--json",
+    )  # fmt: skip
+    assert json.loads(done.stdout)["digest"].startswith(digest)
+    assert json.loads((tmp_path / "out" / "measures.json").read_text()) == measured
+
+
+def is_listed(bundle: zipfile.ZipFile) -> bool:
+    """Return whether the manifest names every other file with its SHA-256."""
+    manifest = next(name for name in bundle.namelist() if name.endswith("MANIFEST.sha256"))
+    folder = manifest.removesuffix("MANIFEST.sha256")
+    lines = [line.split("  ", 1) for line in bundle.read(manifest).decode().splitlines()]
+    found = {
+        name.removeprefix(folder): hashlib.sha256(bundle.read(name)).hexdigest()
+        for name in bundle.namelist()
+        if name != manifest
+    }
+    return bool(found) and {name: digest for digest, name in lines} == found
+
+
+def read_json(bundle: zipfile.ZipFile, name: str) -> Any:
+    return json.loads(bundle.read(next(n for n in bundle.namelist() if n.endswith(name))))
+
+
+HARD = [
+    ("BOM", "﻿first_name,last_name\nAnna,Berg\nOtto,Zorn\n".encode(), 2),
+    ("CP932", "姓,名\n山田,太郎\n髙橋,花子\n".encode("cp932"), 2),
+    ("quotes", b'first_name,last_name\n"Anna ""Ann""","Berg, Jr."\nOtto,Zorn\n', 2),
+    ("NA", b"first_name,last_name\nNA,None\nTrue,007\n", 2),
+    ("formula", b"first_name,last_name\n=cmd(),Berg\nOtto,+Zorn\n", 2),
+    ("markup", b"first_name,last_name\n<img src=http://evil.example/q.png>,"
+               b"![x](http://evil.example/p.png)\nOtto,Zorn\n", 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "data", "n"), HARD, ids=[what for what, *_ in HARD])
+def test_a_hard_file_is_read_and_shown_as_it_is(
+    server: Server, visit: Callable[..., Any], what: str, data: bytes, n: int
+) -> None:
+    page = visit(f"{server.url}/setup")
+    is_whole(page)
+    upload(page, "names_file", data=data)
+    expect(page.locator(".st-key-card_names")).to_contain_text(
+        SAY.text("setup_draft_line", given=n, typed=0, drawn=0)
+    )
+    is_whole(page)
+    assert page.locator("img[src*=evil]").count() == 0
+
+
+def test_ten_thousand_names_are_checked_while_one_looks(
+    server: Server, visit: Callable[..., Any]
+) -> None:
+    rows = io.StringIO()
+    writer = csv.writer(rows)
+    writer.writerow(["first_name", "last_name", "is_member"])
+    writer.writerows([f"First{i}", f"Last{i}", i % 2] for i in range(10_000))
+    page = visit(f"{server.url}/setup")
+    is_whole(page)
+    upload(page, "names_file", data=rows.getvalue().encode())
+    expect(page.locator(".st-key-card_names")).to_contain_text(
+        SAY.text("setup_draft_line", given=10_000, typed=0, drawn=0), timeout=20_000
+    )
+
+
+def test_a_ragged_file_is_refused_with_its_row_and_nothing_is_lost(
+    server: Server, visit: Callable[..., Any]
+) -> None:
+    page = visit(f"{server.url}/setup")
+    is_whole(page)
+    typed = page.get_by_label(SAY.text("setup_typed"), exact=True)
+    typed.fill("Anna Berg")
+    typed.press("Control+Enter")
+    upload(page, "names_file", data=b"first_name,last_name\nAnna,Berg\nOtto,Zorn,7\n")
+    refusal = page.locator(".st-key-card_names .ka-refused")
+    expect(refusal).to_contain_text("3")
+    expect(typed).to_have_value("Anna Berg")

@@ -1,0 +1,70 @@
+"""The process of a job of a made-up kind: tiny work that can be watched, stopped and killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from audit.errors import AuditCancelled, AuditError
+from audit.home import data_home
+from audit.jobs import child
+from audit.jobs.contact import Contact
+from audit.jobs.kinds import KINDS
+from audit.progress import Progress
+
+SECRET = "Mary Smith"
+
+
+def note_process(what: str) -> None:
+    with (data_home() / "processes").open("a") as file:
+        file.write(f"{what} {os.getpid()}\n")
+
+
+def count(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
+    """Write one line a step, going on after those that are there."""
+    path, n = Path(order["path"]), order["n"]
+    path.touch()
+    for i in range(len(path.read_text().splitlines()), n):
+        while (path.parent / "hold").exists() or order.get("is_held"):
+            time.sleep(0.01)
+            contact.report(Progress("general model: documents", i, n, 9.0), (("n_documents", i),))
+            if contact.should_stop():
+                raise AuditCancelled
+        with path.open("a") as file:
+            file.write(f"{i} {os.getpid()}\n")
+        contact.report(Progress("general model: documents", i + 1, n, None), ())
+        if contact.should_stop():
+            raise AuditCancelled
+    return (f"{n:064d}",)
+
+
+def deaf(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(order["path"]).write_text("deaf")
+    while True:
+        time.sleep(0.05)
+
+
+def mistake(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
+    raise ValueError(SECRET)
+
+
+def refuse(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
+    raise AuditError("Memory ran out.", where="micro-batch", do="Try less.")
+
+
+def die(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return ()
+
+
+KINDS |= {"count": count, "deaf": deaf, "mistake": mistake, "refuse": refuse, "die": die}
+
+if __name__ == "__main__":
+    note_process("child")
+    sys.exit(child.main())

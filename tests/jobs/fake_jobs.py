@@ -1,0 +1,66 @@
+"""Jobs of made-up kinds, and a data directory whose workers run them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.home import HOME_VARIABLE, data_home, results_dir
+from audit.jobs import service, start
+from audit.jobs.here import Question
+from audit.jobs.job import Job
+
+PATIENCE_SECONDS = 90.0
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A data directory; whatever was started for it is stopped at the end."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    monkeypatch.setattr(start, "WORKER_MODULE", "tests.jobs.fake_worker")
+    yield results_dir().parent
+    for what in ("worker", "child"):
+        for pid in processes(what):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def question(kind: str, *, digest: str = "q", device: str = "cpu", **order: Any) -> Question:
+    return Question(
+        kind=kind, label="general → hospital", scenario=1, device=device, digest=digest,
+        audits=(), order=order,
+    )  # fmt: skip
+
+
+def counting(path: Path, *, n: int = 5, is_held: bool = False, **where: str) -> Question:
+    return question("count", path=str(path), n=n, is_held=is_held, **where)
+
+
+def processes(what: str) -> list[int]:
+    """Return the process ids of all workers or children so far."""
+    path = data_home() / "processes"
+    lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    return [int(pid) for kind, pid in lines if kind == what]
+
+
+def until(condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def until_state(job: Job, *states: str) -> Job:
+    until(lambda: service.job(job.job_id).state in states)
+    return service.job(job.job_id)
+
+
+def until_counted(path: Path, n: int) -> None:
+    until(lambda: path.exists() and len(path.read_text().splitlines()) >= n)

@@ -1,0 +1,228 @@
+"""Jobs that a command runs in its own process: in their turn, joined, stopped, interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from audit.errors import AuditCancelled, AuditError
+from audit.jobs import here, service
+from audit.jobs.job import Job
+from audit.jobs.locks import device_lock, jobs_dir
+from audit.progress import Progress
+from tests.jobs import fake_child
+from tests.jobs.fake_jobs import counting, home, processes, question, until, until_state
+
+__all__ = ["home"]
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(here, "KINDS", fake_child.KINDS)
+
+
+class Command:
+    """A command that answers a question, in a thread of this process."""
+
+    def __init__(self, asked: here.Question) -> None:
+        self.said: list[str] = []
+        self.progress: list[Progress] = []
+        self.result: tuple[str, ...] | None = None
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._answer, args=(asked,), daemon=True)
+        self._thread.start()
+
+    def _answer(self, asked: here.Question) -> None:
+        try:
+            self.result = here.answer_here(
+                asked, progress=self.progress.append, say=self.said.append
+            )
+        except (AuditError, AuditCancelled) as error:
+            self.error = error
+
+    def wait(self) -> None:
+        self._thread.join(90)
+        assert not self._thread.is_alive()
+
+
+def only_job() -> Job:
+    (job,) = service.jobs()
+    return job
+
+
+def test_a_command_answers_in_its_own_process_and_is_seen_as_a_job(
+    home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "hold").touch()
+    command = Command(counting(tmp_path / "a", n=3))
+    until(lambda: [j.state for j in service.jobs()] == ["running"])
+    assert only_job().runner == "cli"
+    until(lambda: only_job().seconds_left == 9.0)
+    service.recover()  # its process lives: nothing is settled, and no worker is needed
+    assert only_job().state == "running"
+    (tmp_path / "hold").unlink()
+    command.wait()
+    assert command.result == (f"{3:064d}",)
+    assert (only_job().state, only_job().result) == ("done", command.result)
+    assert processes("worker") == []
+    assert {int(line.split()[1]) for line in (tmp_path / "a").read_text().splitlines()} == {
+        os.getpid()
+    }
+    assert [p.name for p in jobs_dir().iterdir() if p.name.startswith("job-")] == []
+    assert list(jobs_dir("orders").iterdir()) == []
+    lock = device_lock("cpu")
+    assert lock is not None
+    lock.release()
+
+
+def test_a_command_waits_for_the_device_and_says_so(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    first = service.ask(counting(tmp_path / "a", digest="a"))
+    until_state(first, "running")
+    command = Command(counting(tmp_path / "b", digest="b"))
+    until(lambda: command.said)
+    assert command.said[0].startswith("Waiting for 1 other job(s) on cpu.")
+    (tmp_path / "hold").unlink()
+    command.wait()
+    assert command.result is not None
+    assert [job.state for job in service.jobs()] == ["done", "done"]
+
+
+def test_the_worker_leaves_a_waiting_command_its_turn(home: Path, tmp_path: Path) -> None:
+    lock = device_lock("cpu")
+    assert lock is not None
+    command = Command(counting(tmp_path / "b", digest="b"))
+    until(lambda: len(service.jobs()) == 1)
+    job = service.ask(counting(tmp_path / "a", digest="a"))
+    assert job.n_before == 1
+    lock.release()
+    command.wait()
+    until_state(job, "done")
+    assert (tmp_path / "b").stat().st_mtime_ns < (tmp_path / "a").stat().st_mtime_ns
+    assert len(processes("child")) == 1
+
+
+def test_a_command_joins_the_job_that_answers_its_question(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    job = service.ask(counting(tmp_path / "a", n=4))
+    until_state(job, "running")
+    command = Command(counting(tmp_path / "a", n=4))
+    until(lambda: command.progress)
+    assert job.job_id in command.said[0]
+    (tmp_path / "hold").unlink()
+    command.wait()
+    assert command.result == service.job(job.job_id).result == (f"{4:064d}",)
+    assert len(service.jobs()) == 1
+
+
+def test_two_commands_with_one_question_do_it_once(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    commands = [Command(counting(tmp_path / "a", n=4)) for _ in range(2)]
+    until(lambda: any(command.said for command in commands))
+    (tmp_path / "hold").unlink()
+    for command in commands:
+        command.wait()
+    assert commands[0].result == commands[1].result == (f"{4:064d}",)
+    assert len(service.jobs()) == 1
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+def test_a_commands_job_can_be_cancelled_by_anybody(
+    home: Path, tmp_path: Path, is_waiting: bool
+) -> None:
+    lock = device_lock("cpu")
+    assert lock is not None
+    if not is_waiting:
+        lock.release()
+    command = Command(counting(tmp_path / "a", is_held=True))
+    until(lambda: [j.state for j in service.jobs()] == ["queued" if is_waiting else "running"])
+    service.cancel(only_job().job_id)
+    command.wait()
+    assert isinstance(command.error, AuditCancelled)
+    assert only_job().state == "cancelled"
+    lock.release()
+
+
+def test_who_follows_a_failed_job_is_told_why(home: Path, tmp_path: Path) -> None:
+    lock = device_lock("cpu")
+    assert lock is not None
+    job = service.ask(question("refuse", request={}))
+    command = Command(question("refuse", request={}))
+    until(lambda: command.said)
+    lock.release()
+    command.wait()
+    assert str(command.error) == "micro-batch: Memory ran out. Try less."
+    assert service.job(job.job_id).state == "failed"
+
+
+def test_a_commands_own_failure_is_in_the_table_and_raised(home: Path) -> None:
+    with pytest.raises(AuditError, match="Memory ran out"):
+        here.answer_here(question("refuse", request={}), progress=print, say=print)
+    failure = only_job().failure
+    assert failure is not None
+    assert (only_job().state, failure.do) == ("failed", "Try less.")
+
+
+def test_a_mistake_in_a_command_leaves_no_running_job(home: Path) -> None:
+    with pytest.raises(ValueError, match=fake_child.SECRET):
+        here.answer_here(question("mistake"), progress=print, say=print)
+    assert only_job().state == "interrupted"
+
+
+KILLED_COMMAND = """
+import sys
+from pathlib import Path
+from audit.jobs import here
+from tests.jobs import fake_child
+from tests.jobs.fake_jobs import counting
+here.KINDS = fake_child.KINDS
+here.answer_here(counting(Path(sys.argv[1]), n=3), progress=lambda _: None, say=print)
+"""
+
+
+def command_process(path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", KILLED_COMMAND, str(path)],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+    )
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+def test_a_killed_command_is_interrupted_and_can_be_resumed(
+    home: Path, tmp_path: Path, is_waiting: bool
+) -> None:
+    (tmp_path / "hold").touch()
+    lock = device_lock("cpu")
+    assert lock is not None
+    if not is_waiting:
+        lock.release()
+    command = command_process(tmp_path / "a")
+    until(lambda: [j.state for j in service.jobs()] == ["queued" if is_waiting else "running"])
+    command.send_signal(signal.SIGKILL)
+    command.wait(60)
+    lock.release()
+    service.recover()
+    until(lambda: only_job().state == "interrupted")
+    assert service.can_resume(only_job())
+    (tmp_path / "hold").unlink()
+    service.resume(only_job().job_id)
+    done = until_state(only_job(), "done", "failed")
+    assert (done.state, done.runner) == ("done", "worker")
+    assert len(processes("child")) == 1
+
+
+def test_ctrl_c_cancels_the_commands_own_job(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    command = command_process(tmp_path / "a")
+    until(lambda: [j.state for j in service.jobs()] == ["running"])
+    command.send_signal(signal.SIGINT)
+    assert command.wait(60) != 0
+    assert only_job().state == "cancelled"
+    assert service.can_resume(only_job())

@@ -1,0 +1,189 @@
+"""The table of jobs by itself, without any process."""
+
+from __future__ import annotations
+
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.errors import AuditError
+from audit.home import HOME_VARIABLE
+from audit.jobs import locks, orders, service, table
+from audit.jobs.job import Failure, Job
+from audit.jobs.locks import device_lock, jobs_dir, queue_of
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+
+
+def add(question: str = "q", **changes: Any) -> Job:
+    values = {
+        "kind": "audit", "label": "a → b", "scenario": 2, "device": "cpu", "owner": "me",
+    } | changes  # fmt: skip
+    job = table.insert(question=question, **values)
+    assert job is not None
+    return job
+
+
+def test_a_job_goes_through_its_states() -> None:
+    job = add()
+    assert (job.state, job.stage, job.n_attempts, job.result) == ("queued", "waiting", 0, ())
+    assert len(job.job_id) == 12
+    assert table.claim(job.job_id)
+    assert not table.claim(job.job_id)
+    running = service.job(job.job_id)
+    assert (running.state, running.stage, running.n_attempts) == ("running", "loading", 1)
+    table.note_progress(
+        job.job_id, phase="hospital model: chain", share=0.5, seconds_left=7.5,
+        part=(("n_inputs", 1000),),
+    )  # fmt: skip
+    running = service.job(job.job_id)
+    assert (running.stage, running.share, running.seconds_left) == ("hospital_chain", 0.5, 7.5)
+    assert service.finished_part(running) == 1000
+    failure = Failure("It broke.", "here", "Mend it.", (("micro_batch", 4),))
+    assert table.end(job.job_id, state="failed", failure=failure)
+    assert not table.end(job.job_id, state="done", result=("x",))
+    failed = service.job(job.job_id)
+    assert (failed.state, failed.failure, failed.seconds_left) == ("failed", failure, None)
+    assert failed.finished
+    table.note_progress(job.job_id, phase="late", share=0.9, seconds_left=1, part=())
+    assert service.job(job.job_id) == failed
+    assert table.queue_again(job.job_id)
+    again = service.job(job.job_id)
+    assert (again.state, again.failure, again.finished, again.n_attempts) == ("queued", None, "", 0)
+
+
+def test_a_question_is_active_once() -> None:
+    job = add()
+    assert table.insert(
+        kind="audit", label="", scenario=1, device="cuda", question="q", owner=""
+    ) is None  # fmt: skip
+    table.end(job.job_id, state="cancelled")
+    other = add()
+    assert not table.queue_again(job.job_id)
+    assert service.job(job.job_id).state == "cancelled"
+    table.end(other.job_id, state="done", result=("d",))
+    assert table.latest_done("q") == service.job(other.job_id)
+    assert not table.queue_again(other.job_id)
+
+
+def test_turns_are_by_asking_and_a_resumed_job_is_the_last() -> None:
+    a, b, c, elsewhere = add("a"), add("b"), add("c"), add("d", device="cuda")
+    assert table.oldest_queued("cpu") == a
+    assert [service.job(j.job_id).n_before for j in (a, b, c, elsewhere)] == [0, 1, 2, 0]
+    table.claim(a.job_id)
+    table.put_back(a.job_id)
+    assert table.oldest_queued("cpu") == service.job(a.job_id)  # put back into its old turn
+    table.ask_to_cancel(a.job_id)
+    table.queue_again(a.job_id)
+    found = table.oldest_queued("cpu")
+    assert found is not None
+    assert found.job_id == b.job_id
+    board = service.board()
+    assert [j.job_id for j in board.active] == [
+        b.job_id, c.job_id, a.job_id, elsewhere.job_id,
+    ]  # fmt: skip
+
+
+def test_the_board_shows_the_newest_that_ended_and_the_chosen_one() -> None:
+    jobs = [add(str(n)) for n in range(5)]
+    for job in jobs:
+        table.end(job.job_id, state="done", result=("d",))
+    board = service.board(n_ended=2, chosen=jobs[0].job_id)
+    assert [j.job_id for j in board.ended] == [jobs[i].job_id for i in (4, 3, 0)]
+    assert board.n_hidden == 2
+    assert service.board().n_hidden == 0
+
+
+def test_cancelling_asks_what_runs_and_ends_what_waits() -> None:
+    waiting, running = add("a"), add("b")
+    table.claim(running.job_id)
+    for job in (waiting, running):
+        table.ask_to_cancel(job.job_id)
+    assert service.job(waiting.job_id).state == "cancelled"
+    assert service.job(running.job_id).stage == "stopping"
+    assert table.is_cancel_wanted(running.job_id)
+    assert table.is_cancel_wanted("no such job")
+
+
+def test_a_forgotten_job_takes_its_order_with_it() -> None:
+    job = add()
+    orders.write_order(job.job_id, order={"name": "x"})
+    service.forget(job.job_id)
+    assert service.job(job.job_id) == job  # it waits: nothing is removed
+    table.end(job.job_id, state="cancelled")
+    service.forget(job.job_id)
+    assert service.jobs() == ()
+    assert not orders.has_order(job.job_id)
+
+
+def test_jobs_are_found_by_the_beginning_of_their_id() -> None:
+    job = add()
+    assert service.job(job.job_id[:5]) == job
+    for wrong in ("", job.job_id[:3], "zzzz", "%%%%", "____"):
+        with pytest.raises(AuditError):
+            service.job(wrong)
+
+
+def test_orders_are_private_whole_and_only_under_ids(tmp_path: Path) -> None:
+    orders.write_order("0123456789ab", order={"names": ["佐藤", "\ud800"]})
+    assert orders.read_order("0123456789ab") == {"names": ["佐藤", "\ud800"]}
+    (path,) = jobs_dir("orders").iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.write_text("[")
+    with pytest.raises(AuditError, match="no longer kept"):
+        orders.read_order("0123456789ab")
+    for wrong in ("../x", "", "0123456789AB", "0123456789ab\n"):
+        with pytest.raises(ValueError, match="no job"):
+            orders.write_order(wrong, order={})
+
+
+def test_a_lock_is_held_once_and_released() -> None:
+    lock = device_lock("cpu")
+    assert lock is not None
+    assert device_lock("cpu") is None
+    other = device_lock("cuda")
+    assert other is not None
+    other.release()
+    lock.release()
+    lock.release()
+    again = device_lock("cpu")
+    assert again is not None
+    again.release()
+
+
+def test_auto_is_the_gpu_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "_FIRST_GPU", tmp_path / "nvidia0")
+    assert [queue_of(device) for device in ("auto", "cpu", "cuda")] == ["cpu", "cpu", "cuda"]
+    (tmp_path / "nvidia0").touch()
+    assert [queue_of(device) for device in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
+
+
+def test_a_table_that_cannot_be_used_is_told_plainly() -> None:
+    (jobs_dir() / table.FILE).write_bytes(b"no database" * 500)
+    with pytest.raises(AuditError, match="list of jobs cannot be read or written"):
+        service.jobs()
+
+
+def test_a_table_of_a_newer_version_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    add()
+    monkeypatch.setattr(table, "_VERSION", 0)
+    with pytest.raises(AuditError, match="newer version"):
+        service.jobs()
+
+
+def test_hundreds_of_jobs_are_listed_fast() -> None:
+    for n in range(300):
+        table.end(add(str(n)).job_id, state="done", result=("d",))
+    add("last")
+    start = time.perf_counter()
+    assert len(service.board(n_ended=20).ended) == 20
+    assert service.active_jobs()[0].question == "last"
+    assert time.perf_counter() - start < 0.5

@@ -1,0 +1,259 @@
+"""Jobs in real processes: done, stopped, killed at any place, and never done twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from audit.jobs import service, table, worker
+from audit.jobs.job import Failure
+from audit.jobs.locks import device_lock, jobs_dir, worker_lock
+from tests.jobs.fake_child import SECRET
+from tests.jobs.fake_jobs import (
+    counting,
+    home,
+    processes,
+    question,
+    until,
+    until_state,
+)
+
+__all__ = ["home"]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that died and was not reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not alive(pid))
+
+
+def test_a_job_is_done_and_its_order_is_forgotten(home: Path, tmp_path: Path) -> None:
+    job = service.ask(counting(tmp_path / "count"), owner="me")
+    assert job.state in ("queued", "running", "done")
+    done = until_state(job, "done", "failed")
+    assert (done.state, done.result, done.share, done.owner) == ("done", (f"{5:064d}",), 1.0, "me")
+    assert done.n_attempts == 1
+    assert done.created <= done.started <= done.finished
+    assert not service.can_resume(done)
+    until(lambda: list(jobs_dir("orders").iterdir()) == [])
+    for path in (home / "jobs").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_jobs_of_a_device_run_one_after_the_other(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    first, second, third = (
+        service.ask(counting(tmp_path / name, digest=name)) for name in ("a", "b", "c")
+    )
+    until_state(first, "running")
+    assert [service.job(j.job_id).n_before for j in (first, second, third)] == [0, 1, 2]
+    (tmp_path / "hold").unlink()
+    until_state(third, "done")
+    jobs = [service.job(j.job_id) for j in (first, second, third)]
+    assert [j.state for j in jobs] == ["done"] * 3
+    moments = [[(tmp_path / n).stat().st_mtime_ns for n in ("a", "b", "c")]]
+    assert moments[0] == sorted(moments[0])
+    assert len(processes("worker")) == 1
+    assert len(processes("child")) == 3
+
+
+def test_the_same_question_is_joined_and_not_asked_twice(home: Path, tmp_path: Path) -> None:
+    first = service.ask(counting(tmp_path / "a", is_held=True))
+    second = service.ask(counting(tmp_path / "a", is_held=True))
+    assert second.job_id == first.job_id
+    assert len(service.jobs()) == 1
+    assert len(list(jobs_dir("orders").iterdir())) == 1
+    service.cancel(first.job_id)
+    until_state(first, "cancelled")
+    assert service.ask(counting(tmp_path / "a")).job_id != first.job_id
+
+
+@pytest.mark.parametrize("kind", ["count", "deaf"])
+def test_a_running_job_is_cancelled_within_a_second(home: Path, tmp_path: Path, kind: str) -> None:
+    job = service.ask(question(kind, path=str(tmp_path / "a"), n=3, is_held=True))
+    until((tmp_path / "a").exists)
+    until(lambda: service.job(job.job_id).share >= 0 and (tmp_path / "a").exists())
+    asked = time.monotonic()
+    service.cancel(job.job_id)
+    cancelled = until_state(job, "cancelled", "done", "failed")
+    assert cancelled.state == "cancelled"
+    assert time.monotonic() - asked < 2
+    until(lambda: not any(map(alive, processes("child"))))
+    assert service.can_resume(cancelled)
+
+
+def test_a_waiting_job_is_cancelled_at_once(home: Path, tmp_path: Path) -> None:
+    lock = device_lock("cpu")
+    assert lock is not None
+    job = service.ask(counting(tmp_path / "a"))
+    assert service.cancel(job.job_id).state == "cancelled"
+    lock.release()
+    assert service.cancel(job.job_id).state == "cancelled"
+    assert processes("child") == []
+
+
+def test_what_was_cancelled_goes_on_where_it_stopped(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("0 0\n1 0\n")
+    (tmp_path / "hold").touch()
+    job = service.ask(counting(path, n=4))
+    until_state(job, "running")
+    until(lambda: service.finished_part(service.job(job.job_id)) == 2)
+    service.cancel(job.job_id)
+    until_state(job, "cancelled")
+    (tmp_path / "hold").unlink()
+    assert service.resume(job.job_id).job_id == job.job_id
+    done = until_state(job, "done")
+    assert [line.split()[0] for line in path.read_text().splitlines()] == ["0", "1", "2", "3"]
+    assert service.resume(done.job_id).state == "done"
+
+
+def test_a_killed_child_is_started_again_and_goes_on(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("0 0\n")
+    (tmp_path / "hold").touch()
+    job = service.ask(counting(path, n=3))
+    until(lambda: processes("child"))
+    until_state(job, "running")
+    kill(processes("child")[0])
+    until(lambda: len(processes("child")) == 2)
+    (tmp_path / "hold").unlink()
+    done = until_state(job, "done", "failed")
+    assert (done.state, done.n_attempts) == ("done", 2)
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_a_killed_worker_leaves_its_job_running_and_the_next_one_waits(
+    home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "hold").touch()
+    first = service.ask(counting(tmp_path / "a", digest="a"))
+    until(lambda: processes("child"))
+    until_state(first, "running")
+    kill(processes("worker")[0])
+    second = service.ask(counting(tmp_path / "b", digest="b"))
+    until(lambda: len(processes("worker")) == 2)
+    service.recover()
+    assert service.job(first.job_id).state == "running"
+    assert service.job(second.job_id).state == "queued"
+    assert device_lock("cpu") is None
+    (tmp_path / "hold").unlink()
+    until_state(second, "done")
+    first = service.job(first.job_id)
+    assert (first.state, first.n_attempts) == ("done", 1)
+    assert len(processes("child")) == 2
+
+
+def test_worker_and_child_killed_together_are_made_good(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    job = service.ask(counting(tmp_path / "a"))
+    until(lambda: processes("child"))
+    until_state(job, "running")
+    kill(processes("worker")[0])
+    kill(processes("child")[0])
+    assert service.job(job.job_id).state == "running"  # nobody has looked yet
+    (tmp_path / "hold").unlink()
+    service.recover()
+    done = until_state(job, "done", "failed")
+    assert (done.state, done.n_attempts) == ("done", 2)
+
+
+def test_a_dead_job_that_was_to_stop_is_cancelled(home: Path, tmp_path: Path) -> None:
+    job = service.ask(counting(tmp_path / "a", is_held=True))
+    until(lambda: processes("child"))
+    until_state(job, "running")
+    kill(processes("worker")[0])
+    kill(processes("child")[0])
+    assert service.cancel(job.job_id).state == "cancelled"
+
+
+def test_a_job_that_dies_three_times_fails_with_a_plain_cause(home: Path, tmp_path: Path) -> None:
+    order = {"request": {"scenario_number": 2, "posterior": {"micro_batch": 32}}}
+    job = service.ask(question("die", **order))
+    failed = until_state(job, "failed", "done")
+    assert failed.n_attempts == len(processes("child")) == 3
+    assert failed.failure is not None
+    assert "memory ran out" in failed.failure.what
+    assert failed.failure.settings == (("micro_batch", 16),)
+
+
+def test_an_error_for_people_is_told_with_the_setting_to_try(home: Path) -> None:
+    order = {"request": {"scenario_number": 2, "posterior": {"micro_batch": 8}}}
+    failed = until_state(service.ask(question("refuse", **order)), "failed", "done")
+    assert failed.failure == Failure(
+        "Memory ran out.", "micro-batch", "Try less.", (("micro_batch", 4),)
+    )
+    assert failed.n_attempts == 1
+
+
+def test_a_mistake_is_told_without_its_own_words(home: Path) -> None:
+    failed = until_state(service.ask(question("mistake")), "failed", "done")
+    assert failed.failure is not None
+    assert "ValueError" in failed.failure.what
+    until(lambda: not any(map(alive, processes("child"))))
+    log = (jobs_dir("logs") / f"job-{failed.job_id}.log").read_text()
+    assert "fake_child.py" in log
+    for path in (home / "jobs").rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes()
+
+
+def test_a_second_worker_ends_at_once(home: Path) -> None:
+    lock = worker_lock("cpu")
+    assert lock is not None
+    assert worker.work("cpu", idle_seconds=60) is False
+    lock.release()
+
+
+def test_an_idle_worker_ends_by_itself_and_the_next_question_starts_another(
+    home: Path, tmp_path: Path
+) -> None:
+    assert worker.work("cpu", idle_seconds=0.2) is True
+    job = service.ask(counting(tmp_path / "a"))
+    until_state(job, "done")
+
+
+def test_starting_a_worker_leaves_no_child_behind(home: Path, tmp_path: Path) -> None:
+    asking = f"""
+import os, sys
+from pathlib import Path
+from audit.jobs import service, start
+from tests.jobs.fake_jobs import counting, until_state
+start.WORKER_MODULE = "tests.jobs.fake_worker"
+until_state(service.ask(counting(Path({str(tmp_path / "a")!r}))), "done")
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("no child")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", asking], capture_output=True, text=True, check=True, env=os.environ
+        | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )  # fmt: skip
+    assert done.stdout == "no child\n"
+    assert alive(processes("worker")[0])  # it outlives who asked
+
+
+def test_many_questions_at_once_from_many_threads_give_one_job(home: Path, tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        asked = list(
+            pool.map(lambda _: service.ask(counting(tmp_path / "a", is_held=True)), range(8))
+        )
+    assert len({job.job_id for job in asked}) == 1
+    assert len(table.every_job()) == 1
+    service.cancel(asked[0].job_id)
+    until_state(asked[0], "cancelled")

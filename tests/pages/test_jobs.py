@@ -1,0 +1,272 @@
+"""The Jobs page, the sidebar's line and the demo button through Streamlit's own tester."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from audit.access.log import entries
+from audit.home import HOME_VARIABLE, results_dir
+from audit.jobs import service, table
+from audit.jobs.here import Question
+from audit.jobs.job import Failure, Job
+from audit.jobs.locks import Lock, device_lock, worker_lock
+from audit.membership.candidates import make_candidates
+from audit.request import AuditRequest, GenerationSettings
+from audit.request_file import request_to_json
+from tests.pages.make_reports import keep, make_report
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HOSTILE = "<img src=x> → ![x](http://evil.example/p.png)"
+TITLE = "What is running, and what came of it?"
+
+
+@pytest.fixture
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Lock]]:
+    """A data directory in which a worker and a job's process seem to live, so none is started."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    found = [*map(worker_lock, ("cpu", "cuda")), *map(device_lock, ("cpu", "cuda"))]
+    held = [lock for lock in found if lock is not None]
+    assert len(held) == 4
+    yield held
+    for lock in held:
+        lock.release()
+
+
+@pytest.fixture(autouse=True)
+def _home(locks: list[Lock]) -> None:
+    """Every test has it."""
+
+
+def ask(digest: str = "a", *, label: str = "general → hospital", kind: str = "audit") -> Job:
+    request = AuditRequest(
+        scenario_number=1, general=Path("/general"), hospital=Path("/hospital"),
+        candidates=make_candidates([("Mary", "Smith")]), device="cpu",
+        generation=GenerationSettings(n_documents=1000),
+    )  # fmt: skip
+    order = {"request": json.loads(json.dumps(request_to_json(request))), "directory": None}
+    return service.ask(
+        Question(kind, label, 1 if kind == "audit" else 0, "cpu", digest, (), order), owner="me"
+    )
+
+
+def run(job: Job, *, share: float = 0.25, part: tuple[tuple[str, int], ...] = ()) -> None:
+    assert table.claim(job.job_id)
+    table.note_progress(
+        job.job_id, phase="hospital model: documents", share=share, seconds_left=400.0, part=part
+    )
+
+
+def open_jobs(**query: str) -> AppTest:
+    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=30)
+    app.run()
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.switch_page("../jobs.py").run()
+    assert not app.exception
+    return app
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(block.proto.body for block in app.get("html"))
+
+
+def progress(app: AppTest) -> list[tuple[float, str]]:
+    return [(bar.proto.value, bar.proto.text) for bar in app.get("progress")]
+
+
+def labels(app: AppTest) -> list[str]:
+    return [button.label for button in app.button]
+
+
+def links(app: AppTest) -> list[tuple[str, str, str]]:
+    found = [link.proto for link in app.get("page_link")]
+    return [(link.label, link.page, link.query_string) for link in found]
+
+
+def test_without_a_job_the_page_says_how_to_get_one() -> None:
+    app = open_jobs()
+    assert app.title[0].value == TITLE
+    assert "Nothing has been asked yet" in texts(app)
+    assert "Run the demo" in labels(app)
+    assert any(page == "run" for _, page, _ in links(app))
+
+
+def test_what_runs_and_waits_is_shown_with_its_progress() -> None:
+    first, _ = ask("a"), ask("b", kind="demo")
+    run(first)
+    app = open_jobs()
+    shown = texts(app)
+    assert shown.index("Audit, scenario 1") < shown.index("Demonstration, both scenarios")
+    assert "1 before it on this device" in shown
+    assert "by me" in shown
+    said = "The hospital model writes documents · 25 % · about 7 min left"
+    assert progress(app) == [(25, said), (0, "Waiting its turn")]
+    line = [label for label, page, _ in links(app) if page == "jobs"]
+    assert line == ["25 % · The hospital model writes documents · 1 more waiting"]
+    assert "Mary" not in shown
+
+
+def test_the_sidebar_says_nothing_where_nothing_runs() -> None:
+    app = open_jobs()
+    assert [link for link in links(app) if link[1] == "jobs"] == []
+
+
+def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> None:
+    job = ask()
+    app = open_jobs()
+    app.button(key=f"cancel-{job.job_id}").click().run()
+    assert not app.exception
+    assert service.job(job.job_id).state == "cancelled"
+    assert "Stopped by a person" in texts(app)
+    assert progress(app) == []
+    app.button(key=f"resume-{job.job_id}").click().run()
+    assert service.job(job.job_id).state == "queued"
+    assert progress(app) == [(0, "Waiting its turn")]
+    app.button(key=f"cancel-{job.job_id}").click().run()
+    app.button(key=f"forget-{job.job_id}").click().run()
+    assert service.jobs() == ()
+    assert "Nothing has been asked yet" in texts(app)
+    done = [(line.action, dict(line.counts)["job"]) for line in reversed(entries())
+            if line.action in ("cancelled", "resumed")]  # fmt: skip
+    assert done == [(what, job.job_id) for what in ("cancelled", "resumed", "cancelled")]
+
+
+def test_a_running_job_is_asked_to_stop_and_says_so() -> None:
+    job = ask()
+    run(job)
+    app = open_jobs()
+    app.button(key=f"cancel-{job.job_id}").click().run()
+    assert table.is_cancel_wanted(job.job_id)
+    assert progress(app) == [(25, "Stopping; what is finished is kept · 25 %")]
+
+
+def test_a_failed_job_says_why_and_offers_the_setting_to_try() -> None:
+    job = ask()
+    run(job)
+    failure = Failure("Memory ran out.", "micro-batch", "Try less.", (("micro_batch", 16),))
+    table.end(job.job_id, state="failed", failure=failure)
+    app = open_jobs()
+    shown = texts(app)
+    assert "micro-batch: Memory ran out." in shown
+    assert "Try less." in shown
+    assert "25 % done" in shown
+    assert "Try again with a micro-batch of 16" in labels(app)
+
+
+def test_a_refusal_is_shown_and_nothing_is_lost() -> None:
+    job = ask()
+    run(job, part=(("n_documents", 300),))
+    table.end(job.job_id, state="cancelled")
+    app = open_jobs()
+    button = app.button(key=f"part-{job.job_id}")
+    assert button.label == "Look at what is finished (300)"
+    button.click().run()  # the models are not there
+    assert not app.exception
+    assert "This could not be done" in texts(app)
+    assert service.job(job.job_id).state == "cancelled"
+
+
+def test_a_done_job_leads_to_its_result() -> None:
+    report = make_report(2)
+    keep({"masked_lm": report}, directory=results_dir(), is_demo=False)
+    job = ask()
+    run(job)
+    table.end(job.job_id, state="done", result=(report.digest,))
+    app = open_jobs()
+    opened = [(page, query) for label, page, query in links(app) if label == "Open the result"]
+    assert opened == [("", f"lang=en&audit={report.digest[:12]}")]
+    assert f"resume-{job.job_id}" not in [button.key for button in app.button]
+
+
+def test_a_link_to_a_job_marks_it() -> None:
+    jobs = [ask(str(n)) for n in range(2)]
+    shown = texts(open_jobs(job=jobs[0].job_id))
+    assert shown.count(" ka-job-chosen") == 1
+    marked = shown.index(" ka-job-chosen")
+    assert jobs[0].job_id in shown[marked : marked + 900]
+
+
+def test_many_ended_jobs_are_shown_twenty_at_a_time() -> None:
+    for n in range(23):
+        table.end(ask(str(n)).job_id, state="cancelled")
+    app = open_jobs()
+    assert texts(app).count("ka-job-cancelled") == 20
+    app.button(key="jobs_show_all_button").click().run()
+    assert texts(app).count("ka-job-cancelled") == 23
+
+
+def test_names_of_models_are_shown_as_they_are() -> None:
+    ask(label=HOSTILE)
+    app = open_jobs()
+    assert "<img" not in texts(app)
+    assert "&lt;img src=x&gt;" in texts(app)
+    others = [str(e.proto) for kind in ("progress", "button", "page_link", "caption", "markdown")
+              for e in app.get(kind)]  # fmt: skip
+    assert not any("evil" in other for other in others)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "english", "japanese"),
+    [
+        (0.2, "about 1 s left", "残り約 1 秒"),
+        (119.0, "about 119 s left", "残り約 119 秒"),
+        (600.0, "about 10 min left", "残り約 10 分"),
+        (7500.0, "about 2 h 5 min left", "残り約 2 時間 5 分"),
+    ],
+)
+def test_time_left_in_words(seconds: float, english: str, japanese: str) -> None:
+    from pages.ui.job_card import time_left
+    from pages.ui.language import words_of
+
+    assert time_left(words_of("en"), seconds) == english
+    assert time_left(words_of("ja"), seconds) == japanese
+    assert time_left(words_of("en"), None) == ""
+
+
+def test_every_stage_kind_and_state_has_its_words() -> None:
+    from audit.jobs.job import ACTIVE, ENDED
+    from pages.ui.language import words_of
+
+    stages = {f"{who}_{what}" for who in ("general", "hospital")
+              for what in ("documents", "posteriors", "chain")}  # fmt: skip
+    stages |= {"waiting", "loading", "finishing", "stopping", "other"}
+    keys = {f"jobs_stage_{stage}" for stage in stages}
+    keys |= {f"jobs_state_{state}" for state in (*ACTIVE, *ENDED)}
+    assert keys <= set(words_of("en").sentences)
+
+
+def test_the_page_speaks_japanese() -> None:
+    job = ask()
+    run(job)
+    app = open_jobs(lang="ja")
+    app.session_state["language"] = "ja"
+    app.run()
+    assert app.title[0].value == "いま何が実行中で、何が得られましたか"
+    assert progress(app)[0][1] == "病院モデルが文書を生成しています・25 %・残り約 7 分"
+
+
+def test_the_demo_button_submits_once_and_leads_to_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def submit_demo(**how: Any) -> Job:
+        asked.append(how)
+        return ask("demo", kind="demo")
+
+    monkeypatch.setattr(service, "submit_demo", submit_demo)
+    app = open_jobs()
+    app.button(key="jobs_run_demo").click().run()
+    assert not app.exception
+    (job,) = service.jobs()
+    assert len(asked) == 1
+    assert asked[0]["owner"]
+    assert app.title[0].value == TITLE
+    assert app.query_params["job"] in (job.job_id, [job.job_id])
+    assert " ka-job-chosen" in texts(app)

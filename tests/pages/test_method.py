@@ -1,0 +1,81 @@
+"""The Method page through Streamlit's own tester."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from audit.home import HOME_VARIABLE
+from audit.membership import decisions, verdict
+from audit.request import GenerationSettings
+from pages.ui.language import words_of
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SCRIPT = """
+import runpy
+from pages.ui import place
+runpy.run_path({page!r})
+"""
+
+
+def open_page(**query: str) -> AppTest:
+    page = str(REPOSITORY / "pages" / "method.py")
+    app = AppTest.from_string(SCRIPT.format(page=page), default_timeout=30)
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(block.proto.body for block in app.get("html"))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_every_part_is_there_in_both_languages(language: str) -> None:
+    app = open_page(lang=language)
+    say = words_of(language)
+    assert app.title[0].value == say.text("method_title")
+    shown = texts(app)
+    for part in ("verdict", "limits", "untried", "glossary", "policy", "sources", "versions"):
+        assert say.html(f"method_{part}") in shown
+    assert len(app.latex) == 6
+    assert "python -m audit run" in app.code[0].value
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_the_glossary_has_both_languages_side_by_side(language: str) -> None:
+    shown = texts(open_page(lang=language))
+    for term, other in (("De-identification", "非識別化"), ("Control name", "対照氏名")):
+        assert re.search(f">{term}</td><td[^>]*>{other}<", shown)
+    n_terms = sum(key.startswith("method_term_") for key in words_of("en").sentences)
+    rows = shown[shown.index(">Control name<") - 400 :].split("</tbody>")[0]
+    assert rows.count("<tr>") >= n_terms - 1
+
+
+def test_numbers_are_the_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = texts(open_page(lang="en"))
+    assert f"lies above {verdict.LEAK_ABOVE:g}," in shown
+    assert f"lies below {verdict.NONE_BELOW:g}." in shown
+    assert f"q at most {decisions.ALPHA:g}" in shown
+    assert f"{GenerationSettings().n_documents:,} documents by default" in shown
+    prose = " ".join(
+        sentence
+        for key, sentence in words_of("en").sentences.items()
+        if key.startswith("method_") and not key.startswith(("method_term", "method_means"))
+    )
+    assert not re.search(r"0\.\d|\d{3,}", prose)  # constants come from the engine
+
+
+def test_the_tool_never_says_that_a_model_is_harmless() -> None:
+    assert "safe " not in texts(open_page(lang="en")).lower()
+    assert "安全" not in texts(open_page(lang="ja"))

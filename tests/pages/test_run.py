@@ -1,0 +1,182 @@
+"""The page Run an attack through Streamlit's own tester."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from audit import demo, pace
+from audit.home import HOME_VARIABLE, results_dir
+from audit.jobs import service
+from audit.models.registry import VARIABLE
+from audit.prepare.plan import full_question
+from audit.request import AuditRequest, PosteriorSettings, question_digest
+from cache.store import Store
+from tests.pages.test_setup import DEMO, open_page, parameter, texts
+
+ALL = {**DEMO, "names": "demo-en", "passages": "demo-en"}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    st.cache_resource.clear()
+    yield results_dir()
+    st.cache_resource.clear()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[AuditRequest]:
+    """Requests that were handed over; no job is started."""
+    found: list[AuditRequest] = []
+
+    def submit(request: AuditRequest, *, owner: str = "") -> Any:
+        found.append(request)
+        return SimpleNamespace(job_id="abc123")
+
+    monkeypatch.setattr(service, "submit", submit)
+    monkeypatch.setattr(service, "active_job", lambda digest: None)
+    return found
+
+
+def plan_of(app: AppTest) -> str:
+    return texts(app).split("Plan</h2>", 1)[1]
+
+
+def test_without_a_choice_the_page_names_the_missing_cards(home: Path) -> None:
+    app = open_page("run", scenario="2")
+    assert app.title[0].value.endswith("?")
+    shown = texts(app)
+    for card in "ABCD":
+        assert f"<li>Card {card}:" in shown
+    assert not [button for button in app.button if button.key == "start"]
+    app = open_page("run", **DEMO, names="demo-en")
+    assert "<li>Card" not in texts(app)
+    app = open_page("run", **DEMO, names="demo-en", scenario="2")
+    assert texts(app).count("<li>Card") == 1
+
+
+def test_both_attackers_are_shown_as_kart_cards(home: Path, asked: list[AuditRequest]) -> None:
+    shown = texts(open_page("run", **ALL))
+    assert shown.count('"ka-card ka-kart"') == 1
+    assert shown.count('"ka-card ka-kart ka-chosen"') == 1
+    assert "{ 1(name in D_private) : name in L }" in shown
+    assert "<code>{ D_public }</code>" in shown
+
+
+def test_the_plan_has_the_digest_of_the_question_and_the_command(
+    home: Path, asked: list[AuditRequest]
+) -> None:
+    app = open_page("run", **ALL)
+    digest = question_digest(full_question(demo.demo_request(2)))
+    plan = plan_of(app)
+    assert digest[:12] in plan
+    assert "Demo hospital, invented · 390 names" in plan
+    assert "Known after the first seconds of the run" in plan
+    assert "--inputs 2000" in app.code[0].value
+    assert [button.proto.label for button in app.get("download_button")] == [
+        "Download this list of names", "Download these passages",
+    ]  # fmt: skip
+
+
+def test_start_hands_the_question_over_and_goes_to_the_jobs(
+    home: Path, asked: list[AuditRequest]
+) -> None:
+    app = open_page("run", **ALL)
+    app.button(key="start").click().run()
+    assert len(asked) == 1
+    assert full_question(asked[0]) == full_question(demo.demo_request(2))
+    assert parameter(app, "job") == "abc123"
+
+
+def test_a_change_of_settings_plans_anew(home: Path, asked: list[AuditRequest]) -> None:
+    with Store(home) as store:
+        for kind in ("posterior", "chain", "generation"):
+            pace.note_pace(store, kind=kind, device="cpu", dtype="float32", seconds=1, work=1e12)
+    app = open_page("run", **ALL)
+    quick = plan_of(app)
+    app.radio(key="run_preset").set_value("paper").run()
+    paper = plan_of(app)
+    assert quick != paper
+    assert "10,000 inputs, and 200 of the chain rule." in paper
+    assert "About" in paper
+    assert parameter(app, "preset") == "paper"
+    box = next(box for box in app.number_input if box.key.startswith("run_micro_batch"))
+    box.set_value(8).run()
+    assert "--micro-batch 8" in app.code[0].value
+    device = next(box for box in app.selectbox if box.key.startswith("run_device"))
+    device.select("cpu").run()
+    app.button(key="start").click().run()
+    assert asked[0].posterior == PosteriorSettings(micro_batch=8)
+    assert asked[0].device == "cpu"
+
+
+def test_settings_that_no_run_can_have_say_why_and_lose_nothing(
+    home: Path, asked: list[AuditRequest]
+) -> None:
+    app = open_page("run", **ALL, scenario="1")
+    prompt = next(box for box in app.text_input if box.key.startswith("run_prompt"))
+    prompt.set_value("no place for a name").run()
+    assert not app.exception
+    assert "prompt: has no [MASK]." in texts(app)
+    assert not [button for button in app.button if button.key == "start"]
+    prompt = next(box for box in app.text_input if box.key.startswith("run_prompt"))
+    assert prompt.value == "no place for a name"
+    prompt.set_value("[MASK] is here").run()
+    assert "has no [MASK]." not in texts(app)
+    app.button(key="start").click().run()
+    assert asked[0].generation.prompt == "[MASK] is here"
+
+
+def test_an_audit_that_is_kept_is_opened_and_one_that_runs_is_shown(
+    home: Path, asked: list[AuditRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = question_digest(full_question(demo.demo_request(2)))
+    job = SimpleNamespace(job_id="feed01")
+    monkeypatch.setattr(service, "active_job", lambda of: job if of == digest else None)
+    app = open_page("run", **ALL)
+    assert "running or waiting already" in texts(app)
+    assert not [button for button in app.button if button.key == "start"]
+    with Store(home) as store:
+        store.put_record(f"audit/{digest}", {})
+    app = open_page("run", **ALL)
+    assert "This audit has been done already" in texts(app)
+    assert not [button for button in app.button if button.key == "start"]
+    assert [button for button in app.button if button.key == "open_answer"]
+
+
+def test_a_job_that_cannot_be_handed_over_says_why(
+    home: Path, asked: list[AuditRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def submit(request: AuditRequest, *, owner: str = "") -> Any:
+        raise service.AuditError("The disk is full.", do="Make room.")
+
+    monkeypatch.setattr(service, "submit", submit)
+    app = open_page("run", **ALL)
+    app.button(key="start").click().run()
+    assert not app.exception
+    assert "The disk is full. Make room." in texts(app)
+
+
+def test_japanese_names_begin_with_the_japanese_prompt(
+    home: Path, asked: list[AuditRequest]
+) -> None:
+    app = open_page(
+        "run", general="demo:ja/general", hospital="demo:ja/hospital-40", names="demo-ja",
+        scenario="1",
+    )  # fmt: skip
+    app.session_state["language"] = "ja"
+    app.run()
+    assert not app.exception
+    assert app.title[0].value == "攻撃者に何を試させますか？"
+    prompt = next(box for box in app.text_input if box.key.startswith("run_prompt"))
+    assert prompt.value == demo.JAPANESE_PROMPT
+    digest = question_digest(full_question(demo.demo_request(1, language="ja")))
+    assert digest[:12] in texts(app)

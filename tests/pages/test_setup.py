@@ -1,0 +1,238 @@
+"""The page Models and names through Streamlit's own tester."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from audit.home import HOME_VARIABLE, results_dir
+from audit.models.registry import VARIABLE
+from audit.prepare.lists import all_names, all_passages, kept_names
+from cache.store import Store
+from tests.models.make_models import WORDS, make_bert
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DEMO = {"general": "demo:en/general", "hospital": "demo:en/hospital-40"}
+HEADER = "first_name,last_name,is_member\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    st.cache_resource.clear()
+    yield results_dir()
+    st.cache_resource.clear()
+
+
+def open_page(page: str = "setup", **query: str) -> AppTest:
+    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=60)
+    app.run()
+    app.switch_page(f"../{page}.py")
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(block.proto.body for block in app.get("html"))
+
+
+def parameter(app: AppTest, name: str) -> str:
+    value = app.query_params[name]
+    return value if isinstance(value, str) else value[0]
+
+
+def upload(app: AppTest, data: bytes, *, name: str = "names.csv") -> AppTest:
+    app.file_uploader[0].upload(name, data, "text/csv").run()
+    assert not app.exception
+    return app
+
+
+def table_rows(app: AppTest) -> dict[str, list[str]]:
+    return {column: list(values) for column, values in app.dataframe[0].value.items()}
+
+
+def test_an_empty_page_says_what_to_do_next(home: Path) -> None:
+    app = open_page()
+    assert app.title[0].value.endswith("?")
+    shown = texts(app)
+    assert shown.count("Not chosen yet") == 3
+    assert "No folder of models is registered yet" in shown
+    assert "KART_AUDIT_MODELS" in app.code[0].value
+    assert "in cards A and B" in shown
+    assert not [button for button in app.button if button.key == "go_on"]
+
+
+def test_the_demo_can_be_chosen_by_link_and_leads_to_run(home: Path) -> None:
+    app = open_page(**DEMO, names="demo-en", passages="demo-en")
+    shown = texts(app)
+    assert shown.count('ka-step ka-is-ready"') == 4
+    assert "These two models can be compared" in shown
+    assert "Everything is ready for both scenarios" in shown
+    app.button(key="go_on").click().run()
+    assert not app.exception
+    assert app.title[0].value == "What may the attacker try?"
+    assert {name: parameter(app, name) for name in DEMO} == DEMO
+
+
+def test_a_choice_is_put_into_the_link_and_kept_by_the_session(home: Path) -> None:
+    app = open_page()
+    app.selectbox(key="setup_general").select("demo:en/general").run()
+    app.selectbox(key="setup_names").select("demo-ja").run()
+    assert parameter(app, "general") == "demo:en/general"
+    assert parameter(app, "names") == "demo-ja"
+    app.switch_page("../overview.py").run()
+    app.query_params.clear()
+    app.switch_page("../setup.py").run()
+    assert app.selectbox(key="setup_general").value == "demo:en/general"
+    app.selectbox(key="setup_general").select(None).run()
+    assert "general" not in app.query_params
+
+
+def test_models_that_do_not_fit_and_models_that_are_refused_say_why(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "models"
+    make_bert(folder / "one")
+    make_bert(folder / "two", words=(*WORDS[1:], WORDS[0]))
+    (folder / "<b>bad").mkdir()
+    (folder / "<b>bad" / "config.json").write_text("{}")
+    monkeypatch.setenv(VARIABLE, str(folder))
+    app = open_page(general="models/one", hospital="models/two", names="demo-en")
+    shown = texts(app)
+    assert "These two models cannot be compared" in shown
+    assert "different tokenizers" in shown
+    assert "models/&lt;b&gt;bad" in shown
+    assert "<b>bad" not in shown
+    assert not [button for button in app.button if button.key == "go_on"]
+    assert "models/<b>bad" not in app.selectbox(key="setup_general").options
+
+
+def test_a_link_that_fits_nothing_says_so(home: Path) -> None:
+    app = open_page(general="models/gone", hospital="../../etc", names="0" * 12, passages="nope")
+    shown = texts(app)
+    assert shown.count("not on this machine any more") == 4
+    assert "This list of names is not kept here." in shown
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        ((HEADER + "José,Núñez,1\n").encode("utf-8-sig"), "UTF-8 with BOM"),
+        ("姓,名\n山田,花子\n".encode("cp932"), "CP932"),
+        ((HEADER + '"Jo ""the"" e","Smith, Jr.",1\nNA,None,0\n').encode(), "UTF-8"),
+        ((HEADER + "=cmd(),<img src=x>,1\n![x](http://evil.example/p.png),**y**,0\n").encode(),
+         "UTF-8"),
+    ],
+)  # fmt: skip
+def test_hard_files_are_validated_kept_and_shown_masked(
+    home: Path, data: bytes, encoding: str
+) -> None:
+    app = upload(open_page(**DEMO), data)
+    assert f"Read as {encoding}." in texts(app)
+    app.toggle(key="draft_show_names").set_value(True).run()
+    assert not app.exception
+    shown = texts(app)
+    assert "evil.example" not in shown
+    assert "<img" not in shown
+    assert all("***" in name for name in table_rows(app)["Name"])
+    app.text_input(key="setup_list_title").set_value("Ward <3>").run()
+    app.button(key="keep_names").click().run()
+    assert not app.exception
+    code = parameter(app, "names")
+    with Store(home) as store:
+        found = kept_names(code, store=store)
+    assert (found.line.label, found.encoding) == ("Ward <3>", encoding)
+    assert app.selectbox(key="setup_names").value == code
+
+
+def test_remarks_are_told_by_row_and_refusals_keep_what_was_typed(home: Path) -> None:
+    app = open_page()
+    app.text_area(key="names_typed").set_value("Carl Miller").run()
+    upload(app, (HEADER + "Anna,Smith,1\n\nAnna,Smith,1\n").encode())
+    shown = texts(app)
+    assert "The row is empty and was left out." in shown
+    assert "The name is that of row 2; left out." in shown
+    assert "Typed: 1." in shown
+    upload(app, (HEADER + "Anna,Smith\n").encode(), name="Anna Smith.csv")
+    shown = texts(app)
+    assert "names, row 2: the row has 2 cells where the header has 3." in shown
+    assert "Anna" not in shown
+    assert app.text_area(key="names_typed").value == "Carl Miller"
+    assert not [button for button in app.button if button.key == "keep_names"]
+
+
+def test_typed_names_and_drawn_controls_become_a_list(home: Path) -> None:
+    app = open_page(**DEMO)
+    app.number_input(key="names_draw_easy").set_value(5).run()
+    app.text_area(key="names_typed").set_value("Mary Smith\nLee, Ann\n").run()
+    assert "Controls are drawn against members, and the list has none." in texts(app)
+    app.radio(key="names_typed_truth").set_value("member").run()
+    app.number_input(key="names_draw_hard").set_value(4).run()
+    app.button(key="keep_names").click().run()
+    assert not app.exception
+    with Store(home) as store:
+        line = all_names(store)[0]
+    assert (line.n_members, line.by_kind) == (2, {"easy": 5, "hard": 4})
+    assert app.text_area(key="names_typed").value == ""
+    assert app.number_input(key="names_draw_easy").value == 0
+    fresh = open_page(**DEMO, names=line.code)
+    assert "Everything is ready for scenario 1" in texts(fresh)
+
+
+def test_a_kept_list_can_be_started_from(home: Path) -> None:
+    app = open_page(**DEMO, names="demo-en")
+    app.checkbox(key="names_from_chosen").check().run()
+    app.number_input(key="names_draw_recombined").set_value(7).run()
+    app.button(key="keep_names").click().run()
+    with Store(home) as store:
+        line = all_names(store)[0]
+    assert (line.n_names, line.by_kind["recombined"]) == (397, 7)
+
+
+def test_ten_thousand_names_stay_fluid(home: Path) -> None:
+    rows = "".join(f"First{i},Last{i % 997},{i % 2}\n" for i in range(10_000))
+    app = upload(open_page(**DEMO), (HEADER + rows).encode())
+    assert "10,000" in texts(app)
+    app.button(key="keep_names").click().run()
+    started = time.monotonic()
+    app.run()
+    seconds = time.monotonic() - started
+    assert not app.exception
+    assert seconds < 2  # generous: the tester itself parses every message
+
+
+def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:
+    app = open_page(**DEMO, names="demo-en")
+    data = b'{"text": "<img src=x> [NAME] came.", "name_id": 0}\n{"text": "nothing here"}\n'
+    app.file_uploader[1].upload("Anna Smith.jsonl", data, "application/json").run()
+    assert not app.exception
+    shown = texts(app)
+    assert "1 passages with a place for a name; 1 rows left out; read as UTF-8." in shown
+    assert "&lt;img src=x&gt; <mark>name</mark> came." in shown
+    assert "The text has no place for a full name; left out." in shown
+    app.button(key="keep_passages").click().run()
+    assert not app.exception
+    with Store(home) as store:
+        assert parameter(app, "passages") == all_passages(store)[0].code
+    assert "Anna" not in texts(app)
+    broken = open_page()
+    broken.file_uploader[1].upload("x.jsonl", b"{", "application/json").run()
+    assert "the line is not JSON." in texts(broken)
+
+
+def test_the_page_speaks_japanese(home: Path) -> None:
+    app = open_page(**DEMO, names="demo-ja", lang="ja")
+    app.session_state["language"] = "ja"
+    app.run()
+    assert not app.exception
+    assert app.title[0].value == "どのモデルを、誰の氏名について監査しますか？"
+    assert "漢字または仮名の氏名" in texts(app)

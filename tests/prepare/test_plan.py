@@ -1,0 +1,184 @@
+"""Plans: the digest of the run, what is kept, honest time, and a command that asks the same."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from audit import demo, pace
+from audit.__main__ import _parser
+from audit.attack import masking
+from audit.attack.reference import with_reference
+from audit.corpora.passages import read_passages
+from audit.membership.candidates import make_candidates
+from audit.membership.name_pools import pool_for, us_pool
+from audit.models.pair import load_pair
+from audit.prepare.command_line import command_line
+from audit.prepare.plan import (
+    PRESETS,
+    full_question,
+    generation_preset,
+    make_plan,
+    posterior_preset,
+    prepare,
+    usual_prompt,
+)
+from audit.prepare.workload import workload
+from audit.request import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.run import run_audit
+from cache.store import Store
+from tests.models.make_models import WORDS, make_bert
+
+PASSAGES = b"text\nmr [NAME] was seen by dr john\n[NAME] is a patient of dr mary\n"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    pool = us_pool()
+    names = [name.lower() for name in (*pool.first[:60], *pool.last[:60])]
+    words = tuple(dict.fromkeys((*WORDS, *names, "service", "is", "year", "old")))
+    folder = tmp_path_factory.mktemp("models")
+    one, other = (make_bert(folder / name, seed=i, words=words) for i, name in enumerate("gh"))
+    return one, other
+
+
+def request_of(models: tuple[Path, Path], scenario: int, n: int) -> AuditRequest:
+    pool = us_pool()
+    names = make_candidates([(pool.first[i], pool.last[i]) for i in range(12)])
+    return AuditRequest(
+        scenario_number=scenario,
+        general=models[0],
+        hospital=models[1],
+        candidates=names,
+        passages=read_passages(PASSAGES) if scenario == 2 else None,
+        generation=GenerationSettings(n_documents=n, n_steps=3, n_tokens=20),
+        posterior=PosteriorSettings(n_inputs=n, n_chain_inputs=2, micro_batch=64, max_tokens=40),
+        device="cpu",
+    )
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_a_plan_knows_the_run_before_and_after_it(
+    models: tuple[Path, Path], tmp_path: Path, scenario: int
+) -> None:
+    request = request_of(models, scenario, 100)
+    with Store(tmp_path / "results") as store:
+        before = make_plan(request, store=store)
+        assert (before.is_answered, before.seconds) == (False, None)
+        assert [part.n_kept for part in before.parts] == [0, 0]
+        report = run_audit(request, store=store)
+        after = make_plan(request, store=store)
+        assert before.digest == after.digest == report.digest
+        assert (after.is_answered, after.seconds) == (True, 0.0)
+        assert [part.n_kept for part in after.parts] == [100, 100]
+        assert [part.digest for part in after.parts] == [
+            report.models[who]["digest"] for who in ("general", "hospital")
+        ]
+        # The same pair of tasks with a new threshold is a new question about kept evidence.
+        other = make_plan(replace(request, threshold=0.5), store=store)
+        assert not other.is_answered
+        assert [part.n_kept for part in other.parts] == [100, 100]
+        assert other.seconds is not None
+        # Another seed has nothing kept; its time is more, and known if the pace could be timed.
+        third = make_plan(replace(request, seed=5), store=store)
+        assert [part.n_kept + part.n_chain_kept for part in third.parts] == [0, 0]
+        assert third.seconds is None or third.seconds > other.seconds
+        # Another hospital model leaves the general model's evidence as it is.
+        fourth = make_plan(replace(request, hospital=models[0]), store=store)
+        assert fourth.parts[1].n_kept == 100
+
+
+def test_expected_time_is_the_work_left_times_the_pace(
+    models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    request = request_of(models, 1, 50)
+    with Store(tmp_path / "results") as store:
+        pace.note_pace(
+            store, kind="generation", device="cpu", dtype="float32", seconds=10, work=1e9
+        )
+        plan = make_plan(request, store=store)
+        n_parameters = prepare(request).n_parameters
+        by_hand = 8 + 50 * 3 * 20 * sum(n_parameters.values()) * 10 / 1e9
+        assert plan.seconds == pytest.approx(by_hand)
+        pace.note_pace(store, kind="generation", device="cpu", dtype="float32", seconds=0, work=1e9)
+        assert make_plan(request, store=store).seconds == plan.seconds
+
+
+def test_kept_counts_are_whole_shards_or_everything(tmp_path: Path) -> None:
+    with Store(tmp_path / "results") as store:
+        pace.note_made(store, "a", kind="posterior", n_made=2500, n_shard=1000)
+        pace.note_made(store, "a", kind="posterior", n_made=1000, n_shard=1000)
+        pace.note_made(store, "", kind="posterior", n_made=9, n_shard=1)
+        wanted = (2500, 2600, 10_000, 2400, 1000, 10)
+        kept = [pace.n_made(store, "a", kind="posterior", n_wanted=n) for n in wanted]
+        assert kept == [2500, 2000, 2000, 2000, 1000, 0]
+        assert pace.n_made(store, "b", kind="posterior", n_wanted=5) == 0
+        assert len(store.keys("made/")) == 1
+
+
+def test_the_workload_is_what_the_run_announces(models: tuple[Path, Path]) -> None:
+    request = request_of(models, 2, 100)
+    pair = load_pair(request.general, request.hospital)
+    names, _ = with_reference(request, pair, pool=pool_for(request.candidates))
+    announced = masking.posterior_rows(request, pair, names)
+    load = workload(request)
+    assert load.rows_per_unit * 100 == announced["posteriors"]
+    assert load.rows_per_chain_input * 2 == announced["chain"]
+    assert 5 < load.n_tokens < 40
+
+
+def test_the_question_with_remembered_digests_is_the_question(models: tuple[Path, Path]) -> None:
+    request = request_of(models, 2, 100)
+    question = request.question() | {"name_pool": pool_for(request.candidates).digest()}
+    assert full_question(request) == question
+
+
+def settings_of(command: str) -> dict[str, object]:
+    words = shlex.split(command)
+    assert words[:3] == ["python", "-m", "audit"]
+    return vars(_parser().parse_args(words[3:]))
+
+
+def test_the_command_line_says_every_setting(models: tuple[Path, Path]) -> None:
+    own = GenerationSettings(7, 8, 9, 10, 0.5, '-it\'s [MASK] "x" $HOME', is_remasked=False)
+    request = replace(
+        request_of(models, 1, 7), generation=own, seed=3, threshold=-0.25, dtype="bfloat16"
+    )
+    said = settings_of(command_line(request))
+    assert (said["documents"], said["steps"], said["tokens"], said["top_k"]) == (7, 8, 9, 10)
+    assert (said["temperature"], said["prompt"]) == (0.5, own.prompt)
+    assert (said["keep_sampled"], said["seed"], said["threshold"]) == (True, 3, -0.25)
+    assert (said["dtype"], said["device"]) == ("bfloat16", "cpu")
+    assert (said["general"], said["hospital"]) == tuple(map(str, models))
+    two = replace(
+        request_of(models, 2, 7),
+        posterior=PosteriorSettings(5, 0, is_dropout_on=False, micro_batch=4, max_tokens=99),
+    )
+    said = settings_of(command_line(two, passages="passages.csv"))
+    assert (said["inputs"], said["chain_inputs"], said["no_dropout"]) == (5, 0, True)
+    assert (said["micro_batch"], said["max_tokens"]) == (4, 99)
+    assert (str(said["names"]), str(said["passages"])) == ("names.csv", "passages.csv")
+
+
+def test_usual_settings_are_left_to_the_command(models: tuple[Path, Path]) -> None:
+    request = replace(request_of(models, 2, 1), posterior=posterior_preset("paper"), device="auto")
+    said = settings_of(command_line(request))
+    usual = PosteriorSettings()
+    assert (said["inputs"], said["chain_inputs"]) == (usual.n_inputs, usual.n_chain_inputs)
+    assert "--inputs" not in command_line(request)
+
+
+def test_presets_grow_and_the_papers_are_the_defaults() -> None:
+    sizes = [generation_preset(name).n_documents for name in PRESETS]
+    assert sizes == sorted(sizes)
+    assert generation_preset("paper") == GenerationSettings()
+    assert posterior_preset("paper") == PosteriorSettings()
+    for scenario in (1, 2):
+        request = demo.demo_request(scenario)
+        quick = generation_preset("quick"), posterior_preset("quick")
+        assert (request.generation, request.posterior) == quick
+    japanese = demo.demo_request(1, language="ja")
+    assert usual_prompt(japanese.candidates) == japanese.generation.prompt

@@ -1,0 +1,215 @@
+"""Documents: hits as the attack counts them, marks that cover them, filters against a slow loop."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.corpora.passages import Passage
+from audit.membership.candidates import make_candidates
+from audit.membership.matching import fold, name_hits
+from audit.view.document_view import (
+    FILTERS,
+    DocumentView,
+    DocumentWish,
+    document_view,
+    listed_passages,
+    marked_pairs,
+    n_pages,
+    next_hit,
+    page_number,
+    page_rows,
+    select_documents,
+)
+from audit.view.name_hits import Hit, find_hits, fold_with_offsets, marks_of
+from audit.view.name_table import name_table
+from tests.pages.make_reports import make_inspection, make_report
+
+quick = settings(deadline=None, max_examples=200)
+NAMES = [
+    ("Ann", "Lee"), ("Lee", "Ann"), ("Mary Jo", "de la Cruz"), ("Zoé", "O'Brien"), ("", "Straße"),
+    ("太郎", "山田"), ("花子", "山田"), ("Anna", "高橋"), ("ガブリエル", "ｶﾞﾙｼｱ"),
+    ("Мария", "Иванова"), ("Mask", "Sep"), ("Ann", "Ann"), ("한", "김"),
+]  # fmt: skip
+PIECES = [
+    *" ,.;-'_\n\u3000", "[MASK]", "[SEP]", "x", "Ｌｅｅ", "ＡＮＮ", "ann", "LEE", "zoe\u0301",
+    "Zoé", "ZOE", "o'brien", "mary  jo", "De La Cruz", "STRASSE", "straße", "山田", "太郎",
+    "花", "子", "anna", "高", "橋", "ガブリエル", "カ\u3099", "ｶﾞﾙｼｱ", "がるしあ",
+    "мария", "한", "김",
+    "\u1112\u1161\u11ab", "ﬁ", "İ", "´", "🙂",
+]  # fmt: skip
+texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
+
+
+def names_in(hits: tuple[Hit, ...], *, only_full: bool = False) -> set[int]:
+    return {i for hit in hits for i in hit.name_ids if hit.part == "full" or not only_full}
+
+
+@quick
+@given(texts)
+def test_hits_are_those_that_the_attack_counts(text: str) -> None:
+    names = make_candidates(NAMES)
+    either, full = name_hits(names, documents=[text])
+    (hits,) = find_hits([text], names=names)
+    assert names_in(hits) == set(np.flatnonzero(either[0]))
+    assert names_in(hits, only_full=True) == set(np.flatnonzero(full[0]))
+
+
+@quick
+@given(st.one_of(texts, st.text(max_size=30)))
+def test_text_is_folded_as_the_attack_folds_it(text: str) -> None:
+    folded, starts, ends = fold_with_offsets(text)
+    assert folded == fold(text)
+    assert len(folded) == len(starts) == len(ends)
+    assert list(starts) == sorted(starts)
+    assert all(0 <= s < e <= len(text) for s, e in zip(starts, ends, strict=True))
+
+
+@quick
+@given(texts)
+def test_marks_cover_what_the_hits_cover_and_do_not_overlap(text: str) -> None:
+    (hits,) = find_hits([text], names=make_candidates(NAMES))
+    marks = marks_of(hits)
+    assert all(one.end <= two.start for one, two in pairwise(marks))
+    covered = [i for mark in marks for i in range(mark.start, mark.end)]
+    assert len(covered) == len(set(covered))
+    assert set(covered) == {i for hit in hits for i in range(hit.start, hit.end)}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("so Ann  Lee, came", [("Ann  Lee", "full", (0,))]),
+        ("LEE was here", [("LEE", "either", (0, 1))]),
+        ("annex leeds", []),
+        ("MARY jo", [("MARY jo", "first", (2,))]),
+        ("zoe\u0301 o'brien!", [("zoe\u0301 o'brien", "full", (3,))]),
+        ("患者は山田 太郎です", [("山田 太郎", "full", (5,))]),
+        ("山田さん", [("山田", "last", (5, 6))]),
+        ("[MASK] mask", [("mask", "first", (10,))]),
+        ("in der STRASSE", [("STRASSE", "full", (4,))]),
+    ],
+)
+def test_marks_by_hand(text: str, wanted: list[tuple[str, str, tuple[int, ...]]]) -> None:
+    names = make_candidates(NAMES[:11])
+    marks = marks_of(find_hits([text], names=names)[0])
+    assert [(text[m.start : m.end], m.part, m.name_ids) for m in marks] == wanted
+
+
+def test_a_hit_that_reaches_out_of_another_keeps_its_rest() -> None:
+    marks = marks_of([Hit(0, 4, "full", (1,)), Hit(2, 7, "full", (2,)), Hit(5, 6, "first", (3,))])
+    assert marks == (Hit(0, 4, "full", (1,)), Hit(4, 7, "full", (2,)))
+
+
+HOSPITAL = [
+    "the patient Sophia3 Wright3 is old", "seen by Zorn2", "nothing at all", "SOPHIA0, again",
+    *["filler"] * 20, "wright5",
+]  # fmt: skip
+GENERAL = ["nothing", "Emil1 Zorn1", "Other3", "nothing", *["filler"] * 20, "nothing"]
+
+
+@pytest.fixture(scope="module")
+def view() -> DocumentView:
+    report = make_report(1)
+    found = document_view(
+        {"hospital": HOSPITAL, "general": GENERAL}, report=report, table=name_table(report)
+    )
+    assert found is not None
+    return found
+
+
+def test_documents_are_counted_by_whose_names_they_hold(view: DocumentView) -> None:
+    counts = {g: tuple(m.share(g).n_hits for m in view.models) for g in FILTERS[1:-1]}
+    assert counts["candidate"] == (4, 2)
+    assert counts["member"] == (3, 0)
+    assert counts["control"] == (3, 2)  # a hard control has its first name from a member
+    assert counts["flagged"][0] <= 3
+    assert view.hospital.share("candidate").n_total == len(HOSPITAL)
+
+
+def test_filters_by_hand(view: DocumentView) -> None:
+    def shown(**wish: object) -> list[int]:
+        return select_documents(view, wish=DocumentWish(**wish)).tolist()  # type: ignore[arg-type]
+
+    assert shown() == list(range(25))
+    assert shown(group="member") == [0, 3, 24]
+    assert shown(group="candidate") == [0, 1, 2, 3, 24]
+    assert shown(group="none") == list(range(4, 24))
+    assert shown(name_id=3) == [0]
+    assert shown(text="NOTHING") == [0, 2, 3, 24]
+    assert shown(text="nothing", group="member") == [0, 3, 24]
+    assert shown(text=".*") == []
+    with pytest.raises(ValueError, match="no such filter"):
+        shown(group="<b>")
+
+
+def test_the_next_hit_is_found_and_begins_again_at_the_end(view: DocumentView) -> None:
+    rows = np.arange(25)
+    assert next_hit(view, rows=rows, after=-1) == (0, 1)
+    assert next_hit(view, rows=rows, after=3) == (24, 3)
+    assert next_hit(view, rows=rows, after=24) == (0, 1)
+    assert next_hit(view, rows=rows[4:], after=-1) == (24, 3)
+    assert next_hit(view, rows=rows[4:24], after=-1) is None
+
+
+def test_pages() -> None:
+    assert [n_pages(n) for n in (0, 1, 10, 11, 25)] == [1, 1, 1, 2, 3]
+    assert [page_number(t, n_rows=25) for t in ("", "2", "99", "0", "-1", "x", "９", "1" * 99)] == [
+        1, 2, 3, 1, 1, 1, 1, 1,
+    ]  # fmt: skip
+    assert page_rows(np.arange(25), page=3).tolist() == [20, 21, 22, 23, 24]
+
+
+def test_pairs_hold_both_models_with_their_marks(view: DocumentView) -> None:
+    pair, other = marked_pairs(view, numbers=[0, 1])
+    assert (pair.number, [d.who for d in pair.documents]) == (0, ["hospital", "general"])
+    assert [pair.documents[0].text[m.start : m.end] for m in pair.documents[0].marks] == [
+        "Sophia3 Wright3"
+    ]
+    assert other.documents[1].marks[0].part == "full"
+
+
+def test_no_documents_is_no_view_and_a_missing_one_is_empty() -> None:
+    report = make_report(1)
+    table = name_table(report)
+    assert document_view({}, report=report, table=table) is None
+    short = document_view({"hospital": ["a", "b"], "general": ["a"]}, report=report, table=table)
+    assert short is not None
+    assert short.general.texts == ("a", "")
+
+
+def test_passages_are_listed_with_their_owner() -> None:
+    passages = (
+        Passage("Mr. ", ("full",), "", " is 50.", "a", ("SOPHIA2", "wright2")),
+        Passage("x", ("full",), "", "y", "b", 7),
+        Passage("", ("full",), "", "", "c", 10**8),
+        Passage("", ("full",), "", "", "d", ("No", "Body")),
+    )
+    report = make_report(2)
+    inspection = make_inspection(report, passages=passages)
+    table = name_table(report)
+    assert [p.owner for p in listed_passages(inspection, table=table)] == [2, 7, None, None]
+    found = listed_passages(inspection, table=table, text="IS 50")
+    assert [p.passage_id for p in found] == ["a"]
+
+
+def test_many_documents_and_many_names_are_searched_by_an_index() -> None:
+    rng = random.Random(0)
+    first, last = [f"first{i}" for i in range(500)], [f"last{i}" for i in range(5000)]
+    names = make_candidates([(rng.choice(first), rng.choice(last)) for _ in range(10_000)])
+    known = {part for name in zip(names.first, names.last, strict=True) for part in name}
+    vocabulary = [*first[:200], *last[:300], *(f"word{i}" for i in range(3000))]
+    documents = [" ".join(rng.choices(vocabulary, k=30)) for _ in range(1000)]
+    start = time.perf_counter()
+    found = find_hits(documents, names=names)
+    assert time.perf_counter() - start < 5  # a double loop takes minutes
+    for text, hits in zip(documents[:50], found[:50], strict=True):
+        singles = {(h.start, h.end) for h in hits if h.part != "full"}
+        assert singles == {m.span() for m in re.finditer(r"\w+", text) if m[0] in known}

@@ -1,0 +1,181 @@
+"""The table of names: columns as the report has them, facets and sort against a slow loop."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.names import fold_name
+from audit.report import AuditReport
+from audit.view.name_table import (
+    FACETS,
+    NUMBERS,
+    NameTable,
+    Selection,
+    Wish,
+    name_table,
+    script,
+    select,
+)
+from tests.pages.make_reports import make_report
+
+quick = settings(deadline=None, max_examples=100)
+ROLES = ("", "patient", "staff <b>")
+
+
+@cache
+def report(scenario: int = 2) -> AuditReport:
+    made = make_report(scenario)
+    names = dict(made.names)
+    names["role"] = [ROLES[i % 3] for i in range(made.n_names)]
+    names["n_mentions"] = [(None, 0, 1, 2, 4, 9, 10, 25)[i % 8] for i in range(made.n_names)]
+    return replace(made, names=names)
+
+
+@cache
+def table() -> NameTable:
+    return name_table(report())
+
+
+def many(n: int) -> NameTable:
+    """Return a table of n names: the made report's, over and over."""
+    made = report()
+    names: dict[str, list[Any]] = {c: (v * (n // len(v) + 1))[:n] for c, v in made.names.items()}
+    names["name_id"] = list(range(n))
+    rng = np.random.default_rng(0)
+    names["score"] = rng.normal(size=n).tolist()
+    return name_table(replace(made, names=names))
+
+
+def test_columns_are_those_of_the_report() -> None:
+    made, shown = report(), table()
+    assert len(shown) == made.n_names
+    assert shown.numbers["score"].tolist() == made.names["score"]
+    assert shown.numbers["hospital"].tolist() == made.names["hospital_posterior"]
+    assert shown.numbers["general"].tolist() == made.names["general_posterior"]
+    low = made.names["score"][0] - 1.96 * made.names["standard_error"][0]
+    assert shown.numbers["low"][0] == pytest.approx(low, abs=1e-4)
+    assert set(shown.numbers) == set(NUMBERS)
+    assert shown.codes["kind"][[0, 24, 48]].tolist() == ["member", "easy", "hard"]
+    assert shown.choices["kind"] == ("member", "easy", "hard")
+    assert {shown.roles[code] for code in shown.choices["role"]} == set(ROLES)
+
+
+def test_scenario_one_shows_masses() -> None:
+    made = report(1)
+    assert name_table(made).numbers["hospital"].tolist() == made.names["hospital_product"]
+
+
+def test_the_ratio_is_in_powers_of_ten_and_undefined_at_zero() -> None:
+    made = report()
+    names = dict(made.names)
+    names["hospital_posterior"] = [1e-3, 0.0, None, *names["hospital_posterior"][3:]]
+    names["general_posterior"] = [1e-5, 1e-5, 1e-5, 0.0, *names["general_posterior"][4:]]
+    ratio = name_table(replace(made, names=names)).numbers["log10_ratio"]
+    assert ratio[0] == pytest.approx(2)
+    assert np.isnan(ratio[1:4]).all()
+
+
+def test_mentions_fall_into_their_bins() -> None:
+    wanted = ["unknown", "0", "1", "2", "3-4", "5-9", "10up", "10up"]
+    assert table().codes["mentions"][:8].tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("Anna", "latin"), ("Łukasz", "latin"), ("山田", "japanese"), ("Anna山", "japanese"),
+     ("Иван", "other"), ("김", "other"), ("123", "other"), ("Aи", "other")],
+)  # fmt: skip
+def test_scripts(text: str, wanted: str) -> None:
+    assert script(text) == wanted
+
+
+def slow_select(shown: NameTable, wish: Wish) -> Selection:
+    def fits(row: int, *, but: str = "") -> bool:
+        for facet in FACETS:
+            chosen = set(wish.chosen.get(facet, ())) & set(shown.choices[facet])
+            if facet != but and chosen and shown.codes[facet][row] not in chosen:
+                return False
+        text = fold_name(wish.text)
+        if text.startswith("p-"):
+            return int(shown.numbers["name_id"][row]) == int(text[2:])
+        first, last = shown.first[row], shown.last[row]
+        orders = (f"{first} {last}", f"{last} {first}", f"{last}, {first}")
+        return any(text in fold_name(order) for order in orders)
+
+    column = shown.numbers[wish.sort]
+
+    def key(row: int) -> tuple[bool, float, int]:
+        value = float(column[row])
+        return (
+            math.isnan(value),
+            0 if math.isnan(value) else (-value, value)[not wish.is_descending],
+            row,
+        )
+
+    rows = sorted((row for row in range(len(shown)) if fits(row)), key=key)
+    counts = {
+        facet: {
+            code: sum(
+                bool(shown.codes[facet][row] == code) and fits(row, but=facet)
+                for row in range(len(shown))
+            )
+            for code in shown.choices[facet]
+        }
+        for facet in FACETS
+    }
+    return Selection(np.array(rows), counts)
+
+
+@quick
+@given(
+    chosen=st.fixed_dictionaries(
+        {facet: st.lists(st.sampled_from((*table().choices[facet], "no such"))) for facet in FACETS}
+    ),
+    text=st.sampled_from(["", "SOPHIA1", "wright2", "wright3, soph", "P-0012", "p-3", "*"]),
+    sort=st.sampled_from(NUMBERS),
+    is_descending=st.booleans(),
+)
+def test_the_choice_is_that_of_a_slow_loop(
+    chosen: dict[str, list[str]], text: str, sort: str, is_descending: bool
+) -> None:
+    wish = Wish({f: tuple(c) for f, c in chosen.items()}, text, sort, is_descending)
+    fast, slow = select(table(), wish=wish), slow_select(table(), wish)
+    assert fast.rows.tolist() == slow.rows.tolist()
+    assert fast.counts == slow.counts
+
+
+def test_missing_numbers_come_last_in_both_orders() -> None:
+    for is_descending in (True, False):
+        rows = select(table(), wish=Wish(sort="n_mentions", is_descending=is_descending)).rows
+        column = table().numbers["n_mentions"][rows]
+        n_missing = int(np.isnan(column).sum())
+        assert n_missing > 0
+        assert np.isnan(column[-n_missing:]).all()
+
+
+def test_a_column_that_is_none_and_a_row_that_is_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="no such column"):
+        select(table(), wish=Wish(sort="first"))
+    assert table().row_of("3") == 3
+    for text in ("", "-1", "99999", "3.0", "٣", "<b>", "1" * 40):
+        assert table().row_of(text) is None
+
+
+def test_ten_thousand_names_are_fluid() -> None:
+    shown = many(10_000)
+    wish = Wish({"kind": ("member", "hard"), "decision": ("flagged",)}, "sophia", "q", False)
+    took = []
+    for _ in range(3):
+        start = time.perf_counter()
+        assert len(select(shown, wish=wish).rows) > 100
+        took.append(time.perf_counter() - start)
+    assert min(took) < 0.5
