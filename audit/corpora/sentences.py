@@ -1,0 +1,124 @@
+"""Sentences: where those of a clinical text begin and end, by rule, in English and Japanese.
+
+Comes in: a text. Goes out: offsets; the text itself is not changed. Time linear in its length.
+
+A full stop ends a sentence unless it belongs to a title, an abbreviation, an initial, a number, a
+list's number or a placeholder. An empty line ends one as well, and a line break does where the
+next line begins as a list or a heading does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ABBREVIATIONS = _words(
+    """
+    mr mrs ms mx dr prof rev st messrs mt vs no nos approx etc cf al resp pt pts fig vol inc
+    ltd jan feb mar apr jun jul aug sep sept oct nov dec e.g i.e q.d b.i.d t.i.d q.i.d q.h
+    q.h.s p.o p.r.n i.v i.m p.r s.c s.q h.s a.m p.m y.o yr yrs mg ml cm mm kg lb lbs oz hr hrs
+    min wk mo tab tabs cap caps inj dept tel ext
+    """
+)
+# These may also close a sentence: they do where a capital follows.
+_MAY_CLOSE = _words(
+    """
+    etc resp p.o q.d b.i.d t.i.d q.i.d q.h.s p.r.n h.s i.v i.m a.m p.m inc ltd mg ml cm mm kg
+    lb lbs oz hr hrs min wk mo tab tabs cap caps pt pts no al
+    """
+)
+_STOP = re.compile(
+    r"(?P<placeholder>\[\*\*[^\[\]]{0,200}\*\*\])"
+    r"|(?P<empty>\n[ \t\r\f\v]{0,80}\n\s{0,80})"
+    r"|(?P<line>\n[ \t]{0,40}(?=(?:\d{1,2}[.)]|[-*•·#])[ \t]|[A-Z][A-Za-z /&]{1,40}:))"
+    r"|(?P<wide>[。．！？]+[」』）)”]{0,2})"
+    r"|(?P<end>[.!?]+[\"'”’)\]]{0,2}(?=\s|$))"
+)
+_WORD_BEFORE = re.compile(r"(?:[^\W_]+(?:\.[^\W_]+){0,4})\Z")
+_LONGEST_WORD = 24
+_INITIAL = re.compile(r"\[\*\*[^\[\]]{0,20}[Ii]nitial[^\[\]]{0,40}\*\*\]\Z")
+_LONGEST_INITIAL = 80
+_WIDE_NUMBER = re.compile(r"[0-9０-９]．[0-9０-９]")
+
+
+def sentence_spans(text: str, *, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) of each sentence from `start` on, white space around it left out."""
+    begin = start
+    for match in _STOP.finditer(text, start):
+        if match["placeholder"] is not None or not _ends(text, match):
+            continue
+        span = _stripped(text, begin, match.end())
+        begin = match.end()
+        if span[0] < span[1]:
+            yield span
+    span = _stripped(text, begin, len(text))
+    if span[0] < span[1]:
+        yield span
+
+
+def end_of_sentences(text: str, *, start: int, n: int) -> int:
+    """Return where the n-th sentence from `start` on ends; `start` where there is none.
+
+    A sentence that begins before `start` counts from `start` on.
+    """
+    end = start
+    for span in islice(sentence_spans(text, start=start), n):
+        end = span[1]
+    return end
+
+
+def start_of_sentence(text: str, *, at: int, reach: int = 400) -> int:
+    """Return where the sentence that holds the offset `at` begins, at most `reach` chars before."""
+    first = max(0, at - reach)
+    found = first if first == 0 else at
+    for begin, end in sentence_spans(text[: at + 1], start=first):
+        # A cut in the middle of a sentence is no beginning.
+        if begin <= at < end and (begin > first or first == 0):
+            found = begin
+    return found
+
+
+def _ends(text: str, match: re.Match[str]) -> bool:
+    if match["wide"] is not None:
+        return not _WIDE_NUMBER.match(text, max(0, match.start() - 1))
+    if match["end"] is None or not match["end"].startswith(".") or match["end"].startswith(".."):
+        return True
+    return _full_stop_ends(text, match)
+
+
+def _full_stop_ends(text: str, match: re.Match[str]) -> bool:
+    at = match.start()
+    if _INITIAL.search(text, max(0, at - _LONGEST_INITIAL), at):
+        return False
+    found = _WORD_BEFORE.search(text, max(0, at - _LONGEST_WORD), at)
+    if found is None:
+        return True
+    word = found[0]
+    following = text[match.end() : match.end() + 3].lstrip()
+    if word.isdigit() and len(word) <= 2 and _begins_line(text, found.start()):
+        return False  # a list's number
+    if len(word) == 1 and word.isupper():
+        return False  # an initial
+    folded = word.lower()
+    if folded in _MAY_CLOSE:
+        return following[:1].isupper() or not following
+    return folded not in _ABBREVIATIONS
+
+
+def _begins_line(text: str, at: int) -> bool:
+    before = text[max(0, at - 40) : at]
+    return not before.rpartition("\n")[2].strip() if "\n" in before else at <= 40 and not before
+
+
+def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end

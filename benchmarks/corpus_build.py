@@ -1,0 +1,131 @@
+"""The rate and memory of a corpus build, beside `wc` and `gzip` of the same file.
+
+    python benchmarks/corpus_build.py --megabytes 100 --workers 1 2 --directory DIR --json FILE
+
+Writes a synthetic NOTEEVENTS.csv of the given size (lengths and placeholders as in MIMIC-III: some
+2,000 characters and 6 placeholders a note), then times `wc`, `gzip` and the build in a process of
+its own for each number of workers. What 2.08 million notes would take is the rate carried forward.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from audit.corpora.build import build_corpus
+from audit.corpora.notes import open_notes
+
+N_NOTES_MIMIC = 2_080_000
+HEADER = (
+    "ROW_ID,SUBJECT_ID,HADM_ID,CHARTDATE,CHARTTIME,STORETIME,CATEGORY,DESCRIPTION,CGID,ISERROR,TEXT"
+)
+PROSE = (
+    "patient was seen with stable blood pressure and no fever lungs clear to auscultation "
+    "abdomen soft non tender continue current medications follow up renal function improved "
+    "overnight chest film shows small effusion plan discussed family heart rate regular"
+)
+PLACES = (
+    "[**Known firstname {a}**] [**Known lastname {b}**] is a 57 year old man",
+    "Dr. [**Last Name (STitle) {a}**]",
+    "[**2151-{m}-{d}**]",
+    "[**{m}-{d}**]",
+    "[**Hospital1 {a}**]",
+    "[**First Name8 (NamePattern2) {a}**] [**Last Name (NamePattern1) {b}**]",
+    "[**Telephone/Fax (1) {a}**]",
+    "[**Location (un) {a}**]",
+    "[**2151**]",
+)
+
+
+def main() -> None:
+    """Generate, time, print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--megabytes", type=int, default=100)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--build", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    notes = options.directory / "NOTEEVENTS.csv"
+    if options.build:
+        print(json.dumps(built(notes, options.directory / "out", n_workers=options.build)))
+        return
+    options.directory.mkdir(parents=True, exist_ok=True)
+    n_notes = write_notes(notes, n_bytes=options.megabytes * 1_000_000)
+    rows = [{"what": "wc", **timed(["wc", str(notes)])}]
+    rows.append({"what": "gzip -6", **timed(["gzip", "-6", "-c", str(notes)])})
+    for n_workers in options.workers:
+        command = [sys.executable, __file__, "--directory", str(options.directory)]
+        done = subprocess.run(
+            [*command, "--build", str(n_workers)], capture_output=True, text=True, check=True
+        )
+        rows.append({"what": f"build, {n_workers} worker(s)", **json.loads(done.stdout)})
+    for row in rows:
+        row["megabytes_per_second"] = round(notes.stat().st_size / 1e6 / row["seconds"], 1)
+        row["minutes_for_mimic"] = round(row["seconds"] * N_NOTES_MIMIC / n_notes / 60, 1)
+        print(row)
+    if options.json:
+        options.json.write_text(json.dumps({"n_notes": n_notes, "rows": rows}, indent=1))
+
+
+def write_notes(path: Path, *, n_bytes: int) -> int:
+    """Write a synthetic NOTEEVENTS.csv; return the number of notes."""
+    rng = np.random.default_rng(0)
+    words = PROSE.split()
+    prose = [" ".join(rng.choice(words, 10)) for _ in range(10_000)]
+    n_notes = n_written = 0
+    with path.open("w", encoding="utf-8", newline="") as file:
+        n_written += file.write(HEADER + "\n")
+        while n_written < n_bytes:
+            n_notes += 1
+            subject, stay = rng.integers(1, 46_520), rng.integers(1, 4)
+            lines = [prose[i] for i in rng.integers(0, len(prose), rng.integers(2, 58))]
+            for place in (PLACES[i] for i in rng.integers(0, len(PLACES), 6)):
+                a, b = rng.integers(1, 20_000, 2)
+                month, day = rng.integers(1, 13), rng.integers(1, 29)
+                text = place.format(a=a, b=b, m=month, d=day)
+                lines.insert(int(rng.integers(0, len(lines) + 1)), text)
+            body = "\n".join(lines)
+            head = f'{n_notes},{subject},{subject}{stay},2151-03-0{stay},,,"Nursing","Report",,,'
+            n_written += file.write(f'{head}"{body}"\n')
+    return n_notes
+
+
+def timed(command: list[str]) -> dict[str, Any]:
+    """Return the seconds of a command whose output is thrown away."""
+    start = time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    return {"seconds": round(time.perf_counter() - start, 2)}
+
+
+def built(notes: Path, out: Path, *, n_workers: int) -> dict[str, Any]:
+    """Build in this process; return seconds, peak memory and what was inserted."""
+    shutil.rmtree(out, ignore_errors=True)
+    start = time.perf_counter()
+    summary = build_corpus(open_notes(notes), out=out, seed=1, n_workers=n_workers)
+    seconds = time.perf_counter() - start
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    return {
+        "seconds": round(seconds, 2),
+        "peak_mb": round(own),
+        "peak_mb_largest_worker": round(worker) if n_workers > 1 else 0,
+        "n_notes": summary.n_notes,
+        "n_inserted": summary.n_inserted,
+        "private": summary.digests["private.jsonl"],
+    }
+
+
+if __name__ == "__main__":
+    main()

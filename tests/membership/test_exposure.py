@@ -1,0 +1,126 @@
+"""Exposure: by hand, against scipy, and exact under no leakage."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from audit.membership.exposure import (
+    canary_names,
+    exposure,
+    exposure_bits,
+    rank_p_values,
+    rising,
+)
+from audit.membership.name_pools import us_pool
+
+
+def test_ranks_and_bits_by_hand() -> None:
+    held_out = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    scores = [8.0, 6.5, 4.0, 0.0, math.nan]
+    p = rank_p_values(scores, held_out=held_out)
+    np.testing.assert_allclose(p, [1 / 8, 2 / 8, 5 / 8, 1, math.nan])
+    bits = exposure_bits(scores, held_out=held_out)
+    np.testing.assert_allclose(bits, [3, 2, math.log2(8 / 5), 0, math.nan])
+    assert rank_p_values([8.0], held_out=[1.0, math.nan])[0] == 0.5
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=20),
+    st.lists(st.integers(0, 9), min_size=1, max_size=40),
+)
+def test_bits_are_carlinis_and_the_logarithm_of_p(scores: list[int], held_out: list[int]) -> None:
+    p = rank_p_values(scores, held_out=held_out)
+    bits = exposure_bits(scores, held_out=held_out)
+    for score, each_p, each_bits in zip(scores, p, bits, strict=True):
+        rank = 1 + sum(other >= score for other in held_out)
+        assert each_bits == pytest.approx(math.log2(1 + len(held_out)) - math.log2(rank))
+        assert each_bits == pytest.approx(-math.log2(each_p))
+        assert 0 <= each_bits <= math.log2(1 + len(held_out)) + 1e-12
+
+
+def test_without_leakage_p_values_are_exact() -> None:
+    rng = np.random.default_rng(1)
+    p = np.concatenate([rank_p_values(rng.random(1), held_out=rng.random(19)) for _ in range(4000)])
+    assert (
+        stats.chisquare(np.bincount(np.rint(p * 20).astype(int), minlength=21)[1:]).pvalue > 0.001
+    )
+
+
+def scored(
+    n: int = 40, *, effect: float, seed: int = 1
+) -> tuple[np.ndarray, list[int], np.ndarray]:
+    rng = np.random.default_rng(seed)
+    counts = np.repeat([1, 2, 4, 8], n)
+    return (
+        rng.normal(size=4 * n) + effect * np.log2(counts),
+        counts.tolist(),
+        rng.normal(size=4 * n),
+    )
+
+
+def test_a_leak_that_grows_with_mentions_is_found_from_a_number_on() -> None:
+    scores, counts, twins = scored(effect=1.2)
+    found = exposure(scores, n_mentions=counts, twin_scores=twins, seed=1)
+    means = [group.bits.value for group in found.groups]
+    assert [group.n_mentions for group in found.groups] == [1, 2, 4, 8]
+    assert means == sorted(means) and means[-1] > means[0] + 2
+    assert found.groups[0].found.value < 0.2 < 0.8 < found.groups[3].found.value
+    assert found.found_from.low <= found.found_from.value <= found.found_from.high
+    assert found.found_from.value in (4, 8)
+    assert found.max_bits == pytest.approx(math.log2(161)) and found.n_held_out == 160
+
+
+def test_no_leak_is_found_nowhere() -> None:
+    scores, counts, twins = scored(effect=0.0)
+    found = exposure(scores, n_mentions=counts, twin_scores=twins, seed=1)
+    assert found.found_from.value == found.found_from.low == math.inf
+    # -log2 of a uniform p has the mean 1 / ln 2, somewhat less for p in steps of 1 / 161.
+    assert float(found.bits.mean()) == pytest.approx(1 / math.log(2), abs=0.3)
+    assert all(group.above_twin_p > 0.001 for group in found.groups)
+
+
+def test_twins_are_compared_pair_by_pair_as_scipy_does() -> None:
+    scores = np.array([3.0, 3.0, 3.0, 1.0, math.nan])
+    twins = np.array([1.0, 2.0, 3.0, 0.0, 0.0])
+    (group,) = exposure(scores, n_mentions=[1] * 5, twin_scores=twins, seed=1).groups
+    assert (group.above_twin.n_hits, group.above_twin.n_total, group.n_not_scored) == (3, 4, 1)
+    assert group.above_twin_p == pytest.approx(stats.binomtest(3, 4, alternative="greater").pvalue)
+
+
+def test_more_held_out_names_make_finer_ranks() -> None:
+    found = exposure([9.0], n_mentions=[1], twin_scores=[0.0], more_held_out=np.zeros(1022), seed=1)
+    assert found.bits[0] == 10 == found.max_bits
+    assert math.isnan(found.groups[0].bits.low)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10), st.integers(1, 9)), min_size=1, max_size=7))
+def test_shares_made_to_rise_are_those_of_scipy(pairs: list[tuple[int, int]]) -> None:
+    shares = np.array([share / 10 for share, _ in pairs])
+    weights = np.array([float(weight) for _, weight in pairs])
+    ours = rising(shares[None], weights=weights)[0]
+    from scipy.optimize import isotonic_regression
+
+    np.testing.assert_allclose(ours, isotonic_regression(shares, weights=weights).x, atol=1e-12)
+
+
+def test_columns_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="three columns"):
+        exposure([1.0, 2.0], n_mentions=[1], twin_scores=[0.0, 0.0], seed=1)
+    with pytest.raises(ValueError, match="no held-out"):
+        exposure([1.0], n_mentions=[1], twin_scores=[math.nan], seed=1)
+
+
+def test_canaries_are_names_that_are_not_in_the_notes() -> None:
+    pool = us_pool()
+    some = canary_names(pool, n=50, seed=1, found={})
+    first, last = some[0]
+    found = {(first.lower(), last.lower()): 1}
+    again = canary_names(pool, n=50, seed=1, found=found, exclude=[some[1]])
+    assert len(set(some)) == 50 and set(some[:2]).isdisjoint(again)
+    assert again[:48] == some[2:]
