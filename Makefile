@@ -1,12 +1,13 @@
 # make run    set up, audit the demo hospital, start the app at a loopback address
 # make test   set up, run the tests
+# make e2e    the browser tests, the long ones too
 # make check  format, lint and types
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8501
 
-.PHONY: run test test-all check e2e clean
+.PHONY: run test test-all check e2e e2e-long clean
 
 run: $(VENV)/.runtime
 	$(BIN)/python -m audit demo
@@ -20,7 +21,10 @@ test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not gpu"
 
 e2e: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/e2e
+	$(BIN)/python -m pytest tests/e2e -m "not gpu"
+
+e2e-long: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/e2e -m slow
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
