@@ -1,5 +1,6 @@
 # make run    set up, audit the demo hospital, start the app at a loopback address
 # make test   set up, run the tests
+# make slow   the tests that take minutes each
 # make e2e    the browser tests, the long ones too
 # make check  format, lint and types
 PYTHON ?= python3
@@ -7,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8501
 
-.PHONY: run test test-all check e2e e2e-long clean
+.PHONY: run test test-all check e2e slow clean
 
 run: $(VENV)/.runtime
 	$(BIN)/python -m audit demo
@@ -23,8 +24,8 @@ test-all: $(VENV)/.dev
 e2e: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/e2e -m "not gpu"
 
-e2e-long: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/e2e -m slow
+slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "slow and not gpu"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -85,7 +85,7 @@ def draw_tables(say: Words, audit: KeptAudit, *, view: MeasuresView) -> None:
     if not any((controls, attack, "hospital") in found for controls, attack, _ in found):
         return
     published = published_tables()
-    st.html(blocks.heading(say.text("paper"), below=say.text("measures_paper_below")))
+    st.html(blocks.heading(say.text("paper"), below=say.text("paper_below")))
     st.html(paper_table.table_one(found, published=published, words=say))
     st.html(blocks.heading(say.text("paper_2"), below=say.text("paper_2_below")))
     st.html(paper_table.table_two(found, published=published, words=say))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.view.overview import Overview, StratumFigures
-from audit.view.paper import published_tables
-from pages.ui import blocks, cached, charts, paper_table
+from pages.ui import blocks, cached, charts
 from pages.ui.language import Words
 from pages.ui.place import Place, link, place, words
 from pages.ui.reveal import is_revealed, shown_name
@@ -43,7 +42,7 @@ def page() -> None:
     st.html(blocks.figure_cards(headline_cards(say, view)))
     draw_charts(say, view)
     draw_names_and_limits(say, view)
-    draw_paper(say, [one for one in (view, other) if one])
+    link("measures", label=say.text("paper_link"), audit=view.digest)
     recent_audits(say, here.kept, shown=view.digest)
     start_cards(say)
     if view.notes:
@@ -245,19 +244,6 @@ def draw_names_and_limits(say: Words, view: Overview) -> None:
             blocks.heading(say.text("limits"))
             + blocks.bullet_list(say.text(f"limits_{i}") for i in (1, 2, 3))
         )
-
-
-def draw_paper(say: Words, views: list[Overview]) -> None:
-    """Draw the audit in the layout of the paper's tables 1 and 2."""
-    found = paper_table.measured(views)
-    if not any((controls, attack, "hospital") in found for controls, attack, _ in found):
-        return
-    published = published_tables()
-    st.html(blocks.heading(say.text("paper"), below=say.text("paper_below")))
-    st.html(paper_table.table_one(found, published=published, words=say))
-    st.html(blocks.heading(say.text("paper_2"), below=say.text("paper_2_below")))
-    st.html(paper_table.table_two(found, published=published, words=say))
-    st.html(blocks.heading("", below=published.source))
 
 
 page()

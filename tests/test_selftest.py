@@ -11,6 +11,9 @@ from audit.selftest import SelfTest, self_test
 from cache.store import Store
 
 
+pytestmark = pytest.mark.slow  # minutes: five audits of the demo hospital
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """One store for all: what is swapped below has the same digests, so evidence is reused."""

@@ -33,6 +33,9 @@ SECTIONS = {
 }
 """Section -> page -> icon, in the order of the sidebar; a page's file is `pages/<page>.py`."""
 
+OF_ONE_AUDIT = ("overview", "names", "measures", "documents", "report")
+"""Pages that show an audit's data; the others are logged without one."""
+
 
 def main() -> None:
     """Draw the sidebar and run the page."""
@@ -61,7 +64,8 @@ def main() -> None:
     st.query_params["lang"] = words.language
     if audit:
         st.query_params["audit"] = audit[:12]
-    note("opened", audit=audit, page=page.url_path or "overview")
+    name = page.url_path or "overview"
+    note("opened", audit=audit if name in OF_ONE_AUDIT else "", page=name)
     page.run()
 
 

@@ -55,7 +55,7 @@ def browser() -> Iterator[Any]:
 def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory with the demo hospital's two audits, small ones."""
     home = tmp_path_factory.mktemp("demo") / "home"
-    command(home, "demo", "--inputs", "1000", "--documents", "100")
+    command(home, "demo", "--inputs", "600", "--documents", "20")
     return home
 
 

@@ -188,7 +188,8 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
         for name, statistic in SCORES.items():
             value, error = score_with_error(statistic, blocks)
             is_log = name in ("log_ratio", "mean_log_ratio", "general_mean_log")
-            close = {"abs": 1e-6 if is_log else 1e-6 * largest_p, "rel": 1e-6, "nan_ok": True}
+            # ln p is some -10 and good to 1e-6 of that in float32, whatever the kernels.
+            close = {"abs": 1e-5 if is_log else 1e-6 * largest_p, "rel": 1e-6, "nan_ok": True}
             assert scores[name].value[column] == pytest.approx(value, **close)
             assert scores[name].standard_error[column] == pytest.approx(error, **close)
 

@@ -77,7 +77,10 @@ def test_the_published_figures_stand_beside_the_audits_own(
     home: Path, demo_reports: dict[str, AuditReport]
 ) -> None:
     keep(demo_reports, directory=home)
-    shown = texts(open_app())
+    app = open_app()
+    app.switch_page("../measures.py")
+    app.run()
+    shown = texts(app)
     for published in ("105 / 25 / 86 / 44", "40 / 90 / 46 / 84", "127 / 3 / 130 / 0*"):
         assert published in shown
     counts = demo_reports["masked_lm"].measures["strata"]["easy"]["rules"]["difference_above_zero"]
