@@ -7,6 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8501
+WORKERS ?= 2
 
 .PHONY: run test test-all check e2e slow clean
 
@@ -16,7 +17,7 @@ run: $(VENV)/.runtime
 	$(BIN)/python -m streamlit run app.py --server.port $(PORT)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not gpu"
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not gpu"

@@ -63,7 +63,8 @@ def percent_interval(estimate: Estimate) -> str:
     """Return a fraction's interval as percent."""
     if math.isnan(estimate.low) or math.isnan(estimate.high):
         return UNDEFINED
-    return f"{100 * estimate.low:.1f} – {100 * estimate.high:.1f} %"
+    low, high = (f"{100 * bound:.1f}" for bound in (estimate.low, estimate.high))
+    return f"{low} – {high} %".replace("-", "\N{MINUS SIGN}")
 
 
 def decimal(value: float, *, digits: int = 3) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import stat
+import subprocess
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -194,21 +195,25 @@ def test_a_line_whose_head_was_never_written_is_kept(folder: Path) -> None:
     assert access_log.verify() == access_log.Verification(3, True, None, "")
 
 
-def write_many(home: str, who: str, n: int) -> None:
-    os.environ[HOME_VARIABLE] = home
-    for number in range(n):
-        access_log.record("exported", who=who, n_names=number)
+REPOSITORY = Path(__file__).resolve().parents[2]
+WRITE_MANY = """
+import sys
+from audit.access import log
+for number in range(15):
+    log.record("exported", who=sys.argv[1], n_names=number)
+"""
 
 
 def test_two_processes_write_at_once_and_no_line_is_lost(folder: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    home = str(folder.parent)
-    writers = [context.Process(target=write_many, args=(home, who, 15)) for who in ("a", "b")]
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITE_MANY, who],
+            env=os.environ | {HOME_VARIABLE: str(folder.parent), "PYTHONPATH": str(REPOSITORY)},
+        )
+        for who in ("a", "b")
+    ]
     for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-        assert writer.exitcode == 0
+        assert writer.wait(timeout=120) == 0
     assert access_log.verify() == access_log.Verification(30, True, None, "")
     by_who = {who: [e for e in access_log.entries() if e.who == who] for who in ("a", "b")}
     for found in by_who.values():

@@ -53,7 +53,7 @@ def test_a_page_is_drawn_whole(
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
-@pytest.mark.parametrize("name", ["names", "jobs"])
+@pytest.mark.parametrize("name", ["names"])
 def test_a_deep_link_first_on_a_fresh_server_has_the_sidebar(
     demo_home: Path, serve: Callable[[Path], str], visit: Callable[..., Any], name: str
 ) -> None:
@@ -68,8 +68,9 @@ def test_every_page_of_an_empty_installation_says_what_to_do(
     tmp_path: Path, serve: Callable[[Path], str], visit: Callable[..., Any]
 ) -> None:
     url = serve(tmp_path / "empty")
-    for name in PAGES:
-        page = visit(f"{url}/{name}")
+    page = visit(url)
+    for name in PAGES[1:]:
+        page.goto(f"{url}/{name}")
         is_whole(page)
         assert page.get_by_test_id("stMain").inner_text().count("\n") >= 1, name
 
