@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from audit.translation import error_text
 from audit.view.document_view import (
     FILTERS,
     GROUPS,
@@ -47,7 +48,7 @@ def page() -> None:
             return
         draw(say, view, table, digest=audit.digest)
     except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=str(error)))
+        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
 
 
 def draw(say: Words, view: DocumentView, table: NameTable, *, digest: str) -> None:

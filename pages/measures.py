@@ -6,6 +6,7 @@ import math
 
 import streamlit as st
 
+from audit.translation import error_text
 from audit.view.kept import KeptAudit
 from audit.view.measures_view import MeasuresView
 from audit.view.paper import published_tables
@@ -47,7 +48,7 @@ def page() -> None:
         st.html(blocks.heading("", below=say.text(f"measures_below_{tab}")))
         draw_tab(say, audit, view=view, tab=tab)
     except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=str(error)))
+        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
 
 
 def draw_tab(say: Words, audit: KeptAudit, *, view: MeasuresView, tab: str) -> None:

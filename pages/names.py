@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from audit.translation import error_text
 from audit.view.name_table import FACETS, NameTable, Selection, Wish, select
 from pages.ui import blocks, cached, linked, name_panel, screen_files
 from pages.ui.language import Words
@@ -49,7 +50,7 @@ def page() -> None:
         table = cached.names(audit.digest)
         draw(say, table, digest=audit.digest)
     except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=str(error)))
+        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
 
 
 def draw(say: Words, table: NameTable, *, digest: str) -> None:

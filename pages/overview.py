@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from audit.translation import error_text, in_language
 from audit.view.overview import Overview, StratumFigures
 from pages.ui import blocks, cached, charts
 from pages.ui.language import Words
@@ -34,7 +35,7 @@ def page() -> None:
         view = cached.overview(here.audit.digest)
         other = cached.overview(here.other.digest) if here.other else None
     except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=str(error)))
+        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
         return
     if here.is_demo:
         st.html(blocks.heading("", below=say.text("is_demo")))
@@ -47,7 +48,9 @@ def page() -> None:
     start_cards(say)
     if view.notes:
         with st.expander(say.text("notes")):
-            st.html(blocks.bullet_list(view.notes))
+            st.html(
+                blocks.bullet_list(in_language(one, language=say.language) for one in view.notes)
+            )
 
 
 def draw_nothing(say: Words, here: Place) -> None:

@@ -19,6 +19,7 @@ from audit.handover.report_choice import (
 from audit.handover.report_html import report_html
 from audit.handover.report_language import LANGUAGES
 from audit.report import AuditReport
+from audit.translation import error_text
 from pages.ui import blocks, cached
 from pages.ui import language as ui_language
 from pages.ui.language import Words
@@ -50,7 +51,7 @@ def page() -> None:
         draw(say, place(), report)
         draw_log(say, audit.digest)
     except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=str(error)))
+        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
 
 
 def draw(say: Words, here: Place, report: AuditReport) -> None:
@@ -62,7 +63,8 @@ def draw(say: Words, here: Place, report: AuditReport) -> None:
         try:
             choice, is_open = draw_form(say, digest=report.digest, is_demo=here.is_demo)
         except cached.AuditError as error:
-            st.html(blocks.heading("", below=f"{say.text('report_invalid')} {error}"))
+            why = error_text(error, language=say.language)
+            st.html(blocks.heading("", below=f"{say.text('report_invalid')} {why}"))
             return
         draw_downloads(say, report, other=other, choice=choice, is_open=is_open)
     with preview:

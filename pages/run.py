@@ -6,6 +6,7 @@ import streamlit as st
 
 from audit.prepare.lists import KeptPassages
 from audit.request import AuditRequest
+from audit.translation import error_text, in_language
 from pages.ui import blocks, cached, setup_cached
 from pages.ui.language import Words
 from pages.ui.place import link, words
@@ -23,7 +24,7 @@ def page() -> None:
     try:
         draw(say)
     except cached.StoreError as error:
-        st.html(blocks.heading(say.text("no_data"), below=str(error)))
+        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
 
 
 def draw(say: Words) -> None:
@@ -120,7 +121,8 @@ def plan_and_start(
     )
     found = setup_cached.check(models.general.path, models.hospital.path)
     if found.refusal:
-        st.html(blocks.heading(say.text("setup_pair_refused"), below=found.refusal))
+        why = in_language(found.refusal, language=say.language)
+        st.html(blocks.heading(say.text("setup_pair_refused"), below=why))
         return
     plan = setup_cached.make_plan(
         request,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from audit.translation import error_text
 from pages.ui import blocks, cached
 from pages.ui.place import go_to, words
 from pages.ui.setup_choice import codes_for_link, pair
@@ -23,7 +24,7 @@ def page() -> None:
         has_names = draw_names(say, hospital=models.hospital)
         has_passages = draw_passages(say)
     except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=str(error)))
+        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
         return
     if has_pair and has_names:
         done = "setup_done" if has_passages else "setup_done_scenario_1"

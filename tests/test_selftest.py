@@ -10,7 +10,6 @@ from audit.demo import HOSPITAL, SHIPPED
 from audit.selftest import SelfTest, self_test
 from cache.store import Store
 
-
 pytestmark = pytest.mark.slow  # minutes: five audits of the demo hospital
 
 

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from audit.handover import svg
 from audit.handover.report_blocks import figure, table
 from audit.handover.report_language import ReportWords
-from audit.handover.written_numbers import (
+from audit.view.name_view import KindScores
+from audit.view.overview import MentionBin, Overview
+from audit.written_numbers import (
     decimal,
     decimal_interval,
     percent,
@@ -16,8 +18,6 @@ from audit.handover.written_numbers import (
     raised,
     small,
 )
-from audit.view.name_view import KindScores
-from audit.view.overview import MentionBin, Overview
 
 MAX_DOTS = 400
 _WIDTH, _LEFT, _RIGHT = 720, 170, 700

@@ -10,11 +10,12 @@ from audit.handover.report_blocks import Cell, bullets, heading, paragraph, tabl
 from audit.handover.report_figures import aucs_figure, mentions_figure, scores_figure
 from audit.handover.report_language import ReportWords
 from audit.handover.report_opening import figure_rows, figure_table
-from audit.handover.written_numbers import decimal, percent, percent_interval, small
 from audit.membership.decisions import ALPHA
 from audit.report import AuditReport
+from audit.translation import in_language
 from audit.view.name_view import NAME_EVIDENCE, number
 from audit.view.overview import Overview, estimate
+from audit.written_numbers import decimal, percent, percent_interval, small
 
 MAX_NAMES = 50
 """Names that stand out and are printed; the others are in names.csv."""
@@ -95,9 +96,10 @@ def diagnostics_section(report: AuditReport, *, words: ReportWords) -> str:
     reasons = [
         words.text_or(f"reason_{code}", str(code)) for code in report.verdict.get("reasons", ())
     ]
+    told = [in_language(str(one), language=words.language) for one in report.notes]
     notes = (
-        paragraph(words.text("notes"), tone="soft") + bullets(map(str, report.notes))
-        if report.notes
+        paragraph(words.text("notes"), tone="soft") + bullets(told)
+        if told
         else paragraph(words.text("no_notes"), tone="soft")
     )
     return "".join(

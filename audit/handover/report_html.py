@@ -29,9 +29,9 @@ from audit.handover.report_opening import (
     scope_section,
     verdict_section,
 )
-from audit.handover.written_numbers import moment
 from audit.report import AuditReport
 from audit.view.overview import Overview, overview_of
+from audit.written_numbers import moment
 
 _STYLE = Path(__file__).resolve().parent / "report_words" / "style.css"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

@@ -6,7 +6,9 @@ import re
 
 from audit.handover.report_blocks import Cell, bullets, facts, heading, paragraph, table
 from audit.handover.report_language import ReportWords
-from audit.handover.written_numbers import (
+from audit.report import AuditReport
+from audit.view.overview import Overview, StratumFigures
+from audit.written_numbers import (
     UNDEFINED,
     decimal,
     decimal_interval,
@@ -14,8 +16,6 @@ from audit.handover.written_numbers import (
     percent,
     percent_interval,
 )
-from audit.report import AuditReport
-from audit.view.overview import Overview, StratumFigures
 
 
 def verdict_section(

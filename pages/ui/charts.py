@@ -15,13 +15,13 @@ import plotly.graph_objects as go
 from audit.rates import Estimate
 from audit.view.name_view import KindScores
 from audit.view.overview import MentionBin
+from audit.written_numbers import raised
 from pages.ui.text import escaped
 
 RUST, GREY = "#C4552F", "#7D8590"
 LINE = "rgba(125, 133, 144, 0.35)"
 CONFIG = {"displayModeBar": False, "responsive": True}
 _GOLDEN = 0.618033988749895
-_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 
 def scores_by_kind(
@@ -135,17 +135,12 @@ def _log_places(kinds: Sequence[KindScores]) -> tuple[dict[float, float], dict[f
         return dict.fromkeys(scores, 0.0), {0.0: "0"}
     low, high = math.floor(min(logs.values())), math.ceil(max(logs.values()))
     step = max(1, math.ceil((high - low) / 6))
-    ticks = {float(k): "1" if k == 0 else f"10{_raised(k)}" for k in range(high, low - 1, -step)}
+    ticks = {float(k): "1" if k == 0 else f"10{raised(k)}" for k in range(high, low - 1, -step)}
     if len(logs) < len(scores):
         zero = float(low - step)
         logs |= {score: zero for score in scores if score <= 0}
         ticks[zero] = "0"
     return logs, ticks
-
-
-def _raised(exponent: int) -> str:
-    digits = str(abs(exponent)).translate(str.maketrans("0123456789", _RAISED))
-    return f"⁻{digits}" if exponent < 0 else digits
 
 
 def _finished(figure: go.Figure, *, height: int) -> go.Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from audit.jobs.job import COMMAND, Job
+from audit.translation import in_language, told
 from pages.ui.language import Words
 from pages.ui.text import day, escaped
 
@@ -76,8 +77,11 @@ def _facts(say: Words, job: Job) -> list[str]:
 
 def _reasons(say: Words, job: Job) -> str:
     if job.failure is not None:
-        where = f"{job.failure.where}: " if job.failure.where else ""
-        lines = [f"{where}{job.failure.what}", job.failure.do]
+        what, where = job.failure.what, job.failure.where
+        lines = [
+            told(what, where=where, language=say.language),
+            in_language(job.failure.do, language=say.language),
+        ]
     elif job.state in ("cancelled", "interrupted"):
         lines = [say.text(f"jobs_{job.state}_why")]
     else:

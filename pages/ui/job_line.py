@@ -7,6 +7,7 @@ import streamlit as st
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.job import Job
+from audit.translation import error_text
 from cache.errors import StoreError
 from pages.ui import blocks
 from pages.ui.job_card import whole_percent
@@ -55,7 +56,9 @@ def run_demo_button(say: Words, *, key: str) -> None:
         job = service.submit_demo(owner=who())
         note("ran", kind=job.kind, job=job.job_id, device=job.device)
     except (AuditError, StoreError) as error:
-        st.html(blocks.heading(say.text("jobs_refused"), below=str(error)))
+        st.html(
+            blocks.heading(say.text("jobs_refused"), below=error_text(error, language=say.language))
+        )
         return
     if job.result:
         go_to("overview", audit=job.result[0])

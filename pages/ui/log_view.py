@@ -6,6 +6,7 @@ import streamlit as st
 
 from audit.access.log import ACTIONS, LogEntry
 from audit.handover.name_forms import NAME_FORMS
+from audit.translation import error_text
 from pages.ui import blocks, cached
 from pages.ui.language import LANGUAGES, Words
 from pages.ui.text import day
@@ -20,7 +21,7 @@ def draw_log(say: Words, digest: str) -> None:
     try:  # a fragment that reruns alone has no page around it to catch this
         found, whole = cached.access_log(digest, limit=N_LINES)
     except cached.AuditError as error:
-        st.html(blocks.heading("", below=str(error)))
+        st.html(blocks.heading("", below=error_text(error, language=say.language)))
         return
     if whole.is_intact:
         state = say.text("report_log_whole", n=whole.n_lines)

@@ -8,6 +8,7 @@ import streamlit as st
 
 from audit.access.log import account, record
 from audit.errors import AuditError
+from audit.translation import error_text
 from pages.ui import blocks
 from pages.ui.place import words
 
@@ -50,7 +51,9 @@ def note(action: str, *, audit: str = "", **counts: int | str) -> None:
     except AuditError as error:
         if action in _MUST_BE_LOGGED:
             raise
-        st.html(blocks.heading(words().text("report_log_fails"), below=str(error)))
+        say = words()
+        why = error_text(error, language=say.language)
+        st.html(blocks.heading(say.text("report_log_fails"), below=why))
         return
     if action == "opened":
         seen.add(mark)

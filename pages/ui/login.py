@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.errors import StreamlitAuthError, StreamlitMissingAuthlibError
 
 from audit.errors import AuditError
+from audit.translation import error_text
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.logged import who
@@ -24,7 +25,8 @@ def require_login(words: Words) -> bool:
     try:
         providers = login_providers()
     except AuditError as error:
-        st.html(blocks.heading(words.text("login_broken"), below=str(error)))
+        why = error_text(error, language=words.language)
+        st.html(blocks.heading(words.text("login_broken"), below=why))
         return False
     if not providers or bool(st.user.get("is_logged_in")):
         return True

@@ -6,6 +6,7 @@ import streamlit as st
 
 from audit.errors import AuditError
 from audit.names import written_name
+from audit.translation import error_text
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.text import masked
@@ -55,7 +56,8 @@ def _reveal(words: Words, *, audit: str, reason: str) -> None:
     try:
         note("revealed", audit=audit, reason=reason)
     except AuditError as error:
-        st.html(blocks.heading("", below=words.text("reveal_refused", why=str(error))))
+        why = error_text(error, language=words.language)
+        st.html(blocks.heading("", below=words.text("reveal_refused", why=why)))
         return
     st.session_state[_REVEALED] = True
     st.rerun()

@@ -12,6 +12,7 @@ from audit.errors import AuditError
 from audit.models.registry import RegisteredModel
 from audit.prepare.lists import ListLine, PassageLine
 from audit.prepare.pair_check import find_model
+from audit.translation import error_text
 from pages.ui import blocks, setup_cached
 from pages.ui.language import Words
 from pages.ui.logged import note
@@ -100,7 +101,7 @@ def refused(say: Words, error: AuditError) -> None:
     """Show why something cannot be used, and what to do."""
     st.html(
         f'<p class="ka-refused" role="alert"><b>{say.html("setup_refused")}</b> '
-        f"{escaped(str(error))}</p>"
+        f"{escaped(error_text(error, language=say.language))}</p>"
     )
 
 

@@ -11,6 +11,7 @@ from audit.errors import AuditError
 from audit.models.registry import RegisteredModel
 from audit.prepare.name_check import Bins, Spelling
 from audit.tables import RowNote
+from audit.translation import in_language
 from pages.ui import blocks, charts, setup_cached, setup_charts
 from pages.ui.language import Words
 from pages.ui.reveal import shown_name
@@ -62,7 +63,10 @@ def draw_notes(say: Words, notes: Sequence[RowNote], *, title: str, key: str) ->
     if not notes:
         return
     with st.expander(say.text(title, n=len(notes)), key=key):
-        rows = [(f"{one.row}", one.what) for one in notes[:_MAX_NOTES]]
+        rows = [
+            (f"{one.row}", in_language(one.what, language=say.language))
+            for one in notes[:_MAX_NOTES]
+        ]
         header = [say.text("setup_column_row"), say.text("setup_column_remark")]
         caption = say.text("setup_notes_caption", shown=len(rows), n=len(notes))
         st.html(blocks.simple_table(header, rows, caption=caption, n_text=2))

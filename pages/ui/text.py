@@ -13,8 +13,12 @@ import re
 
 from audit.names import is_unspaced, written_name
 from audit.rates import Estimate
+from audit.written_numbers import UNDEFINED, decimal, decimal_interval, small
 
-UNDEFINED = "—"
+__all__ = [
+    "UNDEFINED", "day", "decimal", "decimal_interval", "escaped", "masked", "percent",
+    "percent_interval", "plain", "pseudonym", "sentence_after_colon", "small",
+]  # fmt: skip
 _HIDDEN = "***"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=^@/])")
 
@@ -65,30 +69,6 @@ def percent_interval(estimate: Estimate) -> str:
         return UNDEFINED
     low, high = (f"{100 * bound:.1f}" for bound in (estimate.low, estimate.high))
     return f"{low} – {high} %".replace("-", "\N{MINUS SIGN}")
-
-
-def decimal(value: float, *, digits: int = 3) -> str:
-    """Return a number with fixed decimals."""
-    return UNDEFINED if math.isnan(value) else f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
-
-
-def decimal_interval(estimate: Estimate, *, digits: int = 3) -> str:
-    """Return an interval with fixed decimals."""
-    if math.isnan(estimate.low) or math.isnan(estimate.high):
-        return UNDEFINED
-    return f"{decimal(estimate.low, digits=digits)} – {decimal(estimate.high, digits=digits)}"
-
-
-def small(value: float) -> str:
-    """Return a probability that may be tiny, with two significant digits."""
-    if math.isnan(value):
-        return UNDEFINED
-    if value == 0 or 0.001 <= abs(value) < 1000:
-        return f"{value:.3g}".replace("-", "\N{MINUS SIGN}")
-    mantissa, exponent = f"{value:.1e}".split("e")
-    sign = "⁻" if exponent.startswith("-") else ""
-    raised = str(abs(int(exponent))).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"{mantissa} × 10{sign}{raised}".replace("-", "\N{MINUS SIGN}")
 
 
 def day(moment: str) -> str:

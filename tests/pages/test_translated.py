@@ -1,0 +1,118 @@
+"""What the engine says, on the Japanese screen and in the Japanese report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from audit.handover.report_choice import ReportChoice
+from audit.handover.report_html import report_html
+from audit.home import HOME_VARIABLE, results_dir
+from audit.jobs.job import WORKER, Failure, Job
+from audit.models.registry import VARIABLE
+from pages.ui.job_card import job_head
+from pages.ui.language import words_of
+from tests.models.make_models import WORDS, make_bert
+from tests.pages.make_reports import keep, make_report
+
+MAIN = Path(__file__).resolve().parents[2] / "pages" / "ui" / "main.py"
+NOTE = "3 rows of the passage file were left out."
+NOTE_JA = "文章のファイルから 3 行を除きました。"
+FAILURE = Failure(
+    "Memory ran out in the middle of a shard; everything finished before it is kept.",
+    where="micro-batch",
+    do="Try a smaller micro-batch (scenario 2), or run on the CPU.",
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    st.cache_resource.clear()
+    yield results_dir()
+    st.cache_resource.clear()
+
+
+def open_page(page: str, **query: str) -> AppTest:
+    app = AppTest.from_file(MAIN, default_timeout=60)
+    app.query_params["lang"] = "ja"
+    app.run()
+    if page != "overview":
+        app.switch_page(f"../{page}.py")
+    for name, value in {"lang": "ja", **query}.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(block.proto.body for block in app.get("html"))
+
+
+def made_job() -> Job:
+    return Job(
+        job_id="0123456789ab", kind="audit", label="a → b", scenario=2, device="cpu",
+        question="", state="failed", phase="", share=0.5, seconds_left=None,
+        created="2026-01-01T00:00:00", started="", finished="", updated="", n_attempts=1,
+        is_cancel_wanted=False, runner=WORKER, failure=FAILURE, result=(), owner="", part=(),
+        n_before=0,
+    )  # fmt: skip
+
+
+def test_notes_of_a_run_on_the_overview(home: Path) -> None:
+    keep({"own": make_report(2, notes=[NOTE])}, directory=home, is_demo=False)
+    shown = texts(open_page("overview"))
+    assert NOTE_JA in shown
+    assert NOTE not in shown
+
+
+def test_notes_of_a_run_in_the_report() -> None:
+    report = make_report(2, notes=[NOTE, "Something <new>."])
+    shown = report_html(report, choice=ReportChoice(language="ja"), other=None)
+    assert NOTE_JA in shown
+    assert NOTE not in shown
+    assert "Something &lt;new&gt;." in shown  # what has no translation stays
+    assert NOTE in report_html(report, choice=ReportChoice(language="en"), other=None)
+
+
+def test_why_a_job_failed() -> None:
+    shown = job_head(words_of("ja"), made_job())
+    assert "1回の計算でまとめる行数：計算の途中でメモリが足りなくなりました。" in shown
+    assert "CPU で実行してください。" in shown
+    english = job_head(words_of("en"), made_job())
+    assert f"{FAILURE.where}: {FAILURE.what}" in english
+    assert FAILURE.do in english
+
+
+def test_a_file_that_is_refused_and_remarks_on_rows(home: Path) -> None:
+    app = open_page("setup")
+    app.file_uploader[0].upload("n.csv", b"first_name,last_name\nAnna\n", "text/csv").run()
+    assert "氏名のリストの2行目：セルの数が 1 個で、見出しの 2 個と合いません。" in texts(app)
+    data = b"first_name,last_name\nAnna,Smith\n\nAnna,Smith\n"
+    app.file_uploader[0].upload("m.csv", data, "text/csv").run()
+    shown = texts(app)
+    assert "空の行のため、除きました。" in shown
+    assert "2行目と同じ氏名のため、除きました。" in shown
+
+
+def test_models_that_are_refused_and_pairs(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_bert(tmp_path / "models" / "one")
+    make_bert(tmp_path / "models" / "other", words=[*WORDS, "more"])
+    (tmp_path / "models" / "broken").mkdir()
+    (tmp_path / "models" / "broken" / "config.json").write_text("{}", encoding="utf-8")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "models"))
+    app = open_page("setup", general="models/one", hospital="models/other")
+    shown = texts(app)
+    assert "broken/config.json：" in shown
+    assert "one と other：2つのモデルのトークナイザーが異なります：語彙の" in shown
+    body = re.sub(r"<style>.*?</style>|<[^>]*>", " ", shown, flags=re.DOTALL)
+    assert not re.search(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}", body)
