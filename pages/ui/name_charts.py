@@ -9,11 +9,11 @@ from itertools import pairwise
 import plotly.graph_objects as go
 
 from audit.view.name_detail import AmongControls, ModelBlocks
+from audit.written_numbers import raised
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
 
 _GOLDEN = 0.618033988749895
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MAX_TICKS = 7
 
 
@@ -162,10 +162,7 @@ def _decades(low: float, high: float) -> dict[float, str]:
 
 
 def _power(exponent: int) -> str:
-    if exponent == 0:
-        return "1"
-    raised = str(abs(exponent)).translate(_RAISED)
-    return f"10⁻{raised}" if exponent < 0 else f"10{raised}"
+    return f"10{raised(exponent)}" if exponent else "1"
 
 
 def _log_tick(values: Sequence[float]) -> int:
