@@ -173,7 +173,7 @@ def test_ten_thousand_names_are_checked_while_one_looks(
     is_whole(page)
     upload(page, "names_file", data=rows.getvalue().encode())
     expect(page.locator(".st-key-card_names")).to_contain_text(
-        SAY.text("setup_draft_line", given=10_000, typed=0, drawn=0), timeout=20_000
+        SAY.text("setup_draft_line", given=10_000, typed=0, drawn=0)
     )
 
 
