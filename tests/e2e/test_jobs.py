@@ -27,7 +27,7 @@ def server(servers: Callable[[Path], Server], tmp_path_factory: pytest.TempPathF
 def test_a_job_survives_refresh_and_restart_and_a_second_session_stops_it(
     server: Server, visit: Callable[..., Any]
 ) -> None:
-    page = visit(server.url)
+    page = visit(server.url, may_lose_server=True)
     set_up(page, server.url)
     start(page, n_inputs=LONG)
     job_state(page, "running")
