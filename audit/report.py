@@ -141,21 +141,32 @@ def write_report(
             for number, text in enumerate(texts)
         ]
         contents["documents.csv"] = write_table(["document_id", "model", "text"], rows)
+    return write_private_files({name: t.encode("utf-8") for name, t in contents.items()}, out)
+
+
+def write_private_files(files: Mapping[str, bytes], out: Path) -> tuple[Path, ...]:
+    """Write files into a directory, each whole or not at all, for their owner alone.
+
+    Raises
+    ------
+    AuditError
+        If the directory cannot be written.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for name, text in contents.items():
-            temporary = out / f".{name}.part"
-            temporary.unlink(missing_ok=True)
-            temporary.touch(mode=0o600)  # private before there is anything in it
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(out / name)
+        for name, content in files.items():
+            partial = out / f".{name}.part"
+            partial.unlink(missing_ok=True)
+            partial.touch(mode=0o600)  # private before there is anything in it
+            partial.write_bytes(content)
+            partial.replace(out / name)
     except OSError as error:
         raise AuditError(
             f"The results cannot be written ({error.strerror}).",
             where="out",
             do="Choose a directory that you may write to.",
         ) from None
-    return tuple(out / name for name in contents)
+    return tuple(out / name for name in files)
 
 
 def _json_text(value: object) -> str:

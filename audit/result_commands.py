@@ -9,10 +9,10 @@ from audit.access.log import record
 from audit.console import say
 from audit.demo import demo_digests
 from audit.errors import AuditError
-from audit.handover.bundle import bundle_files, write_bundle
+from audit.handover.bundle import bundle_files
 from audit.handover.report_choice import ReportChoice
 from audit.home import results_dir
-from audit.report import AuditReport, write_report
+from audit.report import AuditReport, write_private_files, write_report
 from audit.view.kept import kept_audit, other_scenario
 from cache.store import Store
 
@@ -69,7 +69,7 @@ def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
             report, choice=choice, other=_other(report, store=store, demo=demo),
             documents=documents,
         )  # fmt: skip
-        written = write_bundle(files, options.out)
+        written = write_private_files(files, options.out)
     for path in written:
         say(f"Written: {path.name}")
 

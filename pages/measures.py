@@ -23,6 +23,7 @@ from pages.ui import (
 )
 from pages.ui.language import Words
 from pages.ui.measure_choice import choose
+from pages.ui.mention_chart import mention_chart
 from pages.ui.place import audit_or_reason, place, words
 from pages.ui.text import decimal, percent, percent_interval
 
@@ -177,25 +178,7 @@ def draw_mentions(say: Words, audit: KeptAudit) -> None:
         why = say.text("measures_no_mentions_do")
         st.html(blocks.heading(say.text("measures_no_mentions"), below=why))
         return
-    texts = {key: say.sentences[f"mentions_{key}"] for key in ("x", "y", "controls", "names")}
-    controls = view.controls_flagged.interval()
-    figure = charts.leak_by_mentions(view.mentions, controls=controls, words=texts)
-    alt = say.text("mentions_alt")
-    st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_mentions")
-    with st.expander(say.text("as_table")):
-        rows = [
-            (
-                charts.mention_label(found),
-                str(found.n_names),
-                str(found.n_flagged),
-                percent(found.share.value),
-                percent_interval(found.share),
-            )
-            for found in view.mentions
-        ]
-        keys = ("mentions", "n", "flagged", "share", "interval")
-        header = [say.text(f"column_{key}") for key in keys]
-        st.html(blocks.simple_table(header, rows, caption=alt))
+    mention_chart(say, view, key="measures_mentions")
 
 
 def draw_curve(say: Words, view: MeasuresView) -> None:

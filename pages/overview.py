@@ -8,6 +8,7 @@ from audit.translation import error_text, in_language
 from audit.view.overview import Overview, StratumFigures
 from pages.ui import blocks, cached, charts
 from pages.ui.language import Words
+from pages.ui.mention_chart import mention_chart
 from pages.ui.place import Place, link, place, words
 from pages.ui.reveal import is_revealed, shown_name
 from pages.ui.start import recent_audits, start_cards
@@ -195,28 +196,9 @@ def draw_scores(say: Words, view: Overview) -> None:
 
 
 def draw_mentions(say: Words, view: Overview) -> None:
-    """Draw the share of names that stand out against how often they occur."""
+    """Draw detection against the number of mentions, with what it asks."""
     st.html(blocks.heading(say.text("mentions_title"), below=say.text("mentions_below")))
-    texts = {key: say.sentences[f"mentions_{key}"] for key in ("x", "y", "controls", "names")}
-    figure = charts.leak_by_mentions(
-        view.mentions, controls=view.controls_flagged.interval(), words=texts
-    )
-    st.plotly_chart(figure, config=charts.CONFIG, alt=say.text("mentions_alt"), key="mentions")
-    with st.expander(say.text("as_table")):
-        rows = [
-            (
-                charts.mention_label(b),
-                str(b.n_names),
-                str(b.n_flagged),
-                percent(b.share.value),
-                percent_interval(b.share),
-            )
-            for b in view.mentions
-        ]
-        header = [
-            say.text(f"column_{c}") for c in ("mentions", "n", "flagged", "share", "interval")
-        ]
-        st.html(blocks.simple_table(header, rows, caption=say.text("mentions_alt")))
+    mention_chart(say, view, key="mentions")
 
 
 def draw_names_and_limits(say: Words, view: Overview) -> None:

@@ -13,9 +13,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
-from audit.errors import AuditError
 from audit.handover.measures_table import measures_csv
 from audit.handover.name_forms import pseudonym, with_names_as
 from audit.handover.report_choice import ReportChoice
@@ -94,31 +92,6 @@ def bundle(
 def bundle_name(report: AuditReport, *, choice: ReportChoice) -> str:
     """Return the name of the folder, and of the zip without its ending."""
     return f"audit-{report.digest[:12]}-{choice.names}-{choice.language}"
-
-
-def write_bundle(files: Mapping[str, bytes], out: Path) -> tuple[Path, ...]:
-    """Write the files of `bundle_files` into a directory, for their owner alone.
-
-    Raises
-    ------
-    AuditError
-        If the directory cannot be written.
-    """
-    try:
-        out.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for name, content in files.items():
-            partial = out / f".{name}.part"
-            partial.unlink(missing_ok=True)
-            partial.touch(mode=0o600)  # private before there is anything in it
-            partial.write_bytes(content)
-            partial.replace(out / name)
-    except OSError as error:
-        raise AuditError(
-            f"The report cannot be written ({error.strerror}).",
-            where="out",
-            do="Choose a directory that you may write to.",
-        ) from None
-    return tuple(out / name for name in files)
 
 
 def manifest(files: Mapping[str, bytes]) -> str:

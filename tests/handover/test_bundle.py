@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from audit.errors import AuditError
-from audit.handover.bundle import bundle, bundle_file, bundle_files, bundle_name, write_bundle
+from audit.handover.bundle import bundle, bundle_file, bundle_files, bundle_name
 from audit.handover.measures_table import MEASURE_COLUMNS, measures_csv
 from audit.handover.name_forms import NAME_FORMS
 from audit.handover.report_choice import ReportChoice
-from audit.report import AuditReport
+from audit.report import AuditReport, write_private_files
 from tests.pages.make_reports import MEMBERS, make_report
 
 DOCUMENTS = {"hospital": ["sophia0 wright0 is here", "=1+1"], "general": ["nobody"]}
@@ -135,7 +135,7 @@ def test_the_files_of_a_directory_are_those_of_the_zip_and_their_owners_alone(
 ) -> None:
     choice = ReportChoice(names="pseudonyms", language="ja")
     files = bundle_files(report, choice=choice)
-    written = write_bundle(files, tmp_path / "out")
+    written = write_private_files(files, tmp_path / "out")
     for path in written:
         assert path.read_bytes() == files[path.name]
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -144,4 +144,4 @@ def test_the_files_of_a_directory_are_those_of_the_zip_and_their_owners_alone(
     assert bundle_name(report, choice=choice).endswith("-pseudonyms-ja")
     (tmp_path / "file").write_text("")
     with pytest.raises(AuditError, match="cannot be written"):
-        write_bundle(files, tmp_path / "file" / "out")
+        write_private_files(files, tmp_path / "file" / "out")
