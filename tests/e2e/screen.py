@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from playwright.sync_api import expect
 
 from pages.ui.language import words_of
@@ -29,11 +31,22 @@ def choose(page: Any, key: str, *, option: str) -> None:
 
 
 def upload(page: Any, key: str, *, data: bytes, name: str = "list.csv") -> None:
-    """Give a file to the uploader with this key."""
+    """Give a file to the uploader with this key, until the uploader names it.
+
+    A file given in the instant in which the uploader is drawn anew is lost; a person gives it
+    again, and so does this.
+    """
     kind = "text/csv" if name.endswith(".csv") else "application/json"
-    page.locator(f"[class*='st-key-{key}']").get_by_test_id(
-        "stFileUploaderDropzoneInput"
-    ).set_input_files({"name": name, "mimeType": kind, "buffer": data})
+    uploader = page.locator(f"[class*='st-key-{key}']")
+    named = uploader.get_by_text(name, exact=True).first
+    for seconds in (15, 30, 60):
+        uploader.get_by_test_id("stFileUploaderDropzoneInput").set_input_files(
+            {"name": name, "mimeType": kind, "buffer": data}
+        )
+        with contextlib.suppress(PlaywrightTimeout):
+            named.wait_for(timeout=seconds * 1000)
+            return
+    expect(named).to_be_visible()
 
 
 def press(page: Any, key: str) -> None:
