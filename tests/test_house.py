@@ -24,13 +24,19 @@ MAX_FUNCTION_LINES = 60
 # the foundation (errors, rates, scenario, home, tables ...), which imports nothing but itself.
 SHARED_ROOMS = dict.fromkeys(("request", "attack", "run", "demo", "request_file"), "run")
 SHARED_ROOMS |= {"inspection": "report"}
-SHARED_ROOMS |= dict.fromkeys(("job_commands", "result_commands", "console"), "commands")
+SHARED_ROOMS |= dict.fromkeys(
+    ("job_commands", "result_commands", "console", "corpus_commands", "train_commands",
+     "experiment_commands", "deid_commands"),
+    "commands",
+)  # fmt: skip
 
 # Which rooms each room may import, besides itself.
 FOUNDATION = {"foundation"}
 ATTACKS = FOUNDATION | {"models", "corpora", "membership", "deid"}
 RUNNING = ATTACKS | {"cache", "report", "run"}
+HOSPITAL = {"curation", "training", "experiment"}
 SCREENS = RUNNING | {"view", "handover", "prepare", "access", "jobs", "demo_build", "selftest"}
+SCREENS |= HOSPITAL
 ALLOWED = {
     "cache": set(),
     "foundation": set(),
@@ -43,10 +49,13 @@ ALLOWED = {
     "handover": ATTACKS | {"report", "view"},
     "access": FOUNDATION,
     "run": ATTACKS | {"cache", "report"},
-    "prepare": RUNNING | {"view"},
+    "prepare": RUNNING | {"view", "training"},
+    "curation": RUNNING | {"view", "prepare"},
+    "training": FOUNDATION | {"models", "corpora"},
+    "experiment": RUNNING | {"view", "prepare", "curation", "training"},
     "demo_build": RUNNING,
     "selftest": RUNNING | {"demo_build"},
-    "jobs": RUNNING | {"view", "prepare"},
+    "jobs": RUNNING | {"view", "prepare"} | HOSPITAL,
     "commands": SCREENS,
     "__main__": SCREENS | {"commands"},
     "pages": SCREENS,

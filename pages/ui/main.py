@@ -20,6 +20,8 @@ UI = Path(__file__).resolve().parent
 SECTIONS = {
     "section_answer": {"overview": ":material/fact_check:"},
     "section_prepare": {
+        "corpus": ":material/library_books:",
+        "train": ":material/model_training:",
         "setup": ":material/inventory_2:",
         "run": ":material/play_circle:",
         "jobs": ":material/pending_actions:",

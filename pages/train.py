@@ -1,0 +1,14 @@
+"""The train page."""
+
+from __future__ import annotations
+
+from pages.ui import blocks, place
+
+
+def page() -> None:
+    """Draw the page."""
+    say = place.words()
+    blocks.title(say.text("train_title")) if hasattr(blocks, "title") else None
+
+
+page()
