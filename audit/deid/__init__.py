@@ -1,0 +1,1 @@
+"""System 2: taking personal information out of clinical text, and measuring how well."""

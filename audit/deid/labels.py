@@ -1,0 +1,178 @@
+"""The five types of personal information, their names, and other label sets mapped to them."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from audit.deid.documents import MAX_LABEL_CHARS, Span, TaggedDocument, tagged
+from audit.errors import AuditError
+
+IDENTIFIER = "identifier"
+QUASI_IDENTIFIER = "quasi_identifier"
+PERSONAL_ID_CODE = "personal_id_code"
+LINKAGE_CODE = "linkage_code"
+CONTACT = "contact"
+
+TYPES = (IDENTIFIER, QUASI_IDENTIFIER, PERSONAL_ID_CODE, LINKAGE_CODE, CONTACT)
+"""In the order of the paper's section 2.2."""
+
+JAPANESE = {
+    IDENTIFIER: "識別子",
+    QUASI_IDENTIFIER: "準識別子",
+    PERSONAL_ID_CODE: "個人識別符号",
+    LINKAGE_CODE: "連結符号",
+    CONTACT: "連絡先情報",
+}
+
+RISK_ORDER = (IDENTIFIER, PERSONAL_ID_CODE, CONTACT, LINKAGE_CODE, QUASI_IDENTIFIER)
+"""Which type a stretch of text has where several claim it: what identifies most comes first."""
+
+NAMES: dict[str, str] = {name: name for name in TYPES}
+NAMES |= {japanese: name for name, japanese in JAPANESE.items()}
+NAMES |= {"連絡先": CONTACT, "contact_information": CONTACT, "contact_info": CONTACT}
+"""Every name of a type that is understood, in the form of `folded`."""
+
+_I2B2 = {
+    IDENTIFIER: "patient doctor",
+    QUASI_IDENTIFIER: "profession hospital organization street city state country zip location "
+    "location-other room department age date",
+    PERSONAL_ID_CODE: "healthplan ssn license",
+    LINKAGE_CODE: "medicalrecord account vehicle device bioid idnum username id",
+    CONTACT: "phone fax email url ipaddr ipaddress",
+}
+_MEDDOCAN = {
+    IDENTIFIER: "nombre_sujeto_asistencia nombre_personal_sanitario",
+    QUASI_IDENTIFIER: "edad_sujeto_asistencia sexo_sujeto_asistencia familiares_sujeto_asistencia "
+    "otros_sujeto_asistencia fechas territorio calle pais hospital centro_salud institucion "
+    "profesion",
+    PERSONAL_ID_CODE: "id_aseguramiento numero_benef_plan_salud",
+    LINKAGE_CODE: "id_sujeto_asistencia id_contacto_asistencial id_empleo_personal_sanitario "
+    "id_titulacion_personal_sanitario identif_vehiculos_nrserie_placas "
+    "identif_dispositivos_nrserie identif_biometricos otro_numero_identif",
+    CONTACT: "correo_electronico numero_telefono numero_fax direc_prot_internet url_web",
+}
+_OTHERS = {
+    IDENTIFIER: "per person name staff hcw phi_person 氏名 患者名 医師名",
+    QUASI_IDENTIFIER: "loc gpe org orgname time birthdate sex gender address initials "
+    "other_patorg patorg hosp phi_age phi_job phi_location phi_hospital 年齢 性別 住所 日付 病院名",
+    PERSONAL_ID_CODE: "passport mynumber my_number insurance pension 保険者番号 マイナンバー",
+    LINKAGE_CODE: "mrn record_number phi_id 患者番号 カルテ番号",
+    CONTACT: "tel telephone phi_tel phone_number mail 電話番号",
+}
+FOREIGN: dict[str, str] = {
+    label: name
+    for table in (_OTHERS, _MEDDOCAN, _I2B2)
+    for name, labels in table.items()
+    for label in labels.split()
+}
+"""Labels of i2b2 2014, MEDDOCAN and others, in the form of `folded`, and the type of each.
+
+Differs: the paper has one corpus and one label set. A person's name counts as an identifier, since
+these label sets do not tell a full name from a surname.
+"""
+
+
+def folded(label: str) -> str:
+    """Return the form in which labels are compared: NFKC, no case, words joined by underscores."""
+    return "_".join(unicodedata.normalize("NFKC", label).casefold().split())
+
+
+def known_label(label: str) -> str:
+    """Return the English name of one of the five types; any other label as it is, in one piece."""
+    name = NAMES.get(folded(label).replace("-", "_"))
+    return name or "_".join(label.split())
+
+
+@dataclass(frozen=True)
+class LabelMap:
+    """Which label becomes which.
+
+    Parameters
+    ----------
+    labels
+        From a label, in the form of `folded`, to another; to "" where its spans are left out.
+    """
+
+    labels: Mapping[str, str]
+
+    def of(self, label: str) -> str | None:
+        """Return what a label becomes; None where the map does not know it."""
+        name = known_label(label)
+        return name if name in TYPES else self.labels.get(folded(label))
+
+
+FIVE_TYPES = LabelMap(FOREIGN)
+"""The map that comes with the tool."""
+
+
+@dataclass(frozen=True)
+class Relabelled:
+    """A document whose labels were mapped.
+
+    `n_left_out` spans have a label whose type is "", and `unknown` labels are not in the map.
+    """
+
+    document: TaggedDocument
+    n_left_out: int
+    unknown: tuple[str, ...]
+
+
+def relabelled(document: TaggedDocument, *, by: LabelMap) -> Relabelled:
+    """Return a document with its labels mapped; a span of an unknown label keeps its own."""
+    spans, n_left_out, unknown = [], 0, set()
+    for span in document.spans:
+        label = by.of(span.label)
+        if label is None:
+            unknown.add(span.label)
+        if label == "":
+            n_left_out += 1
+        else:
+            spans.append(Span(span.start, span.end, label or span.label))
+    unaligned = [name for label in document.unaligned if (name := _or_own(label, by=by))]
+    mapped = tagged(
+        document.doc_id,
+        text=document.text,
+        spans=spans,
+        patient_id=document.patient_id,
+        unaligned=unaligned,
+    )
+    return Relabelled(mapped, n_left_out, tuple(sorted(unknown)))
+
+
+def _or_own(label: str, *, by: LabelMap) -> str:
+    new = by.of(label)
+    return label if new is None else new
+
+
+def read_label_map(text: str, *, what: str) -> LabelMap:
+    """Read a map: a JSON object from label to type; null or "" leaves the label's spans out.
+
+    Raises
+    ------
+    AuditError
+        If it is no such object.
+    """
+    try:
+        given = json.loads(text)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict) or not all(
+        value is None or (isinstance(value, str) and len(value) <= MAX_LABEL_CHARS)
+        for value in given.values()
+    ):
+        raise AuditError(
+            "This is no JSON object from label to type.",
+            where=what,
+            do='Write one line a label, as in "PATIENT": "identifier", between braces.',
+        )
+    return LabelMap({folded(key): known_label(value or "") for key, value in given.items()})
+
+
+def ordered(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return labels in the order of tables: the five types first, then others by their letters."""
+    different = set(labels)
+    first = tuple(name for name in TYPES if name in different)
+    return first + tuple(sorted(different - set(TYPES)))

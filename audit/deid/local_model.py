@@ -1,0 +1,119 @@
+"""A local causal language model that answers prompts: greedy, in batches, from a directory.
+
+Torch and transformers are imported when a model is loaded, and not before. Nothing is fetched, no
+code of the directory is run, weights must be safetensors.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from audit.errors import AuditError
+
+_MAX_NEW_TOKENS = 512
+_BATCH = 8
+_WHERE = "language model"
+
+
+class LocalModel:
+    """Answers prompts with greedy decoding.
+
+    Parameters
+    ----------
+    directory
+        Of a causal language model: `config.json`, tokenizer files, `*.safetensors`.
+    max_new_tokens
+        The longest answer.
+    n_batch
+        Prompts that are answered at once.
+
+    Raises
+    ------
+    AuditError
+        If there is no such directory, or it cannot be loaded as such a model.
+    """
+
+    def __init__(
+        self, directory: Path, *, max_new_tokens: int = _MAX_NEW_TOKENS, n_batch: int = _BATCH
+    ) -> None:
+        check_directory(directory)
+        self._torch: Any = importlib.import_module("torch")
+        transformers: Any = importlib.import_module("transformers")
+        safe = {"local_files_only": True, "trust_remote_code": False}
+        try:
+            self._tokenizer = transformers.AutoTokenizer.from_pretrained(
+                directory, padding_side="left", **safe
+            )
+            self._model = transformers.AutoModelForCausalLM.from_pretrained(
+                directory, use_safetensors=True, dtype="auto", **safe
+            )
+        except (OSError, ValueError, KeyError, RuntimeError, ImportError):
+            raise AuditError(
+                "The directory cannot be loaded as a causal language model.",
+                where=_WHERE,
+                do="Give a directory with config.json, tokenizer files and safetensors weights.",
+            ) from None
+        if self._tokenizer.pad_token_id is None:
+            self._tokenizer.pad_token = self._tokenizer.eos_token
+        device = "cuda" if self._torch.cuda.is_available() else "cpu"
+        self._model = self._model.to(device).eval()
+        self._max_new_tokens, self._n_batch = max_new_tokens, n_batch
+
+    def __call__(self, prompts: Sequence[str]) -> list[str]:
+        """Return an answer for each prompt, in the order of the prompts."""
+        # Prompts of about the same length together: less padding.
+        order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
+        answers = [""] * len(prompts)
+        for start in range(0, len(order), self._n_batch):
+            batch = order[start : start + self._n_batch]
+            texts = [self._asked(prompts[i]) for i in batch]
+            for i, answer in zip(batch, self._generated(texts), strict=True):
+                answers[i] = answer
+        return answers
+
+    def _asked(self, prompt: str) -> str:
+        if not getattr(self._tokenizer, "chat_template", None):
+            return prompt
+        turns = [{"role": "user", "content": prompt}]
+        text = self._tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=True
+        )
+        return str(text)
+
+    def _generated(self, texts: list[str]) -> list[str]:
+        room = getattr(self._model.config, "max_position_embeddings", None)
+        limit = max(1, (room or 32_768) - self._max_new_tokens)
+        given = self._tokenizer(
+            texts, return_tensors="pt", padding=True, truncation=True, max_length=limit
+        ).to(self._model.device)
+        with self._torch.inference_mode():
+            ids = self._model.generate(  # (B, prompt + new)
+                input_ids=given["input_ids"],
+                attention_mask=given["attention_mask"],
+                do_sample=False,
+                max_new_tokens=self._max_new_tokens,
+                pad_token_id=self._tokenizer.pad_token_id,
+            )
+        new = ids[:, given["input_ids"].shape[1] :]
+        return list(self._tokenizer.batch_decode(new, skip_special_tokens=True))
+
+
+def check_directory(directory: Path) -> None:
+    """Refuse what is no directory with safetensors weights.
+
+    Raises
+    ------
+    AuditError
+        If it is none.
+    """
+    if not directory.is_dir() or not (directory / "config.json").is_file():
+        raise AuditError("There is no model directory with a config.json.", where=_WHERE)
+    if not any(directory.glob("*.safetensors")):
+        raise AuditError(
+            "The directory has no safetensors weights.",
+            where=_WHERE,
+            do="Save the model with safetensors.",
+        )

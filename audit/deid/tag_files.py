@@ -1,0 +1,240 @@
+"""Tags a file of notes: spans, the notes as they may be released, and a census, in a new folder.
+
+Comes in: a source of notes, a tagger. Goes out: `spans.jsonl` (notes with spans: private),
+`redacted.jsonl` (released texts under the numbers of their rows), `refused.jsonl`, `census.json`.
+Notes are read, tagged and written batch by batch; a run that was stopped or killed goes on where it
+was, and its files have the bytes of a run that was not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from audit.corpora.notes import Note, NoteSource
+from audit.deid.documents import TaggedDocument
+from audit.deid.format_jsonl import jsonl_line
+from audit.deid.labels import ordered
+from audit.deid.redact import PLACEHOLDER, Redacted, Surrogate, redact
+from audit.deid.tag_state import GrowingFiles, TagCounts, growing_folder
+from audit.deid.tagger import Tagger, tag_checked
+from audit.errors import AuditError
+from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.tables import RowNote
+
+SPANS, REDACTED, REFUSED = "spans.jsonl", "redacted.jsonl", "refused.jsonl"
+CENSUS = "census.json"
+TAGGING = "tagging the notes"
+_STREAMS = (SPANS, REDACTED, REFUSED)
+_BATCH_CHARS = 200_000
+_BATCH_NOTES = 64
+_KEEP_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Release:
+    """How spans are replaced: mode, surrogates where the mode wants them, words of placeholders.
+
+    `surrogate_digest` says by which identities, so that another run is not taken for the same.
+    """
+
+    mode: str = PLACEHOLDER
+    surrogate: Surrogate | None = None
+    surrogate_digest: str = ""
+    language: str = "ja"
+
+    def of(self, document: TaggedDocument) -> Redacted:
+        """Return a note as it may be released."""
+        return redact(document, mode=self.mode, surrogate=self.surrogate, language=self.language)
+
+
+def tag_notes(
+    source: NoteSource,
+    *,
+    tagger: Tagger,
+    out: Path,
+    release: Release,
+    progress: ProgressListener = lambda report: None,
+    should_stop: StopQuestion = lambda: False,
+) -> dict[str, Any]:
+    """Tag all notes of a source and return the census.
+
+    Parameters
+    ----------
+    source
+        From `open_notes`.
+    tagger
+        Its answer for a text must not depend on chance.
+    out
+        The folder to make: must not be there, or be empty. It appears when it is whole.
+    progress, should_stop
+        The unit is bytes of the source. What is finished when a person stops stays beside `out`
+        and is taken up by the next run.
+
+    Raises
+    ------
+    AuditError
+        If the source cannot be read, is another than that of the run that is taken up, holds no
+        note, or the folder cannot be written.
+    AuditCancelled
+        If the person asked to stop.
+    """
+    meter = Meter({TAGGING: float(source.n_bytes)}, listener=progress, should_stop=should_stop)
+    settings = {
+        "tagger": tagger.digest, "mode": release.mode, "language": release.language,
+        "surrogate": release.surrogate_digest, "kind": source.kind, "bytes": str(source.n_bytes),
+    }  # fmt: skip
+    with growing_folder(out, names=(*_STREAMS, CENSUS), settings=settings) as files:
+        run = _Run(files, tagger=tagger, release=release)
+        kept_at = time.monotonic()
+        for batch in _batches(source, meter, n_before=run.n_before):
+            if run.n_before and not run.is_caught_up:
+                run.skip(batch)
+            else:
+                run.add(batch)
+                if time.monotonic() - kept_at >= _KEEP_SECONDS:
+                    files.keep(settings, run.counts, rows_digest=run.rows_digest)
+                    kept_at = time.monotonic()
+        run.check_end()
+        files.keep(settings, run.counts, rows_digest=run.rows_digest)
+        meter.finish(TAGGING)
+        census = _census(run.counts, tagger=tagger, release=release, files=files)
+        files.write(CENSUS, (json.dumps(census, ensure_ascii=False, indent=1) + "\n").encode())
+    return census
+
+
+class _Run:
+    """One pass over the notes: those of an earlier run are looked at, the others tagged."""
+
+    def __init__(self, files: GrowingFiles, *, tagger: Tagger, release: Release) -> None:
+        self._files = files
+        self._tagger = tagger
+        self._release = release
+        self._rows = hashlib.sha256()
+        self._ids: set[bytes] = set()
+        self._n_looked_at = 0
+        place = files.place
+        self.counts = place.counts if place else TagCounts()
+        self.n_before = self.counts.n_rows
+        self._digest_before = place.rows_digest if place else ""
+
+    @property
+    def rows_digest(self) -> str:
+        """SHA-256 of the rows so far."""
+        return self._rows.hexdigest()
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all rows of the earlier run were seen again."""
+        return self._n_looked_at >= self.n_before
+
+    def skip(self, rows: Sequence[Note | RowNote]) -> None:
+        """Look at rows that are done, and check at their end that they are still the same."""
+        for row in rows:
+            self._look_at(row)
+        self._n_looked_at += len(rows)
+        if self.is_caught_up and self.rows_digest != self._digest_before:
+            raise AuditError("The notes changed while they were read.", where="notes")
+
+    def add(self, rows: Sequence[Note | RowNote]) -> None:
+        """Tag rows and write what came of them."""
+        names = [self._look_at(row) for row in rows]
+        notes = [
+            (row, name) for row, name in zip(rows, names, strict=True) if isinstance(row, Note)
+        ]
+        tags = tag_checked(self._tagger, [note.text for note, _ in notes]) if notes else ()
+        for (note, name), spans in zip(notes, tags, strict=True):
+            document = TaggedDocument(
+                doc_id=name, text=note.text, spans=spans, patient_id=note.patient_id or None
+            )
+            redacted = self._release.of(document)
+            self._files.write(SPANS, jsonl_line(document).encode())
+            line = json.dumps({"row": note.row, "text": redacted.text}, ensure_ascii=False)
+            self._files.write(REDACTED, (line + "\n").encode())
+            _count(self.counts, document, redacted)
+        refused = [row for row in rows if isinstance(row, RowNote)]
+        for row in refused:
+            self._files.write(REFUSED, (json.dumps(asdict(row)) + "\n").encode())
+        self.counts.n_refused += len(refused)
+        self.counts.n_rows += len(rows)
+
+    def check_end(self) -> None:
+        """Check that there were rows, and all of the earlier run."""
+        if not self.is_caught_up:
+            raise AuditError("The notes changed while they were read.", where="notes")
+        if not self.counts.n_notes:
+            raise AuditError("No row is a note.", where="notes")
+
+    def _look_at(self, row: Note | RowNote) -> str:
+        """Take a row into the digest; return what its note is called, each name once."""
+        if isinstance(row, RowNote):
+            self._rows.update(f"refused {row.row}\n".encode())
+            return ""
+        self._rows.update(json.dumps([row.row, row.note_id, row.patient_id, row.text]).encode())
+        name = row.note_id
+        while (key := hashlib.blake2b(name.encode(), digest_size=16).digest()) in self._ids:
+            name = f"{name}#{row.row}"
+        self._ids.add(key)
+        return name
+
+
+def _batches(source: NoteSource, meter: Meter, *, n_before: int) -> Iterator[list[Note | RowNote]]:
+    """Yield rows in batches whose borders depend on the rows alone."""
+    rows: list[Note | RowNote] = []
+    n_chars = n_seen = 0
+
+    def on_bytes(n: int) -> None:
+        meter.add(TAGGING, n, is_cached=n_seen < n_before)
+
+    for row in source.read(on_bytes=on_bytes):
+        rows.append(row)
+        n_seen += 1
+        n_chars += len(row.text) if isinstance(row, Note) else 0
+        if n_chars >= _BATCH_CHARS or len(rows) >= _BATCH_NOTES:
+            meter.add(TAGGING, 0)
+            yield rows
+            rows, n_chars = [], 0
+    if rows:
+        yield rows
+
+
+def _count(counts: TagCounts, document: TaggedDocument, redacted: Redacted) -> None:
+    counts.n_notes += 1
+    counts.n_chars += len(document.text)
+    counts.n_notes_without += not document.spans
+    counts.n_replaced += len(redacted.replacements)
+    counts.n_unchanged += redacted.n_unchanged
+    for span in document.spans:
+        counts.n_spans[span.label] = counts.n_spans.get(span.label, 0) + 1
+        counts.n_span_chars[span.label] = counts.n_span_chars.get(span.label, 0) + span.n_chars
+
+
+def _census(
+    counts: TagCounts, *, tagger: Tagger, release: Release, files: GrowingFiles
+) -> dict[str, Any]:
+    labels = ordered(counts.n_spans)
+    return {
+        "tagger": {"name": tagger.name, "digest": tagger.digest, "labels": list(tagger.labels)},
+        "mode": release.mode,
+        "n_notes": counts.n_notes,
+        "n_refused": counts.n_refused,
+        "n_characters": counts.n_chars,
+        "n_notes_without_spans": counts.n_notes_without,
+        "n_replaced": counts.n_replaced,
+        "n_replaced_by_itself": counts.n_unchanged,
+        "spans": {
+            label: {"n": counts.n_spans[label], "n_characters": counts.n_span_chars[label]}
+            for label in labels
+        },
+        "sha256": {name: _digest(files.folder / name) for name in _STREAMS},
+    }
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,111 @@
+"""What the command `python -m audit deid` does: make a corpus with names, measure a tagger."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from audit.console import say as _say
+from audit.deid.bootstrap import N_REPLICATES
+from audit.deid.documents import TaggedDocument
+from audit.deid.labels import FIVE_TYPES, LabelMap, read_label_map, relabelled
+from audit.deid.matching import MATCHERS, OPTIMAL
+from audit.deid.pair_files import PairedFiles
+from audit.deid.score import score_pairs
+from audit.deid.score_summary import score_summary
+from audit.deid_build_commands import add_build
+from audit.deid_tag_commands import add_misses, add_tag, listing_misses
+from audit.encodings import decode_text
+from audit.errors import AuditError
+
+_MAX_REPLICATES = 100_000
+
+
+def add_deid(commands_of: Any) -> None:
+    """Add the command and its parts to the command line."""
+    deid = commands_of.add_parser("deid", help="de-identification: make a corpus, measure a tagger")
+    parts = deid.add_subparsers(required=True, metavar="WHAT")
+    score = parts.add_parser("score", help="predicted spans against gold spans")
+    score.add_argument("--gold", type=Path, required=True, help="JSONL: doc_id, text, spans")
+    score.add_argument("--pred", type=Path, required=True, help="JSONL of the same notes")
+    score.add_argument("--matcher", choices=MATCHERS, default=OPTIMAL)
+    score.add_argument("--five-types", action="store_true", help="map labels of i2b2 2014, "
+                       "MEDDOCAN and others to the five types")  # fmt: skip
+    score.add_argument("--label-map", type=Path, help="JSON object from label to type")
+    score.add_argument("--replicates", type=int, default=N_REPLICATES, help="of the bootstrap")
+    score.add_argument("--seed", type=int, default=0)
+    score.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    add_misses(score)
+    score.set_defaults(command=score_command)
+    add_build(parts)
+    add_tag(parts)
+
+
+def score_command(options: Namespace) -> dict[str, Any]:
+    """Measure predicted spans against gold spans."""
+    if not 1 <= options.replicates <= _MAX_REPLICATES:
+        raise AuditError("Choose 1 to 100,000 replicates.", where="--replicates")
+    by = _label_map(options)
+    files = PairedFiles(options.gold, options.pred)
+    unknown: set[str] = set()
+    with listing_misses(options.misses, _mapped(files, by=by, unknown=unknown)) as pairs:
+        scored = score_pairs(pairs, matcher=options.matcher)
+    summary = score_summary(
+        scored, matcher=options.matcher, seed=options.seed, n_replicates=options.replicates
+    )
+    notes = list(_notes(files, unknown=unknown))
+    for note in notes:
+        _say(note)
+    _tell(summary)
+    return {**summary, "notes": notes}
+
+
+def _label_map(options: Namespace) -> LabelMap | None:
+    if options.label_map is None:
+        return FIVE_TYPES if options.five_types else None
+    try:
+        content = options.label_map.read_bytes()
+    except OSError as error:
+        raise AuditError(f"Cannot be read ({error.strerror}).", where="--label-map") from None
+    text, _ = decode_text(content, what="--label-map")
+    given = read_label_map(text, what="--label-map")
+    return LabelMap({**FIVE_TYPES.labels, **given.labels}) if options.five_types else given
+
+
+def _mapped(
+    files: PairedFiles, *, by: LabelMap | None, unknown: set[str]
+) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
+    for pair in files:
+        if by is None:
+            yield pair
+            continue
+        gold, predicted = (relabelled(document, by=by) for document in pair)
+        unknown.update(gold.unknown, predicted.unknown)
+        yield gold.document, predicted.document
+
+
+def _notes(files: PairedFiles, *, unknown: set[str]) -> Iterator[str]:
+    if files.n_gold_only:
+        yield f"{files.n_gold_only} notes were not predicted: their spans count as missed."
+    if files.n_predicted_only:
+        yield f"{files.n_predicted_only} predicted notes have no gold and were left out."
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        yield f"{len(unknown)} labels are not in the map and were kept: {names}"
+
+
+def _tell(summary: dict[str, Any]) -> None:
+    _say(f"{summary['n_documents']} notes of {summary['n_patients']} patients.")
+    head = ("precision", "recall", "f1", "complete", "clean", "exact", "n_gold", "n_predicted")
+    for criterion, one in summary["criteria"].items():
+        _say(f"{criterion:<28}" + " ".join(f"{name:>11}" for name in head))
+        for label, entry in (*one["labels"].items(), ("all labels", one["together"])):
+            _say(f"  {label:<26}" + " ".join(f"{_shown(entry[name]):>11}" for name in head))
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "n/a"
+    return str(value) if isinstance(value, int) else f"{value:.4f}"

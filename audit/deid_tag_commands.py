@@ -1,0 +1,123 @@
+"""What `python -m audit deid tag` does, and the list of misses of `deid score`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from audit.console import progress_line
+from audit.console import say as _say
+from audit.corpora.notes import open_notes
+from audit.deid.documents import TaggedDocument
+from audit.deid.misses import Miss, misses_csv, misses_jsonl, misses_of
+from audit.deid.redact import MODES, PLACEHOLDER, SURROGATE
+from audit.deid.rule_tagger import RuleTagger
+from audit.deid.surrogate_text import Surrogates
+from audit.deid.tag_files import REDACTED, SPANS, Release, tag_notes
+from audit.deid.tagger import Tagger
+from audit.errors import AuditError
+
+TAGGERS = ("rules",)
+LANGUAGES = ("ja", "en")
+Pair = tuple[TaggedDocument, TaggedDocument]
+
+
+def add_tag(parts: Any) -> None:
+    """Add `deid tag` to the command line."""
+    tag = parts.add_parser("tag", help="find personal information in notes and take it out")
+    tag.add_argument("--tagger", choices=TAGGERS, default="rules")
+    tag.add_argument("--notes", type=Path, required=True, help="CSV, JSONL, Parquet or a folder")
+    tag.add_argument("--out", type=Path, required=True, help="a new folder")
+    tag.add_argument("--mode", choices=MODES, default=PLACEHOLDER)
+    tag.add_argument("--language", choices=LANGUAGES, default="ja", help="of the placeholders")
+    tag.add_argument("--seed", type=int, default=0, help="of the surrogates")
+    tag.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    tag.set_defaults(command=tag_command)
+
+
+def add_misses(score: Any) -> None:
+    """Add the list of misses to `deid score`."""
+    score.add_argument("--misses", type=Path, help="write every miss: FILE.csv or FILE.jsonl "
+                       "(holds text of notes)")  # fmt: skip
+
+
+def tag_command(options: Namespace) -> dict[str, Any]:
+    """Tag a file of notes."""
+    started = time.monotonic()
+    release = Release(mode=options.mode, language=options.language)
+    if options.mode == SURROGATE:
+        release = Release(
+            mode=options.mode,
+            surrogate=Surrogates(options.seed),
+            surrogate_digest=hashlib.sha256(f"seed {options.seed}".encode()).hexdigest(),
+            language=options.language,
+        )
+    census = tag_notes(
+        open_notes(options.notes),
+        tagger=_tagger(options.tagger),
+        out=options.out,
+        release=release,
+        progress=progress_line(),
+    )
+    seconds = time.monotonic() - started
+    n_spans = sum(entry["n"] for entry in census["spans"].values())
+    _say(f"{n_spans} spans in {census['n_notes']} notes, in {seconds:.1f} s.")
+    if census["n_refused"]:
+        _say(f"{census['n_refused']} rows are no notes and were left out.")
+    if census["n_replaced_by_itself"]:
+        _say(f"{census['n_replaced_by_itself']} replacements are equal to what they replace.")
+    _say(f"{SPANS} holds the notes as they were; {REDACTED} holds what a tagger left of them, ")
+    _say("with all that it missed: measure it with `deid score` before anything is given away.")
+    return census
+
+
+def _tagger(name: str) -> Tagger:
+    if name != "rules":
+        raise AuditError("There is no such tagger.", where="--tagger")
+    return RuleTagger()
+
+
+@contextmanager
+def listing_misses(path: Path | None, pairs: Iterable[Pair]) -> Iterator[Iterable[Pair]]:
+    """Pass notes on and write what differs in them; the file appears when the block ends well.
+
+    Raises
+    ------
+    AuditError
+        If the name ends in neither .csv nor .jsonl, or the file cannot be written.
+    """
+    if path is None:
+        yield pairs
+        return
+    if path.suffix.lower() not in (".csv", ".jsonl"):
+        raise AuditError("The name of the file ends in .csv or .jsonl.", where="--misses")
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        partial.unlink(missing_ok=True)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            is_table = path.suffix.lower() == ".csv"
+            if is_table:
+                file.write(misses_csv(()))
+            yield _passed_on(pairs, file, is_table=is_table)
+        partial.replace(path)
+    except OSError as error:
+        raise AuditError(f"Cannot be written ({error.strerror}).", where="--misses") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _passed_on(pairs: Iterable[Pair], file: Any, *, is_table: bool) -> Iterator[Pair]:
+    for gold, predicted in pairs:
+        misses: tuple[Miss, ...] = misses_of(gold, predicted=predicted)
+        if misses and is_table:
+            file.write(misses_csv(misses).partition("\n")[2])
+        elif misses:
+            file.writelines(misses_jsonl(misses))
+        yield gold, predicted

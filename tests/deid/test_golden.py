@@ -1,0 +1,136 @@
+"""The published tables, from span records that the published confusion matrix describes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from audit.deid.counts import ANY, MISSED, SPURIOUS, MatchCounts, count
+from audit.deid.documents import Span, TaggedDocument, tagged
+from audit.deid.labels import TYPES, known_label
+from audit.deid.matching import match
+from audit.deid.metrics import measured
+from audit.deid.score import score_pairs
+
+TABLES = json.loads(
+    (Path(__file__).resolve().parents[1] / "golden" / "deid_tables.json").read_text("utf-8")
+)
+FIGURE = TABLES["figure2_label_relaxed"]
+COLUMNS = [known_label(name) for name in FIGURE["columns"]]
+ROWS = {known_label(name): row for name, row in FIGURE["rows"].items()}
+CODE = "personal_id_code"
+
+
+def published_cells() -> dict[tuple[str, str], int]:
+    return {
+        (gold, predicted): n
+        for gold, row in ROWS.items()
+        for predicted, n in zip(COLUMNS, row, strict=True)
+        if n
+    }
+
+
+def records(*, scale: int = 1) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
+    """Notes of a hundred spans, ten characters apart, that give the published matrix."""
+    flat = [cell for cell, n in published_cells().items() for _ in range(n)][::scale]
+    for at in range(0, len(flat), 100):
+        gold, predicted = [], []
+        for i, (actual, said) in enumerate(flat[at : at + 100]):
+            if actual != SPURIOUS:
+                gold.append(Span(10 * i, 10 * i + 6, actual))
+            if said != MISSED:
+                predicted.append(Span(10 * i + i % 3, 10 * i + 7, said))
+        text = "x" * 1000
+        yield tagged(str(at), text=text, spans=gold), tagged(str(at), text=text, spans=predicted)
+
+
+@cache
+def published_counts() -> list[MatchCounts]:
+    return [count(match(g.spans, p.spans, criterion="label_relaxed")) for g, p in records()]
+
+
+def percent(value: float) -> float:
+    return round(100 * value, 1)
+
+
+def test_the_published_matrix_gives_table_3_to_the_digit():
+    counts = published_counts()
+    metrics = measured(counts, n_replicates=10)
+    table = {known_label(k): v for k, v in TABLES["entity_prf_percent"]["label_relaxed"].items()}
+    assert {entry.label for entry in metrics.labels} == set(TYPES) == set(table)
+    for entry in metrics.labels:
+        shown = [percent(entry.estimate(name).value) for name in ("precision", "recall", "f1")]
+        assert shown == table[entry.label], entry.label
+
+
+def test_the_golds_are_those_of_table_1_and_the_margins_add_up():
+    scored = score_pairs(records(scale=40))
+    counts = published_counts()
+    whole = sum(counts, start=MatchCounts())
+    published = {known_label(k): v for k, v in TABLES["table1_counts"]["test"].items()}
+    assert {label: whole.row(label)[0] for label in TYPES} == published
+    assert dict(whole.cells) == published_cells()
+    for one in scored.criteria.values():
+        labels = one.counts.labels
+        matrix = one.counts.matrix(labels)
+        for i, label in enumerate(labels):
+            n_gold, n_predicted, n_missed, n_spurious = one.counts.row(label)[:4]
+            assert sum(matrix[i]) == n_gold and matrix[i][-1] == n_missed
+            assert sum(row[i] for row in matrix) == n_predicted and matrix[-1][i] == n_spurious
+        assert matrix[-1][-1] == 0
+
+
+def code_records() -> list[tuple[TaggedDocument, TaggedDocument]]:
+    """Twelve notes with a code, all found, two under another label; one with an invented code."""
+    pairs = []
+    for i in range(13):
+        spans = [Span(0, 4, CODE)] if i < 12 else []
+        said = {10: "quasi_identifier", 11: "linkage_code"}.get(i, CODE)
+        predicted = [Span(0, 4, said)]
+        text = "1234 and more"
+        pairs.append(
+            (tagged(str(i), text=text, spans=spans), tagged(str(i), text=text, spans=predicted))
+        )
+    return pairs
+
+
+@pytest.mark.parametrize(
+    ("criterion", "shares"),
+    [
+        ("label_relaxed", [(12, 12), (10, 11), (12, 13)]),
+        ("relaxed", [(10, 12), (10, 11), (10, 13)]),
+        ("strict", [(10, 12), (10, 11), (10, 13)]),
+    ],
+)
+def test_record_rates_have_their_own_denominators(criterion, shares):
+    scored = score_pairs(code_records())
+    entry = next(
+        e for e in measured(scored.criteria[criterion].by_patient).labels if e.label == CODE
+    )
+    names = ("complete", "clean", "exact")
+    found = [(entry.count(f"n_{name}"), entry.n_total(name)) for name in names]
+    assert found == shares
+    published = TABLES["record_percent_complete_clean_exact"][criterion]["個人識別符号"]
+    assert [round(100 * entry.estimate(name).value, 2) for name in names] == published
+    prf = TABLES["entity_prf_percent"][criterion]["個人識別符号"]
+    assert [percent(entry.estimate(n).value) for n in ("precision", "recall", "f1")] == prf
+
+
+def test_relaxed_is_a_run_of_its_own_and_not_the_diagonal():
+    # A wide contact over two linkage codes: in label_relaxed the contact takes one of them.
+    gold = [Span(0, 10, "contact"), Span(8, 20, "linkage_code")]
+    predicted = [Span(9, 20, "contact"), Span(0, 9, "linkage_code")]
+    text = "x" * 20
+    scored = score_pairs(
+        [(tagged("1", text=text, spans=gold), tagged("1", text=text, spans=predicted))],
+        matcher="document_order",
+    )
+    diagonal = sum(
+        n for (a, b), n in scored.criteria["label_relaxed"].counts.cells.items() if a == b
+    )
+    n_gold, _, n_missed, _ = scored.criteria["relaxed"].counts.row(ANY)[:4]
+    assert (diagonal, n_gold - n_missed) == (0, 2)

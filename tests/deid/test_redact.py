@@ -1,0 +1,85 @@
+"""Redaction: every character of every span goes, every other character stays."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.deid.documents import Span, TaggedDocument, merged, n_overlapping, tagged
+from audit.deid.labels import TYPES
+from audit.deid.redact import MASK_CHAR, redact
+
+
+@st.composite
+def documents(draw):
+    text = draw(st.text("山田a7\n ", min_size=1, max_size=25))
+    spans = []
+    for _ in range(draw(st.integers(0, 5))):
+        start = draw(st.integers(0, len(text) - 1))
+        end = draw(st.integers(start + 1, len(text)))
+        spans.append(Span(start, end, draw(st.sampled_from(TYPES))))
+    return tagged("1", text=text, spans=spans)
+
+
+@settings(max_examples=200, deadline=None)
+@given(documents(), st.sampled_from(("placeholder", "mask", "surrogate")))
+def test_the_released_text_is_source_and_replacements(document, mode):
+    hook = (lambda asked: f"<{len(asked.text)}>") if mode == "surrogate" else None
+    done = redact(document, mode=mode, surrogate=hook)
+    rebuilt, at = "", 0
+    for one in done.replacements:
+        rebuilt += document.text[at : one.start] + one.text
+        assert done.text[one.new_start : one.new_end] == one.text
+        at = one.end
+    assert rebuilt + document.text[at:] == done.text
+    removed = {i for one in done.replacements for i in range(one.start, one.end)}
+    assert removed == {i for s in document.spans for i in range(s.start, s.end)}
+    if mode == "mask":
+        assert len(done.text) == len(document.text)
+        for i, (old, new) in enumerate(zip(document.text, done.text, strict=True)):
+            assert new == (MASK_CHAR if i in removed and old != "\n" else old)
+
+
+def test_overlapping_spans_are_one_stretch_named_after_the_longest_then_by_risk():
+    spans = [Span(0, 4, "quasi_identifier"), Span(2, 6, "identifier"), Span(6, 7, "contact")]
+    done = redact(tagged("1", text="abcdefgh", spans=spans))
+    assert done.text == "【識別子】【連絡先情報】h"
+    assert done.replacements[0].labels == ("identifier", "quasi_identifier")
+    english = redact(
+        tagged("1", text="abcdefgh", spans=[*spans, Span(0, 8, "PHONE")]), language="en"
+    )
+    assert english.text == "[PHONE]"
+
+
+def test_surrogates_are_asked_for_with_the_patient_and_unchanged_ones_counted():
+    asked = []
+
+    def same(request):
+        asked.append(request)
+        return request.text
+
+    document = TaggedDocument("1", "Ann", (Span(0, 3, "identifier"),), "p7")
+    done = redact(document, mode="surrogate", surrogate=same)
+    assert (done.text, done.n_unchanged) == ("Ann", 1)
+    assert asked[0].patient == (1, "p7") and asked[0].label == "identifier"
+
+
+def test_modes_and_functions_must_fit():
+    document = tagged("1", text="a", spans=[])
+    for wrong in ({"mode": "blur"}, {"mode": "surrogate"}, {"surrogate": lambda _: ""}):
+        with pytest.raises(ValueError, match="mode"):
+            redact(document, **wrong)
+
+
+def test_spans_and_documents_are_checked_once():
+    for start, end, label in ((2, 2, "x"), (-1, 2, "x"), (0, 1, ""), (0, 1, "a b"), (0, 1, "a\n")):
+        with pytest.raises(ValueError, match=r"span|label"):
+            Span(start, end, label)
+    with pytest.raises(ValueError, match="ends at 3"):
+        tagged("1", text="ab", spans=[Span(0, 3, "x")])
+    with pytest.raises(ValueError, match="sorted"):
+        TaggedDocument("1", "abc", (Span(1, 2, "x"), Span(0, 1, "x")))
+    doubled = tagged("1", text="abc", spans=[Span(1, 2, "x"), Span(1, 2, "x"), Span(0, 2, "x")])
+    assert (doubled.n_duplicates, n_overlapping(doubled.spans)) == (1, 1)
+    assert merged(doubled.spans) == ((0, 2),)
