@@ -1,10 +1,11 @@
-"""The rate and memory of a corpus build, beside `wc` and `gzip` of the same file.
+"""The rate and memory of making a corpus, beside `wc` and `gzip` of the same file.
 
     python benchmarks/corpus_build.py --megabytes 100 --workers 1 2 --directory DIR --json FILE
 
 Writes a synthetic NOTEEVENTS.csv of the given size (lengths and placeholders as in MIMIC-III: some
-2,000 characters and 6 placeholders a note), then times `wc`, `gzip` and the build in a process of
-its own for each number of workers. What 2.08 million notes would take is the rate carried forward.
+2,000 characters and 6 placeholders a note), then times `wc`, `gzip`, the build alone, and all that
+`corpus build` does (build, canaries, examination, lists), each in a process of its own for each
+number of workers. What 2.08 million notes would take is the rate carried forward, not measured.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from audit.corpora.build import build_corpus
 from audit.corpora.notes import open_notes
+from audit.curation.examination import read_examination
+from audit.curation.make_corpus import make_corpus
+from audit.curation.order import CorpusOrder
 
 N_NOTES_MIMIC = 2_080_000
 HEADER = (
@@ -55,25 +59,29 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--build", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=2, metavar=("WHAT", "WORKERS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     notes = options.directory / "NOTEEVENTS.csv"
-    if options.build:
-        print(json.dumps(built(notes, options.directory / "out", n_workers=options.build)))
+    if options.one:
+        what, n_workers = options.one
+        work = {"build": built, "corpus": made}[what]
+        print(json.dumps(work(notes, options.directory / "out", n_workers=int(n_workers))))
         return
     options.directory.mkdir(parents=True, exist_ok=True)
     n_notes = write_notes(notes, n_bytes=options.megabytes * 1_000_000)
     rows = [{"what": "wc", **timed(["wc", str(notes)])}]
     rows.append({"what": "gzip -6", **timed(["gzip", "-6", "-c", str(notes)])})
-    for n_workers in options.workers:
-        command = [sys.executable, __file__, "--directory", str(options.directory)]
-        done = subprocess.run(
-            [*command, "--build", str(n_workers)], capture_output=True, text=True, check=True
-        )
-        rows.append({"what": f"build, {n_workers} worker(s)", **json.loads(done.stdout)})
+    for what in ("build", "corpus"):
+        for n_workers in options.workers:
+            command = [sys.executable, __file__, "--directory", str(options.directory)]
+            command += ["--one", what, str(n_workers)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            rows.append({"what": f"{what}, {n_workers} worker(s)", **json.loads(done.stdout)})
     for row in rows:
         row["megabytes_per_second"] = round(notes.stat().st_size / 1e6 / row["seconds"], 1)
-        row["minutes_for_mimic"] = round(row["seconds"] * N_NOTES_MIMIC / n_notes / 60, 1)
+        row["minutes_for_mimic_extrapolated"] = round(
+            row["seconds"] * N_NOTES_MIMIC / n_notes / 60, 1
+        )
         print(row)
     if options.json:
         options.json.write_text(json.dumps({"n_notes": n_notes, "rows": rows}, indent=1))
@@ -104,9 +112,13 @@ def write_notes(path: Path, *, n_bytes: int) -> int:
 
 def timed(command: list[str]) -> dict[str, Any]:
     """Return the seconds of a command whose output is thrown away."""
-    start = time.perf_counter()
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-    return {"seconds": round(time.perf_counter() - start, 2)}
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "seconds": round(time.perf_counter() - start, 2),
+        "cpu_seconds": round(cpu_seconds(after) - cpu_seconds(before), 2),
+    }
 
 
 def built(notes: Path, out: Path, *, n_workers: int) -> dict[str, Any]:
@@ -114,17 +126,48 @@ def built(notes: Path, out: Path, *, n_workers: int) -> dict[str, Any]:
     shutil.rmtree(out, ignore_errors=True)
     start = time.perf_counter()
     summary = build_corpus(open_notes(notes), out=out, seed=1, n_workers=n_workers)
-    seconds = time.perf_counter() - start
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     return {
-        "seconds": round(seconds, 2),
-        "peak_mb": round(own),
-        "peak_mb_largest_worker": round(worker) if n_workers > 1 else 0,
+        **used(time.perf_counter() - start, n_workers=n_workers),
         "n_notes": summary.n_notes,
         "n_inserted": summary.n_inserted,
         "private": summary.digests["private.jsonl"],
     }
+
+
+def made(notes: Path, out: Path, *, n_workers: int) -> dict[str, Any]:
+    """Make a whole corpus, canaries and lists included; return the same and what was found."""
+    shutil.rmtree(out, ignore_errors=True)
+    order = CorpusOrder(notes=notes, seed=1, n_workers=n_workers, canary_counts=(1, 2, 4, 8))
+    start = time.perf_counter()
+    make_corpus(order, out=out)
+    found = read_examination(out)
+    return {
+        **used(time.perf_counter() - start, n_workers=n_workers),
+        "n_notes": found.n_notes,
+        "n_mentions": found.coverage.n_mentions,
+        "n_passages": found.n_passages,
+    }
+
+
+def used(seconds: float, *, n_workers: int) -> dict[str, Any]:
+    """Return seconds, those of all cores, and peak memory of this process and its largest worker.
+
+    Where other programs use the cores too, the seconds of the cores are what can be compared.
+    """
+    own, workers = (
+        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return {
+        "seconds": round(seconds, 2),
+        "cpu_seconds": round(cpu_seconds(own) + cpu_seconds(workers), 2),
+        "peak_mb": round(own.ru_maxrss / 1024),
+        "peak_mb_largest_worker": round(workers.ru_maxrss / 1024) if n_workers > 1 else 0,
+    }
+
+
+def cpu_seconds(usage: resource.struct_rusage) -> float:
+    """Return the seconds that the cores worked."""
+    return usage.ru_utime + usage.ru_stime
 
 
 if __name__ == "__main__":

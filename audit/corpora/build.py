@@ -9,14 +9,8 @@ Source: Nakamura et al., section 3.2.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import threading
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -44,6 +38,7 @@ from audit.corpora.build_summary import (
 from audit.corpora.notes import Note, NoteSource
 from audit.corpora.patient_facts import PatientTable, facts_of_note
 from audit.corpora.placeholders import has_marks
+from audit.corpora.work_pool import ordered_map
 from audit.errors import AuditError
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.tables import RowNote
@@ -52,7 +47,6 @@ FILES = (PRIVATE, PUBLIC, TRUTH, PEOPLE, REFUSED, SUMMARY)
 SURVEY, BUILD = "reading who the notes are about", "building the corpus"
 _BATCH_CHARS = 1_000_000
 _BATCH_NOTES = 1000
-_AHEAD = 3
 
 
 def build_corpus(
@@ -92,8 +86,7 @@ def build_corpus(
     with corpus_folder(out, names=FILES) as files:
         table, settings = _survey(source, meter, seed=seed)
         tally = _Tally()
-        with ExitStack() as stack:
-            build = _builder(stack, settings, n_workers=n_workers)
+        with ordered_map(partial(build_batch, settings), n_workers=n_workers) as build:
             batches = _batches(source, table, meter, refused=files[REFUSED], tally=tally)
             for built in build(batches):
                 files[PRIVATE].write(built.private)
@@ -102,9 +95,9 @@ def build_corpus(
                 tally.add(built)
         meter.finish(BUILD)
         if tally.n_rows != table.n_rows:
-            raise AuditError("the notes changed while they were read.", where="notes")
+            raise AuditError("The notes changed while they were read.", where="notes")
         if not tally.n_notes:
-            raise AuditError("no row is a note.", where="notes")
+            raise AuditError("No row is a note.", where="notes")
         patients = ((name, table.patients.facts(name)) for name in table.patients)
         for line in people_lines(patients, seed=seed, named=tally.named):
             files[PEOPLE].write(line)
@@ -208,50 +201,5 @@ def _with_facts(notes: list[Note], table: PatientTable) -> Batch:
             for note in notes
         ]
     except KeyError:
-        raise AuditError("the notes changed while they were read.", where="notes") from None
+        raise AuditError("The notes changed while they were read.", where="notes") from None
     return Batch(tuple(notes), tuple(facts))
-
-
-_Builder = Callable[[Iterator[Batch]], Iterator[Built]]
-
-
-def _builder(stack: ExitStack, settings: BuildSettings, *, n_workers: int) -> _Builder:
-    build = partial(build_batch, settings)
-    if n_workers <= 1:
-        return lambda batches: map(build, batches)
-    pool = ProcessPoolExecutor(
-        n_workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_end_with_parent,
-    )
-    stack.callback(pool.shutdown, cancel_futures=True)
-
-    def in_order(batches: Iterator[Batch]) -> Iterator[Built]:
-        waiting: deque[Future[Built]] = deque()
-        try:
-            for batch in batches:
-                waiting.append(pool.submit(build, batch))
-                if len(waiting) >= _AHEAD * n_workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        except BrokenProcessPool:
-            raise AuditError(
-                "a worker process was ended from outside.",
-                where="corpus",
-                do="There may be too little memory; try with fewer workers.",
-            ) from None
-
-    return in_order
-
-
-def _end_with_parent() -> None:
-    # A worker whose parent was killed would wait for work for ever.
-    threading.Thread(target=_wait_for_parent, daemon=True).start()
-
-
-def _wait_for_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

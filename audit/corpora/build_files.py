@@ -67,9 +67,9 @@ def corpus_folder(out: Path, *, names: Sequence[str]) -> Iterator[dict[str, Corp
     lock = -1
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        _refuse_full(out)
-        lock = _locked(building)
-        _clear(building)
+        refuse_full(out)
+        lock = locked_folder(building)
+        clear_folder(building)
         files = {name: CorpusFile(building / name) for name in names}
         try:
             yield files
@@ -81,11 +81,11 @@ def corpus_folder(out: Path, *, names: Sequence[str]) -> Iterator[dict[str, Corp
         for file in files.values():
             file.close(is_whole=True)
         os.fsync(lock)
-        _refuse_full(out)
+        refuse_full(out)
         building.rename(out)
     except OSError as error:
         raise AuditError(
-            f"the folder cannot be written ({os.strerror(error.errno or 0).lower()}).",
+            f"The folder cannot be written ({os.strerror(error.errno or 0)}).",
             where=_WHERE,
         ) from None
     finally:
@@ -93,14 +93,28 @@ def corpus_folder(out: Path, *, names: Sequence[str]) -> Iterator[dict[str, Corp
             os.close(lock)
 
 
-def _refuse_full(out: Path) -> None:
+def refuse_full(out: Path) -> None:
+    """Refuse a place where something is already.
+
+    Raises
+    ------
+    AuditError
+        If it is neither missing nor an empty folder.
+    """
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise AuditError(
-            "there is something already.", where=_WHERE, do="Choose a new or an empty folder."
+            "There is something already.", where=_WHERE, do="Choose a new or an empty folder."
         )
 
 
-def _locked(building: Path) -> int:
+def locked_folder(building: Path) -> int:
+    """Make a folder if it is not there, and return its lock; it is freed by closing it.
+
+    Raises
+    ------
+    AuditError
+        If somebody else holds it.
+    """
     while True:
         building.mkdir(mode=0o700, exist_ok=True)
         lock = os.open(building, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -108,7 +122,7 @@ def _locked(building: Path) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise AuditError("this corpus is being built already.", where=_WHERE) from None
+            raise AuditError("This corpus is being built already.", where=_WHERE) from None
         # Between the two calls the other build may have ended and moved the folder away.
         if building.exists() and building.stat().st_ino == os.fstat(lock).st_ino:
             building.chmod(0o700)
@@ -116,7 +130,8 @@ def _locked(building: Path) -> int:
         os.close(lock)
 
 
-def _clear(folder: Path) -> None:
+def clear_folder(folder: Path) -> None:
+    """Remove all that is in a folder."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

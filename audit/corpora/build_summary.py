@@ -123,4 +123,4 @@ def read_summary(folder: Path) -> CorpusSummary:
             content[name] = tuple(CategoryCount(**count) for count in content[name])
         return CorpusSummary(**content)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        raise AuditError("this is no built corpus.", where="corpus folder") from None
+        raise AuditError("This is no built corpus.", where="corpus folder") from None

@@ -119,10 +119,10 @@ def plan_canaries(
     """
     if not counts or min(counts) < 1 or len(set(counts)) != len(counts):
         raise AuditError(
-            "the numbers of mentions are not distinct and above zero.", where="canaries"
+            "The numbers of mentions are not distinct and above zero.", where="canaries"
         )
     if len({fold_name(written_name(*name)) for name in names}) != len(names):
-        raise AuditError("two names are the same.", where="canaries")
+        raise AuditError("Two names are the same.", where="canaries")
     n_pairs = len(names) // (2 * len(counts))
     n_needed = n_pairs * sum(counts)
     if not n_pairs:
@@ -170,15 +170,23 @@ def planted(
         if row is None:
             yield PlantedNote(note, -1, 0, 0, 0, 0, 0)
         else:
-            canary = plan.canaries[row]
-            name = placeholder or written_name(canary.first, canary.last)
-            is_japanese = is_unspaced(canary.first + canary.last)
-            rng = generator(seed, "canaries/sentence", index)
-            yield _planted(
-                note, name, row, is_japanese, (int(rng.integers(20, 90)), int(rng.integers(2)))
+            yield plant_in(
+                note, plan=plan, row=row, index=index, seed=seed, placeholder=placeholder
             )
     if plan.notes and n_seen <= plan.notes[-1][0]:
-        raise AuditError("there are fewer notes than were planned for.", where="canaries")
+        raise AuditError("There are fewer notes than were planned for.", where="canaries")
+
+
+def plant_in(
+    note: Note, *, plan: CanaryPlan, row: int, index: int, seed: int, placeholder: str = ""
+) -> PlantedNote:
+    """Return one note, the corpus's `index`-th, with the plan's canary `row` in it."""
+    canary = plan.canaries[row]
+    name = placeholder or written_name(canary.first, canary.last)
+    is_japanese = is_unspaced(canary.first + canary.last)
+    rng = generator(seed, "canaries/sentence", index)
+    drawn = int(rng.integers(20, 90)), int(rng.integers(2))
+    return _planted(note, name, row, is_japanese, drawn)
 
 
 def plant_canaries(

@@ -6,11 +6,11 @@ Comes in: notes, one by one. Goes out: counts that add up, to be shown before an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from audit.corpora.mention_passages import owner_of
-from audit.corpora.mention_record import FORMS, REASONS, Mention
+from audit.corpora.mention_record import FORMS, REASONS, Mention, Unnamed
 from audit.corpora.mention_truth import NotePair
 from audit.corpora.mentions import examine
 
@@ -98,14 +98,22 @@ NO_NOTES = MentionCoverage(0, 0, (0,) * len(FORMS), (0,) * len(REASONS), 0, 0, (
 """The coverage of no notes, to begin a sum with."""
 
 
-def coverage_of(note: NotePair, *, known: Collection[str] = ()) -> MentionCoverage:
-    """Return the coverage of one note; mentions are looked for in `private`."""
+def coverage_of(
+    note: NotePair,
+    *,
+    known: Collection[str] = (),
+    examined: Sequence[Mention | Unnamed] | None = None,
+) -> MentionCoverage:
+    """Return the coverage of one note; mentions are looked for in `private`.
+
+    `examined` is what `examine` gives for it, where that is at hand already.
+    """
     forms: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     roles: Counter[str] = Counter()
     mentioned: set[tuple[int, int]] = set()
     n_full = n_placeholder = n_of_nobody = 0
-    for found in examine(note.private, known=known):
+    for found in examine(note.private, known=known) if examined is None else examined:
         if not isinstance(found, Mention):
             reasons[found.reason] += 1
             continue

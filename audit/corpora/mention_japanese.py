@@ -14,7 +14,11 @@ from collections.abc import Iterator
 
 from audit.corpora.mention_record import Mention, Unnamed
 from audit.corpora.mention_tokens import placeholder_role
-from audit.corpora.mention_words import JAPANESE_NO_NAMES, JAPANESE_SURNAMES
+from audit.corpora.mention_words import (
+    JAPANESE_KANA_NAMES,
+    JAPANESE_NO_NAMES,
+    JAPANESE_SURNAMES,
+)
 
 _WINDOW_CHARS = 60
 _SIGNS = ("歳", "才", "代", "年齢")
@@ -32,16 +36,23 @@ _NAME = (
 )
 _HONOUR = r"(?<![様氏殿君])(?P<honour>さん|様|さま|氏|殿|君|くん|ちゃん)?"
 _AGE = re.compile(
-    r"(?<![0-9０-９．.,，〜～~-])(?P<number>[0-9０-９]{1,3}|[〇一二三四五六七八九十百]{1,5}"
+    r"(?<![0-9０-９〜～~-])(?<![0-9０-９][．.,，])(?P<number>[0-9０-９]{1,3}|[〇一二三四五六七八九十百]{1,5}"
     r"|(?=[\[［](?:年齢|AGE)))"
     r"(?:[ \u3000]?(?P<unit>歳|才|代)(?:[0-9０-９]{1,2}[かヶカケヵ]月)?代?"
     r"|[\[［](?:年齢|AGE)[\]］](?:歳|才)?)"
     r"(?!時|以|から|まで|未|頃|代前|まえ|の時|の頃)"
 )
-_SEX_AFTER = re.compile(rf"[\s，,、・／/の]{{0,3}}(?P<sex>{_SEX})(?:患者)?")
+_KANA = r"ぁ-んァ-ヶー・\u3000"
+_READING = rf"(?:[（(][{_KANA} ]{{2,20}}[）)])?"
+_FORMS = {"は": "ja_is", "が": "ja_is"} | dict.fromkeys("（([［", "ja_bracket")
+_INFLECTED = "るたなでにい"  # "入院した山田太郎は"
+_SEX_AFTER = re.compile(
+    rf"[\s，,、・／/の]{{0,3}}(?:(?<=の)[{_HAN}ァ-ヶー]{{1,8}}の)?(?P<sex>{_SEX})(?:患者)?"
+)
 _BEFORE = re.compile(
-    rf"(?:(?<![^\s。．.、，,：:；;「『（(【】\]］・はのがも])|^)(?:{_NAME}){_HONOUR}"
-    rf"(?P<link>[ \u3000]?(?:は|が|[（(\[［]|[、，,・／/]|[ \u3000])[ \u3000]?)"
+    rf"(?:(?<![^\s。．.、，,：:；;「『（(【】\]］・はのがも{_INFLECTED}])|(?<=患者)|^)(?:{_NAME}){_HONOUR}{_READING}"
+    rf"(?P<link>[ \u3000]?(?:[はが](?P<aside>[^\s。．.、，,はが]{{2,15}}[のなるたい])?"
+    rf"|[（(\[［](?:[{_KANA} ]{{2,20}}[、，,])?|[、，,・／/]|[ \u3000])[ \u3000]?)"
     rf"(?:(?P<sex>{_SEX})[、，,・／/ \u3000]{{1,2}})?(?:満|現在|当時)?\Z"
 )
 _FIELDS = re.compile(
@@ -62,6 +73,7 @@ _NO_NAME_CHARS = frozenset(
     "病症癌炎痛腫瘍術院科血圧胃肝腎肺腸膵胆脳膚診療検査退発熱初再転移死亡期時後前年週齢性例者歴剤"
     "欲低悪嘔吐咳痰眩倦怠黄疸浮喀頭眼腹胸背腰脚薬投与始約均計数最各該群式型量率値右左側部位指摘有無認的係員師業際"
 )
+_GIVEN_ENDS = frozenset("子郎美代江香恵雄夫男介助彦太也哉樹枝")
 _COMMON = tuple(word for word in JAPANESE_NO_NAMES if len(word) > 1)
 _GENERIC = re.compile(
     r"(?:患者|症例[０-９0-9Ａ-ＺA-Z]{0,2}|本例|自験例|本症例)(?:は|、|，|：|:|】)?[ \u3000]?\Z"
@@ -129,9 +141,7 @@ def _before(
             match = _BEFORE.search(text, match.start() + 1, at)
         if match is None:
             return None
-        link = match["link"].strip()
-        form = "ja_is" if link in ("は", "が") else "ja_bracket" if link in "（([［" else "ja_comma"
-        form = "ja_comma" if not link else form
+        form = _FORMS.get(match["link"].strip()[:1], "ja_comma")
     if form != "ja_fields" and _RELATIVE.search(text, max(0, match.start() - 6), match.start()):
         return Unnamed(at, end, at, at, "relative")
     return _mention(match, form=form, end=end, years=years, sex=sex or match["sex"] or "")
@@ -167,13 +177,40 @@ def _is_name(match: re.Match[str], *, has_sex: bool) -> bool:
         return False
     if honour or len(bare) < len(name):
         return len(bare) > 1 or bool(honour)
-    is_listed = any(bare[:n] in JAPANESE_SURNAMES for n in (1, 2, 3) if n < len(bare))
-    if is_listed and (len(bare) < 6) and (bare[:1] not in JAPANESE_SURNAMES or len(bare) < 5):
-        return len(bare) > 2 or has_sex
-    has_kana = not re.fullmatch(rf"[{_HAN}]+", bare)
+    if any(_is_given(bare[n:]) for n in (1, 2, 3) if bare[:n] in JAPANESE_SURNAMES):
+        is_short = bare[0] not in JAPANESE_SURNAMES or len(bare) < 5
+        return is_short and (len(bare) > 2 or has_sex)
     if _NO_NAME_CHARS & set(bare) or not has_sex:
         return False
-    return not has_kana and 3 <= len(bare) <= 5
+    family, kana = _before_kana(bare)
+    if kana:
+        return len(family) < 4 and _in_hiragana(kana) in JAPANESE_KANA_NAMES
+    is_usual = bare[-1] in _GIVEN_ENDS and 4 <= len(bare) <= 6
+    return is_usual or (3 <= len(bare) <= 5 and not _is_in_clause(match))
+
+
+def _is_given(rest: str) -> bool:
+    """Whether what stands behind a family name on the list can be a given name."""
+    _, kana = _before_kana(rest)
+    if kana == rest:
+        return _in_hiragana(kana) in JAPANESE_KANA_NAMES or 2 <= len(kana) <= 3
+    return len(rest) < 4
+
+
+def _before_kana(name: str) -> tuple[str, str]:
+    kanji = re.match(rf"[{_HAN}]*", name)
+    end = kanji.end() if kanji else 0
+    return name[:end], name[end:]
+
+
+def _in_hiragana(kana: str) -> str:
+    return "".join(chr(ord(c) - 0x60) if "ァ" <= c <= "ヶ" else c for c in kana)
+
+
+def _is_in_clause(match: re.Match[str]) -> bool:
+    """Whether a name follows an inflected word ("ある…は"), or is far from its age."""
+    before = match.string[max(0, match.start() - 1) : match.start()]
+    return bool(before and before in _INFLECTED) or bool(match.groupdict().get("aside"))
 
 
 def _slot_roles(slots: str) -> tuple[str, ...]:

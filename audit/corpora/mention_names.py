@@ -18,8 +18,10 @@ from audit.corpora.mention_tokens import (
 )
 from audit.corpora.mention_words import (
     ADVERBS,
+    OWNERS,
     PLACE_WORDS,
     RELATIVES,
+    SELDOM_FIRST_NAMES,
     SUFFIXES,
     TITLES,
 )
@@ -78,9 +80,17 @@ def has_relative_before(tokens: Sequence[Token], *, first_token: int) -> bool:
     index = first_token - 1
     if index >= 0 and _is_title(tokens[index]):
         index -= 1
-    while index >= 0 and tokens[index].text in (",", "(", "\n"):
+    while index >= 0 and tokens[index].text in (",", "(", "\n", ":"):
         index -= 1
     return index >= 0 and tokens[index].folded in RELATIVES
+
+
+def is_owner(tokens: Sequence[Token], *, first_token: int) -> bool:
+    """Whether a name says whose somebody is: "the son of X", "a patient of Dr. X"."""
+    index = first_token - 1
+    if index >= 0 and _is_title(tokens[index]):
+        index -= 1
+    return index >= 0 and tokens[index].folded in OWNERS
 
 
 def begins_clause(tokens: Sequence[Token], *, first_token: int) -> bool:
@@ -165,9 +175,11 @@ def _is_seldom_name_here(
     if not is_seldom_name(tokens[index]):
         return False
     if not items:
-        return before is not None and _is_item(before, known)
+        is_known = before is not None and _is_item(before, known)
+        return is_known or (before is not None and before.folded in SELDOM_FIRST_NAMES)
     n_words = sum(item.kind != "initial" for item in items)
-    return n_words == 1 and begins_clause(tokens, first_token=index)
+    is_behind_patient = before is not None and before.folded in ("patient", "pt")
+    return n_words == 1 and (begins_clause(tokens, first_token=index) or is_behind_patient)
 
 
 def _is_lower_behind_title(tokens: Sequence[Token], index: int) -> bool:

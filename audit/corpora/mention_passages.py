@@ -64,6 +64,7 @@ def patterns_of(
     n_left_sentences: int = 0,
     known: Collection[str] = (),
     people: Mapping[str, tuple[str, str]] | None = None,
+    mentions: Sequence[Mention] | None = None,
 ) -> Iterator[NamePattern]:
     """Yield the patterns of a note: its mentions with first and last name whose owner is known.
 
@@ -78,8 +79,10 @@ def patterns_of(
         As in `find_mentions`.
     people
         (first, last) of each person of the truth; the name as it is in the text where not given.
+    mentions
+        What `find_mentions` gives for `private`, where that is at hand already.
     """
-    for mention in find_mentions(note.private, known=known):
+    for mention in find_mentions(note.private, known=known) if mentions is None else mentions:
         if not mention.is_full or mention.is_placeholder:
             continue
         owner = owner_of(mention, note.names)

@@ -30,7 +30,8 @@ SHORT_SEX = {
 
 TITLES = word_set(
     """
-    mr mrs ms miss mx dr prof professor rev master sister mister madam
+    mr mrs ms miss mx dr prof professor rev reverend rabbi deacon captain capt sergeant sgt
+    master sister mister madam
     """
 )
 STAFF_TITLES = word_set("dr prof professor")
@@ -41,8 +42,20 @@ PARTICLES = word_set(
     av
     """
 )
-NO_END = word_set("mr mrs ms mx dr prof rev st jr sr")
+NO_END = word_set("mr mrs ms mx dr prof rev st jr sr esq")
 """Words whose full stop ends no sentence."""
+
+OWNERS = word_set("of by from with for to")
+"""What makes the name behind it somebody else's: "the son of", "referred by", "a friend of"."""
+
+THINGS = word_set(
+    """
+    hospital institution organization organisation company center centre clinic facility program
+    building house home device valve stent graft prosthesis implant pacemaker catheter lesion
+    fracture injury wound scar diagnosis problem history prescription
+    """
+)
+"""What an age without a sex may be of."""
 
 COPULAS = word_set("is was remains being")
 ARTICLES = word_set("a an the this that our another my")
@@ -69,6 +82,7 @@ RELATIVES = word_set(
 )
 GENERIC = word_set(
     """
+    deceased decedent victim participant volunteer
     patient pt pts this he she it who that client subject resident individual person infant
     baby newborn neonate child case claimant veteran student informant examinee which there
     they we i you her his their these those
@@ -129,7 +143,7 @@ NO_NAMES = word_set(
     active obese healthy dominant primigravida multigravida nulliparous pregnant postmenopausal
     ambulatory service-connected wound graft valve stent catheter monday tuesday wednesday
     thursday friday saturday sunday january february july september october november december
-    days week weeks month months year years hour hours am pm morning afternoon evening night
+    days week month months year years hour hours am pm morning afternoon evening night
     time times center centre medical-center university institute nursing home avenue road county
     state united states america vietnam korea iraq war world army corps boston
     """
@@ -146,12 +160,14 @@ SHOUTED_NO_NAMES = word_set(
 
 SELDOM_NAMES = word_set(
     """
-    may date parent cousin child colon heart
+    may date parent cousin child colon heart weeks
     white black day case page house street head back fall french english german irish christian
     marine march single muslim force navy noon gross section city heavy stage class short
     """
 )
 """No names alone, but beside a name: "James White", "Christian Jones"."""
+SELDOM_FIRST_NAMES = word_set("christian may german")
+"""Those of them that are first names."""
 
 PLACE_WORDS = word_set("in at from near of to on")
 """What stands before a place: "in Boston, John is" is no "Boston, John"."""
@@ -176,11 +192,45 @@ JAPANESE_SURNAMES = word_set(
     河合 堀内 神田 植田 八木 坂口 宮川 鎌田 根本 甲斐 吉野 笠原 飯塚 日高 加納
     藤川 加藤 青山 大谷 織田 徳川 豊田 本多 宇野 小笠原 南 西 北 平山
     竹田 大山 上原 比嘉 金城 宮城 新垣 三好 土井 相馬 篠原 川端 稲垣 滝沢 瀬戸
+    李 朴 崔 陳 劉 趙 鄭 尹
     相沢 長野 藤村 堤 秋元 鶴田 大竹 河村 奥田 川田 西尾 北川 片岡 岸 森山
     手塚 湯浅 石橋 柏木 真田 長岡 水谷 牧野 三上 大森
+    浅井 安部 荒川 有馬 有田 有村 有吉 有賀 飯島 池上 石塚 石丸 磯部 市村 伊東 稲葉 井口 岩井
+    岩下 岩瀬 岩間 上村 植村 臼井 内山 梅田 梅原 江藤 遠山 大内 大木 大城 大場 大原 大河内 岡部
+    岡村 沖田 奥山 落合 小野寺 尾形 小倉 小原 柿沼 梶原 金井 金田 神谷 川井 川原 川本 河田 河原
+    菊田 木原 木本 桐山 草野 日下部 久我 久野 倉田 黒川 黒沢 桑田 小泉 小出 古賀 小坂 小西 小宮
+    酒巻 桜木 佐久間 佐竹 沢井 西園寺 塩田 塩谷 志村 柴崎 島崎 下田 庄司 白井 白川 新谷 杉原
+    杉村 鈴村 首藤 関根 曽根 園部 高井 高瀬 高見 高村 高柳 竹中 竹村 武藤 立花 足立 田代 田島
+    田辺 玉井 丹羽 千田 塚田 土田 筒井 角田 手島 手嶋 時田 徳永 戸田 戸部 富永 中井 中尾 中嶋
+    中谷 永野 長沢 名取 成瀬 新田 西岡 西野 西原 二宮 根岸 野上 野崎 野沢 野中 萩原 橋口 羽田
+    浜口 浜野 林田 早坂 原口 樋渡 日野 平川 平沢 平松 広田 深沢 福永 福原 藤岡 藤沢 藤野 藤森
+    古田 保坂 細川 細谷 堀川 堀田 本庄 前川 前島 前嶋 前原 前野 前山 前沢 増井 松崎 松永 松原
+    丸田 三島 水上 水口 溝口 皆川 宮内 宮下 宮野 宮部 向井 村松 室井 目黒 門脇 元木 森岡 森川
+    森永 矢島 矢部 安井 谷川 薬師寺 柳沢 柳田 山岸 山根 山村 山室 山脇 結城 湯川 横井 横田
+    与那嶺 与田 吉井 吉沢 吉永 吉原 米田 米山 若林 若山 脇田 脇坂 脇本 渡会 渡瀬 和泉 鷲尾
+    伊集院 東海林 武者小路
     """
 )
 """Family names, for telling where one ends; a name need not be here to be found."""
+
+JAPANESE_KANA_NAMES = word_set(
+    """
+    あい あかね あかり あき あきこ あさみ あずさ あや あやか あやこ あゆみ いずみ うめ えみ
+    えみこ えり えりか えりこ かえで かおり かおる かずえ かずこ かずみ かなえ かな かほ かよこ
+    きみえ きよこ くみ くみこ くるみ けいこ こころ このみ さおり さき さくら さち さちこ さつき
+    さとこ さとみ さとる さやか さゆり しおり しげる しず しずか しのぶ しほ じゅん じゅんこ
+    しょうこ すず すみれ すみこ たえこ たかし たけし たまき ちえ ちえこ ちか ちづる ちはる
+    ちひろ ちよ つかさ つばさ つばき ときこ とみこ とめ ともこ ともみ なおこ なおみ なおと
+    なつき なつみ なな ななこ ななみ のぞみ のどか のぶこ はじめ はつえ はな はなこ はるか
+    はるき はるな はるみ ひかり ひかる ひさこ ひとみ ひな ひなた ひより ひろこ ひろし ひろみ
+    ふさ ふみ ふみえ ふみこ ほのか まい まき まこと まさ まさこ まさる まなみ まみ まゆ まゆみ
+    まり まりこ みお みか みき みさ みさき みずき みちこ みつこ みどり みなみ みのる みほ みゆき
+    めい めぐみ もえ もも ももか ももこ やえ やすこ やよい ゆい ゆうか ゆうき ゆうこ ゆうと ゆか
+    ゆかり ゆき ゆきえ ゆきこ ゆみ ゆみこ ゆり ゆりこ よしえ よしこ りえ りお りか りこ りさ
+    りな りん るみ れい れいこ れな わかな だいき だいち まさと たくみ りく
+    """
+)
+"""Given names in kana, in hiragana: a name of which the family name is not on the list."""
 
 JAPANESE_NO_NAMES = tuple(
     sorted(

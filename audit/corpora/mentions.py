@@ -11,11 +11,12 @@ expression misses placeholders it does not list, middle initials, "Mr. LAST", "L
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 
 from audit.corpora.mention_ages import Age, find_ages, sex_of
 from audit.corpora.mention_japanese import find_japanese
-from audit.corpora.mention_names import has_relative_before, name_before, name_from
+from audit.corpora.mention_names import has_relative_before, is_owner, name_before, name_from
 from audit.corpora.mention_parts import FoundName
 from audit.corpora.mention_record import Mention, Unnamed
 from audit.corpora.mention_tokens import Token, may_be_name, tokens_after, tokens_before
@@ -28,11 +29,13 @@ from audit.corpora.mention_words import (
     NAMED,
     RELATIVES,
     STAFF_TITLES,
+    THINGS,
 )
 
 _MODIFIERS = 12  # tokens at most between "a" and the age
 _ASIDE = 16  # tokens at most in brackets or between commas
 _LINKS = COPULAS | {"as", "be"}
+_SENTENCES = ("is_a", "is_old")
 _DASHES = frozenset("-–—―")
 
 
@@ -72,14 +75,9 @@ def _subject(text: str, age: Age, *, known: Collection[str]) -> Mention | Unname
         name, index = _name_at(tokens, index, form=form, text=text, known=known)
         sex = age.sex or sex
         if name is not None:
-            if has_relative_before(tokens, first_token=name.first_token):
-                reason = "relative"
-            elif name.is_stub:
-                reason = "stub"
-            elif _will_do(name, form=form, age=age, sex=sex):
+            reason = _refusal(text, tokens, name, form=form, age=age, sex=sex)
+            if not reason:
                 return _mention(name, age, form=form, sex=sex)
-            else:
-                reason = "unclear"
         elif index >= 0:
             reason, span = _no_name(tokens, index)
     if reason in ("generic", "none", "unclear"):
@@ -87,6 +85,26 @@ def _subject(text: str, age: Age, *, known: Collection[str]) -> Mention | Unname
         if after is not None:
             return after
     return Unnamed(age.start, age.description_end, *span, reason)
+
+
+def _refusal(
+    text: str, tokens: Sequence[Token], name: FoundName, *, form: str, age: Age, sex: str
+) -> str:
+    """Return why a name before an age is not its subject; "" where it is."""
+    if has_relative_before(tokens, first_token=name.first_token):
+        return "relative"
+    if name.is_stub:
+        return "stub"
+    if form in _SENTENCES:
+        is_others = is_owner(tokens, first_token=name.first_token)
+        is_thing = not sex and _next_word(text, at=age.end) in THINGS
+        if is_others or is_thing or name.last.endswith(("'s", "’s")):
+            return "unclear"
+    return "" if _will_do(name, form=form, age=age, sex=sex) else "unclear"
+
+
+def _next_word(text: str, *, at: int) -> str:
+    return re.split(r"\W", text[at : at + 30].lstrip(" -\n"), maxsplit=1)[0].lower()
 
 
 def _link(
@@ -105,7 +123,9 @@ def _link(
     if tokens[index].folded in (_LINKS if has_article else COPULAS):
         while index >= 0 and tokens[index].folded in COPULAS | AS:
             index = _skipped(tokens, index - 1)
-        if index >= 0 and tokens[index].folded in ("who", "that"):
+        while index >= 0 and (
+            tokens[index].folded in ("who", "that") or tokens[index].text in _DASHES
+        ):
             index -= 1
         return ("is_a" if has_article else "is_old"), index, sex
     if mark == ",":
@@ -168,10 +188,12 @@ def _name_at(
     if tokens[index].text == ",":
         index = _skipped(tokens, index - 1)
         found = name_before(tokens, last=index, text=text, known=known) if index >= 0 else None
-        comma = _back_to(tokens, index, ",") if found is None else -1
-        if comma > 0 and form in ("is_a", "is_old"):
-            found = name_before(tokens, last=comma - 1, text=text, known=known)
-            index = comma - 1 if found else index
+        comma = _back_to(tokens, index, ",") if form in _SENTENCES else -1
+        is_aside = found is None or tokens[comma + 1].text.islower()
+        if comma > 0 and is_aside:  # "X, a patient of Dr. Y, is", "X, MRN 12, is"
+            outer = name_before(tokens, last=comma - 1, text=text, known=known)
+            if outer is not None and not is_owner(tokens, first_token=outer.first_token):
+                return outer, comma - 1
         return found, index
     return name_before(tokens, last=index, text=text, known=known), index
 

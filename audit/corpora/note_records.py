@@ -62,7 +62,7 @@ class CsvRecords:
         self._n_lines = self._n_chars = self._n_read = self._n_reread = 0
         first = next(lines, "")
         if len(first.encode("utf-8", "surrogatepass")) > MAX_HEADER_BYTES:
-            raise AuditError("the header is longer than 64 KB.", where=f"{what}, row 1")
+            raise AuditError("The header is longer than 64 KB.", where=f"{what}, row 1")
         self._delimiter = _delimiter(first)
         self._queue.append(first)
         self._reader = self._new_reader()
@@ -118,9 +118,9 @@ class CsvRecords:
         cells = self._next()
         header = tuple(name.strip() for name in cells or ())
         if not any(header):
-            raise AuditError("the first row does not name the columns.", where=f"{what}, row 1")
+            raise AuditError("The first row does not name the columns.", where=f"{what}, row 1")
         if len(header) > MAX_COLUMNS:
-            raise AuditError(f"there are more than {MAX_COLUMNS} columns.", where=f"{what}, row 1")
+            raise AuditError(f"There are more than {MAX_COLUMNS} columns.", where=f"{what}, row 1")
         return header
 
     def _new_reader(self) -> Iterator[list[str]]:
@@ -164,19 +164,18 @@ def json_records(lines: Iterator[str]) -> Iterator[Record | RowNote]:
     for row, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        record = _json_object(line)
-        yield Record(row, record) if isinstance(record, dict) else RowNote(row, record)
+        yield _json_record(line, row=row)
 
 
-def _json_object(line: str) -> dict[str, str] | str:
+def _json_record(line: str, *, row: int) -> Record | RowNote:
     if len(line) > MAX_LINE_CHARS:
-        return "The line is too long."
+        return RowNote(row, "The line is too long.")
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
-        return "The line is not JSON."
+        return RowNote(row, "The line is not JSON.")
     if not isinstance(found, dict):
-        return "The line is not a JSON object."
+        return RowNote(row, "The line is not a JSON object.")
     cells: dict[str, str] = {}
     for key, value in found.items():
         if isinstance(value, str):
@@ -184,7 +183,7 @@ def _json_object(line: str) -> dict[str, str] | str:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             cells[key] = f"{value:.0f}" if float(value).is_integer() else str(value)
     if any(len(cell) > MAX_FIELD_CHARS for cell in cells.values()):
-        return "A text is longer than 1 MB."
+        return RowNote(row, "A text is longer than 1 MB.")
     if not all(map(is_whole, cells.values())):
-        return "The line holds a NUL or half a character."
-    return cells
+        return RowNote(row, "The line holds a NUL or half a character.")
+    return Record(row, cells)

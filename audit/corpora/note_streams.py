@@ -53,11 +53,11 @@ def regular_size(path: Path, *, what: str) -> int:
     try:
         found = path.stat()
     except OSError:
-        raise AuditError("the file is not there or cannot be read.", where=what) from None
+        raise AuditError("The file is not there or cannot be read.", where=what) from None
     if not stat.S_ISREG(found.st_mode):
-        raise AuditError("this is not a regular file.", where=what)
+        raise AuditError("This is not a regular file.", where=what)
     if not found.st_size:
-        raise AuditError("the file is empty.", where=what)
+        raise AuditError("The file is empty.", where=what)
     return found.st_size
 
 
@@ -72,7 +72,7 @@ def head_of(path: Path, *, what: str) -> bytes:
     head = next(blocks_of(path, what=what, on_bytes=lambda n: None), b"")
     for magic, kind in _ARCHIVES.items():
         if head.startswith(magic):
-            raise AuditError(f"this is {kind}.", where=what, do="Unpack it first, or use gzip.")
+            raise AuditError(f"This is {kind}.", where=what, do="Unpack it first, or use gzip.")
     return head[:_HEAD_BYTES]
 
 
@@ -96,11 +96,11 @@ def blocks_of(path: Path, *, what: str, on_bytes: ByteListener) -> Iterator[byte
             file.seek(0)
             yield from (_unpacked if is_packed else _plain)(file, what=what, on_bytes=on_bytes)
     except EOFError:
-        raise AuditError("the gzip file ends in the middle.", where=what) from None
+        raise AuditError("The gzip file ends in the middle.", where=what) from None
     except (gzip.BadGzipFile, zlib.error):
-        raise AuditError("the gzip file is damaged.", where=what) from None
+        raise AuditError("The gzip file is damaged.", where=what) from None
     except OSError:
-        raise AuditError("the file cannot be read.", where=what) from None
+        raise AuditError("The file cannot be read.", where=what) from None
 
 
 def _plain(file: BinaryIO, *, what: str, on_bytes: ByteListener) -> Iterator[bytes]:
@@ -117,7 +117,7 @@ def _unpacked(file: BinaryIO, *, what: str, on_bytes: ByteListener) -> Iterator[
             n_packed = file.tell()
             if n_unpacked > _MAX_RATIO * n_packed + _RATIO_SLACK_BYTES:
                 raise AuditError(
-                    f"the gzip file unpacks to more than {_MAX_RATIO} times its size.",
+                    f"The gzip file unpacks to more than {_MAX_RATIO} times its size.",
                     where=what,
                     do="Unpack it yourself if it is what you expect.",
                 )
@@ -139,7 +139,7 @@ def encoding_of(head: bytes, *, what: str) -> str:
         If the file is binary, UTF-16, ISO-2022-JP, or in a Western or an unknown encoding.
     """
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head.count(0) > _MAX_NUL_SHARE * len(head):
-        raise AuditError("the file is UTF-16 or not text.", where=what, do=SAVE_AS_UTF8)
+        raise AuditError("The file is UTF-16 or not text.", where=what, do=SAVE_AS_UTF8)
     text = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode(head)
     n_broken = len(_HALF.findall(text))
     n_good = len(text) - len(text.encode("ascii", errors="ignore")) - n_broken

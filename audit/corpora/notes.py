@@ -30,7 +30,7 @@ FIELDS = ("note_id", "patient_id", "admission_id", "category", "chart_time", "te
 
 # In the order in which they are taken where a table has several.
 _HEADINGS: Mapping[str, Sequence[str]] = {
-    "note_id": ("noteid", "rowid", "documentid", "id"),
+    "note_id": ("noteid", "rowid", "documentid", "docid", "id"),
     "patient_id": ("patientid", "subjectid", "患者id", "患者番号"),
     "admission_id": ("admissionid", "hadmid", "encounterid", "visitid"),
     "category": ("category", "notetype", "type"),
@@ -154,7 +154,7 @@ def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteS
     if path.is_dir():
         n_bytes = sum(size for _, size in _text_files(path))
         if not n_bytes:
-            raise AuditError("the folder holds no .txt files.", where="notes")
+            raise AuditError("The folder holds no .txt files.", where="notes")
         return NoteSource(path, "folder", "", {}, n_bytes)
     n_bytes = regular_size(path, what="notes")
     head = head_of(path, what="notes")
@@ -185,12 +185,12 @@ def _columns(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, t
     for field, headings in _HEADINGS.items():
         if field in wanted:
             if wanted[field] not in header:
-                raise AuditError(f"there is no column for {field} of this name.", where="notes")
+                raise AuditError(f"There is no column for {field} of this name.", where="notes")
             found[field] = (wanted[field],)
         else:
             found[field] = tuple(by_key[key] for key in headings if key in by_key)
     if not found["text"]:
-        raise AuditError("there is no column of texts.", where="notes", do=_FORMAT)
+        raise AuditError("There is no column of texts.", where="notes", do=_FORMAT)
     return found
 
 
@@ -234,7 +234,7 @@ def _parquet(path: Path) -> Any:
     try:
         return parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
     except (arrow.ArrowException, OSError):
-        raise AuditError("the Parquet file is damaged.", where="notes") from None
+        raise AuditError("The Parquet file is damaged.", where="notes") from None
 
 
 def _parquet_header(path: Path) -> tuple[str, ...]:
@@ -255,7 +255,7 @@ def _parquet_records(source: NoteSource, *, on_bytes: ByteListener) -> Iterator[
                     yield Record(row, texts)
                 on_bytes(source.n_bytes * len(batch) // n_rows)
         except (OSError, ValueError):  # what pyarrow's errors are made of
-            raise AuditError("the Parquet file is damaged.", where=f"notes, row {row}") from None
+            raise AuditError("The Parquet file is damaged.", where=f"notes, row {row}") from None
 
 
 def _text_files(folder: Path) -> list[tuple[Path, int]]:
@@ -281,7 +281,7 @@ def _folder_notes(folder: Path, *, on_bytes: ByteListener) -> Iterator[Note | Ro
             except OSError:
                 yield RowNote(row, "The file cannot be read.")
             except AuditError as error:
-                yield RowNote(row, error.what[:1].upper() + error.what[1:])
+                yield RowNote(row, error.what)
             else:
                 inside = path.relative_to(folder).parts
                 patient = inside[0] if len(inside) > 1 else ""

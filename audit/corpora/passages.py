@@ -133,7 +133,7 @@ def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -
         )
     if not passages:
         raise AuditError(
-            "no text has a place for a full name.",
+            "No text has a place for a full name.",
             where=what,
             do="Write [NAME], or [FIRST] [LAST], where the name stood.",
         )
@@ -145,13 +145,13 @@ def _checked(rows: Iterable[_Row], *, what: str) -> Iterator[_Row]:
     for row in rows:
         if len(row.text) > MAX_TEXT_CHARS:
             raise AuditError(
-                f"the text is longer than {MAX_TEXT_CHARS:,} characters.",
+                f"The text is longer than {MAX_TEXT_CHARS:,} characters.",
                 where=f"{what}, row {row.number}",
                 do="Cut it to the sentences around the name.",
             )
         twin = number_of_id.setdefault(row.passage_id, row.number)
         if twin != row.number:
-            raise AuditError(f"rows {twin} and {row.number} have the same passage_id.", where=what)
+            raise AuditError(f"Rows {twin} and {row.number} have the same passage_id.", where=what)
         yield row
 
 
@@ -171,7 +171,7 @@ def _jsonl_rows(data: bytes, *, what: str) -> tuple[str, Iterator[_Row]]:
     text, encoding = decode_text(data, what=what)
     lines = text.removesuffix("\n").split("\n")
     if len(lines) > MAX_ROWS:
-        raise AuditError(f"the file has more than {MAX_ROWS:,} lines.", where=what)
+        raise AuditError(f"The file has more than {MAX_ROWS:,} lines.", where=what)
 
     def rows() -> Iterator[_Row]:
         for number, line in enumerate(lines, start=1):
@@ -188,13 +188,13 @@ def _jsonl_rows(data: bytes, *, what: str) -> tuple[str, Iterator[_Row]]:
 
 def _json_record(line: str, *, where: str) -> dict[str, str]:
     if len(line) > MAX_FIELD_CHARS:
-        raise AuditError("the line is longer than 1 MB.", where=where)
+        raise AuditError("The line is longer than 1 MB.", where=where)
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):  # the parser's own text may quote the line
-        raise AuditError("the line is not JSON.", where=where, do=_FORMAT) from None
+        raise AuditError("The line is not JSON.", where=where, do=_FORMAT) from None
     if not isinstance(record, dict):
-        raise AuditError("the line is not a JSON object.", where=where, do=_FORMAT)
+        raise AuditError("The line is not a JSON object.", where=where, do=_FORMAT)
     cells: dict[str, str] = {}
     for key, value in record.items():
         if value is None or isinstance(value, str):
@@ -202,7 +202,7 @@ def _json_record(line: str, *, where: str) -> dict[str, str]:
         elif isinstance(value, int) and not isinstance(value, bool):
             cells[key] = str(value)
     if re.search("[\ud800-\udfff]", "".join(cells.values())):
-        raise AuditError("the line holds half a character.", where=where, do=_FORMAT)
+        raise AuditError("The line holds half a character.", where=where, do=_FORMAT)
     return cells
 
 
@@ -211,11 +211,11 @@ def _columns(header: Sequence[str], *, where: str) -> tuple[dict[str, int], Name
     for column, heading in enumerate(header):
         field = _COLUMNS.get(heading_key(heading))
         if field in columns:
-            raise AuditError(f"two columns mean {field}.", where=where, do="Keep one of them.")
+            raise AuditError(f"Two columns mean {field}.", where=where, do="Keep one of them.")
         if field:
             columns[field] = column
     if "text" not in columns:
-        raise AuditError("there is no `text`.", where=where, do=_FORMAT)
+        raise AuditError("There is no `text`.", where=where, do=_FORMAT)
     try:
         return columns, find_name_columns(header)
     except ValueError as error:
@@ -228,7 +228,7 @@ def _row(
     passage_id = values.get("passage_id", str(number)).strip()
     if not passage_id or len(passage_id) > MAX_NAME_CHARS:
         raise AuditError(
-            f"the passage_id is empty or longer than {MAX_NAME_CHARS} characters.", where=where
+            f"The passage_id is empty or longer than {MAX_NAME_CHARS} characters.", where=where
         )
     owner = _owner(values.get("name_id", "").strip(), cells, names, where=where)
     return _Row(number=number, text=values["text"], passage_id=passage_id, owner=owner)
@@ -240,7 +240,7 @@ def _owner(
     if name_id:
         if not re.fullmatch("[0-9]{1,9}", name_id):
             raise AuditError(
-                "the name_id is not a whole number.",
+                "The name_id is not a whole number.",
                 where=where,
                 do="It counts the rows of the list of names, from 0.",
             )
@@ -248,6 +248,6 @@ def _owner(
     if names.is_empty:
         return None
     if any(len(cells[column]) > MAX_NAME_CHARS for column in names.used):
-        raise AuditError(f"the name is longer than {MAX_NAME_CHARS} characters.", where=where)
+        raise AuditError(f"The name is longer than {MAX_NAME_CHARS} characters.", where=where)
     owner = names.read(cells)
     return owner if any(owner) else None

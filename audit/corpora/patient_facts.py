@@ -64,7 +64,7 @@ class PatientTable:
         if place is None:
             place = len(self._places)
             if place == MAX_PATIENTS:
-                raise AuditError(f"there are more than {MAX_PATIENTS:,} patients.", where="notes")
+                raise AuditError(f"There are more than {MAX_PATIENTS:,} patients.", where="notes")
             self._places[note.patient_id] = place
             for column in (self._votes, self._first, self._last):
                 column.append(0)

@@ -93,7 +93,7 @@ def read_register(data: bytes, *, what: str = "register") -> Register:
     }
     if column["id"] is None or names.is_empty:
         raise AuditError(
-            "there is no column for the patient's id, or none for the name.",
+            "There is no column for the patient's id, or none for the name.",
             where=what,
             do="Write patient_id,first_name,last_name,sex,birth_date.",
         )
@@ -105,8 +105,8 @@ def read_register(data: bytes, *, what: str = "register") -> Register:
             for field, place in column.items()
         }
         first, last = names.read(cells)
-        if reason := _reason(cell["id"], first, last):
-            left_out.append(RowNote(number, reason))
+        if note := _left_out(number, cell["id"], first, last):
+            left_out.append(note)
             continue
         sex = _SEXES.get(cell["sex"].casefold(), "")
         birth = _birth(cell["birth"])
@@ -114,20 +114,22 @@ def read_register(data: bytes, *, what: str = "register") -> Register:
             left_out.append(RowNote(number, "The birth date is not year-month-day; not used."))
         rows.append(Registered(cell["id"], first, cell["middle"], last, sex, birth))
     if not rows:
-        raise AuditError("no row has an id and a name.", where=what)
+        raise AuditError("No row has an id and a name.", where=what)
     return Register(tuple(rows), tuple(left_out))
 
 
-def _reason(patient_id: str, first: str, last: str) -> str:
+def _left_out(row: int, patient_id: str, first: str, last: str) -> RowNote | None:
     if not patient_id:
-        return "The patient has no id; left out."
+        return RowNote(row, "The patient has no id; left out.")
     if not (first and last):
-        return "The patient has no first or no last name; left out."
+        return RowNote(row, "The patient has no first or no last name; left out.")
     if max(len(first), len(last), len(patient_id)) > MAX_NAME_CHARS:
-        return f"An id or a name is longer than {MAX_NAME_CHARS} characters; left out."
+        return RowNote(
+            row, f"An id or a name is longer than {MAX_NAME_CHARS} characters; left out."
+        )
     if not (name_words(first) and name_words(last)):
-        return "A name has no letters; left out."
-    return ""
+        return RowNote(row, "A name has no letters; left out.")
+    return None
 
 
 def _birth(text: str) -> date | None:

@@ -135,7 +135,7 @@ def build_registered_corpus(
                 _write(note, found, files)
         meter.finish(_FIND)
         if not tally.n_notes:
-            raise AuditError("no row is a note.", where="notes")
+            raise AuditError("No row is a note.", where="notes")
         for line in _people(register, tally):
             files[PEOPLE].write(line)
         summary = _summary(register, tally)

@@ -224,7 +224,7 @@ def _is_running(pid: int) -> bool:
 
 
 def test_nothing_to_build_is_said(tmp_path: Path) -> None:
-    with pytest.raises(AuditError, match="no row is a note"):
+    with pytest.raises(AuditError, match="No row is a note"):
         build_corpus(open_notes(write_notes(tmp_path / "n.csv", [])), out=tmp_path / "o", seed=1)
     assert not (tmp_path / "o").exists()
 

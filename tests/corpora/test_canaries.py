@@ -109,7 +109,7 @@ def test_planted_and_twins_come_from_one_shuffled_list(seed: int) -> None:
     [
         (NAMES[:7], 100, (1, 2, 4, 8), "8 names are needed"),
         (NAMES, 149, (1, 2, 4, 8), "150 notes are needed"),
-        ([NAMES[0], NAMES[0]], 10, (1,), "two names are the same"),
+        ([NAMES[0], NAMES[0]], 10, (1,), "Two names are the same"),
         (NAMES, 100, (0, 1), "distinct and above zero"),
     ],
 )

@@ -102,13 +102,13 @@ def test_bad_files_are_refused_by_row_without_their_text(data: bytes, where: str
 
 
 def test_repeated_ids_are_refused() -> None:
-    with pytest.raises(AuditError, match="rows 2 and 4 have the same passage_id"):
+    with pytest.raises(AuditError, match="Rows 2 and 4 have the same passage_id"):
         read_passages(b"text,passage_id\n[NAME] a,x\n[NAME] b,y\n[NAME] c,x\n")
 
 
 @pytest.mark.parametrize("data", [b"text\nno name here\n", b"text\n", b'{"text": "[LAST]"}'])
 def test_a_file_without_any_place_for_a_name_is_refused(data: bytes) -> None:
-    with pytest.raises(AuditError, match="no text has a place"):
+    with pytest.raises(AuditError, match="No text has a place"):
         read_passages(data)
 
 

@@ -1,0 +1,75 @@
+"""Corpora for tests: invented notes in which it is known by hand who is named where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from audit.curation.kept_corpora import KeptCorpus, corpus_at
+from audit.curation.make_corpus import make_corpus
+from audit.curation.order import CorpusOrder
+from tests.corpora.make_notes import note_row, write_notes
+
+KNOWN = "[**Known firstname {n}**] [**Known lastname {n}**]"
+DOCTOR = "[**First Name8 (NamePattern2) {n}**] [**Last Name (NamePattern1) {n}**]"
+REST = " He slept well. His wife came. Nothing was found. He went home. The end came late."
+
+REGISTER = (
+    "patient_id,first_name,last_name,sex,birth_date\n"
+    "1,Anna,Sandoval,F,1950-03-04\n2,Boris,Youngblood,M,\n3,Carla,Overton,F,\n4,Nobody,Named,M,\n"
+)
+REGISTER_NOTES = (
+    ("1", "Anna Sandoval is a 72 year old woman with pain. She was seen on 2020-01-02."),
+    ("1", "ANNA SANDOVAL IS A 72 YEAR OLD WOMAN. Better."),
+    ("2", "Boris Youngblood is a 50-year-old man with fever. Mr. Youngblood left."),
+    ("2", "The patient is a 50-year-old man. Seen beside Carla Overton."),
+    ("3", "Overton came. Carla is well."),
+)
+JAPANESE_REGISTER = "患者ID,姓,名,性別,生年月日\n1,見本,太郎,男,1950-03-04\n2,鈴木,花子,女,\n"
+JAPANESE_NOTES = (
+    ("1", "70歳男性の見本太郎は来院した。発熱があった。熱は下がった。"),
+    ("2", "鈴木花子は50歳の女性。腹痛があった。"),
+    ("1", "患者は70歳男性。見本さんは元気。"),
+)
+
+
+def dummy_rows(n_patients: int = 6) -> list[tuple[object, ...]]:
+    """Return notes: patient p is named in p + 1 of them, with one text in all but the last."""
+    rows = []
+    for patient in range(n_patients):
+        for number in range(patient + 1):
+            extra = " He is new." if number == patient and patient else ""
+            text = f"{KNOWN.format(n=patient)} is a 42 year old man with gout.{extra}{REST}"
+            text += f" Seen by {DOCTOR.format(n=number)} on [**2177-12-5**]."
+            rows.append(note_row(len(rows) + 1, patient=patient, text=text))
+    text = f"The patient is a 42 year old man.{REST} Wife of {KNOWN.format(n=0)} called."
+    rows.append(note_row(len(rows) + 1, patient=0, text=text))
+    rows.append(note_row(len(rows) + 1, patient=1, text="No name here. [**Spaceship 9**] seen."))
+    return rows
+
+
+def dummy_notes(folder: Path, *, n_patients: int = 6) -> Path:
+    return write_notes(folder / "NOTEEVENTS.csv", dummy_rows(n_patients))
+
+
+def register_files(folder: Path, *, is_japanese: bool = False) -> tuple[Path, Path]:
+    notes = JAPANESE_NOTES if is_japanese else REGISTER_NOTES
+    register = JAPANESE_REGISTER if is_japanese else REGISTER
+    lines = [json.dumps({"patient_id": patient, "text": text}) for patient, text in notes]
+    (folder / "notes.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "register.csv").write_text(register, encoding="utf-8")
+    return folder / "notes.jsonl", folder / "register.csv"
+
+
+def made(out: Path, notes: Path, **choices: Any) -> KeptCorpus:
+    return corpus_at(make_corpus(CorpusOrder(notes=notes, **choices), out=out))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files of a corpus but the one with its time stamp."""
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "corpus.json"}

@@ -1,0 +1,90 @@
+"""The job "corpus": what makes two orders one question, and what an interrupted one leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from audit.corpora.build_files import locked_folder
+from audit.curation.kept_corpora import corpora_dir, kept_corpus
+from audit.curation.order import CorpusOrder
+from audit.errors import AuditCancelled, AuditError
+from audit.home import HOME_VARIABLE
+from audit.jobs.contact import Contact
+from audit.jobs.corpus_job import answer_corpus, corpus_question
+from audit.jobs.kinds import KINDS
+from audit.progress import Progress
+from tests.curation.make_corpora import dummy_notes, register_files
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+
+
+def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
+    return Contact(
+        lambda progress, part: seen.append(progress),
+        lambda: bool(seen) and seen[-1].share >= stop_at,
+        lambda text: None,
+    )
+
+
+def test_an_order_becomes_a_kept_corpus(tmp_path: Path) -> None:
+    question = corpus_question(CorpusOrder(notes=dummy_notes(tmp_path), title="A ward"))
+    order = json.loads(json.dumps(question.order))
+    assert question.kind in KINDS and question.audits == () and question.device == "cpu"
+    assert str(tmp_path) not in question.label and "A ward" not in question.label
+    seen: list[Progress] = []
+    (corpus_id,) = answer_corpus(order, contact(seen))
+    assert kept_corpus(corpus_id).title == "A ward" and seen[-1].share == 1
+    stamp = kept_corpus(corpus_id).created
+    assert answer_corpus(order, contact([])) == (corpus_id,)  # killed after it was made
+    assert kept_corpus(corpus_id).created == stamp
+
+
+def test_what_makes_another_question(tmp_path: Path) -> None:
+    notes = dummy_notes(tmp_path)
+    one = corpus_question(CorpusOrder(notes=notes))
+    same = corpus_question(CorpusOrder(notes=notes, title="T", n_workers=2))
+    assert one.digest == same.digest and one.order["corpus_id"] != same.order["corpus_id"]
+    others = [CorpusOrder(notes=notes, seed=1), CorpusOrder(notes=notes, canary_counts=(1,))]
+    digests = {corpus_question(order).digest for order in others}
+    digests.add(corpus_question(CorpusOrder(notes=notes), out=tmp_path / "o").digest)
+    notes.write_bytes(notes.read_bytes() + b"\n")
+    digests.add(corpus_question(CorpusOrder(notes=notes)).digest)
+    assert len(digests | {one.digest}) == 5
+    with pytest.raises(AuditError, match="not there"):
+        corpus_question(CorpusOrder(notes=tmp_path / "missing.csv"))
+
+
+def test_a_cancelled_job_leaves_nothing_and_begins_anew(tmp_path: Path) -> None:
+    notes, register = register_files(tmp_path)
+    order = corpus_question(
+        CorpusOrder(notes=notes, kind="register", register=register)
+    ).order  # fmt: skip
+    with pytest.raises(AuditCancelled):
+        answer_corpus(order, contact([], stop_at=0.1))
+    assert list(corpora_dir().iterdir()) == []
+    (corpus_id,) = answer_corpus(order, contact([]))
+    assert kept_corpus(corpus_id).n_notes == 5
+
+
+def test_what_killed_jobs_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    for name in (".0123456789ab.making", ".0123456789ac.forgotten", ".0123456789ad.making"):
+        (corpora_dir() / name / "corpus").mkdir(parents=True)
+        (corpora_dir() / name / "corpus" / "private.jsonl").write_text("notes")
+    lock = locked_folder(corpora_dir() / ".0123456789ad.making")  # somebody makes it just now
+    question = corpus_question(CorpusOrder(notes=dummy_notes(tmp_path, n_patients=1)))
+    (corpus_id,) = answer_corpus(question.order, contact([]))
+    assert {path.name for path in corpora_dir().iterdir()} == {corpus_id, ".0123456789ad.making"}
+    os.close(lock)
+
+
+def test_a_corpus_may_lie_in_a_folder_of_ones_own(tmp_path: Path) -> None:
+    question = corpus_question(CorpusOrder(notes=dummy_notes(tmp_path)), out=tmp_path / "mine")
+    answer_corpus(question.order, contact([]))
+    assert (tmp_path / "mine" / "corpus.json").is_file() and not list(corpora_dir().iterdir())
