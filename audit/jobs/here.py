@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from audit.errors import AuditCancelled, AuditError
@@ -14,6 +13,7 @@ from audit.jobs.job import COMMAND, WORKER, Job
 from audit.jobs.kinds import KINDS
 from audit.jobs.locks import Lock, device_lock, forget_job_lock, job_lock
 from audit.jobs.orders import forget_order, write_order
+from audit.jobs.question import Question
 from audit.jobs.recovery import failure_of, leave_to_command, recover_device, settle
 from audit.jobs.start import ensure_worker
 from audit.progress import Progress, ProgressListener
@@ -22,31 +22,6 @@ from cache.errors import StoreError
 POLL_SECONDS = 0.1
 _RECOVER_SECONDS = 2.0
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Question:
-    """What a job is about: its place in the table, and the order that holds names.
-
-    Attributes
-    ----------
-    kind, label, scenario, device
-        As in `Job`.
-    digest
-        Names the question: two that are equal are answered once.
-    audits
-        Digests of the audits that will answer it; empty for kinds that make none.
-    order
-        What `KINDS[kind]` needs.
-    """
-
-    kind: str
-    label: str
-    scenario: int
-    device: str
-    digest: str
-    audits: tuple[str, ...]
-    order: Mapping[str, Any]
 
 
 def answer_here(question: Question, *, progress: ProgressListener, say: Say) -> tuple[str, ...]:

@@ -10,6 +10,16 @@ RESUMABLE = ("failed", "cancelled", "interrupted")
 WORKER, COMMAND = "worker", "cli"
 """Who runs a job: the device's worker, or the command that asked."""
 LOADING, FINISHING = "loading", "finishing"
+STAGES = {
+    "corpus": (
+        "drawing a sample of the notes", "finding registered patients",
+        "reading who the notes are about",
+        "building the corpus", "looking for names", "examining the corpus", "drawing candidates",
+    ),
+    "pretrain": ("tokenizing the notes", "training"),
+    "experiment": (),
+}  # fmt: skip
+"""Kind of job -> its phases that have words of their own on a screen."""
 
 Setting = int | float | str | bool
 
@@ -41,9 +51,9 @@ class Job:
     job_id
         12 random hexadecimal digits.
     kind
-        What is done: "audit", "demo".
+        What is done: "audit", "demo", "corpus", "pretrain", "experiment".
     label
-        Which models; no person's name.
+        Which models or notes; no person's name.
     scenario
         1 or 2; 0 where there is none or there are several.
     device
@@ -69,7 +79,7 @@ class Job:
     failure
         Why it failed; None where it did not.
     result
-        Digests of the audits that came of it.
+        Digests of the audits that came of it; of a corpus or a training its identifier.
     owner
         Who asked, as the screen knows them.
     part
@@ -108,14 +118,28 @@ class Job:
 
     @property
     def stage(self) -> str:
-        """What is being done, as a code: letters and underscores only, "other" if unknown."""
+        """What is being done, as a code: letters and underscores only, "other" if unknown.
+
+        Kinds of `STAGES` have codes that begin with the kind.
+        """
         if self.state == "queued":
             return "waiting"
         if self.state == "running" and self.is_cancel_wanted:
             return "stopping"
+        if self.kind in STAGES:
+            return self._own_stage
         if self.share >= 1:
             return FINISHING
         who, _, what = self.phase.partition(" model: ")
         if who in ("general", "hospital") and what in ("documents", "posteriors", "chain"):
             return f"{who}_{what}"
         return LOADING if self.phase in ("", LOADING) else "other"
+
+    @property
+    def _own_stage(self) -> str:
+        if self.share >= 1:
+            return f"{self.kind}_{FINISHING}"
+        if self.phase in ("", LOADING):
+            return f"{self.kind}_{LOADING}"
+        is_known = self.phase in STAGES[self.kind]
+        return f"{self.kind}_{self.phase.replace(' ', '_')}" if is_known else f"{self.kind}_other"

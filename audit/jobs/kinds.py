@@ -11,6 +11,9 @@ from typing import Any
 from audit.demo import SHIPPED, DemoSettings, demo_audits, demo_request, remember
 from audit.home import results_dir
 from audit.jobs.contact import Contact, Part
+from audit.jobs.corpus_job import answer_corpus
+from audit.jobs.experiment_job import answer_experiment
+from audit.jobs.pretrain_job import answer_pretrain
 from audit.progress import Pace, Progress
 from audit.report import AuditReport
 from audit.request import AuditRequest
@@ -57,7 +60,13 @@ def answer_demo(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     return tuple(report.digest for report in reports.values())
 
 
-KINDS: dict[str, Answer] = {"audit": answer_audit, "demo": answer_demo}
+KINDS: dict[str, Answer] = {
+    "audit": answer_audit,
+    "demo": answer_demo,
+    "pretrain": answer_pretrain,
+    "corpus": answer_corpus,
+    "experiment": answer_experiment,
+}
 """Kind of job -> what it does."""
 
 

@@ -11,13 +11,14 @@ from audit.errors import AuditError
 from audit.home import results_dir
 from audit.inspection import kept_inspection
 from audit.jobs import table
-from audit.jobs.here import Question
 from audit.jobs.job import Job, Setting
 from audit.jobs.kinds import demo_order, demo_requests
 from audit.jobs.locks import queue_of
 from audit.jobs.orders import forget_order, has_order, read_order, write_order
+from audit.jobs.question import Question
 from audit.jobs.recovery import known_devices, recover_device
 from audit.jobs.start import ensure_worker
+from audit.models.folder import display_name
 from audit.report import AuditReport
 from audit.request import AuditRequest, GenerationSettings, PosteriorSettings, question_digest
 from audit.request_file import audit_digest, request_from_json, request_to_json
@@ -206,7 +207,7 @@ def audit_question(request: AuditRequest) -> Question:
     digest = audit_digest(request)
     return Question(
         kind="audit",
-        label=f"{request.general.name} → {request.hospital.name}",
+        label=f"{display_name(request.general)} → {display_name(request.hospital)}",
         scenario=request.scenario_number,
         device=queue_of(request.device),
         digest=digest,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import AuditError
+from audit.models.trained import trained_name
 
 _MAX_ENTRIES = 10_000
 _CODE_SUFFIXES = {".py", ".pyc", ".pyd", ".so", ".dll", ".dylib"}
@@ -93,7 +94,7 @@ def open_folder(path: Path) -> ModelFolder:
     except (OSError, ValueError, RuntimeError) as fault:
         reason = fault if isinstance(fault, OSError) else OSError(0, "not a valid path")
         raise unreadable(reason, where=path.name) from None
-    name = _display_name(root)
+    name = display_name(root)
     if len(entries) > _MAX_ENTRIES:
         raise AuditError(f"The directory holds more than {_MAX_ENTRIES} entries.", where=name)
     files = [entry.name for entry in entries if _is_file(Path(entry.path), root=root, name=name)]
@@ -109,9 +110,11 @@ def open_folder(path: Path) -> ModelFolder:
     return ModelFolder(path=root, name=name, files=kept, unsafe=unsafe)
 
 
-def _display_name(root: Path) -> str:
+def display_name(root: Path) -> str:
+    """Return what a model's directory is called in messages and results."""
     # In a Hugging Face cache the directory's own name is a revision; the model's is two above.
-    return _plain(root.parent.parent.name if _is_snapshot(root) else root.name)
+    own = root.parent.parent.name if _is_snapshot(root) else trained_name(root) or root.name
+    return _plain(own)
 
 
 def _is_snapshot(root: Path) -> bool:

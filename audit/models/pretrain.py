@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
 from audit.models.encoder import logits_at
+from audit.models.row_masking import Ids, SpecialIds, masked_rows
 
-Ids = NDArray[np.int64]
+__all__ = ["PretrainSettings", "SpecialIds", "pretrain"]
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,6 @@ class PretrainSettings:
     def steps_per_epoch(self, n_tokens: int) -> float:
         """Return how many steps see as many tokens as the corpus has."""
         return n_tokens / (self.n_rows * float(np.mean(self.n_tokens_per_row)))
-
-
-@dataclass(frozen=True)
-class SpecialIds:
-    """Ids that training needs: the special tokens, those that end a sentence, vocabulary size."""
-
-    cls: int
-    sep: int
-    mask: int
-    sentence_ends: tuple[int, ...]
-    n_vocabulary: int
 
 
 def pretrain(
@@ -163,15 +152,8 @@ def _masked(
     rows: Ids, *, special: SpecialIds, share: float, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return masked ids [B, L], the positions asked for [B, M] and their true ids [B, M]."""
-    n_tokens = rows.shape[1]
-    n_asked = max(1, round(share * n_tokens))
-    allowed = (rows != special.cls) & (rows != special.sep)
-    order = np.argsort(np.where(allowed, rng.random(rows.shape), 2.0), axis=1)
-    positions = order[:, :n_asked]
-    targets = np.take_along_axis(rows, positions, axis=1)
-    kind = rng.random(positions.shape)
-    random_ids = rng.integers(special.n_vocabulary, size=positions.shape)
-    shown = np.where(kind < 0.8, special.mask, np.where(kind < 0.9, random_ids, targets))
-    masked = rows.copy()
-    np.put_along_axis(masked, positions, shown, axis=1)
-    return torch.from_numpy(masked), torch.from_numpy(positions), torch.from_numpy(targets)
+    masked = masked_rows(rows, special=special, share=share, rng=rng)
+    ids, positions, targets = (
+        torch.from_numpy(part) for part in (masked.ids, masked.positions, masked.targets)
+    )
+    return ids, positions, targets

@@ -1,4 +1,4 @@
-"""The models that this installation knows: those under the registered folders.
+"""The models that this installation knows: registered folders' models, and those trained here.
 
 Pages pick a model from this list by its identifier; a path typed by a person is accepted on the
 command line only.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from audit.errors import AuditError
 from audit.models.files import ModelSummary, inspect_model
+from audit.models.trained import LABEL, trained_models, trained_name
 
 VARIABLE = "KART_AUDIT_MODELS"
 """Environment variable that names the registered folders, separated as in PATH."""
@@ -45,25 +46,29 @@ class RegisteredModel:
     Attributes
     ----------
     model_id
-        The folder's label and the path under it, with "/".
+        The folder's label and the path under it, with "/"; "trained/" and the run's name for a
+        model that was trained here.
     path
         The directory, links resolved.
     summary
         What lies there; None where it is refused.
     refusal
         Why it is refused; "" where it is not.
+    title
+        What a model that was trained here is called; "" for others.
     """
 
     model_id: str
     path: Path
     summary: ModelSummary | None
     refusal: str
+    title: str = ""
 
 
 def registered_folders() -> tuple[RegisteredFolder, ...]:
     """Return the registered folders that exist, in the order of the environment variable."""
     folders: list[RegisteredFolder] = []
-    used: set[str] = set()
+    used = {LABEL}
     for text in os.environ.get(VARIABLE, "").split(os.pathsep):
         if not text.strip():
             continue
@@ -73,7 +78,7 @@ def registered_folders() -> tuple[RegisteredFolder, ...]:
         base = path.name or "models"
         label = next(
             candidate
-            for n in range(1, len(folders) + 2)
+            for n in range(1, len(used) + 2)
             if (candidate := base if n == 1 else f"{base}-{n}") not in used
         )
         used.add(label)
@@ -82,8 +87,8 @@ def registered_folders() -> tuple[RegisteredFolder, ...]:
 
 
 def list_models() -> tuple[RegisteredModel, ...]:
-    """Return every model under the registered folders, refused ones with the reason."""
-    return tuple(_inspected(model_id, path=path) for model_id, path in _found())
+    """Return the models trained here and those registered, refused ones with the reason."""
+    return tuple(_inspected(model_id, path=path) for model_id, path in _all_found())
 
 
 def resolve_model(model_id: str) -> Path:
@@ -96,7 +101,7 @@ def resolve_model(model_id: str) -> Path:
     AuditError
         If no registered model has this identifier.
     """
-    path = next((path for found, path in _found() if found == model_id), None)
+    path = next((path for found, path in _all_found() if found == model_id), None)
     if path is None:
         raise AuditError(
             "No registered model has this identifier.",
@@ -132,10 +137,16 @@ def model_path(text: str, *, where: str = "model") -> Path:
 
 
 def _inspected(model_id: str, *, path: Path) -> RegisteredModel:
+    title = trained_name(path) if model_id.startswith(f"{LABEL}/") else ""
     try:
-        return RegisteredModel(model_id, path, summary=inspect_model(path), refusal="")
+        return RegisteredModel(model_id, path, inspect_model(path), refusal="", title=title)
     except AuditError as refused:
-        return RegisteredModel(model_id, path, summary=None, refusal=str(refused))
+        return RegisteredModel(model_id, path, None, refusal=str(refused), title=title)
+
+
+def _all_found() -> Iterator[tuple[str, Path]]:
+    yield from trained_models()
+    yield from _found()
 
 
 def _found() -> Iterator[tuple[str, Path]]:

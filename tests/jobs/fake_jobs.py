@@ -14,8 +14,8 @@ import pytest
 
 from audit.home import HOME_VARIABLE, data_home, results_dir
 from audit.jobs import service, start
-from audit.jobs.here import Question
 from audit.jobs.job import Job
+from audit.jobs.question import Question
 
 PATIENCE_SECONDS = 90.0
 

@@ -1,0 +1,93 @@
+"""Files and folders of a training: for their owner alone, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from audit.errors import AuditError
+
+
+def private_folder(path: Path) -> Path:
+    """Make a folder with mode 700 if it is not there; one that exists stays as it is.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be made.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(error) from None
+    return path
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file with mode 600, whole or not at all, on the disk for good.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        partial.unlink(missing_ok=True)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise unwritable(error) from None
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Give a folder to write into; it takes the place of `path` when the block ends well.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(mode=0o700, parents=True)
+        yield partial
+        for file in partial.iterdir():
+            file.chmod(0o600)
+            _to_disk(file)
+        _to_disk(partial)
+        if path.exists():
+            shutil.rmtree(path)
+        partial.rename(path)
+        _to_disk(path.parent)
+    except OSError as error:
+        raise unwritable(error) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def unwritable(error: OSError) -> AuditError:
+    """Return the error for a place that cannot be written, without its path."""
+    return AuditError(
+        f"The training's folder cannot be written ({error.strerror}).",
+        where="out",
+        do="Make room on the disk, and let this account write there.",
+    )
+
+
+def _to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,62 @@
+"""Small trainings made in the test: notes of a made-up language, a tiny model, quick settings."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from audit.training.order import TrainOrder
+from audit.training.settings import TrainSettings
+from tests.models.make_models import WORDS, make_bert
+
+PLAIN = [word for word in WORDS if word.isalpha()]
+
+
+def write_notes(path: Path, *, n: int = 40, n_patients: int = 20, seed: int = 0) -> Path:
+    """Write notes as JSONL in which every word is followed by one and the same."""
+    rng = random.Random(seed)
+    with path.open("w", encoding="utf-8") as handle:
+        for number in range(n):
+            at = rng.randrange(len(PLAIN))
+            words = [PLAIN[(at + k) % len(PLAIN)] for k in range(rng.randrange(20, 60))]
+            note = {"note_id": str(number), "patient_id": f"P{number % n_patients}",
+                    "text": " ".join(words) + "."}  # fmt: skip
+            handle.write(json.dumps(note) + "\n")
+    return path
+
+
+def quick(**changes: Any) -> TrainSettings:
+    values: dict[str, Any] = {
+        "n_tokens": 16, "batch": 8, "micro_batch": 4, "n_steps": 12, "learning_rate": 1e-3,
+        "held_out_share": 0.1, "evaluate_every": 4, "checkpoint_every": 4, "precision": "float32",
+    }  # fmt: skip
+    return TrainSettings(**values | changes)
+
+
+def make_order(folder: Path, *, out: str = "run", order: Any = None, **settings: Any) -> TrainOrder:
+    """Return an order on a tiny model and notes in `folder`, both made if they are not there."""
+    general, notes = folder / "general", folder / "notes.jsonl"
+    if not general.exists():
+        make_bert(general, n_positions=32, scale=0.02)
+    if not notes.exists():
+        write_notes(notes)
+    values = {"token_store": folder / "tokens", "device": "cpu"} | (order or {})
+    return TrainOrder(
+        general=general, notes=(notes,), out=folder / out, settings=quick(**settings), **values
+    )
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    found: dict[str, torch.Tensor] = load_file(path / "model.safetensors")
+    return found
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    a, b = weights(one), weights(other)
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)

@@ -1,0 +1,149 @@
+"""The loss log and the list of trained models, as pages read them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from audit.errors import AuditError
+from audit.training import kept_models
+from audit.training.hardware import multiplies_bfloat16, pick_precision, same_sums
+from audit.training.kept_models import TrainingFacts, write_facts
+from audit.training.private_files import whole_folder, write_whole
+from audit.training.settings import TrainSettings
+from audit.training.train_log import LossPoint, append_point, cut_log, last_held_out, read_losses
+
+POINTS = (
+    LossPoint(0, None, 5.0, 0.0, 0.1),
+    LossPoint(10, 4.5, None, 1e-5, 2.0),
+    LossPoint(20, 4.0, 4.25, 2e-5, 4.0),
+)
+
+
+def facts(**changes) -> TrainingFacts:
+    values = dict(
+        title="<b>Ours</b>", parent="general", parent_digest="ab", corpus_id="", source="file",
+        settings=TrainSettings(n_tokens=12, batch=4, micro_batch=4), n_steps=20, n_documents=9,
+        n_train_tokens=105, n_held_out_documents=1, unigram_loss=5.5, key="k",
+        precision="float32", device="cpu", kernels="default", versions={"torch": "2"},
+        created="2024-01-01T00:00:00+00:00",
+    )  # fmt: skip
+    return TrainingFacts(**values | changes)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
+    return kept_models.models_dir()
+
+
+def keep(home, run_id: str, *, is_whole: bool = True, **changes):
+    folder = home / run_id
+    folder.mkdir()
+    write_facts(folder, facts(**changes))
+    for point in POINTS:
+        append_point(folder, point)
+    if is_whole:
+        (folder / "model").mkdir()
+    return folder
+
+
+def test_points_come_back_and_half_a_line_does_not_count(tmp_path):
+    assert read_losses(tmp_path) == ()
+    for point in POINTS:
+        append_point(tmp_path, point)
+    with (tmp_path / "losses.jsonl").open("a") as handle:
+        handle.write('{"step": 30, "loss": 1')
+    assert read_losses(tmp_path) == POINTS
+    assert last_held_out(POINTS) == 4.25
+    assert last_held_out(POINTS[1:2]) is None
+    assert (tmp_path / "losses.jsonl").stat().st_mode & 0o077 == 0
+
+
+def test_the_later_of_two_points_of_a_step_counts(tmp_path):
+    for point in (*POINTS, LossPoint(10, 9.0, None, 1e-5, 7.0)):
+        append_point(tmp_path, point)
+    with (tmp_path / "losses.jsonl").open("a") as handle:
+        handle.write("damaged\n" + '{"step": 5, "loss": NaN}\n')
+    assert [point.loss for point in read_losses(tmp_path)] == [None, 9.0, 4.0]
+    cut_log(tmp_path, step=10)
+    assert [point.step for point in read_losses(tmp_path)] == [0, 10]
+
+
+def test_the_list_is_newest_first_and_skips_what_is_no_training(home):
+    keep(home, "0123456789ab")
+    keep(home, "ba9876543210", is_whole=False, created="2025-01-01T00:00:00+00:00")
+    (home / "cccccccccccc").mkdir()
+    (home / "elsewhere").mkdir()
+    new, old = kept_models.trained_models()
+    assert (new.run_id, old.run_id) == ("ba9876543210", "0123456789ab")
+    assert (new.is_whole, old.is_whole) == (False, True)
+    assert (old.n_steps_done, old.loss, old.held_out, old.first_held_out) == (20, 4.0, 4.25, 5.0)
+    assert old.title == "<b>Ours</b>"
+    assert old.n_epochs_done == pytest.approx(8.0)
+    assert old.facts == facts()
+    assert kept_models.trained_model("0123456789ab") == old
+
+
+def test_directories_are_given_only_of_what_is_there(home):
+    folder = keep(home, "0123456789ab", snapshots=(5, 10))
+    (folder / "model-5").mkdir()
+    assert kept_models.model_dir("0123456789ab") == folder / "model"
+    assert kept_models.model_dir("0123456789ab", step=5) == folder / "model-5"
+    assert kept_models.trained_model("0123456789ab").snapshots == (5,)
+    keep(home, "ba9876543210", is_whole=False)
+    with pytest.raises(AuditError, match="not finished"):
+        kept_models.model_dir("ba9876543210")
+    for wrong in ("ffffffffffff", "../../etc", "", "0123456789AB"):
+        with pytest.raises(AuditError, match="no such training"):
+            kept_models.model_dir(wrong)
+    kept_models.forget_model("0123456789ab")
+    assert len(kept_models.trained_models()) == 1
+    with pytest.raises(AuditError, match="no such training"):
+        kept_models.forget_model("0123456789ab")
+
+
+def test_a_folder_is_whole_or_not_there(tmp_path):
+    place = tmp_path / "model"
+    with pytest.raises(RuntimeError), whole_folder(place) as partial:
+        write_whole(partial / "a", b"1")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    for text in (b"1", b"2"):
+        with whole_folder(place) as partial:
+            write_whole(partial / "a", text)
+    assert (place / "a").read_bytes() == b"2"
+    assert place.stat().st_mode & 0o077 == 0
+
+
+def test_bfloat16_only_where_the_processor_has_it(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text("model name: x\nflags\t\t: fpu avx2 avx512_bf16\n")
+    other.write_text("flags\t\t: fpu avx2\nbugs: amx_bf16\n")
+    assert multiplies_bfloat16(one)
+    assert not multiplies_bfloat16(other)
+    assert not multiplies_bfloat16(tmp_path / "none")
+    assert pick_precision("float32", device="cuda") == "float32"
+    assert pick_precision("bfloat16", device="cpu") == "bfloat16"
+
+
+def test_the_order_of_sums_is_asked_of_gpus_alone():
+    import torch
+
+    asked = torch.are_deterministic_algorithms_enabled
+    with same_sums("cpu"):
+        assert not asked()
+    with same_sums("cuda"):
+        assert asked()
+    assert not asked()
+
+
+def test_what_pages_read_needs_no_torch():
+    code = (
+        "import sys, audit.training.kept_models, audit.training.order, audit.jobs.pretrain_job;"
+        "bad = {'torch', 'transformers', 'faker'} & set(sys.modules);"
+        "sys.exit(str(bad) if bad else 0)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
