@@ -145,8 +145,8 @@ def by_mentions(
 ) -> list[dict[str, object]]:
     """Return detection against the number of mentions: how many members of each bin are flagged."""
     mentions = np.array([np.nan if m is None else m for m in candidates.n_mentions], dtype=float)
-    is_member = np.array([m is True for m in candidates.is_member])
-    controls = score[np.array([m is False for m in candidates.is_member])]
+    is_member = np.array([m is True for m in candidates.is_member], dtype=np.bool_)
+    controls = score[np.array([m is False for m in candidates.is_member], dtype=np.bool_)]
     result: list[dict[str, object]] = []
     for low, high in MENTION_BINS:
         rows = is_member & (mentions >= low) & (mentions <= (high or math.inf))

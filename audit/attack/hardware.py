@@ -9,30 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from audit.errors import AuditError
+from audit.models.device import pick_device
 from audit.models.load import LoadedModel, load_model
 from audit.models.pair import ModelPair
 from audit.models.precision import exact_kernels, refuse_changed_distributions
 from audit.request import AuditRequest
 
-
-def pick_device(wanted: str) -> str:
-    """Return the device to run on.
-
-    Raises
-    ------
-    AuditError
-        If a GPU is asked for and none is there.
-    """
-    if wanted not in ("auto", "cpu", "cuda"):
-        raise AuditError("is unknown.", where="device", do="Choose auto, cpu or cuda.")
-    if wanted == "cpu":
-        return "cpu"
-    if torch.cuda.is_available():
-        return "cuda"
-    if wanted == "cuda":
-        raise AuditError("No CUDA device is available.", where="device", do="Choose auto or cpu.")
-    return "cpu"
+__all__ = ["check_rounding", "chosen_kernels", "pick_device"]
 
 
 def check_rounding(request: AuditRequest, pair: ModelPair, *, device: str) -> None:

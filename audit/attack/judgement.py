@@ -13,15 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from audit.attack.canaries import (
+    canary_mask,
+    exposure_record,
+    joined_decisions,
+    role_record,
+    rows_of,
+)
 from audit.attack.curve import Attack, by_mentions, curve_of, plain_record, scored_names
+from audit.membership.by_role import Attacked, measures_by_role
 from audit.membership.candidates import Candidates
 from audit.membership.cohort import cohort_test, smallest_detectable_auc, smallest_finding
 from audit.membership.decisions import ALPHA, Decisions, decide
-from audit.membership.metrics import (
-    GENERAL_ALONE,
-    MembershipMetrics,
-    membership_metrics,
-)
+from audit.membership.metrics import GENERAL_ALONE, MembershipMetrics, membership_metrics
 from audit.membership.scores import Floats, Ids
 from audit.membership.verdict import Verdict, give_verdict
 from audit.rates import two_sample_ks
@@ -31,8 +35,10 @@ from audit.rates import two_sample_ks
 class Judgement:
     """Everything that follows from the scores.
 
-    `n_flagged_by_general` counts those tested names that M_general alone flags too: names that
-    stand out for another reason than the notes, such as fame or frequency.
+    Canaries have decisions, among themselves, and `exposure`; everything else is of the other names
+    alone. `exposure` is None and `roles` empty where the list has neither. `n_flagged_by_general`
+    counts those tested names that M_general alone flags too: names that stand out for another
+    reason than the notes, such as fame or frequency.
     """
 
     decisions: Decisions
@@ -42,6 +48,8 @@ class Judgement:
     cohort: dict[str, object]
     curve: list[dict[str, object]]
     mentions: list[dict[str, object]]
+    exposure: dict[str, Any] | None = None
+    roles: tuple[dict[str, object], ...] = ()
 
 
 def judge(
@@ -64,20 +72,38 @@ def judge(
         A free threshold on the fixed score, or None.
     """
     n = len(candidates)
-    score = attack.scores[fixed].value
-    decisions = _decisions(attack, candidates, score=fixed)
-    by_general = _decisions(attack, candidates, score=general)
-    names = scored_names(attack.scores, candidates, scenario=scenario, fixed=fixed, general=general)
+    is_canary = canary_mask(candidates)
+    rows = np.flatnonzero(~is_canary)
+    patients, listed = rows_of(attack, rows, n_listed=n), candidates.rows(rows.tolist())
+    score = patients.scores[fixed].value
+    decisions = _decisions(patients, listed, score=fixed)
+    by_general = _decisions(patients, listed, score=general)
+    names = scored_names(patients.scores, listed, scenario=scenario, fixed=fixed, general=general)
     metrics = membership_metrics(names, seed=seed, threshold=threshold)
-    tested = np.array([truth is not False for truth in candidates.is_member])
+    tested = np.array([truth is not False for truth in listed.is_member], dtype=np.bool_)
+    canaries = np.flatnonzero(is_canary)
+    among = candidates.rows(canaries.tolist())
+    of_canaries = _decisions(rows_of(attack, canaries, n_listed=n), among, score=fixed)
+    both_flag = (decisions.q <= ALPHA) & (by_general.q <= ALPHA)
+    roles = measures_by_role(
+        listed,
+        attack=Attacked(score[: len(listed)], decisions.q <= ALPHA),
+        general=Attacked(patients.scores[general].value[: len(listed)], by_general.q <= ALPHA),
+        seed=seed,
+        threshold=threshold,
+    )
     return Judgement(
-        decisions=decisions,
-        n_flagged_by_general=int((tested & (decisions.q <= ALPHA) & (by_general.q <= ALPHA)).sum()),
+        decisions=joined_decisions([(rows, decisions), (canaries, of_canaries)]),
+        n_flagged_by_general=int((tested & both_flag).sum()),
         metrics=metrics,
-        verdict=_verdict(decisions, metrics, tested=tested, n_reference=len(score) - n),
-        cohort=_cohort(score, attack.n_pieces, candidates, seed=seed),
-        curve=curve_of(attack, candidates, scenario=scenario, fixed=fixed, general=general),
-        mentions=by_mentions(score[:n], decisions, candidates),
+        verdict=_verdict(decisions, metrics, tested=tested, n_reference=len(score) - len(listed)),
+        cohort=_cohort(score, patients.n_pieces, listed, seed=seed),
+        curve=curve_of(patients, listed, scenario=scenario, fixed=fixed, general=general),
+        mentions=by_mentions(score[: len(listed)], decisions, listed),
+        exposure=exposure_record(
+            attack, candidates, scenario=scenario, fixed=fixed, general=general, seed=seed
+        ),
+        roles=tuple(role_record(one) for one in roles),
     )
 
 
@@ -134,11 +160,12 @@ def name_columns(
 def null_check(score: Floats, *, candidates: Candidates) -> dict[str, float]:
     """Compare the scores of members with those of the reference controls that follow them.
 
-    For a null pair the two must be alike: two-sample Kolmogorov-Smirnov (rank p-values that share
-    controls are not independent, so they are not tested).
+    Canaries are left out. For a null pair the two must be alike: two-sample Kolmogorov-Smirnov
+    (rank p-values that share controls are not independent, so they are not tested).
     """
     n = len(candidates)
-    members = score[:n][np.array([m is True for m in candidates.is_member])]
+    is_member = np.array([m is True for m in candidates.is_member], dtype=np.bool_)
+    members = score[:n][is_member & ~canary_mask(candidates)]
     statistic, p = two_sample_ks(members, score[n:])
     return {"ks_statistic": statistic, "ks_p": p}
 
@@ -169,7 +196,8 @@ def _cohort(
     """Test whether the names as a group stand out from the reference controls."""
     n = len(candidates)
     has_members = any(m is True for m in candidates.is_member)
-    group = np.array([m is True if has_members else m is None for m in candidates.is_member])
+    wanted = True if has_members else None
+    group = np.array([m is wanted for m in candidates.is_member], dtype=np.bool_)
     test = cohort_test(
         score[:n][group],
         control_scores=score[n:],

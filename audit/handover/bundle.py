@@ -21,6 +21,7 @@ from audit.handover.report_html import report_html
 from audit.handover.report_language import report_words
 from audit.report import AuditReport, measures_json, names_csv
 from audit.tables import write_table
+from audit.view.reference_view import ReferenceView
 
 MANIFEST = "MANIFEST.sha256"
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold: the same bytes each time
@@ -37,6 +38,7 @@ def bundle_files(
     *,
     choice: ReportChoice,
     other: AuditReport | None = None,
+    references: ReferenceView | None = None,
     documents: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, bytes]:
     """Return the files by name, in the order of their names.
@@ -47,17 +49,24 @@ def bundle_files(
         Language, form of the names, sections and sign-off.
     other
         The audit of the same pair in the other scenario, if it is kept.
+    references
+        The audits that differ in the reference alone, if there are any; the HTML shows them.
     documents
         Generated documents by model; only the full form takes them.
     """
-    makers = _makers(report, choice=choice, other=other, documents=documents)
+    makers = _makers(report, choice=choice, other=other, references=references, documents=documents)
     files = {name: make().encode("utf-8") for name, make in sorted(makers.items())}
     files[MANIFEST] = manifest(files).encode("ascii")
     return files
 
 
 def bundle_file(
-    name: str, report: AuditReport, *, choice: ReportChoice, other: AuditReport | None = None
+    name: str,
+    report: AuditReport,
+    *,
+    choice: ReportChoice,
+    other: AuditReport | None = None,
+    references: ReferenceView | None = None,
 ) -> bytes:
     """Return one of the files that every form has, as `bundle_files` does.
 
@@ -66,7 +75,8 @@ def bundle_file(
     KeyError
         If there is no such file.
     """
-    return _makers(report, choice=choice, other=other, documents=None)[name]().encode("utf-8")
+    makers = _makers(report, choice=choice, other=other, references=references, documents=None)
+    return makers[name]().encode("utf-8")
 
 
 def bundle(
@@ -74,10 +84,13 @@ def bundle(
     *,
     choice: ReportChoice,
     other: AuditReport | None = None,
+    references: ReferenceView | None = None,
     documents: Mapping[str, Sequence[str]] | None = None,
 ) -> bytes:
     """Return the files of `bundle_files` as one zip in a folder of their own."""
-    files = bundle_files(report, choice=choice, other=other, documents=documents)
+    files = bundle_files(
+        report, choice=choice, other=other, references=references, documents=documents
+    )
     folder, data = bundle_name(report, choice=choice), io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name, content in files.items():
@@ -107,11 +120,14 @@ def _makers(
     *,
     choice: ReportChoice,
     other: AuditReport | None,
+    references: ReferenceView | None,
     documents: Mapping[str, Sequence[str]] | None,
 ) -> dict[str, Callable[[], str]]:
     shown = with_names_as(report, form=choice.names)
     makers: dict[str, Callable[[], str]] = {
-        "report.html": lambda: report_html(report, choice=choice, other=other),
+        "report.html": lambda: report_html(
+            report, choice=choice, other=other, references=references
+        ),
         "names.csv": lambda: "\ufeff" + names_csv(shown),  # Excel needs the mark: not all is ASCII
         "measures.csv": lambda: measures_csv(report),
         "measures.json": lambda: _json(measures_json(_without_names(shown))),

@@ -24,9 +24,13 @@ def measures_csv(report: AuditReport) -> str:
     """Return every rule, score and baseline with intervals and counts, as CSV.
 
     `kind` is "rule", "baseline_rule", "guess", "held_out", "score" or "baseline"; `measure` of a
-    score is "auc" or "tpr_at_fpr_0.01", of a rule a rate, "f1", or a count.
+    score is "auc" or "tpr_at_fpr_0.01", of a rule a rate, "f1", or a count. Members of one role
+    have the kind "role"; planted names stand beside the controls "canary", and their measures end
+    with how often they were planted, or "all".
     """
     lines = [line for part in report.measures["strata"].items() for line in _stratum(*part)]
+    lines += [line for role in report.details.get("roles") or () for line in _role(role)]
+    lines += _canaries(report.details.get("canaries") or {})
     return write_table(MEASURE_COLUMNS, lines)
 
 
@@ -43,6 +47,29 @@ def _stratum(name: str, measured: Mapping[str, Any]) -> Iterator[Line]:
     for kind, key in (("score", "scores"), ("baseline", "baselines")):
         for score, ranking in measured[key].items():
             yield from _ranking((name, kind, score), ranking, sizes)
+
+
+def _role(role: Mapping[str, Any]) -> Iterator[Line]:
+    who, sizes = ("all", "role", role["role"]), (role["n_members"], role["n_controls"])
+    for measure in ("auc", "general_auc"):
+        yield (*who, measure, *_estimate(role[measure]), None, None, *sizes)
+    for measure in ("flagged", "general_flagged"):
+        yield (*who, measure, *_counted(role[measure]), *sizes)
+
+
+def _canaries(record: Mapping[str, Any]) -> Iterator[Line]:
+    for score, measured in (record.get("scores") or {}).items():
+        who = ("canary", "baseline" if score == "general_alone" else "score", score)
+        for group in (*measured["groups"], measured["all"]):
+            sizes, count = (group["n_names"], measured["n_held_out"]), group["n_mentions"] or "all"
+            bits = _estimate(group["bits"])
+            yield (*who, f"exposure_bits_{count}", *bits, None, None, *sizes)
+            for measure in ("found", "above_twin"):
+                yield (*who, f"{measure}_{count}", *_counted(group[measure]), *sizes)
+
+
+def _counted(rate: Mapping[str, Any]) -> tuple[float | int | None, ...]:
+    return (*_estimate(rate), rate["n_hits"], rate["n_total"])
 
 
 def _rule(who: tuple[str, str, str], reached: Any, sizes: tuple[int, int]) -> Iterator[Line]:

@@ -189,7 +189,7 @@ class _Axis:
 
 
 def _score_row(kind: KindScores, *, words: ReportWords, axis: _Axis, middle: float) -> list[str]:
-    is_asked = kind.kind in ("member", "unknown")
+    is_asked = kind.kind in ("member", "unknown", "planted")
     tone = "rust" if is_asked else "grey"
     low, median, high = (axis(value) for value in kind.quartiles)
     name = f"{words.text(f'kind_{kind.kind}')} ({len(kind.scores)})"

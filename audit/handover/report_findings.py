@@ -7,14 +7,18 @@ from typing import Any
 
 from audit.handover.name_forms import NameForm, shown_name
 from audit.handover.report_blocks import Cell, bullets, heading, paragraph, table
+from audit.handover.report_canaries import canaries_part
 from audit.handover.report_figures import aucs_figure, mentions_figure, scores_figure
 from audit.handover.report_language import ReportWords
 from audit.handover.report_opening import figure_rows, figure_table
+from audit.handover.report_references import references_part
+from audit.handover.report_roles import roles_part
 from audit.membership.decisions import ALPHA
 from audit.report import AuditReport
 from audit.translation import in_language
-from audit.view.name_view import NAME_EVIDENCE, number
+from audit.view.name_view import NAME_EVIDENCE, name_kinds, number
 from audit.view.overview import Overview, estimate
+from audit.view.reference_view import ReferenceView
 from audit.written_numbers import decimal, percent, percent_interval, small
 
 MAX_NAMES = 50
@@ -22,8 +26,14 @@ MAX_NAMES = 50
 _RATES = ("f1", "accuracy", "recall", "precision")
 
 
-def results_section(report: AuditReport, view: Overview, *, words: ReportWords) -> str:
-    """Return section 5 without its names: rankings, figures, rules."""
+def results_section(
+    report: AuditReport,
+    view: Overview,
+    *,
+    references: ReferenceView | None,
+    words: ReportWords,
+) -> str:
+    """Return section 5 without its names: rankings, figures, rules, roles, references, canaries."""
     parts = [heading(words.text("results"))]
     if view.strata:
         parts.append(figure_table(figure_rows(view.strata, words=words), words=words))
@@ -34,6 +44,9 @@ def results_section(report: AuditReport, view: Overview, *, words: ReportWords) 
         aucs_figure(view, words=words),
         mentions_figure(view, words=words),
         _rules(report, words=words),
+        roles_part(report, words=words),
+        references_part(references, words=words),
+        canaries_part(report, words=words),
     ]
     return "".join(parts)
 
@@ -85,8 +98,8 @@ def standing_out(report: AuditReport) -> list[int]:
     names = report.names
     rows = [
         row
-        for row, (truth, q) in enumerate(zip(names["is_member"], names["q_value"], strict=True))
-        if truth != 0 and q is not None and q <= ALPHA
+        for row, (kind, q) in enumerate(zip(name_kinds(names), names["q_value"], strict=True))
+        if kind in ("member", "unknown") and q is not None and q <= ALPHA
     ]
     return sorted(rows, key=lambda row: (names["q_value"][row], -number(names["score"][row]), row))
 

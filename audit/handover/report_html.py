@@ -31,6 +31,7 @@ from audit.handover.report_opening import (
 )
 from audit.report import AuditReport
 from audit.view.overview import Overview, overview_of
+from audit.view.reference_view import ReferenceView
 from audit.written_numbers import moment
 
 _STYLE = Path(__file__).resolve().parent / "report_words" / "style.css"
@@ -38,7 +39,11 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 
 def report_html(
-    report: AuditReport, *, choice: ReportChoice, other: AuditReport | None = None
+    report: AuditReport,
+    *,
+    choice: ReportChoice,
+    other: AuditReport | None = None,
+    references: ReferenceView | None = None,
 ) -> str:
     """Return the whole file.
 
@@ -48,6 +53,8 @@ def report_html(
         Language, form of the names, sections and sign-off.
     other
         The audit of the same pair in the other scenario, if it is kept: its verdict is printed too.
+    references
+        The audits that differ in the reference alone, if there are any.
 
     Raises
     ------
@@ -58,7 +65,8 @@ def report_html(
     view = overview_of(report)
     beside = overview_of(other) if other is not None else None
     title = escape(f"{words.text('title')} · {report.digest[:12]}")
-    body = "\n".join(_sections(report, view, other=beside, choice=choice, words=words))
+    parts = _sections(report, view, other=beside, references=references, choice=choice, words=words)
+    body = "\n".join(parts)
     return (
         f'<!DOCTYPE html>\n<html lang="{words.language}">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">\n'
@@ -74,6 +82,7 @@ def _sections(
     view: Overview,
     *,
     other: Overview | None,
+    references: ReferenceView | None,
     choice: ReportChoice,
     words: ReportWords,
 ) -> list[str]:
@@ -85,7 +94,9 @@ def _sections(
         scope_section(report, words=words),
         scenario_section(report, words=words),
         method_section(report, words=words),
-        results_section(report, view, words=words) if "results" in wanted else "",
+        results_section(report, view, references=references, words=words)
+        if "results" in wanted
+        else "",
         names_section(report, form=choice.names, words=words) if "names" in wanted else "",
         diagnostics_section(report, words=words) if "diagnostics" in wanted else "",
         limits_section(report, words=words),

@@ -33,6 +33,7 @@ def verdict_section(
         for key, rate in (("flagged", flagged), ("flagged_controls", controls))
         if rate.n_total
     ]
+    canaries = view.canaries_japanese if words.language == "ja" else view.canaries_english
     smallest = report.verdict.get("smallest_detectable_auc")
     if smallest is not None:
         pairs.append((words.text("smallest_auc"), decimal(float(smallest))))
@@ -42,6 +43,7 @@ def verdict_section(
             _verdict_card(view, words=words),
             _headline_table(view, words=words),
             facts(pairs),
+            paragraph(canaries) if canaries else "",
             _other_verdict(other, words=words),
         )
     )
@@ -172,7 +174,7 @@ def _list_facts(report: AuditReport, *, words: ReportWords) -> list[tuple[str, s
     counts, question = report.candidates, report.question
     pairs = [
         (words.text(key), f"{counts[key]:,}")
-        for key in ("n_names", "n_members", "n_unknown", "n_controls", "n_reference")
+        for key in ("n_names", "n_members", "n_unknown", "n_controls", "n_canaries", "n_reference")
         if key in counts
     ]
     if kinds := counts.get("by_kind"):

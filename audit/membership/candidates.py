@@ -15,8 +15,12 @@ from dataclasses import dataclass, fields, replace
 from audit.names import fold_name, written_name
 from audit.names import is_unspaced as is_unspaced
 
-CONTROL_KINDS = ("given", "easy", "hard", "recombined", "reference")
-"""Kinds of controls; "given": came with the list, and neither of its parts says more."""
+CONTROL_KINDS = ("given", "easy", "hard", "recombined", "reference", "canary")
+"""Kinds of controls; "given": came with the list, and neither of its parts says more; "canary": the
+held-out twin of a planted name, compared with planted names only."""
+
+CANARY = "canary"
+"""Role of names that never existed: members that were planted, and their held-out twins."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,9 @@ class Candidates:
     control_kind
         For controls one of `CONTROL_KINDS`; "" for all others.
     role
-        "patient", "staff" or any word of the auditor's; "" where not given.
+        "patient", "staff" or any word of the auditor's; "" where not given. Members of the role
+        "canary" were planted `n_mentions` times; the i-th of them pairs with the i-th control of
+        the kind "canary".
     sex
         As given; "" where not given.
     n_mentions
@@ -76,6 +82,15 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.first)
+
+    def is_canary(self, row: int) -> bool:
+        """Whether the name was planted or held out: no patient's, and in no table of theirs."""
+        return is_canary(self.is_member[row], control_kind=self.control_kind[row],
+                         role=self.role[row])  # fmt: skip
+
+    def without_canaries(self) -> Candidates:
+        """Return the same list without planted and held-out names."""
+        return self.rows([row for row in range(len(self)) if not self.is_canary(row)])
 
     @property
     def has_truth(self) -> bool:
@@ -138,13 +153,20 @@ def make_candidates(
     )
 
 
+def is_canary(is_member: bool | int | None, *, control_kind: str, role: str) -> bool:
+    """Whether a name was planted (a member of this role) or is a held-out twin (of this kind)."""
+    return control_kind == CANARY or (bool(is_member) and fold_name(role) == CANARY)
+
+
 def member_parts(candidates: Candidates) -> frozenset[str]:
     """Return every part of every member's name, first and last alike, as names are compared.
 
-    106 of the US generator's names are both first and last names, so a part is known whatever its
-    role (spec of section 3.4: compare across roles).
+    Planted names are no members here: a control is easy or hard against patients. 106 of the US
+    generator's names are both first and last names, so a part is known whatever its role (spec of
+    section 3.4: compare across roles).
     """
-    members = [row for row, is_member in enumerate(candidates.is_member) if is_member]
+    is_members = enumerate(candidates.is_member)
+    members = [row for row, is_member in is_members if is_member and not candidates.is_canary(row)]
     folded = {fold_name(text) for row in members for _, text in candidates.parts(row)}
     return frozenset(folded)
 

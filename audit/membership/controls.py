@@ -115,7 +115,8 @@ def with_controls(
 ) -> Candidates:
     """Return the list followed by controls drawn against its members (section 3.4).
 
-    None of the drawn names is on the list. Fewer come where the generator has no more.
+    None of the drawn names is on the list, and no part of an easy or hard one was planted. Fewer
+    come where the generator has no more.
 
     Raises
     ------
@@ -127,7 +128,8 @@ def with_controls(
             raise AuditError(f"must be from 0 to {MAX_DRAWN:,}.", where=f"{what} controls")
     if not n_easy + n_hard + n_recombined:
         return without_popularity(candidates)
-    members = candidates.rows([i for i, m in enumerate(candidates.is_member) if m is True])
+    patients = candidates.without_canaries()
+    members = patients.rows([i for i, m in enumerate(patients.is_member) if m is True])
     if not len(members):
         raise AuditError(
             "Controls are drawn against members, and the list has none.",
@@ -136,12 +138,22 @@ def with_controls(
         )
     pool = pool_for(candidates)
     taken = list(zip(candidates.first, candidates.last, strict=True))
+    planted = _planted_parts(candidates)
+
+    def accepts(first: str, last: str) -> bool:
+        return not planted & {fold_name(first), fold_name(last)}
+
     drawn = (
-        easy_controls(pool, members, n=n_easy, seed=seed, exclude=taken)
-        + hard_controls(pool, members, n=n_hard, seed=seed, exclude=taken)
+        easy_controls(pool, members, n=n_easy, seed=seed, exclude=taken, accepts=accepts)
+        + hard_controls(pool, members, n=n_hard, seed=seed, exclude=taken, accepts=accepts)
         + recombined_controls(members, n=n_recombined, seed=seed, exclude=taken)
     )
     return without_popularity(candidates + drawn)
+
+
+def _planted_parts(candidates: Candidates) -> frozenset[str]:
+    rows = [i for i, m in enumerate(candidates.is_member) if m and candidates.is_canary(i)]
+    return frozenset(fold_name(part) for i in rows for _, part in candidates.parts(i))
 
 
 def without_popularity(candidates: Candidates) -> Candidates:

@@ -31,7 +31,9 @@ class GroupExposure:
     Attributes
     ----------
     bits
-        Mean exposure with its bootstrap interval over names.
+        Mean exposure with its bootstrap interval over names. Differs: where all of several names
+        have one rank, resampling knows no error; the Wilson bounds of the share of held-out names
+        above them stand in. One name alone has no interval.
     found
         Names with p <= alpha.
     above_twin
@@ -155,7 +157,7 @@ def exposure(
         raise ValueError("no held-out name is scored")
     p = rank_p_values(score, held_out=held_out)
     bits = exposure_bits(score, held_out=held_out)
-    draws = (seed, n_replicates)
+    draws = (seed, n_replicates, len(held_out))
     groups = tuple(
         _group(count, counts, p=p, bits=bits, alpha=alpha, pair=(score, twin), draws=draws)
         for count in sorted(set(counts.tolist()))
@@ -180,7 +182,7 @@ def _group(
     bits: FloatArray,
     alpha: float,
     pair: tuple[FloatArray, FloatArray],
-    draws: tuple[int, int],
+    draws: tuple[int, int, int],
 ) -> GroupExposure:
     score, twin = pair
     rows = np.flatnonzero((counts == count) & ~np.isnan(p))
@@ -189,7 +191,7 @@ def _group(
     return GroupExposure(
         n_mentions=count,
         n_not_scored=int((counts == count).sum()) - len(rows),
-        bits=_mean(bits[rows], seed=draws[0], count=count, n_replicates=draws[1]),
+        bits=_mean(bits[rows], count=count, draws=draws),
         found=Rate(int((p[rows] <= alpha).sum()), len(rows)),
         above_twin=above,
         above_twin_p=_binomial_tail(above),
@@ -214,10 +216,19 @@ def rising(shares: FloatArray, *, weights: FloatArray) -> FloatArray:
     return fit
 
 
-def _mean(bits: FloatArray, *, seed: int, count: int, n_replicates: int) -> Estimate:
+def _mean(bits: FloatArray, *, count: int, draws: tuple[int, int, int]) -> Estimate:
+    seed, n_replicates, n_held_out = draws
     if len(bits) < 2:
         value = float(bits[0]) if len(bits) else math.nan
         return Estimate(value, math.nan, math.nan)
+    if bits.min() == bits.max():
+        n_ranks = 1 + n_held_out
+        n_above = round(n_ranks / 2 ** float(bits[0])) - 1
+        above = Rate(n_above, n_held_out).interval()
+        low, high = (
+            math.log2(n_ranks / (1 + n_held_out * share)) for share in (above.high, above.low)
+        )
+        return Estimate(float(bits[0]), low, high)
     rng = generator(seed, "exposure/bits", count)
     drawn = bits[rng.integers(len(bits), size=(n_replicates, len(bits)))].mean(axis=1)
     low, high = np.quantile(drawn, [0.025, 0.975])

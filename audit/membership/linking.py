@@ -45,13 +45,14 @@ def link_passages(
     -------
     For the mean log ratio ("hospital_against_general"), M_hospital alone and M_general alone:
     number of passages, share with rank 1 and rank <= 5, median rank; beside them what chance
-    gives. None where no passage says whose it is.
+    gives. None where no passage says whose it is; passages of canaries are left out.
     """
     rows = owner_rows(passages, candidates=candidates)
     usable = [
         p
         for p, row in enumerate(rows)
         if row is not None
+        and not candidates.is_canary(row)
         and hospital.passage_n_inputs[p]
         and np.isfinite(hospital.passage_sum_log_p[p, row])
     ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.membership.candidates import CONTROL_KINDS
+from audit.membership.candidates import CANARY, CONTROL_KINDS
 from audit.membership.confusion import Confusion, confusion, f1_interval
 from audit.membership.decisions import held_out_threshold
 from audit.membership.plain import plain
@@ -32,8 +32,9 @@ __all__ = [
     "membership_metrics",
 ]
 
-LISTED_KINDS = tuple(kind for kind in CONTROL_KINDS if kind != "reference")
-"""Kinds of controls that stand on the list; reference controls only calibrate p-values."""
+LISTED_KINDS = tuple(kind for kind in CONTROL_KINDS if kind not in ("reference", CANARY))
+"""Kinds of controls that members are measured against; reference controls only calibrate p-values,
+held-out canaries are compared with planted ones only."""
 
 N_REPLICATES = 2000
 """Bootstrap replicates of the score fixed beforehand and of M_general alone."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from audit.errors import AuditError
+from audit.membership.canary_cells import canary_cells
 from audit.membership.candidates import (
     CONTROL_KINDS,
     Candidates,
@@ -74,7 +75,7 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
     """Read a list of names: first and last name, or one column; optionally truth and more.
 
     Controls without a kind get one against the list's members (section 3.4), or "given" where the
-    list has no members.
+    list has no members; those of the role "canary" are held-out twins of planted names.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
             notes += _oddities(row)
     rows = _without_duplicates(rows, notes, what=what)
     if not rows:
-        raise AuditError("the file holds no names.", where=what)
+        raise AuditError("The file holds no names.", where=what)
     return NamesFile(
         candidates=_with_control_kinds(rows),
         row_numbers=tuple(row.number for row in rows),
@@ -135,7 +136,7 @@ def _name_columns(table: Table, *, what: str) -> NameColumns:
     except ValueError as error:
         raise AuditError(f"{error}.", where=f"{what}, row 1", do=do) from None
     if names.is_empty:
-        raise AuditError("no column holds names.", where=f"{what}, row 1", do=do)
+        raise AuditError("No column holds names.", where=f"{what}, row 1", do=do)
     return names
 
 
@@ -147,7 +148,7 @@ def _other_columns(table: Table, *, what: str) -> dict[str, int]:
                 continue
             if field in columns:
                 raise AuditError(
-                    f"columns {columns[field] + 1} and {column + 1} both mean {field}.",
+                    f"Columns {columns[field] + 1} and {column + 1} both mean {field}.",
                     where=f"{what}, row 1",
                     do="Keep one of them.",
                 )
@@ -165,24 +166,24 @@ def _read_row(
 ) -> _Row | None:
     where = f"{what}, row {number}"
     if any(len(cells[column].strip()) > MAX_NAME_CHARS for column in names.used):
-        raise AuditError(f"the name is longer than {MAX_NAME_CHARS} characters.", where=where)
+        raise AuditError(f"The name is longer than {MAX_NAME_CHARS} characters.", where=where)
     first, last = names.read(cells)
     if not first and not last:
         return None
     given = {field: cells[column].strip() for field, column in columns.items()}
     if any(len(value) > MAX_NAME_CHARS for value in given.values()):
-        raise AuditError(f"a cell is longer than {MAX_NAME_CHARS} characters.", where=where)
+        raise AuditError(f"A cell is longer than {MAX_NAME_CHARS} characters.", where=where)
     is_member = _truth(given.get("is_member", ""), where=where)
-    return _Row(
-        number=number,
-        first=first,
-        last=last,
-        is_member=is_member,
-        control_kind=_kind(given.get("control_kind", ""), is_member, where=where),
+    n_mentions = _count(given.get("n_mentions", ""), where=where)
+    role, control_kind = canary_cells(
+        is_member,
         role=given.get("role", ""),
-        sex=given.get("sex", ""),
-        n_mentions=_count(given.get("n_mentions", ""), where=where),
+        control_kind=_kind(given.get("control_kind", ""), is_member, where=where),
+        n_mentions=n_mentions,
+        where=where,
     )
+    sex = given.get("sex", "")
+    return _Row(number, first, last, is_member, control_kind, role, sex, n_mentions)
 
 
 def _truth(cell: str, *, where: str) -> bool | None:
@@ -206,7 +207,7 @@ def _kind(cell: str, is_member: bool | None, *, where: str) -> str:
         )
     if kind and is_member is not False:
         raise AuditError(
-            "the name has a control_kind but is no control.", where=where, do="Set is_member to 0."
+            "The name has a control_kind but is no control.", where=where, do="Set is_member to 0."
         )
     return kind
 
@@ -217,7 +218,7 @@ def _count(cell: str, *, where: str) -> int | None:
         return None
     if not re.fullmatch(r"[0-9]{1,9}(\.0)?", text):
         raise AuditError(
-            "the number of mentions is not a whole number.", where=where, do="Write 0, 1, 2 ..."
+            "The number of mentions is not a whole number.", where=where, do="Write 0, 1, 2 ..."
         )
     return int(text.removesuffix(".0"))
 
@@ -245,7 +246,7 @@ def _without_duplicates(rows: Sequence[_Row], notes: list[RowNote], *, what: str
             continue
         if twin.is_member is not row.is_member:
             raise AuditError(
-                f"rows {twin.number} and {row.number} hold the same name with different is_member.",
+                f"Rows {twin.number} and {row.number} hold the same name with different is_member.",
                 where=what,
                 do="Correct or delete one of them.",
             )

@@ -40,7 +40,7 @@ def score_file(
     ):
         if not n_names:
             raise AuditError(
-                f"there are no {kind} with a score",
+                f"There are no {kind} with a score.",
                 where="is_member",
                 do=f"Give at least one row with is_member = {value} and a number as its score.",
             )

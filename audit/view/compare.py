@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from audit.membership.decisions import ALPHA
 from audit.names import fold_name
 from audit.rates import Estimate
 from audit.report import AuditReport
-from audit.view.name_view import number
+from audit.view.name_view import is_canary_kind, name_kinds, number
 from audit.view.paired_tests import Flags, auc_difference
 from audit.view.threshold import ALL
 
@@ -26,7 +25,7 @@ from audit.view.threshold import ALL
 class PairedName:
     """One name that both audits list; numbers are (first audit, second audit).
 
-    `kind` is "member", "unknown", a kind of controls, or "differs" where the audits contradict each
+    `kind` is one of `audit.view.name_view.KINDS`, or "differs" where the audits contradict each
     other. A flag is None where the name has no q.
     """
 
@@ -77,7 +76,7 @@ class Comparison:
 
     `n_only_one`, `n_only_other`: names that the other audit does not list (or lists twice).
     `n_truth_differs`: paired names that the audits call member and control. `tested` counts members
-    and unknown names, `controls` listed controls.
+    and unknown names, `controls` listed controls; canaries are counted in neither.
     """
 
     names: tuple[PairedName, ...]
@@ -94,14 +93,15 @@ def compare_audits(one: AuditReport, *, other: AuditReport) -> Comparison:
     """Return two reports paired by name."""
     left, right = _rows_by_name(one), _rows_by_name(other)
     shared = [key for key in left if key in right]
-    names = tuple(_paired(one, other, rows=(left[key], right[key])) for key in shared)
+    kinds = (name_kinds(one.names), name_kinds(other.names))
+    names = tuple(_paired(one, other, rows=(left[key], right[key]), kinds=kinds) for key in shared)
     return Comparison(
         names=names,
         n_only_one=one.n_names - len(shared),
         n_only_other=other.n_names - len(shared),
         n_truth_differs=sum(name.kind == "differs" for name in names),
         tested=_flags([n for n in names if n.kind in ("member", "unknown")]),
-        controls=_flags([n for n in names if n.kind not in ("member", "unknown", "differs")]),
+        controls=_flags([n for n in names if _is_control(n.kind)]),
         aucs=_aucs(names),
         settings=_settings(one, other),
     )
@@ -116,9 +116,15 @@ def _rows_by_name(report: AuditReport) -> dict[tuple[str, str], int]:
     return {key: found[0] for key, found in rows.items() if len(found) == 1}
 
 
-def _paired(one: AuditReport, other: AuditReport, *, rows: tuple[int, int]) -> PairedName:
+def _paired(
+    one: AuditReport,
+    other: AuditReport,
+    *,
+    rows: tuple[int, int],
+    kinds: tuple[list[str], list[str]],
+) -> PairedName:
     tables = ((one.names, rows[0]), (other.names, rows[1]))
-    kinds = [_kind(names, row) for names, row in tables]
+    own, others = kinds[0][rows[0]], kinds[1][rows[1]]
     score = [number(names["score"][row]) for names, row in tables]
     q = [number(names["q_value"][row]) for names, row in tables]
     flags = [None if math.isnan(value) else value <= ALPHA for value in q]
@@ -127,16 +133,15 @@ def _paired(one: AuditReport, other: AuditReport, *, rows: tuple[int, int]) -> P
         other_id=int(other.names["name_id"][rows[1]]),
         first=one.names["first_name"][rows[0]],
         last=one.names["last_name"][rows[0]],
-        kind=kinds[0] if kinds[0] == kinds[1] else _joined(kinds),
+        kind=own if own == others else _joined([own, others]),
         score=(score[0], score[1]),
         q=(q[0], q[1]),
         is_flagged=(flags[0], flags[1]),
     )
 
 
-def _kind(names: Mapping[str, Sequence[Any]], row: int) -> str:
-    truth = names["is_member"][row]
-    return "unknown" if truth is None else "member" if truth else str(names["control_kind"][row])
+def _is_control(kind: str) -> bool:
+    return kind not in ("member", "unknown", "differs") and not is_canary_kind(kind)
 
 
 def _joined(kinds: list[str]) -> str:
@@ -144,7 +149,7 @@ def _joined(kinds: list[str]) -> str:
     known = [kind for kind in kinds if kind != "unknown"]
     if len(known) == 1:
         return known[0]
-    return "differs" if "member" in known else known[0]
+    return "differs" if {"member", "planted"} & set(known) else known[0]
 
 
 def _flags(names: Sequence[PairedName]) -> Flags:
@@ -161,7 +166,7 @@ def _aucs(names: Sequence[PairedName]) -> tuple[AucDifference, ...]:
     kinds = np.array([name.kind for name in names], dtype=np.str_)
     scores = np.array([name.score for name in names], dtype=np.float64).reshape(-1, 2)
     is_member = kinds == "member"
-    is_control = ~np.isin(kinds, ["member", "unknown", "differs"])
+    is_control = np.array([_is_control(name.kind) for name in names], dtype=np.bool_)
     strata = {ALL: is_control} | {
         kind: kinds == kind for kind in ("easy", "hard") if (kinds == kind).any()
     }

@@ -240,7 +240,7 @@ def _model(who: str, texts: Sequence[str], *, n: int) -> tuple[str, tuple[str, .
 def _groups(table: NameTable) -> dict[str, Flags]:
     """Return for each of `GROUPS` whether [N] a name belongs to it."""
     kind = table.codes["kind"]
-    is_control = ~np.isin(kind, ("member", "unknown"))
+    is_control = ~np.isin(kind, ("member", "unknown", "planted"))
     return {
         "candidate": np.ones(len(table), dtype=np.bool_),
         "member": ~is_control,

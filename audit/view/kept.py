@@ -5,6 +5,8 @@ Comes in: reports, the digits of a link. Goes out: a line per audit, and the cho
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,11 @@ from audit.report import AuditReport
 
 @dataclass(frozen=True)
 class KeptAudit:
-    """One line of the list of kept audits."""
+    """One line of the list of kept audits.
+
+    `family` is the same for audits that differ in the general model alone; "" where the report does
+    not say what was asked.
+    """
 
     digest: str
     at: str
@@ -23,6 +29,7 @@ class KeptAudit:
     hospital: str
     n_names: int
     state: str
+    family: str = ""
 
 
 def kept_audit(report: AuditReport) -> KeptAudit:
@@ -35,7 +42,24 @@ def kept_audit(report: AuditReport) -> KeptAudit:
         hospital=report.models["hospital"]["name"],
         n_names=report.n_names,
         state=report.verdict["state"],
+        family=_family(report.question),
     )
+
+
+def same_but_reference(audit: KeptAudit, *, kept: Sequence[KeptAudit]) -> tuple[KeptAudit, ...]:
+    """Return the audits that differ from this one in the general model alone, as they are kept."""
+    return tuple(
+        other
+        for other in kept
+        if audit.family and other.family == audit.family and other.digest != audit.digest
+    )
+
+
+def _family(question: Mapping[str, object]) -> str:
+    if not question.get("general") or not question.get("hospital"):
+        return ""
+    rest = {key: value for key, value in question.items() if key != "general"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def choose_audit(

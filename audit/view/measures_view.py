@@ -19,7 +19,7 @@ from audit.membership.metrics import GENERAL_ALONE
 from audit.rates import FPRS, Estimate, FloatArray
 from audit.report import AuditReport
 from audit.view.linking_view import Linking, linking_of
-from audit.view.name_view import number
+from audit.view.name_view import is_canary_kind, name_kinds, number
 from audit.view.overview import estimate
 from audit.view.threshold import POPULARITY
 
@@ -227,8 +227,10 @@ def _calibration(report: AuditReport) -> Calibration | None:
     names = report.names
     found = [
         number(p)
-        for p, truth in zip(names["p_value"], names["is_member"], strict=True)
-        if truth == 0 and p is not None
+        for p, truth, kind in zip(
+            names["p_value"], names["is_member"], name_kinds(names), strict=True
+        )
+        if truth == 0 and p is not None and not is_canary_kind(kind)
     ]
     if not found:
         return None

@@ -19,12 +19,11 @@ from audit.membership.decisions import DECISIONS
 from audit.names import fold_name, is_unspaced, written_name
 from audit.rates import Z_95
 from audit.report import AuditReport
-from audit.view.name_view import NAME_EVIDENCE, number
+from audit.view.name_view import KINDS, NAME_EVIDENCE, name_kinds, number
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-KINDS = ("member", "unknown", "easy", "hard", "recombined", "given", "reference")
 DECISION_CODES = tuple(word.replace(" ", "_") for word in DECISIONS)
 MENTION_BINS = ("unknown", "0", "1", "2", "3-4", "5-9", "10up")
 SCRIPTS = ("latin", "japanese", "other")
@@ -133,12 +132,8 @@ def name_table(report: AuditReport) -> NameTable:
     words = sorted(set(names["role"]) - {""})
     roles = {"none": "", **{f"r{i}": word for i, word in enumerate(words)}}
     code_of_role = {word: code for code, word in roles.items()}
-    kinds = [
-        "unknown" if truth is None else "member" if truth else kind
-        for truth, kind in zip(names["is_member"], names["control_kind"], strict=True)
-    ]
     codes = {
-        "kind": np.array(kinds, dtype=np.str_),
+        "kind": np.array(name_kinds(names), dtype=np.str_),
         "decision": np.array([d.replace(" ", "_") for d in names["decision"]], dtype=np.str_),
         "mentions": _mention_bins(numbers["n_mentions"]),
         "script": np.array([script(f + la) for f, la in zip(first, last, strict=True)], np.str_),

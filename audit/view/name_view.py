@@ -13,18 +13,24 @@ from typing import Any
 
 import numpy as np
 
+from audit.membership.candidates import CANARY, is_canary
+
 N_STRONGEST = 10
 NAME_EVIDENCE = {
     1: ("hospital_product", "general_product"),
     2: ("hospital_posterior", "general_posterior"),
 }
 """Columns that show a name's evidence with each model, by scenario."""
-_KIND_ORDER = ("member", "unknown", "easy", "hard", "recombined", "given", "reference")
+KINDS = (
+    "member", "unknown", "easy", "hard", "recombined", "given", "reference", "planted", "canary",
+)  # fmt: skip
+"""Kinds of names on a screen, in their order; "planted" and "canary" never existed, and only the
+first of them are in the notes."""
 
 
 @dataclass(frozen=True)
 class KindScores:
-    """Scores of one kind of names: "member", "unknown", or a kind of controls.
+    """Scores of one kind of names, of `KINDS`.
 
     Scores that are missing or infinite cannot be drawn and are counted in `n_not_scored`.
     """
@@ -58,34 +64,50 @@ class StrongName:
     q: float
 
 
-def _kind(truth: int | None, control_kind: str) -> str:
-    return "unknown" if truth is None else "member" if truth else control_kind
+def name_kinds(names: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return the kind of every name of a report, one of `KINDS`."""
+    columns = (names["is_member"], names["control_kind"], names["role"])
+    return [_kind(*cells) for cells in zip(*columns, strict=True)]
+
+
+def is_canary_kind(kind: str) -> bool:
+    """Whether names of this kind never existed, and belong to no table of patients."""
+    return kind in ("planted", CANARY)
+
+
+def _kind(truth: int | None, control_kind: str, role: str) -> str:
+    if truth is None:
+        return "unknown"
+    if is_canary(truth, control_kind=control_kind, role=role):
+        return "planted" if truth else CANARY
+    return "member" if truth else control_kind
 
 
 def kind_scores(names: Mapping[str, Sequence[Any]]) -> tuple[KindScores, ...]:
     """Return the scores of every kind of names on the list, members first."""
     scores: dict[str, list[float]] = {}
-    for truth, control_kind, score in zip(
-        names["is_member"], names["control_kind"], names["score"], strict=True
-    ):
-        scores.setdefault(_kind(truth, control_kind), []).append(number(score))
+    for kind, score in zip(name_kinds(names), names["score"], strict=True):
+        scores.setdefault(kind, []).append(number(score))
     return tuple(
         KindScores(
             kind,
             scores=tuple(s for s in found if math.isfinite(s)),
             n_not_scored=sum(not math.isfinite(s) for s in found),
         )
-        for kind, found in sorted(scores.items(), key=lambda item: _KIND_ORDER.index(item[0]))
+        for kind, found in sorted(scores.items(), key=lambda item: KINDS.index(item[0]))
     )
 
 
 def strongest_names(names: Mapping[str, Sequence[Any]], *, scenario: int) -> tuple[StrongName, ...]:
-    """Return the tested names with the highest scores, best q first; never listed controls."""
+    """Return the tested names with the highest scores, best q first; no controls, no canaries."""
     hospital, general = (names[column] for column in NAME_EVIDENCE[scenario])
+    kinds = name_kinds(names)
     rows = [
         row
-        for row, truth in enumerate(names["is_member"])
-        if truth != 0 and names["score"][row] is not None and names["q_value"][row] is not None
+        for row, kind in enumerate(kinds)
+        if kind in ("member", "unknown")
+        and names["score"][row] is not None
+        and names["q_value"][row] is not None
     ]
     rows.sort(key=lambda row: (names["q_value"][row], -number(names["score"][row]), row))
     return tuple(
@@ -93,7 +115,7 @@ def strongest_names(names: Mapping[str, Sequence[Any]], *, scenario: int) -> tup
             name_id=int(names["name_id"][row]),
             first=names["first_name"][row],
             last=names["last_name"][row],
-            kind=_kind(names["is_member"][row], names["control_kind"][row]),
+            kind=kinds[row],
             n_mentions=names["n_mentions"][row],
             hospital=number(hospital[row]),
             general=number(general[row]),

@@ -14,7 +14,14 @@ from audit.membership.decisions import ALPHA
 from audit.membership.metrics import GENERAL_ALONE
 from audit.rates import Estimate, Rate
 from audit.report import AuditReport
-from audit.view.name_view import KindScores, StrongName, kind_scores, number, strongest_names
+from audit.view.name_view import (
+    KindScores,
+    StrongName,
+    kind_scores,
+    name_kinds,
+    number,
+    strongest_names,
+)
 
 HEADLINE_FPR = "0.01"
 ATTACKS = {1: "generation", 2: "masked_lm"}
@@ -86,6 +93,8 @@ class Overview:
         The same of the listed controls, among themselves.
     strata, rules
         Empty without truth.
+    canaries_english, canaries_japanese
+        What planted names show, in a sentence of its own; "" where none were planted.
     """
 
     digest: str
@@ -106,6 +115,8 @@ class Overview:
     mentions: tuple[MentionBin, ...]
     strongest: tuple[StrongName, ...]
     notes: tuple[str, ...]
+    canaries_english: str = ""
+    canaries_japanese: str = ""
 
     @property
     def attack(self) -> str:
@@ -121,9 +132,10 @@ def overview_of(report: AuditReport) -> Overview:
     """Return what one screen says of a report."""
     verdict, names = report.verdict, report.names
     scenario = int(report.scenario["number"])
-    is_control = [truth == 0 for truth in names["is_member"]]
+    is_control = [k not in ("member", "unknown", "planted", "canary") for k in name_kinds(names)]
     flags = [q is not None and q <= ALPHA for q in names["q_value"]]
     strata: Mapping[str, Any] = report.measures["strata"]
+    canaries: Mapping[str, Any] = report.details.get("canaries") or {}
     return Overview(
         digest=report.digest,
         at=str(report.made.get("at", "")),
@@ -149,6 +161,8 @@ def overview_of(report: AuditReport) -> Overview:
         mentions=tuple(map(_mention_bin, report.mentions)),
         strongest=strongest_names(names, scenario=scenario),
         notes=tuple(report.notes),
+        canaries_english=str(canaries.get("english", "")),
+        canaries_japanese=str(canaries.get("japanese", "")),
     )
 
 

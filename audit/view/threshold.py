@@ -17,7 +17,7 @@ from audit.membership.decisions import ALPHA
 from audit.membership.metrics import GENERAL_ALONE
 from audit.rates import BoolArray, Estimate, FloatArray, Rate, roc_curve
 from audit.report import AuditReport
-from audit.view.name_view import number
+from audit.view.name_view import is_canary_kind, name_kinds, number
 
 POPULARITY = "popularity"
 ALL = "all"
@@ -147,7 +147,7 @@ def strata_of(report: AuditReport) -> tuple[str, ...]:
 
 
 def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> RankedNames:
-    """Return the names of one stratum with one score.
+    """Return the names of one stratum with one score; canaries are in none.
 
     Raises
     ------
@@ -160,9 +160,9 @@ def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> Rank
     truth = np.array([-1 if t is None else int(t) for t in names["is_member"]])
     kinds = np.array(names["control_kind"], dtype=np.str_)
     has_truth = bool(report.measures["strata"])
-    keep = np.ones(len(truth), dtype=bool)
+    keep = np.array([not is_canary_kind(kind) for kind in name_kinds(names)], dtype=np.bool_)
     if has_truth:
-        keep = (truth == 1) | ((truth == 0) if stratum == ALL else (kinds == stratum))
+        keep &= (truth == 1) | ((truth == 0) if stratum == ALL else (kinds == stratum))
     rows = np.flatnonzero(keep)
     column = _column(report, score)
     values = _numbers(names[column])[rows]

@@ -99,6 +99,21 @@ def test_more_held_out_names_make_finer_ranks() -> None:
     assert math.isnan(found.groups[0].bits.low)
 
 
+def test_names_of_one_rank_are_as_certain_as_the_held_out_names_allow() -> None:
+    held_out = np.arange(19.0)
+    found = exposure([99.0] * 3 + [15.5] * 2, n_mentions=[1] * 3 + [2] * 2, seed=1,
+                     twin_scores=[0.0] * 5, more_held_out=held_out[5:] + 0.0)  # fmt: skip
+    above, below = found.groups
+    # 0 of 19 above: at most 3.84 / 22.84 of them (Wilson); 3 of 19 (16, 17, 18) above the others.
+    highest = stats.norm.ppf(0.975) ** 2 / (19 + stats.norm.ppf(0.975) ** 2)
+    assert above.bits.high == above.bits.value == found.max_bits
+    assert above.bits.low == pytest.approx(math.log2(20 / (1 + 19 * highest)))
+    assert below.bits.value == pytest.approx(math.log2(20 / 4))
+    low, high = stats.binomtest(3, 19).proportion_ci(method="wilson")
+    assert below.bits.low == pytest.approx(math.log2(20 / (1 + 19 * high)))
+    assert below.bits.high == pytest.approx(math.log2(20 / (1 + 19 * low)))
+
+
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(1, 9)), min_size=1, max_size=7))
 def test_shares_made_to_rise_are_those_of_scipy(pairs: list[tuple[int, int]]) -> None:
     shares = np.array([share / 10 for share, _ in pairs])

@@ -147,7 +147,7 @@ def test_duplicates_are_left_out_and_noted() -> None:
 @pytest.mark.parametrize("truths", [("1", "0"), ("1", ""), ("", "0")])
 def test_the_same_name_with_different_truth_is_refused(truths: tuple[str, str]) -> None:
     data = f"name,is_member\nAnn Lee,{truths[0]}\nBo Hill,1\nANN LEE,{truths[1]}\n"
-    with pytest.raises(AuditError, match="rows 2 and 4 hold the same name"):
+    with pytest.raises(AuditError, match="Rows 2 and 4 hold the same name"):
         read_names(data.encode())
 
 

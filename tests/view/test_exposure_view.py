@@ -1,0 +1,152 @@
+"""Canaries, roles and references as pages get them: the report's numbers, and no patient's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from audit.report import AuditReport
+from audit.view.compare import compare_audits
+from audit.view.exposure_view import exposure_view
+from audit.view.kept import kept_audit, same_but_reference
+from audit.view.measures_view import measures_view
+from audit.view.name_table import name_table
+from audit.view.name_view import KINDS, kind_scores, name_kinds, strongest_names
+from audit.view.overview import overview_of
+from audit.view.reference_view import MAX_REFERENCES, reference_view
+from audit.view.roc import volcano
+from audit.view.role_view import role_lines
+from audit.view.threshold import ranked_names
+from tests.pages.make_reports import (
+    N_PER_KIND,
+    make_reference_reports,
+    make_report,
+    make_special_names,
+)
+
+N_CANARIES = 24
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def report(request: pytest.FixtureRequest) -> AuditReport:
+    return make_report(request.param, names=make_special_names(N_CANARIES))
+
+
+def test_exposure_is_the_reports_with_the_fixed_score_first(report: AuditReport) -> None:
+    view, record = exposure_view(report), report.details["canaries"]
+    assert view is not None
+    first, general = view.scores[0], view.scores[1]
+    assert first.is_fixed and first.score == report.fixed_score and general.is_baseline
+    assert (view.n_planted, view.n_held_out, view.is_paired) == (N_CANARIES, N_CANARIES, True)
+    kept = record["scores"][report.fixed_score]
+    for group, one in zip(first.groups, kept["groups"], strict=True):
+        assert (group.n_mentions, group.bits.value) == (one["n_mentions"], one["bits"]["value"])
+        assert (group.found.n_hits, group.found.n_total) == (
+            one["found"]["n_hits"], one["found"]["n_total"],
+        )  # fmt: skip
+    assert sum(group.n_names for group in first.groups) == first.whole.n_names
+    assert first.smallest_p == pytest.approx(1 / (1 + N_CANARIES))
+    assert first.smallest_p == pytest.approx(2**-first.max_bits)
+    assert math.isinf(general.found_from.value)
+    assert [one.name_id for one in view.names] == list(range(72, 72 + N_CANARIES))
+
+
+def test_reports_without_canaries_or_roles_show_none() -> None:
+    plain = make_report(2)
+    assert exposure_view(plain) is None and role_lines(plain) == ()
+    assert overview_of(plain).canaries_english == "" == overview_of(plain).canaries_japanese
+
+
+def test_roles_are_the_reports(report: AuditReport) -> None:
+    lines = role_lines(report)
+    assert [(line.role, line.n_members) for line in lines] == [("staff", 16), ("patient", 8)]
+    for line, record in zip(lines, report.details["roles"], strict=True):
+        assert line.auc.value == record["auc"]["value"]
+        assert line.flagged.n_hits == record["flagged"]["n_hits"]
+        assert line.n_controls == 2 * N_PER_KIND and line.above is None
+
+
+def test_canaries_are_kinds_of_their_own_and_in_no_table_of_patients(report: AuditReport) -> None:
+    kinds = name_kinds(report.names)
+    assert kinds.count("planted") == kinds.count("canary") == N_CANARIES
+    assert kinds.count("member") == N_PER_KIND
+    assert [one.kind for one in kind_scores(report.names)][-2:] == ["planted", "canary"]
+    assert name_table(report).choices["kind"][-2:] == ("planted", "canary") == KINDS[-2:]
+    scenario = int(report.scenario["number"])
+    assert {one.kind for one in strongest_names(report.names, scenario=scenario)} == {"member"}
+    ranked = ranked_names(report, score=report.fixed_score)
+    assert len(ranked.rows) == 3 * N_PER_KIND and ranked.rows.max() < 3 * N_PER_KIND
+    assert sum(p.n_names.sum() for p in volcano(report, score=report.fixed_score)) <= len(
+        ranked.rows
+    )
+    found = measures_view(report).calibration
+    assert found is not None and found.n_controls == 2 * N_PER_KIND
+    view = overview_of(report)
+    assert view.controls_flagged.n_total == 2 * N_PER_KIND
+    assert view.flagged.n_total <= N_PER_KIND
+    assert view.canaries_english == report.details["canaries"]["english"]
+    assert "planted" in view.canaries_english and "planted" not in view.english
+
+
+def test_a_comparison_counts_no_canaries(report: AuditReport) -> None:
+    found = compare_audits(report, other=report)
+    assert found.tested.n_names <= N_PER_KIND and found.controls.n_names <= 2 * N_PER_KIND
+    assert found.aucs[0].n_controls == 2 * N_PER_KIND
+    assert found.aucs[0].n_members == N_PER_KIND
+
+
+def test_a_name_planted_here_and_held_out_there_differs() -> None:
+    one = make_report(2, names=make_special_names(4))
+    names = dict(one.names)
+    row = names["control_kind"].index("canary") - 4
+    names["is_member"] = [0 if i == row else m for i, m in enumerate(names["is_member"])]
+    names["control_kind"] = [
+        "canary" if i == row else kind for i, kind in enumerate(names["control_kind"])
+    ]
+    found = compare_audits(one, other=replace(one, names=names))
+    assert found.n_truth_differs == 1 and found.names[row].kind == "differs"
+
+
+def test_audits_of_one_question_stand_beside_each_other_paired() -> None:
+    own, other = make_reference_reports("general", "general-2")
+    view = reference_view(own, others=[other])
+    assert [(line.name, line.is_own) for line in view.lines] == [
+        ("general", True), ("general-2", False),
+    ]  # fmt: skip
+    for line, report in zip(view.lines, (own, other), strict=True):
+        assert [one.stratum for one in line.strata] == ["easy", "hard"]
+        measured = report.measures["strata"]["hard"]
+        assert line.strata[1].auc.value == measured["scores"]["mean_log_ratio"]["auc"]["value"]
+        assert line.strata[1].alone.value == measured["baselines"]["general_alone"]["auc"]["value"]
+        counts = measured["held_out"]["mean_log_ratio"]["confusion"]
+        assert line.strata[1].recall.value == counts["tp"] / (counts["tp"] + counts["fn"])
+        assert line.strata[1].fpr.value == counts["fp"] / (counts["fp"] + counts["tn"])
+        assert line.flagged.n_hits == report.verdict["n_flagged"]
+    (difference,) = view.differences
+    expected = compare_audits(own, other=other)
+    assert difference.aucs == expected.aucs and difference.p == expected.tested.p
+    shares = np.array([line.flagged.value for line in view.lines])
+    assert difference.flagged.value == pytest.approx(shares[0] - shares[1])
+
+
+def test_only_the_newest_references_are_shown() -> None:
+    own = make_report(2)
+    view = reference_view(own, others=[own] * (MAX_REFERENCES + 2), n_left_out=1)
+    assert len(view.differences) == MAX_REFERENCES and view.n_left_out == 3
+
+
+def test_a_family_differs_in_the_general_model_alone() -> None:
+    own, other = make_reference_reports("general", "general-2")
+    reports = [
+        own,
+        other,
+        replace(other, question={**other.question, "hospital": "another"}),
+        replace(other, question={**other.question, "seed": 1}),
+        make_report(2, leak=2.0),
+    ]
+    kept = [kept_audit(report) for report in reports]
+    assert same_but_reference(kept[0], kept=kept) == (kept[1],)
+    assert same_but_reference(kept[4], kept=kept) == () and kept[4].family == ""

@@ -1,0 +1,113 @@
+"""The loss curve: averages by hand and against pandas, states, points logged twice."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.view.loss_curve import (
+    MAX_POINTS,
+    STATES,
+    LossCurve,
+    loss_curve,
+    moving_average,
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    step: int
+    loss: float | None
+    held_out: float | None = None
+
+
+def held_out_curve(*values: float, unigram: float | None = 6.0) -> LossCurve:
+    points = [Point(10 * i, None, value) for i, value in enumerate(values)]
+    return loss_curve(points, n_steps=100, unigram=unigram)
+
+
+def test_the_average_by_hand() -> None:
+    # A window of 3 keeps 1/2: (1), (1/2 + 4) / (3/2), (1/4 + 2 + 2) / (7/4).
+    assert moving_average([1, 4, 2], n_window=3) == pytest.approx([1, 3, 17 / 7])
+
+
+@given(st.lists(st.floats(0, 20), min_size=1, max_size=60), st.floats(1, 30))
+def test_the_average_is_that_of_pandas_and_stays_between_the_values(
+    values: list[float], window: float
+) -> None:
+    found = moving_average(values, n_window=window)
+    keep = 2 / (window + 1)
+    expected = pd.Series(values).ewm(alpha=keep, adjust=True).mean()
+    assert found == pytest.approx(list(expected), abs=1e-9)
+    assert min(values) - 1e-9 <= min(found) <= max(found) <= max(values) + 1e-9
+
+
+def test_few_points_are_drawn_as_they_are() -> None:
+    curve = loss_curve(
+        [Point(0, None, 7.0), Point(5, 6.5), Point(10, 6.0, 6.4)],
+        n_steps=40, steps_per_epoch=4, unigram=6.6,
+    )  # fmt: skip
+    assert curve.steps == (5, 10)
+    assert curve.losses == (6.5, 6.0)
+    assert curve.held_out == ((0, 7.0), (10, 6.4))
+    assert (curve.n_done, curve.n_steps, curve.lowest) == (10, 40, (10, 6.4))
+    assert curve.epochs(curve.n_done) == 2.5
+
+
+@pytest.mark.parametrize("n", [1, MAX_POINTS, MAX_POINTS + 1, 3 * MAX_POINTS - 1, 5000])
+def test_many_points_are_drawn_as_few_that_keep_mean_and_end(n: int) -> None:
+    points = [Point(i + 1, float(i % 7)) for i in range(n)]
+    curve = loss_curve(points, n_steps=n)
+    assert len(curve.steps) <= MAX_POINTS
+    assert curve.n_done == n
+    sizes = [b - a for a, b in zip((0, *curve.steps), curve.steps, strict=False)]
+    whole = sum(size * loss for size, loss in zip(sizes, curve.losses, strict=True))
+    assert whole / n == pytest.approx(sum(i % 7 for i in range(n)) / n)
+    assert curve.smoothed[-1] == pytest.approx(moving_average([float(i % 7) for i in range(n)])[-1])
+
+
+def test_a_step_that_was_done_again_counts_once_and_order_is_mended() -> None:
+    curve = loss_curve([Point(1, 5.0), Point(3, 3.0), Point(2, 9.0), Point(2, 4.0)], n_steps=3)
+    assert (curve.steps, curve.losses) == ((1, 2, 3), (5.0, 4.0, 3.0))
+
+
+def test_what_is_not_a_number_is_not_drawn() -> None:
+    curve = loss_curve([Point(0, math.nan, math.nan), Point(1, math.inf), Point(2, 1.0)], n_steps=2)
+    assert (curve.steps, curve.held_out, curve.state) == ((2,), (), "nothing")
+    assert math.isnan(curve.lowest[1])
+    assert math.isnan(curve.epochs(2))
+
+
+@pytest.mark.parametrize(
+    ("values", "state"),
+    [
+        ((), "nothing"),
+        ((5.0,), "early"),
+        ((9.0, 5.95), "plateau"),
+        ((5.0, 3.0, 3.5), "rising"),
+        ((5.0, 3.0, 3.01), "falling"),
+        ((5.0, 4.99), "level"),
+    ],
+)
+def test_the_state_of_a_training(values: tuple[float, ...], state: str) -> None:
+    assert held_out_curve(*values).state == state
+    assert state in STATES
+
+
+def test_without_a_baseline_there_is_no_plateau() -> None:
+    assert held_out_curve(9.0, 8.0, unigram=None).state == "falling"
+
+
+def test_an_empty_log_is_an_empty_chart() -> None:
+    curve = loss_curve([], n_steps=10)
+    assert (curve.steps, curve.n_done, curve.state) == ((), 0, "nothing")
+
+
+def test_columns_of_different_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="different length"):
+        LossCurve((1,), (), (), (), math.nan, 1, math.nan)
