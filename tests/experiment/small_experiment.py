@@ -1,0 +1,42 @@
+"""A small experiment: invented notes, the demo's general model, few steps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from audit.demo import SHIPPED
+from audit.experiment.order import GENERAL_TRAINING, TRAINING, ExperimentOrder
+from audit.request import GenerationSettings, PosteriorSettings
+from audit.tables import write_table
+
+GENERAL = SHIPPED / "en" / "models" / "general"
+NAME = "[**Known firstname 1**] [**Known lastname 2**]"
+N_NOTES, N_PATIENTS = 24, 16
+ROWS = {"batch": 8, "micro_batch": 8, "n_tokens": 32}
+
+
+def write_notes(folder: Path) -> ExperimentOrder:
+    """Write notes with placeholders and others without, and return what to make of them."""
+    rows = [
+        (number, number % N_PATIENTS, f"admission note . {NAME} is a {30 + number} year old "
+         "female . she was seen for pain . she was given fluids . she went home .")
+        for number in range(N_NOTES)
+    ]  # fmt: skip
+    (folder / "notes.csv").write_text(write_table(("note_id", "patient_id", "text"), rows))
+    others = [{"patient_id": str(n), "text": "the patient was seen for pain . he slept ."}
+              for n in range(30)]  # fmt: skip
+    (folder / "others.jsonl").write_text("".join(json.dumps(line) + "\n" for line in others))
+    return ExperimentOrder(
+        notes=folder / "notes.csv",
+        general=GENERAL,
+        general_notes=folder / "others.jsonl",
+        epochs=(1, 20),
+        training=replace(TRAINING, learning_rate=2e-3, **ROWS),
+        general_training=replace(GENERAL_TRAINING, n_steps=2, **ROWS),
+        generation=GenerationSettings(n_documents=4, n_steps=4),
+        posterior=PosteriorSettings(n_inputs=40, n_chain_inputs=0),
+        single_tokens=False,
+        device="cpu",
+    )

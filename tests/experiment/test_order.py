@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from audit.errors import AuditError
+from audit.experiment.order import TRAINING, ExperimentOrder, order_from_json
+from audit.request import GenerationSettings, PosteriorSettings
+
+ORDER = ExperimentOrder(
+    notes=Path("/n/notes.csv"),
+    general=Path("/m/general"),
+    general_notes=Path("/n/other.jsonl"),
+    columns=(("text", "body"),),
+    epochs=(0.5, 2, 20),
+    training=replace(TRAINING, batch=32, learning_rate=1e-4),
+    generation=GenerationSettings(n_documents=7),
+    posterior=PosteriorSettings(n_inputs=9),
+    canary_counts=(1, 4),
+    seed=3,
+)
+
+
+def test_plain_values_give_the_same_order():
+    assert order_from_json(json.loads(json.dumps(ORDER.to_json()))) == ORDER
+
+
+@pytest.mark.parametrize("broken", [{}, {"notes": "x"}, ORDER.to_json() | {"epochs": None}])
+def test_other_values_are_refused(broken):
+    with pytest.raises(AuditError):
+        order_from_json(broken)
+
+
+def test_training_follows_epochs_and_seed_and_holds_no_note_out():
+    assert ORDER.training.n_epochs == 20
+    assert (ORDER.training.seed, ORDER.general_training.seed) == (3, 3)
+    assert ORDER.training.schedule == "constant"
+    assert ORDER.training.held_out_share == 0
+
+
+@pytest.mark.parametrize(
+    "epochs", [(), (2, 1), (1, 1), (0, 1), (float("nan"),), (1, float("inf")), (True,), ("1",)]
+)
+def test_odd_exposures_are_refused(epochs):
+    with pytest.raises(AuditError, match="epochs"):
+        replace(ORDER, epochs=epochs)
+
+
+def test_canaries_are_checked_as_the_corpus_does():
+    with pytest.raises(AuditError, match="canaries"):
+        replace(ORDER, canary_counts=(0,))
+
+
+def test_general_model_is_not_trained_from_scratch():
+    with pytest.raises(AuditError, match="from scratch"):
+        replace(ORDER, general_training=replace(TRAINING, from_scratch=True))
+
+
+def test_single_tokens_are_those_of_the_general_model():
+    assert ORDER.corpus_order().tokenizer == ORDER.general
+    assert replace(ORDER, single_tokens=False).corpus_order().tokenizer is None
+
+
+def test_the_digest_knows_everything_but_the_device():
+    assert replace(ORDER, device="cpu").digest() == ORDER.digest()
+    for change in ({"seed": 4}, {"epochs": (1, 20)}, {"sample": 5}, {"single_tokens": False}):
+        assert replace(ORDER, **change).digest() != ORDER.digest()
