@@ -1,14 +1,50 @@
-"""The corpus page."""
+"""Corpus: what is in the notes, and whose names? From a file of notes to a list and passages."""
 
 from __future__ import annotations
 
-from pages.ui import blocks, place
+import streamlit as st
+
+from audit.curation.kept_corpora import KeptCorpus, kept_corpora
+from audit.translation import error_text
+from pages.ui import blocks, cached, corpus_choice
+from pages.ui.corpus_build import draw_build
+from pages.ui.corpus_job import draw_jobs
+from pages.ui.corpus_onward import draw_onward
+from pages.ui.corpus_report import draw_report
+from pages.ui.language import Words
+from pages.ui.place import words
+
+VIEWS = ("kept", "build")
 
 
 def page() -> None:
     """Draw the page."""
-    say = place.words()
-    blocks.title(say.text("corpus_title")) if hasattr(blocks, "title") else None
+    say = words()
+    st.title(say.text("corpus_title"), anchor=False)
+    st.html(blocks.heading("", below=say.text("corpus_below")))
+    try:
+        is_building = draw_jobs(say)
+        kept = kept_corpora()
+        if is_building:
+            st.html(blocks.heading("", below=say.text("corpus_building")))
+        elif not kept:
+            st.html(blocks.heading(say.text("corpus_empty"), below=say.text("corpus_empty_do")))
+            draw_build(say)
+        elif corpus_choice.view(say, VIEWS) == "build":
+            draw_build(say)
+        else:
+            draw_kept(say, kept)
+    except (cached.AuditError, cached.StoreError) as error:
+        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+
+
+def draw_kept(say: Words, kept: tuple[KeptCorpus, ...]) -> None:
+    """Draw the choice among the kept corpora, and the one that is chosen."""
+    corpus = corpus_choice.corpus(say, kept)
+    if corpus is None:
+        return
+    draw_report(say, corpus)
+    draw_onward(say, corpus)
 
 
 page()

@@ -19,6 +19,8 @@ from pages.ui.place import link, words
 N_ENDED = 20
 _ALL = "jobs_all"
 _REFUSAL = "jobs_refusal"
+RESULTS = {"corpus": ("corpus", "corpus"), "pretrain": ("train", "run")}
+"""Kind of job -> the page that shows what came of it, and the link's parameter."""
 
 
 def page() -> None:
@@ -91,7 +93,8 @@ def draw_cancel(say: Words, job: Job) -> None:
         say.text("jobs_cancel"), width="stretch", disabled=job.is_cancel_wanted,
         key=f"cancel-ask-{job.job_id}",
     ):  # fmt: skip
-        st.html(blocks.heading("", below=say.text("jobs_cancel_why")))
+        of = "_corpus" if job.kind == "corpus" else ""
+        st.html(blocks.heading("", below=say.text(f"jobs_cancel_why{of}")))
         if st.button(say.text("jobs_cancel_now"), key=f"cancel-{job.job_id}", type="primary"):
             do(lambda: service.cancel(job.job_id), action="cancelled")
 
@@ -116,8 +119,7 @@ def draw_actions(say: Words, job: Job) -> None:
     """Draw what can be done with a job that ended."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if job.result:
-            link("overview", label=say.text("jobs_open"), audit=job.result[0],
-                 icon=":material/arrow_forward:")  # fmt: skip
+            draw_result(say, job)
         elif service.can_resume(job):
             draw_ways_on(say, job)
         if st.button(
@@ -128,10 +130,21 @@ def draw_actions(say: Words, job: Job) -> None:
             st.rerun()
 
 
+def draw_result(say: Words, job: Job) -> None:
+    """Draw the link to what came of a job: an audit, a corpus or a trained model."""
+    icon = ":material/arrow_forward:"
+    if job.kind in RESULTS:
+        page, code = RESULTS[job.kind]
+        label = say.text(f"jobs_open_{job.kind}")
+        link(page, label=label, icon=icon, **{code: job.result[0]})
+    else:
+        link("overview", label=say.text("jobs_open"), audit=job.result[0], icon=icon)
+
+
 def draw_ways_on(say: Words, job: Job) -> None:
     """Draw how a job without a result can go on."""
     settings = dict(job.failure.settings) if job.failure else {}
-    if "micro_batch" in settings and st.button(
+    if job.kind == "audit" and "micro_batch" in settings and st.button(
         say.text("jobs_retry_micro_batch", value=settings["micro_batch"]),
         key=f"retry-{job.job_id}", type="primary", help=say.text("jobs_retry_why"),
     ):  # fmt: skip

@@ -17,6 +17,9 @@ from pages.ui import (
     charts,
     measure_charts,
     measure_compare,
+    measure_exposure,
+    measure_references,
+    measure_roles,
     measure_tables,
     measure_threshold,
     paper_table,
@@ -27,8 +30,14 @@ from pages.ui.mention_chart import mention_chart
 from pages.ui.place import audit_or_reason, place, words
 from pages.ui.text import decimal, percent, percent_interval
 
-TABS = ("tables", "threshold", "roc", "mentions", "curve", "linking", "calibration", "compare")
+TABS = (
+    "tables", "threshold", "roc", "mentions", "canaries", "curve", "linking", "calibration",
+    "references", "compare",
+)  # fmt: skip
 """Codes of the views, as they stand in `?tab=`."""
+_OWN_FILES = {
+    "canaries": measure_exposure, "references": measure_references, "compare": measure_compare,
+}  # fmt: skip
 
 
 def page() -> None:
@@ -54,8 +63,8 @@ def page() -> None:
 
 def draw_tab(say: Words, audit: KeptAudit, *, view: MeasuresView, tab: str) -> None:
     """Draw one view."""
-    if tab == "compare":
-        measure_compare.draw(say, audit)
+    if tab in _OWN_FILES:
+        _OWN_FILES[tab].draw(say, audit)
     elif tab == "threshold":
         draw_threshold(say, audit, view=view)
     elif tab == "linking":
@@ -81,6 +90,7 @@ def draw_tables(say: Words, audit: KeptAudit, *, view: MeasuresView) -> None:
     st.html(measure_tables.rule_table(say, view))
     st.html(blocks.heading(say.text("measures_scores"), below=say.text("measures_scores_below")))
     st.html(measure_tables.score_table(say, view))
+    measure_roles.draw(say, audit)
     other = place().other
     overviews = [cached.overview(one.digest) for one in (audit, other) if one]
     found = paper_table.measured(overviews)

@@ -41,6 +41,8 @@ def page() -> None:
     if here.is_demo:
         st.html(blocks.heading("", below=say.text("is_demo")))
     draw_verdicts(say, view, other)
+    if canaries := view.canaries_japanese if say.language == "ja" else view.canaries_english:
+        st.html(blocks.heading("", below=canaries))
     st.html(blocks.figure_cards(headline_cards(say, view)))
     draw_charts(say, view)
     draw_names_and_limits(say, view)

@@ -20,6 +20,7 @@ from audit.handover.report_html import report_html
 from audit.handover.report_language import LANGUAGES
 from audit.report import AuditReport
 from audit.translation import error_text
+from audit.view.reference_view import ReferenceView
 from pages.ui import blocks, cached
 from pages.ui import language as ui_language
 from pages.ui.language import Words
@@ -58,6 +59,7 @@ def draw(say: Words, here: Place, report: AuditReport) -> None:
     """Draw the preview, beside it what the auditor chooses and the files."""
     st.html(blocks.heading("", below=say.text("report_below")))
     other = cached.report(here.other.digest) if here.other else None
+    references = cached.references(report.digest, kept=here.kept)
     preview, form = st.columns([3, 2], gap="large")
     with form:
         try:
@@ -66,12 +68,16 @@ def draw(say: Words, here: Place, report: AuditReport) -> None:
             why = error_text(error, language=say.language)
             st.html(blocks.heading("", below=f"{say.text('report_invalid')} {why}"))
             return
-        draw_downloads(say, report, other=other, choice=choice, is_open=is_open)
+        draw_downloads(
+            say, report, other=other, references=references, choice=choice, is_open=is_open
+        )
     with preview:
         st.html(blocks.heading(say.text("report_preview")))
         with st.container(border=True, key="report_preview"):
             st.iframe(
-                report_html(report, choice=choice, other=other) if is_open else closed(say),
+                report_html(report, choice=choice, other=other, references=references)
+                if is_open
+                else closed(say),
                 height=PREVIEW_HEIGHT,
                 alt=say.text("report_preview_alt"),
             )
@@ -172,6 +178,7 @@ def draw_downloads(
     report: AuditReport,
     *,
     other: AuditReport | None,
+    references: ReferenceView | None,
     choice: ReportChoice,
     is_open: bool,
 ) -> None:
@@ -203,7 +210,9 @@ def draw_downloads(
     st.html(blocks.heading(say.text("report_downloads"), below=say.text("report_zip_below")))
     button(
         "report_zip",
-        lambda: bundle(report, choice=choice, other=other, documents=documents),
+        lambda: bundle(
+            report, choice=choice, other=other, references=references, documents=documents
+        ),
         f"{name}.zip",
         "application/zip",
         type="primary",
@@ -211,7 +220,7 @@ def draw_downloads(
     for key, (file, mime) in FILES.items():
 
         def make(file: str = file) -> bytes:
-            return bundle_file(file, report, choice=choice, other=other)
+            return bundle_file(file, report, choice=choice, other=other, references=references)
 
         button(key, make, f"{name}-{file}", mime)
 

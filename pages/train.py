@@ -1,14 +1,72 @@
-"""The train page."""
+"""Train: which model learned from which notes, and what would another training take?"""
 
 from __future__ import annotations
 
-from pages.ui import blocks, place
+import streamlit as st
+
+from audit.errors import AuditError
+from audit.jobs import service
+from audit.jobs.job import Job
+from audit.training.kept_models import TrainedModel, trained_models
+from audit.translation import error_text
+from pages.ui import blocks, cached
+from pages.ui.job_card import job_head
+from pages.ui.language import Words
+from pages.ui.place import link, words
+from pages.ui.train_jobs import KIND, run_of
+from pages.ui.train_list import draw_list
+from pages.ui.train_plan import draw_new
+from pages.ui.train_run import draw_job, draw_training
 
 
 def page() -> None:
     """Draw the page."""
-    say = place.words()
-    blocks.title(say.text("train_title")) if hasattr(blocks, "title") else None
+    say = words()
+    st.title(say.text("train_title"), anchor=False)
+    st.html(blocks.heading("", below=say.text("train_below")))
+    try:
+        trainings = trained_models()
+        active = [job for job in service.active_jobs() if job.kind == KIND]
+        draw_shown(say, trainings, active=active)
+        if trainings or not active:
+            draw_list(say, trainings)
+        draw_new(say, trainings)
+    except (cached.AuditError, cached.StoreError) as error:
+        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+
+
+def draw_shown(say: Words, trainings: tuple[TrainedModel, ...], *, active: list[Job]) -> None:
+    """Draw the training that the link names, else the one that runs."""
+    run = st.query_params.get("run", "")
+    live = [job for job in active if not run or run_of(job.job_id) == run]
+    if run and not live:
+        model = next((one for one in trainings if one.run_id == run), None)
+        if model is not None:
+            draw_training(say, model)
+            return
+        st.html(blocks.heading(say.text("train_not_here"), below=say.text("train_not_here_do")))
+    for job in live or active:
+        draw_job(say, job)
+    wanted = st.query_params.get("job", "")
+    if wanted and not any(job.job_id == wanted for job in active):
+        draw_ended(say, wanted)
+
+
+def draw_ended(say: Words, job_id: str) -> None:
+    """Go on to what came of a job that the link names; where nothing did, say why."""
+    try:
+        job = service.job(job_id)
+    except AuditError:
+        return
+    if job.kind == KIND and job.result:
+        st.query_params.pop("job", None)
+        st.query_params["run"] = job.result[0]
+        st.rerun()
+    elif job.kind == KIND:
+        st.html(blocks.heading(say.text("train_job_failed")))
+        with st.container(border=True, key=f"train-job-{job.job_id}"):
+            st.html(job_head(say, job))
+            link("jobs", label=say.text("train_see_jobs"), job=job.job_id)
 
 
 page()

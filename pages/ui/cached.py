@@ -18,11 +18,14 @@ from audit.names import written_name
 from audit.report import AuditReport
 from audit.view.compare import Comparison, compare_audits
 from audit.view.document_view import DocumentView, document_view
-from audit.view.kept import KeptAudit, kept_audit
+from audit.view.exposure_view import ExposureView, exposure_view
+from audit.view.kept import KeptAudit, kept_audit, same_but_reference
 from audit.view.measures_view import MeasuresView, measures_view
 from audit.view.name_table import NameTable, name_table
 from audit.view.overview import Overview, overview_of
+from audit.view.reference_view import MAX_REFERENCES, ReferenceView, reference_view
 from audit.view.roc import RocView, VolcanoNames, roc_view, volcano
+from audit.view.role_view import RoleLine, role_lines
 from audit.view.threshold import RankedNames, ranked_names
 from cache.store import Store, StoreError
 from pages.ui.text import masked
@@ -124,6 +127,26 @@ def comparison(digest: str, *, other: str) -> Comparison:
     return _comparison(str(results_dir()), digest, other)
 
 
+def exposure(digest: str) -> ExposureView | None:
+    """Return what an audit's planted names show; None without any; raises as `kept_audits`."""
+    return exposure_view(report(digest))
+
+
+def roles(digest: str) -> tuple[RoleLine, ...]:
+    """Return an audit's members by role; raises as `kept_audits`."""
+    return role_lines(report(digest))
+
+
+def references(digest: str, *, kept: tuple[KeptAudit, ...]) -> ReferenceView | None:
+    """Return an audit beside those that differ in the reference alone; None where there are none.
+
+    `kept` are all kept audits, the newest first; raises as `kept_audits`.
+    """
+    own = next((line for line in kept if line.digest == digest), None)
+    others = tuple(o.digest for o in same_but_reference(own, kept=kept)) if own else ()
+    return _references(str(results_dir()), digest, others) if others else None
+
+
 def store() -> Store:
     """Return the store of results; raises as `kept_audits`."""
     return _store(str(results_dir()))
@@ -200,6 +223,14 @@ def _volcano(directory: str, digest: str, score: str) -> tuple[VolcanoNames, ...
 @st.cache_resource(show_spinner=False, max_entries=4)
 def _comparison(directory: str, digest: str, other: str) -> Comparison:
     return compare_audits(_kept_report(directory, digest), other=_kept_report(directory, other))
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _references(directory: str, digest: str, others: tuple[str, ...]) -> ReferenceView:
+    shown = [_report(directory, other) for other in others[:MAX_REFERENCES]]
+    n_left_out = len(others) - len(shown)
+    own = _kept_report(directory, digest)
+    return reference_view(own, others=shown, n_left_out=n_left_out)
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)

@@ -35,7 +35,7 @@ def scores_by_kind(
     figure = go.Figure()
     names = [escaped(labels[kind.kind]) for kind in kinds]
     for row, kind in enumerate(kinds):
-        is_member = kind.kind in ("member", "unknown")
+        is_member = kind.kind in ("member", "unknown", "planted")
         xs = [place.get(score, score) for score in kind.scores]
         figure.add_scatter(
             x=xs,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from audit.jobs.job import COMMAND, Job
+from audit.jobs.job import COMMAND, FINISHING, Job
 from audit.translation import in_language, told
 from pages.ui.language import Words
 from pages.ui.text import day, escaped
+
+KINDS = ("demo", "corpus", "pretrain", "experiment")
+"""Kinds of jobs that have a word of their own, beside audits."""
 
 _MINUTE, _HOUR = 60, 3600
 
@@ -29,7 +32,7 @@ def progress_text(say: Words, job: Job) -> str:
         return stage
     percent = whole_percent(job)
     left = time_left(say, job.seconds_left)
-    if not left or job.stage in ("finishing", "stopping"):
+    if not left or job.stage == "stopping" or job.stage.endswith(FINISHING):
         return say.text("jobs_progress", stage=stage, percent=percent)
     return say.text("jobs_progress_left", stage=stage, percent=percent, left=left)
 
@@ -54,7 +57,7 @@ def time_left(say: Words, seconds: float | None) -> str:
 def _what(say: Words, job: Job) -> str:
     if job.kind == "audit":
         return say.text(f"jobs_kind_audit_{job.scenario}")
-    return say.text("jobs_kind_demo" if job.kind == "demo" else "jobs_kind_other")
+    return say.text(f"jobs_kind_{job.kind if job.kind in KINDS else 'other'}")
 
 
 def _facts(say: Words, job: Job) -> list[str]:
@@ -83,7 +86,9 @@ def _reasons(say: Words, job: Job) -> str:
             in_language(job.failure.do, language=say.language),
         ]
     elif job.state in ("cancelled", "interrupted"):
-        lines = [say.text(f"jobs_{job.state}_why")]
+        # A corpus is whole or not at all: nothing of a build that was stopped is kept.
+        of = "_corpus" if job.kind == "corpus" else ""
+        lines = [say.text(f"jobs_{job.state}_why{of}")]
     else:
         lines = []
     return "".join(f'<p class="ka-job-why">{escaped(line)}</p>' for line in lines if line)

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from audit.view.name_hits import Hit
 from pages.ui.text import escaped, masked
 
-TONES = ("flagged", "member", "control")
+TONES = (
+    "flagged", "member", "patient", "other", "date", "place", "number", "unknown", "control",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

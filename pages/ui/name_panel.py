@@ -207,7 +207,8 @@ def _passage(say: Words, passage: FittingPassage, *, name: str, kind: str) -> st
     )
     if passage.rank is not None:
         facts = f"{facts} {say.text('names_passage_rank', rank=f'{passage.rank:g}')}"
-    tone = "flagged" if passage.is_own else "member" if kind in ("member", "unknown") else "control"
+    is_asked = kind in ("member", "unknown", "planted")
+    tone = "flagged" if passage.is_own else "member" if is_asked else "control"
     text = marks.with_slot(passage.before, slot=name, after=passage.after, tone=tone)
     return f"<li><small>{escaped(facts)}</small><div>{text}</div></li>"
 

@@ -14,6 +14,7 @@ from audit.corpora.passages import Passages, read_passages
 from audit.home import results_dir
 from audit.membership.candidates import Candidates
 from audit.models.registry import VARIABLE, RegisteredModel
+from audit.models.trained import trained_dir
 from audit.prepare import lists, pair_check, plan
 from audit.prepare.name_check import (
     Draft,
@@ -45,7 +46,9 @@ class ListView:
 
 def models() -> tuple[RegisteredModel, ...]:
     """Return the models that can be chosen; a folder that has changed is seen within seconds."""
-    return _models(os.environ.get(VARIABLE, ""))
+    trained = trained_dir()
+    newest = trained.stat().st_mtime_ns if trained else 0
+    return _models(os.environ.get(VARIABLE, ""), f"{trained} {newest}")
 
 
 def check(general: Path, hospital: Path) -> pair_check.PairCheck:
@@ -106,7 +109,7 @@ def _sha256(data: bytes | None) -> str:
 
 
 @st.cache_resource(show_spinner=False, ttl="10s", max_entries=4)
-def _models(folders: str) -> tuple[RegisteredModel, ...]:
+def _models(folders: str, trained: str) -> tuple[RegisteredModel, ...]:
     return pair_check.model_choices()
 
 

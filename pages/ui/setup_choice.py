@@ -125,6 +125,9 @@ def model_name(say: Words, model_id: str) -> str:
     folder, _, name = model_id.partition("/")
     if folder.startswith("demo:"):
         return say.text("setup_demo_model", name=name, language=folder.removeprefix("demo:"))
+    model = find_model(model_id, among=setup_cached.models())
+    if model is not None and model.title:
+        return say.text("setup_trained_model", title=model.title, run=name[:4])
     return model_id
 
 

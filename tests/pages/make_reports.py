@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +66,32 @@ def make_names(
     )
 
 
+def make_reference_reports(*generals: str, **how: Any) -> list[AuditReport]:
+    """Return one report for each general model, otherwise asked alike; the first leaks most."""
+    reports = [
+        make_report(general=general, leak=4.0 - place, at=f"2026-11-2{place}T10:00:00", **how)
+        for place, general in enumerate(generals)
+    ]
+    return [
+        replace(report, question={"scenario": 2, "general": general, "hospital": "digest"})
+        for report, general in zip(reports, generals, strict=True)
+    ]
+
+
+def make_special_names(n_canaries: int = 24) -> Candidates:
+    """Return `make_names` with roles, and canaries planted 1, 2, 4 and 8 times with their twins."""
+    names = make_names()
+    names = replace(names, role=("patient", "staff", "staff") * N_PER_KIND)
+    planted = make_candidates(
+        [(f"Nevah{i}", f"Was{i}") for i in range(n_canaries)],
+        is_member=True,
+        n_mentions=[2 ** (i % 4) for i in range(n_canaries)],
+    )
+    twins = [(f"Neither{i}", f"Is{i}") for i in range(n_canaries)]
+    planted += make_candidates(twins, is_member=False, control_kind="canary")
+    return names + replace(planted, role=("canary",) * 2 * n_canaries)
+
+
 def make_report(
     scenario: int = 2,
     *,
@@ -74,9 +101,11 @@ def make_report(
     members: Sequence[tuple[str, str]] = MEMBERS,
     at: str = "2026-11-20T10:00:00+00:00",
     notes: Sequence[str] = (),
+    names: Candidates | None = None,
+    general: str = "general",
 ) -> AuditReport:
     """Return a report in which members score `leak` standard deviations above controls."""
-    names = make_names(has_truth=has_truth, members=members)
+    names = names or make_names(has_truth=has_truth, members=members)
     rng = np.random.default_rng(scenario)
     n, is_member = len(names), np.array([m is not False for m in names.is_member])
     planted = np.concatenate([leak * is_member, np.zeros(N_REFERENCE)])
@@ -89,18 +118,19 @@ def make_report(
             value = np.where(value < -1, 0.0, np.exp(value) * 1e-4)
         scores[formula] = Score(value, np.full(n + N_REFERENCE, 0.05))
     attack = MadeAttack(scores, np.full(n + N_REFERENCE, 2))
-    fixed, general = FIXED[scenario]
+    fixed, alone = FIXED[scenario]
     judged = judge(
-        attack, candidates=names, scenario=scenario, fixed=fixed, general=general, seed=0,
+        attack, candidates=names, scenario=scenario, fixed=fixed, general=alone, seed=0,
         threshold=None,
     )  # fmt: skip
     columns = name_columns(attack, judged, candidates=names, scenario=scenario, fixed=fixed)
-    text = f"{scenario} {leak} {has_truth} {hospital} {at}"
+    text = f"{scenario} {leak} {has_truth} {hospital} {at}" + general.removeprefix("general")
+    extra = {"canaries": judged.exposure, "roles": list(judged.roles)}
     report = AuditReport(
         digest=sha256(text.encode()).hexdigest(),
         question={"scenario": scenario},
         scenario=asdict(SCENARIOS[scenario]),
-        models={"general": {"name": "general"}, "hospital": {"name": hospital}},
+        models={"general": {"name": general}, "hospital": {"name": hospital}},
         candidates={"n_names": n, "n_reference": N_REFERENCE},
         fixed_score=fixed,
         columns=list(columns),
@@ -110,7 +140,7 @@ def make_report(
         cohort=judged.cohort,
         curve=judged.curve,
         mentions=judged.mentions,
-        details={},
+        details={key: value for key, value in extra.items() if value},
         notes=list(notes),
         made={"at": at},
     )

@@ -13,9 +13,9 @@ from streamlit.testing.v1 import AppTest
 from audit.access.log import entries
 from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs import service, table
-from audit.jobs.here import Question
 from audit.jobs.job import Failure, Job
 from audit.jobs.locks import Lock, device_lock, worker_lock
+from audit.jobs.question import Question
 from audit.membership.candidates import make_candidates
 from audit.request import AuditRequest, GenerationSettings
 from audit.request_file import request_to_json

@@ -164,7 +164,7 @@ def test_remarks_are_told_by_row_and_refusals_keep_what_was_typed(home: Path) ->
     assert "Typed: 1." in shown
     upload(app, (HEADER + "Anna,Smith\n").encode(), name="Anna Smith.csv")
     shown = texts(app)
-    assert "names, row 2: the row has 2 cells where the header has 3." in shown
+    assert "names, row 2: The row has 2 cells where the header has 3." in shown
     assert "Anna" not in shown
     assert app.text_area(key="names_typed").value == "Carl Miller"
     assert not [button for button in app.button if button.key == "keep_names"]
@@ -226,7 +226,7 @@ def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:
     assert "Anna" not in texts(app)
     broken = open_page()
     broken.file_uploader[1].upload("x.jsonl", b"{", "application/json").run()
-    assert "the line is not JSON." in texts(broken)
+    assert "The line is not JSON." in texts(broken)
 
 
 def test_the_page_speaks_japanese(home: Path) -> None:

@@ -42,6 +42,7 @@ def test_de_identification_is_not_called_anonymisation() -> None:
 def test_every_sentence_is_used_and_every_use_has_a_sentence() -> None:
     sources = "\n".join(path.read_text(encoding="utf-8") for path in PAGES.rglob("*.py"))
     literal = set(re.findall(r'"([a-z][a-z0-9_]*)"', sources))
+    literal |= {f"{page.stem}_link" for page in PAGES.glob("*.py")}  # the router's
     prefixes = {p for p in re.findall(r'f"([a-z_]+_)\{', sources)}
     unused = {k for k in ENGLISH if k not in literal and not any(map(k.startswith, prefixes))}
     assert unused == set()

@@ -1,0 +1,101 @@
+"""What the server keeps in memory of notes and corpora, by place and age of the files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import streamlit as st
+
+from audit.corpora.register import read_register
+from audit.curation.examination import EXAMINATION, Examination, read_examination
+from audit.curation.kept_corpora import KeptCorpus
+from audit.curation.note_files import (
+    VARIABLE,
+    NoteColumns,
+    NoteFile,
+    columns_of,
+    list_note_files,
+)
+from audit.curation.preview import Preview, Survey, preview, survey_head
+from audit.errors import AuditError
+from audit.home import data_home
+
+Columns = tuple[tuple[str, str], ...]
+"""(field of a note, name of its column), where a person said so."""
+
+
+def files() -> tuple[NoteFile, ...]:
+    """Return the files of notes; a folder that has changed is seen within seconds."""
+    return _files(str(data_home()), os.environ.get(VARIABLE, ""))
+
+
+def columns(file: NoteFile) -> NoteColumns:
+    """Return a file's columns; raises as `columns_of`."""
+    return _columns(str(file.path), _mark(file.path))
+
+
+def survey(file: NoteFile, *, columns: Columns, n: int) -> Survey:
+    """Return what stands in a file's first `n` notes; raises as `survey_head`."""
+    return _survey(str(file.path), _mark(file.path), columns, n)
+
+
+def previewed(
+    file: NoteFile, *, columns: Columns, number: int, seed: int, register: NoteFile | None = None
+) -> Preview:
+    """Return the note of this number (from 1), before and after.
+
+    Raises
+    ------
+    AuditError
+        As `audit.curation.preview.preview` and `read_register`.
+    """
+    beside = (str(register.path), _mark(register.path)) if register else ("", "")
+    return _preview(str(file.path), _mark(file.path), columns, number, seed, *beside)
+
+
+def examination(corpus: KeptCorpus) -> Examination:
+    """Return a corpus's examination; raises as `read_examination`."""
+    return _examination(str(corpus.path), _mark(corpus.path / EXAMINATION))
+
+
+def _mark(path: Path) -> str:
+    try:
+        found = path.stat()
+    except OSError:
+        raise AuditError("The file is not there any more.", where="notes") from None
+    return f"{found.st_mtime_ns} {found.st_size}"
+
+
+@st.cache_resource(show_spinner=False, ttl="10s", max_entries=4)
+def _files(home: str, folders: str) -> tuple[NoteFile, ...]:
+    return list_note_files()
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _columns(path: str, mark: str) -> NoteColumns:
+    return columns_of(Path(path))
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _survey(path: str, mark: str, columns: Columns, n: int) -> Survey:
+    return survey_head(Path(path), n, columns=dict(columns))
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _preview(
+    path: str,
+    mark: str,
+    columns: Columns,
+    number: int,
+    seed: int,
+    register: str,
+    register_mark: str,
+) -> Preview:
+    people = read_register(Path(register).read_bytes()) if register else None
+    return preview(Path(path), columns=dict(columns), number=number, seed=seed, register=people)
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _examination(path: str, mark: str) -> Examination:
+    return read_examination(Path(path))

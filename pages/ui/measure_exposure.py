@@ -1,0 +1,180 @@
+"""Planted names on the Measures page: exposure in bits by number of mentions, and each name."""
+
+from __future__ import annotations
+
+import math
+
+import streamlit as st
+
+from audit.view.exposure_view import ExposureGroup, ExposureView, ScoreExposure
+from audit.view.kept import KeptAudit
+from pages.ui import blocks, cached, charts, exposure_chart
+from pages.ui.language import Words
+from pages.ui.measure_tables import p_value, score_name
+from pages.ui.reveal import shown_name
+from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent, percent_interval, pseudonym
+
+
+def draw(say: Words, audit: KeptAudit) -> None:
+    """Draw what the planted names of an audit show."""
+    view = cached.exposure(audit.digest)
+    if view is None:
+        why = say.text("measures_no_canaries_do")
+        st.html(blocks.heading(say.text("measures_no_canaries"), below=why))
+        return
+    sentence = view.japanese if say.language == "ja" else view.english
+    st.html(blocks.heading("", below=sentence))
+    if not view.is_paired:
+        counts = {"planted": view.n_planted, "held_out": view.n_held_out}
+        st.html(blocks.heading("", below=say.text("measures_canaries_unpaired", **counts)))
+    if not view.scores:
+        return
+    fixed = view.scores[0]
+    _draw_chart(say, view)
+    limits = say.text(
+        "measures_canaries_limit",
+        n=fixed.n_held_out,
+        bits=decimal(fixed.max_bits, digits=2),
+        p=p_value(fixed.smallest_p),
+        chance=decimal(fixed.bits_without_leak, digits=2),
+    )
+    st.html(blocks.heading("", below=limits))
+    st.html(_group_table(say, view))
+    st.html(blocks.heading(say.text("measures_canaries_scores")))
+    st.html(_score_table(say, view))
+    with st.expander(say.text("measures_canaries_names")):
+        _draw_names(say, audit, view)
+
+
+def _draw_chart(say: Words, view: ExposureView) -> None:
+    keys = ("x", "y", "attack", "general", "one", "most", "found", "chance")
+    texts = {key: say.sentences[f"measures_canaries_{key}"] for key in keys}
+    general = next((one for one in view.scores if one.is_baseline), None)
+    figure = exposure_chart.exposure_chart(
+        view.scores[0], general=general, names=view.names, alpha=view.alpha, words=texts
+    )
+    alt = say.text("measures_canaries_alt")
+    st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_canaries")
+    with st.expander(say.text("as_table")):
+        rows = [
+            (
+                score_name(say, one.score),
+                str(group.n_mentions),
+                str(group.n_names),
+                decimal(group.bits.value, digits=2),
+                decimal_interval(group.bits, digits=2),
+            )
+            for one in (view.scores[0], *([general] if general else []))
+            for group in one.groups
+        ]
+        header = [
+            say.text("measures_score"), say.text("column_mentions"), say.text("column_n"),
+            texts["y"], say.text("column_interval"),
+        ]  # fmt: skip
+        st.html(blocks.simple_table(header, rows, caption=alt))
+
+
+def _group_table(say: Words, view: ExposureView) -> str:
+    """Return the fixed score's exposure by number of mentions, M_general's beside, as HTML."""
+    fixed = view.scores[0]
+    general = next((one for one in view.scores if one.is_baseline), None)
+    by_general = {group.n_mentions: group for group in general.groups} if general else {}
+    if general is not None:
+        by_general[None] = general.whole
+    header = [
+        say.text("column_mentions"),
+        *_headings(say),
+        say.text("measures_canaries_by_general"),
+    ]
+    rows = [
+        [
+            blocks.Cell(_count(say, group), is_number=False),
+            *_group_cells(group),
+            _rate_cell(by_general.get(group.n_mentions)),
+        ]
+        for group in (*fixed.groups, fixed.whole)
+    ]
+    head = [blocks.Cell(text, is_number=place > 0) for place, text in enumerate(header)]
+    return blocks.table([head], rows, caption=say.text("measures_canaries_caption"))
+
+
+def _score_table(say: Words, view: ExposureView) -> str:
+    header = [say.text("measures_score"), *_headings(say), say.text("measures_canaries_from")]
+    rows = [
+        [
+            blocks.Cell(score_name(say, one.score), _role(say, one), is_number=False),
+            *_group_cells(one.whole),
+            blocks.Cell(_from(say, one.found_from.value), _from_interval(say, one)),
+        ]
+        for one in view.scores
+    ]
+    head = [blocks.Cell(text, is_number=place > 0) for place, text in enumerate(header)]
+    return blocks.table([head], rows, caption=say.text("measures_canaries_scores"))
+
+
+def _headings(say: Words) -> list[str]:
+    keys = ("n", "bits", "share", "twins", "twins_p")
+    return [say.text(f"measures_canaries_{key}") for key in keys]
+
+
+def _group_cells(group: ExposureGroup) -> list[blocks.Cell]:
+    twins = group.above_twin
+    return [
+        blocks.Cell(str(group.n_names)),
+        blocks.Cell(
+            decimal(group.bits.value, digits=2), _some(decimal_interval(group.bits, digits=2))
+        ),
+        _rate_cell(group),
+        blocks.Cell(
+            f"{twins.n_hits} / {twins.n_total}" if twins.n_total else UNDEFINED,
+            _some(percent_interval(twins.interval())),
+        ),
+        blocks.Cell(p_value(group.above_twin_p)),
+    ]
+
+
+def _rate_cell(group: ExposureGroup | None) -> blocks.Cell:
+    if group is None or not group.found.n_total:
+        return blocks.Cell(UNDEFINED)
+    rate = group.found
+    text = f"{rate.n_hits} / {rate.n_total} · {percent(rate.value)}"
+    return blocks.Cell(text, _some(percent_interval(rate.interval())))
+
+
+def _count(say: Words, group: ExposureGroup) -> str:
+    return say.text("measures_canaries_all") if group.n_mentions is None else str(group.n_mentions)
+
+
+def _role(say: Words, one: ScoreExposure) -> str:
+    if one.is_fixed:
+        return say.text("measures_fixed")
+    return say.text("measures_baseline") if one.is_baseline else ""
+
+
+def _from(say: Words, count: float) -> str:
+    return say.text("measures_canaries_nowhere") if math.isinf(count) else f"{count:g}"
+
+
+def _from_interval(say: Words, one: ScoreExposure) -> str:
+    low, high = (_from(say, bound) for bound in (one.found_from.low, one.found_from.high))
+    return low if low == high else f"{low} – {high}"
+
+
+def _draw_names(say: Words, audit: KeptAudit, view: ExposureView) -> None:
+    table = cached.names(audit.digest)
+    pairs = list(zip(table.first, table.last, strict=True))
+    columns: dict[str, list[object]] = {
+        say.text("column_number"): [pseudonym(one.name_id) for one in view.names],
+        say.text("column_name"): [shown_name(*pairs[one.name_id]) for one in view.names],
+        say.text("column_mentions"): [one.n_mentions for one in view.names],
+        say.text("measures_canaries_score"): [one.score for one in view.names],
+        say.text("measures_canaries_one_bits"): [one.bits for one in view.names],
+        say.text("measures_canaries_p"): [one.p for one in view.names],
+        say.text("measures_canaries_twin"): [one.twin_score for one in view.names],
+    }
+    alt = say.text("measures_canaries_names")
+    st.dataframe(columns, hide_index=True, key="measures_canary_names", alt=alt)
+
+
+def _some(text: str) -> str:
+    return "" if text == UNDEFINED else text

@@ -1,0 +1,40 @@
+"""The jobs of the Train page: the question that starts one, and which training a job works on."""
+
+from __future__ import annotations
+
+from audit.errors import AuditError
+from audit.jobs.orders import read_order
+from audit.jobs.pretrain_job import KIND, pretrain_order, pretrain_question
+from audit.jobs.question import Question
+from audit.training.settings import TrainSettings
+from pages.ui.train_choice import Subject
+
+__all__ = ["KIND", "question_of", "run_of"]
+
+
+def question_of(subject: Subject, settings: TrainSettings, *, title: str, device: str) -> Question:
+    """Return a training as a question of the table of jobs.
+
+    Raises
+    ------
+    AuditError
+        If the model or the corpus is gone or refused.
+    """
+    return pretrain_question(
+        pretrain_order(
+            general=subject.parent.path,
+            settings=settings,
+            corpus_id=subject.corpus.corpus_id,
+            source=subject.source,
+            title=" ".join(title.split()),
+            device=device,
+        )
+    )
+
+
+def run_of(job_id: str) -> str:
+    """Return the identifier of the training that a job works on; "" where it is not known."""
+    try:
+        return str(read_order(job_id).get("run_id", ""))
+    except AuditError:
+        return ""

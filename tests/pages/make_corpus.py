@@ -1,0 +1,89 @@
+"""What the Corpus page's tests share: a home without workers, the page, a small corpus."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from audit.corpora.example_notes import example_csv
+from audit.curation.kept_corpora import KeptCorpus, corpus_dir, kept_corpus
+from audit.curation.make_corpus import make_corpus
+from audit.curation.note_files import VARIABLE
+from audit.curation.order import CorpusOrder
+from audit.home import HOME_VARIABLE, results_dir
+from audit.jobs.locks import Lock, device_lock, worker_lock
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CORPUS_ID = "0c0c0c0c0c0c"
+TITLE = "What is in the notes, and whose names?"
+NAMED = "Grace Hopper is a 70-year-old woman with a cough. Mrs. Hopper was seen. Plan: home.\n"
+
+
+def quiet_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give the test a data directory in which workers seem to live, so that none is started."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    st.cache_resource.clear()
+    results_dir()
+    held = [*map(worker_lock, ("cpu", "cuda")), *map(device_lock, ("cpu", "cuda"))]
+    yield
+    for lock in held:
+        assert isinstance(lock, Lock)
+        lock.release()
+    st.cache_resource.clear()
+
+
+def made_corpus(folder: Path) -> Path:
+    """Build a small corpus of the example notes, with canaries, in a folder."""
+    notes = folder / "notes.csv"
+    notes.write_bytes(example_csv(n_patients=30))
+    order = CorpusOrder(
+        notes=notes, seed=2, title="Ward <b>3</b>", canary_counts=(1, 2), n_canaries=3
+    )
+    return make_corpus(order, out=folder / "corpus")
+
+
+def keep(made: Path) -> KeptCorpus:
+    """Put a corpus among those that are kept."""
+    shutil.copytree(made, corpus_dir(CORPUS_ID))
+    return kept_corpus(CORPUS_ID)
+
+
+def write_identified(folder: Path) -> None:
+    """Write identified notes and a register of their patients into a registered folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "notes.csv").write_text(f'patient_id,text\n1,"{NAMED}"\n')
+    (folder / "people.csv").write_text("patient_id,first_name,last_name,sex\n1,Grace,Hopper,F\n")
+
+
+def open_corpus(**query: str) -> AppTest:
+    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=60)
+    app.run()
+    app.switch_page("../corpus.py")
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(block.proto.body for block in app.get("html"))
+
+
+def parameter(app: AppTest, name: str) -> str:
+    value = app.query_params[name]
+    return value if isinstance(value, str) else value[0]
+
+
+def choose_file(app: AppTest, part: str) -> AppTest:
+    """Choose the file of notes whose name on the screen holds these words."""
+    box = app.selectbox(key="corpus_file")
+    box.select_index(next(i for i, name in enumerate(box.options) if part in name)).run()
+    assert not app.exception
+    return app

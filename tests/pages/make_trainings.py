@@ -1,0 +1,67 @@
+"""Small kept corpora and trainings for the tests of pages; names and notes are invented."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from audit.curation.kept_corpora import CORPUS, corpus_dir, describe_corpus
+from audit.models.files import inspect_model, model_digest
+from audit.training.kept_models import TrainingFacts, run_dir, write_facts
+from audit.training.settings import TrainSettings
+from audit.training.train_log import LossPoint, append_point
+from tests.models.make_models import make_bert
+
+CORPUS_ID, RUN = "0a0a0a0a0a0a", "1b1b1b1b1b1b"
+NOTE = "the patient was seen today. mary smith is a 70 year old woman with a cough."
+
+
+def make_corpus_folder(
+    corpus_id: str = CORPUS_ID, *, title: str = "Ward <3>", n_notes: int = 40
+) -> Path:
+    """Write a corpus that was built and not examined."""
+    folder = corpus_dir(corpus_id)
+    folder.mkdir(parents=True, mode=0o700)
+    lines = [
+        json.dumps({"note_id": str(i), "patient_id": str(i % 10), "text": NOTE})
+        for i in range(n_notes)
+    ]
+    for name in ("private.jsonl", "public.jsonl"):
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name in ("truth.jsonl", "people.jsonl"):
+        (folder / name).write_text("")
+    (folder / "summary.json").write_text("{}")
+    content = describe_corpus(
+        title=title, kind="dummy", source="notes.csv", seed=0, n_notes=n_notes, n_patients=10
+    )
+    (folder / CORPUS).write_bytes(content)
+    return folder
+
+
+def make_training(
+    parent: Path,
+    *,
+    run_id: str = RUN,
+    source: str = "private",
+    title: str = "Ten <b>passes",
+    is_whole: bool = True,
+    settings: TrainSettings | None = None,
+    held_out: tuple[float, ...] = (6.0, 5.0, 4.0),
+) -> Path:
+    """Write a training of a parent on the corpus, with a curve and, if it is whole, a model."""
+    folder = run_dir(run_id)
+    folder.mkdir(parents=True, mode=0o700)
+    facts = TrainingFacts(
+        title=title, parent=inspect_model(parent).name, parent_digest=model_digest(parent),
+        corpus_id=CORPUS_ID, source=source, settings=settings or TrainSettings(n_steps=20),
+        n_steps=20, n_documents=38, n_train_tokens=12_600, n_held_out_documents=2,
+        unigram_loss=5.5, key="0" * 64, precision="float32", device="cpu", kernels="mkl",
+        versions={}, created="2026-11-21T10:00:00+00:00",
+    )  # fmt: skip
+    write_facts(folder, facts)
+    for place, value in enumerate(held_out):
+        step = 10 * place
+        append_point(folder, LossPoint(step, 6.5 - step / 10 if step else None, value, 1e-5, step))
+    if is_whole:
+        make_bert(folder / "model")
+    return folder

@@ -1,0 +1,166 @@
+"""A new corpus on the Corpus page: files, columns, categories, preview, settings, the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from audit.access.log import entries
+from audit.curation.note_files import VARIABLE
+from audit.jobs import service, table
+from audit.jobs.job import Failure
+from audit.jobs.orders import read_order
+from tests.pages.make_corpus import (
+    CORPUS_ID,
+    TITLE,
+    choose_file,
+    open_corpus,
+    parameter,
+    quiet_home,
+    texts,
+    write_identified,
+)
+from tests.pages.make_trainings import make_corpus_folder
+
+EXAMPLE = "invented notes"
+HOSTILE = "![x](http://evil.example/p.png)<img src=x>"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield from quiet_home(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "ward"
+    path.mkdir()
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+def test_without_folders_the_example_is_one_click_away() -> None:
+    app = open_corpus()
+    assert app.title[0].value == TITLE
+    assert "No corpus is kept here yet" in texts(app)
+    assert VARIABLE in app.code[0].value
+    app.button(key="corpus_try_example").click().run()
+    assert not app.exception
+    shown = texts(app)
+    assert "Categories that are not understood (1)" in shown
+    assert "<td" in shown
+    assert "Device" in shown
+    assert 'ka-mark ka-mark-patient">[**Known firstname 100**]' in shown
+    assert app.button(key="corpus_build").label == "Build the corpus"
+
+
+def test_inserted_values_are_marked_by_what_they_are() -> None:
+    app = choose_file(open_corpus(), EXAMPLE)
+    before, after = texts(app).split('<div class="ka-pair">')[1].split("With dummy identities")
+    assert 'ka-mark-date">[**' in before
+    assert "[**" not in after
+    for group in ("patient", "other", "date", "place"):
+        assert f"ka-mark-{group}" in after
+    assert "ka-legend" in texts(app)
+
+
+def test_a_link_names_a_file_by_a_code_and_restores_it(folder: Path) -> None:
+    (folder / "Smith_John.csv").write_text("patient_id,text\n1,[**Known firstname 3**] is well\n")
+    app = choose_file(open_corpus(), "Smith_John")
+    code = parameter(app, "notes")
+    assert len(code) == 12
+    assert "mith" not in code
+    assert open_corpus(notes=code).selectbox(key="corpus_file").value == code
+    assert open_corpus(notes="../../etc").selectbox(key="corpus_file").value is None
+
+
+def test_columns_that_are_not_clear_are_asked_for(folder: Path) -> None:
+    (folder / "odd.csv").write_text(f"who,{HOSTILE}\n7,Seen on [**2150-1-2**] {HOSTILE}\n")
+    app = choose_file(open_corpus(), "odd.csv")
+    shown = texts(app)
+    assert "No column is known to hold the text" in shown
+    assert not [button for button in app.button if button.key == "corpus_build"]
+    box = next(s for s in app.selectbox if (s.key or "").startswith("corpus_column_text_"))
+    app = box.select(HOSTILE).run()
+    shown = texts(app)
+    assert "<img" not in shown
+    assert "&lt;img src=x&gt;" in shown
+    app.button(key="corpus_build").click().run()
+    assert not app.exception
+    order = read_order(service.active_jobs()[0].job_id)["corpus"]
+    assert order["columns"] == [["text", HOSTILE]]
+
+
+def test_identified_notes_are_not_shown_until_names_are_revealed(folder: Path) -> None:
+    write_identified(folder)
+    app = choose_file(open_corpus(), "ward/notes.csv")
+    assert "These notes have no placeholders" in texts(app)
+    assert "Hopper" not in texts(app)
+    assert not [b for b in app.button if b.key == "corpus_build"], "a register is missing"
+    app.button(key="reveal_now").click().run()
+    assert "Grace Hopper is a 70-year-old" in texts(app)
+    register = app.selectbox(key="corpus_register")
+    assert len(register.options) == 1
+    register.select_index(0).run()
+    shown = texts(app)
+    assert 'ka-mark-patient">Grace</mark>' in shown
+    assert "[FIRST]" in shown
+    app.run()
+    noted = [dict(e.counts) for e in entries(50) if "row" in dict(e.counts)]
+    assert noted == [{"what": "note", "row": 2}]
+    app.button(key="corpus_build").click().run()
+    order = read_order(service.active_jobs()[0].job_id)["corpus"]
+    assert (order["kind"], order["register_id"]) == ("register", "ward/people.csv")
+
+
+def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
+    app = choose_file(open_corpus(), EXAMPLE)
+    app.text_input(key="corpus_title").set_value("Ward <i>4</i>")
+    app.number_input(key="corpus_number_seed").set_value(11)
+    app.toggle(key="corpus_canaries").set_value(True).run()
+    app.number_input(key="corpus_number_n_canaries").set_value(3).run()
+    assert "45 notes will get a planted name each" in texts(app)
+    app.toggle(key="corpus_sample").set_value(True).run()
+    app.number_input(key="corpus_number_n_sample").set_value(100).run()
+    app.button(key="corpus_build").click().run()
+    assert not app.exception
+    (job,) = service.active_jobs()
+    order = read_order(job.job_id)["corpus"]
+    wanted = {"file_id": "example/notes.csv", "seed": 11, "title": "Ward <i>4</i>", "sample": 100}
+    assert wanted.items() <= order.items()
+    assert (order["canary_counts"], order["n_canaries"]) == ([1, 2, 4, 8], 3)
+    assert not [b for b in app.button if b.key == "corpus_build"]
+    assert app.get("progress")
+    ran = [dict(e.counts) for e in entries(50) if e.action == "ran"]
+    assert ran == [{"kind": "corpus", "job": job.job_id, "device": "cpu", "seed": 11}]
+
+
+def test_a_job_that_is_done_leads_to_its_corpus_and_one_that_failed_says_why() -> None:
+    app = choose_file(open_corpus(), EXAMPLE)
+    app.button(key="corpus_build").click().run()
+    (job,) = service.active_jobs()
+    make_corpus_folder(CORPUS_ID)
+    assert table.claim(job.job_id)
+    table.end(job.job_id, state="done", result=(CORPUS_ID,))
+    app.run()
+    assert not app.exception
+    assert "The corpus is built" in texts(app)
+    assert parameter(app, "corpus") == CORPUS_ID
+    app = choose_file(open_corpus(view="build"), EXAMPLE)
+    app.number_input(key="corpus_number_seed").set_value(5).run()
+    app.button(key="corpus_build").click().run()
+    (job,) = service.active_jobs()
+    assert table.claim(job.job_id)
+    table.end(job.job_id, state="failed", failure=Failure("no row is a note.", "notes"))
+    app.run()
+    assert "no row is a note." in texts(app)
+    assert not app.exception
+
+
+def test_a_file_that_cannot_be_read_says_so(folder: Path) -> None:
+    (folder / "bad.csv").write_bytes(b"text\n\xff\xfe\x00broken")
+    app = choose_file(open_corpus(), "bad.csv")
+    assert 'class="ka-refused"' in texts(app)
+    assert not [b for b in app.button if b.key == "corpus_build"]

@@ -1,0 +1,206 @@
+"""A kept corpus on the Corpus page: what was counted, the list, ways on, downloads, removal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from audit.corpora.identity_values import VALUE_KINDS
+from audit.corpora.mention_record import FORMS, REASONS
+from audit.corpora.placeholders import _KINDS
+from audit.curation.examination import (
+    EXAMINATION,
+    CountOf,
+    examination_bytes,
+    read_examination,
+)
+from audit.curation.kept_corpora import CORPUS, KeptCorpus, kept_corpora
+from audit.curation.list_files import CONTROLS, MEMBERS
+from audit.home import results_dir
+from audit.prepare.lists import kept_names, kept_passages
+from audit.view.corpus_view import GROUPS
+from cache.store import Store
+from pages.ui.language import words_of
+from tests.models.make_models import make_bert
+from tests.pages.make_corpus import (
+    CORPUS_ID,
+    keep,
+    made_corpus,
+    open_corpus,
+    parameter,
+    quiet_home,
+    texts,
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_corpus(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield from quiet_home(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def corpus(home: None, made: Path) -> KeptCorpus:
+    return keep(made)
+
+
+def register_kind(corpus: KeptCorpus) -> None:
+    """Let a kept corpus be one of identified notes."""
+    facts = json.loads((corpus.path / CORPUS).read_text())
+    (corpus.path / CORPUS).write_text(json.dumps(facts | {"kind": "register"}))
+    found = read_examination(corpus.path)
+    doubts = (CountOf("titled", 1234),)
+    found = replace(found, doubts=doubts, inserted=(), unknown=())
+    (corpus.path / EXAMINATION).write_bytes(examination_bytes(found))
+
+
+def downloads(app: AppTest) -> dict[str, bool]:
+    return {
+        button.proto.label: button.proto.disabled
+        for button in app.get("download_button")
+        if button.proto.label
+    }
+
+
+def test_what_was_counted_is_shown_beside_the_paper(corpus: KeptCorpus) -> None:
+    app = open_corpus()
+    shown = texts(app)
+    found = read_examination(corpus.path)
+    assert "Ward &lt;b&gt;3&lt;/b&gt;" in shown
+    assert "<b>3" not in shown
+    coverage = found.coverage
+    assert f"in {coverage.n_notes_with_mention:,} of {coverage.n_notes:,} notes" in shown
+    assert f"of {coverage.n_true_names:,} names of patients" in shown
+    assert f"This corpus: {found.n_positives} names, {found.n_patterns} in all" in shown
+    assert "Paper: 130 names, 158 in all" in shown
+    assert "Paper: 130 names, 232 in all" in shown
+    assert "The note is empty." in shown
+    assert "Rows refused: 1" in shown
+    assert "Device" in shown
+    assert "Held-out canaries" in shown
+    assert len(app.get("plotly_chart")) == 2
+    assert [tab.label for tab in app.tabs][1] == "Tables 3 and 4"
+
+
+def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCorpus) -> None:
+    app = open_corpus(corpus=CORPUS_ID)
+    app.button(key="corpus_audit_go").click().run()
+    assert not app.exception
+    assert app.title[0].value == "Which models, and whose names?"
+    names, passages = parameter(app, "names"), parameter(app, "passages")
+    with Store(results_dir()) as store:
+        kept = kept_names(names, store=store)
+        assert kept.line.n_members > 10
+        assert {"easy", "hard", "canary"} <= set(kept.line.by_kind)
+        assert len(kept_passages(passages, store=store).passages) > 10
+    assert texts(app).count('ka-step ka-is-ready"') == 2
+
+
+def test_without_controls_there_is_no_list(corpus: KeptCorpus) -> None:
+    app = open_corpus(corpus=CORPUS_ID)
+    controls = next(g for g in app.button_group if (g.key or "").startswith("corpus_controls_"))
+    controls.set_value([]).run()
+    assert not app.exception
+    assert "Choose at least one kind of controls" in texts(app)
+    assert not [b for b in app.button if b.key == "corpus_audit_go"]
+
+
+def test_a_training_on_it_is_one_button_away(corpus: KeptCorpus) -> None:
+    app = open_corpus(corpus=CORPUS_ID)
+    app.button(key="corpus_train_go").click().run()
+    assert not app.exception
+    assert app.title[0].value == "Which model learned from which notes?"
+    assert parameter(app, "corpus") == CORPUS_ID
+
+
+def test_the_pair_that_was_trained_on_it_is_chosen_too(
+    corpus: KeptCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from audit.models.registry import VARIABLE
+    from audit.training.kept_models import TRAINING, run_dir
+    from tests.pages.make_trainings import RUN, make_training
+
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "models"))
+    make_training(make_bert(tmp_path / "models" / "general"))
+    path = run_dir(RUN) / TRAINING
+    path.write_text(path.read_text().replace("0a0a0a0a0a0a", CORPUS_ID))
+    app = open_corpus(corpus=CORPUS_ID)
+    app.button(key="corpus_audit_go").click().run()
+    assert not app.exception
+    assert parameter(app, "general") == "models/general"
+    assert parameter(app, "hospital") == f"trained/{RUN}"
+
+
+def test_files_with_real_names_wait_for_names_to_be_revealed(corpus: KeptCorpus) -> None:
+    assert downloads(open_corpus()) == {"Names (CSV)": False, "Passages (JSONL)": False}
+    register_kind(corpus)
+    app = open_corpus()
+    assert downloads(app) == {"Names (CSV)": True, "Passages (JSONL)": True}
+    shown = texts(app)
+    assert "The people in this corpus are real" in shown
+    assert "After a title (Mr., Dr.), not in the register" in shown
+    assert "1,234" in shown
+    app.button(key="reveal_now").click().run()
+    assert downloads(app) == {"Names (CSV)": False, "Passages (JSONL)": False}
+
+
+def test_no_name_of_the_corpus_is_on_the_screen(corpus: KeptCorpus) -> None:
+    shown = texts(open_corpus())
+    people = [json.loads(line) for line in (corpus.path / "people.jsonl").read_text().splitlines()]
+    names = [f"{one['first']} {one['last']}" for one in people]
+    assert len(names) > 20
+    assert not [name for name in names if name in shown]
+
+
+def test_a_link_to_a_corpus_that_is_gone_says_so(corpus: KeptCorpus) -> None:
+    app = open_corpus(corpus="f" * 12)
+    assert "The corpus of this link is not kept here" in texts(app)
+    assert app.selectbox(key="corpus_kept").value is None
+    app.selectbox(key="corpus_kept").select(CORPUS_ID).run()
+    assert parameter(app, "corpus") == CORPUS_ID
+
+
+def test_one_that_was_not_examined_and_one_that_is_damaged(corpus: KeptCorpus) -> None:
+    (corpus.path / EXAMINATION).write_text("{}")
+    assert "no examination that can be read" in texts(open_corpus())
+    (corpus.path / EXAMINATION).unlink()
+    assert "has not been examined" in texts(open_corpus())
+
+
+def test_it_is_removed_after_asking_once_more(corpus: KeptCorpus) -> None:
+    app = open_corpus(corpus=CORPUS_ID)
+    app.button(key="corpus_forget_now").click().run()
+    assert not app.exception
+    assert kept_corpora() == ()
+    assert "No corpus is kept here yet" in texts(app)
+
+
+def test_the_page_speaks_japanese(corpus: KeptCorpus) -> None:
+    app = open_corpus()
+    app.radio(key="language").set_value("ja").run()
+    assert not app.exception
+    assert app.title[0].value == words_of("ja").text("corpus_title")
+    assert "診療記録の本文が空です。" in texts(app)
+
+
+def test_every_code_of_the_engine_has_words() -> None:
+    sentences = words_of("en").sentences
+    kinds = {kind for kind, _ in _KINDS} - {"first_male", "first_female"}
+    wanted = {f"corpus_value_{kind}" for kind in kinds | VALUE_KINDS | {"age", "unknown"}}
+    wanted |= {f"corpus_form_{form}" for form in FORMS}
+    wanted |= {f"corpus_reason_{reason}" for reason in REASONS}
+    wanted |= {f"corpus_group_{group}" for group in GROUPS}
+    wanted |= {f"corpus_controls_{kind}" for kind in CONTROLS}
+    wanted |= {f"corpus_roles_{role}" for role in MEMBERS}
+    doubts = ("titled", "lower_case", "part_of_name", "first_alone")
+    wanted |= {f"corpus_doubt_{why}" for why in doubts}
+    assert wanted <= set(sentences)

@@ -1,0 +1,258 @@
+"""The Train page through Streamlit's own tester."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from audit.access.log import entries
+from audit.home import HOME_VARIABLE, results_dir
+from audit.jobs import service, table
+from audit.jobs.locks import Lock, device_lock, worker_lock
+from audit.jobs.orders import read_order
+from audit.models.registry import VARIABLE
+from audit.training.kept_models import run_dir, trained_models
+from audit.training.settings import TrainSettings
+from tests.models.make_models import make_bert
+from tests.pages.make_trainings import CORPUS_ID, RUN, make_corpus_folder, make_training
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TITLE = "Which model learned from which notes?"
+PARENT = "models/general"
+
+
+@pytest.fixture(autouse=True)
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A data directory in which workers seem to live, so that none is started."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    st.cache_resource.clear()
+    results_dir()
+    held = [*map(worker_lock, ("cpu", "cuda")), *map(device_lock, ("cpu", "cuda"))]
+    yield
+    for lock in held:
+        assert isinstance(lock, Lock)
+        lock.release()
+    st.cache_resource.clear()
+
+
+@pytest.fixture
+def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "models"))
+    return make_bert(tmp_path / "models" / "general")
+
+
+def open_train(**query: str) -> AppTest:
+    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=60)
+    app.run()
+    app.switch_page("../train.py")
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    assert app.title[0].value == TITLE
+    return app
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(block.proto.body for block in app.get("html"))
+
+
+def parameter(app: AppTest, name: str) -> str:
+    value = app.query_params[name]
+    return value if isinstance(value, str) else value[0]
+
+
+def links(app: AppTest) -> list[tuple[str, str]]:
+    return [(link.proto.page, link.proto.query_string) for link in app.get("page_link")]
+
+
+def start(app: AppTest) -> AppTest:
+    app.button(key="train_start").click().run()
+    assert not app.exception
+    return app
+
+
+def test_without_a_corpus_the_page_leads_to_one() -> None:
+    app = open_train()
+    shown = texts(app)
+    assert "No model has been trained here yet" in shown
+    assert "No corpus has been built on this machine yet" in shown
+    assert any(page == "corpus" for page, _ in links(app))
+    assert not [button for button in app.button if button.key == "train_start"]
+
+
+def test_the_plan_says_what_a_training_will_take_and_a_job_starts(parent: Path) -> None:
+    make_corpus_folder()
+    app = open_train(parent=PARENT)
+    shown = texts(app)
+    # Two sentences of 6 and 12 tokens and one [SEP] a note.
+    assert "40 notes, 760 tokens" in shown
+    assert "Ward &lt;3&gt;" in shown
+    app.text_input(key="train_title").set_value("Ward 3").run()
+    app = start(app)
+    (job,) = service.active_jobs()
+    assert (job.kind, job.label, job.state) == ("pretrain", "general", "queued")
+    order = read_order(job.job_id)
+    assert (order["corpus_id"], order["source"], order["title"]) == (CORPUS_ID, "private", "Ward 3")
+    assert order["settings"]["n_tokens"] == 64
+    assert parameter(app, "job") == job.job_id
+    ran = next(line for line in entries() if line.action == "ran")
+    assert dict(ran.counts)["kind"] == "pretrain"
+    assert "Ward" not in str(ran)
+
+
+def test_source_preset_and_settings_go_into_the_order_and_the_link(parent: Path) -> None:
+    make_corpus_folder()
+    app = open_train(parent=PARENT, source="public", preset="scratch")
+    assert "fresh weights in the shape of models/general" in texts(app)
+    steps = next(box for box in app.number_input if box.label == "Steps")
+    assert steps.value == 100_000
+    assert "Every note would be seen some" in texts(app)
+    steps.set_value(3).run()
+    seed = next(box for box in app.number_input if box.label == "Seed")
+    seed.set_value(7).run()
+    start(app)
+    (job,) = service.active_jobs()
+    order = read_order(job.job_id)
+    settings = order["settings"]
+    assert order["source"] == "public"
+    assert (settings["n_steps"], settings["seed"], settings["from_scratch"]) == (3, 7, True)
+
+
+def test_settings_that_no_training_can_have_are_refused_in_words(parent: Path) -> None:
+    make_corpus_folder()
+    app = open_train(parent=PARENT)
+    rows = next(box for box in app.number_input if box.label == "Rows of a forward pass")
+    rows.set_value(5).run()
+    assert not app.exception
+    assert "no multiple of 5 rows a pass" in texts(app)
+    assert not [button for button in app.button if button.key == "train_start"]
+
+
+def test_what_was_trained_before_is_opened_and_not_trained_again(parent: Path) -> None:
+    make_corpus_folder()
+    first = start(open_train(parent=PARENT))
+    order = read_order(service.active_jobs()[0].job_id)
+    service.cancel(service.active_jobs()[0].job_id)
+    make_training(parent, settings=TrainSettings(**order["settings"]))
+    app = open_train(parent=PARENT)
+    assert "This training has been done already" in texts(app)
+    assert ("train", f"lang=en&run={RUN}") in links(app)
+    assert not [button for button in app.button if button.key == "train_start"]
+    assert parameter(first, "parent") == PARENT
+
+
+def test_a_training_shows_its_curve_and_what_it_says(parent: Path) -> None:
+    make_corpus_folder()
+    make_training(parent)
+    app = open_train(run=RUN)
+    shown = texts(app)
+    assert "Ten &lt;b&gt;passes" in shown
+    assert "<b>passes" not in shown
+    assert "went from 6.000 to 4.000" in shown
+    assert "Ward &lt;3&gt;: notes with names" in shown
+    assert "20 of 20 steps" in shown
+    (chart,) = app.get("plotly_chart")
+    assert "unigram" not in chart.proto.spec
+    assert "Word frequencies alone" in chart.proto.spec
+
+
+@pytest.mark.parametrize(
+    ("held_out", "said"),
+    [((), "The curve appears"), ((6.0, 5.6), "no better than answering with word frequencies"),
+     ((6.0, 3.0, 4.0), "learning by heart")],
+)  # fmt: skip
+def test_the_finding_follows_the_curve(
+    parent: Path, held_out: tuple[float, ...], said: str
+) -> None:
+    make_training(parent, held_out=held_out)
+    assert said in texts(open_train(run=RUN))
+
+
+def test_auditing_a_model_chooses_the_pair(parent: Path) -> None:
+    make_corpus_folder()
+    make_training(parent)
+    app = open_train(run=RUN)
+    app.button(key=f"train_audit_{RUN}").click().run()
+    assert not app.exception
+    assert app.title[0].value == "Which models, and whose names?"
+    assert parameter(app, "general") == PARENT
+    assert parameter(app, "hospital") == f"trained/{RUN}"
+    assert "These two models can be compared" in texts(app)
+    options = app.selectbox(key="setup_hospital").options
+    assert any(option.startswith("Ten <b>passes") for option in options)
+
+
+def test_a_reference_takes_the_general_model_s_place(parent: Path) -> None:
+    make_corpus_folder()
+    reference = "2c2c2c2c2c2c"
+    make_training(parent, run_id=reference, source="public", title="Reference")
+    app = open_train(run=reference)
+    assert "No model has learned from this corpus with its names yet" in texts(app)
+    make_training(parent)
+    app = open_train(run=reference)
+    app.button(key=f"train_audit_{reference}").click().run()
+    assert parameter(app, "general") == f"trained/{reference}"
+    assert parameter(app, "hospital") == f"trained/{RUN}"
+
+
+def test_a_running_training_is_shown_live_and_ends_at_its_result(parent: Path) -> None:
+    make_corpus_folder()
+    app = start(open_train(parent=PARENT))
+    (job,) = service.active_jobs()
+    run = str(read_order(job.job_id)["run_id"])
+    make_training(parent, run_id=run, is_whole=False, held_out=(6.0, 5.0))
+    assert table.claim(job.job_id)
+    table.note_progress(job.job_id, phase="training", share=0.5, seconds_left=400.0, part=())
+    app = open_train()
+    (bar,) = app.get("progress")
+    assert bar.proto.text == "Learning from the notes · 50 % · about 7 min left"
+    assert len(app.get("plotly_chart")) == 1
+    table.end(job.job_id, state="done", result=(run,))
+    app = open_train(job=job.job_id)
+    assert parameter(app, "run") == run
+    assert "has not come to its end" in texts(app)  # no model lies there yet
+
+
+def test_a_failed_training_says_why(parent: Path) -> None:
+    make_corpus_folder()
+    start(open_train(parent=PARENT))
+    (job,) = service.active_jobs()
+    service.cancel(job.job_id)
+    shown = texts(open_train(job=job.job_id))
+    assert "This training has not come to its end" in shown
+    assert "Stopped by a person" in shown
+
+
+def test_a_training_is_removed_after_being_asked_once_more(parent: Path) -> None:
+    make_training(parent)
+    app = open_train(run=RUN)
+    app.button(key=f"train-forget-{RUN}").click().run()
+    assert not app.exception
+    assert trained_models() == ()
+    assert not run_dir(RUN).exists()
+    assert "run" not in app.query_params
+    assert next(line for line in entries() if line.action == "removed")
+
+
+@pytest.mark.parametrize("run", ["../../etc", "f" * 12, "<b>"])
+def test_a_link_to_no_training_says_so(parent: Path, run: str) -> None:
+    make_training(parent)
+    shown = texts(open_train(run=run))
+    assert "This training is not on this machine" in shown
+    assert "Trained on this machine" in shown
+
+
+def test_the_page_speaks_japanese(parent: Path) -> None:
+    make_corpus_folder()
+    make_training(parent)
+    app = open_train(run=RUN, parent=PARENT)
+    app.radio(key="language").set_value("ja").run()
+    assert not app.exception
+    assert app.title[0].value == "どのモデルがどの記録から学習しましたか？"
+    assert "氏名が漏れるかどうかは、監査をして初めて分かります" in texts(app)

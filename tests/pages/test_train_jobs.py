@@ -1,0 +1,112 @@
+"""Corpora, trainings and experiments on the Jobs page: their words, and where their links lead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from audit.home import HOME_VARIABLE, results_dir
+from audit.jobs import service, table
+from audit.jobs.job import Failure, Job
+from audit.jobs.locks import device_lock, worker_lock
+from audit.jobs.question import Question
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+RESULT = "3d3d3d3d3d3d"
+
+
+@pytest.fixture(autouse=True)
+def _locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A data directory in which workers seem to live, so that none is started."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    results_dir()
+    held = [*map(worker_lock, ("cpu", "cuda")), *map(device_lock, ("cpu", "cuda"))]
+    yield
+    for lock in held:
+        assert lock is not None
+        lock.release()
+
+
+def ask(kind: str, *, label: str = "general") -> Job:
+    return service.ask(Question(kind, label, 0, "cpu", kind, (), {"run_id": RESULT}))
+
+
+def open_jobs(**query: str) -> AppTest:
+    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=30)
+    app.run()
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.switch_page("../jobs.py").run()
+    assert not app.exception
+    return app
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(block.proto.body for block in app.get("html"))
+
+
+def links(app: AppTest) -> dict[str, tuple[str, str]]:
+    found = [link.proto for link in app.get("page_link")]
+    return {link.label: (link.page, link.query_string) for link in found}
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "page", "query"),
+    [
+        ("corpus", "Open the corpus", "corpus", f"corpus={RESULT}"),
+        ("pretrain", "Open the training", "train", f"run={RESULT}"),
+        ("experiment", "Open the result", "", f"audit={RESULT}"),
+    ],
+)
+def test_a_finished_job_leads_to_what_came_of_it(
+    kind: str, label: str, page: str, query: str
+) -> None:
+    job = ask(kind)
+    assert table.claim(job.job_id)
+    table.end(job.job_id, state="done", result=(RESULT,))
+    where, shown = links(open_jobs())[label]
+    assert where == page
+    assert query in shown.split("&")
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "said"),
+    [
+        ("corpus", "examining the corpus", "Counting mentions and names · 25 %"),
+        ("corpus", "something new", "Working on the notes · 25 %"),
+        ("pretrain", "tokenizing the notes", "Splitting the notes into tokens · 25 %"),
+        ("experiment", "tables", "Working on the experiment · 25 %"),
+    ],
+)
+def test_what_a_job_does_is_told_in_its_own_words(kind: str, phase: str, said: str) -> None:
+    job = ask(kind, label="<b>ward")
+    assert table.claim(job.job_id)
+    table.note_progress(job.job_id, phase=phase, share=0.25, seconds_left=None, part=())
+    app = open_jobs()
+    (bar,) = app.get("progress")
+    assert bar.proto.text == said
+    assert "&lt;b&gt;ward" in texts(app)
+    assert "<b>ward" not in texts(app)
+
+
+def test_a_stopped_corpus_does_not_claim_that_a_part_is_kept() -> None:
+    corpus, training = ask("corpus"), ask("pretrain")
+    for job in (corpus, training):
+        service.cancel(job.job_id)
+    shown = texts(open_jobs())
+    assert "nothing half-made is left" in shown
+    assert "What is finished is kept." in shown
+
+
+def test_a_training_without_memory_is_not_offered_as_an_audit() -> None:
+    job = ask("pretrain")
+    assert table.claim(job.job_id)
+    failure = Failure("Memory ran out.", settings=(("micro_batch", 8),))
+    table.end(job.job_id, state="failed", failure=failure)
+    app = open_jobs()
+    labels = [button.label for button in app.button]
+    assert "Resume" in labels
+    assert not any("micro-batch" in label for label in labels)
