@@ -16,9 +16,13 @@ from typing import Any
 
 from audit import commands, job_commands, result_commands
 from audit.access.log_command import log_command
+from audit.corpus_commands import add_corpus
+from audit.deid_commands import add_deid
 from audit.errors import AuditCancelled, AuditError
+from audit.experiment_commands import add_experiment
 from audit.handover.name_forms import NAME_FORMS
 from audit.handover.report_language import LANGUAGES
+from audit.train_commands import add_pretrain
 from cache.errors import StoreError
 
 _OK, _BAD_INPUT, _CANCELLED = 0, 2, 130
@@ -60,6 +64,10 @@ def _parser() -> argparse.ArgumentParser:
     _results(commands_of)
     _jobs(commands_of)
     _log(commands_of)
+    add_corpus(commands_of)
+    add_pretrain(commands_of)
+    add_experiment(commands_of)
+    add_deid(commands_of)
     return parser
 
 
@@ -79,6 +87,9 @@ def _run(commands_of: Any) -> None:
     run = commands_of.add_parser("run", help="audit a pair of models")
     run.add_argument("--general", required=True, help="directory of the general model")
     run.add_argument("--hospital", required=True, help="directory of the hospital's model")
+    run.add_argument("--reference", action="append", metavar="DIR", help="also with this model in "
+                     "the general model's place, such as one trained on the de-identified notes; "
+                     "repeatable")  # fmt: skip
     run.add_argument("--scenario", type=int, choices=(1, 2), required=True)
     run.add_argument("--names", type=Path, required=True, help="CSV of candidate names")
     run.add_argument("--passages", type=Path, help="CSV or JSONL of de-identified passages")

@@ -18,12 +18,14 @@ from audit.jobs.kinds import demo_order
 from audit.jobs.service import audit_question, demo_question
 from audit.membership.controls import with_controls
 from audit.membership.names_csv import read_names
+from audit.membership.plain import plain
 from audit.membership.score_file import score_file
 from audit.models.registry import model_path
 from audit.progress import Progress
-from audit.report import write_report
+from audit.report import AuditReport, write_report
 from audit.request import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.tables import read_table
+from audit.view.reference_view import MAX_REFERENCES, reference_view
 from cache.store import Store
 
 MAX_FILE_BYTES = 200_000_000
@@ -59,19 +61,57 @@ def run(options: Namespace) -> dict[str, Any]:
         dtype=options.dtype,
         device=options.device,
     )
+    paths = [model_path(one, where="--reference") for one in options.reference or ()]
+    if len(paths) > MAX_REFERENCES:
+        raise AuditError(f"At most {MAX_REFERENCES} can be compared.", where="--reference")
+    report = _audited(request, out=options.out)
+    result = _summary(report)
+    if paths:
+        out: Path | None = options.out
+        others = []
+        for number, path in enumerate(paths, start=1):
+            _say(f"The same audit with reference {number} in the general model's place.")
+            folder = out / f"reference-{number}" if out else None
+            others.append(_audited(replace(request, general=path), out=folder))
+        result["references"] = _beside(report, others)
+    return result
+
+
+def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
+    """Answer one question, say its verdict, and write its files."""
     (digest,) = answered(audit_question(request))
     with Store(results_dir()) as store:
         report = kept_report(digest, store=store)
         documents = store.get_record(f"documents/{digest}") or {}
     _say(str(report.verdict["english"]))
-    if options.out:
-        for path in write_report(report, options.out, documents=documents):
+    if canaries := report.details.get("canaries"):
+        _say(str(canaries["english"]))
+    if out:
+        for path in write_report(report, out, documents=documents):
             _say(f"Written: {path.name}")
+    return report
+
+
+def _summary(report: AuditReport) -> dict[str, Any]:
     return {
         **demo_hospital.report_summary(report),
         "notes": list(report.notes),
         "made": dict(report.made),
     }
+
+
+def _beside(report: AuditReport, others: list[AuditReport]) -> list[dict[str, Any]]:
+    """Return each reference's audit, and this one's differences from it, paired by name."""
+    view = reference_view(report, others=others)
+    for line in view.lines:
+        for one in line.strata:
+            interval = f"{one.auc.low:.3f} to {one.auc.high:.3f}"
+            _say(f"{line.name}: AUC {one.auc.value:.3f} ({interval}), {one.stratum} controls, "
+                 f"{one.n_members} members, {one.n_controls} controls")  # fmt: skip
+    return [
+        {**_summary(other), "difference": plain(difference)}
+        for other, difference in zip(others, view.differences, strict=True)
+    ]
 
 
 def demo(options: Namespace) -> dict[str, Any]:

@@ -144,6 +144,7 @@ def report_summary(report: AuditReport) -> dict[str, Any]:
     return {
         "digest": report.digest,
         "scenario": report.scenario["number"],
+        "general": report.models["general"]["name"],
         "hospital": report.models["hospital"]["name"],
         "fixed_score": report.fixed_score,
         "verdict": report.verdict["state"],
@@ -152,6 +153,8 @@ def report_summary(report: AuditReport) -> dict[str, Any]:
         "strata": strata,
         "mentions": list(report.mentions),
         "cohort": dict(report.cohort),
+        "canaries": report.details.get("canaries"),
+        "roles": list(report.details.get("roles") or ()),
     }
 
 

@@ -39,24 +39,24 @@ def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
         If the file is empty, too large, compressed, binary, or not surely UTF-8 or CP932.
     """
     if not data:
-        raise AuditError("the file is empty.", where=what)
+        raise AuditError("The file is empty.", where=what)
     if len(data) > MAX_FILE_BYTES:
         raise AuditError(
-            f"the file is larger than {MAX_FILE_BYTES // 1_000_000} MB.",
+            f"The file is larger than {MAX_FILE_BYTES // 1_000_000} MB.",
             where=what,
             do="Split it, or leave out the columns that are not needed.",
         )
     for magic, kind in _MAGIC.items():
         if data.startswith(magic):
-            raise AuditError(f"this is {kind}, not text.", where=what, do=SAVE_AS_UTF8)
+            raise AuditError(f"This is {kind}, not text.", where=what, do=SAVE_AS_UTF8)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise AuditError("the file is encoded as UTF-16.", where=what, do=SAVE_AS_UTF8)
+        raise AuditError("The file is encoded as UTF-16.", where=what, do=SAVE_AS_UTF8)
     if b"\0" in data:
         raise AuditError(
-            "the file holds NUL bytes, so it is not text.", where=what, do=SAVE_AS_UTF8
+            "The file holds NUL bytes, so it is not text.", where=what, do=SAVE_AS_UTF8
         )
     if _ESCAPE_SEQUENCE.search(data):
-        raise AuditError("the file is encoded as ISO-2022-JP.", where=what, do=SAVE_AS_UTF8)
+        raise AuditError("The file is encoded as ISO-2022-JP.", where=what, do=SAVE_AS_UTF8)
     if data.startswith(b"\xef\xbb\xbf"):
         marked = _as_utf8(data[3:], what=what)
         return _refuse_damaged(data, what=what) if marked is None else marked, "UTF-8 with BOM"
@@ -86,7 +86,7 @@ def _refuse_damaged(data: bytes, *, what: str) -> NoReturn:
     bad = re.search("[\ud800-\udfff]", good)
     line = good.count("\n", 0, bad.start() if bad else 0) + 1
     raise AuditError(
-        f"the file is UTF-8 but for a few broken bytes, the first of them in line {line}.",
+        f"The file is UTF-8 but for a few broken bytes, the first of them in line {line}.",
         where=what,
         do=SAVE_AS_UTF8,
     )
@@ -97,17 +97,17 @@ def _as_cp932(data: bytes, *, what: str) -> str:
         text = data.decode("cp932")
     except UnicodeDecodeError:
         raise AuditError(
-            "the file is neither UTF-8 nor CP932.", where=what, do=SAVE_AS_UTF8
+            "The file is neither UTF-8 nor CP932.", where=what, do=SAVE_AS_UTF8
         ) from None
     try:
         data.decode("euc_jp")
     except UnicodeDecodeError:
         pass
     else:
-        raise AuditError("the file may be CP932 or EUC-JP.", where=what, do=SAVE_AS_UTF8)
+        raise AuditError("The file may be CP932 or EUC-JP.", where=what, do=SAVE_AS_UTF8)
     if _looks_western(text):
         raise AuditError(
-            "the file is not UTF-8, and as CP932 it gives letters that no name has; it may be in "
+            "The file is not UTF-8, and as CP932 it gives letters that no name has; it may be in "
             "a Western encoding.",
             where=what,
             do=SAVE_AS_UTF8,

@@ -10,9 +10,10 @@ from typing import Any
 from audit.console import duration, progress_line, say
 from audit.errors import AuditError
 from audit.jobs import service
-from audit.jobs.here import Question, answer_here
+from audit.jobs.here import answer_here
 from audit.jobs.job import Job
 from audit.jobs.locks import queue_of
+from audit.jobs.question import Question
 from audit.jobs.worker import work
 from audit.report import AuditReport
 from cache.store import Store

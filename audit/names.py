@@ -111,6 +111,6 @@ def _only(keys: Sequence[str], wanted: set[str]) -> int | None:
     found = [column for column, key in enumerate(keys) if key in wanted]
     if len(found) > 1:
         raise ValueError(
-            f"columns {found[0] + 1} and {found[1] + 1} hold the same part of the name"
+            f"Columns {found[0] + 1} and {found[1] + 1} hold the same part of the name"
         )
     return found[0] if found else None

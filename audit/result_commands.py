@@ -13,7 +13,8 @@ from audit.handover.bundle import bundle_files
 from audit.handover.report_choice import ReportChoice
 from audit.home import results_dir
 from audit.report import AuditReport, write_private_files, write_report
-from audit.view.kept import kept_audit, other_scenario
+from audit.view.kept import KeptAudit, kept_audit, other_scenario, same_but_reference
+from audit.view.reference_view import MAX_REFERENCES, ReferenceView, reference_view
 from cache.store import Store
 
 
@@ -67,7 +68,7 @@ def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
         )
         files = bundle_files(
             report, choice=choice, other=_other(report, store=store, demo=demo),
-            documents=documents,
+            references=_references(report, store=store), documents=documents,
         )  # fmt: skip
         written = write_private_files(files, options.out)
     for path in written:
@@ -76,11 +77,23 @@ def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
 
 def _other(report: AuditReport, *, store: Store, demo: dict[str, str]) -> AuditReport | None:
     """Return the same pair's audit in the other scenario, if it is kept and can be read."""
+    found = other_scenario(kept_audit(report), kept=_kept(store), demo=demo)
+    return _report(found.digest, store=store) if found else None
+
+
+def _references(report: AuditReport, *, store: Store) -> ReferenceView | None:
+    """Return the audits that differ in the general model alone beside this one; None without."""
+    found = same_but_reference(kept_audit(report), kept=_kept(store))
+    newest = sorted(found, key=lambda line: line.at, reverse=True)[:MAX_REFERENCES]
+    others = [_report(line.digest, store=store) for line in newest]
+    return reference_view(report, others=others) if others else None
+
+
+def _kept(store: Store) -> list[KeptAudit]:
     kept = []
     for key in store.keys("audit/"):
         try:
             kept.append(kept_audit(_report(key.removeprefix("audit/"), store=store)))
         except AuditError:
             continue  # of another version
-    found = other_scenario(kept_audit(report), kept=kept, demo=demo)
-    return _report(found.digest, store=store) if found else None
+    return kept

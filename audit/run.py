@@ -200,6 +200,10 @@ def _report(
     details = dict(attack.details)
     if any(m is True for m in listed.is_member):
         details["null_check"] = null_check(attack.scores[fixed].value, candidates=listed)
+    if judgement.exposure is not None:
+        details["canaries"] = judgement.exposure
+    if judgement.roles:
+        details["roles"] = list(judgement.roles)
     return AuditReport(
         digest=digest,
         question=question,
@@ -236,15 +240,19 @@ def _model_facts(loaded: LoadedModel) -> dict[str, object]:
 
 
 def _counts(listed: Candidates, n_reference: int) -> dict[str, object]:
-    kinds = Counter(kind for kind in listed.control_kind if kind)
-    return {
+    patients = listed.without_canaries()
+    kinds = Counter(kind for kind in patients.control_kind if kind)
+    counts: dict[str, object] = {
         "n_names": len(listed),
-        "n_members": sum(m is True for m in listed.is_member),
-        "n_unknown": sum(m is None for m in listed.is_member),
+        "n_members": sum(m is True for m in patients.is_member),
+        "n_unknown": sum(m is None for m in patients.is_member),
         "n_controls": sum(kinds.values()),
         "by_kind": dict(sorted(kinds.items())),
         "n_reference": n_reference,
     }
+    if n_canaries := len(listed) - len(patients):
+        counts["n_canaries"] = n_canaries
+    return counts
 
 
 def _notes(

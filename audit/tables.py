@@ -102,12 +102,12 @@ def read_table(data: bytes, *, what: str) -> Table:
             continue
         if len(record) != len(header):
             raise AuditError(
-                f"the row has {len(record)} cells where the header has {len(header)}.",
+                f"The row has {len(record)} cells where the header has {len(header)}.",
                 where=f"{what}, row {number}",
                 do="Put a cell that holds the delimiter into quotes.",
             )
         if len(rows) == MAX_ROWS:
-            raise AuditError(f"the file has more than {MAX_ROWS:,} rows.", where=what)
+            raise AuditError(f"The file has more than {MAX_ROWS:,} rows.", where=what)
         rows.append(tuple(record))
         row_numbers.append(number)
     return Table(header=header, rows=tuple(rows), row_numbers=tuple(row_numbers), encoding=encoding)
@@ -118,12 +118,12 @@ def _delimiter(text: str, *, what: str) -> str:
     head = text[: MAX_HEADER_BYTES + 1]
     first_line = re.split("[\r\n]", head, maxsplit=1)[0]
     if len(first_line.encode()) > MAX_HEADER_BYTES:
-        raise AuditError("the header is longer than 64 KB.", where=f"{what}, row 1")
+        raise AuditError("The header is longer than 64 KB.", where=f"{what}, row 1")
     unquoted = re.sub('"[^"]*"', "", first_line)
     counts = sorted(((unquoted.count(mark), mark) for mark in ",;\t"), reverse=True)
     if counts[0][0] and counts[0][0] == counts[1][0]:
         raise AuditError(
-            "the header does not show which of comma, semicolon and tab divides the columns.",
+            "The header does not show which of comma, semicolon and tab divides the columns.",
             where=f"{what}, row 1",
             do="Put column names that hold one of them into quotes.",
         )
@@ -138,13 +138,13 @@ def _records(text: str, delimiter: str, *, what: str) -> Iterator[tuple[int, lis
     try:
         for number, record in enumerate(reader, start=1):
             if any(len(cell) > MAX_FIELD_CHARS for cell in record):
-                raise AuditError("a cell is longer than 1 MB.", where=f"{what}, row {number}")
+                raise AuditError("A cell is longer than 1 MB.", where=f"{what}, row {number}")
             yield number, record
     except csv.Error as error:
         # The parser's own text may quote the row.
         too_long = "field limit" in str(error)
         raise AuditError(
-            "a cell is longer than 1 MB." if too_long else "a quote is opened and not closed well.",
+            "A cell is longer than 1 MB." if too_long else "A quote is opened and not closed well.",
             where=f"{what}, row {number + 1}",
             do="Check the double quotes in this row and the ones before it.",
         ) from None
@@ -153,20 +153,20 @@ def _records(text: str, delimiter: str, *, what: str) -> Iterator[tuple[int, lis
 def _header(record: Sequence[str], *, what: str) -> tuple[str, ...]:
     where = f"{what}, row 1"
     if len(record) > MAX_COLUMNS:
-        raise AuditError(f"the header has more than {MAX_COLUMNS} columns.", where=where)
+        raise AuditError(f"The header has more than {MAX_COLUMNS} columns.", where=where)
     if sum(map(len, record)) > MAX_HEADER_BYTES:
-        raise AuditError("the header is longer than 64 KB.", where=where)
+        raise AuditError("The header is longer than 64 KB.", where=where)
     header = tuple(name.strip() for name in record)
     if not any(header):
-        raise AuditError("the first row is empty; it must name the columns.", where=where)
+        raise AuditError("The first row is empty; it must name the columns.", where=where)
     seen: dict[str, int] = {}
     for column, name in enumerate(header, start=1):
         if not name:
-            raise AuditError(f"column {column} has no name.", where=where, do="Name or delete it.")
+            raise AuditError(f"Column {column} has no name.", where=where, do="Name or delete it.")
         # Named by number: in a file without a header the first row is somebody's name.
         twin = seen.setdefault(heading_key(name) or name, column)
         if twin != column:
-            raise AuditError(f"columns {twin} and {column} have the same name.", where=where)
+            raise AuditError(f"Columns {twin} and {column} have the same name.", where=where)
     return header
 
 

@@ -26,7 +26,7 @@ SHARED_ROOMS = dict.fromkeys(("request", "attack", "run", "demo", "request_file"
 SHARED_ROOMS |= {"inspection": "report"}
 SHARED_ROOMS |= dict.fromkeys(
     ("job_commands", "result_commands", "console", "corpus_commands", "train_commands",
-     "experiment_commands", "deid_commands"),
+     "experiment_commands", "deid_commands", "deid_tag_commands", "deid_build_commands"),
     "commands",
 )  # fmt: skip
 

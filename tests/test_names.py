@@ -91,5 +91,5 @@ def test_name_columns_are_found(header: str, expected: NameColumns) -> None:
 
 
 def test_two_columns_for_one_part_are_refused() -> None:
-    with pytest.raises(ValueError, match="columns 1 and 3"):
+    with pytest.raises(ValueError, match="Columns 1 and 3"):
         find_name_columns(["surname", "first", "姓"])

@@ -43,7 +43,7 @@ def test_an_ambiguous_header_is_refused() -> None:
 def test_row_numbers_are_records_as_a_spreadsheet_counts_them(end: str) -> None:
     text = end.join(["a,b", '"two', 'lines",1', "", "c,2", "d"])
     with pytest.raises(
-        AuditError, match="names, row 5: the row has 1 cells where the header has 2"
+        AuditError, match="names, row 5: The row has 1 cells where the header has 2"
     ):
         read_table(text.encode(), what="names")
     table = read_table((text + ",3").encode(), what="names")
@@ -85,7 +85,7 @@ def test_large_headers_are_refused() -> None:
 def test_a_cell_of_one_megabyte_is_read_and_a_longer_one_refused() -> None:
     cell = b"x" * tables.MAX_FIELD_CHARS
     assert len(read_table(b"a\n" + cell + b"\n", what="notes").rows[0][0]) == 1_000_000
-    with pytest.raises(AuditError, match="row 3: a cell is longer"):
+    with pytest.raises(AuditError, match="row 3: A cell is longer"):
         read_table(b"a\nb\n" + cell + b"x\n", what="notes")
 
 

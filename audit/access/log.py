@@ -41,10 +41,13 @@ __all__ = [
     "record", "verify",
 ]  # fmt: skip
 
-ACTIONS = ("opened", "revealed", "ran", "cancelled", "resumed", "uploaded", "exported")
+ACTIONS = (
+    "opened", "revealed", "ran", "cancelled", "resumed", "uploaded", "exported", "removed",
+)  # fmt: skip
 CODES = frozenset(
-    ("page", "what", "kind", "reason", "language", "names", "format", "state", "device", "job")
-)
+    ("page", "what", "kind", "reason", "language", "names", "format", "state", "device", "job",
+     "corpus", "run")
+)  # fmt: skip
 """Keys whose values are short codes."""
 NUMBERS = frozenset(("scenario", "name_id", "document_id", "passage_id", "row", "seed"))
 """Keys whose values are whole numbers, as are those of all keys that begin with `n_`."""

@@ -51,7 +51,7 @@ class ListLine:
     at
         When it was kept, ISO 8601; "" for the demo's.
     n_names, n_members, n_unknown, by_kind
-        Names in all, in the notes, of unknown truth, and controls by kind.
+        Names in all, in the notes, of unknown truth, and controls and canaries by kind.
     """
 
     code: str
@@ -96,15 +96,19 @@ class KeptPassages:
 
 
 def list_line(candidates: Candidates, *, code: str, label: str = "", at: str = "") -> ListLine:
-    """Return a list's line."""
+    """Return a list's line; planted names are no members here, and counted beside the controls."""
+    kinds = Counter(kind for kind in candidates.control_kind if kind)
+    members = [row for row, m in enumerate(candidates.is_member) if m is True]
+    if n_planted := sum(map(candidates.is_canary, members)):
+        kinds["planted"] = n_planted
     return ListLine(
         code=code,
         label=label,
         at=at,
         n_names=len(candidates),
-        n_members=sum(m is True for m in candidates.is_member),
+        n_members=len(members) - n_planted,
         n_unknown=sum(m is None for m in candidates.is_member),
-        by_kind=dict(sorted(Counter(kind for kind in candidates.control_kind if kind).items())),
+        by_kind=dict(sorted(kinds.items())),
     )
 
 

@@ -161,7 +161,7 @@ def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -
     encoding = ""
     if data is not None:
         if len(data) > MAX_FILE_BYTES:
-            raise AuditError("the file is larger than 20 MB.", where="names")
+            raise AuditError("The file is larger than 20 MB.", where="names")
         found = read_names(data)
         candidates, notes, encoding = found.candidates, found.notes, found.encoding
     elif base is not None:

@@ -14,6 +14,7 @@ from audit.demo import JAPANESE_PROMPT
 from audit.membership.candidates import Candidates
 from audit.membership.name_pools import pool_for
 from audit.models.files import inspect_model
+from audit.models.folder import display_name
 from audit.prepare.command_line import command_line
 from audit.prepare.pair_check import known_digest
 from audit.prepare.workload import Workload, workload
@@ -233,7 +234,7 @@ def _part(
     path: Path = getattr(request, who)
     return Part(
         who=who,
-        name=path.name,
+        name=display_name(path),
         digest=str(question[who]),
         n_units=n_units,
         n_kept=pace.n_made(store, key, kind=kind, n_wanted=n_units),

@@ -73,10 +73,10 @@ def with_typed(
 def _check(first: str, last: str, has_same_truth: bool, *, number: int) -> None:
     where = f"typed names, line {number}"
     if max(len(first), len(last)) > MAX_NAME_CHARS:
-        raise AuditError(f"the name is longer than {MAX_NAME_CHARS} characters.", where=where)
+        raise AuditError(f"The name is longer than {MAX_NAME_CHARS} characters.", where=where)
     if not has_same_truth:
         raise AuditError(
-            "the name is on the list with another truth.", where=where,
+            "The name is on the list with another truth.", where=where,
             do="Take it out here, or correct the file.",
         )  # fmt: skip
 

@@ -15,7 +15,10 @@ from tests.e2e.screen import is_whole
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
-PAGES = ("overview", "setup", "run", "jobs", "names", "measures", "documents", "report", "method")
+PAGES = (
+    "overview", "corpus", "train", "setup", "run", "jobs", "names", "measures", "documents", "report",
+    "method",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
