@@ -13,8 +13,8 @@ from typing import Any
 from audit.experiment.order import ExperimentOrder, order_from_json
 from audit.home import results_dir
 from audit.jobs.contact import Contact
-from audit.jobs.question import Question
 from audit.jobs.locks import queue_of
+from audit.jobs.question import Question
 from audit.models.files import inspect_model
 from audit.request import question_digest
 from cache.store import Store

@@ -14,6 +14,7 @@ from audit.demo import demo_digests
 from audit.errors import AuditError
 from audit.home import data_home, results_dir
 from audit.inspection import Inspection, kept_inspection
+from audit.membership.by_role import RoleMeasures
 from audit.names import written_name
 from audit.report import AuditReport
 from audit.view.compare import Comparison, compare_audits
@@ -25,7 +26,7 @@ from audit.view.name_table import NameTable, name_table
 from audit.view.overview import Overview, overview_of
 from audit.view.reference_view import MAX_REFERENCES, ReferenceView, reference_view
 from audit.view.roc import RocView, VolcanoNames, roc_view, volcano
-from audit.view.role_view import RoleLine, role_lines
+from audit.view.role_view import role_lines
 from audit.view.threshold import RankedNames, ranked_names
 from cache.store import Store, StoreError
 from pages.ui.text import masked
@@ -132,7 +133,7 @@ def exposure(digest: str) -> ExposureView | None:
     return exposure_view(report(digest))
 
 
-def roles(digest: str) -> tuple[RoleLine, ...]:
+def roles(digest: str) -> tuple[RoleMeasures, ...]:
     """Return an audit's members by role; raises as `kept_audits`."""
     return role_lines(report(digest))
 

@@ -6,9 +6,9 @@ import math
 
 import streamlit as st
 
+from audit.membership.by_role import RoleMeasures
 from audit.rates import Rate
 from audit.view.kept import KeptAudit
-from audit.view.role_view import RoleLine
 from pages.ui import blocks, cached
 from pages.ui.language import Words
 from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent, percent_interval
@@ -34,7 +34,7 @@ def draw(say: Words, audit: KeptAudit) -> None:
     st.html(blocks.table([head], rows, caption=caption))
 
 
-def _cell(say: Words, line: RoleLine, key: str) -> blocks.Cell:
+def _cell(say: Words, line: RoleMeasures, key: str) -> blocks.Cell:
     if key == "role":
         return blocks.Cell(line.role or say.text("measures_roles_none"), is_number=False)
     if key == "members":

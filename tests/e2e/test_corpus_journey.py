@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,10 @@ JAPANESE = words_of("ja")
 MARKUP = "<img src=x> **bold** ![p](q.png).csv"
 BIG = "big.csv"
 N_BIG_COPIES = 60
-N_STEPS = 40
-LONG = 100_000
+N_STEPS = 60
+LONG = 5_000
 MORE_STEPS = """n => {
-    const found = document.body.innerText.match(/([\\d,]+) of 100,000 steps/);
+    const found = document.body.innerText.match(/([\\d,]+) of 5,000 steps/);
     return found !== null && Number(found[1].replaceAll(",", "")) > n;
 }"""
 TITLE = "Ward 7 <img src=y> **bold**"
@@ -178,16 +179,17 @@ def look_at_corpus(page: Any) -> None:
 
 
 def test_a_training_is_stopped_and_goes_on_where_it_was(
-    corpus_home: Path, servers: Callable[[Path], Server], visit: Callable[..., Any]
+    corpus_home: Path, servers: Callable[[Path], Server], visit: Callable[..., Any], tmp_path: Path
 ) -> None:
-    url = servers(corpus_home).url
+    home = shutil.copytree(corpus_home, tmp_path / "home")
+    url = servers(home).url
     page = visit(f"{url}/train")
     plan_training(page, n_steps=LONG, title="A long one")
     press(page, "train_start")
     expect(chart(page, "train_live_")).to_be_visible(timeout=120_000)
     page.get_by_role("link", name=SAY.text("train_see_job")).click()
     stop(page)
-    (log,) = corpus_home.glob("models/*/losses.jsonl")
+    (log,) = home.glob("models/*/losses.jsonl")
     stopped_at = steps_of(log)[-1]
     assert not (log.parent / "model").exists()
 
@@ -196,8 +198,7 @@ def test_a_training_is_stopped_and_goes_on_where_it_was(
     expect(page.locator(f".st-key-train_audit_{log.parent.name}")).to_have_count(0)
     page.get_by_role("link", name=SAY.text("train_see_jobs")).click()
     job_state(page, "cancelled").get_by_role("button", name=SAY.text("jobs_resume")).click()
-    card = job_state(page, "running")
-    expect(card).to_contain_text(SAY.text("jobs_attempts", n=2))
+    job_state(page, "running")
     page.goto(f"{url}/train?run={log.parent.name}")
     expect(chart(page, "train_live_")).to_be_visible()
     page.wait_for_function(MORE_STEPS, arg=stopped_at, timeout=180_000)

@@ -16,8 +16,8 @@ pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
 PAGES = (
-    "overview", "corpus", "train", "setup", "run", "jobs", "names", "measures", "documents", "report",
-    "method",
+    "overview", "corpus", "train", "setup", "run", "jobs", "names", "measures", "documents",
+    "report", "method",
 )  # fmt: skip
 
 

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from audit.corpora.example_notes import example_csv
 from audit.curation.kept_corpora import KeptCorpus, corpus_dir, kept_corpus
 from audit.curation.make_corpus import make_corpus
-from audit.curation.note_files import VARIABLE
 from audit.curation.order import CorpusOrder
-from audit.home import HOME_VARIABLE, results_dir
-from audit.jobs.locks import Lock, device_lock, worker_lock
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CORPUS_ID = "0c0c0c0c0c0c"
 TITLE = "What is in the notes, and whose names?"
 NAMED = "Grace Hopper is a 70-year-old woman with a cough. Mrs. Hopper was seen. Plan: home.\n"
-
-
-def quiet_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give the test a data directory in which workers seem to live, so that none is started."""
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    monkeypatch.delenv(VARIABLE, raising=False)
-    st.cache_resource.clear()
-    results_dir()
-    held = [*map(worker_lock, ("cpu", "cuda")), *map(device_lock, ("cpu", "cuda"))]
-    yield
-    for lock in held:
-        assert isinstance(lock, Lock)
-        lock.release()
-    st.cache_resource.clear()
 
 
 def made_corpus(folder: Path) -> Path:

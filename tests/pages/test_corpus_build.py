@@ -18,11 +18,11 @@ from tests.pages.make_corpus import (
     choose_file,
     open_corpus,
     parameter,
-    quiet_home,
     texts,
     write_identified,
 )
 from tests.pages.make_trainings import make_corpus_folder
+from tests.pages.quiet_home import quiet_home
 
 EXAMPLE = "invented notes"
 HOSTILE = "![x](http://evil.example/p.png)<img src=x>"

@@ -33,9 +33,9 @@ from tests.pages.make_corpus import (
     made_corpus,
     open_corpus,
     parameter,
-    quiet_home,
     texts,
 )
+from tests.pages.quiet_home import quiet_home
 
 
 @pytest.fixture(scope="module")

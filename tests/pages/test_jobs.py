@@ -11,15 +11,16 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access.log import entries
-from audit.home import HOME_VARIABLE, results_dir
+from audit.home import results_dir
 from audit.jobs import service, table
 from audit.jobs.job import Failure, Job
-from audit.jobs.locks import Lock, device_lock, worker_lock
+from audit.jobs.locks import Lock
 from audit.jobs.question import Question
 from audit.membership.candidates import make_candidates
 from audit.request import AuditRequest, GenerationSettings
 from audit.request_file import request_to_json
 from tests.pages.make_reports import keep, make_report
+from tests.pages.quiet_home import quiet_home
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOSTILE = "<img src=x> → ![x](http://evil.example/p.png)"
@@ -28,14 +29,7 @@ TITLE = "What is running, and what came of it?"
 
 @pytest.fixture
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Lock]]:
-    """A data directory in which a worker and a job's process seem to live, so none is started."""
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    found = [*map(worker_lock, ("cpu", "cuda")), *map(device_lock, ("cpu", "cuda"))]
-    held = [lock for lock in found if lock is not None]
-    assert len(held) == 4
-    yield held
-    for lock in held:
-        lock.release()
+    yield from quiet_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture(autouse=True)

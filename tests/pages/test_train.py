@@ -6,19 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from audit.access.log import entries
-from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs import service, table
-from audit.jobs.locks import Lock, device_lock, worker_lock
 from audit.jobs.orders import read_order
 from audit.models.registry import VARIABLE
 from audit.training.kept_models import run_dir, trained_models
 from audit.training.settings import TrainSettings
 from tests.models.make_models import make_bert
 from tests.pages.make_trainings import CORPUS_ID, RUN, make_corpus_folder, make_training
+from tests.pages.quiet_home import quiet_home
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TITLE = "Which model learned from which notes?"
@@ -27,17 +25,7 @@ PARENT = "models/general"
 
 @pytest.fixture(autouse=True)
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A data directory in which workers seem to live, so that none is started."""
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    monkeypatch.delenv(VARIABLE, raising=False)
-    st.cache_resource.clear()
-    results_dir()
-    held = [*map(worker_lock, ("cpu", "cuda")), *map(device_lock, ("cpu", "cuda"))]
-    yield
-    for lock in held:
-        assert isinstance(lock, Lock)
-        lock.release()
-    st.cache_resource.clear()
+    yield from quiet_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture

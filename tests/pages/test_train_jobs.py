@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs import service, table
 from audit.jobs.job import Failure, Job
-from audit.jobs.locks import device_lock, worker_lock
 from audit.jobs.question import Question
+from tests.pages.quiet_home import quiet_home
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RESULT = "3d3d3d3d3d3d"
@@ -20,14 +19,7 @@ RESULT = "3d3d3d3d3d3d"
 
 @pytest.fixture(autouse=True)
 def _locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A data directory in which workers seem to live, so that none is started."""
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    results_dir()
-    held = [*map(worker_lock, ("cpu", "cuda")), *map(device_lock, ("cpu", "cuda"))]
-    yield
-    for lock in held:
-        assert lock is not None
-        lock.release()
+    yield from quiet_home(tmp_path, monkeypatch)
 
 
 def ask(kind: str, *, label: str = "general") -> Job:
