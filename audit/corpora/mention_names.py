@@ -178,8 +178,13 @@ def _is_seldom_name_here(
         is_known = before is not None and _is_item(before, known)
         return is_known or (before is not None and before.folded in SELDOM_FIRST_NAMES)
     n_words = sum(item.kind != "initial" for item in items)
-    is_behind_patient = before is not None and before.folded in ("patient", "pt")
-    return n_words == 1 and (begins_clause(tokens, first_token=index) or is_behind_patient)
+    is_led = before is not None and (
+        before.folded in ("patient", "pt")
+        or (
+            tokens[index].folded in SELDOM_FIRST_NAMES and (before.text == "," or _is_title(before))
+        )
+    )
+    return n_words == 1 and (begins_clause(tokens, first_token=index) or is_led)
 
 
 def _is_lower_behind_title(tokens: Sequence[Token], index: int) -> bool:

@@ -23,6 +23,8 @@ def named(text: str) -> list[str]:
         ("Al Roe -- is a 45-year-old man.", "Al Roe"),
         ("Al Weeks is a 70-year-old man.", "Al Weeks"),
         ("Christian Black is a 20-year-old male.", "Christian Black"),
+        ("In brief, Christian Brown is a 64-year-old male.", "Christian Brown"),
+        ("Mr. Christian Brown is a 64-year-old gentleman.", "Christian Brown"),
         ("The patient Christian Roe is a 20-year-old male.", "Christian Roe"),
         ("Al Roe, Esq. is a 61-year-old male attorney.", "Al Roe"),
         ("Reverend Al Roe is a 74-year-old man.", "Al Roe"),

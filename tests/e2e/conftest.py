@@ -34,16 +34,6 @@ READY = (
 HARMLESS = ("_stcore/health", "_stcore/host-config")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let a browser test that fails be tried once more; the summary counts such reruns.
-
-    With both cores busy the browser itself can lose an event; a fault of the app fails twice.
-    """
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.flaky(reruns=1))
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api")

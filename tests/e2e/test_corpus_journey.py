@@ -178,6 +178,7 @@ def look_at_corpus(page: Any) -> None:
     is_whole(page)
 
 
+@pytest.mark.slow
 def test_a_training_is_stopped_and_goes_on_where_it_was(
     corpus_home: Path, servers: Callable[[Path], Server], visit: Callable[..., Any], tmp_path: Path
 ) -> None:
