@@ -130,7 +130,7 @@ def _passage(value: object) -> Passage:
     for name in ("left", "separator", "right", "passage_id"):
         _text(plain[name])
     owner = plain["owner"]
-    if isinstance(owner, list):
+    if isinstance(owner, list | tuple):  # a tuple where no file lies between
         first, last = owner
         plain["owner"] = (_text(first), _text(last))
     elif owner is not None and type(owner) is not int:

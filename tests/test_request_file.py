@@ -78,6 +78,13 @@ def test_a_request_comes_back_as_it_was(changes: dict[str, Any]) -> None:
         assert again.passages.digest() == request.passages.digest()
 
 
+def test_a_request_comes_back_where_no_file_lies_between() -> None:
+    request = request_of()
+    assert request.passages is not None
+    assert any(isinstance(p.owner, tuple) for p in request.passages.passages)
+    assert same(request_from_json(request_to_json(request)), request)
+
+
 @given(
     names=st.lists(st.tuples(st.text(min_size=1), st.text()), min_size=1, max_size=5),
     popularity=st.floats(0, 1) | st.just(math.nan),
