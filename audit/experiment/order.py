@@ -134,8 +134,15 @@ class ExperimentOrder:
 
     def digest(self) -> str:
         """Return the digest of everything but the device."""
-        text = json.dumps(self.to_json() | {"device": ""}, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return self._digest(without=("device",))
+
+    def trained_digest(self) -> str:
+        """Return the digest of what decides the corpus and the models; audits have their own."""
+        return self._digest(without=("device", "generation", "posterior"))
+
+    def _digest(self, *, without: tuple[str, ...]) -> str:
+        plain = self.to_json() | dict.fromkeys(without, "")
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def order_from_json(content: Mapping[str, Any]) -> ExperimentOrder:

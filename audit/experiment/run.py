@@ -115,7 +115,7 @@ def run_experiment(
 def _take_folder(order: ExperimentOrder, out: Path) -> None:
     """Note whose folder this is; refuse one with other things, or of another order."""
     content = {
-        "digest": order.digest(),
+        "digest": order.trained_digest(),
         "notes": [_state(path) for path in (order.notes, order.general_notes) if path],
         "order": order.to_json(),
     }

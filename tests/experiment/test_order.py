@@ -68,3 +68,10 @@ def test_the_digest_knows_everything_but_the_device():
     assert replace(ORDER, device="cpu").digest() == ORDER.digest()
     for change in ({"seed": 4}, {"epochs": (1, 20)}, {"sample": 5}, {"single_tokens": False}):
         assert replace(ORDER, **change).digest() != ORDER.digest()
+
+
+def test_other_attacks_need_no_other_models():
+    more = replace(ORDER, posterior=replace(ORDER.posterior, n_inputs=ORDER.posterior.n_inputs + 1))
+    assert more.digest() != ORDER.digest()
+    assert more.trained_digest() == ORDER.trained_digest()
+    assert replace(ORDER, seed=4).trained_digest() != ORDER.trained_digest()
