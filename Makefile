@@ -17,7 +17,7 @@ run: $(VENV)/.runtime
 	$(BIN)/python -m streamlit run app.py --server.port $(PORT)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not gpu"
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not gpu"
