@@ -50,8 +50,10 @@ class PatientTable:
         """Go through the patients in the order of their first note."""
         return iter(self._places)
 
-    def add(self, note: Note) -> None:
-        """Take in a note; one without a patient is left out.
+    def add(self, note: Note) -> int | None:
+        """Take in a note and return its patient's place; one without a patient is left out.
+
+        Places are numbered from 0 in the order of the patients' first notes.
 
         Raises
         ------
@@ -59,7 +61,7 @@ class PatientTable:
             If there are more than two million patients.
         """
         if not note.patient_id:
-            return
+            return None
         place = self._places.get(note.patient_id)
         if place is None:
             place = len(self._places)
@@ -74,6 +76,11 @@ class PatientTable:
             number = day.toordinal()
             self._first[place] = min(self._first[place] or number, number)
             self._last[place] = max(self._last[place], number)
+        return place
+
+    def place(self, patient_id: str) -> int:
+        """Return a patient's place; KeyError where no note of the patient was taken in."""
+        return self._places[patient_id]
 
     def facts(self, patient_id: str) -> Facts:
         """Return what is known about a patient."""

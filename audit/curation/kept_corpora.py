@@ -19,7 +19,6 @@ from audit.corpora.build_summary import PEOPLE, PRIVATE, PUBLIC, SUMMARY, TRUTH
 from audit.curation.examination import EXAMINATION
 from audit.errors import AuditError
 from audit.home import data_home, results_dir
-from audit.report import write_private_files
 
 CORPUS = "corpus.json"
 KINDS = ("dummy", "register")
@@ -217,21 +216,6 @@ def describe_corpus(
         "settings": more,
     }
     return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
-
-
-def rename_corpus(corpus_id: str, *, title: str) -> None:
-    """Give a kept corpus another title.
-
-    Raises
-    ------
-    AuditError
-        If there is none of this id, or it cannot be written.
-    """
-    corpus = kept_corpus(corpus_id)
-    content = json.loads((corpus.path / CORPUS).read_bytes())
-    content["title"] = " ".join(title.split())[:MAX_TITLE_CHARS]
-    data = (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
-    write_private_files({CORPUS: data}, corpus.path)
 
 
 def corpus_line(corpus: KeptCorpus) -> dict[str, Any]:

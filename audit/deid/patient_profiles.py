@@ -49,18 +49,17 @@ class ProfileTable:
 
     def __init__(self) -> None:
         self._table = PatientTable()
-        self._places: dict[str, int] = {}
         self._ages = array("h")
         self._days = array("i")
         self._sexes = array("b")
         self._n_notes = array("i")
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._table)
 
     def __iter__(self) -> Iterator[str]:
         """Go through the patients in the order of their first note."""
-        return iter(self._places)
+        return iter(self._table)
 
     def add(self, note: Note) -> None:
         """Take in a note; one without a patient is left out.
@@ -70,12 +69,10 @@ class ProfileTable:
         AuditError
             If there are more than two million patients.
         """
-        if not note.patient_id:
-            return
-        self._table.add(note)
-        place = self._places.get(note.patient_id)
+        place = self._table.add(note)
         if place is None:
-            place = self._places[note.patient_id] = len(self._places)
+            return
+        if place == len(self._ages):
             self._ages.append(-1)
             self._days.append(0)
             self._sexes.append(0)
@@ -92,7 +89,7 @@ class ProfileTable:
 
     def n_notes(self, patient_id: str) -> int:
         """Return how many notes a patient has."""
-        return self._n_notes[self._places[patient_id]]
+        return self._n_notes[self._table.place(patient_id)]
 
     def profile(self, patient_id: str, *, seed: int) -> PatientProfile:
         """Return what is known about a patient.
@@ -102,7 +99,7 @@ class ProfileTable:
         KeyError
             If no note of this patient was taken in.
         """
-        place = self._places[patient_id]
+        place = self._table.place(patient_id)
         facts = self._table.facts(patient_id)
         sex = facts.sex or " MF"[self._sexes[place]].strip()
         age = self._ages[place] if self._ages[place] >= 0 else None

@@ -102,16 +102,6 @@ class CorpusCandidates:
         if len(self.matched) != len(self.matched_to):
             raise ValueError("a matched control without a positive")
 
-    def list_with(self, kind: str) -> Candidates:
-        """Return L (section 3.4): positives and one kind of controls, as a list to audit."""
-        controls = {
-            "easy": self.easy,
-            "hard": self.hard,
-            "recombined": self.recombined,
-            "matched": self.matched,
-        }[kind]
-        return self.positives + controls
-
 
 def count_table(counts: Iterable[int]) -> CountTable:
     """Return how many names have each count; names with a count of 0 are left out."""

@@ -18,7 +18,6 @@ from audit.curation.kept_corpora import (
     kept_corpora,
     kept_corpus,
     new_corpus_id,
-    rename_corpus,
 )
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
@@ -68,10 +67,8 @@ def test_what_is_said_of_a_corpus_holds_no_path(tmp_path: Path) -> None:
     assert str(tmp_path) not in said and json.loads(said)["source"] == "NOTEEVENTS.csv"
 
 
-def test_a_corpus_is_renamed_and_removed(tmp_path: Path) -> None:
+def test_a_corpus_is_removed(tmp_path: Path) -> None:
     corpus, other = kept(tmp_path), kept(tmp_path)
-    rename_corpus(corpus.corpus_id, title="  Another\n one ")
-    assert kept_corpus(corpus.corpus_id).title == "Another one"
     forget_corpus(corpus.corpus_id)
     assert [path.name for path in corpora_dir().iterdir()] == [other.corpus_id]
     with pytest.raises(AuditError, match="no such corpus"):

@@ -133,8 +133,6 @@ def test_kinds_are_those_of_section_3_4() -> None:
             for name in zip(control.first, control.last, strict=True)
         }
         assert counts == {shared}
-    listed = made.list_with("hard")
-    assert listed.has_truth and len(listed) == len(made.positives) + len(made.hard)
 
 
 def test_people_and_roles_are_counted() -> None:
