@@ -1,10 +1,18 @@
-"""What holds for all tests: a browser test that fails is tried once more."""
+"""What holds for all tests: a browser test that fails is tried once more; properties are steady."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine may take long over one example, and a run says the same twice. New examples are
+# looked for with HYPOTHESIS_PROFILE=explore.
+settings.register_profile("steady", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 BROWSER = Path(__file__).parent / "e2e"
 
