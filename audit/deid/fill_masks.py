@@ -9,12 +9,15 @@ and its form, it is not guessed by a model and checked by people.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from audit.deid.documents import Span, TaggedDocument, tagged
 from audit.deid.fill_values import NoteContext, ValueWriter
 from audit.deid.labels import TYPES
 from audit.deid.mask_kinds import find_marks
+
+_AGE = "Age"
+_YEARS_OLD = ("歳", "才")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,12 @@ def filled(text: str, *, context: NoteContext) -> FilledNote:
         value = writer.value(mark, mark.kind)
         pieces += [text[done : mark.start], value.text]
         start = length + mark.start - done
-        length = start + len(value.text)
         done = mark.stop
+        if mark.kind.name == _AGE and text[done : done + 1] in _YEARS_OLD:
+            value = replace(value, text=value.text + text[done])
+            pieces[-1] = value.text
+            done += 1
+        length = start + len(value.text)
         if value.label:
             spans.append(FilledSpan(start, length, value.label, mark.kind.name, value.person))
             values.append(value.text)

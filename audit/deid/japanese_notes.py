@@ -53,8 +53,8 @@ _ERA = "(?:明治|大正|昭和|平成|令和|[MTSHR])"
 _KEPT = re.compile(
     rf"(?P<age>(?<![.．0-9０-９]){_DIGIT}{{1,3}}\s?(?:歳代|歳|才)(?:{_DIGIT}{{1,2}}[ヶか]月)?)"
     r"|(?P<sex>男性|女性|男児|女児)"
-    rf"|(?P<date>(?:{_ERA}\s?{_DIGIT}{{1,2}}|{_DIGIT}{{4}})\s?年\s?(?:{_DIGIT}{{1,2}}\s?月"
-    rf"\s?(?:{_DIGIT}{{1,2}}\s?日)?)?|(?<!{_DIGIT}){_DIGIT}{{4}}[/／.．]{_DIGIT}{{1,2}}[/／.．]"
+    rf"|(?P<date>(?:{_ERA}\s?{_DIGIT}{{1,2}}|{_DIGIT}{{4}})\s?年(?:\s?{_DIGIT}{{1,2}}\s?月"
+    rf"(?:\s?{_DIGIT}{{1,2}}\s?日)?)?|(?<!{_DIGIT}){_DIGIT}{{4}}[/／.．]{_DIGIT}{{1,2}}[/／.．]"
     rf"{_DIGIT}{{1,2}}(?!{_DIGIT})|(?<!{_DIGIT}){_DIGIT}{{1,2}}月{_DIGIT}{{1,2}}日)"
 )
 _NAMES = {"age": "Age", "sex": "Sex", "date": "Date"}

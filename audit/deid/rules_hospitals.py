@@ -62,7 +62,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "ja hospital",
         QUASI,
-        rf"(?<![{HAN}{KATA}A-Za-z])(?:(?:現在|以後|その後|今回|前医|近医|紹介元|転院先)の?)?"
+        rf"(?<![{HAN}{KATA}A-Za-z])(?:(?:現在|以後|その後|今回|前医|近医|紹介元|転院先|かかりつけ医?)の?)?"
         rf"(?P<value>(?P<name>"
         rf"(?:[{HAN}]{{1,6}}[立区市町村][{HIRA}]{{2,6}})?[{HAN}{KATA}A-Za-z・]{{1,16}}?)"
         rf"(?:{_ENDS})(?:附属|付属)?"
@@ -73,7 +73,9 @@ RULES: tuple[Rule, ...] = (
     rule(
         "ja hospital in hiragana",
         QUASI,
-        rf"(?:(?<=^)|(?<=[\n 、。,.「『(:;・]))(?P<value>(?P<name>[{HIRA}]{{2,8}}[{HAN}]{{0,6}}?)"
+        rf"(?:(?<=^)|(?<=[\n 、。,.「『(:;・])|(?<=つけの))"
+        r"(?!かかりつけ|われわれ|それぞれ|いずれ|すべて|ほかの)"
+        rf"(?P<value>(?P<name>[{HIRA}]{{2,8}}[{HAN}]{{0,6}}?)"
         r"(?:病院|医院|クリニック|診療所|こども病院))",
         check=_is_named,
         signs="院 クリニック 診療所",

@@ -101,7 +101,13 @@ _JA_NO_NAME = re.compile(
     r"(?:なし|無し|不明|あり|有り|同上|本人|該当|未定|特記|健在|別記|患者|担当|主治|入院|外来"
     r"|病|科|氏名|年齢|男性|女性"
     r"|歳|死亡|高血圧|糖尿|癌|腫|炎|症|医師|看護|医院|クリニック|術|検査|投与|既往"
-    r"|健康|生存|心筋|脳|肝|胃|肺)"
+    r"|健康|生存|心筋|脳|肝|胃|肺|麻酔)"
+)
+_KINSHIP = word_set(
+    """
+    父 母 夫 妻 子 長男 次男 三男 長女 次女 三女 息子 娘 兄 弟 姉 妹 祖父 祖母 孫 叔父 叔母
+    伯父 伯母 義父 義母 嫁 婿 甥 姪 友人 知人 内縁 同居人
+    """
 )
 _MIN_SURNAME = 2
 _NO_ENGLISH_NAMES = NO_NAMES | GENERIC | ADVERBS | COPULAS | ARTICLES | OWNERS | RELATIVES | AS
@@ -119,7 +125,7 @@ def _japanese(folded: str) -> Iterator[Found]:
         return
     for match in _BEHIND_CUE.finditer(folded):
         group = "value" if match["value"] else "spaced"
-        if not _JA_NO_NAME.search(match[group]):
+        if not _JA_NO_NAME.search(match[group]) and match[group] not in _KINSHIP:
             start, end = _trimmed(folded, *match.span(group))
             yield from _named(start, end, folded=folded, weight=CUED)
             yield from _reading(folded, start, end)

@@ -116,3 +116,11 @@ def test_a_span_without_type_or_length_is_refused() -> None:
     for start, end, label in ((1, 1, TYPES[0]), (0, 1, "per")):
         with pytest.raises(ValueError, match="span"):
             FilledSpan(start, end, label, "Age", "p")
+
+
+@pytest.mark.parametrize("unit", ["歳", "才"])
+def test_the_unit_behind_an_age_belongs_to_it_once(unit: str) -> None:
+    done = filled(f"（{{{{Age}}}}{unit}）{{{{Age|=７０{unit}}}}}", context=context(JAPANESE))
+    assert [value[-1] for value in done.values] == [unit, unit]
+    assert done.text == f"（{done.values[0]}）{done.values[1]}"
+    assert done.values[0][:-1].isdigit()

@@ -179,3 +179,23 @@ def test_names_and_whether_they_are_full(text: str, names: list[str]) -> None:
 def test_a_heavier_rule_takes_the_place_of_a_lighter() -> None:
     assert found("カルテ番号：20240503") == ["L:20240503"]
     assert found("受付 20240503 済") == ["Q:20240503"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("年齢：67歳", ["67歳"]),
+        ("年齢 67", ["67"]),
+        ("電話 (0594)22-6860", ["(0594)22-6860"]),
+        ("TEL：022(874)3837", ["022(874)3837"]),
+        ("電話（自宅）03-1234-5678", ["03-1234-5678"]),
+        ("続柄：次女", []),
+        ("麻酔科医：全身麻酔", []),
+        ("かかりつけの田中医院を受診", ["田中医院"]),
+        ("かかりつけのさくら病院", ["さくら病院"]),
+        ("われわれの病院", []),
+    ],
+)
+def test_what_belongs_to_a_find_and_what_does_not(text: str, found: list[str]) -> None:
+    spans = RuleTagger().tag([text])[0]
+    assert [text[span.start : span.end] for span in spans] == found
