@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from audit.console import progress_line
 from audit.console import say as _say
 from audit.deid.bootstrap import N_REPLICATES
 from audit.deid.documents import TaggedDocument
+from audit.deid.generation.copies import copies_summary
+from audit.deid.generation.output_files import OutputFiles
 from audit.deid.labels import FIVE_TYPES, LabelMap, read_label_map, relabelled
 from audit.deid.matching import MATCHERS, OPTIMAL
 from audit.deid.pair_files import PairedFiles
-from audit.deid.score import score_pairs
+from audit.deid.score import Pair, score_pairs
 from audit.deid.score_summary import score_summary
 from audit.deid_build_commands import add_build
+from audit.deid_generate_commands import tell_copies
 from audit.deid_tag_commands import add_misses, add_tag, listing_misses
+from audit.deid_train_commands import add_train
 from audit.encodings import decode_text
 from audit.errors import AuditError
+from audit.progress import Meter
 
 _MAX_REPLICATES = 100_000
+_COMPARING = "comparing the spans"
 
 
 def add_deid(commands_of: Any) -> None:
@@ -29,7 +36,10 @@ def add_deid(commands_of: Any) -> None:
     parts = deid.add_subparsers(required=True, metavar="WHAT")
     score = parts.add_parser("score", help="predicted spans against gold spans")
     score.add_argument("--gold", type=Path, required=True, help="JSONL: doc_id, text, spans")
-    score.add_argument("--pred", type=Path, required=True, help="JSONL of the same notes")
+    sides = score.add_mutually_exclusive_group(required=True)
+    sides.add_argument("--pred", type=Path, help="JSONL of the same notes")
+    sides.add_argument("--outputs", type=Path, help="JSONL of a model's own texts with tags: "
+                       "doc_id, output")  # fmt: skip
     score.add_argument("--matcher", choices=MATCHERS, default=OPTIMAL)
     score.add_argument("--five-types", action="store_true", help="map labels of i2b2 2014, "
                        "MEDDOCAN and others to the five types")  # fmt: skip
@@ -41,6 +51,7 @@ def add_deid(commands_of: Any) -> None:
     score.set_defaults(command=score_command)
     add_build(parts)
     add_tag(parts)
+    add_train(parts)
 
 
 def score_command(options: Namespace) -> dict[str, Any]:
@@ -48,17 +59,26 @@ def score_command(options: Namespace) -> dict[str, Any]:
     if not 1 <= options.replicates <= _MAX_REPLICATES:
         raise AuditError("Choose 1 to 100,000 replicates.", where="--replicates")
     by = _label_map(options)
-    files = PairedFiles(options.gold, options.pred)
+    copies = OutputFiles(options.gold, options.outputs) if options.outputs else None
+    files = copies or PairedFiles(options.gold, options.pred)
     unknown: set[str] = set()
-    with listing_misses(options.misses, _mapped(files, by=by, unknown=unknown)) as pairs:
+    metered = _metered(_mapped(files, by=by, unknown=unknown), gold=options.gold)
+    with listing_misses(options.misses, metered) as pairs:
         scored = score_pairs(pairs, matcher=options.matcher)
-    summary = score_summary(
-        scored, matcher=options.matcher, seed=options.seed, n_replicates=options.replicates
-    )
+    how = {"matcher": options.matcher, "seed": options.seed, "n_replicates": options.replicates}
+    summary: dict[str, Any] = score_summary(scored, **how)
     notes = list(_notes(files, unknown=unknown))
     for note in notes:
         _say(note)
     _tell(summary)
+    if copies is not None:
+        exact_only = _mapped(copies.verbatim(), by=by, unknown=unknown)
+        verbatim = score_pairs(exact_only, matcher=options.matcher)
+        summary |= {"verbatim": score_summary(verbatim, **how)}
+        summary |= {"copies": copies_summary(copies.sums)}
+        tell_copies(summary["copies"])
+        _say("Of copies that are exact alone, all others counted as without a span:")
+        _tell(summary["verbatim"])
     return {**summary, "notes": notes}
 
 
@@ -75,7 +95,7 @@ def _label_map(options: Namespace) -> LabelMap | None:
 
 
 def _mapped(
-    files: PairedFiles, *, by: LabelMap | None, unknown: set[str]
+    files: Iterable[Pair], *, by: LabelMap | None, unknown: set[str]
 ) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
     for pair in files:
         if by is None:
@@ -86,7 +106,17 @@ def _mapped(
         yield gold.document, predicted.document
 
 
-def _notes(files: PairedFiles, *, unknown: set[str]) -> Iterator[str]:
+def _metered(pairs: Iterable[Pair], *, gold: Path) -> Iterator[Pair]:
+    """Pass notes on, and say how far they are; the unit is bytes of the gold file."""
+    size = float(gold.stat().st_size) if gold.is_file() else 1.0
+    meter = Meter({_COMPARING: size}, listener=progress_line(), should_stop=lambda: False)
+    for note, predicted in pairs:
+        yield note, predicted
+        meter.add(_COMPARING, float(len(note.text.encode("utf-8", "surrogatepass"))))
+    meter.finish(_COMPARING)
+
+
+def _notes(files: PairedFiles | OutputFiles, *, unknown: set[str]) -> Iterator[str]:
     if files.n_gold_only:
         yield f"{files.n_gold_only} notes were not predicted: their spans count as missed."
     if files.n_predicted_only:

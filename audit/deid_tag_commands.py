@@ -15,15 +15,17 @@ from audit.console import progress_line
 from audit.console import say as _say
 from audit.corpora.notes import open_notes
 from audit.deid.documents import TaggedDocument
+from audit.deid.kept_taggers import TRAINED
+from audit.deid.known_taggers import DEFAULT, RULES, load_tagger, load_tagger_folder
 from audit.deid.misses import Miss, misses_csv, misses_jsonl, misses_of
 from audit.deid.redact import MODES, PLACEHOLDER, SURROGATE
-from audit.deid.rule_tagger import RuleTagger
 from audit.deid.surrogate_text import Surrogates
 from audit.deid.tag_files import REDACTED, SPANS, Release, tag_notes
 from audit.deid.tagger import Tagger
+from audit.deid.token.tagger_file import TAGGER
+from audit.deid_generate_commands import tell_copies
 from audit.errors import AuditError
 
-TAGGERS = ("rules",)
 LANGUAGES = ("ja", "en")
 Pair = tuple[TaggedDocument, TaggedDocument]
 
@@ -31,12 +33,16 @@ Pair = tuple[TaggedDocument, TaggedDocument]
 def add_tag(parts: Any) -> None:
     """Add `deid tag` to the command line."""
     tag = parts.add_parser("tag", help="find personal information in notes and take it out")
-    tag.add_argument("--tagger", choices=TAGGERS, default="rules")
+    tag.add_argument("--tagger", default=DEFAULT, help="rules, default, trained/ID, or the folder "
+                     "of a tagger")  # fmt: skip
+    tag.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     tag.add_argument("--notes", type=Path, required=True, help="CSV, JSONL, Parquet or a folder")
     tag.add_argument("--out", type=Path, required=True, help="a new folder")
     tag.add_argument("--mode", choices=MODES, default=PLACEHOLDER)
     tag.add_argument("--language", choices=LANGUAGES, default="ja", help="of the placeholders")
     tag.add_argument("--seed", type=int, default=0, help="of the surrogates")
+    tag.add_argument("--keep-outputs", action="store_true", help="of a model that writes copies: "
+                     "keep them too (hold the text of notes)")  # fmt: skip
     tag.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     tag.set_defaults(command=tag_command)
 
@@ -60,9 +66,10 @@ def tag_command(options: Namespace) -> dict[str, Any]:
         )
     census = tag_notes(
         open_notes(options.notes),
-        tagger=_tagger(options.tagger),
+        tagger=_tagger(options),
         out=options.out,
         release=release,
+        keep_outputs=options.keep_outputs,
         progress=progress_line(),
     )
     seconds = time.monotonic() - started
@@ -72,15 +79,25 @@ def tag_command(options: Namespace) -> dict[str, Any]:
         _say(f"{census['n_refused']} rows are no notes and were left out.")
     if census["n_replaced_by_itself"]:
         _say(f"{census['n_replaced_by_itself']} replacements are equal to what they replace.")
+    if "copies" in census:
+        tell_copies(census["copies"])
     _say(f"{SPANS} holds the notes as they were; {REDACTED} holds what a tagger left of them, ")
     _say("with all that it missed: measure it with `deid score` before anything is given away.")
     return census
 
 
-def _tagger(name: str) -> Tagger:
-    if name != "rules":
-        raise AuditError("There is no such tagger.", where="--tagger")
-    return RuleTagger()
+def _tagger(options: Namespace) -> Tagger:
+    """Return the tagger that is meant: an identifier comes before a folder of that name."""
+    name: str = options.tagger
+    if name in (RULES, DEFAULT) or name.startswith(TRAINED):
+        return load_tagger(name, device=options.device)
+    if not (Path(name) / TAGGER).is_file():
+        raise AuditError(
+            "There is no such tagger.",
+            where="--tagger",
+            do="Give rules, default, trained/ID, or a folder with tagger.json.",
+        )
+    return load_tagger_folder(Path(name), device=options.device)
 
 
 @contextmanager

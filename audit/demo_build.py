@@ -77,7 +77,7 @@ def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda 
     listed = _listed_names(pool, recipe, seed=seed)
     members = _pairs(listed, is_member=True)
     hospital = demo.demo_notes(
-        members, staff=_staff(pool, listed, seed=seed), language=recipe.language,
+        members, staff=demo_staff(pool, listed, seed=seed), language=recipe.language,
         n_notes=recipe.n_notes, seed=seed,
     )  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
@@ -89,10 +89,10 @@ def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda 
         _weighted_names(pool, recipe.n_general_documents, seed=seed),
         language=recipe.language, seed=seed,
     )  # fmt: skip
-    special = _special_ids(tokenizer)
+    special = special_ids(tokenizer)
     pretrain(
-        general, _ids(tokenizer, texts), special=special, n_steps=recipe.n_general_steps, seed=seed,
-        after_step=lambda step, _: report("general", step, recipe.n_general_steps),
+        general, _ids(tokenizer, texts), special=special, n_steps=recipe.n_general_steps,
+        seed=seed, after_step=lambda step, _: report("general", step, recipe.n_general_steps),
     )  # fmt: skip
     save_model(general, tokenizer, out / "models" / "general")
     _train_hospital(general, tokenizer, hospital.notes, recipe, out, seed=seed, report=report)
@@ -102,7 +102,7 @@ def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda 
             exclude=list(zip(listed.first, listed.last, strict=True)),
         )  # fmt: skip
         null = demo.demo_notes(
-            _pairs(others), staff=_staff(pool, listed, seed=seed), language=recipe.language,
+            _pairs(others), staff=demo_staff(pool, listed, seed=seed), language=recipe.language,
             n_notes=recipe.n_notes, seed=seed,
         )  # fmt: skip
         last = (recipe.exposures[-1],)
@@ -147,7 +147,7 @@ def _train_hospital(
             save_model(model, tokenizer, out / "models" / name)
 
     pretrain(
-        model, documents, special=_special_ids(tokenizer), n_steps=max(snapshots), seed=seed + 1,
+        model, documents, special=special_ids(tokenizer), n_steps=max(snapshots), seed=seed + 1,
         settings=settings,
         after_step=after_step,
     )  # fmt: skip
@@ -161,7 +161,7 @@ def _listed_names(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
     return with_popularity(members + easy + hard, pool=pool)
 
 
-def _staff(pool: NamePool, listed: Candidates, *, seed: int) -> tuple[str, ...]:
+def demo_staff(pool: NamePool, listed: Candidates, *, seed: int) -> tuple[str, ...]:
     """Draw doctors whose last names are on nobody's list, so that truth stays clear."""
     taken = {*listed.first, *listed.last}
     rng = generator(seed, "demo staff")
@@ -217,7 +217,8 @@ def _new_model(n_vocabulary: int, recipe: Recipe, *, seed: int) -> nn.Module:
     return model
 
 
-def _special_ids(tokenizer: Any) -> SpecialIds:
+def special_ids(tokenizer: Any) -> SpecialIds:
+    """Return the special tokens of a demo tokenizer, as training needs them."""
     ends = tokenizer.convert_tokens_to_ids([".", "。"])
     return SpecialIds(
         cls=tokenizer.cls_token_id,

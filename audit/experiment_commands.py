@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from audit.console import say
+from audit.deid_experiment_commands import add_leakage, leakage
+from audit.errors import AuditError
 from audit.experiment.order import GENERAL_TRAINING, PAPER_EPOCHS, TRAINING, ExperimentOrder
 from audit.experiment.tables import TABLES_JSON, TABLES_MD
 from audit.job_commands import answered
@@ -17,6 +19,9 @@ from audit.models.registry import model_path
 from audit.request import GenerationSettings, PosteriorSettings
 from audit.training.settings import PRECISIONS
 
+N_TRIES = 10_000
+"""Documents of scenario 1 and inputs of scenario 2, as in the paper."""
+
 
 def add_experiment(commands_of: Any) -> None:
     """Add `python -m audit experiment`."""
@@ -24,8 +29,8 @@ def add_experiment(commands_of: Any) -> None:
         "experiment", help="corpus, models and both attacks of the paper, from notes to tables"
     )
     add = command.add_argument
-    add("--notes", type=Path, required=True, help="notes with placeholders")
-    add("--general", required=True, help="directory of M_general")
+    add("--notes", type=Path, default=None, help="notes with placeholders")
+    add("--general", default=None, help="directory of M_general")
     add("--out", type=Path, required=True, help="a new folder, or a stopped experiment's")
     add("--column", type=_column, action="append", default=[], metavar="FIELD=NAME",
         help="a column of the notes, such as text=body")  # fmt: skip
@@ -35,9 +40,10 @@ def add_experiment(commands_of: Any) -> None:
         help="plant names so many times")  # fmt: skip
     add("--canary-names", type=int, default=10, help="names for each number")
     _training(command)
-    add("--documents", type=int, default=10_000, help="of scenario 1")
+    add_leakage(command)
+    add("--documents", type=int, default=None, help="of scenario 1")
     add("--steps", type=int, default=500, help="of a document")
-    add("--inputs", type=int, default=10_000, help="of scenario 2")
+    add("--inputs", type=int, default=None, help="of scenario 2")
     add("--chain-inputs", type=int, default=0, help="inputs of `chain`")
     add("--seed", type=int, default=0)
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
@@ -47,7 +53,7 @@ def add_experiment(commands_of: Any) -> None:
 
 def _training(command: ArgumentParser) -> None:
     add = command.add_argument
-    add("--epochs", type=_numbers, default=PAPER_EPOCHS, metavar="1,2,5,10,20",
+    add("--epochs", type=_numbers, default=None, metavar="1,2,5,10,20",
         help="audit M_hospital after so many")  # fmt: skip
     add("--from-scratch", action="store_true", help="M_hospital with new weights")
     add("--batch", type=int, default=TRAINING.batch, help="rows a step")
@@ -65,6 +71,8 @@ def _training(command: ArgumentParser) -> None:
 
 def experiment(options: Namespace) -> dict[str, Any]:
     """Do the experiment as a registered job, and print its tables."""
+    if options.deid:
+        return leakage(options)
     answered(experiment_question(order_of(options), out=options.out))
     say((options.out / TABLES_MD).read_text(encoding="utf-8"))
     say(f"Written: {TABLES_JSON}, {TABLES_MD}")
@@ -80,6 +88,9 @@ def order_of(options: Namespace) -> ExperimentOrder:
     AuditError
         If one of them cannot be.
     """
+    if options.notes is None or options.general is None:
+        raise AuditError("Notes and a general model are needed.", where="experiment",
+                         do="Give --notes and --general, or --deid.")  # fmt: skip
     rows = {
         "n_tokens": options.tokens,
         "batch": options.batch,
@@ -92,7 +103,7 @@ def order_of(options: Namespace) -> ExperimentOrder:
         general_notes=options.general_notes.resolve() if options.general_notes else None,
         columns=tuple(options.column),
         sample=options.sample,
-        epochs=options.epochs,
+        epochs=options.epochs or PAPER_EPOCHS,
         training=replace(
             TRAINING,
             **rows,
@@ -106,14 +117,22 @@ def order_of(options: Namespace) -> ExperimentOrder:
             learning_rate=options.general_learning_rate,
             head_learning_rate=options.general_head_learning_rate,
         ),
-        generation=GenerationSettings(n_documents=options.documents, n_steps=options.steps),
-        posterior=PosteriorSettings(n_inputs=options.inputs, n_chain_inputs=options.chain_inputs),
+        generation=GenerationSettings(
+            n_documents=_or(options.documents, N_TRIES), n_steps=options.steps
+        ),
+        posterior=PosteriorSettings(
+            n_inputs=_or(options.inputs, N_TRIES), n_chain_inputs=options.chain_inputs
+        ),
         canary_counts=options.canaries,
         n_canaries=options.canary_names,
         single_tokens=not options.all_names,
         seed=options.seed,
         device=options.device,
     )
+
+
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
 
 
 def _largest_pass(batch: int) -> int:

@@ -8,7 +8,7 @@ from importlib import metadata
 
 PACKAGES = (
     "torch", "transformers", "tokenizers", "safetensors", "numpy", "scikit-learn", "Faker",
-    "diskcache", "streamlit", "plotly", "pandas",
+    "diskcache", "streamlit", "plotly", "pandas", "peft",
 )  # fmt: skip
 _LONGEST_LICENCE = 60  # of some packages it names every part they ship
 

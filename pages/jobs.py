@@ -19,7 +19,11 @@ from pages.ui.place import link, words
 N_ENDED = 20
 _ALL = "jobs_all"
 _REFUSAL = "jobs_refusal"
-RESULTS = {"corpus": ("corpus", "corpus"), "pretrain": ("train", "run")}
+RESULTS = {
+    "corpus": ("corpus", "corpus"), "pretrain": ("train", "run"),
+    "tagging": ("deidentify", "tagged"), "score": ("deid_measures", "score"),
+    "leakage": ("deid_measures", "leakage"),
+}  # fmt: skip
 """Kind of job -> the page that shows what came of it, and the link's parameter."""
 
 

@@ -67,7 +67,7 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
     ],
 )
 def test_the_modes(tmp_path, gold, mode, is_released):
-    deid("tag", "--notes", gold, "--out", tmp_path / "out", "--mode", mode)
+    deid("tag", "--tagger", "rules", "--notes", gold, "--out", tmp_path / "out", "--mode", mode)
     text = json.loads((tmp_path / "out" / "redacted.jsonl").read_text("utf-8"))["text"]
     assert is_released(text) and "高橋健一" not in text and "03-1234" not in text
 

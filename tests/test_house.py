@@ -26,7 +26,8 @@ SHARED_ROOMS = dict.fromkeys(("request", "attack", "run", "demo", "request_file"
 SHARED_ROOMS |= {"inspection": "report"}
 SHARED_ROOMS |= dict.fromkeys(
     ("job_commands", "result_commands", "console", "corpus_commands", "train_commands",
-     "experiment_commands", "deid_commands", "deid_tag_commands", "deid_build_commands"),
+     "experiment_commands", "deid_commands", "deid_tag_commands", "deid_build_commands",
+     "deid_train_commands", "deid_generate_commands", "deid_experiment_commands"),
     "commands",
 )  # fmt: skip
 
@@ -52,7 +53,7 @@ ALLOWED = {
     "prepare": RUNNING | {"view", "training"},
     "curation": RUNNING | {"view", "prepare"},
     "training": FOUNDATION | {"models", "corpora"},
-    "experiment": RUNNING | {"view", "prepare", "curation", "training"},
+    "experiment": RUNNING | {"view", "prepare", "curation", "training", "demo_build"},
     "demo_build": RUNNING,
     "selftest": RUNNING | {"demo_build"},
     "jobs": RUNNING | {"view", "prepare"} | HOSPITAL,

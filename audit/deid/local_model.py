@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from audit.errors import AuditError
+from audit.deid.generation.causal_model import read_parts
 
 _MAX_NEW_TOKENS = 512
 _BATCH = 8
-_WHERE = "language model"
 
 
 class LocalModel:
@@ -39,25 +38,8 @@ class LocalModel:
     def __init__(
         self, directory: Path, *, max_new_tokens: int = _MAX_NEW_TOKENS, n_batch: int = _BATCH
     ) -> None:
-        check_directory(directory)
         self._torch: Any = importlib.import_module("torch")
-        transformers: Any = importlib.import_module("transformers")
-        safe = {"local_files_only": True, "trust_remote_code": False}
-        try:
-            self._tokenizer = transformers.AutoTokenizer.from_pretrained(
-                directory, padding_side="left", **safe
-            )
-            self._model = transformers.AutoModelForCausalLM.from_pretrained(
-                directory, use_safetensors=True, dtype="auto", **safe
-            )
-        except (OSError, ValueError, KeyError, RuntimeError, ImportError):
-            raise AuditError(
-                "The directory cannot be loaded as a causal language model.",
-                where=_WHERE,
-                do="Give a directory with config.json, tokenizer files and safetensors weights.",
-            ) from None
-        if self._tokenizer.pad_token_id is None:
-            self._tokenizer.pad_token = self._tokenizer.eos_token
+        self._tokenizer, self._model = read_parts(directory, dtype="auto")
         device = "cuda" if self._torch.cuda.is_available() else "cpu"
         self._model = self._model.to(device).eval()
         self._max_new_tokens, self._n_batch = max_new_tokens, n_batch
@@ -99,21 +81,3 @@ class LocalModel:
             )
         new = ids[:, given["input_ids"].shape[1] :]
         return list(self._tokenizer.batch_decode(new, skip_special_tokens=True))
-
-
-def check_directory(directory: Path) -> None:
-    """Refuse what is no directory with safetensors weights.
-
-    Raises
-    ------
-    AuditError
-        If it is none.
-    """
-    if not directory.is_dir() or not (directory / "config.json").is_file():
-        raise AuditError("There is no model directory with a config.json.", where=_WHERE)
-    if not any(directory.glob("*.safetensors")):
-        raise AuditError(
-            "The directory has no safetensors weights.",
-            where=_WHERE,
-            do="Save the model with safetensors.",
-        )

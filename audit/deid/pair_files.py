@@ -41,14 +41,14 @@ class PairedFiles:
             If a file cannot be read, a note is there twice, the texts of a note differ, or the
             files have no note in common.
         """
-        with _opened(self.gold, GOLD) as golds, _opened(self.predicted, PREDICTED) as predictions:
+        with opened(self.gold, GOLD) as golds, opened(self.predicted, PREDICTED) as predictions:
             places = _places(predictions)
             n_predicted, n_common = len(places), 0
             self.n_gold_only = 0
             seen: set[str] = set()
-            for number, line, _ in _lines(golds, what=GOLD):
+            for number, line, _ in numbered_lines(golds, what=GOLD):
                 gold = read_line(line, what=GOLD, number=number)
-                _refuse_twice(gold.doc_id, seen, where=f"{GOLD}, line {number}")
+                refuse_twice(gold.doc_id, seen, where=f"{GOLD}, line {number}")
                 place = places.pop(gold.doc_id, None)
                 if place is None:
                     self.n_gold_only += 1
@@ -91,14 +91,21 @@ def _places(file: BinaryIO) -> dict[str, tuple[int, int]]:
     """Return for each note the number of its line and where in the file that begins."""
     places: dict[str, tuple[int, int]] = {}
     seen: set[str] = set()
-    for number, line, offset in _lines(file, what=PREDICTED):
+    for number, line, offset in numbered_lines(file, what=PREDICTED):
         doc_id = read_line(line, what=PREDICTED, number=number).doc_id
-        _refuse_twice(doc_id, seen, where=f"{PREDICTED}, line {number}")
+        refuse_twice(doc_id, seen, where=f"{PREDICTED}, line {number}")
         places[doc_id] = number, offset
     return places
 
 
-def _refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:
+def refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:
+    """Take a note's name into those that were seen.
+
+    Raises
+    ------
+    AuditError
+        If it was there before.
+    """
     if doc_id in seen:
         raise AuditError(
             "This note is there twice.", where=where, do="Give every note a `doc_id` of its own."
@@ -106,7 +113,14 @@ def _refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:
     seen.add(doc_id)
 
 
-def _lines(file: BinaryIO, *, what: str) -> Iterator[tuple[int, str, int]]:
+def numbered_lines(file: BinaryIO, *, what: str) -> Iterator[tuple[int, str, int]]:
+    """Yield each line that is not blank: its number from 1, its text, where it begins in bytes.
+
+    Raises
+    ------
+    AuditError
+        If a line is too long or no UTF-8.
+    """
     offset = 0
     for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
         if len(line) > MAX_LINE_BYTES:
@@ -125,7 +139,14 @@ def _decoded(line: bytes, what: str, number: int) -> str:
         ) from None
 
 
-def _opened(path: Path, what: str) -> BinaryIO:
+def opened(path: Path, what: str) -> BinaryIO:
+    """Open a file to be read.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be read.
+    """
     try:
         return path.open("rb")
     except OSError as error:

@@ -1,7 +1,8 @@
 """Tags a file of notes: spans, the notes as they may be released, and a census, in a new folder.
 
 Comes in: a source of notes, a tagger. Goes out: `spans.jsonl` (notes with spans: private),
-`redacted.jsonl` (released texts under the numbers of their rows), `refused.jsonl`, `census.json`.
+`redacted.jsonl` (released texts under the numbers of their rows), `refused.jsonl`, `census.json`;
+of a tagger that writes copies also `copies.jsonl`, how faithful each one is.
 Notes are read, tagged and written batch by batch; a run that was stopped or killed goes on where it
 was, and its files have the bytes of a run that was not.
 """
@@ -12,22 +13,24 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from audit.corpora.notes import Note, NoteSource
 from audit.deid.documents import TaggedDocument
 from audit.deid.format_jsonl import jsonl_line
+from audit.deid.generation.copies import CopyingTagger, added, copies_summary, numbers_of
 from audit.deid.labels import ordered
 from audit.deid.redact import PLACEHOLDER, Redacted, Surrogate, redact
 from audit.deid.tag_state import GrowingFiles, TagCounts, growing_folder
-from audit.deid.tagger import Tagger, tag_checked
+from audit.deid.tagger import Tagger, checked_tags, tag_checked
 from audit.errors import AuditError
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.tables import RowNote
 
 SPANS, REDACTED, REFUSED = "spans.jsonl", "redacted.jsonl", "refused.jsonl"
+COPIES = "copies.jsonl"
 CENSUS = "census.json"
 TAGGING = "tagging the notes"
 _STREAMS = (SPANS, REDACTED, REFUSED)
@@ -59,6 +62,7 @@ def tag_notes(
     tagger: Tagger,
     out: Path,
     release: Release,
+    keep_outputs: bool = False,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> dict[str, Any]:
@@ -72,6 +76,8 @@ def tag_notes(
         Its answer for a text must not depend on chance.
     out
         The folder to make: must not be there, or be empty. It appears when it is whole.
+    keep_outputs
+        Of a tagger that writes copies: keep its text too, which holds all names of the notes.
     progress, should_stop
         The unit is bytes of the source. What is finished when a person stops stays beside `out`
         and is taken up by the next run.
@@ -85,14 +91,16 @@ def tag_notes(
         If the person asked to stop.
     """
     meter = Meter({TAGGING: float(source.n_bytes)}, listener=progress, should_stop=should_stop)
-    settings = {
-        "tagger": tagger.digest, "mode": release.mode, "language": release.language,
-        "surrogate": release.surrogate_digest, "kind": source.kind, "bytes": str(source.n_bytes),
-    }  # fmt: skip
-    with growing_folder(out, names=(*_STREAMS, CENSUS), settings=settings) as files:
-        run = _Run(files, tagger=tagger, release=release)
+    settings, streams, n_rows = _plan(
+        source, tagger=tagger, release=release, keep_outputs=keep_outputs
+    )
+    with growing_folder(out, names=(*streams, CENSUS), settings=settings) as files:
+        run = _Run(
+            files, tagger=tagger, release=release, keep_outputs=keep_outputs,
+            should_stop=should_stop,
+        )  # fmt: skip
         kept_at = time.monotonic()
-        for batch in _batches(source, meter, n_before=run.n_before):
+        for batch in _batches(source, meter, n_before=run.n_before, n_rows=n_rows):
             if run.n_before and not run.is_caught_up:
                 run.skip(batch)
             else:
@@ -103,18 +111,43 @@ def tag_notes(
         run.check_end()
         files.keep(settings, run.counts, rows_digest=run.rows_digest)
         meter.finish(TAGGING)
-        census = _census(run.counts, tagger=tagger, release=release, files=files)
+        census = _census(run.counts, tagger=tagger, release=release, files=files, streams=streams)
         files.write(CENSUS, (json.dumps(census, ensure_ascii=False, indent=1) + "\n").encode())
     return census
+
+
+def _plan(
+    source: NoteSource, *, tagger: Tagger, release: Release, keep_outputs: bool
+) -> tuple[dict[str, str], tuple[str, ...], int]:
+    """Return what a run is a run of, the files that it writes, and the rows of a batch."""
+    settings = {
+        "tagger": tagger.digest, "mode": release.mode, "language": release.language,
+        "surrogate": release.surrogate_digest, "kind": source.kind, "bytes": str(source.n_bytes),
+    }  # fmt: skip
+    if not isinstance(tagger, CopyingTagger):
+        return settings, _STREAMS, _BATCH_NOTES
+    n_rows = tagger.n_notes_at_once
+    settings |= {"at_once": str(n_rows), "outputs": str(keep_outputs)}
+    return settings, (*_STREAMS, COPIES), n_rows
 
 
 class _Run:
     """One pass over the notes: those of an earlier run are looked at, the others tagged."""
 
-    def __init__(self, files: GrowingFiles, *, tagger: Tagger, release: Release) -> None:
+    def __init__(
+        self,
+        files: GrowingFiles,
+        *,
+        tagger: Tagger,
+        release: Release,
+        keep_outputs: bool,
+        should_stop: StopQuestion,
+    ) -> None:
         self._files = files
         self._tagger = tagger
         self._release = release
+        self._keep_outputs = keep_outputs
+        self._should_stop = should_stop
         self._rows = hashlib.sha256()
         self._ids: set[bytes] = set()
         self._n_looked_at = 0
@@ -147,11 +180,7 @@ class _Run:
         notes = [
             (row, name) for row, name in zip(rows, names, strict=True) if isinstance(row, Note)
         ]
-        tags = tag_checked(self._tagger, [note.text for note, _ in notes]) if notes else ()
-        for (note, name), spans in zip(notes, tags, strict=True):
-            document = TaggedDocument(
-                doc_id=name, text=note.text, spans=spans, patient_id=note.patient_id or None
-            )
+        for note, document in self._tagged(notes):
             redacted = self._release.of(document)
             self._files.write(SPANS, jsonl_line(document).encode())
             line = json.dumps({"row": note.row, "text": redacted.text}, ensure_ascii=False)
@@ -162,6 +191,26 @@ class _Run:
             self._files.write(REFUSED, (json.dumps(asdict(row)) + "\n").encode())
         self.counts.n_refused += len(refused)
         self.counts.n_rows += len(rows)
+
+    def _tagged(self, notes: Sequence[tuple[Note, str]]) -> Iterator[tuple[Note, TaggedDocument]]:
+        """Yield notes with their spans; of a tagger that writes copies, also write those down."""
+        plain = [
+            TaggedDocument(doc_id=name, text=note.text, patient_id=note.patient_id or None)
+            for note, name in notes
+        ]
+        texts = [document.text for document in plain]
+        if not isinstance(self._tagger, CopyingTagger):
+            tags = tag_checked(self._tagger, texts) if texts else ()
+            for (note, _), document, spans in zip(notes, plain, tags, strict=True):
+                yield note, document.with_spans(spans)
+            return
+        found = self._tagger.read(plain, should_stop=self._should_stop) if plain else ()
+        tags = checked_tags([one.tags for one in found], texts=texts, name=self._tagger.name)
+        for (note, _), reading, spans in zip(notes, found, tags, strict=True):
+            self.counts.copies = added(self.counts.copies, numbers_of(reading))
+            line = json.dumps(reading.line(with_outputs=self._keep_outputs), ensure_ascii=False)
+            self._files.write(COPIES, (line + "\n").encode("utf-8", "surrogatepass"))
+            yield note, replace(reading.document, spans=spans)
 
     def check_end(self) -> None:
         """Check that there were rows, and all of the earlier run."""
@@ -183,7 +232,9 @@ class _Run:
         return name
 
 
-def _batches(source: NoteSource, meter: Meter, *, n_before: int) -> Iterator[list[Note | RowNote]]:
+def _batches(
+    source: NoteSource, meter: Meter, *, n_before: int, n_rows: int
+) -> Iterator[list[Note | RowNote]]:
     """Yield rows in batches whose borders depend on the rows alone."""
     rows: list[Note | RowNote] = []
     n_chars = n_seen = 0
@@ -195,7 +246,7 @@ def _batches(source: NoteSource, meter: Meter, *, n_before: int) -> Iterator[lis
         rows.append(row)
         n_seen += 1
         n_chars += len(row.text) if isinstance(row, Note) else 0
-        if n_chars >= _BATCH_CHARS or len(rows) >= _BATCH_NOTES:
+        if n_chars >= _BATCH_CHARS or len(rows) >= n_rows:
             meter.add(TAGGING, 0)
             yield rows
             rows, n_chars = [], 0
@@ -215,10 +266,15 @@ def _count(counts: TagCounts, document: TaggedDocument, redacted: Redacted) -> N
 
 
 def _census(
-    counts: TagCounts, *, tagger: Tagger, release: Release, files: GrowingFiles
+    counts: TagCounts,
+    *,
+    tagger: Tagger,
+    release: Release,
+    files: GrowingFiles,
+    streams: Sequence[str],
 ) -> dict[str, Any]:
     labels = ordered(counts.n_spans)
-    return {
+    census = {
         "tagger": {"name": tagger.name, "digest": tagger.digest, "labels": list(tagger.labels)},
         "mode": release.mode,
         "n_notes": counts.n_notes,
@@ -231,8 +287,9 @@ def _census(
             label: {"n": counts.n_spans[label], "n_characters": counts.n_span_chars[label]}
             for label in labels
         },
-        "sha256": {name: _digest(files.folder / name) for name in _STREAMS},
+        "sha256": {name: _digest(files.folder / name) for name in streams},
     }
+    return census | ({"copies": copies_summary(counts.copies)} if counts.copies else {})
 
 
 def _digest(path: Path) -> str:

@@ -33,6 +33,8 @@ class TagCounts:
         By label.
     n_unchanged
         Replacements that are equal to what they replace.
+    copies
+        Of a tagger that writes copies: what `audit.deid.generation.copies` adds up.
     """
 
     n_rows: int = 0
@@ -44,6 +46,7 @@ class TagCounts:
     n_unchanged: int = 0
     n_spans: dict[str, int] = field(default_factory=dict)
     n_span_chars: dict[str, int] = field(default_factory=dict)
+    copies: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

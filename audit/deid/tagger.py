@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from audit.deid.documents import Span
@@ -44,15 +44,28 @@ def tag_checked(tagger: Tagger, texts: Sequence[str]) -> tuple[Tags, ...]:
         If it gives another number of answers than there are texts, or spans that are out of order,
         share a character, or end behind their text.
     """
-    found = tuple(tuple(spans) for spans in tagger.tag(texts))
+    return checked_tags(tagger.tag(texts), texts=texts, name=tagger.name)
+
+
+def checked_tags(
+    answers: Iterable[Iterable[Span]], *, texts: Sequence[str], name: str
+) -> tuple[Tags, ...]:
+    """Return answers that keep a tagger's promise.
+
+    Raises
+    ------
+    ValueError
+        As `tag_checked`.
+    """
+    found = tuple(tuple(spans) for spans in answers)
     if len(found) != len(texts):
-        raise ValueError(f"{tagger.name}: {len(found)} answers for {len(texts)} texts")
+        raise ValueError(f"{name}: {len(found)} answers for {len(texts)} texts")
     for text, spans in zip(texts, found, strict=True):
         reached = 0
         for span in spans:
             if span.start < reached:
-                raise ValueError(f"{tagger.name}: spans are out of order or share a character")
+                raise ValueError(f"{name}: spans are out of order or share a character")
             reached = span.end
         if reached > len(text):
-            raise ValueError(f"{tagger.name}: a span ends behind its text")
+            raise ValueError(f"{name}: a span ends behind its text")
     return found

@@ -37,6 +37,7 @@ from audit.experiment.stages import (
 from audit.experiment.table_rows import ExperimentTables, ExposureRow
 from audit.experiment.tables import TABLES_JSON, TABLES_MD, tables_json, tables_markdown
 from audit.membership.candidates import Candidates
+from audit.private_files import private_folder, write_whole
 from audit.progress import ProgressListener, StopQuestion
 from audit.report import AuditReport
 from audit.request import AuditRequest
@@ -44,7 +45,6 @@ from audit.result_store import ResultStore
 from audit.run import run_audit
 from audit.training.kept_models import MODEL, read_facts, read_training
 from audit.training.order import TrainOrder
-from audit.training.private_files import private_folder, write_whole
 from audit.training.train import train
 from audit.training.train_log import read_losses
 

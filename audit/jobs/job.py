@@ -18,6 +18,12 @@ STAGES = {
     ),
     "pretrain": ("tokenizing the notes", "training"),
     "experiment": (),
+    "leakage": (),
+    "tagger": ("training the tagger", "measuring the tagger", "tuning the model"),
+    "tagging": ("tagging the notes",),
+    "score": (
+        "reading the gold notes", "tagging the notes", "comparing the spans", "drawing intervals",
+    ),
 }  # fmt: skip
 """Kind of job -> its phases that have words of their own on a screen."""
 
@@ -51,7 +57,7 @@ class Job:
     job_id
         12 random hexadecimal digits.
     kind
-        What is done: "audit", "demo", "corpus", "pretrain", "experiment".
+        What is done: one of `KINDS` of `audit/jobs/kinds.py`.
     label
         Which models or notes; no person's name.
     scenario

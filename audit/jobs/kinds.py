@@ -12,8 +12,12 @@ from audit.demo import SHIPPED, DemoSettings, demo_audits, demo_request, remembe
 from audit.home import results_dir
 from audit.jobs.contact import Contact, Part
 from audit.jobs.corpus_job import answer_corpus
+from audit.jobs.deid_experiment_job import answer_leakage
 from audit.jobs.experiment_job import answer_experiment
 from audit.jobs.pretrain_job import answer_pretrain
+from audit.jobs.score_job import answer_score
+from audit.jobs.tagger_job import answer_tagger
+from audit.jobs.tagging_job import answer_tagging
 from audit.progress import Pace, Progress
 from audit.report import AuditReport
 from audit.request import AuditRequest
@@ -66,6 +70,10 @@ KINDS: dict[str, Answer] = {
     "pretrain": answer_pretrain,
     "corpus": answer_corpus,
     "experiment": answer_experiment,
+    "leakage": answer_leakage,
+    "tagger": answer_tagger,
+    "tagging": answer_tagging,
+    "score": answer_score,
 }
 """Kind of job -> what it does."""
 

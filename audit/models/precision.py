@@ -41,6 +41,19 @@ def onednn_float32() -> Iterator[None]:
 
 
 @contextmanager
+def plain_float32(device: str) -> Iterator[None]:
+    """Multiply float32 matrices as fast as this machine can without rounding them further.
+
+    oneDNN on the CPUs of AMD, which have no matrix units that would round; else PyTorch's default.
+    """
+    if device != "cpu" or not _is_amd():
+        yield
+        return
+    with onednn_float32():
+        yield
+
+
+@contextmanager
 def exact_kernels(models: Sequence[nn.Module], *, ids: Tensor, mask_id: int) -> Iterator[str]:
     """Choose the kernels of float32 evidence on a CPU; yields "onednn" or "default".
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from audit.errors import AuditCancelled, AuditError
+from audit.models.checkpoints import CheckpointState, load_checkpoint, save_checkpoint
 from audit.progress import Meter
-from audit.training.checkpoints import CheckpointState, load_checkpoint, save_checkpoint
 from audit.training.held_out import HeldOut
 from audit.training.kept_models import TrainingFacts, snapshot_name
 from audit.training.learner import Learner

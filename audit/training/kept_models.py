@@ -17,7 +17,7 @@ from typing import Any
 
 from audit.errors import AuditError
 from audit.home import data_home
-from audit.training.private_files import private_folder, write_whole
+from audit.private_files import private_folder, write_whole
 from audit.training.settings import TrainSettings, settings_from_json
 from audit.training.train_log import last_held_out, read_losses
 

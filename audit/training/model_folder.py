@@ -9,13 +9,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from audit.models.checkpoints import own_tensors
 from audit.models.files import read_model_files
 from audit.models.headers import SINGLE_FILE
 from audit.models.shapes import expected_shapes
 from audit.models.tokenizer_files import CONFIG_FILE
+from audit.private_files import whole_folder, write_whole
 from audit.randomness import torch_seed
-from audit.training.checkpoints import own_tensors
-from audit.training.private_files import whole_folder, write_whole
 
 if TYPE_CHECKING:
     from audit.models.files import ModelFiles

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.training.private_files import write_whole
+from audit.private_files import write_whole
 
 TOKENS, ENDS, GROUPS, ABOUT = "tokens.bin", "ends.bin", "groups.bin", "about.json"
 MISSING = "missing.bin"

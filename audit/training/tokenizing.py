@@ -18,9 +18,9 @@ from typing import Any
 from audit.corpora.notes import Note, NoteSource
 from audit.errors import AuditError
 from audit.models.tokenizer import tokenizer_settings
+from audit.private_files import private_folder, whole_folder
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.training.note_text import TEXT_VERSION, prepared_sentences
-from audit.training.private_files import private_folder, whole_folder
 from audit.training.token_file import TokenFile, TokenWriter, open_tokens
 
 TOKENIZE = "tokenizing the notes"

@@ -7,12 +7,8 @@ Source: Nakamura et al., section 3.3; ClinicalBERT (Alsentzer et al. 2019).
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,11 +19,12 @@ import transformers
 from audit.corpora.listed_notes import ListedNotes, read_listed
 from audit.corpora.notes import open_notes
 from audit.errors import AuditError
+from audit.models.checkpoints import forget_checkpoints
 from audit.models.device import pick_device
 from audit.models.load import LoadedModel, load_model
 from audit.models.row_masking import SpecialIds
+from audit.private_files import alone
 from audit.progress import Meter, Progress, ProgressListener, StopQuestion
-from audit.training.checkpoints import forget_checkpoints
 from audit.training.course import TRAIN, Course, PointListener
 from audit.training.hardware import Hardware, in_force, pick_precision, same_sums
 from audit.training.held_out import HeldOut, held_out
@@ -43,7 +40,6 @@ from audit.training.kept_models import (
 from audit.training.learner import Learner
 from audit.training.model_folder import fresh_weights, write_model
 from audit.training.order import Snapshot, TrainOrder, TrainResult
-from audit.training.private_files import private_folder, unwritable
 from audit.training.rows import Rows, Stream, split_notes
 from audit.training.settings import WHERE
 from audit.training.token_file import TokenFile, content_digest
@@ -72,7 +68,7 @@ def train(
     device = pick_device(order.device)
     general = load_model(order.general, device=device)
     _refuse_long_rows(order, general)
-    with _alone(order.out), torch.random.fork_rng(), same_sums(device):
+    with alone(order.out), torch.random.fork_rng(), same_sums(device):
         sources = tuple(open_notes(path, columns=order.columns) for path in order.notes)
         tokens = tokenized(
             sources,
@@ -245,25 +241,6 @@ def _part_of_all(phase: str, listener: ProgressListener) -> ProgressListener:
         listener(Progress(phase, done, 1.0, left, parts))
 
     return listen
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Hold a training's folder against any other process."""
-    private_folder(out)
-    try:
-        descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise unwritable(error) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise AuditError("This training runs already.", where="out") from None
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _result(out: Path, facts: TrainingFacts) -> TrainResult:

@@ -7,7 +7,7 @@ from audit.translation import in_language, told
 from pages.ui.language import Words
 from pages.ui.text import day, escaped
 
-KINDS = ("demo", "corpus", "pretrain", "experiment")
+KINDS = ("demo", "corpus", "pretrain", "experiment", "leakage", "tagger", "tagging", "score")
 """Kinds of jobs that have a word of their own, beside audits."""
 
 _MINUTE, _HOUR = 60, 3600

@@ -31,6 +31,10 @@ SECTIONS = {
         "measures": ":material/monitoring:",
         "documents": ":material/description:",
     },
+    "section_deid": {
+        "deidentify": ":material/ink_eraser:",
+        "deid_measures": ":material/rule:",
+    },
     "section_hand_over": {"report": ":material/task:", "method": ":material/menu_book:"},
 }
 """Section -> page -> icon, in the order of the sidebar; a page's file is `pages/<page>.py`."""

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.local_model import LocalModel, check_directory
+from audit.deid.generation.causal_model import check_directory
+from audit.deid.local_model import LocalModel
 from audit.deid.mask_kinds import KINDS
 from audit.deid.mask_types import MaskAnswer, masked_note
 from audit.deid.model_typer import ModelTyper, read_answer

@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from audit.errors import AuditError
+from audit.private_files import whole_folder, write_whole
 from audit.training import kept_models
 from audit.training.hardware import multiplies_bfloat16, pick_precision, same_sums
 from audit.training.kept_models import TrainingFacts, write_facts
-from audit.training.private_files import whole_folder, write_whole
 from audit.training.settings import TrainSettings
 from audit.training.train_log import LossPoint, append_point, cut_log, last_held_out, read_losses
 

@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from audit.errors import AuditCancelled, AuditError
+from audit.models.checkpoints import CHECKPOINTS
 from audit.models.load import load_model
 from audit.training import course, kept_models
-from audit.training.checkpoints import CHECKPOINTS
 from audit.training.train import train
 from audit.training.train_log import read_losses
 from tests.models.make_models import make_bert, make_roberta

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from audit.errors import AuditError
-from audit.training.private_files import private_folder, whole_folder, write_whole
+from audit.private_files import private_folder, whole_folder, write_whole
 
 CHECKPOINTS = "checkpoint"
 _WEIGHTS, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -74,6 +75,31 @@ def whole_folder(path: Path) -> Iterator[Path]:
         raise unwritable(error) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Hold a training's folder, made if it is not there, against any other process.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be made, or another process holds it.
+    """
+    private_folder(out)
+    try:
+        descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise unwritable(error) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise AuditError("This training runs already.", where="out") from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def unwritable(error: OSError) -> AuditError:

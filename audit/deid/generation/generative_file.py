@@ -1,0 +1,125 @@
+"""The file `tagger.json` of a generative tagger: what it is, beside its model; torch-free.
+
+A tagger is a folder with `tagger.json` and `model/`, an ordinary causal language model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from audit.deid.generation.pieces import GROWTH, Room
+from audit.deid.generation.tuning_settings import LANGUAGES
+from audit.deid.labels import TYPES
+from audit.errors import AuditError
+
+TAGGER, MODEL = "tagger.json", "model"
+KIND = "generative"
+_VERSION = 1
+_MAX_BYTES = 4_000_000
+_MAX_TITLE = 200
+_DECISIVE = ("labels", "n_note_tokens", "growth", "max_tokens", "overlap", "language", "model")
+
+
+@dataclass(frozen=True)
+class GenerativeFacts:
+    """What is known of a generative tagger without its weights.
+
+    Attributes
+    ----------
+    title
+        What its maker called it: untrusted text.
+    labels
+        That it was taught.
+    n_note_tokens, growth
+        Longest window of a note, and tokens of an answer for one of its note, as in `Room`.
+    max_tokens
+        Prompt, note and copy together.
+    overlap
+        Characters that a window shares with the one before it.
+    language
+        Of tags and instruction.
+    model
+        Digest of the model's files.
+    created
+        When it was finished, ISO 8601.
+    training
+        How and on what it was tuned: settings, counts, versions.
+    measured
+        Losses.
+    """
+
+    title: str
+    model: str
+    labels: tuple[str, ...] = TYPES
+    n_note_tokens: int = 1_000_000
+    growth: float = GROWTH
+    max_tokens: int = 32_768
+    overlap: int = 200
+    language: str = "ja"
+    created: str = ""
+    training: Mapping[str, Any] = field(default_factory=dict)
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the numbers, once."""
+        Room(self.n_note_tokens, self.growth)
+        if self.language not in LANGUAGES or self.overlap < 0 or self.max_tokens < 1:
+            raise ValueError("windows or language are not possible")
+        if len(self.title) > _MAX_TITLE:
+            raise ValueError("the title is too long")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that decides the answers."""
+        content = {name: value for name, value in asdict(self).items() if name in _DECISIVE}
+        text = json.dumps({"version": _VERSION, **content}, sort_keys=True)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+    def to_json(self) -> str:
+        """Return the text of the file."""
+        content = {"kind": KIND, "version": _VERSION, "digest": self.digest, **asdict(self)}
+        return json.dumps(content, ensure_ascii=True, indent=1, allow_nan=False) + "\n"
+
+
+def read_generative_file(folder: Path) -> GenerativeFacts:
+    """Return what a folder says of its generative tagger; reads no weights.
+
+    Raises
+    ------
+    AuditError
+        If there is none, or the file is not understood.
+    """
+    name = folder.name
+    where = f"{name}/{TAGGER}"
+    try:
+        with (folder / TAGGER).open("rb") as file:
+            content = json.loads(file.read(_MAX_BYTES))
+        if content.pop("kind") != KIND or content.pop("version") != _VERSION:
+            raise ValueError("another kind")
+        digest = content.pop("digest")
+        checked = {
+            "title": str(content["title"]),
+            "labels": tuple(map(str, content["labels"])),
+            "n_note_tokens": int(content["n_note_tokens"]),
+            "growth": float(content["growth"]),
+            "max_tokens": int(content["max_tokens"]),
+            "overlap": int(content["overlap"]),
+            "model": str(content["model"]),
+        }
+        facts = GenerativeFacts(**content | checked)
+        if facts.digest != digest:
+            raise ValueError("another digest")
+    except OSError as error:
+        raise AuditError(
+            f"The tagger cannot be read ({error.strerror}).",
+            where=name,
+            do="Choose a folder with tagger.json and model.",
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise AuditError("This file does not describe a generative tagger.", where=where) from None
+    return facts

@@ -1,0 +1,1 @@
+"""Token classifiers: from text to tokens, from tokens to tags, from tags to spans."""

@@ -1,0 +1,235 @@
+"""The model of a token classifier: an encoder with a head of tags, and its reader; built or loaded.
+
+Nothing is fetched, no code of a directory runs, no tensor is guessed: weights are safetensors that
+fit to the last one and hold numbers only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save_file
+from torch import Tensor, nn
+
+from audit.deid.token.character_net import CharacterNet, NetShape
+from audit.deid.token.characters import Characters, characters_from_json
+from audit.deid.token.reading import Reader, TokenizerReader
+from audit.deid.token.settings import Shape
+from audit.errors import AuditError
+from audit.models.checkpoints import own_tensors
+from audit.models.config import refuse_code_keys
+from audit.models.folder import ModelFolder, open_folder
+from audit.models.headers import parse_json
+from audit.randomness import torch_seed
+
+CHARACTERS, CONFIG, WEIGHTS = "characters.json", "config.json", "model.safetensors"
+CHARACTER_NET = "character_net"
+_SAFE = {"local_files_only": True, "trust_remote_code": False}
+_MAX_CONFIG_BYTES = 4_000_000
+_COUNTED_FROM_PADDING = ("roberta", "camembert", "mpnet", "longformer", "data2vec-text", "ibert")
+NO_LIMIT = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class TokenModel:
+    """A model that gives every token a score for every tag.
+
+    Attributes
+    ----------
+    module
+        A token classifier of transformers, or a `CharacterNet`.
+    reader
+        What makes tokens for it.
+    n_positions
+        Longest row in tokens, special ones included.
+    """
+
+    module: nn.Module
+    reader: Reader
+    n_positions: int
+
+    def logits(self, ids: Tensor, *, mask: Tensor, kinds: Tensor | None) -> Tensor:
+        """Return scores [B, L, T] of rows `ids` [B, L]; `mask` [B, L] is 0 at the padding."""
+        given = {"input_ids": ids, "attention_mask": mask}
+        if kinds is not None:
+            given["token_type_ids"] = kinds
+        found: Tensor = self.module(**given).logits
+        return found
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next(self.module.parameters()).device
+
+
+def new_model(reader: Characters, *, shape: Shape, n_tags: int, seed: int) -> TokenModel:
+    """Return a small network of characters with random weights."""
+    wanted = NetShape(reader.n_ids, n_tags, shape.width, shape.dilations)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed(seed, "fresh tagger"))
+        return TokenModel(CharacterNet(wanted), reader, NO_LIMIT)
+
+
+def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
+    """Return an encoder from a directory with a new head of tags.
+
+    Raises
+    ------
+    AuditError
+        If the directory is refused, or holds no encoder with a fast tokenizer.
+    """
+    folder = open_folder(path)
+    _refuse_code(folder)
+    transformers: Any = importlib.import_module("transformers")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed(seed, "head of a tagger"))
+        try:
+            module, told = transformers.AutoModelForTokenClassification.from_pretrained(
+                folder.path, num_labels=n_tags, use_safetensors=True, dtype=torch.float32,
+                output_loading_info=True, ignore_mismatched_sizes=True, **_SAFE,
+            )  # fmt: skip
+        except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError):
+            raise _no_encoder(folder) from None
+    new = {*told["missing_keys"], *(one[0] for one in told["mismatched_keys"])}
+    head = ("classifier", "score")
+    if any(name.partition(".")[0] not in head for name in new):
+        raise _no_encoder(folder)
+    _refuse_non_finite(module.state_dict(), where=folder.where())
+    return TokenModel(module, _tokenizer(folder), _n_positions(module))
+
+
+def load_model_folder(path: Path, *, n_tags: int, device: str) -> TokenModel:
+    """Load a model that `save_model_folder` wrote.
+
+    Raises
+    ------
+    AuditError
+        If the directory is refused, or its weights do not fit.
+    """
+    folder = open_folder(path)
+    _refuse_code(folder)
+    try:
+        if CHARACTERS in folder.files:
+            found = _characters_model(folder, n_tags=n_tags)
+        else:
+            found = _encoder_model(folder, n_tags=n_tags)
+        # Read, not mapped: a mapped file can change while it is in use.
+        weights = load((folder.path / WEIGHTS).read_bytes())
+        module = found.module.float()
+        module.load_state_dict({name: one.float() for name, one in weights.items()}, strict=True)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError):
+        raise AuditError(
+            "The directory cannot be loaded as a token classifier.",
+            where=folder.where(),
+            do="Choose a tagger that was trained here, with all its files.",
+        ) from None
+    _refuse_non_finite(module.state_dict(), where=folder.where())
+    return replace(found, module=module.to(device).eval())
+
+
+def _characters_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
+    text = folder.read(CHARACTERS, max_bytes=_MAX_CONFIG_BYTES).decode("utf-8", "replace")
+    reader = characters_from_json(text, where=folder.where(CHARACTERS))
+    data = folder.read(CONFIG, max_bytes=_MAX_CONFIG_BYTES)
+    given = parse_json(data, where=folder.where(CONFIG))
+    if given.get("model_type") != CHARACTER_NET:
+        raise ValueError("another kind of model")
+    width, dilations = given["width"], given["dilations"]
+    if not isinstance(width, int) or not isinstance(dilations, list):
+        raise TypeError("no shape")
+    shape = Shape(width=width, dilations=tuple(map(int, dilations)))
+    return new_model(reader, shape=shape, n_tags=n_tags, seed=0)
+
+
+def _encoder_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
+    transformers: Any = importlib.import_module("transformers")
+    config = transformers.AutoConfig.from_pretrained(folder.path, **_SAFE)
+    config.num_labels = n_tags
+    with torch.random.fork_rng(devices=[]):
+        module = transformers.AutoModelForTokenClassification.from_config(config)
+    return TokenModel(module, _tokenizer(folder), _n_positions(module))
+
+
+def save_model_folder(model: TokenModel, path: Path, *, is_halved: bool = False) -> None:
+    """Write a model's files into a folder that is there; weights in float16 if `is_halved`."""
+    tensors = own_tensors(model.module.state_dict())
+    kept = {
+        name: one.half() if is_halved and one.is_floating_point() else one.clone()
+        for name, one in tensors.items()
+    }
+    save_file(kept, path / WEIGHTS, metadata={"format": "pt"})
+    (path / CONFIG).write_text(_config_of(model.module), encoding="utf-8")
+    if isinstance(model.reader, Characters):
+        (path / CHARACTERS).write_text(model.reader.to_json(), encoding="utf-8")
+    elif isinstance(model.reader, TokenizerReader):
+        model.reader.tokenizer.save_pretrained(path)
+
+
+def _config_of(module: Any) -> str:
+    if isinstance(module, CharacterNet):
+        content: dict[str, Any] = {"model_type": CHARACTER_NET, **module.shape.to_json()}
+    else:
+        content = json.loads(module.config.to_json_string(use_diff=False))
+        content = {key: value for key, value in content.items() if key not in _OF_A_PLACE}
+        content["architectures"] = [type(module).__name__]
+    return json.dumps(content, indent=1, sort_keys=True) + "\n"
+
+
+_OF_A_PLACE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
+
+
+def _tokenizer(folder: ModelFolder) -> TokenizerReader:
+    transformers: Any = importlib.import_module("transformers")
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder.path, use_fast=True, **_SAFE)
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, AttributeError, TypeError):
+        raise AuditError(
+            "The tokenizer cannot be built from its files.",
+            where=folder.where(),
+            do="Copy the tokenizer files again from where the model was saved.",
+        ) from None
+    return TokenizerReader.of(tokenizer)
+
+
+def _n_positions(module: Any) -> int:
+    config = module.config
+    n = int(getattr(config, "max_position_embeddings", None) or NO_LIMIT)
+    kind = str(getattr(config, "model_type", ""))
+    if any(name in kind for name in _COUNTED_FROM_PADDING):
+        n -= int(config.pad_token_id or 0) + 1
+    return n if n > 0 else NO_LIMIT
+
+
+def _refuse_code(folder: ModelFolder) -> None:
+    for name in (CONFIG, "tokenizer_config.json"):
+        if name in folder.files:
+            data = folder.read(name, max_bytes=_MAX_CONFIG_BYTES)
+            refuse_code_keys(parse_json(data, where=folder.where(name)), where=folder.where(name))
+
+
+def _refuse_non_finite(tensors: dict[str, Tensor], *, where: str) -> None:
+    wrong: Sequence[str] = [
+        name for name, one in tensors.items()
+        if one.is_floating_point() and not bool(torch.isfinite(one).all())
+    ]  # fmt: skip
+    if wrong:
+        raise AuditError(
+            "The weights hold numbers that are not finite.",
+            where=where,
+            do="The training has diverged, or the file is damaged.",
+        )
+
+
+def _no_encoder(folder: ModelFolder) -> AuditError:
+    return AuditError(
+        "The directory cannot be loaded as an encoder.",
+        where=folder.where(),
+        do="Give a directory with config.json, tokenizer files and safetensors weights.",
+    )

@@ -1,0 +1,95 @@
+"""Time and memory of tagging: many notes, and one long note, each in a process of its own.
+
+    python benchmarks/deid_tagging.py --tagger default --notes 10000 --json FILE
+
+Synthetic notes, half Japanese and half English, go through `tag_notes` as `deid tag` does it; then
+one note of 30,000 characters through the tagger alone. Memory is the process's peak, and beside it
+the peak of a process that has only loaded the tagger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from audit.corpora.notes import open_notes
+from audit.deid.known_taggers import load_tagger
+from audit.deid.tag_files import Release, tag_notes
+from audit.deid.tagger import tag_checked
+from audit.deid.token.material import synthetic
+
+N_LONG = 30_000
+SEED = 20
+
+
+def peak_megabytes() -> float:
+    """Return the most memory that this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def texts(n: int) -> list[str]:
+    """Return synthetic notes of both languages, of held-out styles."""
+    notes = synthetic(n, seed=SEED, languages=("ja", "en"), is_held_out=True)
+    return [note.text for note in notes]
+
+
+def measure(what: str, *, tagger_id: str, folder: Path) -> dict[str, Any]:
+    """Do one part, in this process."""
+    tagger = load_tagger(tagger_id, device="cpu")
+    tagger.tag(["山田太郎"])
+    found: dict[str, Any] = {"what": what, "tagger": tagger_id, "loaded_mb": peak_megabytes()}
+    if what == "many":
+        path = folder / "notes.jsonl"
+        begin = time.perf_counter()
+        census = tag_notes(open_notes(path), tagger=tagger, out=folder / f"tagged-{tagger_id}",
+                           release=Release())  # fmt: skip
+        found |= {"n_notes": census["n_notes"], "n_characters": census["n_characters"]}
+    else:
+        long = "\n".join(texts(400))[:N_LONG]
+        begin = time.perf_counter()
+        tag_checked(tagger, [long])
+        found |= {"n_notes": 1, "n_characters": len(long)}
+    seconds = time.perf_counter() - begin
+    rate = found["n_characters"] / seconds
+    return found | {"seconds": seconds, "characters_per_second": rate, "peak_mb": peak_megabytes()}
+
+
+def main() -> None:
+    """Measure every part in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tagger", nargs="+", default=["rules", "default"])
+    parser.add_argument("--notes", type=int, default=10_000)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--part", nargs=3, metavar=("WHAT", "TAGGER", "FOLDER"))
+    options = parser.parse_args()
+    if options.part:
+        what, tagger_id, folder = options.part
+        row = measure(what, tagger_id=tagger_id, folder=Path(folder))
+        print(json.dumps(row))
+        return
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        lines = [json.dumps({"text": text}, ensure_ascii=False) for text in texts(options.notes)]
+        (Path(name) / "notes.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        for tagger_id in options.tagger:
+            for what in ("many", "long"):
+                command = [sys.executable, __file__, "--notes", str(options.notes), "--part",
+                           what, tagger_id, name]  # fmt: skip
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
+                rows.append(json.loads(done.stdout))
+                print(rows[-1])
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""New notes: pasted, uploaded or out of a registered folder; read at once, or by a job."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from audit.deid.kept_tagged import MAX_TITLE_CHARS, ReleaseSettings
+from audit.deid.known_taggers import KnownTagger, load_tagger
+from audit.deid.one_note import MAX_TYPED_CHARS, OneNote, tagged_text
+from audit.deid.tagged_export import census_of
+from audit.errors import AuditError
+from audit.jobs.tagging_job import NotesToTag, one_text, uploaded
+from pages.ui import blocks, corpus_cached, corpus_choice
+from pages.ui.corpus_build import ask_columns
+from pages.ui.deid_files import Exportable, draw_files
+from pages.ui.deid_jobs import start
+from pages.ui.deid_settings import ask_release, ask_tagger
+from pages.ui.deid_text import ask_types, counts_of, draw_legend, draw_note
+from pages.ui.language import Words
+from pages.ui.logged import note
+from pages.ui.setup_choice import note_upload, refused
+
+WAYS = ("paste", "upload", "file")
+MAX_UPLOAD_MB = 50
+_WAY, _TEXT, _READ, _FOUND = (
+    "deidentify_way", "deidentify_text", "deidentify_read", "deidentify_found",
+)  # fmt: skip
+
+
+def draw_new(say: Words) -> None:
+    """Draw the choice of notes and of the way to read them, and what a pasted text gave."""
+    left, right = st.columns([3, 2], gap="large")
+    with right, st.container(border=True, key="deidentify_card_settings"):
+        st.html(blocks.heading(say.text("deidentify_settings")))
+        tagger = ask_tagger(say)
+        how = ask_release(say)
+    with left:
+        way = ask_way(say)
+        try:
+            if way == "paste":
+                draw_paste(say, tagger=tagger, how=how)
+            else:
+                draw_file(say, way, tagger=tagger, how=how)
+        except AuditError as error:
+            refused(say, error)
+    if way == "paste" and tagger.is_quick and st.session_state.get(_READ):
+        draw_pasted(say, tagger=tagger, how=how)
+
+
+def ask_way(say: Words) -> str:
+    """Draw where the notes come from, and return its code."""
+    asked = st.session_state.get(_WAY) or st.query_params.get("way", "")
+    st.session_state[_WAY] = asked if asked in WAYS else WAYS[0]
+
+    def to_link() -> None:
+        st.query_params["way"] = st.session_state[_WAY] or WAYS[0]
+
+    return str(
+        st.segmented_control(
+            say.text("deidentify_way"),
+            WAYS,
+            format_func=lambda code: say.text(f"deidentify_way_{code}"),
+            key=_WAY,
+            on_change=to_link,
+        )
+        or WAYS[0]
+    )
+
+
+def draw_paste(say: Words, *, tagger: KnownTagger, how: ReleaseSettings) -> None:
+    """Draw the box for a text and the buttons beneath it."""
+    st.text_area(
+        say.text("deidentify_paste_label"),
+        key=_TEXT,
+        height=330,
+        max_chars=MAX_TYPED_CHARS,
+        help=say.text("deidentify_paste_help", n=f"{MAX_TYPED_CHARS:,}"),
+        persist_state="session",
+    )
+    with st.container(horizontal=True):
+        is_asked = st.button(
+            say.text("deidentify_go"), key="deidentify_go_paste", type="primary",
+            icon=":material/ink_eraser:",
+        )  # fmt: skip
+        st.button(
+            say.text("deidentify_example"), key="deidentify_example", icon=":material/science:",
+            on_click=_take_example, args=(say.text("deidentify_example_note"),),
+        )  # fmt: skip
+    if not is_asked:
+        return
+    text = st.session_state.get(_TEXT) or ""
+    if not text.strip():
+        st.html(blocks.heading("", below=say.text("deidentify_text_missing")))
+    elif tagger.is_quick:
+        st.session_state[_READ] = text
+    else:
+        start(one_text(text, source="pasted"), tagger=tagger, how=how)
+        st.rerun()
+
+
+def draw_file(say: Words, way: str, *, tagger: KnownTagger, how: ReleaseSettings) -> None:
+    """Draw the choice of a file, and the button that starts its job."""
+    notes = ask_upload(say) if way == "upload" else ask_registered(say)
+    title = st.text_input(
+        say.text("deidentify_name"), key="deidentify_name", max_chars=MAX_TITLE_CHARS,
+        help=say.text("deidentify_name_help"),
+    )  # fmt: skip
+    if not st.button(
+        say.text("deidentify_go"), key="deidentify_go_file", type="primary",
+        icon=":material/ink_eraser:",
+    ):  # fmt: skip
+        return
+    if notes is None:
+        st.html(blocks.heading("", below=say.text("deidentify_file_missing")))
+        return
+    start(notes, tagger=tagger, how=how, title=title or "")
+    st.rerun()
+
+
+def ask_upload(say: Words) -> NotesToTag | None:
+    """Ask for a file; raises `AuditError` if it is no text."""
+    st.html(blocks.heading("", below=say.text("deidentify_upload_below", n=MAX_UPLOAD_MB)))
+    file = st.file_uploader(
+        say.text("deidentify_upload_label"),
+        type=["txt", "jsonl", "csv"],
+        key="deidentify_upload",
+        max_upload_size=MAX_UPLOAD_MB,
+    )
+    if file is None:
+        return None
+    note_upload(file, what="notes")
+    return uploaded(file.getvalue(), file_name=file.name)
+
+
+def ask_registered(say: Words) -> NotesToTag | None:
+    """Ask for a file of the list and its columns."""
+    file = corpus_choice.file(say, corpus_cached.files())
+    columns = ask_columns(say, file) if file else None
+    if file is None or columns is None:
+        return None
+    return NotesToTag("registered", file_id=file.file_id, columns=columns)
+
+
+def draw_pasted(say: Words, *, tagger: KnownTagger, how: ReleaseSettings) -> None:
+    """Draw what was found in the pasted text."""
+    try:
+        found = read_text(st.session_state[_READ], tagger=tagger, how=how)
+    except AuditError as error:
+        refused(say, error)
+        return
+    counts = counts_of(found)
+    st.html(
+        blocks.heading(say.text("deidentify_result"), below=say.text("deidentify_result_pasted"))
+    )
+    labels = ask_types(say, counts, key="deidentify_pasted")
+    draw_note(say, found, labels=labels, is_source_shown=True)
+    draw_legend(say, counts)
+    what = Exportable(
+        notes=lambda: (found,),
+        n_notes=1,
+        n_bytes=len(found.document.text),
+        census=census_of(found),
+        language=how.language,
+        is_private_allowed=True,
+    )
+    draw_files(say, what, key="deidentify_pasted")
+
+
+def read_text(text: str, *, tagger: KnownTagger, how: ReleaseSettings) -> OneNote:
+    """Return a pasted text with its marks; the last answer is remembered in this session alone."""
+    question = (text, tagger.digest, how)
+    known = st.session_state.get(_FOUND)
+    if known is None or known[0] != question:
+        found = tagged_text(text, tagger=load_tagger(tagger.tagger_id), release=how.release())
+        note("ran", kind="tagging", n_notes=1, n_spans=len(found.document.spans))
+        st.session_state[_FOUND] = known = (question, found)
+    return known[1]
+
+
+def _take_example(text: str) -> None:
+    st.session_state[_TEXT] = st.session_state[_READ] = text

@@ -1,0 +1,198 @@
+"""What a de-identifier leaves behind: leakage against missed names, as a section of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from audit.deid.known_taggers import DEFAULT, RULES, known_taggers
+from audit.experiment.deid_kept import KeptLeakage, all_leakage
+from audit.experiment.deid_order import LANGUAGES, LeakageOrder, quick
+from audit.jobs import service
+from audit.jobs.deid_experiment_job import KIND, leakage_question
+from audit.jobs.job import Job
+from audit.translation import error_text
+from audit.view.leakage_view import TAGGER, Leak, LeakageArm, LeakageView, leakage_view
+from pages.ui import blocks, cached, charts
+from pages.ui.deid_leakage_chart import leakage_chart
+from pages.ui.job_card import job_head, progress_text
+from pages.ui.language import Words
+from pages.ui.logged import note, who
+from pages.ui.measure_choice import choose
+from pages.ui.place import link
+from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent
+
+CONTROLS = ("easy", "hard")
+_COMMAND = "python -m audit experiment --deid --out results"
+
+
+def draw_leakage(say: Words) -> None:
+    """Draw the section: the last experiment (or the one in the link), and the way to another."""
+    st.html(blocks.heading(say.text("deid_leakage_title"), below=say.text("deid_leakage_below")))
+    try:
+        job = next((job for job in service.active_jobs() if job.kind == KIND), None)
+        kept = all_leakage()
+        if kept:
+            asked = st.query_params.get("leakage", "")
+            chosen = next((one for one in kept if one.leakage_id == asked), kept[0])
+            _draw_kept(say, chosen)
+        elif job is None:
+            st.html(blocks.heading("", below=say.text("deid_leakage_empty")))
+        if job is None:
+            _draw_ask(say)
+        else:
+            _draw_job(say, job)
+    except (cached.AuditError, cached.StoreError) as error:
+        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+
+
+def _draw_kept(say: Words, kept: KeptLeakage) -> None:
+    view = leakage_view(kept.tables)
+    facts = say.text(
+        "deid_leakage_facts", n_notes=f"{view.n_notes:,}", n_patients=view.n_patients,
+        epochs=f"{view.epochs:g}", seed=view.seed,
+        language=say.text(f"deid_leakage_language_{view.language}"),
+        mode=say.text(f"deid_leakage_mode_{view.mode}"),
+    )  # fmt: skip
+    st.html(blocks.heading("", below=facts))
+    controls = choose(
+        "leak_against",
+        CONTROLS,
+        label=say.text("deid_leakage_controls"),
+        shown=lambda code: say.text(f"deid_leakage_controls_{code}"),
+    )
+    for scenario in view.scenarios:
+        st.html(blocks.heading(say.text(f"deid_leakage_scenario_{scenario}")))
+        _draw_scenario(say, view, scenario=scenario, controls=controls)
+    limits = [say.text(f"deid_leakage_limit_{name}") for name in ("demo", "seed", "passages", "no")]
+    st.html(blocks.heading(say.text("deid_leakage_limits")) + blocks.bullet_list(limits))
+
+
+def _draw_scenario(say: Words, view: LeakageView, *, scenario: int, controls: str) -> None:
+    leaks = view.of(scenario=scenario, controls=controls)
+    keys = ("x", "y", "raw", "perfect", "chance", "mentions", "patients", "tagger")
+    words = {key: say.text(f"deid_leakage_{key}") for key in keys} | _tagger_names(say, view)
+    alt = say.text("deid_leakage_alt")
+    key = f"deid_leakage_{scenario}_{controls}"
+    st.plotly_chart(
+        leakage_chart(leaks, words=words), config=charts.CONFIG, alt=alt, key=f"{key}_chart"
+    )
+    with st.expander(say.text("as_table")):
+        st.html(_arm_table(say, view, leaks))
+    pairs = view.split(scenario=scenario, controls=controls)
+    if pairs:
+        below = say.text("deid_leakage_split_below")
+        st.html(blocks.heading(say.text("deid_leakage_split"), below=below))
+        st.html(_split_table(say, view, pairs))
+
+
+def _arm_table(say: Words, view: LeakageView, leaks: tuple[Leak, ...]) -> str:
+    columns = ("arm", "left", "exposed", "other", "auc", "tpr", "minus", "flagged")
+    header = [say.text(f"deid_leakage_column_{name}") for name in columns]
+    rows = [
+        [
+            blocks.Cell(arm_name(say, view, one.arm), is_number=False),
+            blocks.Cell(
+                f"{one.arm.left.n_hits} / {one.arm.left.n_total}", percent(one.arm.left.value)
+            ),
+            blocks.Cell(f"{one.arm.n_exposed} / {one.arm.n_patients}"),
+            blocks.Cell(percent(one.arm.other_chars)),
+            *_measures(one),
+            blocks.Cell(f"{one.flagged.n_hits} / {one.flagged.n_total}"),
+        ]
+        for one in leaks
+    ]
+    head = [blocks.Cell(text, is_number=place > 0) for place, text in enumerate(header)]
+    return blocks.table([head], rows, caption=say.text("deid_leakage_alt"))
+
+
+def _split_table(say: Words, view: LeakageView, pairs: tuple[tuple[Leak, Leak], ...]) -> str:
+    columns = ("arm", "group", "n", "auc", "tpr", "minus", "flagged")
+    header = [say.text(f"deid_leakage_column_{name}") for name in columns]
+    rows = [
+        [
+            blocks.Cell(arm_name(say, view, one.arm), is_number=False),
+            blocks.Cell(say.text(f"deid_leakage_group_{one.group}"), is_number=False),
+            blocks.Cell(str(one.n_members)),
+            *_measures(one),
+            blocks.Cell(f"{one.flagged.n_hits} / {one.flagged.n_total}"),
+        ]
+        for pair in pairs
+        for one in pair
+    ]
+    head = [blocks.Cell(text, is_number=place > 1) for place, text in enumerate(header)]
+    return blocks.table([head], rows, caption=say.text("deid_leakage_split"))
+
+
+def _measures(one: Leak) -> list[blocks.Cell]:
+    return [
+        blocks.Cell(
+            decimal(estimate.value, digits=2), _some(decimal_interval(estimate, digits=2))
+        )
+        for estimate in (one.auc, one.tpr_at_10, one.minus_perfect)
+    ]  # fmt: skip
+
+
+def arm_name(say: Words, view: LeakageView, arm: LeakageArm) -> str:
+    """Return what an arm is called; a trained tagger's title is untrusted text."""
+    if arm.kind == TAGGER:
+        return _tagger_names(say, view)[arm.tagger]
+    if arm.kind in ("mentions", "patients"):
+        return say.text(f"deid_leakage_arm_{arm.kind}", share=f"{100 * arm.share:g}")
+    return say.text(f"deid_leakage_arm_{arm.kind}")
+
+
+def _tagger_names(say: Words, view: LeakageView) -> Mapping[str, str]:
+    titles = {tagger.tagger_id: tagger.title for tagger in known_taggers()}
+    names = {}
+    for arm in view.arms:
+        if arm.kind == TAGGER:
+            is_shipped = arm.tagger in (RULES, DEFAULT)
+            own = titles.get(arm.tagger) or arm.tagger
+            names[arm.tagger] = say.text(f"deid_leakage_tagger_{arm.tagger}") if is_shipped else own
+    return names
+
+
+def _draw_ask(say: Words) -> None:
+    """Draw the button that runs the quick experiment, and the command for the whole one."""
+    st.html(blocks.heading(say.text("deid_leakage_run"), below=say.text("deid_leakage_run_below")))
+    known = [tagger.tagger_id for tagger in known_taggers() if tagger.tagger_id in (RULES, DEFAULT)]
+    language = st.segmented_control(
+        say.text("deid_leakage_language"),
+        LANGUAGES,
+        format_func=lambda code: say.text(f"deid_leakage_language_{code}"),
+        key="deid_leakage_language",
+        default=LANGUAGES[0],
+        required=True,
+    )
+    if st.button(say.text("deid_leakage_run_now"), key="deid_leakage_run_now"):
+        order = quick(LeakageOrder(language=str(language or LANGUAGES[0]), taggers=tuple(known)))
+        job = service.ask(leakage_question(order), owner=who())
+        note("ran", kind=job.kind, job=job.job_id, device=job.device, seed=order.seed)
+        if job.result:
+            st.query_params["leakage"] = job.result[0]
+        st.rerun()
+    st.html(blocks.heading("", below=say.text("deid_leakage_command")))
+    st.code(_COMMAND, language="bash")
+
+
+def _draw_job(say: Words, job: Job) -> None:
+    """Draw an experiment that waits or runs, anew each second."""
+
+    def card() -> None:
+        now = service.job(job.job_id)
+        if not now.is_active:
+            if now.result:
+                st.query_params["leakage"] = now.result[0]
+            st.rerun(scope="app")
+        with st.container(border=True, key="deid_leakage_job"):
+            st.html(job_head(say, now))
+            st.progress(now.share, text=progress_text(say, now))
+            link("jobs", label=say.text("deid_leakage_see_job"), job=now.job_id)
+
+    st.fragment(card, run_every="1s")()
+
+
+def _some(text: str) -> str:
+    return "" if text == UNDEFINED else text

@@ -1,0 +1,102 @@
+"""What the De-identification measures page keeps in memory: scores, their spans, what was given.
+
+Keys hold the data directory, so that another one is another answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import PurePosixPath
+
+import streamlit as st
+
+from audit.deid.given_notes import GivenNotes, keep_given, keep_outputs
+from audit.deid.kept_scores import KeptScore, kept_score, kept_scores, score_content, scores_dir
+from audit.deid.kept_tagged import TaggedSet, tagged_sets
+from audit.deid.known_taggers import KnownTagger, known_taggers
+from audit.deid.span_records import SpanIndex, span_index
+from audit.errors import AuditError
+from audit.home import data_home
+from audit.view.deid_compare_view import ScoresCompared, compare_scores
+from audit.view.deid_score_view import ScoreView, score_view
+
+
+def scores() -> tuple[KeptScore, ...]:
+    """Return the kept scores, the newest first."""
+    folder = scores_dir()
+    return _scores(str(folder), folder.stat().st_mtime_ns)
+
+
+def view(score_id: str) -> ScoreView:
+    """Return a kept score as the page shows it; raises as `kept_score`."""
+    kept_score(score_id)  # it may have been removed meanwhile
+    return _view(str(data_home()), score_id)
+
+
+def index(score_id: str) -> SpanIndex:
+    """Return what finds a score's spans; raises as `span_index`."""
+    return _index(str(data_home()), score_id)
+
+
+def compared(first: str, *, second: str, criterion: str) -> ScoresCompared:
+    """Return two scores compared; raises as `compare_scores`."""
+    return _compared(str(data_home()), first, second, criterion)
+
+
+def given(content: bytes, *, name: str, what: str, is_outputs: bool = False) -> GivenNotes:
+    """Keep what was uploaded and say what is in it; raises as `keep_given`."""
+    digest = hashlib.sha256(content).hexdigest()
+    ending = PurePosixPath(name).suffix.lower()
+    return _given(str(data_home()), digest, f"notes{ending}", what, is_outputs, _content=content)
+
+
+def taggers() -> tuple[KnownTagger, ...]:
+    """Return the taggers that can be chosen."""
+    return _taggers(str(data_home()))
+
+
+def marked_sets() -> tuple[TaggedSet, ...]:
+    """Return the tagged sets that are whole, the newest first."""
+    return tuple(one for one in tagged_sets() if one.is_whole)
+
+
+@st.cache_resource(show_spinner=False, max_entries=4)
+def _scores(folder: str, mark: int) -> tuple[KeptScore, ...]:
+    return kept_scores()
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _view(home: str, score_id: str) -> ScoreView:
+    try:
+        return score_view(kept_score(score_id), content=score_content(score_id))
+    except (KeyError, TypeError, ValueError):
+        raise AuditError(
+            "This is no whole score of this version.",
+            where="score",
+            do="Measure the tagger again.",
+        ) from None
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _index(home: str, score_id: str) -> SpanIndex:
+    return span_index(kept_score(score_id).path)
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _compared(home: str, first: str, second: str, criterion: str) -> ScoresCompared:
+    return compare_scores(first, second=second, criterion=criterion)
+
+
+# The bytes are named by their digest: Streamlit is not to hash them again at every rerun.
+@st.cache_resource(show_spinner=False, max_entries=8, ttl="1h")
+def _given(
+    home: str, digest: str, name: str, what: str, is_outputs: bool, *, _content: bytes
+) -> GivenNotes:
+    if is_outputs:
+        return keep_outputs(_content, what=what)
+    return keep_given(_content, name=name, what=what)
+
+
+@st.cache_resource(show_spinner=False, max_entries=4, ttl="10s")
+def _taggers(home: str) -> tuple[KnownTagger, ...]:
+    return known_taggers()

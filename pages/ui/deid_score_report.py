@@ -1,0 +1,180 @@
+"""The answer of a score: the headline, rates under three criteria, shares of notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from audit.deid.matching import CRITERIA
+from audit.rates import Estimate
+from audit.view.deid_score_view import HEADLINE_CRITERION, CriterionView, ScoreView
+from pages.ui import blocks, charts
+from pages.ui.deid_score_charts import Series, rate_chart
+from pages.ui.deid_score_more import draw_more
+from pages.ui.deid_score_tables import ENTITY, RECORD, criteria_table, record_table
+from pages.ui.deid_score_words import label_name, share_below
+from pages.ui.language import Words
+from pages.ui.measure_choice import choose
+from pages.ui.text import UNDEFINED, percent, percent_interval
+
+
+def draw_headline(say: Words, view: ScoreView) -> None:
+    """Draw what was missed in one sentence, and what that does not show."""
+    head, kept = view.headline, view.kept
+    what = "names" if head.label else "spans"
+    if not head.missed.n_total:
+        st.html(blocks.heading(say.text("deid_measures_headline_none")))
+        return
+    state = "leak_found" if head.missed.n_hits else "none_found_at_this_power"
+    missed = blocks.Verdict(
+        state="not_enough_evidence" if head.is_few else state,
+        eyebrow=say.text("deid_measures_eyebrow"),
+        heading=say.text(
+            f"deid_measures_headline_{what}",
+            missed=f"{head.missed.n_hits:,}",
+            total=f"{head.missed.n_total:,}",
+            notes=f"{head.notes.n_hits:,}",
+            all_notes=f"{head.notes.n_total:,}",
+        ),
+        sentence=say.text(
+            "deid_measures_headline_more",
+            share=percent(head.share.value),
+            interval=percent_interval(head.share),
+            n=f"{kept.n_documents:,}",
+            patients=f"{kept.n_patients:,}",
+        ),
+        footer=say.text("deid_measures_few" if head.is_few else "deid_measures_not_shown"),
+    )
+    readable = blocks.Verdict(
+        state="readable",
+        eyebrow=say.text("deid_measures_readable"),
+        heading=say.text(
+            "deid_measures_readable_n",
+            n=f"{head.readable.n_hits:,}",
+            total=f"{head.readable.n_total:,}",
+        ),
+        sentence=say.text("deid_measures_readable_more"),
+        footer="",
+    )
+    st.html(blocks.verdict_cards([missed, readable]))
+    if remarks := _remarks(say, view):
+        st.html(blocks.bullet_list(remarks))
+
+
+def draw_spans(say: Words, view: ScoreView) -> None:
+    """Draw precision, recall and F1 under the three criteria."""
+    measure = _measure(say, "measure", ENTITY)
+    st.html(
+        blocks.heading(
+            say.text(f"deid_measures_about_{measure}"), below=say.text("deid_measures_criteria")
+        )
+    )
+    lines = view.criteria[HEADLINE_CRITERION].lines
+    labels = (*(line.label for line in lines), "")
+    series = [
+        _series(say, view.criteria[name], labels=labels, measure=measure)
+        for name in reversed(CRITERIA)
+    ]
+    _chart(say, labels, series, measure=measure, key="deid_measures_spans")
+    with st.expander(
+        say.text("deid_measures_as_table"), key="deid_measures_spans_table", expanded=True
+    ):
+        st.html(criteria_table(say, [view.criteria[name] for name in CRITERIA], labels=labels))
+    draw_more(say, view)
+
+
+def draw_records(say: Words, view: ScoreView) -> None:
+    """Draw the shares of notes that are complete, clean and exact, under one criterion."""
+    criterion = choose_criterion(say)
+    shown = view.criteria[criterion]
+    labels = (*(line.label for line in shown.lines), "")
+    st.html(
+        blocks.heading(
+            say.text("deid_measures_records"), below=say.text("deid_measures_records_below")
+        )
+    )
+    series = [
+        Series(
+            say.text(f"deid_measures_rate_{measure}"),
+            tuple(_estimates(shown, labels, measure)),
+            tuple(_texts(say, shown, labels, measure)),
+            is_strong=measure == "complete",
+        )
+        for measure in RECORD
+    ]
+    _chart(say, labels, series, measure="records", key="deid_measures_record_chart")
+    with st.expander(
+        say.text("deid_measures_as_table"), key="deid_measures_records_table", expanded=True
+    ):
+        st.html(record_table(say, shown, labels=labels))
+
+
+def choose_criterion(say: Words) -> str:
+    """Draw the choice of a criterion, the paper's headline first, and return its code."""
+    return choose(
+        "criterion",
+        tuple(reversed(CRITERIA)),
+        label=say.text("deid_measures_criterion"),
+        shown=lambda code: say.text(f"deid_measures_criterion_{code}"),
+    )
+
+
+def _remarks(say: Words, view: ScoreView) -> list[str]:
+    facts = view.facts
+    lines = [
+        say.text(f"deid_measures_fact_{key}", n=f"{facts[key]:,}")
+        for key in ("n_gold_only", "n_predicted_only", "n_left_out", "n_duplicates")
+        if facts[key]
+    ]
+    if facts["unknown_labels"]:
+        labels = facts["unknown_labels"]
+        shown = ", ".join(labels[:12])
+        lines.append(say.text("deid_measures_fact_unknown", n=len(labels), labels=shown))
+    return lines
+
+
+def _measure(say: Words, what: str, measures: Sequence[str]) -> str:
+    return choose(
+        what,
+        ("recall", *(m for m in measures if m != "recall")),
+        label=say.text("deid_measures_measure"),
+        shown=lambda code: say.text(f"deid_measures_rate_{code}"),
+    )
+
+
+def _series(say: Words, view: CriterionView, *, labels: Sequence[str], measure: str) -> Series:
+    return Series(
+        say.text(f"deid_measures_criterion_{view.criterion}"),
+        tuple(_estimates(view, labels, measure)),
+        tuple(_texts(say, view, labels, measure)),
+        is_strong=view.criterion == HEADLINE_CRITERION,
+    )
+
+
+def _estimates(view: CriterionView, labels: Sequence[str], measure: str) -> list[Estimate]:
+    nothing = Estimate(float("nan"), float("nan"), float("nan"))
+    lines = [view.line(label) for label in labels]
+    return [line.shares[measure].estimate if line else nothing for line in lines]
+
+
+def _texts(say: Words, view: CriterionView, labels: Sequence[str], measure: str) -> list[str]:
+    found = []
+    for label in labels:
+        line = view.line(label)
+        share = line.shares[measure] if line else None
+        shown = f"{percent(share.estimate.value)} · {share_below(share)}" if share else UNDEFINED
+        found.append(f"{label_name(say, label)}: {shown}")
+    return found
+
+
+def _chart(
+    say: Words, labels: Sequence[str], series: Sequence[Series], *, measure: str, key: str
+) -> None:
+    rows = [label_name(say, label) for label in labels]
+    st.plotly_chart(
+        rate_chart(rows, series, axis=say.text(f"deid_measures_axis_{measure}")),
+        config=charts.CONFIG,
+        key=key,
+        alt=say.text(f"deid_measures_alt_{measure}"),
+    )

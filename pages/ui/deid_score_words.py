@@ -1,0 +1,93 @@
+"""What taggers, labels, sides and rates of a score are called on the screen."""
+
+from __future__ import annotations
+
+import math
+
+from audit.deid.kept_scores import KeptScore
+from audit.deid.labels import TYPES
+from audit.rates import Estimate, Rate
+from audit.view.deid_score_view import Share
+from pages.ui.deid_score_cached import marked_sets, taggers
+from pages.ui.language import Words
+from pages.ui.text import UNDEFINED, day, percent, percent_interval
+
+
+def label_name(say: Words, label: str) -> str:
+    """Return what a label is called; untrusted text where it is none of the five types."""
+    if label in TYPES:
+        return say.text(f"deid_measures_type_{label}")
+    if label in ("", "missed", "spurious"):
+        return say.text(f"deid_measures_row_{label or 'all'}")
+    return label
+
+
+def tagger_name(say: Words, tagger_id: str) -> str:
+    """Return what a tagger is called; untrusted text."""
+    if tagger_id in ("rules", "default"):
+        return say.text(f"deid_measures_tagger_{tagger_id}")
+    found = next((one for one in taggers() if one.tagger_id == tagger_id), None)
+    if found is not None and found.title:
+        return say.text("deid_measures_tagger_titled", title=found.title, code=tagger_id[-12:-8])
+    return say.text("deid_measures_tagger_code", code=tagger_id)
+
+
+def gold_name(say: Words, kept: KeptScore) -> str:
+    """Return where a score's gold came from; untrusted text."""
+    kind, ref = kept.gold
+    if kind == "example":
+        return say.text(f"deid_measures_example_{ref}")
+    return ref if kind == "file" else say.text("deid_measures_gold_given")
+
+
+def predicted_name(say: Words, kept: KeptScore) -> str:
+    """Return where a score's predictions came from; untrusted text."""
+    kind, ref = kept.predicted
+    if kind == "tagger":
+        return tagger_name(say, ref)
+    if kind == "tagged":
+        title = next((one.title for one in marked_sets() if one.tagged_id == ref), "")
+        name = tagger_name(say, kept.tagger) if kept.tagger else ""
+        return " · ".join(filter(None, (title, name))) or say.text("deid_measures_set", code=ref)
+    return say.text(f"deid_measures_predicted_{kind}")
+
+
+def score_name(say: Words, kept: KeptScore) -> str:
+    """Return what a score is called; untrusted text."""
+    title = " · ".join(filter(None, (kept.title, predicted_name(say, kept))))
+    return say.text(
+        "deid_measures_score_name",
+        title=title,
+        gold=gold_name(say, kept),
+        n=f"{kept.n_documents:,}",
+        at=day(kept.created),
+    )
+
+
+def share_below(share: Share) -> str:
+    """Return what stands under a rate: its interval, and what it was counted from."""
+    interval = unbroken_interval(share.estimate)
+    if share.n_hits is None or not interval:
+        return interval
+    return f"{interval} {share.n_hits:,}/{share.n_total:,}"
+
+
+def unbroken_interval(estimate: Estimate) -> str:
+    """Return an interval in which no line ends; "" where there is none."""
+    text = percent_interval(estimate)
+    if text == UNDEFINED:
+        return ""
+    # A line may end behind a dash, also before a space that is not to be broken.
+    return text.replace(" ", "\N{NO-BREAK SPACE}").replace("–", "–\N{WORD JOINER}")
+
+
+def p_text(p: float) -> str:
+    """Return a p-value; what 1,000 random draws cannot tell apart is one bound."""
+    if math.isnan(p):
+        return UNDEFINED
+    return f"{p:.3f}" if p > 0.001 else "≤ 0.001"
+
+
+def rate_text(rate: Rate) -> str:
+    """Return a rate with its counts."""
+    return f"{percent(rate.value)} · {rate.n_hits:,}/{rate.n_total:,}"

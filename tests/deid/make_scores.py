@@ -1,0 +1,87 @@
+"""Notes with gold spans, predictions and kept scores for the tests of scores and their page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from audit.deid.documents import Span, TaggedDocument, tagged
+from audit.deid.given_notes import keep_notes
+from audit.deid.score_order import ScoreOrder, Source
+from audit.jobs.contact import Contact
+from audit.jobs.score_job import answer_score, score_question
+
+SURNAMES = ("山田", "佐藤", "高橋", "渡辺", "伊藤", "中村")
+GIVEN = ("太郎", "花子", "一郎", "恵子", "健")
+
+
+def gold_notes(n: int = 12) -> tuple[TaggedDocument, ...]:
+    """Notes with a full name, an age, a record number and a telephone each; two of a patient."""
+    notes = []
+    for i in range(n):
+        name = SURNAMES[i % len(SURNAMES)] + GIVEN[i % len(GIVEN)]
+        pieces = [
+            ("患者氏名：", ""), (name, "identifier"), ("　", ""),
+            (f"{40 + i}歳", "quasi_identifier"), ("　ID：", ""),
+            (f"{100000 + i}", "linkage_code"), ("\n電話 ", ""),
+            (f"03-1234-{5000 + i}", "contact"), ("\n発熱を主訴に来院。", ""),
+        ]  # fmt: skip
+        notes.append(_note(f"note-{i}", pieces, patient=f"P{i // 2}"))
+    return tuple(notes)
+
+
+def predicted_notes(
+    golds: Sequence[TaggedDocument], *, every: int = 3
+) -> tuple[TaggedDocument, ...]:
+    """Predictions with misses, another label, other borders and a spurious span, all countable.
+
+    Of every `every`-th note the name is missed; of the one after it the age is called an
+    identifier; of the one after that the telephone lacks its last four digits and 発熱 is found for
+    nothing.
+    """
+    found = []
+    for i, gold in enumerate(golds):
+        spans = list(gold.spans)
+        if i % every == 0:
+            del spans[0]
+        elif i % every == 1:
+            spans[1] = Span(spans[1].start, spans[1].end, "identifier")
+        elif i % every == 2:
+            spans[3] = Span(spans[3].start, spans[3].end - 5, "contact")
+            at = gold.text.index("発熱")
+            spans.append(Span(at, at + 2, "quasi_identifier"))
+        found.append(gold.with_spans(spans))
+    return tuple(found)
+
+
+def make_score(
+    golds: Sequence[TaggedDocument], predicted: Sequence[TaggedDocument], **settings: object
+) -> str:
+    """Keep a score of these notes as a job does, and return its identifier."""
+    order = ScoreOrder(
+        gold=Source("given", keep_notes(golds).digest),
+        predicted=Source("given", keep_notes(predicted).digest),
+        n_replicates=100,
+        **settings,  # type: ignore[arg-type]
+    )
+    (score_id,) = answer_score(score_question(order).order, quiet())
+    return score_id
+
+
+def quiet() -> Contact:
+    """A contact to which nobody listens."""
+    return Contact(lambda progress, part: None, lambda: False, lambda text: None)
+
+
+def _note(doc_id: str, pieces: Sequence[tuple[str, str]], *, patient: str) -> TaggedDocument:
+    text, spans = "", []
+    for piece, label in pieces:
+        if label:
+            spans.append(Span(len(text), len(text) + len(piece), label))
+        text += piece
+    return tagged(doc_id, text=text, spans=spans, patient_id=patient)
+
+
+def files_of(folder: Path) -> dict[str, int]:
+    """Return the files of a folder and their modes."""
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}

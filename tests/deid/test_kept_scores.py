@@ -1,0 +1,246 @@
+"""Kept scores: what is kept agrees with the engine, is found by cell, private, and comparable."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.deid.comparison import compare, discordant
+from audit.deid.counts import ANY, COLUMNS, MISSED, SPURIOUS
+from audit.deid.documents import Span, tagged
+from audit.deid.kept_scores import (
+    forget_score,
+    kept_score,
+    kept_scores,
+    patients_of,
+    score_content,
+    score_dir,
+    scores_dir,
+)
+from audit.deid.labels import TYPES
+from audit.deid.matching import CRITERIA, match
+from audit.deid.misses import misses_of
+from audit.deid.score import score_pairs
+from audit.deid.score_summary import score_summary
+from audit.deid.span_records import KINDS, SAME, SpanWriter, span_index
+from audit.errors import AuditError
+from audit.home import HOME_VARIABLE
+from audit.view.deid_compare_view import compare_scores
+from audit.view.deid_score_view import score_view
+from audit.view.published_deid import ENTITY, published_deid
+from tests.deid.make_scores import files_of, gold_notes, make_score, predicted_notes
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+
+
+def test_what_is_kept_is_what_the_engine_says_and_is_private() -> None:
+    golds = gold_notes()
+    predicted = predicted_notes(golds)
+    score_id = make_score(golds, predicted, title="  A \n ward ")
+    content = score_content(score_id)
+    pairs = list(zip(golds, predicted, strict=True))
+    expected = score_summary(score_pairs(pairs), matcher="optimal", seed=0, n_replicates=100)
+    assert content["summary"] == json.loads(json.dumps(expected))
+    one = kept_score(score_id)
+    assert (one.title, one.n_documents, one.n_patients, one.n_gold) == ("A ward", 12, 6, 48)
+    assert kept_scores() == (one,)
+    assert set(files_of(one.path).values()) == {0o600}
+    assert one.path.stat().st_mode & 0o777 == scores_dir().stat().st_mode & 0o777 == 0o700
+    assert set(files_of(one.path)) == {"score.json", "patients.npz", "spans.jsonl", "spans.npz"}
+    assert "山田" not in (one.path / "score.json").read_text()
+
+
+def test_counts_by_patient_come_back_as_they_were() -> None:
+    golds = gold_notes()
+    predicted = predicted_notes(golds)
+    score_id = make_score(golds, predicted)
+    scored = score_pairs(zip(golds, predicted, strict=True))
+    for criterion in CRITERIA:
+        back = patients_of(score_id, criterion=criterion)
+        assert [one.rows for one in back] == [
+            dict(one.rows) for one in scored.criteria[criterion].by_patient
+        ]
+    assert len(COLUMNS) == 10 and ANY in back[0].rows
+
+
+def test_the_order_of_notes_and_spans_makes_no_other_gold_but_a_label_does() -> None:
+    golds = gold_notes()
+    predicted = predicted_notes(golds)
+    mixed = [golds[i] for i in np.random.default_rng(1).permutation(len(golds))]
+    digests = {
+        kept_score(make_score(order, predicted)).gold_digest for order in (golds, mixed)
+    }  # fmt: skip
+    assert len(digests) == 1
+    other = [golds[0].with_spans(golds[0].spans[1:]), *golds[1:]]
+    assert kept_score(make_score(other, predicted)).gold_digest not in digests
+
+
+def test_damaged_and_unknown_scores() -> None:
+    score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
+    for code in ("0" * 12, "../../etc", ""):
+        with pytest.raises(AuditError, match="no such score"):
+            kept_score(code)
+    (score_dir(score_id) / "score.json").write_text('{"format": 99}')
+    with pytest.raises(AuditError, match="no whole score"):
+        kept_score(score_id)
+    assert kept_scores() == ()
+    forget_score(score_id)
+    assert not score_dir(score_id).exists() and not list(scores_dir().glob(".*forgotten"))
+
+
+_SPANS = st.lists(
+    st.tuples(st.integers(0, 18), st.integers(1, 6), st.sampled_from(TYPES[:3])), max_size=7
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(gold=_SPANS, predicted=_SPANS)
+def test_every_cell_is_found_again_with_its_spans(
+    tmp_path_factory: pytest.TempPathFactory, gold: list, predicted: list
+) -> None:
+    text = "abcdefghijklmnopqrstuvwxyz"
+    sides = [
+        tagged("n", text=text, spans=[Span(s, s + n, label) for s, n, label in one])
+        for one in (gold, predicted)
+    ]
+    folder = tmp_path_factory.mktemp("spans")
+    writer = SpanWriter(folder)
+    writer.add(sides[0], predicted=sides[1])
+    writer.close()
+    index = span_index(folder)
+    for criterion in CRITERIA:
+        found = match(sides[0].spans, sides[1].spans, criterion=criterion)
+        expected = {(g, p) for g, p in found.pairs}
+        expected |= {(g, None) for g in found.missed} | {(None, p) for p in found.spurious}
+        cells = {(g.label if g else SPURIOUS, p.label if p else MISSED) for g, p in expected}
+        back = set()
+        for row, column in cells:
+            numbers = index.chosen(criterion=criterion, row=row, column=column)
+            for case in index.cases(numbers.tolist()):
+                sides_of = (
+                    (case.gold and Span(*case.gold, row)),
+                    (case.predicted and Span(*case.predicted, column)),
+                )
+                back.add(sides_of)
+                for span in (case.gold, case.predicted):
+                    assert span is None or case.pieces(span)[1] == text[span[0] : span[1]]
+                    assert "".join(case.pieces(span)) == case.text
+        assert back == expected
+        differences = index.chosen(criterion=criterion, kinds=[k for k in KINDS if k != SAME])
+        listed = misses_of(sides[0], predicted=sides[1], criterion=criterion)
+        assert len(differences) == len(listed)
+
+
+def test_a_case_says_the_same_as_the_list_of_misses() -> None:
+    golds = gold_notes(3)
+    predicted = predicted_notes(golds)
+    index = span_index(kept_score(make_score(golds, predicted)).path)
+    numbers = index.chosen(criterion="label_relaxed", kinds=[k for k in KINDS if k != SAME])
+    mine = [case.as_miss() for case in index.cases(numbers.tolist())]
+    engine = [
+        miss
+        for gold, found in zip(golds, predicted, strict=True)
+        for miss in misses_of(gold, predicted=found, n_context=40)
+    ]
+    assert mine == engine and len(mine) == 4
+    ages = index.of_label("quasi_identifier", among=numbers)
+    assert len(ages) == 2  # an age under another label, and 発熱
+    assert index.of_label("no such label", among=numbers).size == 0
+
+
+def test_a_long_span_is_cut_and_an_unaligned_one_has_no_place(tmp_path: Path) -> None:
+    text = "x" * 5000
+    gold = tagged("n", text=text, spans=[Span(100, 4900, "identifier")])
+    other = tagged("n", text=text, spans=[], unaligned=["contact"])
+    writer = SpanWriter(tmp_path)
+    writer.add(gold, predicted=other)
+    writer.close()
+    index = span_index(tmp_path)
+    missed, nowhere = index.cases([0, 1])
+    assert len(missed.text) == 600 and missed.pieces(missed.gold)[1] == "x" * 560
+    assert nowhere.kind == SPURIOUS and nowhere.gold is nowhere.predicted is None
+    assert nowhere.as_miss().column == "contact"
+    with pytest.raises(AuditError, match="cannot be read"):
+        span_index(tmp_path / "missing")
+
+
+def test_two_scores_are_compared_as_the_engine_does() -> None:
+    golds = gold_notes(24)
+    sides = [predicted_notes(golds, every=every) for every in (3, 4)]
+    ids = [make_score(golds, side) for side in sides]
+    found = compare_scores(ids[0], second=ids[1], criterion="strict")
+    scored = [score_pairs(zip(golds, side, strict=True)) for side in sides]
+    counts = [one.criteria["strict"].by_patient for one in scored]
+    assert [line.label for line in found.lines][:2] == [ANY, "identifier"]
+    for line in found.lines:
+        expected = compare(counts[0], counts[1], label=line.label, n_replicates=100)
+        assert line.differences == expected
+    expected_split = discordant(zip(golds, *sides, strict=True), criterion="strict")
+    assert found.discordant == expected_split
+    assert len(found.first_only) == expected_split.n_second_only > 0
+    other = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
+    with pytest.raises(AuditError, match="not of the same gold"):
+        compare_scores(ids[0], second=other, criterion="strict")
+
+
+def test_the_headline_counted_by_hand() -> None:
+    score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
+    view = score_view(kept_score(score_id), content=score_content(score_id))
+    head = view.headline
+    assert (head.label, head.missed.n_hits, head.missed.n_total) == ("identifier", 4, 12)
+    assert (head.notes.n_hits, head.notes.n_total, head.readable.n_hits) == (4, 12, 4)
+    assert head.share.low <= head.share.value == 4 / 12 <= head.share.high
+    assert head.is_few
+    contact = view.coverage[3]
+    assert (contact.label, contact.whole.n_hits) == ("contact", 8)
+    # Of 12 telephones of 12 characters, four lack five.
+    assert (contact.characters.n_hits, contact.characters.n_total) == (12 * 12 - 20, 144)
+    exact = view.criteria["strict"].line("contact").shares["exact"]
+    assert (exact.n_hits, exact.n_total) == (8, 12)
+
+
+def test_without_identifiers_the_headline_is_about_all_spans() -> None:
+    golds = [
+        note.with_spans(span for span in note.spans if span.label != "identifier")
+        for note in gold_notes()
+    ]
+    score_id = make_score(golds, [note.with_spans(()) for note in golds])
+    view = score_view(kept_score(score_id), content=score_content(score_id))
+    assert (view.headline.label, view.headline.missed.n_hits) == (ANY, 36)
+    assert np.isnan(view.criteria["strict"].together.shares["precision"].estimate.value)
+
+
+def test_the_published_numbers_follow_from_the_published_matrix() -> None:
+    facts = json.loads((REPOSITORY / "tests/golden/deid_tables.json").read_text())
+    names = facts["labels_en"]
+    golden = facts["entity_prf_percent"]
+    for one in published_deid().types:
+        for i, _ in enumerate(ENTITY):
+            assert f"{100 * one.recomputed[i]:.1f}" == f"{one.printed['label_relaxed'][i]:.1f}"
+    for criterion in CRITERIA:
+        for japanese, values in golden[criterion].items():
+            one = next(t for t in published_deid().types if t.label == names[japanese])
+            assert one.printed[criterion] == tuple(values)
+            records = facts["record_percent_complete_clean_exact"][criterion][japanese]
+            assert one.records[criterion] == tuple(records)
+            assert one.n_gold == facts["table1_counts"]["test"][japanese]
+
+
+def test_many_notes_stay_in_order(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    golds = gold_notes(300)
+    predicted = predicted_notes(golds, every=rng.choice([3, 5]))
+    index = span_index(kept_score(make_score(golds, predicted)).path)
+    notes = index.note[index.chosen(criterion="strict")]
+    assert (np.diff(notes) >= 0).all() and notes[-1] == 299

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from audit.corpora.passages import read_passages
+from audit.deid.labels import IDENTIFIER, QUASI_IDENTIFIER
+from audit.demo import SHIPPED
+from audit.errors import AuditError
+from audit.experiment.deid_notes import HospitalNotes, Mention, hospital_notes
+from tests.experiment.tiny_leakage import demo_notes, tiny_notes
+
+
+@pytest.fixture(scope="module", params=["en", "ja"])
+def notes(request) -> HospitalNotes:
+    return demo_notes(request.param)
+
+
+def test_the_notes_are_those_of_the_shipped_passages(notes):
+    data = (SHIPPED / notes.language / "passages.jsonl").read_bytes()
+    shipped = read_passages(data, what="passages", file_name="passages.jsonl")
+    assert notes.passages.digest() == shipped.digest()
+
+
+def test_every_patient_is_named_as_often_as_the_list_says(notes):
+    found = Counter(mention.owner for mention in notes.mentions)
+    n = notes.n_patients
+    assert [found[i] for i in range(n)] == list(notes.names.n_mentions[:n])
+
+
+def test_no_name_of_a_patient_stands_anywhere_else(notes):
+    text = "\n".join(notes.texts)
+    for owner in range(notes.n_patients):
+        first, last = notes.names.first[owner], notes.names.last[owner]
+        written = f"{last}{first}" if notes.language == "ja" else f"{first} {last}"
+        n_mentions = sum(mention.owner == owner for mention in notes.mentions)
+        assert text.count(written) == n_mentions
+
+
+def test_gold_is_full_names_of_patients_and_last_names_of_doctors(notes):
+    labels = Counter(span.label for document in notes.documents for span in document.spans)
+    assert labels[IDENTIFIER] == len(notes.mentions)
+    cue = {"en": "dr . ", "ja": "担当医"}[notes.language]
+    assert labels[QUASI_IDENTIFIER] == sum(text.count(cue) for text in notes.texts) > 20
+    for document in notes.documents:
+        for span in document.spans:
+            if span.label == QUASI_IDENTIFIER:
+                assert document.text[: span.start].endswith(cue)
+
+
+def test_a_mention_that_is_not_where_a_name_is_is_refused():
+    notes = tiny_notes()
+    moved = Mention(0, notes.mentions[0].span, 1)
+    with pytest.raises(ValueError, match="not where a name is"):
+        replace(notes, mentions=(moved,))
+
+
+def test_without_the_demos_files_it_says_what_to_do(tmp_path):
+    with pytest.raises(AuditError, match="missing"):
+        hospital_notes("en", directory=tmp_path)

@@ -1,0 +1,107 @@
+"""A tiny leakage experiment: a few notes, a few names, hand-made results of attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from audit.corpora.passages import read_passages
+from audit.deid.coverage import CoverageCounts
+from audit.deid.documents import Span, tagged
+from audit.demo import SHIPPED
+from audit.experiment.deid_arms import MISSED, WHOLE, NameMisses
+from audit.experiment.deid_leakage import ArmResult, arm_row, leak_rows, split_rows
+from audit.experiment.deid_notes import HospitalNotes, Mention, hospital_notes
+from audit.experiment.deid_order import MENTIONS, PERFECT, RAW, Arm, LeakageOrder
+from audit.experiment.deid_tables import LeakageTables
+from audit.experiment.deid_training import ArmModel
+from audit.membership.candidates import Candidates
+from audit.report import AuditReport
+
+NAMES = (("Ann", "Lee"), ("Bob", "Ray"))
+CONTROLS = (("Cy", "Fox"), ("Di", "Hay"), ("Ed", "Kay"), ("Flo", "May"))
+
+
+@cache
+def demo_notes(language: str) -> HospitalNotes:
+    """Return the demo hospital's notes, made once."""
+    return hospital_notes(language)
+
+
+def tiny_notes() -> HospitalNotes:
+    """Return three notes: Ann is named twice, Bob once, a doctor once."""
+    texts = ("Ann Lee is ill .", "Bob Ray saw dr . Poe .", "x Ann Lee .")
+    spans = (
+        (Span(0, 7, "identifier"),),
+        (Span(0, 7, "identifier"), Span(17, 20, "quasi_identifier")),
+        (Span(2, 9, "identifier"),),
+    )
+    owners = (0, 1, 0)
+    documents = tuple(
+        tagged(f"N{i}", text=text, spans=own, patient_id=f"P{owner}")
+        for i, (text, own, owner) in enumerate(zip(texts, spans, owners, strict=True))
+    )
+    mentions = tuple(Mention(i, spans[i][0], owner) for i, owner in enumerate(owners))
+    every = (*NAMES, *CONTROLS)
+    n = len(every)
+    listed = Candidates(
+        first=tuple(first for first, _ in every),
+        last=tuple(last for _, last in every),
+        is_member=(True, True, False, False, False, False),
+        control_kind=("", "", "easy", "easy", "hard", "hard"),
+        role=("",) * n,
+        sex=("",) * n,
+        n_mentions=(None,) * n,
+        popularity=(float("nan"),) * n,
+    )
+    passages = read_passages(b'{"text": "x [NAME] ."}', what="p", file_name="p.jsonl")
+    general = SHIPPED / "en" / "models" / "general"
+    return HospitalNotes("en", documents, mentions, listed, passages, general)
+
+
+def misses(is_exposed: Sequence[bool]) -> NameMisses:
+    """Return the misses of patients with one mention each."""
+    states = tuple(MISSED if left else WHOLE for left in is_exposed)
+    return NameMisses(states, tuple(is_exposed), 3, 2, CoverageCounts({}, 100, 30, 10))
+
+
+def result(
+    arm: Arm, *, is_exposed: Sequence[bool], scores: Sequence[float], scenario: int = 2
+) -> ArmResult:
+    """Return what came of an arm; scores are of patients, two easy and two hard controls."""
+    n = len(is_exposed)
+    columns: dict[str, list[Any]] = {
+        "score": list(scores),
+        "q_value": [0.01 if score > 8 else 0.9 for score in scores],
+        "control_kind": [""] * n + ["easy", "easy", "hard", "hard"],
+    }
+    report = AuditReport(
+        digest=arm.code, question={}, scenario={}, models={}, candidates={}, fixed_score="score",
+        columns=list(columns), names=columns, measures={}, verdict={}, cohort={}, curve=(),
+        mentions=(), details={}, notes=(), made={},
+    )  # fmt: skip
+    model = ArmModel(Path("model"), 10, 100, 1.5)
+    return ArmResult(arm, "", misses(is_exposed), model, {scenario: report})
+
+
+def three_arms() -> tuple[ArmResult, ...]:
+    """Return raw notes, perfect ones, and ones in which the first two of four names were left."""
+    return (
+        result(Arm(RAW), is_exposed=[True] * 4, scores=[9, 8, 7, 6, 1, 2, 3, 6.5]),
+        result(Arm(PERFECT), is_exposed=[False] * 4, scores=[4, 1, 3, 2, 1.5, 2.5, 3.5, 0]),
+        result(
+            Arm(MENTIONS, 0.5), is_exposed=[True, True, False, False],
+            scores=[9, 8, 3, 2, 1.5, 2.5, 3.5, 0],
+        ),
+    )  # fmt: skip
+
+
+def tiny_tables(order: LeakageOrder | None = None) -> LeakageTables:
+    """Return the tables of `three_arms`."""
+    arms = three_arms()
+    return LeakageTables(
+        order or LeakageOrder(), 12, 4, tuple(map(arm_row, arms)), leak_rows(arms, seed=0),
+        split_rows(arms, seed=0),
+    )  # fmt: skip

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from audit.errors import AuditError
+from audit.experiment import deid_run
+from audit.experiment.deid_kept import kept_files
+from audit.experiment.deid_order import LeakageOrder, leakage_order_from_json
+from audit.experiment.deid_run import LeakageResult
+from audit.jobs.contact import Contact
+from audit.jobs.deid_experiment_job import answer_leakage, leakage_question
+from audit.jobs.kinds import KINDS
+from tests.experiment.tiny_leakage import tiny_tables
+
+ORDER = LeakageOrder(taggers=("rules",), device="cpu")
+CONTACT = Contact(lambda *_: None, lambda: False, lambda _: None)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
+
+
+def test_the_question_holds_all_that_the_job_needs():
+    question = leakage_question(ORDER)
+    assert question.kind in KINDS
+    assert (question.device, question.label) == ("cpu", "demo en")
+    plain = json.loads(json.dumps(question.order))
+    assert leakage_order_from_json(plain["leakage"]) == ORDER
+    assert leakage_question(ORDER).digest == question.digest
+    assert leakage_question(replace(ORDER, seed=9)).digest != question.digest
+
+
+def test_an_unknown_tagger_is_refused_before_a_job_is_there():
+    with pytest.raises(AuditError, match="no such tagger"):
+        leakage_question(replace(ORDER, taggers=("nobody",)))
+
+
+def test_what_was_answered_is_kept_and_not_done_again(monkeypatch):
+    asked = []
+
+    def fake(order, **how):
+        asked.append((order, how["load"]("rules").name, how["arms_folder"].name))
+        return LeakageResult(tiny_tables(order), ("digest",))
+
+    monkeypatch.setattr(deid_run, "run_leakage", fake)
+    question = leakage_question(ORDER)
+    (kept_as,) = answer_leakage(question.order, CONTACT)
+    assert kept_as == question.order["leakage_id"]
+    assert kept_files(kept_as) == tiny_tables(ORDER).files()
+    assert answer_leakage(question.order, CONTACT) == (kept_as,)
+    assert asked == [(ORDER, "rules", "arms")]

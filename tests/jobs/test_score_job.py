@@ -1,0 +1,298 @@
+"""The job "score": what makes two orders one question, what a stop keeps, all its sources."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from audit.deid import score_build, score_sources
+from audit.deid.documents import Span, TaggedDocument
+from audit.deid.format_jsonl import write_jsonl
+from audit.deid.formats import write_files
+from audit.deid.generation.copies import CopyReading, Piece, read_pieces
+from audit.deid.given_notes import clear_given, given_path, keep_given, keep_notes, keep_outputs
+from audit.deid.kept_scores import kept_score, score_content, score_dir, scores_dir
+from audit.deid.known_taggers import KnownTagger
+from audit.deid.rule_tagger import RuleTagger
+from audit.deid.score_order import ScoreOrder, Source, order_from_json, order_to_json
+from audit.deid.tags import write_tags
+from audit.deid.windows import Window
+from audit.errors import AuditCancelled, AuditError
+from audit.home import HOME_VARIABLE
+from audit.jobs import score_job
+from audit.jobs.contact import Contact
+from audit.jobs.kinds import KINDS
+from audit.jobs.score_job import answer_score, score_question
+from audit.progress import Progress
+from tests.deid.make_scores import files_of, gold_notes, predicted_notes, quiet
+
+RULES = KnownTagger("rules", "rules", "", RuleTagger().digest, is_quick=True)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    monkeypatch.setattr(score_job, "known_taggers", lambda: (RULES,))
+
+
+def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
+    return Contact(
+        lambda progress, part: seen.append(progress),
+        lambda: bool(seen) and seen[-1].share >= stop_at,
+        lambda text: None,
+    )
+
+
+def order(golds: Sequence[TaggedDocument], **more: object) -> ScoreOrder:
+    sides: dict[str, object] = {
+        "gold": Source("given", keep_notes(golds).digest),
+        "predicted": Source("tagger", "rules"),
+        "n_replicates": 50,
+    }
+    return ScoreOrder(**{**sides, **more})  # type: ignore[arg-type]
+
+
+def test_an_order_becomes_a_kept_score_once() -> None:
+    question = score_question(order(gold_notes(), title="A ward"))
+    plain = json.loads(json.dumps(question.order))
+    assert question.kind in KINDS and question.label == "rules" and question.device == "cpu"
+    assert order_from_json(plain["score"]) == order(gold_notes(), title="A ward")
+    assert "山田" not in json.dumps(plain, ensure_ascii=False)
+    seen: list[Progress] = []
+    (score_id,) = answer_score(plain, contact(seen))
+    assert kept_score(score_id).tagger == "rules" and seen[-1].share == 1
+    assert {one.phase for one in seen} <= {
+        "reading the gold notes", "tagging the notes", "comparing the spans", "drawing intervals",
+    }  # fmt: skip
+    stamp = kept_score(score_id).created
+    assert answer_score(plain, contact([])) == (score_id,)
+    assert kept_score(score_id).created == stamp
+
+
+def test_what_makes_another_question() -> None:
+    golds = gold_notes()
+    one = score_question(order(golds))
+    assert score_question(order(golds, title="T")).digest == one.digest
+    others = [
+        order(golds, seed=1), order(golds, matcher="document_order"),
+        order(golds, has_five_types=True), order(golds, label_map={"age": ""}),
+        order(gold_notes(11)), order(golds, predicted=Source("given", keep_notes(golds).digest)),
+    ]  # fmt: skip
+    digests = {score_question(other).digest for other in others}
+    assert len(digests | {one.digest}) == 7
+    with pytest.raises(AuditError, match="no such tagger"):
+        score_question(order(golds, predicted=Source("tagger", "trained/000000000000")))
+    with pytest.raises(AuditError, match="no longer kept"):
+        score_question(order(golds, gold=Source("given", "0" * 64)))
+    with pytest.raises(AuditError, match="no order"):
+        order_from_json({**order_to_json(order(golds)), "matcher": "no such"})
+
+
+def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(score_sources, "_BATCH_NOTES", 4)
+    monkeypatch.setattr("audit.progress._REPORT_SECONDS", 0.0)
+    golds = gold_notes(40)
+    plain = score_question(order(golds)).order
+    asked: list[int] = []
+    tag = RuleTagger.tag
+
+    def counted(self: RuleTagger, texts: Sequence[str]) -> object:
+        asked.append(len(texts))
+        return tag(self, texts)
+
+    monkeypatch.setattr(RuleTagger, "tag", counted)
+    with pytest.raises(AuditCancelled):
+        answer_score(plain, contact([], stop_at=0.5))
+    n_before = sum(asked)
+    making = scores_dir() / f".{plain['score_id']}.making"
+    assert 0 < n_before < 40 and set(files_of(making).values()) == {0o600}
+    lines = (making / "predicted.jsonl").read_bytes()
+    (making / "predicted.jsonl").write_bytes(lines + b'{"doc_id": "half')
+    (score_id,) = answer_score(plain, contact([]))
+    assert sum(asked) == 40 and not making.exists()
+    whole = score_content(score_id)["summary"]
+    monkeypatch.setattr(score_job, "score_dir", lambda _: Path("/nonexistent"))
+    score_dir(score_id).rename(scores_dir() / ".away")
+    (again,) = answer_score(plain, contact([]))
+    assert score_content(again)["summary"] == whole and sum(asked) == 80
+
+
+def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
+    golds = [
+        note.with_spans(
+            Span(
+                s.start, s.end, {"identifier": "PATIENT", "contact": "Pager"}.get(s.label, s.label)
+            )
+            for s in note.spans
+        )
+        for note in gold_notes()
+    ]
+    wanted = order(
+        golds,
+        predicted=Source("given", keep_notes(predicted_notes(gold_notes())).digest),
+        has_five_types=True,
+        label_map={"linkage_code": ""},
+    )
+    (score_id,) = answer_score(score_question(wanted).order, quiet())
+    content = score_content(score_id)
+    assert content["unknown_labels"] == ["Pager"]
+    rows = content["summary"]["criteria"]["label_relaxed"]["matrix"]["rows"]
+    assert "identifier" in rows and "Pager" in rows and "PATIENT" not in rows
+
+
+def test_names_seen_in_training_are_counted_apart() -> None:
+    golds, predicted = gold_notes(), predicted_notes(gold_notes())
+    wanted = order(
+        golds,
+        predicted=Source("given", keep_notes(predicted).digest),
+        training=Source("given", keep_notes(golds[:1]).digest),
+    )
+    (score_id,) = answer_score(score_question(wanted).order, quiet())
+    (names,) = (
+        one for one in score_content(score_id)["seen"]["labels"] if one["label"] == "identifier"
+    )
+    # 山田太郎 stands in note 0 alone, and is missed there; of the other eleven three are.
+    assert names["seen"] == [0, 1] and names["unseen"] == [8, 11]
+
+
+def test_copies_of_a_model_are_aligned_and_exact_ones_counted_apart() -> None:
+    golds = gold_notes(6)
+    outputs = [{"doc_id": note.doc_id, "output": write_tags(note, language="ja")} for note in golds]
+    outputs[1]["output"] = outputs[1]["output"].replace("主訴", "理由")
+    del outputs[5]
+    data = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in outputs).encode()
+    given = keep_outputs(data, what="predicted notes")
+    assert given.n_notes == 5
+    wanted = order(golds, predicted=Source("outputs", given.digest))
+    (score_id,) = answer_score(score_question(wanted).order, quiet())
+    content = score_content(score_id)
+    assert content["copies"]["statuses"]["exact"] == 4 and content["n_gold_only"] == 1
+    missed = {
+        key: content[key]["criteria"]["strict"]["together"]["n_missed"]
+        for key in ("summary", "verbatim")
+    }
+    assert missed == {"summary": 4, "verbatim": 8}
+
+
+class Copyist:
+    """A tagger that copies notes with their tags, one of them with a word changed."""
+
+    name, labels, n_notes_at_once = "copyist", ("identifier",), 2
+    digest = "c" * 64
+
+    def __init__(self, golds: Sequence[TaggedDocument]) -> None:
+        self.outputs = {note.text: write_tags(note, language="ja") for note in golds}
+        self.outputs[golds[1].text] = self.outputs[golds[1].text].replace("主訴", "理由")
+        self.n_read = 0
+
+    def tag(self, texts: Sequence[str]) -> object:
+        raise AssertionError("a tagger that writes copies is asked for them")
+
+    def read(
+        self, notes: Sequence[TaggedDocument], *, should_stop: object = None
+    ) -> list[CopyReading]:
+        self.n_read += len(notes)
+        return [
+            read_pieces(note, [Piece(Window(0, len(note.text)), self.outputs[note.text])])
+            for note in notes
+        ]
+
+
+def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    golds = gold_notes(6)
+    copyist = Copyist(golds)
+    monkeypatch.setattr(score_job, "load_tagger", lambda tagger_id: copyist)
+    monkeypatch.setattr("audit.progress._REPORT_SECONDS", 0.0)
+    plain = score_question(order(golds)).order
+    with pytest.raises(AuditCancelled):
+        answer_score(plain, contact([], stop_at=0.4))
+    n_before = copyist.n_read
+    assert 0 < n_before < 6
+    (score_id,) = answer_score(plain, contact([]))
+    content = score_content(score_id)
+    assert copyist.n_read == 6
+    assert content["copies"]["statuses"]["exact"] == 5 and content["copies"]["n_notes"] == 6
+    missed = {
+        key: content[key]["criteria"]["strict"]["together"]["n_missed"]
+        for key in ("summary", "verbatim")
+    }
+    assert missed == {"summary": 0, "verbatim": 4}
+    assert "copies.jsonl" not in files_of(score_dir(score_id))
+
+
+def test_every_format_is_read_and_no_name_becomes_a_path() -> None:
+    golds = [
+        TaggedDocument(note.doc_id, note.text.replace("\n", " "), note.spans)
+        for note in gold_notes(3)
+    ]
+    expected = keep_notes([note.with_spans(note.spans) for note in golds])
+    for form in ("brat", "i2b2", "inline"):
+        given = keep_given(archive(write_files(golds, form=form)), name="x.zip", what="gold notes")
+        assert (given.n_notes, given.n_spans) == (3, 12), form
+        if form != "i2b2":
+            assert given.labels == expected.labels
+    hostile = archive({"../../../evil.jsonl": write_jsonl(golds).encode(), "__MACOSX/a": b"x"})
+    given = keep_given(hostile, name="x.zip", what="gold notes")
+    assert given.digest == expected.digest
+    assert given_path(given.digest).stat().st_mode & 0o777 == 0o600
+    assert sorted(p.name for p in scores_dir().parent.parent.iterdir()) == ["home"]
+
+
+def test_files_that_are_refused_do_not_tell_names() -> None:
+    text = write_jsonl(gold_notes(2))
+    bad = text.replace('"start": 5', '"start": 5000')
+    cases = [
+        (b"", "x.jsonl"), (b"\0\1", "x.jsonl"), (bad.encode(), "山田太郎.jsonl"),
+        (archive({"山田太郎.jsonl": bad.encode()}), "x.zip"), (b"PK\3\4broken", "x.zip"),
+        (archive({}), "x.zip"), (b"T1\tName 0 2\tab", "山田.ann"), (b"x", "山田.pdf"),
+        ((text + text).encode(), "x.jsonl"),
+    ]  # fmt: skip
+    for content, name in cases:
+        with pytest.raises(AuditError) as refused:
+            keep_given(content, name=name, what="gold notes")
+        assert "山田" not in str(refused.value)
+    for content in (b"{}", b'{"doc_id": "1"}', b"\n\n", b'["output"]'):
+        with pytest.raises(AuditError):
+            keep_outputs(content, what="predicted notes")
+
+
+def test_what_was_given_long_ago_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = keep_notes(gold_notes(1)), keep_notes(gold_notes(2))
+    monkeypatch.setattr("audit.deid.given_notes.KEPT_SECONDS", -1.0)
+    clear_given(keep=[new.digest])
+    assert given_path(new.digest).is_file()
+    with pytest.raises(AuditError, match="no longer kept"):
+        given_path(old.digest)
+
+
+def test_a_zip_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("audit.deid.given_notes.MAX_UNPACKED_BYTES", 1000)
+    with pytest.raises(AuditError, match="too large when unpacked"):
+        keep_given(archive({"a.jsonl": b" " * 10_000}), name="a.zip", what="gold notes")
+    monkeypatch.setattr("audit.deid.given_notes.MAX_FILES", 1)
+    with pytest.raises(AuditError, match="more than 1 files"):
+        keep_given(archive({"a.jsonl": b"", "b.jsonl": b""}), name="a.zip", what="gold notes")
+
+
+def test_two_makers_of_one_score_do_not_meet() -> None:
+    plain = score_question(order(gold_notes())).order
+    with (
+        score_build.score_place(plain["score_id"]),
+        pytest.raises(AuditError, match="made already"),
+    ):
+        answer_score(plain, quiet())
+
+
+def archive(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as found:
+        for name, content in files.items():
+            found.writestr(name, content)
+    return buffer.getvalue()

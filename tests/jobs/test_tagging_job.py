@@ -1,0 +1,158 @@
+"""The job "tagging": what makes two orders one question, and that a stopped one goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from audit.curation.note_files import VARIABLE
+from audit.deid import known_taggers, tag_files
+from audit.deid.kept_tagged import INPUT, ReleaseSettings, set_folder, tagged_dir, tagged_set
+from audit.deid.rule_tagger import RuleTagger
+from audit.deid.tagged_index import notes_of
+from audit.errors import AuditCancelled, AuditError
+from audit.home import HOME_VARIABLE
+from audit.jobs import tagging_job
+from audit.jobs.contact import Contact
+from audit.jobs.job import STAGES
+from audit.jobs.kinds import KINDS
+from audit.jobs.tagging_job import (
+    NotesToTag,
+    answer_tagging,
+    one_text,
+    tagging_question,
+    uploaded,
+)
+from audit.progress import Progress
+
+NAMED = "氏名：高橋健一　2024年5月3日 受診。"
+RULES = known_taggers.known_taggers()[0]
+HOW = ReleaseSettings()
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "ward"))
+
+
+def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
+    return Contact(
+        lambda progress, part: seen.append(progress),
+        lambda: bool(seen) and seen[-1].share >= stop_at,
+        lambda text: None,
+    )
+
+
+def many(n: int) -> bytes:
+    lines = (json.dumps({"doc_id": f"d{i}", "text": f"{NAMED} {i}"}) for i in range(n))
+    return "\n".join(lines).encode()
+
+
+def test_an_upload_becomes_a_set_and_what_was_handed_in_goes() -> None:
+    question = tagging_question(
+        uploaded(many(5), file_name="高橋健一.jsonl"), tagger=RULES, how=HOW, title="Ward"
+    )
+    order = json.loads(json.dumps(question.order))
+    assert question.kind in KINDS and question.audits == () and question.device == "cpu"
+    assert "高橋" not in question.label + json.dumps(order, ensure_ascii=False)
+    folder = set_folder(order["tagged_id"])
+    assert (folder / INPUT).is_file() and not tagged_set(order["tagged_id"]).is_whole
+    seen: list[Progress] = []
+    (tagged_id,) = answer_tagging(order, contact(seen))
+    one = tagged_set(tagged_id)
+    assert one.is_whole and one.n_notes == 5 and one.title == "Ward" and seen[-1].share == 1
+    assert {progress.phase for progress in seen} <= set(STAGES["tagging"])
+    assert not (folder / INPUT).exists()
+    assert all("高橋健一" not in note.released for note in notes_of(one))
+    assert answer_tagging(order, contact([])) == (tagged_id,)  # killed after it was made
+
+
+def test_what_makes_another_question(tmp_path: Path) -> None:
+    notes = one_text(NAMED, source="pasted")
+    one = tagging_question(notes, tagger=RULES, how=HOW)
+    same = tagging_question(notes, tagger=RULES, how=ReleaseSettings(seed=9), title="T")
+    assert one.digest == same.digest and one.order == same.order
+    others = [tagging_question(notes, tagger=RULES, how=ReleaseSettings(mode="mask"))]
+    others.append(tagging_question(one_text(NAMED + "1", source="pasted"), tagger=RULES, how=HOW))
+    ward = tmp_path / "ward"
+    ward.mkdir()
+    (ward / "notes.csv").write_text(f"id,text,body\n1,{NAMED},x\n", "utf-8")
+    file = NotesToTag("registered", file_id="ward/notes.csv")
+    others.append(tagging_question(file, tagger=RULES, how=HOW))
+    body = NotesToTag("registered", file_id="ward/notes.csv", columns=(("text", "body"),))
+    others.append(tagging_question(body, tagger=RULES, how=HOW))
+    (ward / "notes.csv").write_text(f"id,text,body\n2,{NAMED}+,x\n", "utf-8")
+    others.append(tagging_question(file, tagger=RULES, how=HOW))
+    assert len({one.digest, *(other.digest for other in others)}) == 6
+    (tagged_id,) = answer_tagging(others[-1].order, contact([]))
+    assert tagged_set(tagged_id).source == "registered"
+    assert [note.document.doc_id for note in notes_of(tagged_set(tagged_id))] == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "why"),
+    [
+        (b"", "a.txt", "empty"),
+        (b"  \n", "a.txt", "empty"),
+        ("é".encode("utf-16"), "a.txt", "UTF-16"),
+        (b"x" * 1_000_001, "a.txt", "1 MB"),
+        (b"name,age\nA,1\n", "a.csv", "no column of texts"),
+        (b"\x89PNG\0\0", "a.jsonl", "not text"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_at_once_and_leaves_nothing(
+    data: bytes, name: str, why: str
+) -> None:
+    with pytest.raises(AuditError, match=why):
+        tagging_question(uploaded(data, file_name=name), tagger=RULES, how=HOW)
+    assert list(tagged_dir().iterdir()) == []
+
+
+@pytest.mark.parametrize("encoded", [b"\xef\xbb\xbf" + NAMED.encode(), NAMED.encode("cp932")])
+def test_texts_of_windows_are_read(encoded: bytes) -> None:
+    order = tagging_question(uploaded(encoded, file_name="A.TXT"), tagger=RULES, how=HOW).order
+    answer_tagging(order, contact([]))
+    (note,) = notes_of(tagged_set(order["tagged_id"]))
+    assert note.document.text == NAMED and len(note.document.spans) == 2
+
+
+def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = tagging_question(
+        uploaded(many(300), file_name="n.jsonl"), tagger=RULES, how=ReleaseSettings(language="en")
+    ).order
+    answer_tagging(whole, contact([]))
+    monkeypatch.setattr(tag_files, "_KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(tag_files, "_BATCH_NOTES", 20)
+    order = tagging_question(uploaded(many(300), file_name="n.jsonl"), tagger=RULES, how=HOW).order
+    with pytest.raises(AuditCancelled):
+        answer_tagging(order, contact([], stop_at=0.4))
+    assert not tagged_set(order["tagged_id"]).is_whole
+    n_tagged = 0
+
+    class Counting(RuleTagger):
+        def tag(self, texts):  # type: ignore[no-untyped-def]
+            nonlocal n_tagged
+            n_tagged += len(texts)
+            return super().tag(texts)
+
+    monkeypatch.setattr(tagging_job, "load_tagger", lambda tagger_id: Counting())
+    (tagged_id,) = answer_tagging(order, contact([]))
+    assert 0 < n_tagged < 300
+    spans = [tagged_set(one).spans_path.read_bytes() for one in (tagged_id, whole["tagged_id"])]
+    assert spans[0] == spans[1]
+
+
+def test_another_tagger_or_a_lost_input_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = tagging_question(one_text(NAMED, source="pasted"), tagger=RULES, how=HOW).order
+    other = RuleTagger(groups=("dates",))
+    monkeypatch.setattr(tagging_job, "load_tagger", lambda tagger_id: other)
+    with pytest.raises(AuditError, match="not the one that was asked for"):
+        answer_tagging(order, contact([]))
+    (set_folder(order["tagged_id"]) / INPUT).unlink()
+    with pytest.raises(AuditError, match="handed in are gone"):
+        answer_tagging(order, contact([]))
+    with pytest.raises(ValueError, match="one of the two"):
+        NotesToTag("pasted")

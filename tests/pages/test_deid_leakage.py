@@ -1,0 +1,76 @@
+"""The section on leakage after de-identification, drawn alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from audit.experiment.deid_kept import keep_leakage
+from audit.experiment.deid_order import LeakageOrder, leakage_order_from_json
+from audit.jobs import service
+from audit.jobs.orders import read_order
+from tests.experiment.tiny_leakage import tiny_tables
+from tests.pages.quiet_home import quiet_home
+
+SECTION = """
+import streamlit as st
+from pages.ui import place
+from pages.ui.deid_leakage import draw_leakage
+place.keep_pages({"jobs": st.Page(lambda: None, title="Jobs", url_path="jobs")})
+place.link = lambda *_, **__: None
+import pages.ui.deid_leakage as section
+section.link = lambda *_, **__: None
+draw_leakage(place.words())
+"""
+
+
+@pytest.fixture(autouse=True)
+def _locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield from quiet_home(tmp_path, monkeypatch)
+
+
+def drawn(**query: str) -> AppTest:
+    app = AppTest.from_string(SECTION, default_timeout=60)
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(block.proto.body for block in app.get("html"))
+
+
+def test_without_a_run_it_says_so_and_offers_one():
+    app = drawn()
+    assert "not been run here yet" in texts(app)
+    app.button(key="deid_leakage_run_now").click().run()
+    assert not app.exception
+    (job,) = service.active_jobs()
+    assert job.kind == "leakage"
+    order = leakage_order_from_json(read_order(job.job_id)["leakage"])
+    assert (order.language, order.epochs) == ("en", 4.0)
+    assert "rules" in order.taggers
+
+
+@pytest.mark.parametrize(
+    ("lang", "said"),
+    [("en", "Name replaced everywhere"), ("ja", "氏名がすべて置き換えられた患者")],
+)
+def test_the_kept_tables_are_shown_in_both_languages(lang: str, said: str):
+    keep_leakage("0" * 12, tiny_tables().files())
+    app = drawn(lang=lang)
+    assert said in texts(app)
+    assert len(app.get("plotly_chart")) == 1
+    assert "2 / 4" in texts(app)
+
+
+def test_the_link_chooses_which_experiment_is_shown():
+    for name, seed in (("a" * 12, 11), ("b" * 12, 12)):
+        keep_leakage(name, tiny_tables(LeakageOrder(seed=seed)).files())
+    assert "seed 11" in texts(drawn(lang="en", leakage="a" * 12))
+    assert "seed 12" in texts(drawn(lang="en", leakage="b" * 12))

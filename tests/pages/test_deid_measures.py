@@ -1,0 +1,206 @@
+"""The page De-identification measures through Streamlit's own tester."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from audit.access.log import entries
+from audit.deid.format_jsonl import write_jsonl
+from audit.deid.kept_scores import kept_scores
+from audit.deid.known_taggers import KnownTagger
+from audit.deid.rule_tagger import RuleTagger
+from audit.jobs import score_job, service
+from audit.jobs.locks import Lock
+from audit.jobs.orders import read_order
+from audit.jobs.score_job import answer_score
+from audit.rates import Estimate
+from pages.ui import deid_score_cached
+from pages.ui.deid_score_words import p_text, unbroken_interval
+from tests.deid.make_scores import gold_notes, make_score, predicted_notes, quiet
+from tests.pages.quiet_home import quiet_home
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Lock]]:
+    rules = (KnownTagger("rules", "rules", "", RuleTagger().digest, is_quick=True),)
+    for module in (deid_score_cached, score_job):
+        monkeypatch.setattr(module, "known_taggers", lambda: rules)
+    yield from quiet_home(tmp_path, monkeypatch)
+
+
+def open_page(*, is_revealed: bool = False, **query: str) -> AppTest:
+    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=60)
+    app.query_params["lang"] = query.pop("lang", "en")
+    app.run()
+    app.switch_page("../deid_measures.py")
+    for name, value in query.items():
+        app.query_params[name] = value
+    if is_revealed:
+        app.session_state["is_revealed"] = True
+    app.run()
+    assert not app.exception
+    return app
+
+
+def texts(app: AppTest) -> str:
+    bodies = (block.proto.body for block in app.get("html"))
+    return "\n".join(body for body in bodies if "<style>" not in body)
+
+
+def parameter(app: AppTest, name: str) -> str:
+    value = app.query_params[name]
+    return value if isinstance(value, str) else value[0]
+
+
+def kept(*, every: int = 3, n: int = 12) -> str:
+    golds = gold_notes(n)
+    return make_score(golds, predicted_notes(golds, every=every), title="<b>mine</b>")
+
+
+def test_an_empty_page_says_what_to_do_and_the_example_can_be_asked_for() -> None:
+    app = open_page()
+    assert app.title[0].value.endswith("?")
+    assert "Nothing has been measured yet" in texts(app)
+    assert texts(app).count("ka-is-ready") == 3
+    app.text_input(key="deid_measures_score_title").set_value("First try")
+    app.button(key="deid_measures_start").click().run()
+    assert not app.exception
+    (job,) = service.active_jobs()
+    assert job.kind == "score" and job.label == "rules" and "First try" not in str(job)
+    assert read_order(job.job_id)["score"]["gold"] == {"kind": "example", "ref": "en"}
+    assert "Measuring a de-identifier" in texts(app)
+
+
+def test_the_headline_says_how_many_names_in_how_many_notes() -> None:
+    kept()
+    app = open_page()
+    shown = texts(app)
+    assert "4 of 12 identifiers" in shown and "in 4 of 12 notes" in shown
+    assert "Few spans or few patients" in shown
+    # Four names stay, and no character of the others.
+    assert "4 of 12" in shown
+    assert "33.3" in shown
+    assert "&lt;b&gt;" not in str(app.selectbox(key="deid_measures_kept").options)
+
+
+def test_rates_stand_with_counts_and_denominators() -> None:
+    kept()
+    app = open_page(part="records", criterion="strict")
+    shown = texts(app)
+    assert "8/12" in shown and "12/12" in shown
+    assert "of notes with predictions" in shown
+    app = open_page(part="spans")
+    shown = texts(app)
+    for name in ("Strict", "Relaxed", "Label-Relaxed"):
+        assert name in shown
+    assert "Mean over types" in shown and "If the types did not matter" in shown
+    # 5 characters of 4 telephones and 4 names of 4 characters are left.
+    assert "personal characters are left per 1,000" in shown
+
+
+def test_a_cell_shows_its_spans_only_after_names_are_revealed() -> None:
+    kept()
+    app = open_page(part="matrix")
+    assert parameter(app, "cell") == "0-4"  # what is missed comes first
+    assert "4 characters, hidden" in texts(app) and "山田太郎" not in texts(app)
+    app = open_page(part="matrix", cell="1-0", is_revealed=True)
+    shown = texts(app)
+    assert "佐藤花子" in shown and "<mark" in shown
+    assert "Other type" in shown and shown.count("ka-pair") == 4
+    assert app.selectbox(key="deid_measures_cell").value == "1-0"
+    app.selectbox(key="deid_measures_cell").set_value("4-1").run()
+    assert parameter(app, "cell") == "4-1"
+    assert "Spurious" in texts(app) and "発熱" in texts(app)
+
+
+def test_the_list_of_misses_is_filtered_by_kind_and_label() -> None:
+    kept(n=24)
+    app = open_page(part="misses")
+    assert "1 to 32 of 32" in texts(app)
+    app = open_page(part="misses", kinds="missed", label="0")
+    assert "1 to 8 of 8" in texts(app)
+    app = open_page(part="misses", kinds="spurious", label="0")
+    assert "There are none." in texts(app)
+
+
+def test_a_long_list_has_pages_of_fifty() -> None:
+    kept(n=90)
+    app = open_page(part="misses")
+    assert "1 to 50 of 120" in texts(app) and texts(app).count('class="ka-pair') == 50
+    app.session_state["deid_measures_misses_page"] = 3
+    app.run()
+    assert "101 to 120 of 120" in texts(app)
+
+
+def test_two_scores_of_the_same_gold_are_compared() -> None:
+    golds = gold_notes(24)
+    one = make_score(golds, predicted_notes(golds), title="one")
+    assert "nothing to compare with" in texts(open_page(part="compare", score=one))
+    make_score(golds, predicted_notes(golds, every=4), title="other")
+    app = open_page(part="compare", score=one, is_revealed=True)
+    shown = texts(app)
+    # Names of notes 0, 3, 6 ... against 0, 4, 8 ...: both miss 0 and 12.
+    assert "Only the first misses 6, only the second 4, both 2" in shown
+    assert shown.count('class="ka-pair') == 6
+
+
+def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
+    golds = gold_notes(6)
+    app = open_page()
+    app.button_group(key="deid_score_gold_kind").set_value("given").run()
+    box = app.get("file_uploader")[0]
+    box.upload("gold.jsonl", b'{"doc_id": "1"}', "application/json").run()
+    assert "Cannot be used" in texts(app) or "no `text`" in texts(app)
+    assert not app.exception
+    foreign = write_jsonl(golds).replace('"contact"', '"<img src=x>"')
+    app.get("file_uploader")[0].upload("g.jsonl", foreign.encode(), "application/json").run()
+    shown = texts(app)
+    assert "<img" not in shown.replace("&lt;img", "") and "1 labels are not in the map" in shown
+    app.button(key="deid_measures_start").click().run()
+    (job,) = service.active_jobs()
+    order = read_order(job.job_id)
+    assert order["score"]["gold"]["kind"] == "given" and "山田" not in json.dumps(order)
+    answer_score(order, quiet())
+    (score,) = kept_scores()
+    assert score.n_documents == 6
+    assert all("山田" not in str(line) for line in entries())
+
+
+def test_a_link_to_a_score_that_is_gone_and_its_removal() -> None:
+    score_id = kept()
+    app = open_page(score="0" * 12)
+    assert "not kept here" in texts(app)
+    assert parameter(app, "score") == score_id
+    app.button(key="deid_measures_remove_now").click().run()
+    assert not app.exception and not kept_scores()
+    assert "Nothing has been measured yet" in texts(app)
+    assert entries(1)[0].action == "removed"
+
+
+def test_the_page_in_japanese() -> None:
+    kept()
+    for part in ("spans", "records", "matrix", "misses", "compare"):
+        app = open_page(part=part, lang="ja")
+        assert "識別子（主に氏名）12件のうち4件が見落とされました" in texts(app)
+    assert "匿名" not in texts(app)
+
+
+def test_the_published_results_stand_beside_what_the_formulas_give() -> None:
+    shown = texts(open_page())
+    assert "139,149" in shown and "42.64" in shown
+    assert shown.count(">95.7") == 2  # printed and recomputed
+
+
+def test_a_small_p_is_a_bound_and_an_interval_holds_together() -> None:
+    assert [p_text(p) for p in (0.0, 1 / 1001, 0.0234, 1.0)] == [
+        "≤ 0.001", "≤ 0.001", "0.023", "1.000",
+    ]  # fmt: skip
+    text = unbroken_interval(Estimate(0.5, 0.25, 0.75))
+    assert " " not in text and "25.0" in text and "75.0" in text

@@ -1,0 +1,207 @@
+"""The page De-identify: files by a job, and kept notes one by one, hidden until names are shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from audit.access.log import entries
+from audit.curation.note_files import VARIABLE
+from audit.deid.kept_tagged import ReleaseSettings, TaggedSet, tagged_set, tagged_sets
+from audit.deid.known_taggers import known_taggers
+from audit.jobs import service, table
+from audit.jobs.contact import Contact
+from audit.jobs.orders import read_order
+from audit.jobs.tagging_job import answer_tagging, tagging_question, uploaded
+from tests.pages.make_corpus import choose_file, parameter, texts
+from tests.pages.quiet_home import quiet_home
+from tests.pages.test_deidentify import HOSTILE, SAY, open_page, sides
+
+SILENT = Contact(lambda progress, part: None, lambda: False, lambda text: None)
+MARKUP = "<img src=x onerror=alert(1)> **b** [l](/x) "
+NAMED = "氏名：高橋健一　2024年5月3日 受診。"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield from quiet_home(tmp_path, monkeypatch)
+
+
+def notes_of(n: int) -> bytes:
+    """Return notes of which each third has nothing to find."""
+    records = (
+        {"doc_id": f"<b>{i}</b>", "text": f"{MARKUP}{NAMED if i % 3 else '特記なし。'} 第{i}回"}
+        for i in range(n)
+    )
+    return "\n".join(json.dumps(record, ensure_ascii=False) for record in records).encode()
+
+
+def made(n: int = 9, *, title: str = HOSTILE) -> TaggedSet:
+    """Tag notes into a kept set, without any job."""
+    question = tagging_question(
+        uploaded(notes_of(n), file_name="n.jsonl"), tagger=known_taggers()[0],
+        how=ReleaseSettings(), title=title,
+    )  # fmt: skip
+    (tagged_id,) = answer_tagging(question.order, SILENT)
+    return tagged_set(tagged_id)
+
+
+def upload(app: AppTest, data: bytes, *, name: str = "Anna Smith.jsonl") -> AppTest:
+    app.button_group(key="deidentify_way").set_value("upload").run()
+    app.file_uploader[0].upload(name, data, "application/json").run()
+    assert not app.exception
+    return app
+
+
+def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
+    app = upload(open_page(), notes_of(6))
+    app.text_input(key="deidentify_name").input(HOSTILE)
+    app.button(key="deidentify_go_file").click().run()
+    assert not app.exception
+    (job,) = service.active_jobs()
+    assert job.kind == "tagging" and "Anna" not in job.label
+    assert 'class="ka-job ka-job-queued"' in texts(app)
+    again = upload(open_page(), notes_of(6))
+    again.button(key="deidentify_go_file").click().run()
+    assert len(service.jobs()) == 1  # the same question is joined
+    order = read_order(job.job_id)
+    (unfinished,) = tagged_sets()
+    shown = open_page(tagged=unfinished.tagged_id)
+    assert SAY.text("deidentify_at_work") in texts(shown)
+    table.claim(job.job_id)
+    table.end(job.job_id, state="done", result=answer_tagging(order, SILENT))
+    app.run()
+    assert not app.exception
+    assert SAY.text("deidentify_done") in texts(app)
+    assert parameter(app, "tagged") == unfinished.tagged_id
+    assert app.selectbox(key="deidentify_kept").options[0].startswith(HOSTILE.strip()[:40])
+    third = upload(open_page(), notes_of(6))
+    third.button(key="deidentify_go_file").click().run()
+    assert len(service.jobs()) == 1 and parameter(third, "tagged") == unfinished.tagged_id
+    actions = [(entry.action, dict(entry.counts).get("kind")) for entry in entries(99)]
+    assert ("ran", "tagging") in actions
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "why"),
+    [(b"name,age\nA,1\n", "a.csv", "no column of texts"), (b"\xff\xfea\0", "a.txt", "UTF-16")],
+)
+def test_a_file_that_cannot_be_read_is_refused_and_nothing_is_kept(
+    data: bytes, name: str, why: str
+) -> None:
+    app = upload(open_page(), data, name=name)
+    if name.endswith(".csv"):
+        app.button(key="deidentify_go_file").click().run()
+    assert not app.exception
+    assert why in texts(app) and 'role="alert"' in texts(app)
+    assert tagged_sets() == () and service.jobs() == ()
+
+
+def test_a_registered_file_is_chosen_by_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ward = tmp_path / "ward"
+    ward.mkdir()
+    monkeypatch.setenv(VARIABLE, str(ward))
+    (ward / "Smith.csv").write_text(f"patient_id,body\n1,{NAMED}\n", "utf-8")
+    app = open_page(way="file")
+    app.button(key="deidentify_go_file").click().run()
+    assert SAY.text("deidentify_file_missing") in texts(app)
+    app = choose_file(app, "Smith")
+    assert "mith" not in parameter(app, "notes")
+    next(s for s in app.selectbox if (s.key or "").startswith("corpus_column_text")).select(
+        "body"
+    ).run()
+    app.button(key="deidentify_go_file").click().run()
+    (job,) = service.active_jobs()
+    order = read_order(job.job_id)
+    assert order["file_id"] == "ward/Smith.csv" and order["columns"] == [["text", "body"]]
+    answer_tagging(order, SILENT)
+    assert tagged_sets()[0].n_spans["identifier"] == 1
+
+
+def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -> None:
+    one = made()
+    app = open_page(tagged=one.tagged_id, note="2")
+    source, released = sides(app)
+    assert "高橋健一" not in texts(app)
+    assert SAY.text("deidentify_hidden")[:40] in source
+    assert "【識別子】" in released or "[IDENTIFIER]" in released
+    private = {b.key: b.disabled for b in app.get("download_button")}
+    assert private["deidentify_set_file_brat"] and not private["deidentify_set_file_text"]
+    app.button(key="reveal_now").click().run()
+    source, _ = sides(app)
+    assert "高橋健一<small>identifier</small>" in source
+    assert "<img" not in texts(app) and "<b>" not in source
+    assert "&lt;b&gt;1&lt;/b&gt;" in texts(app)  # the note's own name
+    app.run()
+    seen = [dict(entry.counts) for entry in entries(99) if "row" in dict(entry.counts)]
+    line = {"run": one.tagged_id, "row": 2}
+    assert seen == [line | {"what": "note"}, line | {"what": "released-note"}]
+    assert not any(b.disabled for b in app.get("download_button"))
+
+
+def test_from_note_to_note_with_filter_and_search() -> None:
+    one = made()
+    app = open_page(tagged=one.tagged_id)
+    assert parameter(app, "note") == "1" and SAY.text("deidentify_nothing_here") in texts(app)
+    assert app.button(key="deidentify_before").disabled
+    app.button(key="deidentify_next").click().run()
+    assert parameter(app, "note") == "2" and "第1回" in sides(app)[1]
+    app.number_input(key="deidentify_number").set_value(9).run()
+    assert parameter(app, "note") == "9" and app.button(key="deidentify_next").disabled
+    only = next(p for p in app.button_group if p.key == "deidentify_only")
+    assert list(only.options) == ["All (9)", "With marks (6)", "Without any mark (3)"]
+    only.set_value("without").run()
+    assert parameter(app, "note") == "7"
+    app.text_input(key="deidentify_search").input("第3回").run()
+    assert not app.exception and parameter(app, "note") == "4"
+    app.text_input(key="deidentify_search").input("第4回").run()
+    assert SAY.text("deidentify_no_note") in texts(app)
+    for odd in ("-1", "x", "99999", "²", "0"):
+        assert not open_page(tagged=one.tagged_id, note=odd).exception
+
+
+def test_a_set_is_removed_after_asking_once_more() -> None:
+    one = made()
+    app = open_page(tagged=one.tagged_id)
+    app.button(key="deidentify_forget_now").click().run()
+    assert not app.exception
+    assert tagged_sets() == () and SAY.text("deidentify_no_kept") in texts(app)
+    removed = [dict(entry.counts) for entry in entries(9) if entry.action == "removed"]
+    assert removed == [{"what": "tagged-notes", "run": one.tagged_id}]
+    app = open_page(tagged=one.tagged_id)
+    assert SAY.text("deidentify_wrong_link") in texts(app)
+    assert not open_page(tagged="../../etc/passwd").exception
+
+
+def test_what_was_not_finished_says_so_and_can_be_removed() -> None:
+    question = tagging_question(
+        uploaded(notes_of(3), file_name="n.jsonl"), tagger=known_taggers()[0], how=ReleaseSettings()
+    )
+    app = open_page(tagged=question.order["tagged_id"])
+    assert SAY.text("deidentify_unfinished_do") in texts(app)
+    assert "unfinished" in app.selectbox(key="deidentify_kept").options[0]
+    app.button(key="deidentify_forget_now").click().run()
+    assert tagged_sets() == ()
+
+
+def test_copies_of_a_tagger_are_counted_by_how_faithful_they_are() -> None:
+    one = made(n=1)
+    app = open_page(tagged=one.tagged_id)
+    assert SAY.text("deidentify_copies") not in texts(app)
+    assert not [box for box in app.text_input if box.key == "deidentify_search"]  # one note alone
+    census = one.path / "result" / "census.json"
+    content = json.loads(census.read_text("utf-8"))
+    content["copies"] = {"statuses": {"exact": 3, "truncated": 1, "empty": 0}, "n_unaligned": 2}
+    census.write_text(json.dumps(content), "utf-8")
+    app.run()
+    shown = texts(app)
+    assert SAY.text("deidentify_copy_exact") in shown
+    assert SAY.text("deidentify_copy_truncated") in shown
+    assert SAY.text("deidentify_copy_empty") not in shown
+    assert "2 marks had no place there" in shown

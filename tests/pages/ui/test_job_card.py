@@ -1,0 +1,27 @@
+"""A job's card: every kind of job and every stage of it has words in both languages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from audit.jobs import kinds
+from audit.jobs.job import STAGES
+from pages.ui import job_card
+
+WORDS = Path(job_card.__file__).parent / "words"
+
+
+def test_every_kind_of_job_has_a_word() -> None:
+    assert set(job_card.KINDS) == set(kinds.KINDS) - {"audit"}
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+@pytest.mark.parametrize("kind", sorted(STAGES))
+def test_every_stage_of_a_job_has_words(kind: str, language: str) -> None:
+    words = json.loads((WORDS / language / "jobs.json").read_text(encoding="utf-8"))
+    phases = [phase.replace(" ", "_") for phase in STAGES[kind]]
+    for stage in ("loading", *phases, "other", "finishing"):
+        assert words[f"jobs_stage_{kind}_{stage}"]
