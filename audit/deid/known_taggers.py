@@ -66,7 +66,21 @@ def known_taggers() -> tuple[KnownTagger, ...]:
         for one in trained_taggers()
         if one.kind in KINDS
     )
-    return (rules, default, *trained)
+    return (default, rules, *trained)
+
+
+def known_tagger(tagger_id: str) -> KnownTagger:
+    """Return one of them.
+
+    Raises
+    ------
+    AuditError
+        If there is no such tagger.
+    """
+    found = next((one for one in known_taggers() if one.tagger_id == tagger_id), None)
+    if found is None:
+        raise _none()
+    return found
 
 
 def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:

@@ -52,7 +52,7 @@ def score_question(order: ScoreOrder) -> Question:
         KIND: order.decisive(),
         "sides": [_state(one) for one in (order.gold, order.predicted, order.training) if one],
         "tagger": "" if tagger is None else tagger.digest,
-        "example": [N_EXAMPLE, EXAMPLE_SEED] if order.gold.kind == EXAMPLE else None,
+        "example": _example(order.gold.ref) if order.gold.kind == EXAMPLE else None,
     }
     # Salted: what was handed in can be guessed.
     score_id = salted_digest(f"score {question_digest(question)}")[:_N_DIGITS]

@@ -44,12 +44,12 @@ def home(tmp_path, monkeypatch):
 
 def test_the_shipped_ones_come_first_and_are_what_they_say(home):
     found = known.known_taggers()
-    assert [one.tagger_id for one in found] == [RULES, DEFAULT]
+    assert [one.tagger_id for one in found] == [DEFAULT, RULES]
     for one in found:
         tagger = load_tagger(one.tagger_id, device="cpu")
         assert tagger.digest == one.digest and tagger.name == one.tagger_id
         assert len(tag_checked(tagger, ["氏名：山田太郎　電話 03-1234-5678"])[0]) >= 1
-    assert [one.is_quick for one in found] == [True, False]
+    assert [one.is_quick for one in found] == [False, True]
 
 
 def test_a_trained_one_is_kept_listed_loaded_and_forgotten(home):

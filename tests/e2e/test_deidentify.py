@@ -30,7 +30,7 @@ def url(serve: Callable[[Path], str], tmp_path_factory: pytest.TempPathFactory) 
 
 
 def open_page(visit: Callable[..., Any], url: str, query: str = "", **more: str) -> Any:
-    page = visit(f"{url}/deidentify?{query}", **more)
+    page = visit(f"{url}/deidentify?tagger=rules&{query}", **more)
     is_whole(page)
     return page
 

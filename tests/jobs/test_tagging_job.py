@@ -28,7 +28,7 @@ from audit.jobs.tagging_job import (
 from audit.progress import Progress
 
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
-RULES = known_taggers.known_taggers()[0]
+RULES = known_taggers.known_tagger("rules")
 HOW = ReleaseSettings()
 
 

@@ -30,7 +30,7 @@ def open_page(**query: str) -> AppTest:
     app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=60)
     app.run()
     app.switch_page("../deidentify.py")
-    for name, value in query.items():
+    for name, value in {"tagger": "rules", **query}.items():
         app.query_params[name] = value
     app.run()
     assert not app.exception

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from audit.access.log import entries
 from audit.curation.note_files import VARIABLE
 from audit.deid.kept_tagged import ReleaseSettings, TaggedSet, tagged_set, tagged_sets
-from audit.deid.known_taggers import known_taggers
+from audit.deid.known_taggers import known_tagger
 from audit.jobs import service, table
 from audit.jobs.contact import Contact
 from audit.jobs.orders import read_order
@@ -43,7 +43,7 @@ def notes_of(n: int) -> bytes:
 def made(n: int = 9, *, title: str = HOSTILE) -> TaggedSet:
     """Tag notes into a kept set, without any job."""
     question = tagging_question(
-        uploaded(notes_of(n), file_name="n.jsonl"), tagger=known_taggers()[0],
+        uploaded(notes_of(n), file_name="n.jsonl"), tagger=known_tagger("rules"),
         how=ReleaseSettings(), title=title,
     )  # fmt: skip
     (tagged_id,) = answer_tagging(question.order, SILENT)
@@ -181,7 +181,9 @@ def test_a_set_is_removed_after_asking_once_more() -> None:
 
 def test_what_was_not_finished_says_so_and_can_be_removed() -> None:
     question = tagging_question(
-        uploaded(notes_of(3), file_name="n.jsonl"), tagger=known_taggers()[0], how=ReleaseSettings()
+        uploaded(notes_of(3), file_name="n.jsonl"),
+        tagger=known_tagger("rules"),
+        how=ReleaseSettings(),
     )
     app = open_page(tagged=question.order["tagged_id"])
     assert SAY.text("deidentify_unfinished_do") in texts(app)
