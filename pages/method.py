@@ -19,7 +19,7 @@ from pages.ui.text import UNDEFINED
 TERMS = (
     "member", "control", "reference", "membership", "deid", "posterior", "mass", "score", "fixed",
     "auc", "recall", "fpr", "precision", "p", "q", "interval", "power", "generated", "linking",
-    "verdict",
+    "verdict", "tagger", "span", "strict", "label_relaxed", "complete", "covered",
 )  # fmt: skip
 MASS = (
     r"m_{\text{part}}(l) = \frac{1}{D} \sum_{d=1}^{D} \sum_{t=1}^{T}"
@@ -38,9 +38,14 @@ LOG_RATIOS = (
 )
 P_VALUE = r"p(l) = \frac{1 + \#\{ c : \text{score}(c) \ge \text{score}(l) \}}{1 + \#\{ c \}}"
 Q_VALUE = r"q_{(i)} = \min_{j \ge i} \min\left( 1, \frac{m \, p_{(j)}}{j} \right)"
+SPAN_RATES = (
+    r"\text{recall}_c = \frac{n_c - \text{missed}_c}{n_c}, \qquad"
+    r" \text{precision}_c = \frac{m_c - \text{spurious}_c}{m_c}"
+)
 SOURCES = (
     "Nakamura et al.: Estimating the risk of person-name leakage from language models pre-trained"
     " with clinical records (Japanese).",
+    "Yada et al.: De-identification of clinical text with large language models (Japanese).",
     "Nakamura et al. 2020: KART, arXiv 2101.00036.",
     "Wang & Cho 2019: Gibbs-style generation, arXiv 1902.04094.",
     "Carlini et al. 2022: membership inference, TPR at low FPR, arXiv 2112.03570.",
@@ -68,6 +73,7 @@ def page() -> None:
     draw_attacks(say)
     draw_findings(say)
     draw_verdict(say)
+    draw_deid(say)
     draw_limits(say)
     draw_glossary(say)
     draw_provenance(say)
@@ -136,6 +142,14 @@ def draw_verdict(say: Words) -> None:
         )
     )
     st.html(section(say, "intervals", n_replicates=f"{N_REPLICATES:,}"))
+
+
+def draw_deid(say: Words) -> None:
+    """Draw how a de-identifier is measured."""
+    st.html(section(say, "spans"))
+    st.latex(SPAN_RATES)
+    lines = [say.text(f"method_spans_{what}") for what in ("notes", "covered", "leak")]
+    st.html(blocks.bullet_list(lines))
 
 
 def draw_limits(say: Words) -> None:

@@ -17,7 +17,7 @@ from playwright.sync_api import expect
 
 PAGES = (
     "overview", "corpus", "train", "setup", "run", "jobs", "names", "measures", "documents",
-    "report", "method",
+    "deidentify", "deid_measures", "report", "method",
 )  # fmt: skip
 
 

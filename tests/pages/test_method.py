@@ -48,7 +48,7 @@ def test_every_part_is_there_in_both_languages(language: str) -> None:
     shown = texts(app)
     for part in ("verdict", "limits", "untried", "glossary", "policy", "sources", "versions"):
         assert say.html(f"method_{part}") in shown
-    assert len(app.latex) == 6
+    assert len(app.latex) == 7
     assert "python -m audit run" in app.code[0].value
 
 
