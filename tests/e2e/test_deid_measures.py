@@ -77,7 +77,7 @@ def test_a_click_on_a_cell_shows_its_spans(
     expect(page.locator(".ka-pair").first).to_contain_text("hidden")
     reveal(page)
     expect(page.locator(".ka-pair mark").first).to_contain_text("歳")
-    choose_cell(page, "Identifier taken for Missed")
+    choose_cell(page, "Identifier as Missed")
     page.wait_for_url(re.compile("cell=0-4"))
     expect(page.locator(".ka-pair mark").first).to_contain_text("山田太郎")
 

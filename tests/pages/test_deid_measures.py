@@ -109,7 +109,7 @@ def test_a_cell_shows_its_spans_only_after_names_are_revealed() -> None:
     kept()
     app = open_page(part="matrix")
     assert parameter(app, "cell") == "0-4"  # what is missed comes first
-    assert "4 characters, hidden" in texts(app) and "山田太郎" not in texts(app)
+    assert "hidden; length 4" in texts(app) and "山田太郎" not in texts(app)
     app = open_page(part="matrix", cell="1-0", is_revealed=True)
     shown = texts(app)
     assert "佐藤花子" in shown and "<mark" in shown

@@ -1,0 +1,71 @@
+"""What the taggers reach on the hand-written test sets, with intervals; and every miss, to a file.
+
+python -m benchmarks.deid_unseen [--taggers rules default] [--misses FILE.jsonl]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from audit.deid.known_taggers import load_tagger
+from audit.deid.labels import TYPES
+from audit.deid.metrics import LabelMetrics, measured
+from audit.deid.misses import misses_jsonl, misses_of
+from audit.deid.score import Scored, score_pairs
+from audit.deid.tagger import tag_checked
+from tests.deid.unseen_notes import N_NOTES, unseen
+
+CRITERIA = ("strict", "label_relaxed")
+
+
+def main() -> None:
+    """Print one table of figures; in per cent, with 95 % intervals over notes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--taggers", nargs="+", default=["rules", "default"])
+    parser.add_argument("--misses", type=Path)
+    options = parser.parse_args()
+    print("| tagger | notes | type | n | P strict | R strict | P label-relaxed | R label-relaxed |")
+    print("|---|---|---|---|---|---|---|---|")
+    lines: list[str] = []
+    for name in options.taggers:
+        tagger = load_tagger(name)
+        for which, language in N_NOTES:
+            notes = unseen(which, language)
+            found = tag_checked(tagger, [note.text for note in notes])
+            predicted = [note.with_spans(s) for note, s in zip(notes, found, strict=True)]
+            pairs = list(zip(notes, predicted, strict=True))
+            _tell(score_pairs(pairs), title=f"{name} | {which} {language}")
+            if options.misses:
+                listed = (misses_of(gold, predicted=other) for gold, other in pairs)
+                lines += [
+                    f'{{"tagger":"{name}",{x[1:]}' for one in listed for x in misses_jsonl(one)
+                ]
+    if options.misses:
+        options.misses.write_text("".join(lines), encoding="utf-8")
+
+
+def _tell(scored: Scored, *, title: str) -> None:
+    by_criterion = {name: measured(scored.criteria[name].by_patient) for name in CRITERIA}
+    for label in (*TYPES, "all"):
+        entries = [
+            metrics.together if label == "all" else _of(metrics.labels, label)
+            for metrics in by_criterion.values()
+        ]
+        cells = [_cell(entry, measure) for entry in entries for measure in ("precision", "recall")]
+        print(f"| {title} | {label} | {entries[0].counts[0]} | " + " | ".join(cells) + " |")
+    over = scored.covered.n_over_chars / scored.covered.n_outside_chars
+    print(f"| {title} | over-redaction | | {over:.1%} | | | |")
+
+
+def _of(entries: tuple[LabelMetrics, ...], label: str) -> LabelMetrics:
+    return next(entry for entry in entries if entry.label == label)
+
+
+def _cell(entry: LabelMetrics, measure: str) -> str:
+    estimate = entry.estimate(measure)
+    return f"{100 * estimate.value:.1f} ({100 * estimate.low:.0f}–{100 * estimate.high:.0f})"
+
+
+if __name__ == "__main__":
+    main()
