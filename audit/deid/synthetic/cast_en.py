@@ -1,7 +1,8 @@
 """The people, places, days and numbers of one English synthetic note.
 
 A slot `{@kind}` of the grammar is answered here. People: patient, family, doctor, doctor2, nurse,
-other; behind a dot the form: surname, given, initials, capitals, middle, reversed, relation, new.
+other; behind a dot the form: surname, given, initials, capitals, middle, reversed, relation, new,
+turned, capital_surname, short (R Smith), letters (RS).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from audit.deid.synthetic.grammar import word_list
 from audit.deid.synthetic.numbers import email, specimen
 from audit.deid.synthetic.patients import PatientFacts
 from audit.deid.synthetic.people import english_name
+from audit.deid.synthetic.places_en import MORE_NUMBERS, MORE_PLACES, british_day, short_age
 from audit.deid.synthetic.writer import Piece
 
 _ROLES = ("patient", "family", "doctor", "doctor2", "nurse", "other")
@@ -34,7 +36,10 @@ _DATES = (
     *("{0:%B} {0.day}, {0.year}", "{0.day} {0:%b} {0.year}", "{0:%b} {0.day}, {0.year}"),
     *("{0:%m}-{0:%d}-{0:%Y}", "{0.day}-{0:%b}-{0.year}", "{0:%m}/{0:%d}/{0:%y}"),
 )
-_STEADY = frozenset({"phone", "record", "address", "hospital", "hospital2", "job", "town", "ward"})
+_STEADY = frozenset(
+    {"phone", "record", "address", "hospital", "hospital2", "job", "town", "ward"}
+    | {"telephone", "health_number", "full_address", "infirmary", "place", "craft", "uk_ward"}
+)
 
 
 class EnglishCast:
@@ -82,14 +87,14 @@ class EnglishCast:
         if kind not in _STEADY:
             return maker(self._dice)
         if kind not in self._steady:
-            is_own = kind in ("record", "address", "job")
+            is_own = kind in ("record", "address", "job", "full_address", "health_number", "craft")
             self._steady[kind] = maker(self._own if is_own else self._dice)
         return self._steady[kind]
 
     def _person(self, who: str) -> tuple[PersonName, str]:
         if who not in self._people:
             sex = self._dice.pick("MF")
-            name = english_name(self._dice, sex=sex)
+            name = english_name(self._dice, sex=sex, is_wide=self._facts.is_wide)
             if who == "patient":
                 name, sex = self._facts.name, self._facts.sex
             elif who == "family" and self._dice.chance(0.7):
@@ -109,6 +114,14 @@ class EnglishCast:
                 sex == self._facts.sex or self._years < 20
             )
             return Piece({"F": "sister", "M": "brother"}[sex] if is_odd else relation)
+        if form == "turned":
+            return Piece(f"{name.surname.written} {name.given.written}", IDENTIFIER)
+        if form == "capital_surname":
+            return Piece(f"{name.surname.written.upper()} {name.given.written}", IDENTIFIER)
+        if form == "short":
+            return Piece(f"{name.given.written[0]} {name.surname.written}", IDENTIFIER)
+        if form == "letters":
+            return Piece(name.given.written[0] + name.surname.written[0], QUASI)
         if form == "capitals":
             return Piece(f"{name.surname.written}, {name.given.written}".upper(), IDENTIFIER)
         form = form or self._dice.pick(("spaced",) * 5 + ("middle",))
@@ -126,6 +139,11 @@ class EnglishCast:
             return str(years)
         if form == "other":
             return str(dice.between(35, 88))
+        if form in ("sexed", "years"):
+            sex = self._facts.sex if form == "sexed" else ""
+            return short_age(years, sex, dice)
+        if form == "other_sexed":
+            return short_age(dice.between(17, 96), dice.pick("MF"), dice)
         if years < 2:
             return f"{max(1, (self._today - self._facts.birth).days // 30)}-month-old"
         return dice.pick(
@@ -146,6 +164,8 @@ class EnglishCast:
         day = self._day(what)
         if form == "short":
             return f"{day.month}/{day.day}"
+        if form in ("british", "brief"):
+            return british_day(day, self._dice, has_year=form == "british")
         if form == "month":
             return f"{day:%B} {day.year}"
         if form == "year":
@@ -219,6 +239,7 @@ _PLACES: dict[str, Callable[[Dice], str]] = {
         + dice.pick(("Industries", "Foods", "Logistics", "& Sons", "Inc."))
     ),
     "job": lambda dice: dice.pick(word_list("en", "jobs")),
+    **MORE_PLACES,
 }
 _NUMBERS: dict[str, tuple[str, Callable[[Dice], str]]] = {
     "phone": (CONTACT, _phone),
@@ -231,4 +252,5 @@ _NUMBERS: dict[str, tuple[str, Callable[[Dice], str]]] = {
     "plan": (PERSONAL_ID_CODE, lambda dice: numbers.health_plan_number(dice.number())),
     "licence": (PERSONAL_ID_CODE, lambda dice: numbers.us_licence_number(dice.number())),
     "passport": (PERSONAL_ID_CODE, lambda dice: numbers.us_passport_number(dice.number())),
+    **MORE_NUMBERS,
 }

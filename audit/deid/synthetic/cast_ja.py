@@ -2,7 +2,8 @@
 
 A slot `{@kind}` of the grammar is answered here. People: patient, family, family2, doctor, doctor2,
 doctor3, nurse, other, other2; behind a dot the form: surname, given, kana, half_kana, hiragana,
-romaji, initials, initial; `new` draws somebody else each time. Whole names are identifiers, parts
+romaji, initials, initial, dotted; `new` draws somebody else each time. In wide notes some people
+have names of other countries. Whole names are identifiers, parts
 of names quasi-identifiers. Other kinds are those of `NUMBERS` and `PLACES`, age, sex, job, days.
 """
 
@@ -11,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date, timedelta
 
+from audit.deid.labels import IDENTIFIER
 from audit.deid.labels import QUASI_IDENTIFIER as QUASI
 from audit.deid.name_variants import PersonName
-from audit.deid.synthetic.dates_ja import DateWriter
+from audit.deid.synthetic.dates_ja import DateWriter, sexed_age
 from audit.deid.synthetic.dice import Dice
+from audit.deid.synthetic.names_foreign import foreign_name, foreign_parts
 from audit.deid.synthetic.names_ja import named
 from audit.deid.synthetic.numbers import NUMBERS
 from audit.deid.synthetic.patients import PatientFacts
@@ -23,6 +26,7 @@ from audit.deid.synthetic.places_ja import PLACES, school
 from audit.deid.synthetic.writer import Piece
 
 _STAFF_BORN = (1945, 1998)
+_FOREIGN_SHARE = 0.04
 # By the patient's age: below 20, 45, 65, and above; then by the relative's sex.
 _RELATIONS = (
     (20, {"F": ("母", "姉", "祖母", "母", "叔母"), "M": ("父", "兄", "祖父", "父", "叔父")}),
@@ -40,11 +44,13 @@ _ROLES = (
     "nurse",
     "other",
     "other2",
+    "foreign",
 )
 # The values that stay the same within a note.
 _STEADY = frozenset(
     {"phone", "mobile", "record", "address", "hospital", "clinic", "ward", "room", "home", "job"}
     | {"station", "pharmacy", "insurer", "insured", "city", "school", "company", "extension"}
+    | {"craft", "place", "nickname"}
 )
 
 
@@ -68,6 +74,7 @@ class JapaneseCast:
         self._dates = DateWriter(self._dice)
         self._people: dict[str, tuple[PersonName, str, str]] = {}
         self._steady: dict[str, str] = {}
+        self._foreign: dict[str, tuple[str, ...]] = {}
         is_girl = facts.sex == "F"
         self._suffix = self._dice.pick(("ちゃん", "ちゃん" if is_girl else "くん", "さん"))
         self._form = self._dice.pick(("joined",) * 3 + ("spaced",) * 3 + ("wide",) * 2)
@@ -133,7 +140,7 @@ class JapaneseCast:
             return maker(self._dice)
         if kind not in self._steady:
             # A record's number, a home and a job belong to the patient, the others to the note.
-            is_own = kind in ("record", "address", "job", "school", "company", "insured")
+            is_own = kind in ("record", "address", "job", "school", "company", "insured", "craft")
             self._steady[kind] = maker(self._own if is_own else self._dice)
         return self._steady[kind]
 
@@ -149,7 +156,8 @@ class JapaneseCast:
         sex = dice.pick("MF")
         if who == "nurse":
             sex = "F" if dice.chance(0.85) else "M"
-        name = japanese_name(dice, sex=sex, birth_year=dice.between(*_STAFF_BORN))
+        born, is_wide = dice.between(*_STAFF_BORN), self._facts.is_wide
+        name = japanese_name(dice, sex=sex, birth_year=born, is_wide=is_wide)
         if not who.startswith("family"):
             return name, sex, ""
         own = self._facts
@@ -163,21 +171,45 @@ class JapaneseCast:
         return name, sex, relation
 
     def _named(self, who: str, form: str) -> Piece:
+        if who == "foreign":
+            return self._of_abroad(who, form or "whole")
         if form == "new":
             self._people.pop(who, None)
+            self._foreign.pop(who, None)
             form = ""
         name, _, relation = self._person(who)
         if form == "relation":
             return Piece(relation)
         if form == "suffix":
             return Piece(self._suffix)
+        if form in ("", "surname", "given", "kana") and self._is_of_abroad(who):
+            return self._of_abroad(who, "part" if form in ("surname", "given") else "whole")
         return named(name, form, usual=self._form, dice=self._dice)
+
+    def _is_of_abroad(self, who: str) -> bool:
+        if who not in self._foreign:
+            dice = self._own if who == "patient" else self._dice
+            is_foreign = self._facts.is_wide and dice.chance(_FOREIGN_SHARE)
+            self._foreign[who] = foreign_parts(dice) if is_foreign else ()
+        return bool(self._foreign[who])
+
+    def _of_abroad(self, who: str, form: str) -> Piece:
+        if not self._foreign.get(who):
+            self._foreign[who] = foreign_parts(self._dice)
+        parts = self._foreign[who]
+        if form == "part":
+            # Katakana names are told by their last part or their first, rarely by the middle one.
+            return Piece(parts[self._dice.pick((0, -1))], QUASI)
+        return Piece(foreign_name(parts, self._dice), IDENTIFIER)
 
     def _age(self, form: str) -> str:
         dice = self._dice
         if form == "other":
             return f"{dice.between(35, 88)}{dice.pick(('歳', '歳', '歳', '才'))}"
         days, years = (self._today - self._facts.birth).days, self._years
+        if form in ("sexed", "other_sexed"):
+            sex = self._facts.sex if form == "sexed" else dice.pick("MF")
+            return sexed_age(years if form == "sexed" else dice.between(2, 97), sex, dice)
         if form == "earlier":
             return f"{dice.between(min(5, years), max(years - 1, 1))}歳"
         if form == "number":
@@ -196,16 +228,20 @@ class JapaneseCast:
             return "男女"[is_female]
         if form == "latin":
             return "MF"[is_female]
+        if form == "sign":
+            return "♂♀"[is_female]
         return (("男児", "女児") if self._years < 12 else ("男性", "女性"))[is_female]
 
     def _dated(self, kind: str) -> str:
         what, _, form = kind.partition(".")
         day = self._day(what, kind_is_month=form == "month")
-        writers = {
+        writers: dict[str, Callable[[date], str]] = {
             "": self._dates.long,
             "short": self._dates.short,
             "month": self._dates.month,
             "year": self._dates.year,
+            "dotted": lambda day: f"{day.month}.{day.day}",
+            "slash": lambda day: f"{day.month}/{day.day}",
         }
         if form == "day":
             return f"{day.day}日"

@@ -22,6 +22,17 @@ def kanji_number(number: int) -> str:
     return text + (_KANJI[ones] if ones else "") or _KANJI[0]
 
 
+def sexed_age(years: int, sex: str, dice: Dice) -> str:
+    """Return an age in years and a sex, "M" or "F", in one piece: 34F, 58♂, 72歳男."""
+    letter, sign, word = (sex, "♂♀"[sex == "F"], "男女"[sex == "F"])
+    return dice.pick(
+        (f"{years}{letter}",) * 4
+        + (f"{years}{sign}",) * 3
+        + (f"{years}歳{sign}", f"{years}歳{word}", f"{years}{word}", f"{years}y{letter}")
+        + (f"{years}{letter}", f"{max(1, years // 10) * 10}代{sign}", f"{years}歳{letter}")
+    )
+
+
 class DateWriter:
     """Writes the days of one note."""
 

@@ -24,6 +24,8 @@ def named(name: PersonName, form: str, *, usual: str, dice: Dice) -> Piece:
         return Piece(written(name, form).replace(" ", dice.pick(gaps)), IDENTIFIER)
     if form == "initial":
         return Piece(name.surname.romaji[0], QUASI)
+    if form == "dotted":
+        return Piece(_dotted(name, dice), QUASI)
     if form == "initials":
         return Piece(_initials(name, dice), QUASI)
     if form.startswith("surname_"):
@@ -52,6 +54,28 @@ def _initials(name: PersonName, dice: Dice) -> str:
     surname, given = name.surname.romaji[0], name.given.romaji[0]
     wide = f"{surname}．{given}．"
     return dice.pick((f"{surname}.{given}.", f"{surname}.{given}", f"{surname}{given}", wide))
+
+
+def _dotted(name: PersonName, dice: Dice) -> str:
+    surname, given = name.surname.romaji[0], name.given.romaji[0]
+    wide = "".join(chr(ord(letter) + 0xFEE0) for letter in surname + given)
+    forms = (
+        f"{surname}・{given}",
+        f"{surname}.{given}.",
+        f"{surname}. {given}.",
+        f"{surname}.{given}",
+    )
+    return dice.pick(
+        (
+            *forms,
+            f"{wide[0]}・{wide[1]}",
+            forms[0],
+            forms[0],
+            f"{wide[0]}.{wide[1]}.",
+            wide,
+            f"{given}.{surname}.",
+        )
+    )
 
 
 def _romaji(name: PersonName, dice: Dice) -> str:

@@ -86,14 +86,15 @@ def _note(style: str, patient: int, *, place: int, seed: int, language: str) -> 
     key = f"{language}/{group}/{patient}"
     note = f"{key}/{place}/{style}"
     dice = Dice(seed, "synthetic note", note)
-    facts = patient_facts(seed, key, language=language)
+    is_wide = group == "train"
+    facts = patient_facts(seed, key, language=language, is_wide=is_wide)
     cast = _CASTS[language](facts, seed=seed, note=note)
     joiner = " " if language == "en" else ""
     writer = Writer(
         grammar(language), dice=dice, value_of=cast.value, field=cast.field, joiner=joiner
     )
     writer.write((_HELD_OUT if group == "held out" else _STYLE) + style)
-    text, spans = surfaced(writer.pieces, dice=dice, is_japanese=language == "ja")
+    text, spans = surfaced(writer.pieces, dice=dice, is_japanese=language == "ja", is_wide=is_wide)
     return tagged(
         f"{style}-{place:06d}", text=text, spans=spans, patient_id=f"{group[0]}{patient:06d}"
     )

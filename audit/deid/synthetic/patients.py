@@ -22,10 +22,14 @@ class PatientFacts:
     birth: date
     first_day: date
     dice_key: str
+    is_wide: bool = False
 
 
-def patient_facts(seed: int, key: str, *, language: str) -> PatientFacts:
-    """Return the invented patient of a key, of any age, more often old than young."""
+def patient_facts(seed: int, key: str, *, language: str, is_wide: bool = False) -> PatientFacts:
+    """Return the invented patient of a key, of any age, more often old than young.
+
+    Notes of a wide patient have more names and ways of writing, those of training alone.
+    """
     dice = Dice(seed, "synthetic patient", key)
     sex = dice.pick("MF")
     first_day = _FIRST_DAY + timedelta(days=dice.between(0, _N_DAYS))
@@ -38,6 +42,7 @@ def patient_facts(seed: int, key: str, *, language: str) -> PatientFacts:
     days = age * 1461 // 4 + dice.between(1, 364)
     birth = first_day - timedelta(days=days if age or dice.chance(0.5) else dice.between(1, 27))
     if language == "en":
-        return PatientFacts(english_name(dice, sex=sex), sex, birth, first_day, key)
-    name = japanese_name(dice, sex=sex, birth_year=birth.year)
-    return PatientFacts(name, sex, birth, first_day, key)
+        name = english_name(dice, sex=sex, is_wide=is_wide)
+    else:
+        name = japanese_name(dice, sex=sex, birth_year=birth.year, is_wide=is_wide)
+    return PatientFacts(name, sex, birth, first_day, key, is_wide)

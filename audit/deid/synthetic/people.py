@@ -16,14 +16,20 @@ from audit.deid.synthetic.dice import Dice
 from audit.deid.synthetic.grammar import word_list
 
 _LISTED_SHARE = 0.55
+_RARE_SHARE = 0.12
 _OLD_BEFORE, _MIDDLE_BEFORE = 1950, 1980
 
 
-def japanese_name(dice: Dice, *, sex: str, birth_year: int) -> PersonName:
-    """Return a name: sex is "M" or "F"; given names in kana are of the old and the young."""
+def japanese_name(dice: Dice, *, sex: str, birth_year: int, is_wide: bool = False) -> PersonName:
+    """Return a name: sex is "M" or "F"; given names in kana are of the old and the young.
+
+    A wide one has a rare surname more often.
+    """
     surname = (
         _ranked("surnames", dice) if dice.chance(_LISTED_SHARE) else _composed("surname", dice)
     )
+    if is_wide and dice.chance(_RARE_SHARE):
+        surname = dice.pick(_parts("surnames_rare"))
     return PersonName(surname, given_name(dice, sex=sex, birth_year=birth_year), "", JAPANESE)
 
 
@@ -38,14 +44,32 @@ def given_name(dice: Dice, *, sex: str, birth_year: int) -> NamePart:
     return _composed("male" if sex == "M" else "female", dice)
 
 
-def english_name(dice: Dice, *, sex: str) -> PersonName:
-    """Return an English name, with the initial of a middle name."""
+def english_name(dice: Dice, *, sex: str, is_wide: bool = False) -> PersonName:
+    """Return an English name, with the initial of a middle name; a wide one is of more names."""
     first = dice.pick(word_list("en", "male" if sex == "M" else "female"))
     last = dice.pick(word_list("en", "surnames"))
+    if is_wide:
+        first, last = _wide_given(first, dice, sex=sex), _wide_surname(last, dice)
     if dice.chance(0.04):
         last = f"{last}-{dice.pick(word_list('en', 'surnames'))}"
     middle = dice.pick("ABCDEFGHJKLMNPRSTW")
     return PersonName(NamePart(last, "", last), NamePart(first, "", first), middle, ENGLISH)
+
+
+def _wide_given(listed: str, dice: Dice, *, sex: str) -> str:
+    if dice.chance(0.4):
+        return listed
+    return dice.pick(word_list("en", "male_more" if sex == "M" else "female_more"))
+
+
+def _wide_surname(listed: str, dice: Dice) -> str:
+    kind = dice.between(0, 9)
+    if kind < 3:
+        return listed
+    if kind < 6:
+        return dice.pick(word_list("en", "surnames_more"))
+    halves = ("surname_first", "surname_last") if kind < 9 else ("surname_roots", "surname_ends")
+    return "".join(dice.pick(word_list("en", half)) for half in halves)
 
 
 @functools.cache

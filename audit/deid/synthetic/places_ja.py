@@ -18,6 +18,26 @@ _CITY_KINDS = (
     *("市立病院", "市民病院", "市立総合病院", "中央病院", "赤十字病院", "医師会病院", "労災病院"),
     *("大学病院", "大学医学部附属病院", "医科大学病院", "がんセンター", "総合医療センター"),
 )
+_SHORT_KINDS = (
+    *(
+        "日赤",
+        "医大",
+        "大",
+        "大病院",
+        "市民",
+        "中央",
+        "県立",
+        "市立",
+        "労災",
+        "済生会",
+        "医療センター",
+    ),
+    *("厚生", "大附属", "がんセンター", "こども", "逓信", "共済", "成人病センター", "病院"),
+)
+_SHORT_PRACTICES = (
+    *("眼科", "内科", "医院", "クリニック", "皮膚科", "整形", "耳鼻科", "小児科", "歯科", "胃腸科"),
+    *("産婦人科", "外科", "泌尿器科", "メンタル", "ペインクリニック", "脳外科", "レディース"),
+)
 _BEFORE = ("国立病院機構", "済生会", "医療法人社団", "独立行政法人", "社会医療法人", "聖", "JA")
 _HOMES = ("苑", "荘", "の里", "の郷", "ホーム", "園")
 _HOME_KINDS = (
@@ -140,6 +160,14 @@ def company(dice: Dice) -> str:
     return dice.pick(("株式会社{}", "{}株式会社", "(株){}", "有限会社{}", "{}")).format(name)
 
 
+def nickname(dice: Dice) -> str:
+    """Return what staff call a hospital or a practice: a town and 日赤, a surname and 眼科."""
+    if dice.chance(0.5):
+        return dice.pick(word_list("ja", "bare_places")) + dice.pick(_SHORT_KINDS)
+    name = japanese_name(dice, sex="M", birth_year=1960, is_wide=True).surname
+    return name.written + dice.pick(_SHORT_PRACTICES)
+
+
 def listed(name: str) -> Callable[[Dice], str]:
     """Return a maker that picks from a list of words."""
     return lambda dice: dice.pick(word_list("ja", name))
@@ -160,5 +188,10 @@ PLACES: dict[str, Callable[[Dice], str]] = {
     "prefecture": listed("prefectures"),
     "job": listed("jobs"),
     "country": listed("countries"),
+    "place": listed("bare_places"),
+    "place2": listed("bare_places"),
+    "craft": listed("jobs_more"),
+    "nickname": nickname,
+    "nickname2": nickname,
 }
 """Makers of quasi-identifiers by the kind of a slot."""

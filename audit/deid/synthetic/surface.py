@@ -20,11 +20,17 @@ _WIDE_SHARE, _WIDE_LETTERS_SHARE, _SLIPS_SHARE = 0.16, 0.08, 0.12
 _WIDE_DIGITS = {code: wide for code, wide in WIDE.items() if chr(code).isdigit()}
 _LOST = 0.15
 _SLIPS = 0.006
+_SMALL, _CAPITALS = 8, 5
 _LIKE = str.maketrans("ーロカ二一間問術述大太氏民者著科料", "一口力ニー問間述術太大民氏著者料科")
 
 
-def surfaced(pieces: list[Piece], *, dice: Dice, is_japanese: bool) -> tuple[str, list[Span]]:
-    """Return the text of a note in one hospital's ways, and its spans."""
+def surfaced(
+    pieces: list[Piece], *, dice: Dice, is_japanese: bool, is_wide: bool = False
+) -> tuple[str, list[Span]]:
+    """Return the text of a note in one hospital's ways, and its spans.
+
+    Some wide English notes are all in small letters, or all in capitals.
+    """
     table = _table(dice) if is_japanese else {}
     wide: dict[int, int] = {}
     if is_japanese and dice.chance(_WIDE_SHARE):
@@ -46,7 +52,17 @@ def surfaced(pieces: list[Piece], *, dice: Dice, is_japanese: bool) -> tuple[str
             spans.append(Span(length, length + len(words), piece.label))
         text.append(words)
         length += len(words)
-    return "".join(text), spans
+    whole = "".join(text)
+    if is_wide and not is_japanese:
+        whole = _cased(whole, dice=dice)
+    return whole, spans
+
+
+def _cased(text: str, *, dice: Dice) -> str:
+    share = dice.between(0, 99)
+    changed = text.lower() if share < _SMALL else text.upper()
+    # A letter may become two in the other case: spans would no longer stand where they do.
+    return changed if share < _SMALL + _CAPITALS and len(changed) == len(text) else text
 
 
 def _table(dice: Dice) -> dict[int, str]:

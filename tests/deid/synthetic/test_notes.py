@@ -76,8 +76,8 @@ def test_another_process_gives_the_same_notes() -> None:
 @pytest.mark.parametrize(
     ("pattern", "label"),
     [
-        (r"\d+ ?[歳才]", QUASI_IDENTIFIER),
-        (r"(?:男性|女性|男児|女児)(?!ホルモン|化)", QUASI_IDENTIFIER),
+        (r"\d+ ?[歳才](?!以上|未満|代に好発|にピ)", QUASI_IDENTIFIER),
+        (r"(?:男性|女性|男児|女児)(?!ホルモン|化|に多い)", QUASI_IDENTIFIER),
         (r"(?:令和|平成|昭和) ?(?:元|\d+) ?年", QUASI_IDENTIFIER),
         (r"(?:19|20)\d\d年\d+月\d+日", QUASI_IDENTIFIER),
         (r"[a-z0-9._]+@[a-z.]*example\.[a-z]+", CONTACT),
@@ -125,10 +125,12 @@ def test_all_five_types_occur(language: str) -> None:
         label: sum(any(span.label == label for span in d.spans) for d in documents) / 1000
         for label in TYPES
     }
-    assert 0.6 < share[IDENTIFIER] < 0.95
-    assert 0.7 < share[QUASI_IDENTIFIER] < 0.99
+    is_english = language == "en"
+    assert (0.4 if is_english else 0.6) < share[IDENTIFIER] < 0.95
+    assert (0.6 if is_english else 0.7) < share[QUASI_IDENTIFIER] < 0.99
     assert all(share[label] > 0.05 for label in TYPES)
-    assert 0.03 < sum(not document.spans for document in documents) / 1000 < 0.3
+    n_without = sum(not document.spans for document in documents)
+    assert (230 if is_english else 50) < n_without < (360 if is_english else 250)
     held_out = synthetic_notes(400, seed=8, language=language, styles=HELD_OUT_STYLES[language])
     assert {span.label for document in held_out for span in document.spans} == set(TYPES)
 
