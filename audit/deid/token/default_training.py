@@ -54,7 +54,7 @@ class DefaultRecipe:
         Notes of styles that are not learned from: to choose the combination by, and to measure it.
     """
 
-    n_notes: int = 12_000
+    n_notes: int = 16_000
     n_validation: int = 400
     n_choosing: int = 600
     n_test: int = 1000
