@@ -9,6 +9,7 @@ from typing import Any
 from audit.console import progress_line, say
 from audit.corpora.notes import open_notes
 from audit.deid.chain import ChainOrder, build_named
+from audit.deid.kept_answers import AskedModel
 from audit.deid.local_model import LocalModel
 from audit.deid.mask_types import RuleTyper
 from audit.deid.model_typer import ModelTyper
@@ -49,19 +50,20 @@ def build_command(options: Namespace) -> dict[str, Any]:
             "Give all three sizes or none, none of them negative.",
             where="--validation, --test, --train",
         )
-    typer = RuleTyper() if options.typer is None else ModelTyper(LocalModel(options.typer))
-    translator = (
-        NoTranslation()
+    typing = None if options.typer is None else _asked(LocalModel(options.typer))
+    translating = (
+        None
         if options.translator is None
-        else ModelTranslation(LocalModel(options.translator, max_new_tokens=2048))
+        else _asked(LocalModel(options.translator, max_new_tokens=2048))
     )
     order = ChainOrder(
         seed=options.seed,
         locale=_LOCALES[options.names],
         has_template=not options.no_template,
         sizes=SplitSizes(*given) if given else None,
-        typer=typer,
-        translator=translator,
+        typer=RuleTyper() if typing is None else ModelTyper(typing),
+        translator=NoTranslation() if translating is None else ModelTranslation(translating),
+        models=tuple(model for model in (typing, translating) if model is not None),
     )
     source = open_notes(options.notes.expanduser())
     out = options.out.expanduser().absolute()
@@ -73,3 +75,7 @@ def build_command(options: Namespace) -> dict[str, Any]:
         say(f"Splits share {summary.leaks.n_shared_patients} patients and "
              f"{summary.leaks.n_shared_texts} texts.")  # fmt: skip
     return summary.plain()
+
+
+def _asked(model: LocalModel) -> AskedModel:
+    return AskedModel(model, digest=model.digest, n_at_once=model.n_batch)

@@ -118,7 +118,8 @@ def listing_misses(path: Path | None, pairs: Iterable[Pair]) -> Iterator[Iterabl
     try:
         partial.unlink(missing_ok=True)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+        # Half a surrogate pair, which is no UTF-8, becomes a question mark.
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="") as file:
             is_table = path.suffix.lower() == ".csv"
             if is_table:
                 file.write(misses_csv(()))

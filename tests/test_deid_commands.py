@@ -142,3 +142,12 @@ def test_the_order_of_the_lines_changes_nothing_and_many_spans_take_seconds(tmp_
     again = deid("score", "--gold", written(tmp_path / "g", *golds),
                  "--pred", written(tmp_path / "p", *predictions), "--replicates", 100)  # fmt: skip
     assert again == first
+
+
+@pytest.mark.parametrize("name", ["misses.csv", "misses.jsonl"])
+def test_misses_of_a_note_with_half_a_character_are_written(tmp_path, name):
+    gold, pred = tmp_path / "gold.jsonl", tmp_path / "pred.jsonl"
+    gold.write_text(json.dumps(note("1", "\ud800森 x", (0, 2, "identifier"))) + "\n", "utf-8")
+    pred.write_text(json.dumps(note("1", "\ud800森 x")) + "\n", "utf-8")
+    deid("score", "--gold", gold, "--pred", pred, "--misses", tmp_path / name, "--replicates", 2)
+    assert "?森" in (tmp_path / name).read_text("utf-8")

@@ -48,7 +48,9 @@ class CorpusFile:
 
 
 @contextmanager
-def corpus_folder(out: Path, *, names: Sequence[str]) -> Iterator[dict[str, CorpusFile]]:
+def corpus_folder(
+    out: Path, *, names: Sequence[str], kept: str = ""
+) -> Iterator[dict[str, CorpusFile]]:
     """Write the files of a new folder; it appears when the block ends well.
 
     Parameters
@@ -57,32 +59,37 @@ def corpus_folder(out: Path, *, names: Sequence[str]) -> Iterator[dict[str, Corp
         Must not be there yet, or be empty.
     names
         Of the files.
+    kept
+        Of a file that the block itself writes in `building_folder`: it stays there when the block
+        fails, is there again in the next one, and is removed when the folder is whole.
 
     Raises
     ------
     AuditError
         If the folder holds something, is being built by somebody else, or cannot be written.
     """
-    building = out.parent / f".{out.name}.building"
+    building = building_folder(out)
     lock = -1
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         refuse_full(out)
         lock = locked_folder(building)
-        clear_folder(building)
+        clear_folder(building, but=kept)
         files = {name: CorpusFile(building / name) for name in names}
         try:
             yield files
         except BaseException:
             for file in files.values():
                 file.close(is_whole=False)
-            shutil.rmtree(building, ignore_errors=True)
+            _give_up(building, kept=kept)
             raise
         for file in files.values():
             file.close(is_whole=True)
         os.fsync(lock)
         refuse_full(out)
         building.rename(out)
+        if kept:
+            (out / kept).unlink(missing_ok=True)
     except OSError as error:
         raise AuditError(
             f"The folder cannot be written ({os.strerror(error.errno or 0)}).",
@@ -91,6 +98,20 @@ def corpus_folder(out: Path, *, names: Sequence[str]) -> Iterator[dict[str, Corp
     finally:
         if lock >= 0:
             os.close(lock)
+
+
+def building_folder(out: Path) -> Path:
+    """Return where the files of a folder are while it is being built."""
+    return out.parent / f".{out.name}.building"
+
+
+def _give_up(building: Path, *, kept: str) -> None:
+    """Remove what a block has made, but for a file that holds what is worth keeping."""
+    path = building / kept
+    if kept and path.is_file() and path.stat().st_size:
+        clear_folder(building, but=kept)
+    else:
+        shutil.rmtree(building, ignore_errors=True)
 
 
 def refuse_full(out: Path) -> None:
@@ -130,9 +151,11 @@ def locked_folder(building: Path) -> int:
         os.close(lock)
 
 
-def clear_folder(folder: Path) -> None:
-    """Remove all that is in a folder."""
+def clear_folder(folder: Path, *, but: str = "") -> None:
+    """Remove all that is in a folder, but for one name."""
     for path in folder.iterdir():
+        if path.name == but:
+            continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

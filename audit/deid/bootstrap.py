@@ -56,12 +56,13 @@ def replicates(
 def interval(value: float, drawn: FloatArray, *, n_total: int) -> Estimate:
     """Return a value with the 95 % percentile interval of its replicates [R].
 
-    Replicates in which it is undefined are left out. Where all replicates agree, the Wilson
-    interval of that share among `n_total` trials stands in (see `percentile_interval`).
+    Replicates in which it is undefined are left out; if it is in all of them, the value stands
+    without an interval. Where all replicates agree, the Wilson interval of that share among
+    `n_total` trials stands in (see `percentile_interval`).
     """
     defined = drawn[~np.isnan(drawn)]
     if np.isnan(value) or not len(defined):
-        return Estimate(float("nan"), float("nan"), float("nan"))
+        return Estimate(value, float("nan"), float("nan"))
     return percentile_interval(value, replicates=defined, n_names=n_total)
 
 

@@ -3,6 +3,8 @@
 Comes in: a source of notes, a seed. Goes out: a folder with `train.jsonl`, `validation.jsonl`,
 `test.jsonl`, `rest.jsonl` (notes with spans), `refused.jsonl` and `summary.json`. The source is
 read twice; memory does not grow with the notes but by some bytes for each note and patient.
+Where language models are asked, their answers stay when a build is stopped or killed, and the next
+one of the same folder asks for the others alone.
 
 Source: paper 002, section 2.1, steps 1 to 6.
 """
@@ -10,36 +12,37 @@ Source: paper 002, section 2.1, steps 1 to 6.
 from __future__ import annotations
 
 import json
-from array import array
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 
-from audit.corpora.build_files import CorpusFile, corpus_folder
+from audit.corpora.build_files import CorpusFile, building_folder, corpus_folder
 from audit.corpora.notes import Note, NoteSource
 from audit.corpora.placeholder_dates import parsed_day
-from audit.corpora.placeholders import has_marks
 from audit.deid.chain_summary import ChainSummary, ChainTally, summary_bytes
+from audit.deid.chain_survey import Surveyed, survey
 from audit.deid.fill_masks import FilledNote, filled
 from audit.deid.fill_values import NoteContext
 from audit.deid.identities import identity_of
 from audit.deid.japanese_notes import with_template
+from audit.deid.kept_answers import AskedModel, FillMeter, answers_kept
 from audit.deid.mask_kinds import has_marks as has_typed_marks
 from audit.deid.mask_types import MaskTyper, RuleTyper, masked_note, with_types
 from audit.deid.name_variants import JAPANESE, LOCALES
-from audit.deid.patient_profiles import ProfileTable, profile_of_note, with_marked_ages
-from audit.deid.splits import SPLITS, LeakCounter, SplitSizes, split_notes, usual_sizes
+from audit.deid.patient_profiles import profile_of_note, with_marked_ages
+from audit.deid.splits import SPLITS, LeakCounter, SplitSizes
 from audit.deid.translation_step import NoTranslation, Translator
 from audit.errors import AuditError
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.tables import RowNote
 
 REFUSED, SUMMARY = "refused.jsonl", "summary.json"
+ANSWERS = "answers.jsonl"
 SPLIT_FILES = {split: f"{split}.jsonl" for split in SPLITS}
 FILES = (*SPLIT_FILES.values(), REFUSED, SUMMARY)
 SURVEY, FILL = "reading who the notes are about", "filling names in"
 _BATCH_NOTES = 32
+_MODEL_WEIGHT = 20.0
 _WHERE = "notes"
 
 
@@ -59,6 +62,8 @@ class ChainOrder:
         Of the splits; None for the paper's, or less where there are fewer notes.
     typer, translator
         Steps 2 and 3: rules and nobody by default.
+    models
+        The language models that these two ask, so that their answers are kept.
     """
 
     seed: int = 0
@@ -67,6 +72,7 @@ class ChainOrder:
     sizes: SplitSizes | None = None
     typer: MaskTyper = field(default_factory=RuleTyper)
     translator: Translator = field(default_factory=NoTranslation)
+    models: tuple[AskedModel, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the locale, once."""
@@ -91,7 +97,7 @@ def build_named(
     out
         Must not be there, or be empty.
     progress, should_stop
-        Asked for each batch of notes; the unit is bytes of the source.
+        Asked for each batch of notes and of a model's prompts; the unit is bytes of the source.
 
     Raises
     ------
@@ -99,17 +105,27 @@ def build_named(
         If the source cannot be read or changes, holds no note, has too few notes for the splits,
         or the folder cannot be written.
     AuditCancelled
-        If the person asked to stop; nothing is left.
+        If the person asked to stop; nothing is left but a model's answers.
     """
-    totals = {SURVEY: float(source.n_bytes), FILL: float(source.n_bytes)}
+    # Models take hours where the first pass takes a minute: it is no part of the time left then.
+    n_fill = source.n_bytes * (_MODEL_WEIGHT if order.models else 1.0)
+    totals = {SURVEY: float(source.n_bytes), FILL: n_fill}
     meter = Meter(totals, listener=progress, should_stop=should_stop)
-    with corpus_folder(out, names=FILES) as files:
-        surveyed = _survey(source, meter, order=order)
+
+    def on_survey(n: int) -> None:
+        meter.add(SURVEY, n, is_cached=bool(order.models))
+
+    with corpus_folder(out, names=FILES, kept=ANSWERS if order.models else "") as files:
+        surveyed = survey(source, sizes=order.sizes, seed=order.seed, on_bytes=on_survey)
+        meter.finish(SURVEY)
         tally, leaks = ChainTally(), LeakCounter()
         filler = _Filler(order, surveyed)
-        for batch in _batches(source, meter, refused=files[REFUSED], tally=tally):
-            for line in filler.lines(batch, tally=tally, leaks=leaks):
-                files[SPLIT_FILES[line.split]].write(line.data)
+        gauge = FillMeter(meter, FILL, n_units=n_fill / surveyed.n_notes, models=order.models)
+        batches = _batches(source, gauge, refused=files[REFUSED], tally=tally)
+        with answers_kept(order.models, building_folder(out) / ANSWERS, on_batch=gauge.answered):
+            for batch in batches:
+                for line in filler.lines(batch, tally=tally, leaks=leaks):
+                    files[SPLIT_FILES[line.split]].write(line.data)
         if filler.n_done != surveyed.n_notes:
             raise AuditError("The notes changed while they were read.", where=_WHERE)
         meter.finish(FILL)
@@ -124,55 +140,25 @@ def build_named(
     return summary
 
 
-@dataclass(frozen=True)
-class _Surveyed:
-    profiles: ProfileTable
-    has_blanks: bool
-    n_notes: int
-    split: bytes
-    has_same_ids: bool
-
-
-def _survey(source: NoteSource, meter: Meter, *, order: ChainOrder) -> _Surveyed:
-    profiles = ProfileTable()
-    owners = array("q")
-    place_of: dict[str, int] = {}
-    ids: set[int] = set()
-    marks = False
-    for note in source.read(on_bytes=partial(meter.add, SURVEY)):
-        if isinstance(note, RowNote):
-            continue
-        profiles.add(note)
-        # A note without a patient is a patient of its own.
-        own = place_of.setdefault(note.patient_id, len(place_of)) if note.patient_id else -1
-        owners.append(own)
-        ids.add(hash(note.note_id))
-        marks = marks or has_marks(note.text)
-    meter.finish(SURVEY)
-    if not owners:
-        raise AuditError("No row is a note.", where=_WHERE)
-    patients = list(place_of)
-    single = [own < 0 or profiles.n_notes(patients[own]) == 1 for own in owners]
-    sizes = order.sizes or usual_sizes(n_notes=len(owners), n_single=sum(single))
-    split = split_notes(len(owners), single=single, sizes=sizes, seed=order.seed)
-    return _Surveyed(profiles, not marks, len(owners), split, len(ids) < len(owners))
-
-
 def _batches(
-    source: NoteSource, meter: Meter, *, refused: CorpusFile, tally: ChainTally
+    source: NoteSource, gauge: FillMeter, *, refused: CorpusFile, tally: ChainTally
 ) -> Iterator[list[Note]]:
     notes: list[Note] = []
-    for note in source.read(on_bytes=partial(meter.add, FILL)):
+    for note in source.read(on_bytes=gauge.read):
         if isinstance(note, RowNote):
             tally.n_refused += 1
             refused.write(_line(asdict(note)))
             continue
         notes.append(note)
         if len(notes) == _BATCH_NOTES:
+            gauge.begin(len(notes))
             yield notes
+            gauge.end()
             notes = []
     if notes:
+        gauge.begin(len(notes))
         yield notes
+        gauge.end()
 
 
 @dataclass(frozen=True)
@@ -184,7 +170,7 @@ class _Line:
 class _Filler:
     """Steps 2 to 5 for batch after batch."""
 
-    def __init__(self, order: ChainOrder, surveyed: _Surveyed) -> None:
+    def __init__(self, order: ChainOrder, surveyed: Surveyed) -> None:
         self._order = order
         self._surveyed = surveyed
         self.n_done = 0

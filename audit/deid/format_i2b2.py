@@ -35,23 +35,37 @@ def read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
     AuditError
         If it is no such file, or a tag's text is not what stands at its offsets.
     """
-    if re.search("<!(?:DOCTYPE|ENTITY)", xml):
-        raise AuditError("The XML defines entities of its own; this is refused.", where=what)
-    try:
-        root = ElementTree.fromstring(re.sub(r"\A\ufeff?\s*<\?xml[^>]*\?>", "", xml, count=1))
-    except (ElementTree.ParseError, ValueError):
-        raise AuditError("This is no well-formed XML.", where=what) from None
-    note, tags = root.find("TEXT"), root.find("TAGS")
-    if note is None:
-        raise AuditError(
-            "The XML has no element TEXT.", where=what, do="Give i2b2 2014 files, one note each."
-        )
+    root = _root(xml, what=what)
+    note, tags = _note(root, what=what), root.find("TAGS")
     text = note.text or ""
     spans = [
         _span(tag, text=text, what=what, number=number)
         for number, tag in enumerate(tags if tags is not None else (), start=1)
     ]
     return tagged(doc_id, text=text, spans=spans)
+
+
+def i2b2_text(xml: str, *, what: str) -> str:
+    """Return the text of one note alone: its tags are not looked at. Raises as `read_i2b2`."""
+    return _note(_root(xml, what=what), what=what).text or ""
+
+
+def _root(xml: str, *, what: str) -> ElementTree.Element:
+    if re.search("<!(?:DOCTYPE|ENTITY)", xml):
+        raise AuditError("The XML defines entities of its own; this is refused.", where=what)
+    try:
+        return ElementTree.fromstring(re.sub(r"\A\ufeff?\s*<\?xml[^>]*\?>", "", xml, count=1))
+    except (ElementTree.ParseError, ValueError):
+        raise AuditError("This is no well-formed XML.", where=what) from None
+
+
+def _note(root: ElementTree.Element, *, what: str) -> ElementTree.Element:
+    note = root.find("TEXT")
+    if note is None:
+        raise AuditError(
+            "The XML has no element TEXT.", where=what, do="Give i2b2 2014 files, one note each."
+        )
+    return note
 
 
 def _span(tag: ElementTree.Element, *, text: str, what: str, number: int) -> Span:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from audit.deid.documents import Span, TaggedDocument, tagged
 from audit.deid.labels import known_label
 from audit.errors import AuditError
 
+_LONE = re.compile("[\ud800-\udfff]")
 _SHAPE = (
     "A line is a JSON object with `doc_id`, `text` and `spans`; a span has `start`, `end` and "
     "`label`."
@@ -101,7 +103,9 @@ def jsonl_line(document: TaggedDocument) -> str:
     ]
     if document.unaligned:
         record["unaligned"] = list(document.unaligned)
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    line = json.dumps(record, ensure_ascii=False)
+    # Half a surrogate pair is no UTF-8: it stays escaped, so that the line can be read again.
+    return (json.dumps(record) if _LONE.search(line) else line) + "\n"
 
 
 def write_jsonl(documents: Iterable[TaggedDocument]) -> str:

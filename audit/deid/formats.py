@@ -89,6 +89,22 @@ def read_files(
     return tuple(documents)
 
 
+def read_unnamed(files: Mapping[str, bytes], *, form: str, what: str) -> tuple[TaggedDocument, ...]:
+    """Read annotated notes; errors tell a file by its number, since its name may hold a person's.
+
+    Raises
+    ------
+    AuditError
+        As `read_files`.
+    """
+    try:
+        return read_files(files, form=form)
+    except AuditError as error:
+        named = [(len(name), i) for i, name in enumerate(sorted(files), 1) if name in error.where]
+        where = f"{what}, file {max(named)[1]}" if named else what
+        raise AuditError(error.what, where=where, do=error.do) from None
+
+
 def write_files(
     documents: Iterable[TaggedDocument], *, form: str, language: str = "en"
 ) -> dict[str, bytes]:

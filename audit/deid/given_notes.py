@@ -10,17 +10,20 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import lzma
 import re
+import struct
 import time
 import zipfile
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from audit.deid.documents import TaggedDocument
 from audit.deid.format_jsonl import jsonl_line
-from audit.deid.formats import guess_format, read_files
+from audit.deid.formats import guess_format, read_files, read_unnamed
 from audit.deid.kept_scores import scores_dir
 from audit.encodings import decode_text
 from audit.errors import AuditError
@@ -32,6 +35,11 @@ MAX_FILES = 50_000
 KEPT_SECONDS = 3 * 86400.0
 _DIGEST = re.compile("[0-9a-f]{64}")
 _FOLDER = ".given"
+_DAMAGED = (
+    zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError, ValueError,
+    LookupError, struct.error, zlib.error, lzma.LZMAError,
+)  # fmt: skip
+"""What reading a zip archive whose bytes are wrong raises."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +182,7 @@ def _unmarked(content: bytes, what: str) -> bytes:
 def _from_archive(content: bytes, *, what: str) -> tuple[TaggedDocument, ...]:
     try:
         files = _members(content, what=what)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError):
+    except _DAMAGED:
         raise AuditError(
             "The archive is damaged or locked.", where=what, do="Make a plain zip without password."
         ) from None
@@ -186,17 +194,7 @@ def _from_archive(content: bytes, *, what: str) -> tuple[TaggedDocument, ...]:
         name: data for name, data in files.items()
         if name.lower().endswith(endings.get(form, (".txt", ".conll", ".bio", ".iob")))
     }  # fmt: skip
-    return _read(chosen, form=form, what=what)
-
-
-def _read(files: Mapping[str, bytes], *, form: str, what: str) -> tuple[TaggedDocument, ...]:
-    try:
-        return read_files(files, form=form)
-    except AuditError as error:
-        # A file's name may hold a person's: it is told by its number.
-        at = next((i for i, name in enumerate(sorted(files), 1) if name in error.where), 0)
-        where = f"{what}, file {at}" if at else what
-        raise AuditError(error.what, where=where, do=error.do) from None
+    return read_unnamed(chosen, form=form, what=what)
 
 
 def _members(content: bytes, *, what: str) -> dict[str, bytes]:

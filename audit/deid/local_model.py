@@ -6,15 +6,18 @@ code of the directory is run, weights must be safetensors.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from audit.deid.generation.causal_model import read_parts
+from audit.deid.generation.causal_model import directory_digest, read_parts
 
 _MAX_NEW_TOKENS = 512
 _BATCH = 8
+_MOST_TOKENS = 32_768
 
 
 class LocalModel:
@@ -29,6 +32,13 @@ class LocalModel:
     n_batch
         Prompts that are answered at once.
 
+    Attributes
+    ----------
+    n_batch
+        As given.
+    digest
+        SHA-256 of weights, tokenizer, settings and the kind of device.
+
     Raises
     ------
     AuditError
@@ -42,15 +52,20 @@ class LocalModel:
         self._tokenizer, self._model = read_parts(directory, dtype="auto")
         device = "cuda" if self._torch.cuda.is_available() else "cpu"
         self._model = self._model.to(device).eval()
-        self._max_new_tokens, self._n_batch = max_new_tokens, n_batch
+        # A prompt has half of a short context at least.
+        self._n_room = getattr(self._model.config, "max_position_embeddings", None) or _MOST_TOKENS
+        self._max_new_tokens = max(1, min(max_new_tokens, self._n_room // 2))
+        self.n_batch = n_batch
+        said = [directory_digest(directory), max_new_tokens, n_batch, device]
+        self.digest = hashlib.sha256(json.dumps(said).encode("ascii")).hexdigest()
 
     def __call__(self, prompts: Sequence[str]) -> list[str]:
         """Return an answer for each prompt, in the order of the prompts."""
         # Prompts of about the same length together: less padding.
         order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
         answers = [""] * len(prompts)
-        for start in range(0, len(order), self._n_batch):
-            batch = order[start : start + self._n_batch]
+        for start in range(0, len(order), self.n_batch):
+            batch = order[start : start + self.n_batch]
             texts = [self._asked(prompts[i]) for i in batch]
             for i, answer in zip(batch, self._generated(texts), strict=True):
                 answers[i] = answer
@@ -66,8 +81,7 @@ class LocalModel:
         return str(text)
 
     def _generated(self, texts: list[str]) -> list[str]:
-        room = getattr(self._model.config, "max_position_embeddings", None)
-        limit = max(1, (room or 32_768) - self._max_new_tokens)
+        limit = max(1, self._n_room - self._max_new_tokens)
         given = self._tokenizer(
             texts, return_tensors="pt", padding=True, truncation=True, max_length=limit
         ).to(self._model.device)

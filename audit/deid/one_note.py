@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from audit.corpora.note_streams import is_whole
+from audit.deid.corrections import Correction, corrected
 from audit.deid.documents import TaggedDocument
 from audit.deid.redact import Redacted, Replacement
 from audit.deid.tag_files import Release
@@ -23,17 +25,20 @@ class OneNote:
     row
         The note's number in its source.
     document
-        The note and its spans; private.
+        The note and its spans, corrected by hand where somebody did; private.
     released
         The text that stands in the files, source + replacements.
     replacements
         Where the replacements stand; empty where the kept text cannot be made again.
+    corrections
+        What was changed by hand, in the order in which it was.
     """
 
     row: int
     document: TaggedDocument
     released: str
     replacements: tuple[Replacement, ...]
+    corrections: tuple[Correction, ...] = ()
 
 
 def tagged_text(text: str, *, tagger: Tagger, release: Release) -> OneNote:
@@ -75,3 +80,20 @@ def released_note(
     if kept is not None and kept != redacted.text:
         return OneNote(row, document, kept, ())
     return OneNote(row, document, redacted.text, redacted.replacements)
+
+
+def corrected_note(
+    note: OneNote, corrections: Sequence[Correction], *, release: Release
+) -> OneNote:
+    """Return a note with corrections by hand, its released text made anew; as it is without any.
+
+    Raises
+    ------
+    AuditError
+        If a correction does not fit the note.
+    """
+    if not corrections:
+        return note
+    document = corrected(note.document, corrections)
+    redacted = release.of(document)
+    return OneNote(note.row, document, redacted.text, redacted.replacements, tuple(corrections))

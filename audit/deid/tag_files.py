@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,22 +20,23 @@ from typing import Any
 from audit.corpora.notes import Note, NoteSource
 from audit.deid.documents import TaggedDocument
 from audit.deid.format_jsonl import jsonl_line
-from audit.deid.generation.copies import CopyingTagger, added, copies_summary, numbers_of
-from audit.deid.labels import ordered
+from audit.deid.generation.copies import CopyingTagger, CopyReading, added, numbers_of
 from audit.deid.redact import PLACEHOLDER, Redacted, Surrogate, redact
+from audit.deid.tag_batches import BatchLimit, RowMeter, Rows, batches_of, source_size
+from audit.deid.tag_census import census_of
 from audit.deid.tag_state import GrowingFiles, TagCounts, growing_folder
 from audit.deid.tagger import Tagger, checked_tags, tag_checked
 from audit.errors import AuditError
-from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.progress import ProgressListener, StopQuestion
 from audit.tables import RowNote
 
 SPANS, REDACTED, REFUSED = "spans.jsonl", "redacted.jsonl", "refused.jsonl"
 COPIES = "copies.jsonl"
 CENSUS = "census.json"
-TAGGING = "tagging the notes"
 _STREAMS = (SPANS, REDACTED, REFUSED)
 _BATCH_CHARS = 200_000
 _BATCH_NOTES = 64
+_COPY_CHARS = 2_500
 _KEEP_SECONDS = 1.0
 
 
@@ -79,8 +80,9 @@ def tag_notes(
     keep_outputs
         Of a tagger that writes copies: keep its text too, which holds all names of the notes.
     progress, should_stop
-        The unit is bytes of the source. What is finished when a person stops stays beside `out`
-        and is taken up by the next run.
+        The unit is characters of notes; of a tagger that writes copies it also moves within a
+        note. What is finished when a person stops stays beside `out` and is taken up by the next
+        run.
 
     Raises
     ------
@@ -90,45 +92,62 @@ def tag_notes(
     AuditCancelled
         If the person asked to stop.
     """
-    meter = Meter({TAGGING: float(source.n_bytes)}, listener=progress, should_stop=should_stop)
-    settings, streams, n_rows = _plan(
-        source, tagger=tagger, release=release, keep_outputs=keep_outputs
-    )
-    with growing_folder(out, names=(*streams, CENSUS), settings=settings) as files:
+    plan = _plan(source, tagger=tagger, release=release, keep_outputs=keep_outputs)
+    with growing_folder(out, names=(*plan.streams, CENSUS), settings=plan.settings) as files:
+        size = source_size(source, progress, should_stop)
+        meter = RowMeter(size, progress, should_stop)
         run = _Run(
-            files, tagger=tagger, release=release, keep_outputs=keep_outputs,
+            files, tagger=tagger, release=release, keep_outputs=keep_outputs, meter=meter,
             should_stop=should_stop,
         )  # fmt: skip
-        kept_at = time.monotonic()
-        for batch in _batches(source, meter, n_before=run.n_before, n_rows=n_rows):
-            if run.n_before and not run.is_caught_up:
-                run.skip(batch)
-            else:
-                run.add(batch)
-                if time.monotonic() - kept_at >= _KEEP_SECONDS:
-                    files.keep(settings, run.counts, rows_digest=run.rows_digest)
-                    kept_at = time.monotonic()
-        run.check_end()
-        files.keep(settings, run.counts, rows_digest=run.rows_digest)
-        meter.finish(TAGGING)
-        census = _census(run.counts, tagger=tagger, release=release, files=files, streams=streams)
+        _go(run, batches_of(source, meter, limit=plan.limit), files=files, settings=plan.settings)
+        meter.finish()
+        census = census_of(
+            run.counts, tagger=tagger, mode=release.mode,
+            paths=[files.folder / name for name in plan.streams],
+        )  # fmt: skip
         files.write(CENSUS, (json.dumps(census, ensure_ascii=False, indent=1) + "\n").encode())
     return census
 
 
-def _plan(
-    source: NoteSource, *, tagger: Tagger, release: Release, keep_outputs: bool
-) -> tuple[dict[str, str], tuple[str, ...], int]:
-    """Return what a run is a run of, the files that it writes, and the rows of a batch."""
+@dataclass(frozen=True)
+class _Plan:
+    """What a run is a run of, the files that it writes, how large a batch is."""
+
+    settings: dict[str, str]
+    streams: tuple[str, ...]
+    limit: BatchLimit
+
+
+def _plan(source: NoteSource, *, tagger: Tagger, release: Release, keep_outputs: bool) -> _Plan:
     settings = {
         "tagger": tagger.digest, "mode": release.mode, "language": release.language,
         "surrogate": release.surrogate_digest, "kind": source.kind, "bytes": str(source.n_bytes),
     }  # fmt: skip
     if not isinstance(tagger, CopyingTagger):
-        return settings, _STREAMS, _BATCH_NOTES
+        return _Plan(settings, _STREAMS, BatchLimit(_BATCH_NOTES, _BATCH_CHARS))
     n_rows = tagger.n_notes_at_once
-    settings |= {"at_once": str(n_rows), "outputs": str(keep_outputs)}
-    return settings, (*_STREAMS, COPIES), n_rows
+    # A model that writes every note again may need minutes for a batch: less is lost with a kill.
+    limit = BatchLimit(n_rows, n_rows * _COPY_CHARS)
+    settings |= {"at_once": f"{limit}", "outputs": str(keep_outputs)}
+    return _Plan(settings, (*_STREAMS, COPIES), limit)
+
+
+def _go(
+    run: _Run, batches: Iterable[Rows], *, files: GrowingFiles, settings: Mapping[str, str]
+) -> None:
+    """Take batch after batch; write down about once a second, or after each, how far it is."""
+    kept_at = time.monotonic()
+    for batch in batches:
+        if run.n_before and not run.is_caught_up:
+            run.skip(batch)
+            continue
+        run.add(batch)
+        if time.monotonic() - kept_at >= _KEEP_SECONDS:
+            files.keep(settings, run.counts, rows_digest=run.rows_digest)
+            kept_at = time.monotonic()
+    run.check_end()
+    files.keep(settings, run.counts, rows_digest=run.rows_digest)
 
 
 class _Run:
@@ -141,12 +160,14 @@ class _Run:
         tagger: Tagger,
         release: Release,
         keep_outputs: bool,
+        meter: RowMeter,
         should_stop: StopQuestion,
     ) -> None:
         self._files = files
         self._tagger = tagger
         self._release = release
         self._keep_outputs = keep_outputs
+        self._meter = meter
         self._should_stop = should_stop
         self._rows = hashlib.sha256()
         self._ids: set[bytes] = set()
@@ -166,16 +187,19 @@ class _Run:
         """Whether all rows of the earlier run were seen again."""
         return self._n_looked_at >= self.n_before
 
-    def skip(self, rows: Sequence[Note | RowNote]) -> None:
+    def skip(self, rows: Rows) -> None:
         """Look at rows that are done, and check at their end that they are still the same."""
         for row in rows:
             self._look_at(row)
         self._n_looked_at += len(rows)
+        self._meter.begin(rows)
+        self._meter.end(is_cached=True)
         if self.is_caught_up and self.rows_digest != self._digest_before:
             raise AuditError("The notes changed while they were read.", where="notes")
 
-    def add(self, rows: Sequence[Note | RowNote]) -> None:
+    def add(self, rows: Rows) -> None:
         """Tag rows and write what came of them."""
+        self._meter.begin(rows)
         names = [self._look_at(row) for row in rows]
         notes = [
             (row, name) for row, name in zip(rows, names, strict=True) if isinstance(row, Note)
@@ -185,12 +209,13 @@ class _Run:
             self._files.write(SPANS, jsonl_line(document).encode())
             line = json.dumps({"row": note.row, "text": redacted.text}, ensure_ascii=False)
             self._files.write(REDACTED, (line + "\n").encode())
-            _count(self.counts, document, redacted)
+            self.counts.add(document, redacted)
         refused = [row for row in rows if isinstance(row, RowNote)]
         for row in refused:
             self._files.write(REFUSED, (json.dumps(asdict(row)) + "\n").encode())
         self.counts.n_refused += len(refused)
         self.counts.n_rows += len(rows)
+        self._meter.end()
 
     def _tagged(self, notes: Sequence[tuple[Note, str]]) -> Iterator[tuple[Note, TaggedDocument]]:
         """Yield notes with their spans; of a tagger that writes copies, also write those down."""
@@ -204,7 +229,11 @@ class _Run:
             for (note, _), document, spans in zip(notes, plain, tags, strict=True):
                 yield note, document.with_spans(spans)
             return
-        found = self._tagger.read(plain, should_stop=self._should_stop) if plain else ()
+        found: Sequence[CopyReading] = ()
+        if plain:
+            found = self._tagger.read(
+                plain, should_stop=self._should_stop, on_share=self._meter.share
+            )
         tags = checked_tags([one.tags for one in found], texts=texts, name=self._tagger.name)
         for (note, _), reading, spans in zip(notes, found, tags, strict=True):
             self.counts.copies = added(self.counts.copies, numbers_of(reading))
@@ -230,68 +259,3 @@ class _Run:
             name = f"{name}#{row.row}"
         self._ids.add(key)
         return name
-
-
-def _batches(
-    source: NoteSource, meter: Meter, *, n_before: int, n_rows: int
-) -> Iterator[list[Note | RowNote]]:
-    """Yield rows in batches whose borders depend on the rows alone."""
-    rows: list[Note | RowNote] = []
-    n_chars = n_seen = 0
-
-    def on_bytes(n: int) -> None:
-        meter.add(TAGGING, n, is_cached=n_seen < n_before)
-
-    for row in source.read(on_bytes=on_bytes):
-        rows.append(row)
-        n_seen += 1
-        n_chars += len(row.text) if isinstance(row, Note) else 0
-        if n_chars >= _BATCH_CHARS or len(rows) >= n_rows:
-            meter.add(TAGGING, 0)
-            yield rows
-            rows, n_chars = [], 0
-    if rows:
-        yield rows
-
-
-def _count(counts: TagCounts, document: TaggedDocument, redacted: Redacted) -> None:
-    counts.n_notes += 1
-    counts.n_chars += len(document.text)
-    counts.n_notes_without += not document.spans
-    counts.n_replaced += len(redacted.replacements)
-    counts.n_unchanged += redacted.n_unchanged
-    for span in document.spans:
-        counts.n_spans[span.label] = counts.n_spans.get(span.label, 0) + 1
-        counts.n_span_chars[span.label] = counts.n_span_chars.get(span.label, 0) + span.n_chars
-
-
-def _census(
-    counts: TagCounts,
-    *,
-    tagger: Tagger,
-    release: Release,
-    files: GrowingFiles,
-    streams: Sequence[str],
-) -> dict[str, Any]:
-    labels = ordered(counts.n_spans)
-    census = {
-        "tagger": {"name": tagger.name, "digest": tagger.digest, "labels": list(tagger.labels)},
-        "mode": release.mode,
-        "n_notes": counts.n_notes,
-        "n_refused": counts.n_refused,
-        "n_characters": counts.n_chars,
-        "n_notes_without_spans": counts.n_notes_without,
-        "n_replaced": counts.n_replaced,
-        "n_replaced_by_itself": counts.n_unchanged,
-        "spans": {
-            label: {"n": counts.n_spans[label], "n_characters": counts.n_span_chars[label]}
-            for label in labels
-        },
-        "sha256": {name: _digest(files.folder / name) for name in streams},
-    }
-    return census | ({"copies": copies_summary(counts.copies)} if counts.copies else {})
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from audit.corpora.build_files import clear_folder, locked_folder, refuse_full
+from audit.deid.documents import TaggedDocument
+from audit.deid.redact import Redacted
 from audit.errors import AuditError
 
 _STATE = "state.json"
@@ -47,6 +49,17 @@ class TagCounts:
     n_spans: dict[str, int] = field(default_factory=dict)
     n_span_chars: dict[str, int] = field(default_factory=dict)
     copies: dict[str, float] = field(default_factory=dict)
+
+    def add(self, document: TaggedDocument, redacted: Redacted) -> None:
+        """Count a note and what was replaced in it; its row is counted with its batch."""
+        self.n_notes += 1
+        self.n_chars += len(document.text)
+        self.n_notes_without += not document.spans
+        self.n_replaced += len(redacted.replacements)
+        self.n_unchanged += redacted.n_unchanged
+        for span in document.spans:
+            self.n_spans[span.label] = self.n_spans.get(span.label, 0) + 1
+            self.n_span_chars[span.label] = self.n_span_chars.get(span.label, 0) + span.n_chars
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,10 @@ def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str
 
 
 def census_of(note: OneNote) -> dict[str, Any]:
-    """Return what was counted in a single note, as the census of a set counts it."""
+    """Return what was counted in a single note, as the census of a set counts it.
+
+    Counts are those after corrections by hand.
+    """
     labels = ordered(span.label for span in note.document.spans)
     spans = {label: [s for s in note.document.spans if s.label == label] for label in labels}
     return {
@@ -87,6 +90,7 @@ def census_of(note: OneNote) -> dict[str, Any]:
             label: {"n": len(found), "n_characters": sum(span.n_chars for span in found)}
             for label, found in spans.items()
         },
+        "n_notes_corrected": int(bool(note.corrections)),
     }
 
 

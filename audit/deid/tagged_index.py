@@ -15,10 +15,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from audit.deid.corrections import ADDED
 from audit.deid.documents import TaggedDocument
 from audit.deid.format_jsonl import read_line
+from audit.deid.kept_corrections import ByNote, corrections_of
 from audit.deid.kept_tagged import INDEX, RESULT, TaggedSet
-from audit.deid.one_note import OneNote, released_note
+from audit.deid.one_note import OneNote, corrected_note, released_note
 from audit.deid.tag_files import REDACTED, SPANS
 from audit.errors import AuditCancelled, AuditError
 from audit.private_files import write_whole
@@ -91,14 +93,28 @@ def read_index(tagged: TaggedSet) -> TaggedIndex:
     return TaggedIndex(rows[:, :2], rows[:, 2])
 
 
-def note_at(tagged: TaggedSet, number: int, *, index: TaggedIndex) -> OneNote:
-    """Return the note of this number, from 0; only its own lines are read.
+def note_at(
+    tagged: TaggedSet, number: int, *, index: TaggedIndex, corrections: ByNote | None = None
+) -> OneNote:
+    """Return the note of this number, from 0, corrected by hand; only its own lines are read.
+
+    Parameters
+    ----------
+    corrections
+        Those of the set; None reads them.
 
     Raises
     ------
     AuditError
         If the files are damaged.
     """
+    kept = corrections_of(tagged) if corrections is None else corrections
+    note = raw_note_at(tagged, number, index=index)
+    return corrected_note(note, kept.get(number, ()), release=tagged.how.release())
+
+
+def raw_note_at(tagged: TaggedSet, number: int, *, index: TaggedIndex) -> OneNote:
+    """Return a note as the tagger left it; raises as `note_at`."""
     place, place_released = (int(value) for value in index.at[number])
     return _note(
         _line_at(tagged.spans_path, place), _line_at(tagged.redacted_path, place_released),
@@ -107,9 +123,12 @@ def note_at(tagged: TaggedSet, number: int, *, index: TaggedIndex) -> OneNote:
 
 
 def notes_of(tagged: TaggedSet) -> Iterator[OneNote]:
-    """Yield every note of a set, one at a time; raises as `note_at`."""
-    for line, released in _lines(tagged.path):
-        yield _note(line, released, tagged=tagged)
+    """Yield every note of a set, corrected by hand, one at a time; raises as `note_at`."""
+    corrections = corrections_of(tagged)
+    release = tagged.how.release()
+    for number, (line, released) in enumerate(_lines(tagged.path)):
+        note = _note(line, released, tagged=tagged)
+        yield corrected_note(note, corrections.get(number, ()), release=release)
 
 
 def notes_with(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
@@ -131,21 +150,36 @@ def notes_with(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
 
 
 def chosen_notes(
-    index: TaggedIndex, *, only: str = "all", hits: Sequence[int] | None = None
+    index: TaggedIndex,
+    *,
+    only: str = "all",
+    hits: Sequence[int] | None = None,
+    corrections: ByNote | None = None,
 ) -> Numbers:
     """Return the numbers of notes, in order.
 
     Parameters
     ----------
     only
-        "all", "with" spans or "without" any.
+        "all", "with" marks, "without" any, or "corrected" by hand.
     hits
         Numbers out of which to choose, ascending; None for every note.
+    corrections
+        Of the set: they change how many marks a note has.
     """
     numbers = np.arange(len(index)) if hits is None else np.array(hits, dtype=np.int64)
     if only == "all":
         return numbers
-    chosen: Numbers = numbers[(index.n_spans[numbers] > 0) == (only == "with")]
+    if only == "corrected":
+        is_chosen = np.isin(numbers, list(corrections or ()))
+    else:
+        n_spans = np.array(index.n_spans)
+        for number, ones in (corrections or {}).items():
+            n_spans[number] += sum(
+                len(one.spans) * (1 if one.kind == ADDED else -1) for one in ones
+            )
+        is_chosen = (n_spans[numbers] > 0) == (only == "with")
+    chosen: Numbers = np.compress(is_chosen, numbers)
     return chosen
 
 

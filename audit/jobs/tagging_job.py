@@ -15,6 +15,7 @@ from typing import Any
 
 from audit.corpora.notes import open_notes
 from audit.curation.note_files import resolve_note_file
+from audit.deid.handed_in import Files, is_table, notes_lines
 from audit.deid.kept_tagged import (
     INPUT,
     RESULT,
@@ -91,18 +92,28 @@ def one_text(text: str, *, source: str) -> NotesToTag:
     return NotesToTag(source, given=line.encode("utf-8", "surrogatepass"))
 
 
-def uploaded(data: bytes, *, file_name: str) -> NotesToTag:
-    """Return an uploaded file as the notes of a question: a .txt is one note, .jsonl and .csv many.
+def uploaded(files: Files) -> NotesToTag:
+    """Return uploaded files as the notes of a question.
+
+    One .jsonl or .csv has a note in each row; of .txt, i2b2 .xml and brat files, or a .zip of
+    them, each is a note.
+
+    Parameters
+    ----------
+    files
+        (name, bytes) of each; of a name only the ending decides.
 
     Raises
     ------
     AuditError
-        If a text is not surely UTF-8 or CP932, empty or too long.
+        As `audit.deid.handed_in.notes_lines`, or if an only text is empty or too long.
     """
-    if file_name.lower().endswith(".txt"):
-        text, _ = decode_text(data, what="notes")
+    if is_table(files):
+        return NotesToTag("uploaded", given=files[0][1])
+    if len(files) == 1 and files[0][0].lower().endswith(".txt"):
+        text, _ = decode_text(files[0][1], what="notes")
         return one_text(text, source="uploaded")
-    return NotesToTag("uploaded", given=data)
+    return NotesToTag("uploaded", given=notes_lines(files))
 
 
 def tagging_question(

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import streamlit as st
 
+from audit.deid.handed_in import ENDINGS, MAX_FILES, MAX_HANDED_IN_BYTES
 from audit.deid.kept_tagged import MAX_TITLE_CHARS, ReleaseSettings
-from audit.deid.known_taggers import KnownTagger, load_tagger
-from audit.deid.one_note import MAX_TYPED_CHARS, OneNote, tagged_text
-from audit.deid.tagged_export import census_of
+from audit.deid.known_taggers import KnownTagger
+from audit.deid.one_note import MAX_TYPED_CHARS
 from audit.errors import AuditError
 from audit.jobs.tagging_job import NotesToTag, one_text, uploaded
 from pages.ui import blocks, corpus_cached, corpus_choice
 from pages.ui.corpus_build import ask_columns
-from pages.ui.deid_files import Exportable, draw_files
 from pages.ui.deid_jobs import start
+from pages.ui.deid_pasted import draw_pasted
 from pages.ui.deid_settings import ask_release, ask_tagger
-from pages.ui.deid_text import ask_types, counts_of, draw_legend, draw_note
 from pages.ui.language import Words
-from pages.ui.logged import note
 from pages.ui.setup_choice import note_upload, refused
 
 WAYS = ("paste", "upload", "file")
-MAX_UPLOAD_MB = 50
-_WAY, _TEXT, _READ, _FOUND = (
-    "deidentify_way", "deidentify_text", "deidentify_read", "deidentify_found",
+MAX_UPLOAD_MB = MAX_HANDED_IN_BYTES // 1_000_000
+_WAY, _TEXT, _READ, _UPLOADED = (
+    "deidentify_way", "deidentify_text", "deidentify_read", "deidentify_uploaded",
 )  # fmt: skip
 
 
@@ -44,7 +42,7 @@ def draw_new(say: Words) -> None:
         except AuditError as error:
             refused(say, error)
     if way == "paste" and tagger.is_quick and st.session_state.get(_READ):
-        draw_pasted(say, tagger=tagger, how=how)
+        draw_pasted(say, st.session_state[_READ], tagger=tagger, how=how)
 
 
 def ask_way(say: Words) -> str:
@@ -118,18 +116,30 @@ def draw_file(say: Words, way: str, *, tagger: KnownTagger, how: ReleaseSettings
 
 
 def ask_upload(say: Words) -> NotesToTag | None:
-    """Ask for a file; raises `AuditError` if it is no text."""
-    st.html(blocks.heading("", below=say.text("deidentify_upload_below", n=MAX_UPLOAD_MB)))
-    file = st.file_uploader(
+    """Ask for files; raises `AuditError` if they are no notes."""
+    st.html(
+        blocks.heading(
+            "", below=say.text("deidentify_upload_below", n=MAX_UPLOAD_MB, files=f"{MAX_FILES:,}")
+        )
+    )
+    files = st.file_uploader(
         say.text("deidentify_upload_label"),
-        type=["txt", "jsonl", "csv"],
+        type=list(ENDINGS),
+        accept_multiple_files=True,
         key="deidentify_upload",
         max_upload_size=MAX_UPLOAD_MB,
     )
-    if file is None:
+    if not files:
         return None
-    note_upload(file, what="notes")
-    return uploaded(file.getvalue(), file_name=file.name)
+    for file in files:
+        note_upload(file, what="notes")
+    # What was read once is remembered in this session alone, until other files are given.
+    codes = tuple(file.file_id for file in files)
+    known = st.session_state.get(_UPLOADED)
+    if known is None or known[0] != codes:
+        notes = uploaded([(file.name, file.getvalue()) for file in files])
+        st.session_state[_UPLOADED] = known = (codes, notes)
+    return known[1]
 
 
 def ask_registered(say: Words) -> NotesToTag | None:
@@ -139,42 +149,6 @@ def ask_registered(say: Words) -> NotesToTag | None:
     if file is None or columns is None:
         return None
     return NotesToTag("registered", file_id=file.file_id, columns=columns)
-
-
-def draw_pasted(say: Words, *, tagger: KnownTagger, how: ReleaseSettings) -> None:
-    """Draw what was found in the pasted text."""
-    try:
-        found = read_text(st.session_state[_READ], tagger=tagger, how=how)
-    except AuditError as error:
-        refused(say, error)
-        return
-    counts = counts_of(found)
-    st.html(
-        blocks.heading(say.text("deidentify_result"), below=say.text("deidentify_result_pasted"))
-    )
-    labels = ask_types(say, counts, key="deidentify_pasted")
-    draw_note(say, found, labels=labels, is_source_shown=True)
-    draw_legend(say, counts)
-    what = Exportable(
-        notes=lambda: (found,),
-        n_notes=1,
-        n_bytes=len(found.document.text),
-        census=census_of(found),
-        language=how.language,
-        is_private_allowed=True,
-    )
-    draw_files(say, what, key="deidentify_pasted")
-
-
-def read_text(text: str, *, tagger: KnownTagger, how: ReleaseSettings) -> OneNote:
-    """Return a pasted text with its marks; the last answer is remembered in this session alone."""
-    question = (text, tagger.digest, how)
-    known = st.session_state.get(_FOUND)
-    if known is None or known[0] != question:
-        found = tagged_text(text, tagger=load_tagger(tagger.tagger_id), release=how.release())
-        note("ran", kind="tagging", n_notes=1, n_spans=len(found.document.spans))
-        st.session_state[_FOUND] = known = (question, found)
-    return known[1]
 
 
 def _take_example(text: str) -> None:

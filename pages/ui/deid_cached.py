@@ -1,10 +1,16 @@
-"""What the server keeps in memory of tagged notes: their indexes, and the hits of a search."""
+"""What the server keeps in memory of tagged notes: indexes, counts, and the hits of a search."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
+from audit.deid.corrected_census import corrected_census
+from audit.deid.kept_corrections import corrections_of, corrections_stamp
 from audit.deid.kept_tagged import TaggedSet, tagged_set
+from audit.deid.tagged_copies import Places
+from audit.deid.tagged_copies import copy_places as read_copy_places
 from audit.deid.tagged_index import TaggedIndex, notes_with, read_index
 
 
@@ -18,6 +24,19 @@ def hits(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
     return _hits(str(tagged.path), tagged.tagged_id, tagged.created, text)
 
 
+def census(tagged: TaggedSet) -> dict[str, Any]:
+    """Return the counts of a whole set, corrected by hand; raises as `corrected_census`."""
+    return _census(
+        str(tagged.path), tagged.tagged_id, tagged.created, corrections_stamp(tagged),
+        str(tagged.census),
+    )  # fmt: skip
+
+
+def copy_places(tagged: TaggedSet) -> Places:
+    """Return where the tagger's copies stand; raises as `audit.deid.tagged_copies`."""
+    return _copy_places(str(tagged.path), tagged.tagged_id, tagged.created)
+
+
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _index(path: str, tagged_id: str, created: str) -> TaggedIndex:
     return read_index(tagged_set(tagged_id))
@@ -26,3 +45,16 @@ def _index(path: str, tagged_id: str, created: str) -> TaggedIndex:
 @st.cache_resource(show_spinner=False, max_entries=16)
 def _hits(path: str, tagged_id: str, created: str, text: str) -> tuple[int, ...]:
     return notes_with(tagged_set(tagged_id), text=text)
+
+
+@st.cache_data(show_spinner=False, max_entries=8)
+def _census(
+    path: str, tagged_id: str, created: str, stamp: tuple[int, int], own: str
+) -> dict[str, Any]:
+    tagged = tagged_set(tagged_id)
+    return corrected_census(tagged, index=index(tagged), corrections=corrections_of(tagged))
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _copy_places(path: str, tagged_id: str, created: str) -> Places:
+    return read_copy_places(tagged_set(tagged_id))

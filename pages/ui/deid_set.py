@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.deid.alignment import STATUSES
+from audit.deid.corrections import Correction
+from audit.deid.documents import Span
+from audit.deid.kept_corrections import (
+    ByNote,
+    corrections_of,
+    keep_correction,
+    now,
+    undo_correction,
+)
 from audit.deid.kept_tagged import TaggedSet, forget_set
 from audit.deid.one_note import OneNote
+from audit.deid.tagged_copies import copy_at
 from audit.deid.tagged_index import chosen_notes, note_at, notes_of
 from audit.errors import AuditError
 from audit.jobs.tagging_job import active_tagging
 from pages.ui import blocks, deid_cached
+from pages.ui.deid_correct import Keeper, draw_corrections
+from pages.ui.deid_facts import draw_copy, draw_facts
 from pages.ui.deid_files import Exportable, draw_files
-from pages.ui.deid_settings import tagger_name
-from pages.ui.deid_text import ask_types, counts_of, draw_legend, draw_note, type_word
+from pages.ui.deid_text import ask_types, counts_of, draw_legend, draw_note
 from pages.ui.language import Words
-from pages.ui.logged import note
+from pages.ui.logged import note, who
 from pages.ui.place import go_to
 from pages.ui.reveal import is_revealed
 from pages.ui.setup_choice import refused
 from pages.ui.text import day
 
-ONLY = ("all", "with", "without")
+ONLY = ("all", "with", "without", "corrected")
 _KEPT, _ONLY, _SEARCH, _NUMBER = (
     "deidentify_kept", "deidentify_only", "deidentify_search", "deidentify_number",
 )  # fmt: skip
@@ -36,9 +45,10 @@ def draw_kept(say: Words, sets: Sequence[TaggedSet]) -> None:
     if tagged is None:
         return
     if tagged.is_whole:
-        draw_facts(say, tagged)
-        draw_notes(say, tagged)
-        draw_onward(say, tagged)
+        corrections = corrections_of(tagged)
+        draw_facts(say, tagged, census=deid_cached.census(tagged))
+        draw_notes(say, tagged, corrections=corrections)
+        draw_onward(say, tagged, is_corrected=bool(corrections))
     else:
         draw_unfinished(say, tagged)
     draw_forget(say, tagged)
@@ -83,97 +93,61 @@ def set_name(say: Words, one: TaggedSet) -> str:
     return say.text("deidentify_kept_line", title=title, n=f"{one.n_notes:,}", at=day(one.created))
 
 
-def draw_facts(say: Words, tagged: TaggedSet) -> None:
-    """Draw what was asked, what came of it, and the counts by type."""
-    census = tagged.census or {}
-    facts = [
-        ("source", say.text(f"deidentify_source_{tagged.source}")),
-        ("tagger", tagger_name(say, tagged.tagger_id)),
-        ("mode", say.text(f"deidentify_mode_{tagged.how.mode}")),
-        ("created", day(tagged.created)),
-        ("notes", f"{tagged.n_notes:,}"),
-        ("without", f"{census.get('n_notes_without_spans', 0):,}"),
-    ]
-    for fact, field in (("refused", "n_refused"), ("unchanged", "n_replaced_by_itself")):
-        if census.get(field):
-            facts.append((fact, f"{census[field]:,}"))
-    rows = [(say.text(f"deidentify_fact_{fact}"), value) for fact, value in facts]
-    left, right = st.columns(2, gap="large")
-    with left:
-        header = [say.text("deidentify_fact"), say.text("deidentify_value")]
-        caption = say.text("deidentify_facts_caption")
-        st.html(blocks.simple_table(header, rows, caption=caption, n_text=2))
-    with right:
-        draw_counts(say, tagged)
-        draw_copies(say, census.get("copies", {}))
-
-
-def draw_counts(say: Words, tagged: TaggedSet) -> None:
-    """Draw how much was found of each type."""
-    spans = (tagged.census or {}).get("spans", {})
-    if not spans:
-        st.html(blocks.heading("", below=say.text("deidentify_nothing")))
-        return
-    header = [
-        say.text("deidentify_type"),
-        say.text("deidentify_n_marks"),
-        say.text("deidentify_n_characters"),
-    ]
-    rows = [
-        (type_word(say, label), f"{counted['n']:,}", f"{counted['n_characters']:,}")
-        for label, counted in spans.items()
-    ]
-    st.html(blocks.simple_table(header, rows, caption=say.text("deidentify_counts_caption")))
-
-
-def draw_copies(say: Words, copies: Mapping[str, Any]) -> None:
-    """Draw how faithful the copies of a tagger that writes copies are; nothing for the others."""
-    statuses = copies.get("statuses", {})
-    rows = [
-        (say.text(f"deidentify_copy_{status}"), f"{statuses[status]:,}")
-        for status in STATUSES
-        if statuses.get(status)
-    ]
-    if rows:
-        header = [say.text("deidentify_copies"), say.text("deidentify_copies_n")]
-        n_lost = f"{copies.get('n_unaligned', 0):,}"
-        caption = say.text("deidentify_copies_caption", n=n_lost)
-        st.html(blocks.simple_table(header, rows, caption=caption))
-
-
-def draw_notes(say: Words, tagged: TaggedSet) -> None:
-    """Draw one note of the set, and the ways to another."""
+def draw_notes(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> None:
+    """Draw one note of the set, the ways to another, and the corrections by hand."""
     st.html(blocks.heading(say.text("deidentify_notes")))
-    number = choose_note(say, tagged)
+    number = choose_note(say, tagged, corrections=corrections)
     if number is None:
         st.html(
             blocks.heading(say.text("deidentify_no_note"), below=say.text("deidentify_no_note_do"))
         )
         return
-    found = note_at(tagged, number, index=deid_cached.index(tagged))
+    index = deid_cached.index(tagged)
+    found = note_at(tagged, number, index=index, corrections=corrections)
     note_shown(tagged, found)
     if is_revealed():
         where = say.text("deidentify_row_named", row=found.row, name=found.document.doc_id)
     else:
         where = say.text("deidentify_row", row=found.row)
     st.html(blocks.heading("", below=where))
+    draw_copy(say, copy_at(tagged, number, places=deid_cached.copy_places(tagged)))
     counts = counts_of(found)
     labels = ask_types(say, counts, key="deidentify_note")
     draw_note(say, found, labels=labels, is_source_shown=is_revealed())
     draw_legend(say, counts)
+    if is_revealed():
+        draw_corrections(say, found, keeper=keeper(tagged, number, row=found.row))
+    elif found.corrections:
+        st.html(blocks.heading("", below=say.text("deidentify_fix_hidden")))
 
 
-def choose_note(say: Words, tagged: TaggedSet) -> int | None:
+def keeper(tagged: TaggedSet, number: int, *, row: int) -> Keeper:
+    """Return what keeps the corrections of a note of the set, each with a line in the log."""
+
+    def keep(kind: str, spans: tuple[Span, ...]) -> None:
+        keep_correction(tagged, Correction(number, kind, spans, who(), now()))
+        note("ran", kind="correction", run=tagged.tagged_id, row=row, n_spans=len(spans))
+
+    def undo() -> None:
+        undo_correction(tagged, number, who=who())
+        note("ran", kind="undone-correction", run=tagged.tagged_id, row=row)
+
+    return Keeper(f"deidentify_fix_{tagged.tagged_id}_{number}", keep, undo)
+
+
+def choose_note(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> int | None:
     """Draw filter, search and the steps from note to note; return a number from 0."""
     index = deid_cached.index(tagged)
     if len(index) == 1:
         return 0
     left, right = st.columns([3, 2], gap="large", vertical_alignment="bottom")
-    n_of = {only: f"{len(chosen_notes(index, only=only)):,}" for only in ONLY}
+    codes = [only for only in ONLY if corrections or only != "corrected"]
+    found = {only: chosen_notes(index, only=only, corrections=corrections) for only in codes}
+    n_of = {only: f"{len(found[only]):,}" for only in codes}
     with left:
         only = st.pills(
             say.text("deidentify_only"),
-            ONLY,
+            codes,
             format_func=lambda code: say.text(f"deidentify_only_{code}", n=n_of[code]),
             default=ONLY[0],
             key=_ONLY,
@@ -185,7 +159,7 @@ def choose_note(say: Words, tagged: TaggedSet) -> int | None:
             help=say.text("deidentify_search_help"),
         )  # fmt: skip
     hits = deid_cached.hits(tagged, text=text) if text else None
-    numbers = chosen_notes(index, only=only or ONLY[0], hits=hits)
+    numbers = chosen_notes(index, only=only or ONLY[0], hits=hits, corrections=corrections)
     if not len(numbers):
         return None
     asked = st.query_params.get("note", "")
@@ -239,18 +213,20 @@ def note_shown(tagged: TaggedSet, found: OneNote) -> None:
         seen.add(mark)
 
 
-def draw_onward(say: Words, tagged: TaggedSet) -> None:
+def draw_onward(say: Words, tagged: TaggedSet, *, is_corrected: bool) -> None:
     """Draw the files and the way to a measurement."""
     what = Exportable(
         notes=lambda: notes_of(tagged),
         n_notes=tagged.n_notes,
         n_bytes=tagged.spans_path.stat().st_size,
-        census=tagged.census or {},
+        census=deid_cached.census(tagged),
         language=tagged.how.language,
         is_private_allowed=is_revealed(),
     )
     draw_files(say, what, key="deidentify_set")
     st.html(blocks.heading("", below=say.text("deidentify_unmeasured")))
+    if is_corrected:
+        st.html(blocks.heading("", below=say.text("deidentify_measure_own")))
     if st.button(say.text("deidentify_measure"), key="deidentify_measure", icon=":material/rule:"):
         go_to("deid_measures", tagged=tagged.tagged_id)
 

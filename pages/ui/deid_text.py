@@ -86,10 +86,18 @@ def draw_note(say: Words, note: OneNote, *, labels: frozenset[str], is_source_sh
 
 
 def source_html(say: Words, note: OneNote, *, labels: frozenset[str]) -> str:
-    """Return the note as HTML, its spans marked; a type that is not shown is not marked."""
-    stretches = [
-        (span.start, span.end, span.label) for span in note.document.spans if span.label in labels
-    ]
+    """Return the note as HTML, its spans marked; a type that is not shown is not marked.
+
+    Spans that overlap are one mark, as they are replaced as one.
+    """
+    if not note.replacements:
+        spans = [one for one in note.document.spans if one.label in labels]
+        return _marked(say, note.document.text, [(s.start, s.end, s.label) for s in spans])
+    stretches = []
+    for one in note.replacements:
+        shown = [label for label in (one.label, *one.labels) if label in labels]
+        if shown:
+            stretches.append((one.start, one.end, shown[0]))
     return _marked(say, note.document.text, stretches)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from audit.deid.documents import Span, TaggedDocument, n_overlapping, tagged
 from audit.deid.format_conll import read_conll, write_conll
+from audit.deid.format_jsonl import jsonl_line, read_line
 from audit.deid.formats import FORMATS, file_name, flattened, guess_format, read_files, write_files
 from audit.deid.labels import TYPES
 from audit.errors import AuditError
@@ -112,6 +113,13 @@ def test_bad_lines_are_refused_with_their_number(line, said):
     with pytest.raises(AuditError, match=said) as refused:
         read_files({"x.jsonl": b"\n" + line.encode()}, form="jsonl")
     assert "line 2" in refused.value.where
+
+
+def test_half_a_surrogate_pair_is_written_so_that_it_can_be_read_again():
+    document = tagged("d\ud800", text="\udfff森健一😀", spans=[Span(1, 4, "identifier")])
+    line = jsonl_line(document).encode("utf-8")
+    assert read_line(line.decode("utf-8"), what="notes", number=1) == document
+    assert "森健一😀" in jsonl_line(tagged("d", text="森健一😀", spans=()))
 
 
 def test_brat_spans_with_gaps():

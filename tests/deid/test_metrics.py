@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.bootstrap import replicates
+from audit.deid.bootstrap import interval, replicates
 from audit.deid.counts import ANY, COLUMNS, MISSED, SPURIOUS, MatchCounts, count, total
 from audit.deid.coverage import CoverageCounts, coverage
 from audit.deid.documents import Span, tagged
@@ -73,6 +73,17 @@ def test_an_empty_denominator_is_undefined_and_not_perfect():
     assert entry.estimate("clean").value == 0.0
     nothing = measured([MatchCounts({}, {}, 1)])
     assert nothing.labels == () and math.isnan(nothing.together.estimate("exact").value)
+
+
+def test_a_value_stands_without_an_interval_where_no_replicate_has_one():
+    found = interval(0.0, np.full(3, np.nan), n_total=1)
+    assert found.value == 0.0 and math.isnan(found.low) and math.isnan(found.high)
+    # Gold and prediction of one label, each the only one of its patient, among forty others.
+    nothing = [count(match([], [], criterion="strict"))] * 40
+    gold = count(match([Span(0, 1, "contact")], [], criterion="strict"))
+    spurious = count(match([], [Span(0, 1, "contact")], criterion="strict"))
+    entry = measured([gold, spurious, *nothing], n_replicates=1).labels[0]
+    assert entry.estimate("f1").value == entry.estimate("recall").value == 0.0
 
 
 def test_f1_of_nothing_right_is_zero():

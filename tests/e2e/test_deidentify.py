@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import zipfile
@@ -120,6 +121,43 @@ def test_many_notes_by_a_job_shown_once_names_are_revealed(
     press(again, "deidentify_forget")
     press(again, "deidentify_forget_now")
     expect(again.get_by_text(HOSTILE.strip()[:20])).to_have_count(0)
+
+
+@pytest.mark.parametrize(("language", "scheme"), [("ja", "light"), ("en", "dark")])
+def test_several_files_are_one_set_and_a_missed_name_is_added_by_hand(
+    url: str, visit: Callable[..., Any], tmp_path: Path, language: str, scheme: str
+) -> None:
+    say = words_of(language)
+    page = open_page(visit, url, f"way=upload&lang={language}", scheme=scheme)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as folder:
+        folder.writestr("ward/a.txt", f"{LINE}花子が付き添う。花子は妻。{language}")
+        folder.writestr("ward/a.ann", "T1\tX 0 1\tnot looked at\n")
+        folder.writestr("ward/b.txt", "特記なし。")
+    upload(page, "deidentify_upload", data=archive.getvalue(), name="notes.zip")
+    press(page, "deidentify_go_file")
+    expect(released(page)).to_contain_text("花子は妻", timeout=120_000)
+    assert page.locator("[class*='st-key-deidentify_fix']").count() == 0
+    press(page, "reveal_names")
+    press(page, "reveal_now")
+    text = page.get_by_label(say.text("deidentify_fix_text"), exact=True)
+    expect(text).to_be_visible()
+    is_whole(page)
+    text.fill("花子")
+    text.press("Enter")
+    is_whole(page)
+    page.get_by_role("button", name=say.text("deidentify_fix_add"), exact=True).click()
+    undo = page.get_by_role("button", name=say.text("deidentify_fix_undo"))
+    expect(undo).to_be_visible()
+    expect(released(page)).not_to_contain_text("花子")
+    is_whole(page)
+    picture(page, f"corrected-{language}")
+    data = saved(page, "deidentify_set_file_jsonl", folder=tmp_path).read_text("utf-8")
+    assert "花子" not in data and "は妻" in data
+    census = json.loads(saved(page, "deidentify_set_file_census", folder=tmp_path).read_bytes())
+    assert census["n_notes_corrected"] == 1 and census["corrections"]["n_added"] == 2
+    undo.click()
+    expect(released(page)).to_contain_text("花子は妻")
 
 
 @pytest.mark.slow

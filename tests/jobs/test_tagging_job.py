@@ -53,7 +53,7 @@ def many(n: int) -> bytes:
 
 def test_an_upload_becomes_a_set_and_what_was_handed_in_goes() -> None:
     question = tagging_question(
-        uploaded(many(5), file_name="高橋健一.jsonl"), tagger=RULES, how=HOW, title="Ward"
+        uploaded([("高橋健一.jsonl", many(5))]), tagger=RULES, how=HOW, title="Ward"
     )
     order = json.loads(json.dumps(question.order))
     assert question.kind in KINDS and question.audits == () and question.device == "cpu"
@@ -107,13 +107,13 @@ def test_what_cannot_be_read_is_refused_at_once_and_leaves_nothing(
     data: bytes, name: str, why: str
 ) -> None:
     with pytest.raises(AuditError, match=why):
-        tagging_question(uploaded(data, file_name=name), tagger=RULES, how=HOW)
+        tagging_question(uploaded([(name, data)]), tagger=RULES, how=HOW)
     assert list(tagged_dir().iterdir()) == []
 
 
 @pytest.mark.parametrize("encoded", [b"\xef\xbb\xbf" + NAMED.encode(), NAMED.encode("cp932")])
 def test_texts_of_windows_are_read(encoded: bytes) -> None:
-    order = tagging_question(uploaded(encoded, file_name="A.TXT"), tagger=RULES, how=HOW).order
+    order = tagging_question(uploaded([("A.TXT", encoded)]), tagger=RULES, how=HOW).order
     answer_tagging(order, contact([]))
     (note,) = notes_of(tagged_set(order["tagged_id"]))
     assert note.document.text == NAMED and len(note.document.spans) == 2
@@ -121,12 +121,12 @@ def test_texts_of_windows_are_read(encoded: bytes) -> None:
 
 def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = tagging_question(
-        uploaded(many(300), file_name="n.jsonl"), tagger=RULES, how=ReleaseSettings(language="en")
+        uploaded([("n.jsonl", many(300))]), tagger=RULES, how=ReleaseSettings(language="en")
     ).order
     answer_tagging(whole, contact([]))
     monkeypatch.setattr(tag_files, "_KEEP_SECONDS", 0.0)
     monkeypatch.setattr(tag_files, "_BATCH_NOTES", 20)
-    order = tagging_question(uploaded(many(300), file_name="n.jsonl"), tagger=RULES, how=HOW).order
+    order = tagging_question(uploaded([("n.jsonl", many(300))]), tagger=RULES, how=HOW).order
     with pytest.raises(AuditCancelled):
         answer_tagging(order, contact([], stop_at=0.4))
     assert not tagged_set(order["tagged_id"]).is_whole

@@ -43,7 +43,7 @@ def notes_of(n: int) -> bytes:
 def made(n: int = 9, *, title: str = HOSTILE) -> TaggedSet:
     """Tag notes into a kept set, without any job."""
     question = tagging_question(
-        uploaded(notes_of(n), file_name="n.jsonl"), tagger=known_tagger("rules"),
+        uploaded([("n.jsonl", notes_of(n))]), tagger=known_tagger("rules"),
         how=ReleaseSettings(), title=title,
     )  # fmt: skip
     (tagged_id,) = answer_tagging(question.order, SILENT)
@@ -181,7 +181,7 @@ def test_a_set_is_removed_after_asking_once_more() -> None:
 
 def test_what_was_not_finished_says_so_and_can_be_removed() -> None:
     question = tagging_question(
-        uploaded(notes_of(3), file_name="n.jsonl"),
+        uploaded([("n.jsonl", notes_of(3))]),
         tagger=known_tagger("rules"),
         how=ReleaseSettings(),
     )

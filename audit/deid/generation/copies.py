@@ -6,7 +6,7 @@ and numbers that are added up over notes. Torch-free.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,6 +18,9 @@ from audit.deid.tags import TagCensus
 from audit.deid.windows import Window, from_windows
 from audit.progress import StopQuestion
 from audit.rates import Rate
+
+ShareListener = Callable[[float], None]
+"""Told which share of a call is done, 0-1."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,13 @@ class CopyingTagger(Protocol):
         """How many notes it is given at most."""
 
     def read(
-        self, notes: Sequence[TaggedDocument], *, should_stop: StopQuestion = lambda: False
+        self,
+        notes: Sequence[TaggedDocument],
+        *,
+        should_stop: StopQuestion = lambda: False,
+        on_share: ShareListener = lambda share: None,
     ) -> Sequence[CopyReading]:
-        """Read notes; spans they have are ignored."""
+        """Read notes; spans they have are ignored. It tells which share of them is done, 0-1."""
 
 
 def read_pieces(

@@ -19,7 +19,7 @@ from audit.deid.tags import write_tags
 from audit.deid.windows import Window
 from audit.errors import AuditError
 
-Ids = npt.NDArray[np.int64]
+Ids = npt.NDArray[np.int32]
 _MOST_GROWTH = 4.0
 _LEAST_GROWTH = 1.2
 _MARGIN = 1.1
@@ -74,8 +74,8 @@ class Examples:
         digest = hashlib.sha256()
         for row in self.rows:
             digest.update(len(row.prompt).to_bytes(8, "little"))
-            digest.update(row.prompt.tobytes())
-            digest.update(row.answer.tobytes())
+            digest.update(row.prompt.astype("<i8").tobytes())
+            digest.update(row.answer.astype("<i8").tobytes())
         return digest.hexdigest()
 
 
@@ -140,8 +140,8 @@ def examples_of(
 
 def _example(frame: Frame, note: Sequence[int], copy: Sequence[int]) -> Example:
     return Example(
-        np.array(frame.prompt(note), dtype=np.int64),
-        np.array([*copy, *frame.tail], dtype=np.int64),
+        np.array(frame.prompt(note), dtype=np.int32),
+        np.array([*copy, *frame.tail], dtype=np.int32),
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from audit.deid.documents import TaggedDocument
 from audit.deid.generation.causal_model import CausalModel, load_causal
-from audit.deid.generation.copies import CopyReading, Piece, read_pieces
+from audit.deid.generation.copies import CopyReading, Piece, ShareListener, read_pieces
 from audit.deid.generation.generative_file import (
     MODEL,
     TAGGER,
@@ -77,7 +77,11 @@ class GenerativeTagger:
         return tuple(reading.tags for reading in self.read(notes))
 
     def read(
-        self, notes: Sequence[TaggedDocument], *, should_stop: StopQuestion = lambda: False
+        self,
+        notes: Sequence[TaggedDocument],
+        *,
+        should_stop: StopQuestion = lambda: False,
+        on_share: ShareListener = lambda share: None,
     ) -> tuple[CopyReading, ...]:
         """Return what the model's copies say of each note; spans that notes have are ignored.
 
@@ -101,7 +105,7 @@ class GenerativeTagger:
             for note, cut in zip(notes, windows, strict=True)
             for one in cut
         ]
-        outputs = iter(self._outputs(texts, should_stop=should_stop))
+        outputs = iter(self._outputs(texts, should_stop, on_share))
         return tuple(
             read_pieces(
                 note, [Piece(window, next(outputs)) for window in cut], labels=self.facts.labels
@@ -109,7 +113,9 @@ class GenerativeTagger:
             for note, cut in zip(notes, windows, strict=True)
         )
 
-    def _outputs(self, texts: Sequence[str], *, should_stop: StopQuestion) -> list[str]:
+    def _outputs(
+        self, texts: Sequence[str], should_stop: StopQuestion, on_share: ShareListener
+    ) -> list[str]:
         """Return the model's text for each window; white space is its own copy."""
         tokenizer = self.loaded.tokenizer
         outputs = list(texts)
@@ -120,7 +126,7 @@ class GenerativeTagger:
             asked.append(Asked(tuple(self.frame.prompt(note)), self.room.n_answer(len(note))))
         answers = generated(
             self.loaded, asked, stops=self.frame.stops, n_tokens=self.n_tokens_at_once,
-            should_stop=should_stop,
+            should_stop=should_stop, on_share=on_share,
         )  # fmt: skip
         for i, answer in zip(places, answers, strict=True):
             outputs[i] = answer_text(tokenizer, answer)

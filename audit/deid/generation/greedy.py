@@ -15,6 +15,7 @@ import transformers
 from torch import Tensor
 
 from audit.deid.generation.causal_model import WHERE, CausalModel
+from audit.deid.generation.copies import ShareListener
 from audit.errors import AuditCancelled, AuditError
 from audit.progress import StopQuestion
 
@@ -43,6 +44,7 @@ def generated(
     stops: Sequence[int],
     n_tokens: int,
     should_stop: StopQuestion = lambda: False,
+    on_share: ShareListener = lambda share: None,
 ) -> list[list[int]]:
     """Return the tokens of each answer, the one that ends it left out.
 
@@ -52,6 +54,8 @@ def generated(
         Tokens that end an answer.
     n_tokens
         Of a batch at most, prompts and answers with their padding; one prompt is always taken.
+    on_share
+        Told some times a second which share of all answers' limits was written or not needed.
 
     Raises
     ------
@@ -62,11 +66,19 @@ def generated(
     """
     answers: list[list[int]] = [[] for _ in asked]
     order = sorted(range(len(asked)), key=lambda i: (-asked[i].n_tokens, i))
+    n_all, n_done = sum(one.n_answer for one in asked), 0
     for batch in _batches(order, asked, n_tokens=n_tokens):
-        found = _halving(
-            [asked[i] for i in batch],
-            lambda part: _one_batch(loaded, part, stops=stops, should_stop=should_stop),
-        )
+
+        def answered(part: list[Asked], n_before: int = n_done) -> list[list[int]]:
+            n_part = sum(one.n_answer for one in part)
+            return _one_batch(
+                loaded, part, stops=stops, should_stop=should_stop,
+                on_share=lambda share: on_share((n_before + share * n_part) / n_all),
+            )  # fmt: skip
+
+        found = _halving([asked[i] for i in batch], answered)
+        n_done += sum(asked[i].n_answer for i in batch)
+        on_share(n_done / n_all)
         for i, answer in zip(batch, found, strict=True):
             answers[i] = answer
     return answers
@@ -130,8 +142,11 @@ def _halving(
 class _Limits(transformers.StoppingCriteria):  # type: ignore[misc, unused-ignore]
     """Ends each row at its own limit, and everything when a person asks to stop."""
 
-    def __init__(self, limits: Tensor, *, n_prompt: int, should_stop: StopQuestion) -> None:
+    def __init__(
+        self, limits: Tensor, *, n_prompt: int, should_stop: StopQuestion, on_share: ShareListener
+    ) -> None:
         self._limits, self._n_prompt = limits, n_prompt
+        self._n_most, self._on_share = int(limits.max()), on_share
         self._should_stop, self._asked_at = should_stop, time.monotonic()
 
     def __call__(self, input_ids: Tensor, scores: object, **_: object) -> Tensor:
@@ -140,11 +155,17 @@ class _Limits(transformers.StoppingCriteria):  # type: ignore[misc, unused-ignor
             self._asked_at = now
             if self._should_stop():
                 raise AuditCancelled
+            self._on_share((input_ids.shape[1] - self._n_prompt) / self._n_most)
         return self._limits <= input_ids.shape[1] - self._n_prompt
 
 
 def _one_batch(
-    loaded: CausalModel, rows: list[Asked], *, stops: Sequence[int], should_stop: StopQuestion
+    loaded: CausalModel,
+    rows: list[Asked],
+    *,
+    stops: Sequence[int],
+    should_stop: StopQuestion,
+    on_share: ShareListener,
 ) -> list[list[int]]:
     n_prompt = max(len(row.prompt) for row in rows)
     pad = loaded.tokenizer.pad_token_id
@@ -164,7 +185,7 @@ def _one_batch(
             eos_token_id=list(stops),
             pad_token_id=pad,
             stopping_criteria=transformers.StoppingCriteriaList(
-                [_Limits(limits, n_prompt=n_prompt, should_stop=should_stop)]
+                [_Limits(limits, n_prompt=n_prompt, should_stop=should_stop, on_share=on_share)]
             ),
         )
     answers = written[:, n_prompt:].tolist()

@@ -137,12 +137,12 @@ def _pieces(file: BinaryIO, place: tuple[int, int], *, note: TaggedDocument) -> 
     else:
         given = record["outputs"]
     try:
-        pieces = [
-            Piece(Window(int(one["start"]), int(one["end"])), str(one["output"])) for one in given
-        ]
+        pieces = [Piece(Window(one["start"], one["end"]), one["output"]) for one in given]
         windows = [piece.window for piece in pieces]
         if windows != sorted(windows) or any(one.end > n_chars for one in windows):
             raise ValueError("out of order, or behind the note")
+        if not all(_is_plain(piece) for piece in pieces):
+            raise ValueError("offsets or output of another type")
     except (ValueError, KeyError, TypeError):
         raise AuditError(
             "The windows of this line do not fit its note.",
@@ -150,6 +150,11 @@ def _pieces(file: BinaryIO, place: tuple[int, int], *, note: TaggedDocument) -> 
             do="Give each window `start`, `end` and `output`, in the order of the note.",
         ) from None
     return pieces
+
+
+def _is_plain(piece: Piece) -> bool:
+    offsets = (piece.window.start, piece.window.end)
+    return all(type(at) is int for at in offsets) and isinstance(piece.output, str)
 
 
 def _record(line: str, *, where: str) -> Mapping[str, Any]:

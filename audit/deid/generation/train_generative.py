@@ -22,7 +22,7 @@ import torch
 import transformers
 
 from audit.deid.documents import TaggedDocument
-from audit.deid.formats import guess_format, read_files
+from audit.deid.formats import guess_format, read_unnamed
 from audit.deid.generation.adapter import merged, with_adapter
 from audit.deid.generation.causal_model import (
     CausalModel,
@@ -109,10 +109,14 @@ def gold_notes(paths: tuple[Path, ...], *, what: str) -> tuple[TaggedDocument, .
     for path in paths:
         try:
             names = sorted(path.iterdir()) if path.is_dir() else [path]
-            files = {one.name: one.read_bytes() for one in names if not one.is_dir()}
+            files = {
+                one.name: one.read_bytes()
+                for one in names
+                if not one.is_dir() and not one.name.startswith(".")
+            }
         except OSError as error:
             raise AuditError(f"Cannot be read ({error.strerror}).", where=what) from None
-        found += read_files(files, form=guess_format(files))
+        found += read_unnamed(files, form=guess_format(files), what=what)
     return tuple(found)
 
 

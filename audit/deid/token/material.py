@@ -9,7 +9,7 @@ from pathlib import Path
 
 from audit.deid.documents import Span, TaggedDocument, tagged
 from audit.deid.format_jsonl import jsonl_line
-from audit.deid.formats import guess_format, read_files
+from audit.deid.formats import guess_format, read_unnamed
 from audit.errors import AuditCancelled, AuditError
 from audit.progress import StopQuestion
 from audit.randomness import generator
@@ -66,7 +66,7 @@ def read_gold(path: Path) -> tuple[TaggedDocument, ...]:
         files = {one.name: one.read_bytes() for one in paths if not one.name.startswith(".")}
     except OSError as error:
         raise AuditError(f"They cannot be read ({error.strerror}).", where=_WHERE) from None
-    documents = read_files(files, form=guess_format(files))
+    documents = read_unnamed(files, form=guess_format(files), what=_WHERE)
     if not documents:
         raise AuditError("There is no note.", where=_WHERE)
     return documents

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,20 @@ def test_a_person_can_stop_it_in_the_middle(
     monkeypatch.setattr(greedy, "_ASK_SECONDS", 0.0)
     with pytest.raises(AuditCancelled):
         tagger.read(documents(), should_stop=lambda: True)
+
+
+def test_it_tells_how_far_it_is_inside_of_a_note(
+    tagger: GenerativeTagger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(greedy, "_ASK_SECONDS", 0.0)
+    note = TaggedDocument("long", "\n".join(text for text, _ in NOTES[:3]))
+    shares: list[float] = []
+    small = replace(tagger, n_tokens_at_once=1)
+    (reading,) = small.read([note], on_share=shares.append)
+    assert len(shares) > 2 * len(reading.pieces) > 2
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < 0.1
+    assert shares[-1] == 1.0
 
 
 def test_the_cache_by_hand(tagger: GenerativeTagger) -> None:

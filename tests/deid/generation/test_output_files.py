@@ -128,8 +128,11 @@ def test_perturbed_copies_are_scored_by_their_alignment(tmp_path: Path) -> None:
         (line_of(doc_id="d0", output="x") * 2, "twice"),
         (line_of(doc_id="zz", output="x"), "no note in common"),
         (line_of(doc_id="d0", outputs=[{"start": 3, "end": 1, "output": ""}]), "windows of"),
+        ('{"doc_id": "d0", "outputs": [{"start": 0, "end": 1e400, "output": ""}]}', "windows of"),
+        (line_of(doc_id="d0", outputs=[{"start": 0, "end": 1, "output": None}]), "windows of"),
+        (line_of(doc_id="d0", outputs=[{"start": False, "end": 1, "output": ""}]), "windows of"),
     ],
-    ids=range(7),
+    ids=range(10),
 )
 def test_what_is_no_file_of_outputs_is_said(tmp_path: Path, text: str, match: str) -> None:
     path = tmp_path / "o.jsonl"

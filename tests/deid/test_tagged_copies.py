@@ -1,0 +1,53 @@
+"""The copy of each note of a set: its line is found, and what is damaged is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from audit.deid.kept_tagged import RESULT
+from audit.deid.tagged_copies import CopyOfNote, copy_at, copy_places
+from audit.errors import AuditError
+from audit.home import HOME_VARIABLE
+from tests.deid.test_kept_tagged import made
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+
+
+def line(status: str, *, rate: float | None = 0.0, unaligned: tuple[str, ...] = ()) -> str:
+    record = {
+        "doc_id": "高橋", "status": status, "error_rate": rate, "tags": {"n_malformed": 2},
+        "unaligned": list(unaligned),
+    }  # fmt: skip
+    return json.dumps(record, ensure_ascii=False)
+
+
+def test_the_line_of_each_note_is_found(tmp_path: Path) -> None:
+    one = made(tmp_path)
+    assert copy_at(one, 0, places=copy_places(one)) is None
+    lines = (line("exact"), line("truncated", rate=0.25, unaligned=("contact",)), "{}")
+    (one.path / RESULT / "copies.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    places = copy_places(one)
+    assert copy_at(one, 0, places=places) == CopyOfNote("exact", 0.0, 0, 2)
+    assert copy_at(one, 1, places=places) == CopyOfNote("truncated", 0.25, 1, 2)
+    with pytest.raises(AuditError, match="copies cannot be read"):
+        copy_at(one, 2, places=places)
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_a_file_with_another_number_of_lines_is_damaged(tmp_path: Path, n: int) -> None:
+    one = made(tmp_path)
+    content = "\n".join([line("exact")] * n) + "\n"
+    (one.path / RESULT / "copies.jsonl").write_text(content, "utf-8")
+    with pytest.raises(AuditError, match="copies cannot be read"):
+        copy_places(one)
+
+
+def test_an_unknown_status_is_refused() -> None:
+    with pytest.raises(ValueError, match="no such status"):
+        CopyOfNote("perfect", None, 0, 0)
