@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ Of the other one stays what is left: no character that either of them found is r
 """
 
 _CODES = (PERSONAL_ID_CODE, LINKAGE_CODE, CONTACT)
+_PAIRS = {"(": ")", "（": "）", "「": "」", "[": "]", "［": "］", "<": ">", "＜": "＞"}
+_VERSION = 2  # of how finds are put together
 
 
 @dataclass(frozen=True)
@@ -70,19 +73,47 @@ class CombinedTagger:
 
 def combined_digest(rules: str, model: str, *, way: str) -> str:
     """Return the digest of two taggers put together, from theirs."""
-    return hashlib.sha256(f"{way}|{rules}|{model}".encode()).hexdigest()
+    return hashlib.sha256(f"{_VERSION}|{way}|{rules}|{model}".encode()).hexdigest()
 
 
 def put_together(text: str, by_rules: Tags, by_model: Tags, *, way: str) -> Tags:
     """Return the finds of two taggers as spans that share no character.
 
-    A rest that is white space alone, or without a letter or digit, is left out.
+    A rest that is white space alone, or without a letter or digit, is left out; so are the marks of
+    punctuation at the ends of what the model found, but for those that are part of it.
     """
     ranked = [(_rank(span, is_rule=True, way=way), span) for span in by_rules]
-    ranked += [(_rank(span, is_rule=False, way=way), span) for span in by_model]
+    ranked += [
+        (_rank(span, is_rule=False, way=way), span)
+        for span in (without_edges(text, span) for span in by_model)
+        if span is not None
+    ]
     # Of two finds of one place that of the higher rank stays.
     order = [span for _, span in sorted(ranked, key=lambda one: (one[0], one[1]))]
     return _laid(text, order)
+
+
+def without_edges(text: str, span: Span) -> Span | None:
+    """Return a span without the punctuation and white space at its ends; None if nothing is left.
+
+    A bracket stays where its partner is inside, a closing point where another one is: "A.B.".
+    """
+    start, end = span.start, span.end
+    while start < end and _is_edge(text[start]):
+        if _PAIRS.get(text[start], "\0") in text[start + 1 : end]:
+            break
+        start += 1
+    while start < end and _is_edge(text[end - 1]):
+        inside = text[start : end - 1]
+        opening = next((one for one, other in _PAIRS.items() if other == text[end - 1]), "\0")
+        if opening in inside or (text[end - 1] in ".．" and text[end - 1] in inside):
+            break
+        end -= 1
+    return Span(start, end, span.label) if start < end else None
+
+
+def _is_edge(char: str) -> bool:
+    return char.isspace() or char in _PAIRS or unicodedata.category(char)[0] == "P"
 
 
 def _rank(span: Span, *, is_rule: bool, way: str) -> tuple[int, int, int]:

@@ -222,6 +222,7 @@ def test_a_sample_is_drawn_without_replacement_in_order(notes: Path, tmp_path: P
     assert made(tmp_path / "all", notes, sample=1000).n_notes == 23
 
 
+@pytest.mark.slow
 def test_the_single_token_rule_leaves_names_out(tmp_path: Path, notes: Path) -> None:
     pytest.importorskip("transformers")
     from tests.models.make_models import make_bert

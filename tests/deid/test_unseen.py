@@ -63,6 +63,10 @@ def test_titles_and_postal_marks_stay_outside(name: str, language: str) -> None:
     [
         ("rules", "unseen", "ja", 0.92, 0.36),
         ("rules", "unseen", "en", 0.92, 0.32),
+        ("default", "unseen", "ja", 0.65, 0.88),
+        ("default", "unseen", "en", 0.54, 0.79),
+        ("default", "unseen_second", "ja", 0.63, 0.81),
+        ("default", "unseen_second", "en", 0.53, 0.79),
     ],
 )
 def test_taggers_stay_as_good_on_notes_they_were_not_made_for(

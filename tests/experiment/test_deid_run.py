@@ -135,6 +135,7 @@ def test_no_name_gets_into_the_tables(done):
         assert first not in text
 
 
+@pytest.mark.slow
 def test_stopped_in_the_middle_it_goes_on_to_the_same_tables(done, tmp_path, monkeypatch):
     seen: list[str] = [""]
 
@@ -152,6 +153,7 @@ def test_stopped_in_the_middle_it_goes_on_to_the_same_tables(done, tmp_path, mon
     assert run(tmp_path).digests == done.result.digests
 
 
+@pytest.mark.slow
 def test_another_seed_trains_other_models(done, tmp_path):
     other = run(tmp_path, replace(ORDER, seed=1, taggers=(), units=()))
     first = {model_digest(path) for path in done.folder.glob("*/model")}

@@ -180,6 +180,7 @@ def test_a_retry_with_another_setting_is_another_question(
         service.submit_part(job.job_id)
 
 
+@pytest.mark.slow
 def test_the_demo_is_one_job_that_remembers_its_audits(
     home: Path, no_worker: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,6 +120,7 @@ def test_gradient_checkpointing_and_tags_in_english(tmp_path: Path) -> None:
     assert load_generative(plain.directory, device="cpu").facts.language == "en"
 
 
+@pytest.mark.slow
 def test_an_adapter_in_bfloat16_with_gradient_checkpointing(tmp_path: Path) -> None:
     pytest.importorskip("peft")
     model = write_model(tmp_path / "m")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from audit.jobs import kinds
 from audit.jobs.job import STAGES
 from pages.ui import job_card
 
@@ -15,7 +16,10 @@ WORDS = Path(job_card.__file__).parent / "words"
 
 
 def test_every_kind_of_job_has_a_word() -> None:
-    assert set(job_card.KINDS) == set(kinds.KINDS) - {"audit"}
+    # In a process of its own: other tests put kinds of theirs beside the real ones.
+    code = "from audit.jobs.kinds import KINDS; print(*KINDS)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(job_card.KINDS) == set(said.stdout.split()) - {"audit"}
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])
