@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ Of the other one stays what is left: no character that either of them found is r
 
 _CODES = (PERSONAL_ID_CODE, LINKAGE_CODE, CONTACT)
 _PAIRS = {"(": ")", "（": "）", "「": "」", "[": "]", "［": "］", "<": ">", "＜": "＞"}
-_VERSION = 2  # of how finds are put together
+_NUMBER = re.compile(r"\d+(?:[-/.‐−－／．]\d+)+")
+_VERSION = 3  # of how finds are put together
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,14 @@ def put_together(text: str, by_rules: Tags, by_model: Tags, *, way: str) -> Tags
     """Return the finds of two taggers as spans that share no character.
 
     A rest that is white space alone, or without a letter or digit, is left out; so are the marks of
-    punctuation at the ends of what the model found, but for those that are part of it.
+    punctuation at the ends of what the model found, but for those that are part of it. A number in
+    several parts, as 5/10 or 0564-23-8711, of which the model found some is taken whole.
     """
+    tidy = [span for span in (without_edges(text, span) for span in by_model) if span is not None]
     ranked = [(_rank(span, is_rule=True, way=way), span) for span in by_rules]
     ranked += [
         (_rank(span, is_rule=False, way=way), span)
-        for span in (without_edges(text, span) for span in by_model)
-        if span is not None
+        for span in with_whole_numbers(text, tidy, others=by_rules)
     ]
     # Of two finds of one place that of the higher rank stays.
     order = [span for _, span in sorted(ranked, key=lambda one: (one[0], one[1]))]
@@ -110,6 +113,24 @@ def without_edges(text: str, span: Span) -> Span | None:
             break
         end -= 1
     return Span(start, end, span.label) if start < end else None
+
+
+def with_whole_numbers(text: str, spans: Iterable[Span], *, others: Tags) -> list[Span]:
+    """Return spans that end at the ends of numbers; what another span holds is left to it."""
+    given = list(spans)
+    numbers = [match.span() for match in _NUMBER.finditer(text)]
+    found = []
+    for span in given:
+        start, end = span.start, span.end
+        for first, last in numbers:
+            if first < span.end and span.start < last:
+                start, end = min(start, first), max(end, last)
+        added = [Span(*ends, span.label) for ends in ((start, span.start), (span.end, end))
+                 if ends[0] < ends[1]]  # fmt: skip
+        if any(one.overlap(other) for one in added for other in (*given, *others)):
+            start, end = span.start, span.end
+        found.append(Span(start, end, span.label))
+    return found
 
 
 def _is_edge(char: str) -> bool:

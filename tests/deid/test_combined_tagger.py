@@ -17,6 +17,7 @@ from audit.deid.combined_tagger import (
     WAYS,
     CombinedTagger,
     put_together,
+    with_whole_numbers,
     without_edges,
 )
 from audit.deid.documents import Span, merged
@@ -115,3 +116,22 @@ def test_the_digest_follows_what_it_is_made_of():
 def test_punctuation_at_the_ends_is_no_part_of_a_find(text, found):
     span = without_edges(text, Span(0, len(text), "contact"))
     assert (text[span.start : span.end] if span else "") == found
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "others", "found"),
+    [
+        ("5/10に軽快", [(0, 1)], [], ["5/10"]),
+        ("電話 0564‐23‐8711。", [(3, 10)], [], ["0564‐23‐8711"]),
+        ("10.29 より", [(3, 5)], [], ["10.29"]),
+        ("5/3-5/10", [(0, 3), (4, 8)], [], ["5/3", "5/10"]),
+        ("5/3-5/10", [(0, 1)], [(4, 8)], ["5"]),
+        ("WBC 8900", [(4, 6)], [], ["89"]),
+        ("佐藤 120/80", [(0, 2)], [], ["佐藤"]),
+    ],
+)
+def test_a_number_in_parts_is_taken_whole_or_left_to_others(text, given, others, found):
+    spans = [Span(*one, "contact") for one in given]
+    tags = tuple(Span(*one, "identifier") for one in others)
+    whole = with_whole_numbers(text, spans, others=tags)
+    assert [text[span.start : span.end] for span in whole] == found
