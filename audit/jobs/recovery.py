@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from audit.curation.corpus_place import clear_abandoned
+from audit.curation.kept_corpora import corpora_dir
 from audit.errors import AuditError
 from audit.jobs import table
 from audit.jobs.job import COMMAND, Failure, Job, Setting
@@ -9,6 +11,7 @@ from audit.jobs.locks import DEVICES, device_lock, forget_job_lock, job_lock
 from audit.jobs.orders import read_order
 
 MAX_ATTEMPTS = 3
+_CORPUS = "corpus"
 _DIED = (
     "The system stopped this process {n} times, most often because memory ran out; everything "
     "finished before is kept."
@@ -72,6 +75,8 @@ def smaller_batch(job: Job) -> tuple[tuple[str, Setting], ...]:
 
 
 def _settle(job: Job) -> None:
+    if job.kind == _CORPUS:  # private notes of a half-made corpus serve nobody
+        clear_abandoned(corpora_dir())
     if job.is_cancel_wanted:
         table.end(job.job_id, state="cancelled")
     elif job.runner == COMMAND:

@@ -130,7 +130,7 @@ def test_from_notes_to_a_verdict_by_buttons_alone(
     press(page, "train_start")
     expect(chart(page, "train_live_")).to_be_visible(timeout=120_000)
     audit_it = page.locator("[class*='st-key-train_audit_'] button")
-    expect(audit_it).to_be_visible(timeout=240_000)
+    expect(audit_it).to_be_visible(timeout=480_000)
     expect(page.locator(".ka-line.ka-here")).to_contain_text("Hospital of ward 7")
     expect(chart(page, "train_curve_")).to_be_visible()
     is_whole(page)
@@ -140,7 +140,7 @@ def test_from_notes_to_a_verdict_by_buttons_alone(
     for card in ("general", "hospital", "names", "passages"):
         expect(page.locator(f".st-key-card_{card}")).to_contain_text(SAY.text("setup_ready"))
     start(page, n_inputs=200)
-    card = job_state(page, "done", timeout=240_000)
+    card = job_state(page, "done", timeout=480_000)
     expect(card).to_contain_text("general → Hospital of ward 7")
     card.get_by_role("link", name=SAY.text("jobs_open")).click()
     expect(page.locator(".ka-verdict").first).to_contain_text("Hospital of ward 7 against general")

@@ -174,7 +174,7 @@ def test_a_job_is_stopped_and_goes_on(url: str, visit: Callable[..., Any]) -> No
     page.get_by_role("button", name=SAY.text("jobs_cancel_now")).click()
     stopped = job_state(page, "cancelled", timeout=60_000)
     stopped.get_by_role("button", name=SAY.text("jobs_resume")).click()
-    done = job_state(page, "done", timeout=240_000)
+    done = job_state(page, "done", timeout=480_000)
     done.get_by_role("link", name=SAY.text("jobs_open_tagging")).click()
     expect(page.get_by_text(f"{N_LONG:,}", exact=True).first).to_be_visible()
     press(page, "deidentify_next")

@@ -72,13 +72,14 @@ def start(page: Any, *, n_inputs: int = N_INPUTS) -> str:
 
 
 def test_from_two_directories_and_a_csv_to_a_signed_report(
-    server: Server, visit: Callable[..., Any], tmp_path: Path
+    servers: Callable[[Path], Server], visit: Callable[..., Any], tmp_path: Path
 ) -> None:
+    server = servers(tmp_path / "home")
     page = visit(server.url)
     expect(page.get_by_text(SAY.text("empty"))).to_be_visible()
     set_up(page, server.url)
     run_page = start(page)
-    card = job_state(page, "done", timeout=240_000)
+    card = job_state(page, "done", timeout=480_000)
     card.get_by_role("link", name=SAY.text("jobs_open")).click()
     expect(page.locator(".ka-verdict").first).to_contain_text("hospital-40 against general")
     is_whole(page)

@@ -13,9 +13,11 @@ from audit.curation.kept_corpora import corpora_dir, kept_corpus
 from audit.curation.order import CorpusOrder
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
+from audit.jobs import table
 from audit.jobs.contact import Contact
 from audit.jobs.corpus_job import answer_corpus, corpus_question
 from audit.jobs.kinds import KINDS
+from audit.jobs.recovery import recover_device
 from audit.progress import Progress
 from tests.curation.make_corpora import dummy_notes, register_files
 
@@ -88,3 +90,18 @@ def test_a_corpus_may_lie_in_a_folder_of_ones_own(tmp_path: Path) -> None:
     question = corpus_question(CorpusOrder(notes=dummy_notes(tmp_path)), out=tmp_path / "mine")
     answer_corpus(question.order, contact([]))
     assert (tmp_path / "mine" / "corpus.json").is_file() and not list(corpora_dir().iterdir())
+
+
+def test_what_a_killed_job_left_goes_when_the_job_is_settled(tmp_path: Path) -> None:
+    job = table.insert(
+        kind="corpus", label="notes", scenario=0, device="cpu", question="q", owner=""
+    )
+    assert job is not None and table.claim(job.job_id)
+    left = corpora_dir() / ".0123456789ab.making" / "corpus"
+    left.mkdir(parents=True)
+    (left / "private.jsonl").write_text("notes")
+    table.ask_to_cancel(job.job_id)
+    assert recover_device("cpu")
+    assert list(corpora_dir().iterdir()) == []
+    settled = table.get(job.job_id)
+    assert settled is not None and settled.state == "cancelled"
