@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from audit.errors import AuditError
+from audit.setting_checks import check_number, check_one_of, check_whole
 
 SCHEDULES = ("linear", "constant")
 PRECISIONS = ("auto", "float32", "bfloat16")
@@ -88,18 +89,20 @@ class TrainSettings:
             ("n_steps", 1, 100_000_000), ("seed", 0, 2**63 - 1), ("evaluate_every", 1, 10**9),
             ("checkpoint_every", 1, 10**9),
         ):  # fmt: skip
-            _whole(name, getattr(self, name), low=low, high=high)
+            check_whole(name, getattr(self, name), low=low, high=high, where=WHERE)
         for name, least, most in (
             ("learning_rate", 1e-9, 1.0), ("warmup_share", 0.0, 1.0), ("weight_decay", 0.0, 1.0),
             ("mask_share", 0.01, 0.4), ("clip", 1e-3, 1e6), ("held_out_share", 0.0, 0.5),
         ):  # fmt: skip
-            _number(name, getattr(self, name), low=least, high=most)
+            check_number(name, getattr(self, name), low=least, high=most, where=WHERE)
         if self.n_epochs is not None:
-            _number("n_epochs", self.n_epochs, low=1e-6, high=1e6)
+            check_number("n_epochs", self.n_epochs, low=1e-6, high=1e6, where=WHERE)
         if self.head_learning_rate is not None:
-            _number("head_learning_rate", self.head_learning_rate, low=1e-9, high=1.0)
-        _one_of("schedule", self.schedule, SCHEDULES)
-        _one_of("precision", self.precision, PRECISIONS)
+            check_number(
+                "head_learning_rate", self.head_learning_rate, low=1e-9, high=1.0, where=WHERE
+            )
+        check_one_of("schedule", self.schedule, SCHEDULES, where=WHERE)
+        check_one_of("precision", self.precision, PRECISIONS, where=WHERE)
         if not isinstance(self.from_scratch, bool):
             raise AuditError("`from_scratch` is yes or no.", where=WHERE)
         if self.batch % self.micro_batch:
@@ -173,19 +176,3 @@ def settings_from_json(value: Mapping[str, Any]) -> TrainSettings:
         if name not in known:
             raise AuditError(f"`{name!s:.40}` is no setting of a training.", where=WHERE)
     return TrainSettings(**value)
-
-
-def _whole(name: str, value: object, *, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise AuditError(f"`{name}` must be a whole number from {low} to {high}.", where=WHERE)
-
-
-def _number(name: str, value: object, *, low: float, high: float) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not low <= value <= high:  # type: ignore[operator]
-        raise AuditError(f"`{name}` must be a number from {low:g} to {high:g}.", where=WHERE)
-
-
-def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise AuditError(f"`{name}` must be one of: {', '.join(known)}.", where=WHERE)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from audit.errors import AuditError
+from audit.setting_checks import check_number, check_one_of, check_whole
 
 WHERE = "tuning settings"
 SCHEDULES = ("linear", "constant")
@@ -44,9 +45,9 @@ class Lora:
     def __post_init__(self) -> None:
         """Check the ranges, once."""
         object.__setattr__(self, "targets", tuple(self.targets))
-        _whole("rank", self.rank, low=1, high=1024)
-        _number("alpha", self.alpha, low=1e-3, high=1e4)
-        _number("dropout", self.dropout, low=0.0, high=0.9)
+        check_whole("rank", self.rank, low=1, high=1024, where=WHERE)
+        check_number("alpha", self.alpha, low=1e-3, high=1e4, where=WHERE)
+        check_number("dropout", self.dropout, low=0.0, high=0.9, where=WHERE)
         is_named = all(isinstance(one, str) and one for one in self.targets)
         if not self.targets or not is_named:
             raise AuditError("The adapter has no module to stand beside.", where=WHERE)
@@ -112,16 +113,16 @@ class TuningSettings:
             ("batch", 1, 65_536), ("micro_batch", 1, 65_536), ("seed", 0, 2**63 - 1),
             ("max_tokens", 64, 1_000_000), ("overlap", 0, 10_000), ("checkpoint_every", 1, 10**9),
         ):  # fmt: skip
-            _whole(name, getattr(self, name), low=low, high=high)
+            check_whole(name, getattr(self, name), low=low, high=high, where=WHERE)
         for name, least, most in (
             ("n_epochs", 1e-6, 1e5), ("warmup_share", 0.0, 1.0), ("weight_decay", 0.0, 1.0),
             ("clip", 1e-3, 1e6), ("rate", 1e-9, 1.0),
         ):  # fmt: skip
-            _number(name, getattr(self, name), low=least, high=most)
+            check_number(name, getattr(self, name), low=least, high=most, where=WHERE)
         for name, known in (
             ("schedule", SCHEDULES), ("precision", PRECISIONS), ("language", LANGUAGES),
         ):  # fmt: skip
-            _one_of(name, getattr(self, name), known)
+            check_one_of(name, getattr(self, name), known, where=WHERE)
         if self.batch % self.micro_batch:
             raise AuditError(
                 f"{self.batch} windows a step are no multiple of {self.micro_batch} a pass.",
@@ -181,19 +182,3 @@ def _known(value: Mapping[str, Any], *, kind: type[Lora] | type[TuningSettings])
         if name not in known:
             raise AuditError(f"`{name!s:.40}` is no setting of a tuning.", where=WHERE)
     return dict(value)
-
-
-def _whole(name: str, value: object, *, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise AuditError(f"`{name}` must be a whole number from {low} to {high}.", where=WHERE)
-
-
-def _number(name: str, value: object, *, low: float, high: float) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not low <= value <= high:  # type: ignore[operator]
-        raise AuditError(f"`{name}` must be a number from {low:g} to {high:g}.", where=WHERE)
-
-
-def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise AuditError(f"`{name}` must be one of: {', '.join(known)}.", where=WHERE)
