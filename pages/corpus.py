@@ -8,7 +8,7 @@ from audit.curation.kept_corpora import KeptCorpus, kept_corpora
 from audit.translation import error_text
 from pages.ui import blocks, cached, corpus_choice
 from pages.ui.corpus_build import draw_build
-from pages.ui.corpus_job import draw_jobs
+from pages.ui.corpus_job import JOBS
 from pages.ui.corpus_onward import draw_onward
 from pages.ui.corpus_report import draw_report
 from pages.ui.language import Words
@@ -23,7 +23,7 @@ def page() -> None:
     st.title(say.text("corpus_title"), anchor=False)
     st.html(blocks.heading("", below=say.text("corpus_below")))
     try:
-        is_building = draw_jobs(say)
+        is_building = JOBS.draw(say)
         kept = kept_corpora()
         if is_building:
             st.html(blocks.heading("", below=say.text("corpus_building")))

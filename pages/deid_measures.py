@@ -18,7 +18,7 @@ from pages.ui import (
 )
 from pages.ui.deid_leakage import draw_leakage
 from pages.ui.deid_score_ask import draw_ask
-from pages.ui.deid_score_job import draw_jobs, show_score
+from pages.ui.deid_score_job import JOBS, show_score
 from pages.ui.deid_score_words import score_name
 from pages.ui.language import Words
 from pages.ui.logged import note
@@ -37,7 +37,7 @@ def page() -> None:
     st.title(say.text("deid_measures_title"), anchor=False)
     st.html(blocks.heading("", below=say.text("deid_measures_below")))
     try:
-        is_measuring = draw_jobs(say)
+        is_measuring = JOBS.draw(say)
         kept = deid_score_cached.scores()
         if is_measuring:
             st.html(blocks.heading("", below=say.text("deid_measures_measuring")))

@@ -8,7 +8,7 @@ from audit.deid.kept_tagged import tagged_sets
 from audit.translation import error_text
 from pages.ui import blocks, cached
 from pages.ui.deid_ask import draw_new
-from pages.ui.deid_jobs import draw_jobs
+from pages.ui.deid_jobs import JOBS
 from pages.ui.deid_set import draw_kept
 from pages.ui.language import Words
 from pages.ui.place import words
@@ -23,7 +23,7 @@ def page() -> None:
     st.title(say.text("deidentify_title"), anchor=False)
     st.html(blocks.heading("", below=say.text("deidentify_below")))
     try:
-        draw_jobs(say)
+        JOBS.draw(say)
         if view(say) == "kept":
             draw_kept(say, tagged_sets())
         else:
