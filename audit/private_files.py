@@ -1,4 +1,4 @@
-"""Files and folders of a training: for their owner alone, whole or not at all."""
+"""Files and folders of one's own: for their owner alone, whole or not at all."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def alone(out: Path) -> Iterator[None]:
 def unwritable(error: OSError) -> AuditError:
     """Return the error for a place that cannot be written, without its path."""
     return AuditError(
-        f"The training's folder cannot be written ({error.strerror}).",
+        f"The folder cannot be written ({error.strerror}).",
         where="out",
         do="Make room on the disk, and let this account write there.",
     )

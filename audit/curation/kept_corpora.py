@@ -7,9 +7,7 @@ A corpus lies in `corpora/<corpus_id>` of the data directory, its files for thei
 from __future__ import annotations
 
 import json
-import re
 import secrets
-import shutil
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +17,7 @@ from audit.corpora.build_summary import PEOPLE, PRIVATE, PUBLIC, SUMMARY, TRUTH
 from audit.curation.examination import EXAMINATION
 from audit.errors import AuditError
 from audit.home import data_home, results_dir
+from audit.kept_folders import coded_folders, is_code, remove_folder
 
 CORPUS = "corpus.json"
 KINDS = ("dummy", "register")
@@ -26,7 +25,6 @@ KINDS = ("dummy", "register")
 FORMAT = 1
 MAX_TITLE_CHARS = 80
 
-_CODE = re.compile("[0-9a-f]{12}")
 _NEEDED = (PRIVATE, PUBLIC, TRUTH, PEOPLE, SUMMARY, CORPUS)
 
 
@@ -71,7 +69,7 @@ class KeptCorpus:
         """Check kind and code."""
         if self.kind not in KINDS:
             raise ValueError(f"unknown kind of corpus {self.kind!r}")
-        if self.corpus_id and not _CODE.fullmatch(self.corpus_id):
+        if self.corpus_id and not is_code(self.corpus_id):
             raise ValueError("a corpus_id is 12 hexadecimal digits")
 
 
@@ -103,7 +101,7 @@ def new_corpus_id() -> str:
 
 def corpus_dir(corpus_id: str) -> Path:
     """Return the folder of a kept corpus, be it there already or not."""
-    if not _CODE.fullmatch(corpus_id):
+    if not is_code(corpus_id):
         raise _unknown()
     return corpora_dir() / corpus_id
 
@@ -111,12 +109,11 @@ def corpus_dir(corpus_id: str) -> Path:
 def kept_corpora() -> tuple[KeptCorpus, ...]:
     """Return the kept corpora, the newest first; what is damaged is left out."""
     found = []
-    for folder in corpora_dir().iterdir():
-        if _CODE.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
-            try:
-                found.append(corpus_at(folder))
-            except AuditError:
-                continue
+    for folder in coded_folders(corpora_dir()):
+        try:
+            found.append(corpus_at(folder))
+        except AuditError:
+            continue
     return tuple(sorted(found, key=lambda corpus: (corpus.created, corpus.corpus_id), reverse=True))
 
 
@@ -146,7 +143,7 @@ def corpus_at(folder: Path) -> KeptCorpus:
         content = json.loads((folder / CORPUS).read_bytes())
         if content["format"] != FORMAT or not all((folder / name).is_file() for name in _NEEDED):
             raise ValueError
-        corpus_id = folder.name if _CODE.fullmatch(folder.name) else ""
+        corpus_id = folder.name if is_code(folder.name) else ""
         return KeptCorpus(
             corpus_id=corpus_id if folder.parent == corpora_dir() else "",
             title=str(content["title"]),
@@ -175,7 +172,7 @@ def find_corpus(text: str) -> KeptCorpus:
     AuditError
         If there is none.
     """
-    if _CODE.fullmatch(text) and not Path(text).exists():
+    if is_code(text) and not Path(text).exists():
         return kept_corpus(text)
     return corpus_at(Path(text).expanduser().absolute())
 
@@ -191,11 +188,8 @@ def forget_corpus(corpus_id: str) -> None:
     folder = corpus_dir(corpus_id)
     if not folder.is_dir():
         raise _unknown()
-    doomed = folder.with_name(f".{corpus_id}.forgotten")
     try:
-        shutil.rmtree(doomed, ignore_errors=True)
-        folder.rename(doomed)  # gone for everybody at once
-        shutil.rmtree(doomed)
+        remove_folder(folder)
     except OSError:
         raise AuditError("The corpus cannot be removed.", where="corpus") from None
 

@@ -8,8 +8,6 @@ A score lies in `scores/<score_id>` of the data directory, its files for their o
 from __future__ import annotations
 
 import json
-import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +21,12 @@ from audit.deid.score import Scored
 from audit.deid.span_records import INDEX, SPANS
 from audit.errors import AuditError
 from audit.home import data_home, results_dir
+from audit.kept_folders import coded_folders, is_code, remove_folder
 from audit.private_files import private_folder
 
 SCORE, PATIENTS = "score.json", "patients.npz"
 FORMAT = 1
 MAX_TITLE_CHARS = 80
-_CODE = re.compile("[0-9a-f]{12}")
 _NEEDED = (SCORE, PATIENTS, SPANS, INDEX)
 
 
@@ -70,7 +68,7 @@ class KeptScore:
 
     def __post_init__(self) -> None:
         """Check the code, once."""
-        if not _CODE.fullmatch(self.score_id):
+        if not is_code(self.score_id):
             raise ValueError("a score_id is 12 hexadecimal digits")
 
 
@@ -88,7 +86,7 @@ def scores_dir() -> Path:
 
 def score_dir(score_id: str) -> Path:
     """Return the folder of a score, be it there already or not."""
-    if not _CODE.fullmatch(score_id):
+    if not is_code(score_id):
         raise _unknown()
     return scores_dir() / score_id
 
@@ -96,12 +94,11 @@ def score_dir(score_id: str) -> Path:
 def kept_scores() -> tuple[KeptScore, ...]:
     """Return the kept scores, the newest first; what is damaged is left out."""
     found = []
-    for folder in scores_dir().iterdir():
-        if _CODE.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
-            try:
-                found.append(kept_score(folder.name))
-            except AuditError:
-                continue
+    for folder in coded_folders(scores_dir()):
+        try:
+            found.append(kept_score(folder.name))
+        except AuditError:
+            continue
     return tuple(sorted(found, key=lambda one: (one.created, one.score_id), reverse=True))
 
 
@@ -164,11 +161,8 @@ def forget_score(score_id: str) -> None:
     folder = score_dir(score_id)
     if not folder.is_dir():
         raise _unknown()
-    doomed = folder.with_name(f".{score_id}.forgotten")
     try:
-        shutil.rmtree(doomed, ignore_errors=True)
-        folder.rename(doomed)  # gone for everybody at once
-        shutil.rmtree(doomed)
+        remove_folder(folder)
     except OSError:
         raise AuditError("The score cannot be removed.", where="score") from None
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -22,6 +20,7 @@ from audit.deid.surrogate_text import Surrogates
 from audit.deid.tag_files import CENSUS, REDACTED, REFUSED, SPANS, Release
 from audit.errors import AuditError
 from audit.home import data_home, results_dir
+from audit.kept_folders import coded_folders, is_code, remove_folder
 from audit.private_files import private_folder, write_whole
 
 ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
@@ -30,8 +29,6 @@ LANGUAGES = ("ja", "en")
 FORMAT = 1
 MAX_TITLE_CHARS = 80
 MAX_SEED = 2**31 - 1
-
-_CODE = re.compile("[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -114,7 +111,7 @@ class TaggedSet:
 
     def __post_init__(self) -> None:
         """Check code and source, once."""
-        if not _CODE.fullmatch(self.tagged_id) or self.source not in SOURCES:
+        if not is_code(self.tagged_id) or self.source not in SOURCES:
             raise ValueError("no such set")
 
     @property
@@ -163,7 +160,7 @@ def tagged_dir() -> Path:
 
 def set_folder(tagged_id: str) -> Path:
     """Return the folder of a set, be it there already or not; AuditError if it is no identifier."""
-    if not _CODE.fullmatch(tagged_id):
+    if not is_code(tagged_id):
         raise _unknown()
     return tagged_dir() / tagged_id
 
@@ -171,12 +168,11 @@ def set_folder(tagged_id: str) -> Path:
 def tagged_sets() -> tuple[TaggedSet, ...]:
     """Return the sets, the newest first, those that are not whole among them; no damaged ones."""
     found = []
-    for folder in tagged_dir().iterdir():
-        if _CODE.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
-            try:
-                found.append(_set_at(folder))
-            except AuditError:
-                continue
+    for folder in coded_folders(tagged_dir()):
+        try:
+            found.append(_set_at(folder))
+        except AuditError:
+            continue
     return tuple(sorted(found, key=lambda one: (one.created, one.tagged_id), reverse=True))
 
 
@@ -241,11 +237,8 @@ def forget_set(tagged_id: str) -> None:
     folder = set_folder(tagged_id)
     if not folder.is_dir():
         raise _unknown()
-    doomed = folder.with_name(f".{tagged_id}.forgotten")
     try:
-        shutil.rmtree(doomed, ignore_errors=True)
-        folder.rename(doomed)  # gone for everybody at once
-        shutil.rmtree(doomed)
+        remove_folder(folder)
     except OSError:
         raise AuditError("The tagged notes cannot be removed.", where="tagged notes") from None
 

@@ -1,0 +1,32 @@
+"""Folders that an installation keeps under a code: listed, and removed for everybody at once."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+_CODE = re.compile("[0-9a-f]{12}")
+FORGOTTEN = ".forgotten"
+"""How the name of a folder ends whose removal was interrupted."""
+
+
+def is_code(text: str) -> bool:
+    """Whether a text is 12 hexadecimal digits, as the name of a kept folder is."""
+    return _CODE.fullmatch(text) is not None
+
+
+def coded_folders(parent: Path) -> Iterator[Path]:
+    """Yield the folders whose name is a code; links are left out."""
+    for folder in parent.iterdir():
+        if is_code(folder.name) and folder.is_dir() and not folder.is_symlink():
+            yield folder
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with all of its files; nobody sees half of it. OSError where that fails."""
+    doomed = folder.with_name(f".{folder.name}{FORGOTTEN}")
+    shutil.rmtree(doomed, ignore_errors=True)
+    folder.rename(doomed)
+    shutil.rmtree(doomed)
