@@ -17,11 +17,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 BROWSER = Path(__file__).parent / "e2e"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let browser tests be tried twice; the summary counts it.
 
-    With both cores busy the browser can lose an event. A fault of the app fails twice.
+    With both cores busy the browser can lose an event. A fault of the app fails twice. Without
+    second tries: `-p no:rerunfailures`.
     """
+    if not config.pluginmanager.hasplugin("rerunfailures"):
+        return
     for item in items:
         if BROWSER in item.path.parents:
             item.add_marker(pytest.mark.flaky(reruns=1))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,6 +32,7 @@ READY = (
 )
 # Streamlit asks for these beside a page's own path first, and then finds them at the root.
 HARMLESS = ("_stcore/health", "_stcore/host-config")
+OPEN_PAGES = pytest.StashKey[list[Any]]()
 
 
 @pytest.fixture(scope="session")
@@ -144,10 +145,35 @@ def serve(servers: Callable[[Path], Server]) -> Callable[[Path], str]:
     return lambda home: servers(home).url
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Write what the open pages showed into the report of a browser test that failed."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for number, page in enumerate(item.stash.get(OPEN_PAGES, [])):
+            report.sections.append((f"page {number}", shown(page)))
+            if folder := os.environ.get("KART_AUDIT_SCREENSHOTS"):
+                page.screenshot(path=Path(folder) / f"failed-{item.name}-{number}.png")
+    return report
+
+
+def shown(page: Any) -> str:
+    """Return the page's address and the text a person could read in it."""
+    from playwright.sync_api import Error as PlaywrightError
+
+    try:
+        opened = page.locator("details[open] > summary").all_inner_texts()
+        text = page.locator("body").inner_text(timeout=5_000)
+    except PlaywrightError as error:  # a page that is gone must not hide why the test failed
+        return f"cannot be read: {error}"
+    return f"{page.url}\nopened: {opened}\n{text[:4_000]}"
+
+
 @pytest.fixture
-def visit(browser: Any) -> Iterator[Callable[..., Any]]:
+def visit(browser: Any, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     """A function that opens an address; at the end no page may have complained or gone outside."""
     contexts, complaints = [], []
+    pages = request.node.stash[OPEN_PAGES] = []
 
     def is_foreign(url: str, origin: str) -> bool:
         parts = urlsplit(url)
@@ -171,6 +197,7 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
         )
         contexts.append(context)
         page = context.new_page()
+        pages.append(page)
         page.set_default_timeout(90_000)  # with both cores busy a page can take long
         origin = urlsplit(url).netloc
         if not may_lose_server:  # a page whose server is stopped complains in many words

@@ -18,13 +18,19 @@ SAY = words_of("en")
 def is_whole(page: Any) -> None:
     """Wait until the page is drawn, and hold that nothing in it failed."""
     expect(page.locator("h1").first).to_be_visible(timeout=60_000)
-    expect(page.locator(READY)).to_be_visible(timeout=60_000)
+    settle(page)
     expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
     expect(page.get_by_test_id("stException")).to_have_count(0)
 
 
+def settle(page: Any) -> None:
+    """Wait until the page is not being drawn; what is pressed while it moves can be lost."""
+    page.locator(READY).wait_for(timeout=60_000)
+
+
 def choose(page: Any, key: str, *, option: str) -> None:
     """Choose an option of the select box with this key."""
+    settle(page)
     box = page.locator(f".st-key-{key} input")
     box.click()
     page.get_by_role("option", name=option).first.click()
@@ -51,11 +57,28 @@ def upload(page: Any, key: str, *, data: bytes, name: str = "list.csv") -> None:
 
 def press(page: Any, key: str) -> None:
     """Press the button with this key."""
+    settle(page)
     page.locator(f".st-key-{key} button").first.click()
+
+
+def unfold(page: Any, key: str) -> None:
+    """Open the expander with this key, until it stands open; a click into a moving page is lost."""
+    expander = page.locator(f".st-key-{key} details").first
+    for _ in range(3):
+        is_whole(page)
+        if expander.get_attribute("open") is None:
+            expander.locator("summary").first.click()
+        with contextlib.suppress(PlaywrightTimeout):
+            page.locator(f".st-key-{key} details[open]").first.wait_for(timeout=15_000)
+            is_whole(page)
+            if expander.get_attribute("open") is not None:
+                return
+    expect(page.locator(f".st-key-{key} details[open]").first).to_be_visible()
 
 
 def fill_number(page: Any, label: str, *, value: int) -> None:
     """Write a number into the box with this label."""
+    settle(page)
     box = page.get_by_role("spinbutton", name=label, exact=True)
     box.fill(str(value))
     box.press("Enter")

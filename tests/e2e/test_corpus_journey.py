@@ -21,7 +21,7 @@ from playwright.sync_api import expect
 
 from pages.ui.language import words_of
 from tests.e2e.conftest import Server, command
-from tests.e2e.screen import SAY, choose, fill_number, is_whole, job_state, press
+from tests.e2e.screen import SAY, choose, fill_number, is_whole, job_state, press, unfold
 from tests.e2e.test_journey import start
 from tests.e2e.test_pages import PAGES
 
@@ -104,7 +104,7 @@ def plan_training(page: Any, *, n_steps: int, title: str) -> None:
         SAY.text("train_length_steps"), exact=True
     ).click()
     fill_number(page, SAY.text("train_set_n_steps"), value=n_steps)
-    page.locator(".st-key-train_details summary").click()
+    unfold(page, "train_details")
     for setting, value in (("batch", 8), ("micro_batch", 8), ("evaluate_every", 5)):
         fill_number(page, SAY.text(f"train_set_{setting}"), value=value)
     plan = page.locator(".st-key-train_plan")
@@ -171,7 +171,7 @@ def look_at_corpus(page: Any) -> None:
     open_part(page, "tables")
     for table in ("patterns", "mentions"):
         expect(chart(page, f"corpus_chart_{table}")).to_be_visible()
-    page.locator(".st-key-corpus_chart_mentions_table summary").click()
+    unfold(page, "corpus_chart_mentions_table")
     expect(page.locator(".st-key-corpus_chart_mentions_table table")).to_contain_text("130")
     open_part(page, "names")
     expect(page.get_by_text(SAY.text("corpus_canaries_caption"), exact=True)).to_be_visible()

@@ -16,7 +16,7 @@ pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
 from pages.ui.language import words_of
-from tests.e2e.screen import SAY, is_whole, job_state, press, saved, upload
+from tests.e2e.screen import SAY, is_whole, job_state, press, saved, unfold, upload
 
 JAPANESE = words_of("ja")
 NAME = "高橋健一"
@@ -69,7 +69,7 @@ def test_a_pasted_note_is_marked_replaced_and_downloaded(
     picture(page, f"pasted-{language}")
     text = saved(page, "deidentify_pasted_file_text", folder=tmp_path).read_text("utf-8")
     assert NAME not in text and "特記なし" in text and "<img src=x" in text
-    page.locator(".st-key-deidentify_pasted_private summary").click()
+    unfold(page, "deidentify_pasted_private")
     with zipfile.ZipFile(saved(page, "deidentify_pasted_file_brat", folder=tmp_path)) as folder:
         assert NAME in folder.read("1.ann").decode()
     page.set_viewport_size({"width": 820, "height": 1000})

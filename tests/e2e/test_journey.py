@@ -27,6 +27,7 @@ from tests.e2e.screen import (
     job_state,
     press,
     saved,
+    unfold,
     upload,
 )
 
@@ -51,7 +52,7 @@ def set_up(page: Any, url: str) -> None:
     page.get_by_label(SAY.text("setup_list_title"), exact=True).fill("Ward 7")
     press(page, "keep_names")
     expect(page.locator(".st-key-card_names")).to_contain_text(SAY.text("setup_ready"))
-    page.locator(".st-key-new_passages summary").click()
+    unfold(page, "new_passages")
     upload(page, "passages_file", data=PASSAGES, name="passages.jsonl")
     press(page, "keep_passages")
     expect(page.locator(".st-key-card_passages")).to_contain_text(SAY.text("setup_ready"))
@@ -61,7 +62,7 @@ def start(page: Any, *, n_inputs: int = N_INPUTS) -> str:
     """Start a short audit of scenario 2 from the page Run; return the address of that page."""
     press(page, "go_on")
     expect(page.get_by_role("heading", name=SAY.text("run_title"))).to_be_visible()
-    page.locator(".st-key-run_details summary").click()
+    unfold(page, "run_details")
     fill_number(page, SAY.text("run_set_n_inputs"), value=n_inputs)
     fill_number(page, SAY.text("run_set_n_chain_inputs"), value=0)
     expect(page.locator(".st-key-run_plan")).to_contain_text(f"{n_inputs:,}")
@@ -104,7 +105,7 @@ def test_from_two_directories_and_a_csv_to_a_signed_report(
 
     page.goto(run_page)
     is_whole(page)
-    page.locator(".st-key-run_command summary").click()
+    unfold(page, "run_command")
     names = saved(page, "names_download", folder=tmp_path)
     passages = saved(page, "passages_download", folder=tmp_path)
     done = command(
