@@ -55,9 +55,20 @@ def results_dir() -> Path:
     AuditError
         As `data_home`.
     """
+    return home_folder("results")
+
+
+def home_folder(name: str) -> Path:
+    """Return a folder of the data directory, made with mode 700 if it is not there.
+
+    Raises
+    ------
+    AuditError
+        As `data_home`.
+    """
     home = data_home()
     _installation_salt(home)  # marks the directory as ours before anything else is in it
-    return _private_directory(home / "results", is_ours=True)
+    return _private_directory(home / name, is_ours=True)
 
 
 def salted_digest(text: str) -> str:

@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from audit.errors import AuditError
+
 _CODE = re.compile("[0-9a-f]{12}")
 FORGOTTEN = ".forgotten"
 """How the name of a folder ends whose removal was interrupted."""
@@ -24,9 +26,20 @@ def coded_folders(parent: Path) -> Iterator[Path]:
             yield folder
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove a folder with all of its files; nobody sees half of it. OSError where that fails."""
+def forget_folder(folder: Path, *, unknown: AuditError, refused: AuditError) -> None:
+    """Remove a folder with all of its files; nobody sees half of it.
+
+    Raises
+    ------
+    AuditError
+        `unknown` where there is no such folder, `refused` where the disk does not let it go.
+    """
+    if not folder.is_dir():
+        raise unknown
     doomed = folder.with_name(f".{folder.name}{FORGOTTEN}")
-    shutil.rmtree(doomed, ignore_errors=True)
-    folder.rename(doomed)
-    shutil.rmtree(doomed)
+    try:
+        shutil.rmtree(doomed, ignore_errors=True)
+        folder.rename(doomed)
+        shutil.rmtree(doomed)
+    except OSError:
+        raise refused from None

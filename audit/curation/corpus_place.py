@@ -14,14 +14,15 @@ from pathlib import Path
 
 from audit.corpora.build_files import clear_folder, locked_folder, refuse_full
 from audit.errors import AuditError
+from audit.kept_folders import FORGOTTEN
 
-_MADE, _GONE = ".making", ".forgotten"
+_MADE = ".making"
 
 
 def clear_abandoned(parent: Path) -> None:
     """Remove what killed processes left in a folder of corpora; what is being made stays."""
     for path in parent.iterdir():
-        if path.name.startswith(".") and path.name.endswith((_MADE, _GONE)):
+        if path.name.startswith(".") and path.name.endswith((_MADE, FORGOTTEN)):
             try:
                 lock = locked_folder(path)
             except (AuditError, OSError):  # being made

@@ -16,8 +16,8 @@ from typing import Any
 from audit.corpora.build_summary import PEOPLE, PRIVATE, PUBLIC, SUMMARY, TRUTH
 from audit.curation.examination import EXAMINATION
 from audit.errors import AuditError
-from audit.home import data_home, results_dir
-from audit.kept_folders import coded_folders, is_code, remove_folder
+from audit.home import home_folder
+from audit.kept_folders import coded_folders, forget_folder, is_code
 
 CORPUS = "corpus.json"
 KINDS = ("dummy", "register")
@@ -81,17 +81,7 @@ def corpora_dir() -> Path:
     AuditError
         As `audit.home.data_home`.
     """
-    results_dir()  # marks the data directory as ours before anything else is in it
-    path = data_home() / "corpora"
-    try:
-        path.mkdir(mode=0o700, exist_ok=True)
-        path.chmod(0o700)
-    except OSError:
-        raise AuditError(
-            "The directory of the corpora cannot be made.",
-            do="Make the data directory writable for this account.",
-        ) from None
-    return path
+    return home_folder("corpora")
 
 
 def new_corpus_id() -> str:
@@ -185,13 +175,8 @@ def forget_corpus(corpus_id: str) -> None:
     AuditError
         If there is none of this id, or it cannot be removed.
     """
-    folder = corpus_dir(corpus_id)
-    if not folder.is_dir():
-        raise _unknown()
-    try:
-        remove_folder(folder)
-    except OSError:
-        raise AuditError("The corpus cannot be removed.", where="corpus") from None
+    refused = AuditError("The corpus cannot be removed.", where="corpus")
+    forget_folder(corpus_dir(corpus_id), unknown=_unknown(), refused=refused)
 
 
 def describe_corpus(

@@ -20,9 +20,8 @@ from audit.deid.matching import CRITERIA
 from audit.deid.score import Scored
 from audit.deid.span_records import INDEX, SPANS
 from audit.errors import AuditError
-from audit.home import data_home, results_dir
-from audit.kept_folders import coded_folders, is_code, remove_folder
-from audit.private_files import private_folder
+from audit.home import home_folder
+from audit.kept_folders import coded_folders, forget_folder, is_code
 
 SCORE, PATIENTS = "score.json", "patients.npz"
 FORMAT = 1
@@ -80,8 +79,7 @@ def scores_dir() -> Path:
     AuditError
         As `audit.home.data_home`.
     """
-    results_dir()  # marks the data directory as ours before anything else is in it
-    return private_folder(data_home() / "scores")
+    return home_folder("scores")
 
 
 def score_dir(score_id: str) -> Path:
@@ -158,13 +156,8 @@ def forget_score(score_id: str) -> None:
     AuditError
         If there is none of this id, or it cannot be removed.
     """
-    folder = score_dir(score_id)
-    if not folder.is_dir():
-        raise _unknown()
-    try:
-        remove_folder(folder)
-    except OSError:
-        raise AuditError("The score cannot be removed.", where="score") from None
+    refused = AuditError("The score cannot be removed.", where="score")
+    forget_folder(score_dir(score_id), unknown=_unknown(), refused=refused)
 
 
 def write_patients(folder: Path, scored: Scored) -> None:

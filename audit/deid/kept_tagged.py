@@ -19,8 +19,8 @@ from audit.deid.redact import MODES, PLACEHOLDER, SURROGATE
 from audit.deid.surrogate_text import Surrogates
 from audit.deid.tag_files import CENSUS, REDACTED, REFUSED, SPANS, Release
 from audit.errors import AuditError
-from audit.home import data_home, results_dir
-from audit.kept_folders import coded_folders, is_code, remove_folder
+from audit.home import home_folder
+from audit.kept_folders import coded_folders, forget_folder, is_code
 from audit.private_files import private_folder, write_whole
 
 ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
@@ -154,8 +154,7 @@ def tagged_dir() -> Path:
     AuditError
         As `audit.home.data_home`.
     """
-    results_dir()  # marks the data directory as ours before anything else is in it
-    return private_folder(data_home() / "tagged")
+    return home_folder("tagged")
 
 
 def set_folder(tagged_id: str) -> Path:
@@ -234,13 +233,8 @@ def forget_set(tagged_id: str) -> None:
     AuditError
         If there is none of this identifier, or it cannot be removed.
     """
-    folder = set_folder(tagged_id)
-    if not folder.is_dir():
-        raise _unknown()
-    try:
-        remove_folder(folder)
-    except OSError:
-        raise AuditError("The tagged notes cannot be removed.", where="tagged notes") from None
+    refused = AuditError("The tagged notes cannot be removed.", where="tagged notes")
+    forget_folder(set_folder(tagged_id), unknown=_unknown(), refused=refused)
 
 
 def _set_at(folder: Path) -> TaggedSet:

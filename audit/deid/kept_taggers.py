@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,8 @@ from typing import Any
 from audit.deid.token.tagger_file import TAGGER
 from audit.deid.token.train_points import TrainPoint, read_points
 from audit.errors import AuditError
-from audit.home import data_home
-from audit.private_files import private_folder
+from audit.home import home_folder
+from audit.kept_folders import forget_folder
 
 TRAINED = "trained/"
 """What the identifier of a trained tagger begins with."""
@@ -62,7 +61,7 @@ class TrainedTagger:
 
 def taggers_dir() -> Path:
     """Return the folder of the trained taggers, made with mode 700 if it is not there."""
-    return private_folder(data_home() / "taggers")
+    return home_folder("taggers")
 
 
 def tagger_dir(tagger_id: str) -> Path:
@@ -112,12 +111,10 @@ def forget_tagger(tagger_id: str) -> None:
     Raises
     ------
     AuditError
-        If none has this identifier.
+        If none has this identifier, or it cannot be removed.
     """
-    folder = tagger_dir(tagger_id)
-    if not folder.is_dir():
-        raise _none()
-    shutil.rmtree(folder)
+    refused = AuditError("The tagger cannot be removed.", where="tagger")
+    forget_folder(tagger_dir(tagger_id), unknown=_none(), refused=refused)
 
 
 def _read(folder: Path, tagger_id: str) -> TrainedTagger | None:

@@ -18,7 +18,7 @@ from audit.demo import SHIPPED
 from audit.errors import AuditError
 from audit.experiment.deid_order import LeakageOrder
 from audit.experiment.deid_tables import FILES, LEAKAGE_JSON, SCHEMA
-from audit.home import data_home
+from audit.home import data_home, home_folder
 from audit.models.files import model_digest
 from audit.private_files import private_folder, write_whole
 from audit.request import question_digest
@@ -75,12 +75,12 @@ def leakage_dir(leakage: str) -> Path:
     """Return the folder of an experiment, made with mode 700 if it is not there."""
     if not _ID.fullmatch(leakage):
         raise ValueError("an identifier has 12 hexadecimal digits")
-    return private_folder(private_folder(data_home() / _FOLDER) / leakage)
+    return private_folder(home_folder(_FOLDER) / leakage)
 
 
 def arms_dir() -> Path:
     """Return the folder of the trained models, made with mode 700 if it is not there."""
-    return private_folder(private_folder(data_home() / _FOLDER) / _ARMS)
+    return private_folder(home_folder(_FOLDER) / _ARMS)
 
 
 def keep_leakage(leakage: str, files: Mapping[str, bytes]) -> None:

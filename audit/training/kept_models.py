@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError
-from audit.home import data_home
-from audit.private_files import private_folder, write_whole
+from audit.home import home_folder
+from audit.kept_folders import forget_folder
+from audit.private_files import write_whole
 from audit.training.settings import TrainSettings, settings_from_json
 from audit.training.train_log import last_held_out, read_losses
 
@@ -132,7 +132,7 @@ class TrainedModel:
 
 def models_dir() -> Path:
     """Return the folder of the trained models, made with mode 700 if it is not there."""
-    return private_folder(data_home() / "models")
+    return home_folder("models")
 
 
 def run_dir(run_id: str) -> Path:
@@ -196,12 +196,10 @@ def forget_model(run_id: str) -> None:
     Raises
     ------
     AuditError
-        If none has this identifier.
+        If none has this identifier, or it cannot be removed.
     """
-    folder = run_dir(run_id)
-    if not folder.is_dir():
-        raise _none()
-    shutil.rmtree(folder)
+    refused = AuditError("The training cannot be removed.", where="trained model")
+    forget_folder(run_dir(run_id), unknown=_none(), refused=refused)
 
 
 def snapshot_name(step: int) -> str:
