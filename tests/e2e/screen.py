@@ -37,7 +37,7 @@ def choose(page: Any, key: str, *, option: str) -> None:
 
 
 def upload(page: Any, key: str, *, data: bytes, name: str = "list.csv") -> None:
-    """Give a file to the uploader with this key, until the uploader names it.
+    """Give a file to the uploader with this key, until the server has it and the uploader names it.
 
     A file given in the instant in which the uploader is drawn anew is lost; a person gives it
     again, and so does this.
@@ -46,13 +46,22 @@ def upload(page: Any, key: str, *, data: bytes, name: str = "list.csv") -> None:
     uploader = page.locator(f"[class*='st-key-{key}']")
     named = uploader.get_by_text(name, exact=True).first
     for seconds in (15, 30, 60):
-        uploader.get_by_test_id("stFileUploaderDropzoneInput").set_input_files(
-            {"name": name, "mimeType": kind, "buffer": data}
-        )
+        settle(page)
+        with (
+            contextlib.suppress(PlaywrightTimeout),
+            page.expect_response(_is_kept_file, timeout=seconds * 1000),
+        ):
+            uploader.get_by_test_id("stFileUploaderDropzoneInput").set_input_files(
+                {"name": name, "mimeType": kind, "buffer": data}
+            )
         with contextlib.suppress(PlaywrightTimeout):
             named.wait_for(timeout=seconds * 1000)
             return
     expect(named).to_be_visible()
+
+
+def _is_kept_file(response: Any) -> bool:
+    return "/_stcore/upload_file/" in response.url and response.request.method == "PUT"
 
 
 def press(page: Any, key: str) -> None:
