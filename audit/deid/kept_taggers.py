@@ -28,6 +28,24 @@ _MAX_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
+class ValidationCounts:
+    """What a tagger reached on the validation notes, on which its best weights were chosen.
+
+    Attributes
+    ----------
+    n_gold, n_found
+        Annotated spans, and those found with the same place and type.
+    n_predicted, n_right
+        Marks, and those that are an annotated span's.
+    """
+
+    n_gold: int
+    n_found: int
+    n_predicted: int
+    n_right: int
+
+
+@dataclass(frozen=True)
 class TrainedTagger:
     """A tagger that was trained here.
 
@@ -57,6 +75,18 @@ class TrainedTagger:
     training: Mapping[str, Any]
     measured: Mapping[str, Any]
     points: tuple[TrainPoint, ...] = ()
+
+    @property
+    def validation(self) -> ValidationCounts | None:
+        """Its counts on the validation notes; None where spans were not counted."""
+        names = ("n_gold", "n_missed", "n_predicted", "n_spurious")
+        found = [self.measured.get(name) for name in names]
+        if any(type(n) is not int for n in found):
+            return None
+        n_gold, n_missed, n_predicted, n_spurious = (n for n in found if isinstance(n, int))
+        if not (0 <= n_missed <= n_gold and 0 <= n_spurious <= n_predicted):
+            return None
+        return ValidationCounts(n_gold, n_gold - n_missed, n_predicted, n_predicted - n_spurious)
 
 
 def taggers_dir() -> Path:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import streamlit as st
 
 from audit.deid.kept_tagged import LANGUAGES, MAX_SEED, ReleaseSettings
+from audit.deid.kept_taggers import TRAINED, trained_taggers
 from audit.deid.known_taggers import KnownTagger, known_taggers
 from audit.deid.redact import MODES, PLACEHOLDER, SURROGATE
 from audit.deid.shipped_figures import LABELS, shipped_figures
@@ -48,9 +51,11 @@ def ask_tagger(say: Words) -> KnownTagger:
 
 
 def draw_figures(say: Words, tagger_id: str) -> None:
-    """Draw what was measured of a shipped tagger, if anything was."""
+    """Draw what was measured of a tagger, if anything was."""
     found = shipped_figures(tagger_id)
     if not found:
+        if tagger_id.startswith(TRAINED):
+            draw_validation(say, tagger_id)
         return
     rows = []
     for language in dict.fromkeys(one.language for one in found):
@@ -67,6 +72,17 @@ def draw_figures(say: Words, tagger_id: str) -> None:
         *(blocks.Cell(say.text(f"deidentify_figures_{label}")) for label in LABELS),
     ]
     st.html(blocks.table([header], rows, caption=say.text("deidentify_figures_caption")))
+
+
+def draw_validation(say: Words, tagger_id: str) -> None:
+    """Draw what a tagger that was trained here reached on its own validation notes."""
+    counts = next((one.validation for one in trained_taggers() if one.tagger_id == tagger_id), None)
+    if counts is None or not counts.n_gold:
+        return
+    numbers = {name: f"{n:,}" for name, n in asdict(counts).items()}
+    share = percent(counts.n_found / counts.n_gold)
+    text = say.text("deidentify_validation", share=share, **numbers)
+    st.html(blocks.heading("", below=text))
 
 
 def ask_release(say: Words) -> ReleaseSettings:

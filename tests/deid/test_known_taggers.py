@@ -66,6 +66,9 @@ def test_a_trained_one_is_kept_listed_loaded_and_forgotten(home):
     (one,) = trained_taggers()
     assert (one.tagger_id, one.kind, one.title) == (KEPT, "token", "<b>")
     assert one == trained_tagger(KEPT) and one.measured["n_gold"] == 12 and one.points
+    counts = one.validation
+    assert counts.n_gold == 12 and counts.n_found == 12 - one.measured["n_missed"]
+    assert counts.n_predicted - counts.n_right == one.measured["n_spurious"]
     tagger = load_tagger(KEPT, device="cpu")
     assert known.known_taggers()[-1].digest == tagger.digest == one.digest
     forget_tagger(KEPT)

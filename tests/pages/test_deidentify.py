@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access.log import entries
+from audit.deid.kept_taggers import tagger_dir
 from audit.deid.one_note import MAX_TYPED_CHARS
 from audit.home import HOME_VARIABLE, data_home
 from audit.jobs import service
@@ -93,6 +95,22 @@ def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
     assert open_page(mode="blur", tagger="../x", way="?").radio(key="deidentify_mode").value == (
         "placeholder"
     )
+
+
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_a_trained_tagger_says_what_it_reached_where_its_spans_were_counted(
+    is_counted: bool,
+) -> None:
+    kept = tagger_dir("trained/0123456789ab")
+    kept.mkdir(parents=True)
+    measured = {"n_gold": 1_200, "n_missed": 300, "n_predicted": 1_000, "n_spurious": 100}
+    facts = {"kind": "token", "digest": "d" * 64, "title": "<b>Ward</b>", "language": "ja",
+             "measured": measured if is_counted else {"loss": 1.5}}  # fmt: skip
+    (kept / "tagger.json").write_text(json.dumps(facts))
+    shown = texts(open_page(tagger="trained/0123456789ab"))
+    assert SAY.text("deidentify_about_token") in shown
+    assert ("900 of 1,200 annotated spans (75.0 %)" in shown) == is_counted
+    assert ("900 of its 1,000 marks" in shown) == is_counted
 
 
 def test_a_type_can_be_left_unmarked() -> None:
