@@ -1,30 +1,25 @@
-"""Scenario 2 from end to end: `run_audit` on a small pair made here."""
+"""Scenario 2 from end to end: `run_audit` on a small pair of models."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from audit.corpora.passages import Passages, read_passages
-from audit.membership.candidates import Candidates, make_candidates
-from audit.membership.name_pools import us_pool
+from audit.membership.candidates import Candidates
 from audit.membership.posterior import draw_inputs
 from audit.membership.verdict import State
 from audit.report import AuditReport, names_csv, same_answer, write_report
-from audit.request import AuditRequest, PosteriorSettings
 from audit.run import run_audit
 from cache.store import Store
-from tests.models.make_models import WORDS, make_bert, make_roberta
+from tests.attack.masking_pair import LISTED, PASSAGES, UNKNOWN, folders, numbers, request_of, store
 from tests.reference_masking import (
     SCORES,
     can_be_scored,
@@ -35,17 +30,7 @@ from tests.reference_masking import (
     score_with_error,
 )
 
-FIRSTS, LASTS = us_pool().first[:60], us_pool().last[:60]
-NAME_WORDS = tuple(dict.fromkeys([*WORDS, *map(str.lower, (*FIRSTS, *LASTS))]))
-MEMBERS = [(FIRSTS[k], LASTS[k]) for k in range(6)]
-CONTROLS = [(FIRSTS[k], LASTS[k]) for k in range(10, 16)]
-UNKNOWN = ("Zq", LASTS[3])
-LISTED = (
-    make_candidates(MEMBERS, is_member=True, n_mentions=[1, 1, 2, 3, 5, 12])
-    + make_candidates(CONTROLS, is_member=False, control_kind="easy")
-    + make_candidates([UNKNOWN], is_member=True)
-    + make_candidates([("", LASTS[8])], is_member=False, control_kind="given")
-)
+__all__ = ["folders", "store"]
 COLUMNS = (
     "name_id", "first_name", "last_name", "is_member", "control_kind", "n_pieces", "score",
     "standard_error", "p_value", "q_value", "decision", "hospital_posterior", "general_posterior",
@@ -53,59 +38,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def passages_of(*records: dict[str, Any]) -> Passages:
-    return read_passages("\n".join(map(json.dumps, records)).encode())
-
-
-PASSAGES = passages_of(
-    {"text": "[NAME] was seen by dr jones for pain.", "name_id": 0},
-    {"text": "the patient [NAME] was in pain.", "name_id": 1},
-    {"text": "[FIRST] [LAST] was seen.", "name_id": 2},
-    {"text": "in and of [LAST], [FIRST] was seen by [HOSPITAL].", "name_id": 12},
-    {"text": "mrs [NAME] was seen."},
-)
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pair")
-    seeds = {"hospital": 1, "general": 2}
-    return {who: make_bert(folder / who, seed=s, words=NAME_WORDS) for who, s in seeds.items()}
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with Store(tmp_path_factory.mktemp("store")) as opened:
-        yield opened
-
-
-def request_of(
-    folders: dict[str, Path],
-    *,
-    candidates: Candidates = LISTED,
-    passages: Passages = PASSAGES,
-    **settings: Any,
-) -> AuditRequest:
-    wanted = {"n_inputs": 230, "n_chain_inputs": 20, "is_dropout_on": False, "micro_batch": 64}
-    return AuditRequest(
-        scenario_number=2,
-        general=folders["general"],
-        hospital=folders["hospital"],
-        candidates=candidates,
-        passages=passages,
-        posterior=PosteriorSettings(**{**wanted, **settings}),
-        seed=5,
-        device="cpu",
-    )
-
-
 @pytest.fixture(scope="module")
 def report(folders: dict[str, Path], store: Store) -> AuditReport:
     return run_audit(request_of(folders), store=store)
-
-
-def numbers(report: AuditReport, column: str) -> list[float]:
-    return [math.nan if x is None else float(x) for x in report.names[column]]
 
 
 def test_every_score_of_the_report_is_the_slow_references(
@@ -276,66 +211,3 @@ def test_without_truth_there_are_p_and_q_and_no_confusion_table(
     # Truth plays no part in scores, nor in a name's own p.
     for column in ("score", "standard_error", "p_value", "chain_log_ratio"):
         np.testing.assert_array_equal(numbers(found, column), numbers(report, column))
-
-
-def test_only_members_have_p_and_q_and_are_tested_as_a_group(
-    folders: dict[str, Path], store: Store
-) -> None:
-    found = run_audit(request_of(folders, candidates=LISTED.rows(range(6))), store=store)
-    assert found.measures["strata"] == {}
-    assert list(found.curve) == []
-    assert found.cohort["group"] == "members"
-    assert found.cohort["n_members"] == 6
-    assert 0 < float(found.cohort["p"]) <= 1
-    assert np.isfinite(numbers(found, "q_value")).all()
-
-
-def test_one_passage_and_less_than_a_block_have_scores_and_no_error(
-    folders: dict[str, Path], store: Store
-) -> None:
-    one = passages_of({"text": "the patient [NAME] was seen.", "name_id": 4})
-    found = run_audit(request_of(folders, passages=one, n_inputs=40, n_chain_inputs=0), store=store)
-    assert np.isfinite(np.delete(numbers(found, "score"), 12)).all()
-    assert np.isnan(numbers(found, "standard_error")).all()
-    assert "chain_log_ratio" not in found.names
-    assert [point["n"] for point in found.curve] == [40]
-    assert found.details["linking"]["n_passages"] == 1
-    plain = plain_model(folders["hospital"])
-    log_p = log_product(plain, one.passages[0], (LISTED.first[0], LISTED.last[0]))
-    assert numbers(found, "hospital_posterior")[0] == pytest.approx(math.exp(log_p), rel=1e-6)
-
-
-def test_without_owners_nothing_is_linked(folders: dict[str, Path], store: Store) -> None:
-    plain = passages_of({"text": "the patient [NAME] was seen."}, {"text": "[NAME] was in pain."})
-    found = run_audit(
-        request_of(folders, passages=plain, n_inputs=100, n_chain_inputs=0), store=store
-    )
-    assert found.details["linking"] is None
-
-
-def test_a_list_of_which_no_name_can_be_spelled_has_no_scores(
-    folders: dict[str, Path], store: Store
-) -> None:
-    names = make_candidates([("Zq", "Smith"), ("Qz", "Jones")])
-    found = run_audit(
-        request_of(folders, candidates=names, n_inputs=100, n_chain_inputs=2), store=store
-    )
-    assert np.isnan(numbers(found, "score")).all()
-    assert found.names["decision"] == ["not scored"] * 2
-    assert "2 of 2 names could not be scored." in found.notes
-    assert found.verdict["state"] == "not_enough_evidence"
-
-
-def test_a_roberta_pair_runs_and_its_reference_controls_have_the_names_lengths(
-    tmp_path: Path,
-) -> None:
-    folders = {w: make_roberta(tmp_path / w, seed=s) for s, w in enumerate(("hospital", "general"))}
-    names = make_candidates([("Mary", "Hall"), ("John", "Ward")])
-    passages = passages_of({"text": "[NAME] was seen."}, {"text": "[NAME] was in pain."})
-    with Store(tmp_path / "store") as store:
-        found = run_audit(
-            request_of(folders, candidates=names, passages=passages, n_inputs=20, n_chain_inputs=0),
-            store=store,
-        )
-    assert np.isfinite(numbers(found, "score")).all()
-    assert found.names["is_unmatched"] == [False, False]

@@ -1,29 +1,17 @@
-"""The sampler and its Rao-Blackwell sums, against exact numbers and against a plain loop."""
+"""The sampler's chain and its Rao-Blackwell sums against exact numbers."""
 
 from __future__ import annotations
 
-from bisect import bisect
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from itertools import accumulate, product
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import nn
 
-from audit.errors import AuditCancelled
-from audit.membership.generation import (
-    GeneratedShard,
-    GenerationTask,
-    generated_shard,
-    shard_draws,
-    step,
-)
-from audit.models.encoder import logits_at
-from audit.models.load import load_model
-from tests.models.make_models import make_bert
+from audit.membership.generation import GeneratedShard, GenerationTask, shard_draws, step
+from tests.membership.make_documents import TABLES, generate, model_of, task_of
+from tests.one_thread import one_thread
 from tests.table_model import (
     APART,
     CLS,
@@ -35,8 +23,6 @@ from tests.table_model import (
     SIDE_BY_SIDE,
     STATES,
     WORD,
-    TableModel,
-    compatible_table,
     conditional,
     expected_mass,
     expected_pair_mass,
@@ -44,42 +30,7 @@ from tests.table_model import (
     state_shares,
 )
 
-TABLES = {"compatible": compatible_table(), "incompatible": random_table(3)}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def task_of(prompt: tuple[int, ...] = APART, **changes) -> GenerationTask:
-    settings = {"name_slots": (1,), "multi_piece_parts": (), "n_steps": 10, "top_k": N_TOKENS}
-    task = GenerationTask(prompt=prompt, mask_id=MASK, seed=5, **settings)
-    return replace(task, **changes)
-
-
-def model_of(table: np.ndarray, prompt: tuple[int, ...] = APART) -> TableModel:
-    first, second = (i for i, token in enumerate(prompt) if token == MASK)
-    return TableModel(table, slots=(first, second))
-
-
-def generate(
-    model: nn.Module,
-    task: GenerationTask,
-    *,
-    n_documents: int,
-    shard: int = 0,
-    n_shard: int | None = None,
-    n_vocabulary: int = N_VOCABULARY,
-    tick: Callable[[int], None] = lambda n: None,
-) -> GeneratedShard:
-    return generated_shard(
-        model, task, shard=shard, n_shard_documents=n_shard or -(-n_documents // 100) * 100,
-        n_documents=n_documents, n_vocabulary=n_vocabulary, device="cpu", tick=tick,
-    )  # fmt: skip
+__all__ = ["one_thread"]
 
 
 def state_counts(shard: GeneratedShard, task: GenerationTask) -> np.ndarray:
@@ -226,13 +177,6 @@ def test_mass_of_a_block_is_steps_times_documents(top_k):
     np.testing.assert_allclose(found.mass.sum(axis=1), 37 * found.n_documents, rtol=1e-6)
 
 
-def test_mass_of_a_real_model_is_steps_times_documents(bert):
-    found = generate(bert.model, bert.task, n_documents=120, n_vocabulary=bert.n_vocabulary)
-    expected = bert.task.n_steps * found.n_documents
-    np.testing.assert_allclose(found.mass.sum(axis=1), expected, rtol=1e-6)
-    np.testing.assert_allclose(found.slot_mass.sum(axis=1), found.n_slot_visits, rtol=1e-6)
-
-
 def test_slot_mass_is_that_of_the_name_slots_alone():
     # Slot 1 can only hold token 0, slot 3 only token 2.
     table = np.full((2, 4, 4, 3), 1e-12)
@@ -245,203 +189,3 @@ def test_slot_mass_is_that_of_the_name_slots_alone():
     np.testing.assert_allclose(found.slot_mass[:, 0], by_block, rtol=1e-6)
     np.testing.assert_allclose(found.slot_mass[:, 1:].sum(axis=1), 0, atol=1e-6)
     np.testing.assert_allclose(found.mass[:, 2], 9 * found.n_documents - by_block, rtol=1e-6)
-
-
-# --- a loop, one document at a time ---
-
-
-@dataclass
-class SlowDocument:
-    tokens: list[int]
-    mass: dict[int, float]
-    slot_mass: dict[int, float]
-    part_mass: list[float]
-
-
-def fits(part: tuple[int, ...], tokens: list[int], *, start: int, but: int) -> bool:
-    """Whether a part stands at `start`, its piece at `but` left out."""
-    if start < 0 or start + len(part) > len(tokens):
-        return False
-    return all(start + i == but or tokens[start + i] == piece for i, piece in enumerate(part))
-
-
-def slow_document(
-    model: nn.Module, task: GenerationTask, positions: list[int], uniforms: list[float]
-) -> SlowDocument:
-    document = SlowDocument(list(task.prompt), {}, {}, [0.0] * len(task.multi_piece_parts))
-    tokens = document.tokens
-    for position, uniform in zip(positions, uniforms, strict=True):
-        if task.is_remasked:
-            tokens[position] = task.mask_id
-        with torch.inference_mode():
-            ids, where = torch.tensor([tokens]), torch.tensor([[position]])
-            logits = logits_at(model, ids, positions=where)[0, 0]
-        ranked = sorted(range(len(logits)), key=lambda token: -float(logits[token]))[: task.top_k]
-        weights = torch.softmax(logits[ranked] / task.temperature, dim=0).tolist()
-        for token, weight in zip(ranked, weights, strict=True):
-            document.mass[token] = document.mass.get(token, 0.0) + weight
-            if position in task.name_slots:
-                document.slot_mass[token] = document.slot_mass.get(token, 0.0) + weight
-        for number, part in enumerate(task.multi_piece_parts):
-            chances = [
-                weights[ranked.index(piece)]
-                for j, piece in enumerate(part)
-                if piece in ranked and fits(part, tokens, start=position - j, but=position)
-            ]
-            document.part_mass[number] += sum(chances)
-        cumulative = list(accumulate(weights))
-        tokens[position] = ranked[bisect(cumulative, uniform * cumulative[-1])]
-    return document
-
-
-def assert_equals_slow_loop(
-    model: nn.Module,
-    task: GenerationTask,
-    *,
-    n_documents: int,
-    n_vocabulary: int,
-    atol: float,
-) -> GeneratedShard:
-    found = generate(model, task, n_documents=n_documents, n_vocabulary=n_vocabulary)
-    draws = shard_draws(task, first_block=0, n_documents=n_documents)
-    slow = [
-        slow_document(model, task, draws.positions[:, i].tolist(), draws.uniforms[:, i].tolist())
-        for i in range(n_documents)
-    ]
-    assert found.documents.tolist() == [document.tokens for document in slow]
-    for block in range(len(found.n_documents)):
-        documents = slow[block * 100 : (block + 1) * 100]
-        for sums, name in ((found.mass, "mass"), (found.slot_mass, "slot_mass")):
-            plain = np.zeros(n_vocabulary)
-            for document in documents:
-                for token, weight in getattr(document, name).items():
-                    plain[token] += weight
-            np.testing.assert_allclose(sums[block], plain, rtol=0, atol=atol)
-        parts = np.sum([document.part_mass for document in documents], axis=0)
-        np.testing.assert_allclose(found.part_mass[block], parts, rtol=0, atol=atol)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("top_k", "is_remasked", "temperature"), [(3, True, 1.0), (2, True, 0.7), (3, False, 2.0)]
-)
-def test_table_documents_equal_a_loop_over_documents(top_k, is_remasked, temperature):
-    parts = ((0, 1), (2, 2), (1, 2, WORD), (CLS, 0), (SEP, 0), (0, SEP))
-    task = task_of(
-        SIDE_BY_SIDE, n_steps=11, top_k=top_k, is_remasked=is_remasked, temperature=temperature,
-        multi_piece_parts=parts, name_slots=(1,),
-    )  # fmt: skip
-    found = assert_equals_slow_loop(
-        model_of(TABLES["incompatible"], SIDE_BY_SIDE), task,
-        n_documents=120, n_vocabulary=N_VOCABULARY, atol=1e-9,
-    )  # fmt: skip
-    totals = found.part_mass.sum(axis=0)
-    assert (totals[:4] > 0).all()
-    assert totals[4:].tolist() == [0, 0]  # nothing stands before [CLS], and [SEP] after no slot
-
-
-def test_a_part_at_the_edge_of_the_document_is_not_found_beyond_it():
-    # No special tokens: slots are the first and the last position.
-    table = np.broadcast_to(np.array([0.8, 0.1, 0.1]), (2, 4, 4, 3))
-    task = task_of((MASK, MASK), n_steps=8, name_slots=(0, 1),
-                   multi_piece_parts=((0, 0), (0, 0, 0)))  # fmt: skip
-    found = assert_equals_slow_loop(
-        TableModel(table, slots=(0, 1)), task, n_documents=60, n_vocabulary=N_VOCABULARY, atol=1e-9
-    )
-    assert found.part_mass[0, 0] > 10
-    assert found.part_mass[0, 1] == 0
-
-
-@dataclass
-class Bert:
-    model: nn.Module
-    task: GenerationTask
-    n_vocabulary: int
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory):
-    loaded = load_model(make_bert(tmp_path_factory.mktemp("bert") / "bert", scale=0.3))
-    ids = loaded.tokenizer.convert_tokens_to_ids
-    mask, smith, son, plural = ids(["[MASK]", "smith", "##son", "##s"])
-    prompt = (*ids(["[CLS]", "mr"]), mask, mask, mask, ids("was"), mask, mask, ids("[SEP]"))
-    task = GenerationTask(
-        prompt=prompt, name_slots=(2, 3, 4), mask_id=mask, seed=1, n_steps=15, top_k=20,
-        multi_piece_parts=((smith, son, plural), *product(range(5, 37, 2), repeat=2)),
-    )  # fmt: skip
-    return Bert(loaded.model, task, len(loaded.tokenizer))
-
-
-def test_documents_of_a_real_model_equal_a_loop_over_documents(bert):
-    found = assert_equals_slow_loop(
-        bert.model, bert.task, n_documents=25, n_vocabulary=bert.n_vocabulary, atol=1e-4
-    )
-    assert (found.part_mass > 0).sum() > 100
-
-
-def test_dropout_is_off_while_documents_are_made(bert):
-    bert.model.train()
-    one = generate(bert.model, bert.task, n_documents=20, n_vocabulary=bert.n_vocabulary)
-    bert.model.train()
-    two = generate(bert.model, bert.task, n_documents=20, n_vocabulary=bert.n_vocabulary)
-    np.testing.assert_array_equal(one.documents, two.documents)
-    np.testing.assert_array_equal(one.mass, two.mass)
-
-
-# --- shards ---
-
-
-def both_sizes(model, task, n_vocabulary):
-    whole = generate(model, task, n_documents=300, n_shard=400, n_vocabulary=n_vocabulary)
-    small = {
-        shard: generate(
-            model, task, n_documents=100, shard=shard, n_shard=100, n_vocabulary=n_vocabulary
-        )
-        for shard in (2, 0, 1)  # in any order
-    }
-    return whole, [small[shard] for shard in range(3)]
-
-
-def test_what_is_generated_does_not_depend_on_shard_size_or_order():
-    task = task_of(SIDE_BY_SIDE, n_steps=14, multi_piece_parts=((0, 1), (2, 1)))
-    whole, small = both_sizes(model_of(TABLES["incompatible"], SIDE_BY_SIDE), task, N_VOCABULARY)
-    for name in vars(whole):
-        joined = np.concatenate([getattr(shard, name) for shard in small])
-        np.testing.assert_array_equal(getattr(whole, name), joined, err_msg=name)
-
-
-def test_documents_of_a_real_model_do_not_depend_on_shard_size_or_order(bert):
-    whole, small = both_sizes(bert.model, bert.task, bert.n_vocabulary)
-    documents = np.concatenate([shard.documents for shard in small])
-    np.testing.assert_array_equal(whole.documents, documents)
-    mass = np.concatenate([shard.mass for shard in small])
-    np.testing.assert_allclose(whole.mass, mass, rtol=0, atol=1e-3)
-
-
-def test_a_second_shard_of_two_blocks_follows_the_first():
-    task, model = task_of(n_steps=6), model_of(TABLES["compatible"])
-    whole = generate(model, task, n_documents=350, n_shard=400)
-    second = generate(model, task, n_documents=150, shard=1, n_shard=200)
-    np.testing.assert_array_equal(whole.documents[200:], second.documents)
-    np.testing.assert_array_equal(whole.mass[2:], second.mass)
-
-
-def test_a_longer_last_block_begins_with_the_shorter_one():
-    task, model = task_of(n_steps=6), model_of(TABLES["compatible"])
-    short = generate(model, task, n_documents=130)
-    long = generate(model, task, n_documents=180)
-    np.testing.assert_array_equal(long.documents[:130], short.documents)
-    np.testing.assert_array_equal(long.mass[0], short.mass[0])
-
-
-def test_each_step_is_reported_and_can_stop_the_run():
-    ticks: list[int] = []
-
-    def tick(n: int) -> None:
-        ticks.append(n)
-        if len(ticks) == 4:
-            raise AuditCancelled
-
-    with pytest.raises(AuditCancelled):
-        generate(model_of(TABLES["compatible"]), task_of(), n_documents=70, tick=tick)
-    assert ticks == [70] * 4

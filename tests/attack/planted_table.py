@@ -1,0 +1,99 @@
+"""Scores that are given, of lists whose members stand out as far as a test asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+
+from audit.attack import judgement as judging
+from audit.attack.judgement import Judgement, judge
+from audit.membership import metrics
+from audit.membership.candidates import Candidates, make_candidates
+from audit.membership.cohort import cohort_test
+from audit.membership.scores import Score
+
+N_MEMBERS = 60
+N_CONTROLS = 60
+N_REFERENCE = 3000
+MENTIONS = [1] * 30 + [2] * 10 + [3] * 5 + [4] * 5 + [6] * 6 + [25] * 4
+SCORES = {
+    1: ("product", "minimum", "product_log_ratio", "minimum_log_ratio", "hits", "full_hits",
+        "general_product", "general_minimum", "general_hits", "general_full_hits"),
+    2: ("difference", "log_ratio", "mean_log_ratio", "hospital_posterior", "general_posterior",
+        "general_mean_log"),
+}  # fmt: skip
+FIXED = {1: ("product", "general_product"), 2: ("mean_log_ratio", "general_mean_log")}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewer_replicates():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judging, "cohort_test", partial(cohort_test, n_permutations=1999))
+        patch.setattr(metrics, "N_REPLICATES", 400)
+        yield
+
+
+@dataclass
+class Table:
+    """An attack whose scores are given; after b of its blocks they are a bth part as clear."""
+
+    scores: Mapping[str, Score]
+    after: Callable[[int], Mapping[str, Score]]
+    n_pieces: np.ndarray
+    n_units: int = 950
+    n_blocks: int = 10
+
+
+def listed(kinds: tuple[str, ...] = ("easy",)) -> Candidates:
+    names = [(f"F{i}", f"L{i}") for i in range(N_MEMBERS)]
+    result = make_candidates(
+        names, is_member=True, n_mentions=MENTIONS, popularity=[i / 1000 for i in range(N_MEMBERS)]
+    )
+    for kind in kinds:
+        controls = [(f"{kind}{i}", "X") for i in range(N_CONTROLS)]
+        result += make_candidates(
+            controls, is_member=False, control_kind=kind, popularity=[0.03] * N_CONTROLS
+        )
+    return result
+
+
+def table(
+    candidates: Candidates,
+    *,
+    scenario: int,
+    effect: float,
+    general_effect: float = 0.0,
+    seed: int = 0,
+) -> Table:
+    """Normal scores; members are `effect` standard deviations higher, in M_general alone too."""
+    n = len(candidates)
+    rng = np.random.default_rng(seed)
+    noise = {name: rng.normal(size=n + N_REFERENCE) for name in SCORES[scenario]}
+    is_member = np.array([*(m is True for m in candidates.is_member), *[False] * N_REFERENCE])
+
+    def after(n_blocks: int) -> dict[str, Score]:
+        result = {}
+        for name in SCORES[scenario]:
+            size = general_effect if name.startswith("general") else effect * n_blocks / 10
+            value = noise[name] + size * is_member
+            if "hits" in name:
+                value = np.where(np.arange(n + N_REFERENCE) < n, (value > 1) / 950, math.nan)
+            result[name] = Score(value, np.full_like(value, 0.1))
+        return result
+
+    return Table(after(10), after, n_pieces=np.full(n + N_REFERENCE, 2))
+
+
+def judged(
+    attack: Table, candidates: Candidates, scenario: int, threshold: float | None = None
+) -> Judgement:
+    fixed, general = FIXED[scenario]
+    return judge(
+        attack, candidates=candidates, scenario=scenario, fixed=fixed, general=general, seed=0,
+        threshold=threshold,
+    )  # fmt: skip

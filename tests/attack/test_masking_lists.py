@@ -1,0 +1,81 @@
+"""Scenario 2 with little to go on: only members, one passage, no owners, no name to be spelled."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from audit.membership.candidates import make_candidates
+from audit.run import run_audit
+from cache.store import Store
+from tests.attack.masking_pair import LISTED, folders, numbers, passages_of, request_of, store
+from tests.models.make_models import make_roberta
+from tests.reference_masking import log_product, plain_model
+
+__all__ = ["folders", "store"]
+
+
+def test_only_members_have_p_and_q_and_are_tested_as_a_group(
+    folders: dict[str, Path], store: Store
+) -> None:
+    found = run_audit(request_of(folders, candidates=LISTED.rows(range(6))), store=store)
+    assert found.measures["strata"] == {}
+    assert list(found.curve) == []
+    assert found.cohort["group"] == "members"
+    assert found.cohort["n_members"] == 6
+    assert 0 < float(found.cohort["p"]) <= 1
+    assert np.isfinite(numbers(found, "q_value")).all()
+
+
+def test_one_passage_and_less_than_a_block_have_scores_and_no_error(
+    folders: dict[str, Path], store: Store
+) -> None:
+    one = passages_of({"text": "the patient [NAME] was seen.", "name_id": 4})
+    found = run_audit(request_of(folders, passages=one, n_inputs=40, n_chain_inputs=0), store=store)
+    assert np.isfinite(np.delete(numbers(found, "score"), 12)).all()
+    assert np.isnan(numbers(found, "standard_error")).all()
+    assert "chain_log_ratio" not in found.names
+    assert [point["n"] for point in found.curve] == [40]
+    assert found.details["linking"]["n_passages"] == 1
+    plain = plain_model(folders["hospital"])
+    log_p = log_product(plain, one.passages[0], (LISTED.first[0], LISTED.last[0]))
+    assert numbers(found, "hospital_posterior")[0] == pytest.approx(math.exp(log_p), rel=1e-6)
+
+
+def test_without_owners_nothing_is_linked(folders: dict[str, Path], store: Store) -> None:
+    plain = passages_of({"text": "the patient [NAME] was seen."}, {"text": "[NAME] was in pain."})
+    found = run_audit(
+        request_of(folders, passages=plain, n_inputs=100, n_chain_inputs=0), store=store
+    )
+    assert found.details["linking"] is None
+
+
+def test_a_list_of_which_no_name_can_be_spelled_has_no_scores(
+    folders: dict[str, Path], store: Store
+) -> None:
+    names = make_candidates([("Zq", "Smith"), ("Qz", "Jones")])
+    found = run_audit(
+        request_of(folders, candidates=names, n_inputs=100, n_chain_inputs=2), store=store
+    )
+    assert np.isnan(numbers(found, "score")).all()
+    assert found.names["decision"] == ["not scored"] * 2
+    assert "2 of 2 names could not be scored." in found.notes
+    assert found.verdict["state"] == "not_enough_evidence"
+
+
+def test_a_roberta_pair_runs_and_its_reference_controls_have_the_names_lengths(
+    tmp_path: Path,
+) -> None:
+    folders = {w: make_roberta(tmp_path / w, seed=s) for s, w in enumerate(("hospital", "general"))}
+    names = make_candidates([("Mary", "Hall"), ("John", "Ward")])
+    passages = passages_of({"text": "[NAME] was seen."}, {"text": "[NAME] was in pain."})
+    with Store(tmp_path / "store") as store:
+        found = run_audit(
+            request_of(folders, candidates=names, passages=passages, n_inputs=20, n_chain_inputs=0),
+            store=store,
+        )
+    assert np.isfinite(numbers(found, "score")).all()
+    assert found.names["is_unmatched"] == [False, False]

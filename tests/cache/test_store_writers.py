@@ -1,0 +1,166 @@
+"""Writers of a store: killed, many at once, in threads, and on a disk that is full."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from cache.disk import value_files
+from cache.store import Store, StoreError
+from cache.values import Health
+from tests.cache.make_store import contents, quick_disk, store
+from tests.cache.make_values import is_right, put
+from tests.repository import REPOSITORY
+
+__all__ = ["quick_disk", "store"]
+WRITER = """
+import sys
+from pathlib import Path
+from tests.cache.make_values import do_not_wait_for_the_disk, put
+from cache.store import Store
+do_not_wait_for_the_disk()
+with Store(Path(sys.argv[1])) as store:
+    print("ready", flush=True)
+    for n in range(int(sys.argv[2])):
+        put(store, n)
+"""
+
+
+def start_writer(directory: Path, *, n_values: int) -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(directory), str(n_values)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_killed_writer_costs_nothing_but_the_value_in_flight(
+    tmp_path: Path, quick_disk: None
+) -> None:
+    n_values = 30
+    with Store(tmp_path / "clean") as clean:
+        for n in range(n_values):
+            put(clean, n)
+        expected = contents(clean)
+    rng = random.Random(20)
+    n_found = []
+    for trial in range(20):
+        directory = tmp_path / f"trial{trial}"
+        with start_writer(directory, n_values=n_values) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n"
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                writer.wait(timeout=rng.uniform(0.0, 0.08))
+            writer.send_signal(signal.SIGKILL)
+        with Store(directory) as store:
+            found = [is_right(store, n) for n in range(n_values)]
+            assert False not in found
+            n_found.append(found.count(True))
+            assert found == sorted(found, key=lambda right: right is None)  # no holes
+            store.check()
+            for n in range(n_values):
+                put(store, n)
+            assert contents(store) == expected
+            assert len(value_files(directory)) == n_values
+            assert store.n_corrupt == 0
+        shutil.rmtree(directory)
+    assert len(set(n_found)) > 3  # the kills came at different moments
+
+
+def test_writers_of_the_same_keys_do_not_harm_each_other(tmp_path: Path, quick_disk: None) -> None:
+    n_values = 30
+    writers = [start_writer(tmp_path / "results", n_values=n_values) for _ in range(3)]
+    wrong = []
+    with Store(tmp_path / "results") as store:
+        while any(writer.poll() is None for writer in writers):
+            wrong += [n for n in range(n_values) if is_right(store, n) is False]
+        for writer in writers:
+            writer.communicate()
+            assert writer.returncode == 0
+        assert wrong == []
+        assert all(is_right(store, n) for n in range(n_values))
+        assert store.check() == Health(n_values, n_quarantined=0, n_adopted=0, n_removed=0)
+        assert store.n_corrupt == 0
+
+
+def test_threads_share_one_store(store: Store) -> None:
+    results: list[bool | None] = []
+
+    def work(start: int) -> None:
+        for n in range(start, start + 6):
+            put(store, n)
+            results.append(is_right(store, n))
+
+    threads = [threading.Thread(target=work, args=(start,)) for start in (0, 3, 6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 18
+    assert len(store.keys()) == 12
+
+
+def test_a_full_disk_is_said_in_plain_words(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, 1)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StoreError, match=r"The disk is full\. Free some space"):
+            put(store, 2)
+    assert is_right(store, 1)
+    assert is_right(store, 2) is None
+    put(store, 2)
+    assert is_right(store, 2)
+    assert store.n_corrupt == 0
+
+
+# The file-size limit makes real writes fail, in SQLite too, at a place that nobody chose.
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from tests.cache.make_values import do_not_wait_for_the_disk, is_right, put
+from cache.store import Store, StoreError
+with Store(Path(sys.argv[1])) as store:
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    n_put = 0
+    try:
+        for n in range(200):
+            put(store, n if n % 10 != 3 else n + 1)
+            n_put += 1
+    except StoreError as error:
+        print(type(error.__cause__).__name__)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert n_put < 200
+    assert all(is_right(store, n) for n in range(n_put) if n % 10 != 3)
+    put(store, 199)
+    assert is_right(store, 199)
+    assert store.n_corrupt == 0
+"""
+
+
+def test_an_index_that_cannot_grow_is_not_taken_for_damaged(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path / "results")],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() in ("OperationalError", "Timeout")

@@ -1,0 +1,140 @@
+"""Whole audits made small: their models, questions and answers, and what their stores hold."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from audit import run
+from audit.attack import evidence, judgement
+from audit.corpora.passages import read_passages
+from audit.membership import metrics
+from audit.membership.candidates import make_candidates
+from audit.membership.cohort import cohort_test
+from audit.membership.name_pools import us_pool
+from audit.report import AuditReport
+from audit.request import AuditRequest, GenerationSettings, PosteriorSettings
+from cache.store import Store
+from tests.models.make_models import WORDS, make_bert
+
+PASSAGES = b"""text
+mr [NAME] was seen by dr john
+[NAME] is a patient of dr mary
+mr [NAME] was seen for pain
+"""
+
+
+@dataclass(frozen=True)
+class Models:
+    general: Path
+    hospital: Path
+    other: Path
+
+
+def make_small() -> None:
+    """Make shards, and what follows the evidence, small enough for a test."""
+    evidence.INPUTS_PER_SHARD = 200
+    judgement.cohort_test = partial(cohort_test, n_permutations=99)
+    metrics.N_REPLICATES = 200
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small():
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in (
+            (evidence, "INPUTS_PER_SHARD"), (judgement, "cohort_test"), (metrics, "N_REPLICATES"),
+        ):  # fmt: skip
+            patch.setattr(module, name, getattr(module, name))  # put back at the end
+        make_small()
+        yield
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> Models:
+    pool = us_pool()
+    names = [name.lower() for name in (*pool.first[:60], *pool.last[:60])]
+    words = tuple(dict.fromkeys((*WORDS, *names, "service", "is", "year", "old")))
+    folder = tmp_path_factory.mktemp("models")
+    return Models(
+        *(make_bert(folder / name, seed=seed, words=words)
+          for seed, name in enumerate(("general", "hospital", "other")))
+    )  # fmt: skip
+
+
+def names_of_the_list():
+    pool = us_pool()
+    members = [(pool.first[i], pool.last[i]) for i in range(10)] + [("Anna", "Smithson")]
+    controls = [(pool.first[i], pool.last[i + 1]) for i in range(20, 30)]
+    members_rows = make_candidates(members, is_member=True, n_mentions=[1] * 6 + [3] * 5)
+    return members_rows + make_candidates(controls, is_member=False, control_kind="easy")
+
+
+def request_of(models: Models, scenario: int, **changes) -> AuditRequest:
+    request = AuditRequest(
+        scenario_number=scenario,
+        general=models.general,
+        hospital=models.hospital,
+        candidates=names_of_the_list(),
+        passages=read_passages(PASSAGES) if scenario == 2 else None,
+        generation=GenerationSettings(n_documents=450, n_steps=8, n_tokens=16, top_k=20),
+        posterior=PosteriorSettings(n_inputs=800, n_chain_inputs=0, micro_batch=25),
+        device="cpu",
+    )
+    return replace(request, **changes)
+
+
+def answer(request: AuditRequest, directory: Path, **how) -> AuditReport:
+    with Store(directory) as store:
+        return run.run_audit(request, store=store, **how)
+
+
+def content(directory: Path) -> dict[str, object]:
+    """Return all that a store holds, but for `made` of reports and how fast it went."""
+    found: dict[str, object] = {}
+    with Store(directory) as store:
+        for key in store.keys(""):
+            if key.startswith("pace/"):
+                continue
+            stored = store.get(key)
+            assert stored is not None
+            record = json.loads(json.dumps(stored.meta))
+            if key.startswith("audit/"):
+                record["record"]["made"] = None
+            arrays = {n: (a.dtype.str, a.shape, a.tobytes()) for n, a in stored.arrays.items()}
+            found[key] = (json.dumps(record, sort_keys=True), arrays)
+    return found
+
+
+@pytest.fixture(scope="module")
+def finished(models, tmp_path_factory) -> dict[int, tuple[AuditReport, Path]]:
+    """Undisturbed runs of both scenarios, and their stores."""
+    result = {}
+    for scenario in (1, 2):
+        directory = tmp_path_factory.mktemp("store")
+        result[scenario] = (answer(request_of(models, scenario), directory), directory)
+    return result
+
+
+@pytest.fixture
+def made(monkeypatch) -> list[str]:
+    """Kinds of the shards that were made, not fetched."""
+    kinds: list[str] = []
+
+    def count(module, name: str) -> None:
+        real = getattr(module, name)
+
+        def counted(*args, **kwargs):
+            value = real(*args, **kwargs)
+            kinds.append(name.split("_")[0])
+            return value
+
+        monkeypatch.setattr(module, name, counted)
+
+    count(evidence, "generated_shard")
+    count(evidence.posterior, "posterior_shard")
+    count(evidence.chain, "chain_shard")
+    return kinds
