@@ -1,7 +1,7 @@
 # make run    set up, audit the demo hospital, start the app at a loopback address
-# make test   set up, run the tests
-# make slow   the tests that take minutes each
-# make e2e    the browser tests, the long ones too
+# make test   set up, run the tests but those in a browser
+# make e2e    the tests in a real browser
+# make slow   the tests that take minutes each, in a browser or not
 # make check  format, lint and types
 PYTHON ?= python3
 VENV := .venv
@@ -17,13 +17,13 @@ run: $(VENV)/.runtime
 	$(BIN)/python -m streamlit run app.py --server.port $(PORT)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/e2e -m "not slow and not gpu"
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not gpu"
 
 e2e: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/e2e -m "not gpu"
+	$(BIN)/python -m pytest tests/e2e -m "not slow and not gpu"
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "slow and not gpu"
