@@ -189,18 +189,6 @@ def plant_in(
     return _planted(note, name, row, is_japanese, drawn)
 
 
-def plant_canaries(
-    notes: Sequence[Note],
-    *,
-    names: Sequence[tuple[str, str]],
-    seed: int,
-    counts: Sequence[int] = COUNTS,
-) -> tuple[tuple[PlantedNote, ...], CanaryPlan]:
-    """Plan and plant in notes that are at hand; for large corpora use the two functions above."""
-    plan = plan_canaries(names, n_notes=len(notes), seed=seed, counts=counts)
-    return tuple(planted(notes, plan=plan, seed=seed)), plan
-
-
 def _planted(
     note: Note, name: str, row: int, is_japanese: bool, drawn: tuple[int, int]
 ) -> PlantedNote:

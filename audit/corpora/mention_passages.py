@@ -10,8 +10,8 @@ Source: Nakamura et al., sections 3.4 and 4.2.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from audit.corpora.mention_record import Mention
 from audit.corpora.mention_tokens import PLACEHOLDER
@@ -20,7 +20,6 @@ from audit.corpora.mentions import find_mentions
 from audit.corpora.name_slots import find_name_slot
 from audit.corpora.passages import Passage
 from audit.corpora.sentences import end_of_sentences, start_of_sentence
-from audit.names import fold_name
 
 N_SENTENCES = 5
 
@@ -107,35 +106,6 @@ def patterns_of(
             text=" ".join(note.private[start:end].split()),
             passage=_passage(note, mention, places, owner=(first, last)),
         )
-
-
-def public_passages(
-    text: str, *, note_id: str, owner: tuple[str, str] | int | None, n_sentences: int = N_SENTENCES
-) -> Iterator[Passage]:
-    """Yield the passages of a note of which only D_public is at hand.
-
-    Every mention with a place for a full name, all of them said to be the owner's.
-    """
-    note = NotePair(note_id, text, text)
-    for mention in find_mentions(text):
-        if mention.is_placeholder and mention.is_full:
-            end = end_of_sentences(text, start=mention.start, n=n_sentences)
-            places = [mention.start, mention.name_start, mention.name_end, end]
-            yield _passage(note, mention, places, owner=owner)
-
-
-def passages_of(patterns: Iterable[NamePattern]) -> Iterator[Passage]:
-    """Yield the passages of distinct patterns (section 4.2: S), numbered within their notes."""
-    seen: set[tuple[str, str, str]] = set()
-    n_of_note: dict[str, int] = {}
-    for pattern in patterns:
-        key = (fold_name(pattern.first), fold_name(pattern.last), pattern.text)
-        if key in seen:
-            continue
-        seen.add(key)
-        number = n_of_note[pattern.note_id] = n_of_note.get(pattern.note_id, 0) + 1
-        passage_id = f"{pattern.note_id}-{number}"
-        yield replace(pattern.passage, passage_id=passage_id)
 
 
 def owner_of(mention: Mention, names: Sequence[TrueName] | None) -> TrueName | None:

@@ -164,8 +164,8 @@ def corpus_candidates(
     patterns
         From `audit.corpora.mention_passages.patterns_of`, of all notes.
     found
-        Names that occur in D_private, from `audit.membership.corpus_names.names_in` with
-        `index_for(pool, positives)`: no control is one of them.
+        Names that occur in D_private, from an `audit.membership.corpus_names.NameIndex` of the
+        parts of pool and positives: no control is one of them.
     pool
         Where controls come from.
     seed

@@ -10,9 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from audit.membership.candidates import Candidates
 from audit.membership.matching import fold, words
-from audit.membership.name_pools import NamePool
 from audit.names import is_unspaced
 
 Pair = tuple[str, str]
@@ -72,22 +70,6 @@ class NameIndex:
 def pair_of(first: str, last: str) -> Pair:
     """Return a name as `NameIndex.count` writes it."""
     return _written(first), _written(last)
-
-
-def index_for(pool: NamePool, members: Candidates) -> NameIndex:
-    """Return the index of all parts from which a control can be made."""
-    return NameIndex(
-        firsts=[*pool.first, *(part for part in members.first if part)],
-        lasts=[*pool.last, *(part for part in members.last if part)],
-    )
-
-
-def names_in(texts: Iterable[str], *, index: NameIndex) -> Counter[Pair]:
-    """Return how often each full name occurs in a corpus, read once."""
-    total: Counter[Pair] = Counter()
-    for text in texts:
-        total.update(index.count(text))
-    return total
 
 
 def _written(part: str) -> str:

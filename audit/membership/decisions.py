@@ -123,23 +123,6 @@ def name_p_values(
     return NamePValues(p, n_compared, is_unmatched=pool_of == _ANY_LENGTH)
 
 
-def leave_one_out_p_values(
-    control_scores: ArrayLike, *, n_pieces: ArrayLike, min_controls: int = MIN_CONTROLS
-) -> NamePValues:
-    """Return each reference control's p-value [K] against the other reference controls."""
-    ranked = name_p_values(
-        control_scores,
-        n_pieces=n_pieces,
-        control_scores=control_scores,
-        control_n_pieces=n_pieces,
-        min_controls=min_controls,
-    )
-    # In its own pool a control counts itself once too often, in the count and in n alike.
-    n = ranked.n_compared
-    p = np.where(np.isnan(ranked.p), math.nan, (ranked.p * (1 + n) - 1) / np.maximum(n, 1))
-    return NamePValues(p, np.maximum(n - 1, 0), ranked.is_unmatched)
-
-
 def q_values(p: ArrayLike, *, is_member: Sequence[bool | None]) -> FloatArray:
     """Return Benjamini-Hochberg q [N]; members and unknown are one family, controls another."""
     p_values = np.asarray(p, dtype=np.float64)

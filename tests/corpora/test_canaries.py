@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.corpora.canaries import COUNTS, plan_canaries, plant_canaries, planted
+from audit.corpora.canaries import COUNTS, plan_canaries, planted
 from audit.corpora.mentions import find_mentions
 from audit.corpora.notes import Note
 from audit.errors import AuditError
@@ -30,7 +30,8 @@ def notes(n: int = 200) -> list[Note]:
 
 
 def test_each_planted_name_is_in_as_many_notes_as_planned_and_twins_in_none() -> None:
-    made, plan = plant_canaries(notes(), names=NAMES, seed=3)
+    plan = plan_canaries(NAMES, n_notes=200, seed=3)
+    made = list(planted(notes(), plan=plan, seed=3))
     assert len(plan.canaries) == 80 and len(plan.planted) == len(plan.twins) == 40
     assert Counter(c.n_mentions for c in plan.planted) == dict.fromkeys(COUNTS, 10)
     texts = [one.note.text for one in made]
@@ -43,7 +44,8 @@ def test_each_planted_name_is_in_as_many_notes_as_planned_and_twins_in_none() ->
 
 def test_the_note_is_changed_only_where_the_name_is() -> None:
     source = notes()
-    made, plan = plant_canaries(source, names=NAMES, seed=3)
+    plan = plan_canaries(NAMES, n_notes=200, seed=3)
+    made = list(planted(source, plan=plan, seed=3))
     assert len(made) == len(source)
     for one, old in zip(made, source, strict=True):
         if one.canary < 0:
@@ -61,7 +63,7 @@ def test_the_note_is_changed_only_where_the_name_is() -> None:
 
 
 def test_a_canary_stands_where_the_patient_stood() -> None:
-    made, _ = plant_canaries(notes(), names=NAMES, seed=1)
+    made = planted(notes(), plan=plan_canaries(NAMES, n_notes=200, seed=1), seed=1)
     changed = [one for one in made if one.canary >= 0 and int(one.note.note_id) % 4 == 0]
     texts = {one.note.text.replace(new_name(one), "X") for one in changed}
     assert texts == {"HPI: X is a 45-year-old man with gout. He fell."}
@@ -85,7 +87,8 @@ def test_japanese_names_take_the_place_of_the_case() -> None:
     texts = ("【症例】症例は７０歳，男性．", "なし")
     source = [Note(str(i), "", "", "", "", text, i) for i, text in enumerate(texts)]
     names = [("太郎", "山田"), ("花子", "佐藤"), ("修", "渡辺"), ("恵", "林")]
-    made, _ = plant_canaries(source, names=names, seed=1, counts=(1,))
+    plan = plan_canaries(names, n_notes=2, seed=1, counts=(1,))
+    made = planted(source, plan=plan, seed=1)
     new = sorted(one.note.text.replace(new_name(one), "X") for one in made)
     assert new[1] == "【症例】Xは７０歳，男性．"
     assert new[0].startswith("Xは") and new[0].endswith("。\nなし")

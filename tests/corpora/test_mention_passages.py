@@ -9,7 +9,7 @@ from pathlib import Path
 from audit.corpora.build import build_corpus
 from audit.corpora.demo import MENTIONS_PER_NAME, PATTERNS_PER_NAME, demo_notes
 from audit.corpora.mention_coverage import NO_NOTES, coverage, coverage_of
-from audit.corpora.mention_passages import passages_of, patterns_of, public_passages
+from audit.corpora.mention_passages import patterns_of
 from audit.corpora.mention_truth import (
     NotePair,
     Piece,
@@ -71,7 +71,8 @@ def test_a_passage_equals_what_the_reader_of_files_makes_of_it() -> None:
     start = PUBLIC.index("[**Known firstname")
     end = PUBLIC.index(" He is well")
     (from_file,) = read_passages(json.dumps({"text": PUBLIC[start:end]}).encode()).passages
-    (passage,) = public_passages(PUBLIC, note_id="n1", owner=None)
+    (pattern,) = patterns_of(paired())
+    passage = pattern.passage
     assert (passage.left, passage.slots, passage.separator, passage.right) == (
         from_file.left, from_file.slots, from_file.separator, from_file.right,
     )  # fmt: skip
@@ -139,11 +140,6 @@ def test_patterns_of_registered_patients(tmp_path: Path) -> None:
     assert (pattern.person, pattern.first, pattern.last) == ("p1", "Jane", "Roe")
     assert pattern.passage.right == " is a 45-year-old lady, born . Her sister called."
     assert pair_from_register(None, note_id="n", private="x", public="x").names == ()
-
-
-def test_equal_patterns_are_one_passage() -> None:
-    patterns = [*patterns_of(paired()), *patterns_of(paired())]
-    assert [p.passage_id for p in passages_of(patterns)] == ["n1-1"]
 
 
 def test_coverage_adds_up_over_notes() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from audit.corpora.mention_passages import NamePattern
 from audit.corpora.passages import Passage
-from audit.membership.candidates import make_candidates, member_parts
+from audit.membership.candidates import Candidates, make_candidates, member_parts
 from audit.membership.corpus_candidates import (
     CountTable,
     RegisteredPerson,
@@ -20,9 +20,9 @@ from audit.membership.corpus_candidates import (
     count_table,
     positives_of,
 )
-from audit.membership.corpus_names import NameIndex, index_for, names_in, pair_of
+from audit.membership.corpus_names import NameIndex, Pair, pair_of
 from audit.membership.matched_controls import matched_controls
-from audit.membership.name_pools import japanese_pool, popularity, us_pool
+from audit.membership.name_pools import NamePool, japanese_pool, popularity, us_pool
 
 PASSAGE = Passage("", ("first", "last"), " ", " is a", "1", None)
 POOL = us_pool()
@@ -75,7 +75,7 @@ def test_tables_3_and_4_of_the_paper() -> None:
 )
 def test_full_names_are_whole_words(text: str, n_found: int) -> None:
     index = NameIndex(firsts=["John"], lasts=["Smith"])
-    assert names_in([text], index=index) == Counter({("john", "smith"): n_found} if n_found else {})
+    assert index.count(text) == Counter({("john", "smith"): n_found} if n_found else {})
 
 
 def test_names_of_several_words_and_of_han_are_found() -> None:
@@ -88,9 +88,14 @@ def test_names_of_several_words_and_of_han_are_found() -> None:
     }
 
 
+def occurring(texts: list[str], pool: NamePool, members: Candidates) -> Counter[Pair]:
+    index = NameIndex(firsts=[*pool.first, *members.first], lasts=[*pool.last, *members.last])
+    return sum((index.count(text) for text in texts), start=Counter())
+
+
 def built(texts: list[str], **options: object):  # type: ignore[no-untyped-def]
     positives, _ = positives_of(PATTERNS)
-    found = names_in(texts, index=index_for(POOL, positives))
+    found = occurring(texts, POOL, positives)
     people = [
         RegisteredPerson("1", "John", "Smith", "patient", "male"),
         RegisteredPerson("2", "John", "Smith", "patient", "male"),
@@ -178,7 +183,7 @@ def test_japanese_candidates_are_built_alike() -> None:
     pool = japanese_pool()
     member = pattern(pool.first[0], pool.last[0], "あ。")
     positives, _ = positives_of([member])
-    found = names_in([f"{pool.last[1]}{pool.first[1]}さん"], index=index_for(pool, positives))
+    found = occurring([f"{pool.last[1]}{pool.first[1]}さん"], pool, positives)
     assert found == {(pool.first[1], pool.last[1]): 1}
     made = corpus_candidates([member], found=found, pool=pool, seed=1, n=2000)
     drawn = set(zip(made.easy.first, made.easy.last, strict=True))

@@ -14,7 +14,6 @@ from audit.membership.decisions import (
     critical_score,
     decide,
     held_out_threshold,
-    leave_one_out_p_values,
     name_p_values,
     q_values,
     rank_p_values,
@@ -91,20 +90,6 @@ def test_unscored_controls_do_not_fill_a_length():
 def test_a_list_of_one_length_is_matched_however_short():
     ranked = name_p_values([1.0], n_pieces=[2], control_scores=[0.0], control_n_pieces=[2])
     assert ranked.is_unmatched.tolist() == [False]
-
-
-@quick
-@given(st.lists(st.tuples(values, st.integers(2, 3)), min_size=2, max_size=25), st.integers(1, 8))
-def test_leave_one_out_equals_ranking_each_control_among_the_others(rows, min_controls):
-    scores = np.array([score for score, _ in rows])
-    lengths = np.array([length for _, length in rows])
-    ranked = leave_one_out_p_values(scores, n_pieces=lengths, min_controls=min_controls)
-    for i, length in enumerate(lengths):
-        pool = scores if ranked.is_unmatched[i] else scores[lengths == length]
-        others = list(pool)
-        others.remove(scores[i])
-        assert ranked.p[i] == pytest.approx(rank_p_values([scores[i]], controls=others)[0])
-        assert ranked.n_compared[i] == len(others)
 
 
 def test_controls_are_a_family_of_their_own():
