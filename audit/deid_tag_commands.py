@@ -22,7 +22,7 @@ from audit.deid.redact import MODES, PLACEHOLDER, SURROGATE
 from audit.deid.surrogate_text import Surrogates
 from audit.deid.tag_files import REDACTED, SPANS, Release, tag_notes
 from audit.deid.tagger import Tagger
-from audit.deid.token.tagger_file import TAGGER
+from audit.deid.tagger_envelope import TAGGER
 from audit.deid_generate_commands import tell_copies
 from audit.errors import AuditError
 

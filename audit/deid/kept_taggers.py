@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.deid.token.tagger_file import TAGGER
+from audit.deid.tagger_envelope import MAX_BYTES, TAGGER
 from audit.deid.token.train_points import TrainPoint, read_points
 from audit.errors import AuditError
 from audit.home import home_folder
@@ -24,7 +24,6 @@ TRAINED = "trained/"
 
 _ID = re.compile(r"trained/([0-9a-f]{12})")
 _TRAINING = "training.json"
-_MAX_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,7 @@ def _read(folder: Path, tagger_id: str) -> TrainedTagger | None:
     """Return the tagger in a folder; None where there is none, or it cannot be read."""
     try:
         with (folder / TAGGER).open("rb") as file:
-            content = json.loads(file.read(_MAX_BYTES))
+            content = json.loads(file.read(MAX_BYTES))
         return TrainedTagger(
             tagger_id=tagger_id,
             kind=str(content["kind"]),

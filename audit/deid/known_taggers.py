@@ -16,8 +16,9 @@ from audit.deid.generation.generative_file import KIND as GENERATIVE
 from audit.deid.kept_taggers import TRAINED, tagger_dir, trained_tagger, trained_taggers
 from audit.deid.rule_tagger import RuleTagger
 from audit.deid.tagger import Tagger
+from audit.deid.tagger_envelope import TAGGER
 from audit.deid.token.tagger_file import KIND as TOKEN
-from audit.deid.token.tagger_file import TAGGER, read_tagger_file
+from audit.deid.token.tagger_file import read_tagger_file
 from audit.errors import AuditError
 
 RULES, DEFAULT = "rules", "default"

@@ -5,8 +5,6 @@ A tagger is a folder with `tagger.json` and `model/`, an ordinary causal languag
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,13 +13,10 @@ from typing import Any
 from audit.deid.generation.pieces import GROWTH, Room
 from audit.deid.generation.tuning_settings import LANGUAGES
 from audit.deid.labels import TYPES
+from audit.deid.tagger_envelope import MAX_TITLE, TAGGER, deciding_digest, read_facts, written_facts
 from audit.errors import AuditError
 
-TAGGER, MODEL = "tagger.json", "model"
 KIND = "generative"
-_VERSION = 1
-_MAX_BYTES = 4_000_000
-_MAX_TITLE = 200
 _DECISIVE = ("labels", "n_note_tokens", "growth", "max_tokens", "overlap", "language", "model")
 
 
@@ -70,20 +65,17 @@ class GenerativeFacts:
         Room(self.n_note_tokens, self.growth)
         if self.language not in LANGUAGES or self.overlap < 0 or self.max_tokens < 1:
             raise ValueError("windows or language are not possible")
-        if len(self.title) > _MAX_TITLE:
+        if len(self.title) > MAX_TITLE:
             raise ValueError("the title is too long")
 
     @property
     def digest(self) -> str:
         """SHA-256 of everything that decides the answers."""
-        content = {name: value for name, value in asdict(self).items() if name in _DECISIVE}
-        text = json.dumps({"version": _VERSION, **content}, sort_keys=True)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return deciding_digest(asdict(self), names=_DECISIVE)
 
     def to_json(self) -> str:
         """Return the text of the file."""
-        content = {"kind": KIND, "version": _VERSION, "digest": self.digest, **asdict(self)}
-        return json.dumps(content, ensure_ascii=True, indent=1, allow_nan=False) + "\n"
+        return written_facts(asdict(self), kind=KIND, digest=self.digest)
 
 
 def read_generative_file(folder: Path) -> GenerativeFacts:
@@ -94,32 +86,22 @@ def read_generative_file(folder: Path) -> GenerativeFacts:
     AuditError
         If there is none, or the file is not understood.
     """
-    name = folder.name
-    where = f"{name}/{TAGGER}"
-    try:
-        with (folder / TAGGER).open("rb") as file:
-            content = json.loads(file.read(_MAX_BYTES))
-        if content.pop("kind") != KIND or content.pop("version") != _VERSION:
-            raise ValueError("another kind")
-        digest = content.pop("digest")
-        checked = {
-            "title": str(content["title"]),
-            "labels": tuple(map(str, content["labels"])),
-            "n_note_tokens": int(content["n_note_tokens"]),
-            "growth": float(content["growth"]),
-            "max_tokens": int(content["max_tokens"]),
-            "overlap": int(content["overlap"]),
-            "model": str(content["model"]),
-        }
-        facts = GenerativeFacts(**content | checked)
-        if facts.digest != digest:
-            raise ValueError("another digest")
-    except OSError as error:
-        raise AuditError(
-            f"The tagger cannot be read ({error.strerror}).",
-            where=name,
-            do="Choose a folder with tagger.json and model.",
-        ) from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise AuditError("This file does not describe a generative tagger.", where=where) from None
+    where = f"{folder.name}/{TAGGER}"
+    refused = AuditError("This file does not describe a generative tagger.", where=where)
+    return read_facts(folder, kind=KIND, read=_facts, refused=refused)
+
+
+def _facts(content: dict[str, Any], digest: str) -> GenerativeFacts:
+    checked = {
+        "title": str(content["title"]),
+        "labels": tuple(map(str, content["labels"])),
+        "n_note_tokens": int(content["n_note_tokens"]),
+        "growth": float(content["growth"]),
+        "max_tokens": int(content["max_tokens"]),
+        "overlap": int(content["overlap"]),
+        "model": str(content["model"]),
+    }
+    facts = GenerativeFacts(**content | checked)
+    if facts.digest != digest:
+        raise ValueError("another digest")
     return facts

@@ -15,16 +15,12 @@ from pathlib import Path
 from audit.deid.documents import TaggedDocument
 from audit.deid.generation.causal_model import CausalModel, load_causal
 from audit.deid.generation.copies import CopyReading, Piece, ShareListener, read_pieces
-from audit.deid.generation.generative_file import (
-    MODEL,
-    TAGGER,
-    GenerativeFacts,
-    read_generative_file,
-)
+from audit.deid.generation.generative_file import GenerativeFacts, read_generative_file
 from audit.deid.generation.greedy import Asked, generated, tokens_at_once
 from audit.deid.generation.pieces import Room, pieces_of, room_in
 from audit.deid.generation.prompt import Frame, answer_text, frame_of, text_ids
 from audit.deid.tagger import Tags
+from audit.deid.tagger_envelope import MODEL, TAGGER
 from audit.errors import AuditError
 from audit.progress import StopQuestion
 

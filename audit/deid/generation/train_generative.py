@@ -31,17 +31,13 @@ from audit.deid.generation.causal_model import (
     model_files,
 )
 from audit.deid.generation.examples import Example, Examples, examples_of
-from audit.deid.generation.generative_file import (
-    MODEL,
-    TAGGER,
-    GenerativeFacts,
-    read_generative_file,
-)
+from audit.deid.generation.generative_file import GenerativeFacts, read_generative_file
 from audit.deid.generation.learner import Learner
 from audit.deid.generation.pieces import room_in
 from audit.deid.generation.prompt import frame_of
 from audit.deid.generation.tuning_course import TUNE, Course
 from audit.deid.generation.tuning_order import GenerativeOrder, GenerativeResult
+from audit.deid.tagger_envelope import MODEL, TAGGER
 from audit.deid.token.train_points import TrainPoint
 from audit.errors import AuditError
 from audit.models.checkpoints import forget_checkpoints

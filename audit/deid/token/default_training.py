@@ -22,12 +22,13 @@ from audit.deid.rule_tagger import RuleTagger
 from audit.deid.score import Scored, score_pairs
 from audit.deid.score_summary import score_summary
 from audit.deid.tagger import Tags
+from audit.deid.tagger_envelope import MODEL, TAGGER
 from audit.deid.token.course import PointListener
 from audit.deid.token.material import Material, synthetic, with_mixed_lines
 from audit.deid.token.material import notes_digest as digest_of_notes
 from audit.deid.token.measure import Figures, figures_of, predicted
 from audit.deid.token.settings import Shape, TaggerSettings
-from audit.deid.token.tagger_file import MODEL, TAGGER, TaggerFacts, read_tagger_file
+from audit.deid.token.tagger_file import TaggerFacts, read_tagger_file
 from audit.deid.token.task import TaggerOrder
 from audit.deid.token.token_tagger import load_token_tagger
 from audit.deid.token.train import train_tagger

@@ -7,21 +7,24 @@ that decides its answers, the weights included.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from audit.deid.tagger_envelope import (
+    MAX_TITLE,
+    TAGGER,
+    deciding_digest,
+    read_facts,
+    unreadable,
+    written_facts,
+)
 from audit.deid.token.scheme import BIO, TagScheme
 from audit.errors import AuditError
 
-TAGGER, MODEL = "tagger.json", "model"
 KIND = "token"
-_VERSION = 1
-_MAX_BYTES = 4_000_000
 _CHUNK_BYTES = 1 << 20
-_MAX_TITLE = 200
 _DECISIVE = ("labels", "scheme", "n_tokens", "overlap", "bias", "files")
 
 
@@ -65,20 +68,17 @@ class TaggerFacts:
         TagScheme(self.labels, self.scheme)
         if not (8 <= self.n_tokens <= 32_768 and 0 <= 2 * self.overlap <= self.n_tokens):
             raise ValueError("rows of this length are not possible")
-        if len(self.title) > _MAX_TITLE:
+        if len(self.title) > MAX_TITLE:
             raise ValueError("the title is too long")
 
     @property
     def digest(self) -> str:
         """SHA-256 of everything that decides the answers."""
-        content = {name: value for name, value in asdict(self).items() if name in _DECISIVE}
-        text = json.dumps({"version": _VERSION, **content}, sort_keys=True)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return deciding_digest(asdict(self), names=_DECISIVE)
 
     def to_json(self) -> str:
         """Return the text of the file."""
-        content = {"kind": KIND, "version": _VERSION, "digest": self.digest, **asdict(self)}
-        return json.dumps(content, ensure_ascii=True, indent=1, allow_nan=False) + "\n"
+        return written_facts(asdict(self), kind=KIND, digest=self.digest)
 
 
 def read_tagger_file(path: Path) -> TaggerFacts:
@@ -90,33 +90,22 @@ def read_tagger_file(path: Path) -> TaggerFacts:
         If there is none, or the file is not understood.
     """
     where = f"{path.name}/{TAGGER}"
-    try:
-        with (path / TAGGER).open("rb") as file:
-            content = json.loads(file.read(_MAX_BYTES))
-        if content.pop("kind") != KIND or content.pop("version") != _VERSION:
-            raise ValueError("another kind")
-        digest = content.pop("digest")
-        facts = TaggerFacts(
-            **content
-            | {
-                "labels": tuple(map(str, content["labels"])),
-                "scheme": str(content.get("scheme", BIO)),
-                "n_tokens": int(content["n_tokens"]),
-                "overlap": int(content["overlap"]),
-                "bias": float(content["bias"]),
-                "files": {str(name): str(one) for name, one in content["files"].items()},
-            }
-        )
-        if facts.digest != digest:
-            raise ValueError("another digest")
-    except OSError as error:
-        raise AuditError(
-            f"The tagger cannot be read ({error.strerror}).",
-            where=path.name,
-            do="Choose a folder with tagger.json and model.",
-        ) from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise AuditError("This file does not describe a token classifier.", where=where) from None
+    refused = AuditError("This file does not describe a token classifier.", where=where)
+    return read_facts(path, kind=KIND, read=_facts, refused=refused)
+
+
+def _facts(content: dict[str, Any], digest: str) -> TaggerFacts:
+    checked = {
+        "labels": tuple(map(str, content["labels"])),
+        "scheme": str(content.get("scheme", BIO)),
+        "n_tokens": int(content["n_tokens"]),
+        "overlap": int(content["overlap"]),
+        "bias": float(content["bias"]),
+        "files": {str(name): str(one) for name, one in content["files"].items()},
+    }
+    facts = TaggerFacts(**content | checked)
+    if facts.digest != digest:
+        raise ValueError("another digest")
     return facts
 
 
@@ -131,11 +120,7 @@ def file_digests(path: Path) -> dict[str, str]:
     try:
         return {one.name: _digest(one) for one in sorted(path.iterdir()) if one.is_file()}
     except OSError as error:
-        raise AuditError(
-            f"The tagger cannot be read ({error.strerror}).",
-            where=path.name,
-            do="Choose a folder with tagger.json and model.",
-        ) from None
+        raise unreadable(path, error) from None
 
 
 def _digest(path: Path) -> str:

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 
 from audit.deid.tagger import Tags
+from audit.deid.tagger_envelope import MODEL
 from audit.deid.token.reading import Tokens, spans_of
 from audit.deid.token.rows import Row, batches_of, padded, piece, rows_of
 from audit.deid.token.scheme import TagScheme
-from audit.deid.token.tagger_file import MODEL, TaggerFacts, file_digests, read_tagger_file
+from audit.deid.token.tagger_file import TaggerFacts, file_digests, read_tagger_file
 from audit.deid.token.token_model import TokenModel, load_model_folder
 from audit.deid.token.viterbi import Scores, best_tags
 from audit.errors import AuditError

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from audit.deid.tagger_envelope import MODEL, TAGGER
 from audit.deid.token.course import (
     MEASURE,
     TRAIN,
@@ -22,13 +23,7 @@ from audit.deid.token.course import (
     read_best,
 )
 from audit.deid.token.material import Material
-from audit.deid.token.tagger_file import (
-    MODEL,
-    TAGGER,
-    TaggerFacts,
-    file_digests,
-    read_tagger_file,
-)
+from audit.deid.token.tagger_file import TaggerFacts, file_digests, read_tagger_file
 from audit.deid.token.task import TRAINING, TaggerOrder, Task, task_of
 from audit.deid.token.token_model import load_model_folder, save_model_folder
 from audit.errors import AuditError
