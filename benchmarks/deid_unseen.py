@@ -1,19 +1,26 @@
 """What the taggers reach on the hand-written test sets, with intervals; and every miss, to a file.
 
-python -m benchmarks.deid_unseen [--taggers rules default] [--misses FILE.jsonl]
+python -m benchmarks.deid_unseen [--taggers rules default] [--misses FILE.jsonl] [--keep]
+
+`--keep` writes what the second set says of rules and default beside the default tagger, from where
+the page De-identify shows it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
 
-from audit.deid.known_taggers import load_tagger
+from audit.deid.known_taggers import DEFAULT, HAND_WRITTEN, RULES, SHIPPED, load_tagger
 from audit.deid.labels import TYPES
 from audit.deid.metrics import LabelMetrics, measured
 from audit.deid.misses import misses_jsonl, misses_of
 from audit.deid.score import Scored, score_pairs
-from audit.deid.tagger import tag_checked
+from audit.deid.shipped_figures import LANGUAGES
+from audit.deid.tagger import Tagger, tag_checked
+from audit.deid.token.default_training import shown_measures
 from tests.deid.unseen_notes import N_NOTES, unseen
 
 CRITERIA = ("strict", "label_relaxed")
@@ -24,7 +31,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--taggers", nargs="+", default=["rules", "default"])
     parser.add_argument("--misses", type=Path)
+    parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
+    if options.keep:
+        (SHIPPED / HAND_WRITTEN).write_text(kept_text(), encoding="utf-8")
+        return
     print("| tagger | notes | type | n | P strict | R strict | P label-relaxed | R label-relaxed |")
     print("|---|---|---|---|---|---|---|---|")
     lines: list[str] = []
@@ -43,6 +54,27 @@ def main() -> None:
                 ]
     if options.misses:
         options.misses.write_text("".join(lines), encoding="utf-8")
+
+
+def kept_text() -> str:
+    """Return what is kept of the second set: digests of the taggers, and their measures."""
+    rules, default = load_tagger(RULES, device="cpu"), load_tagger(DEFAULT, device="cpu")
+    content = {
+        "digest": default.digest,
+        "rules_digest": rules.digest,
+        "held_out": {"rules alone": _measures(rules), "default": _measures(default)},
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def _measures(tagger: Tagger) -> dict[str, Any]:
+    found = {}
+    for language in LANGUAGES:
+        notes = unseen("unseen_second", language)
+        tags = tag_checked(tagger, [note.text for note in notes])
+        pairs = [(note, note.with_spans(s)) for note, s in zip(notes, tags, strict=True)]
+        found[language] = shown_measures(score_pairs(pairs))
+    return found
 
 
 def _tell(scored: Scored, *, title: str) -> None:

@@ -25,6 +25,7 @@ RULES, DEFAULT = "rules", "default"
 KINDS = ("rules", "token", "generative", "combined")
 SHIPPED = Path(__file__).resolve().parent / "default_tagger"
 HOW = "how.json"
+HAND_WRITTEN = "hand_written.json"
 _MAX_BYTES = 4_000_000
 
 

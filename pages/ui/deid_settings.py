@@ -58,19 +58,18 @@ def draw_figures(say: Words, tagger_id: str) -> None:
             draw_validation(say, tagger_id)
         return
     rows = []
-    for language in dict.fromkeys(one.language for one in found):
-        own = {one.label: one for one in found if one.language == language}
-        notes = say.text(f"deidentify_figures_{language}", n=own[LABELS[0]].n_notes)
-        rows.append([blocks.Cell(notes, is_number=False)])
+    for kind in dict.fromkeys((one.is_by_hand, one.language) for one in found):
+        own = {one.label: one for one in found if (one.is_by_hand, one.language) == kind}
+        is_by_hand, language = kind
+        how = "hand" if is_by_hand else "generated"
+        notes = say.text(f"deidentify_figures_{how}_{language}", n=own[LABELS[0]].n_notes)
+        rows += [[blocks.Cell(notes, is_number=False, n_columns=len(LABELS))], []]
         for label in LABELS:
             one = own[label]
             of = say.text("deidentify_figures_of", n=f"{one.n_gold:,}")
             below = f"{percent_interval(one.found)} · {of}"
             rows[-1].append(blocks.Cell(percent(one.found.value), below=below))
-    header = [
-        blocks.Cell(say.text("deidentify_figures"), is_number=False),
-        *(blocks.Cell(say.text(f"deidentify_figures_{label}")) for label in LABELS),
-    ]
+    header = [blocks.Cell(say.text(f"deidentify_figures_{label}")) for label in LABELS]
     st.html(blocks.table([header], rows, caption=say.text("deidentify_figures_caption")))
 
 

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from audit.deid import shipped_figures as module
+from audit.deid.known_taggers import SHIPPED, load_tagger
 from audit.deid.shipped_figures import shipped_figures
+
+NAMES = ("rules alone", "default")
 
 
 def counted(found: float | None, **intervals: list[float]) -> dict[str, object]:
@@ -49,6 +52,23 @@ def test_figures_of_both_shipped_taggers(folder: Path) -> None:
 def test_what_is_damaged_or_unmeasured_shows_nothing(folder: Path, content: object) -> None:
     write(folder, content)
     assert shipped_figures("rules") == ()
+
+
+def test_figures_by_hand_come_first_and_only_for_the_tagger_they_are_of(folder: Path) -> None:
+    of = {"identifier": counted(0.25), "all": counted(0.75)}
+    held_out = {name: {"en": {"n_notes": 3, "label_relaxed": of}} for name in NAMES}
+    write(folder, {"digest": "d", "rules_digest": "r", "held_out": held_out})
+    kept = {"digest": "d", "rules_digest": "another", "held_out": held_out}
+    (folder / "hand_written.json").write_text(json.dumps(kept))
+    assert [one.is_by_hand for one in shipped_figures("default")] == [True, True, False, False]
+    assert [one.is_by_hand for one in shipped_figures("rules")] == [False, False]
+
+
+def test_what_is_shipped_is_of_the_taggers_that_are_shipped() -> None:
+    # If rules or network have changed: python -m benchmarks.deid_unseen --keep
+    kept = json.loads((SHIPPED / "hand_written.json").read_text("utf-8"))
+    assert kept["digest"] == load_tagger("default", device="cpu").digest
+    assert kept["rules_digest"] == load_tagger("rules").digest
 
 
 def test_a_missing_file_shows_nothing(folder: Path) -> None:

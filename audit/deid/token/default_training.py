@@ -218,13 +218,14 @@ def _by_language(documents: Sequence[TaggedDocument], tags: Sequence[Tags]) -> d
     for language in LANGUAGES:
         some = [pair for pair in pairs if pair[0].doc_id.startswith(f"{language}/")]
         if some:
-            found[language] = _measures(score_pairs(some))
+            found[language] = shown_measures(score_pairs(some))
     if not found:
         raise AuditError("There is no note of a held-out style.", where="synthetic notes")
     return found
 
 
-def _measures(scored: Scored) -> dict[str, Any]:
+def shown_measures(scored: Scored) -> dict[str, Any]:
+    """Return counts, rates and intervals by type, under two criteria, as the page shows them."""
     summary: dict[str, Any] = score_summary(scored, matcher=OPTIMAL, n_replicates=N_REPLICATES)
     criteria: dict[str, Any] = summary["criteria"]
     return {
