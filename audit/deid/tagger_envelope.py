@@ -61,10 +61,10 @@ def read_facts(
         raise refused from None
 
 
-def unreadable(folder: Path, error: OSError) -> AuditError:
+def unreadable(path: Path, error: OSError) -> AuditError:
     """Return the error for a tagger whose files cannot be read."""
     return AuditError(
         f"The tagger cannot be read ({error.strerror}).",
-        where=folder.name,
+        where=path.name,
         do="Choose a folder with tagger.json and model.",
     )

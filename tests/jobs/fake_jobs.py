@@ -53,8 +53,15 @@ def processes(what: str) -> list[int]:
 def until(condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, f"waited in vain; {what_happened()}"
         time.sleep(0.01)
+
+
+def what_happened() -> str:
+    """Return the processes so far, the jobs, and the ends of all logs: why a wait was in vain."""
+    jobs = [(job.state, job.n_attempts, job.is_cancel_wanted) for job in service.jobs()]
+    logs = {path.name: path.read_text()[-800:] for path in (data_home() / "jobs/logs").glob("*")}
+    return f"workers {processes('worker')}, children {processes('child')}, jobs {jobs}, logs {logs}"
 
 
 def until_state(job: Job, *states: str) -> Job:
