@@ -17,7 +17,7 @@ from audit.deid.known_taggers import DEFAULT, HAND_WRITTEN, RULES, SHIPPED, load
 from audit.deid.labels import TYPES
 from audit.deid.metrics import LabelMetrics, measured
 from audit.deid.misses import misses_jsonl, misses_of
-from audit.deid.score import Scored, score_pairs
+from audit.deid.score import Pair, Scored, score_pairs
 from audit.deid.shipped_figures import LANGUAGES
 from audit.deid.tagger import Tagger, tag_checked
 from audit.deid.token.default_training import shown_measures
@@ -42,10 +42,7 @@ def main() -> None:
     for name in options.taggers:
         tagger = load_tagger(name)
         for which, language in N_NOTES:
-            notes = unseen(which, language)
-            found = tag_checked(tagger, [note.text for note in notes])
-            predicted = [note.with_spans(s) for note, s in zip(notes, found, strict=True)]
-            pairs = list(zip(notes, predicted, strict=True))
+            pairs = _pairs(tagger, which, language)
             _tell(score_pairs(pairs), title=f"{name} | {which} {language}")
             if options.misses:
                 listed = (misses_of(gold, predicted=other) for gold, other in pairs)
@@ -68,13 +65,16 @@ def kept_text() -> str:
 
 
 def _measures(tagger: Tagger) -> dict[str, Any]:
-    found = {}
-    for language in LANGUAGES:
-        notes = unseen("unseen_second", language)
-        tags = tag_checked(tagger, [note.text for note in notes])
-        pairs = [(note, note.with_spans(s)) for note, s in zip(notes, tags, strict=True)]
-        found[language] = shown_measures(score_pairs(pairs))
-    return found
+    return {
+        language: shown_measures(score_pairs(_pairs(tagger, "unseen_second", language)))
+        for language in LANGUAGES
+    }
+
+
+def _pairs(tagger: Tagger, which: str, language: str) -> list[Pair]:
+    notes = unseen(which, language)
+    found = tag_checked(tagger, [note.text for note in notes])
+    return [(note, note.with_spans(spans)) for note, spans in zip(notes, found, strict=True)]
 
 
 def _tell(scored: Scored, *, title: str) -> None:

@@ -78,14 +78,15 @@ class TrainedTagger:
     @property
     def validation(self) -> ValidationCounts | None:
         """Its counts on the validation notes; None where spans were not counted."""
-        names = ("n_gold", "n_missed", "n_predicted", "n_spurious")
-        found = [self.measured.get(name) for name in names]
-        if any(type(n) is not int for n in found):
-            return None
-        n_gold, n_missed, n_predicted, n_spurious = (n for n in found if isinstance(n, int))
-        if not (0 <= n_missed <= n_gold and 0 <= n_spurious <= n_predicted):
-            return None
-        return ValidationCounts(n_gold, n_gold - n_missed, n_predicted, n_predicted - n_spurious)
+        match self.measured:
+            case {
+                "n_gold": int(n_gold), "n_missed": int(n_missed),
+                "n_predicted": int(n_predicted), "n_spurious": int(n_spurious),
+            } if 0 <= n_missed <= n_gold and 0 <= n_spurious <= n_predicted:  # fmt: skip
+                n_right = n_predicted - n_spurious
+                return ValidationCounts(n_gold, n_gold - n_missed, n_predicted, n_right)
+            case _:
+                return None
 
 
 def taggers_dir() -> Path:

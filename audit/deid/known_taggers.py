@@ -16,7 +16,7 @@ from audit.deid.generation.generative_file import KIND as GENERATIVE
 from audit.deid.kept_taggers import TRAINED, tagger_dir, trained_tagger, trained_taggers
 from audit.deid.rule_tagger import RuleTagger
 from audit.deid.tagger import Tagger
-from audit.deid.tagger_envelope import TAGGER
+from audit.deid.tagger_envelope import MAX_BYTES, TAGGER
 from audit.deid.token.tagger_file import KIND as TOKEN
 from audit.deid.token.tagger_file import read_tagger_file
 from audit.errors import AuditError
@@ -26,7 +26,6 @@ KINDS = ("rules", "token", "generative", "combined")
 SHIPPED = Path(__file__).resolve().parent / "default_tagger"
 HOW = "how.json"
 HAND_WRITTEN = "hand_written.json"
-_MAX_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ def _default_digest() -> str:
 def _plain_file(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            content = json.loads(file.read(_MAX_BYTES))
+            content = json.loads(file.read(MAX_BYTES))
     except (OSError, ValueError):
         raise _none() from None
     return content if isinstance(content, dict) else {}

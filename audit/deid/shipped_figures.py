@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.deid.known_taggers import DEFAULT, HAND_WRITTEN, HOW, RULES, SHIPPED
+from audit.deid.tagger_envelope import MAX_BYTES
 from audit.rates import Estimate
 
 LANGUAGES = ("ja", "en")
@@ -21,7 +22,6 @@ LABELS = ("identifier", "all")
 _CRITERION = "label_relaxed"
 _NAMES = {RULES: "rules alone", DEFAULT: "default"}
 _DIGESTS = {RULES: "rules_digest", DEFAULT: "digest"}
-_MAX_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _figures(folder: Path, tagger_id: str) -> tuple[ShippedFigure, ...]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            return dict(json.loads(file.read(_MAX_BYTES)))
+            return dict(json.loads(file.read(MAX_BYTES)))
     except (OSError, ValueError, TypeError):
         return {}
 

@@ -166,14 +166,8 @@ def test_worker_and_child_killed_together_are_made_good(home: Path, tmp_path: Pa
     kill(processes("child")[0])
     assert service.job(job.job_id).state == "running"  # nobody has looked yet
     (tmp_path / "hold").unlink()
-
-    def is_over() -> bool:
-        service.recover()  # a page that is open looks again every other second
-        time.sleep(0.5)
-        return service.job(job.job_id).state in ("done", "failed")
-
-    until(is_over)
-    done = service.job(job.job_id)
+    service.recover()
+    done = until_state(job, "done", "failed")
     assert (done.state, done.n_attempts) == ("done", 2)
 
 
