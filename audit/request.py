@@ -19,7 +19,7 @@ from audit.membership.candidates import Candidates
 from audit.models.files import model_digest
 from audit.scenario import SCENARIOS, Scenario
 
-EVIDENCE_VERSION = 1
+EVIDENCE_VERSION = 2
 """Raised whenever a change of code moves a number: results of older versions are made anew."""
 
 DTYPES = ("float32", "bfloat16")
@@ -166,13 +166,16 @@ class AuditRequest:
         Raises
         ------
         AuditError
-            If a model directory is refused.
+            If a model directory is refused, or both hold the same model.
         """
+        general, hospital = digest_of(self.general), digest_of(self.hospital)
+        if general == hospital:
+            raise equal_models()
         return {
             "evidence_version": EVIDENCE_VERSION,
             "scenario": self.scenario_number,
-            "general": digest_of(self.general),
-            "hospital": digest_of(self.hospital),
+            "general": general,
+            "hospital": hospital,
             "candidates": candidates_digest(self.candidates),
             "passages": self.passages.digest()
             if self.passages and self.scenario_number == 2
@@ -185,6 +188,15 @@ class AuditRequest:
             "threshold": self.threshold,
             "dtype": self.dtype,
         }
+
+
+def equal_models() -> AuditError:
+    """Return the refusal of a pair that is one model twice."""
+    return AuditError(
+        "M_general and M_hospital are the same model: nothing is compared, so nothing is judged.",
+        where="models",
+        do="Choose the model before and the model after training on the hospital's notes.",
+    )
 
 
 def candidates_digest(candidates: Candidates) -> str:

@@ -140,9 +140,9 @@ def _inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
     passages = request.passages.passages if request.passages and is_masked_lm else ()
     rows, ratios = best_passages(attack.passage_log_ratio if is_masked_lm else np.zeros((0, n)))
     return Inspection(
-        n_per_block=attack.block_counts,
-        hospital=attack.blocks["hospital"].astype(np.float32),
-        general=attack.blocks["general"].astype(np.float32),
+        n_per_block=attack.shown_counts,
+        hospital=attack.shown["hospital"].astype(np.float32),
+        general=attack.shown["general"].astype(np.float32),
         reference_score=attack.scores[FIXED_SCORE[request.scenario_number]].value[n:],
         reference_n_pieces=attack.n_pieces[n:],
         best_passages=rows,
@@ -161,7 +161,7 @@ def _attack(
 ) -> AttackResult:
     if request.scenario_number == 1:
         return generating.generation_attack(request, pair, names=names, pool=pool, sources=sources)
-    return masking.mask_attack(request, pair, names=names, sources=sources)
+    return masking.mask_attack(request, pair, names=names, pool=pool, sources=sources)
 
 
 def _totals(request: AuditRequest, names: Candidates, pair: ModelPair) -> dict[str, float]:
@@ -273,8 +273,8 @@ def _notes(
         )
     if n_unmatched := sum(columns["is_unmatched"]):
         notes.append(
-            f"{n_unmatched} names have a number of word pieces for which the generator gives "
-            "fewer than 100 reference controls; they are compared with controls of other lengths."
+            f"{n_unmatched} names are not judged: the generator has fewer than 200 names of as "
+            "many word pieces to compare them with."
         )
     if n_reference < MIN_REFERENCE:
         notes.append(

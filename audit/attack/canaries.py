@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from audit.membership.candidates import Candidates
 from audit.membership.decisions import ALPHA, Decisions
 from audit.membership.exposure import Exposure, GroupExposure, exposure
 from audit.membership.metrics import GENERAL_ALONE
+from audit.membership.part_scores import NameParts
 from audit.membership.plain import plain
 from audit.membership.scores import Floats, Ids, Score
 from audit.rates import Rate
@@ -37,6 +38,9 @@ class AttackRows:
 
     scores: Mapping[str, Score]
     n_pieces: Ids
+    parts: NameParts
+    part_residual: Floats
+    block_counts: Ids
     n_units: int
     n_blocks: int
     after: Callable[[int], Mapping[str, Score]]
@@ -53,6 +57,9 @@ def rows_of(attack: Attack, rows: Ids, *, n_listed: int) -> AttackRows:
     return AttackRows(
         scores=some(attack.scores),
         n_pieces=attack.n_pieces[whole],
+        parts=replace(attack.parts, of_name=attack.parts.of_name[whole]),
+        part_residual=attack.part_residual,
+        block_counts=attack.block_counts,
         n_units=attack.n_units,
         n_blocks=attack.n_blocks,
         after=lambda n_blocks: some(attack.after(n_blocks)),
@@ -126,13 +133,12 @@ def joined_decisions(parts: Sequence[tuple[Ids, Decisions]]) -> Decisions:
         threshold=column("threshold"),
         p=column("p"),
         q=column("q"),
-        is_unmatched=column("is_unmatched"),
         rule=found[0].rule,
     )
 
 
 def _some(score: Score, rows: Ids, whole: Ids, n_listed: int) -> Score:
-    # Scores by `chain` are of listed names only.
+    # Scores by `chain`, and of whole names' probabilities, are of listed names only.
     kept = rows if len(score.value) == n_listed else whole
     return Score(score.value[kept], score.standard_error[kept])
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from audit.membership.candidates import Candidates
 from audit.membership.confusion import confusion
-from audit.membership.decisions import ALPHA, Decisions, undecided_mask
+from audit.membership.decisions import Decisions, undecided_mask
 from audit.membership.metrics import GENERAL_ALONE, ScoredNames
+from audit.membership.part_scores import NameParts
 from audit.membership.plain import plain
 from audit.membership.scores import Floats, Ids, Score
 from audit.rates import Rate, auc
@@ -28,13 +29,14 @@ GENERAL_RULES = {
     1: {"name_occurs_general": "general_hits", "full_name_occurs_general": "general_full_hits"},
     2: {},
 }
+_BY_PART = ("residual", "residual_minimum", "residual_sum", "part_log_ratio")
 RANKED = {
     1: (
-        "product", "minimum", "half_log_ratio", "product_log_ratio", "minimum_log_ratio",
-        "hits", "full_hits",
+        *_BY_PART, "product", "minimum", "half_log_ratio", "product_log_ratio",
+        "minimum_log_ratio", "hits", "full_hits",
     ),
     2: (
-        "difference", "log_ratio", "mean_log_ratio", "hospital_posterior",
+        *_BY_PART, "difference", "log_ratio", "mean_log_ratio", "hospital_posterior",
         "chain_difference", "chain_log_ratio", "chain_mean_log_ratio",
     ),
 }  # fmt: skip
@@ -54,6 +56,18 @@ class Attack(Protocol):
         """Word pieces of each name [N + R]."""
 
     @property
+    def parts(self) -> NameParts:
+        """All names as pairs of parts."""
+
+    @property
+    def part_residual(self) -> Floats:
+        """What M_hospital adds to a part [U]."""
+
+    @property
+    def block_counts(self) -> Ids:
+        """Inputs or documents of each block."""
+
+    @property
     def n_units(self) -> int:
         """Inputs or documents."""
 
@@ -67,10 +81,19 @@ class Attack(Protocol):
 
 
 def scored_names(
-    scores: Mapping[str, Score], candidates: Candidates, *, scenario: int, fixed: str, general: str
+    attack: Attack,
+    candidates: Candidates,
+    *,
+    scenario: int,
+    fixed: str,
+    general: str,
+    scores: Mapping[str, Score] | None = None,
 ) -> ScoredNames:
-    """Return what of N listed names the measures need, out of an attack's scores [N + R]."""
-    n = len(candidates)
+    """Return what of N listed names the measures need, out of an attack's scores [N + R].
+
+    `scores` stands in for the attack's own: those of a part of its blocks.
+    """
+    scores, n = scores or attack.scores, len(candidates)
 
     def flags(rules: Mapping[str, str]) -> dict[str, Any]:
         return {rule: scores[name].value[:n] > 0 for rule, name in rules.items()}
@@ -81,6 +104,7 @@ def scored_names(
             scores[name].value[:n],
             standard_error=scores[name].standard_error[:n],
             threshold=np.zeros(n),
+            n_blocks=attack.n_blocks,
         )
         for rule, name in RULES[scenario].items()
         if scenario == 2
@@ -97,6 +121,7 @@ def scored_names(
         baseline_rules=flags(GENERAL_RULES[scenario]),
         fixed_score=fixed,
         undecided=undecided,
+        parts=attack.parts.of_name[:n],
     )
 
 
@@ -106,15 +131,16 @@ def curve_of(
     """Return every measure after a part of the inputs or documents: prefixes of one run."""
     if not candidates.has_truth:
         return []
-    points = sorted({max(1, math.ceil(share * attack.n_blocks)) for share in _CURVE_SHARES})
+    units = np.cumsum(attack.block_counts)
+    points = sorted({int(np.searchsorted(units, share * units[-1])) + 1 for share in _CURVE_SHARES})
     curve = []
     for n_blocks in points:
         names = scored_names(
-            attack.after(n_blocks), candidates, scenario=scenario, fixed=fixed, general=general
-        )
-        curve.append({"n": n_blocks * 100, "strata": _quick_measures(names)})
-    last = curve[-1]
-    last["n"] = attack.n_units or last["n"]
+            attack, candidates, scenario=scenario, fixed=fixed, general=general,
+            scores=attack.after(n_blocks),
+        )  # fmt: skip
+        n = int(attack.block_counts[:n_blocks].sum())
+        curve.append({"n": n, "strata": _quick_measures(names)})
     return curve
 
 
@@ -152,7 +178,7 @@ def by_mentions(
         rows = is_member & (mentions >= low) & (mentions <= (high or math.inf))
         if not rows.any():
             continue
-        flagged = Rate(int((decisions.q[rows] <= ALPHA).sum()), int(rows.sum()))
+        flagged = Rate(int(decisions.point_flag[rows].sum()), int(rows.sum()))
         both = np.concatenate([score[rows], controls])
         labels = np.concatenate([np.ones(rows.sum(), bool), np.zeros(len(controls), bool)])
         result.append(

@@ -7,20 +7,20 @@ Source: Nakamura et al., section 4.1 and appendix B.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from audit.attack import evidence
-from audit.attack.result import AttackResult, Sources, main_lead
+from audit.attack.result import AttackResult, Sources, main_lead, refuse_equal
 from audit.errors import AuditError
 from audit.membership import prompts, scores
 from audit.membership.candidates import Candidates
 from audit.membership.generation import GeneratedShard, GenerationTask
 from audit.membership.matching import count_lexicon_names, name_hits
 from audit.membership.name_pools import NamePool
+from audit.membership.part_scores import name_parts, part_residuals
 from audit.membership.scores import Floats, Ids, MassSums, Score
 from audit.models.pair import ModelPair
 from audit.request import AuditRequest
@@ -34,6 +34,11 @@ def generation_attack(
     pieces = prompts.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
     task = _generation_task(request, pair, pieces)
     listed = request.candidates
+    columns = prompts.part_columns([pieces], has_between=[False])
+    parts = name_parts(
+        names, columns=columns, n_pieces=prompts.pieces_by_role(pieces), pool=pool,
+        n_listed=len(listed),
+    )  # fmt: skip
     sums: dict[str, MassSums] = {}
     details: dict[str, object] = {}
     documents: dict[str, tuple[str, ...]] = {}
@@ -44,30 +49,47 @@ def generation_attack(
             n_documents=request.generation.n_documents,
         )  # fmt: skip
         texts = tuple(tokenizer.batch_decode(found.documents, clean_up_tokenization_spaces=False))
-        sums[who] = _mass_sums(found, task, pieces, hits=name_hits(listed, documents=texts))
+        hits = name_hits(listed, documents=texts)
+        sums[who] = MassSums(_part_masses(found, task, pieces, columns), *hits)
         details[who] = _quality(found, task) | _lexicon(
             texts, pool=pool, tokenizer=tokenizer, listed=listed
         )
         documents[who] = texts
         counts = found.n_documents
 
-    def after(n_blocks: int) -> Mapping[str, Score]:
+    refuse_equal(sums["hospital"].mass, sums["general"].mass)
+
+    def scored(n_blocks: int, with_errors: bool) -> dict[str, Score]:
         first = {who: _first_blocks(sums[who], n_blocks) for who in sums}
         return scores.generation_scores(
-            first["hospital"], general=first["general"], counts=counts[:n_blocks]
-        )
+            first["hospital"], general=first["general"], counts=counts[:n_blocks], parts=parts,
+            with_errors=with_errors,
+        )  # fmt: skip
 
+    begins = scores.shown_blocks(counts)
+    shown_counts = np.add.reduceat(counts, begins)
+    log_mass = {who: np.log(sums[who].mass.sum(axis=0) + 0.5) for who in sums}
     return AttackResult(
-        scores=after(len(counts)),
+        scores=scored(len(counts), True),
         n_pieces=pieces.n_pieces.sum(axis=1),
+        parts=parts,
+        part_residual=part_residuals(log_mass["hospital"], log_mass["general"], parts=parts),
         unit="documents",
         n_units=request.generation.n_documents,
         n_blocks=len(counts),
-        after=after,
+        after=lambda n_blocks: scored(n_blocks, False),
         details=details,
         documents=documents,
-        blocks={who: _block_products(sums[who], counts, n_listed=len(listed)) for who in sums},
         block_counts=counts,
+        shown={
+            who: _block_products(
+                np.add.reduceat(sums[who].mass, begins),
+                shown_counts,
+                columns=parts.of_name[: len(listed)],
+            )
+            for who in sums
+        },
+        shown_counts=shown_counts,
     )
 
 
@@ -111,32 +133,27 @@ def _generation_task(
     )
 
 
-def _mass_sums(
-    found: GeneratedShard,
-    task: GenerationTask,
-    pieces: prompts.PartPieces,
-    *,
-    hits: tuple[Floats, Floats],
-) -> MassSums:
-    """Read the names' masses [b, N + R] out of the vocabulary's; controls' hits are NaN."""
+def _part_masses(
+    found: GeneratedShard, task: GenerationTask, pieces: prompts.PartPieces, columns: Ids
+) -> Floats:
+    """Read the parts' masses [b, U] out of the vocabulary's."""
     part_index = {part: i for i, part in enumerate(task.multi_piece_parts)}
-    n_blocks, n_names = len(found.n_documents), len(pieces.is_known)
-    mass = np.full((2, n_blocks, n_names), np.nan)
+    mass = np.zeros((len(found.n_documents), int(columns.max(initial=-1)) + 1))
     for row in np.flatnonzero(pieces.is_known):
-        for k in (0, 1):
-            part = tuple(int(i) for i in pieces.ids[row, k, : pieces.n_pieces[row, k]])
+        for place, role in enumerate(pieces.roles[row].tolist()):
+            part = tuple(int(i) for i in pieces.ids[row, place, : pieces.n_pieces[row, place]])
             if len(part) == 1:
-                mass[k, :, row] = found.mass[:, part[0]]
+                mass[:, columns[row, role]] = found.mass[:, part[0]]
             elif part:
-                mass[k, :, row] = found.part_mass[:, part_index[part]]
-    padded = [np.pad(h, ((0, 0), (0, n_names - h.shape[1])), constant_values=np.nan) for h in hits]
-    return MassSums(first=mass[0], last=mass[1], hits=padded[0], full_hits=padded[1])
+                mass[:, columns[row, role]] = found.part_mass[:, part_index[part]]
+    return mass
 
 
-def _block_products(sums: MassSums, counts: Ids, *, n_listed: int) -> Floats:
-    """Return [b, N] the product of both parts' masses by block."""
-    product: Floats = sums.first * sums.last / np.square(counts, dtype=float)[:, None]
-    return product[:, :n_listed]
+def _block_products(mass: Floats, counts: Ids, *, columns: Ids) -> Floats:
+    """Return [s, N] the product per document of both parts' masses [s, U]."""
+    first, last = (np.where(c < 0, np.nan, mass[:, c]) for c in columns.T)
+    product: Floats = first * last / np.square(counts, dtype=float)[:, None]
+    return product
 
 
 def _first_blocks(sums: MassSums, n_blocks: int) -> MassSums:

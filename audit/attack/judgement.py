@@ -8,6 +8,7 @@ Source: Nakamura et al., section 4.3; what goes beyond it is in `membership/deci
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,17 +24,22 @@ from audit.attack.canaries import (
 from audit.attack.curve import Attack, by_mentions, curve_of, plain_record, scored_names
 from audit.membership.by_role import Attacked, measures_by_role
 from audit.membership.candidates import Candidates
-from audit.membership.cohort import cohort_test, smallest_detectable_auc, smallest_finding
-from audit.membership.decisions import ALPHA, Decisions, decide
+from audit.membership.cohort import (
+    RelabellingTest,
+    cohort_test,
+    relabelling_test,
+    smallest_finding,
+)
+from audit.membership.decisions import NOT_JUDGED, Decisions, decide
 from audit.membership.metrics import GENERAL_ALONE, MembershipMetrics, membership_metrics
 from audit.membership.scores import Floats, Ids
-from audit.membership.verdict import Verdict, give_verdict
+from audit.membership.verdict import Ranked, Verdict, give_verdict
 from audit.rates import two_sample_ks
 
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """Everything that follows from the scores.
+    """Everything that follows from the scores. Who stands out is `decisions.point_flag`.
 
     Canaries have decisions, among themselves, and `exposure`; everything else is of the other names
     alone. `exposure` is None and `roles` empty where the list has neither. `n_flagged_by_general`
@@ -78,25 +84,28 @@ def judge(
     score = patients.scores[fixed].value
     decisions = _decisions(patients, listed, score=fixed)
     by_general = _decisions(patients, listed, score=general)
-    names = scored_names(patients.scores, listed, scenario=scenario, fixed=fixed, general=general)
+    names = scored_names(patients, listed, scenario=scenario, fixed=fixed, general=general)
     metrics = membership_metrics(names, seed=seed, threshold=threshold)
     tested = np.array([truth is not False for truth in listed.is_member], dtype=np.bool_)
+    verdict = _verdict(patients, listed, decisions=decisions, metrics=metrics, seed=seed)
+    if verdict.state != "leak_found":
+        decisions, by_general = decisions.without_flags(), by_general.without_flags()
     canaries = np.flatnonzero(is_canary)
     among = candidates.rows(canaries.tolist())
     of_canaries = _decisions(rows_of(attack, canaries, n_listed=n), among, score=fixed)
-    both_flag = (decisions.q <= ALPHA) & (by_general.q <= ALPHA)
+    both_flag = decisions.point_flag & by_general.point_flag
     roles = measures_by_role(
         listed,
-        attack=Attacked(score[: len(listed)], decisions.q <= ALPHA),
-        general=Attacked(patients.scores[general].value[: len(listed)], by_general.q <= ALPHA),
-        seed=seed,
+        attack=Attacked(score[: len(listed)], decisions.point_flag),
+        general=Attacked(patients.scores[general].value[: len(listed)], by_general.point_flag),
+        parts=patients.parts.of_name[: len(listed)],
         threshold=threshold,
     )
     return Judgement(
         decisions=joined_decisions([(rows, decisions), (canaries, of_canaries)]),
         n_flagged_by_general=int((tested & both_flag).sum()),
         metrics=metrics,
-        verdict=_verdict(decisions, metrics, tested=tested, n_reference=len(score) - len(listed)),
+        verdict=verdict,
         cohort=_cohort(score, patients.n_pieces, listed, seed=seed),
         curve=curve_of(patients, listed, scenario=scenario, fixed=fixed, general=general),
         mentions=by_mentions(score[: len(listed)], decisions, listed),
@@ -110,13 +119,16 @@ def judge(
 def _decisions(attack: Attack, candidates: Candidates, *, score: str) -> Decisions:
     n = len(candidates)
     value, error = attack.scores[score].value, attack.scores[score].standard_error
+    # Comparable are names of as many word pieces and as many parts.
+    groups = 2 * attack.n_pieces + (attack.parts.of_name >= 0).all(axis=1)
     return decide(
         value[:n],
         standard_error=error[:n],
-        n_pieces=attack.n_pieces[:n],
+        n_blocks=attack.n_blocks,
+        group=groups[:n],
         is_member=candidates.is_member,
         reference_scores=value[n:],
-        reference_n_pieces=attack.n_pieces[n:],
+        reference_group=groups[n:],
     )
 
 
@@ -142,10 +154,12 @@ def name_columns(
         "q_value": _floats(decisions.q),
         "decision": list(decisions.decision),
         "threshold": _floats(decisions.threshold),
-        "is_unmatched": [bool(x) for x in decisions.is_unmatched],
+        "is_unmatched": [word == NOT_JUDGED for word in decisions.decision],
     }
     for name in attack.scores:
         columns[name] = _floats(attack.scores[name].value[:n])
+    first, last = attack.parts.pairs(attack.part_residual)
+    columns |= {"first_residual": _floats(first[:n]), "last_residual": _floats(last[:n])}
     if scenario == 1:  # shares of documents become counts, as the paper reports them
         for name in ("hits", "full_hits", "general_hits", "general_full_hits"):
             del columns[name]
@@ -175,18 +189,48 @@ def _floats(column: Floats) -> list[float]:
 
 
 def _verdict(
-    decisions: Decisions, metrics: MembershipMetrics, *, tested: Any, n_reference: int
+    attack: Attack,
+    candidates: Candidates,
+    *,
+    decisions: Decisions,
+    metrics: MembershipMetrics,
+    seed: int,
 ) -> Verdict:
-    finding = smallest_finding(int(tested.sum()), n_reference=n_reference)
-    stratum = metrics.strata.get("all")
-    if stratum is None:
-        return give_verdict(decisions.q[tested], smallest_finding=finding)
+    n = len(candidates)
+    tested = np.array([truth is not False for truth in candidates.is_member], dtype=np.bool_)
+    q = decisions.q[tested]
+    judged = q[~np.isnan(q)]
+    ranked = None
+    if (stratum := metrics.strata.get("all")) is not None:
+        ranked = Ranked(
+            n_members=stratum.n_members,
+            n_controls=stratum.n_controls,
+            auc=stratum.scores[metrics.fixed_score].auc,
+            general_auc=stratum.baselines[GENERAL_ALONE].auc,
+            relabelled=_relabelled(attack, candidates, seed=seed),
+        )
     return give_verdict(
-        decisions.q[tested],
-        auc=stratum.scores[metrics.fixed_score].auc,
-        general_auc=stratum.baselines[GENERAL_ALONE].auc,
-        smallest_auc=smallest_detectable_auc(stratum.n_members, n_controls=stratum.n_controls),
-        smallest_finding=finding,
+        float(judged.min()) if len(judged) else math.nan,
+        n_flagged=int(decisions.point_flag[tested].sum()),
+        n_undecided=int(decisions.is_undecided[tested].sum()),
+        n_tested=len(judged),
+        ranked=ranked,
+        smallest_finding=smallest_finding(int(tested.sum()), n_reference=len(attack.n_pieces) - n),
+    )
+
+
+def _relabelled(attack: Attack, candidates: Candidates, *, seed: int) -> RelabellingTest:
+    """Test members against controls; names of unknown truth are left out."""
+    known = np.array([m is not None for m in candidates.is_member], dtype=np.bool_)
+    columns = attack.parts.of_name[: len(candidates)][known]
+    return relabelling_test(
+        columns[:, 0],
+        columns[:, 1],
+        np.array([m is True for m in candidates.is_member], dtype=np.bool_)[known],
+        by_part=attack.part_residual,
+        parts=attack.parts,
+        seed=seed,
+        n_relabelled=1999 if len(columns) <= 5000 else 499,
     )
 
 

@@ -7,15 +7,15 @@ Source: Nakamura et al., section 4.2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from audit.attack import evidence
-from audit.attack.result import AttackResult, Sources, main_lead
+from audit.attack.result import AttackResult, Sources, main_lead, refuse_equal
 from audit.membership import chain, posterior, prompts, scores
 from audit.membership.candidates import Candidates
 from audit.membership.linking import link_passages
+from audit.membership.name_pools import NamePool
+from audit.membership.part_scores import NameParts, name_parts, part_residuals
 from audit.membership.posterior import PosteriorShard, PosteriorTask
 from audit.membership.scores import Floats, Ids, PosteriorSums, Score
 from audit.models.pair import ModelPair
@@ -23,7 +23,7 @@ from audit.request import AuditRequest
 
 
 def mask_attack(
-    request: AuditRequest, pair: ModelPair, *, names: Candidates, sources: Sources
+    request: AuditRequest, pair: ModelPair, *, names: Candidates, pool: NamePool, sources: Sources
 ) -> AttackResult:
     """Scenario 2: compare the posteriors of both models on the same masked passages."""
     settings = request.posterior
@@ -35,12 +35,18 @@ def mask_attack(
         for who in ("general", "hospital")
     }
     counts = found["hospital"].n_inputs
+    refuse_equal(found["hospital"].sum_log_p, found["general"].sum_log_p)
+    parts = _name_parts(names, task, pool=pool)
 
-    def after(n_blocks: int) -> Mapping[str, Score]:
+    def scored(n_blocks: int, with_errors: bool) -> dict[str, Score]:
         sums = [_posterior_sums(found[who], n_blocks) for who in ("hospital", "general")]
-        return scores.posterior_scores(sums[0], general=sums[1], counts=counts[:n_blocks])
+        return scores.posterior_scores(
+            sums[0], general=sums[1], counts=counts[:n_blocks], parts=parts,
+            with_errors=with_errors,
+        )  # fmt: skip
 
-    result = dict(after(len(counts)))
+    result = scored(len(counts), True)
+    mean = {who: found[who].sum_log_p.sum(axis=0) / counts.sum() for who in found}
     details: dict[str, object] = {
         "linking": link_passages(
             request.passages.passages if request.passages else (),
@@ -58,22 +64,28 @@ def mask_attack(
         }
         sums = [_posterior_sums(chained[who], None) for who in ("hospital", "general")]
         by_chain = scores.posterior_scores(
-            sums[0], general=sums[1], counts=chained["hospital"].n_inputs
+            sums[0], general=sums[1], counts=chained["hospital"].n_inputs, parts=None
         )
         result |= {f"chain_{name}": score for name, score in by_chain.items()}
+    begins = scores.shown_blocks(counts)
+    shown_counts = np.add.reduceat(counts, begins)
     return AttackResult(
         scores=result,
         n_pieces=_total_pieces(names, pair, request),
+        parts=parts,
+        part_residual=part_residuals(mean["hospital"], mean["general"], parts=parts),
         unit="inputs",
         n_units=settings.n_inputs,
         n_blocks=len(counts),
-        after=after,
+        after=lambda n_blocks: scored(n_blocks, False),
         details=details,
-        blocks={
-            who: found[who].sum_log_p[:, : task.n_listed] / counts[:, None]
+        block_counts=counts,
+        shown={
+            who: parts.whole(np.add.reduceat(found[who].sum_log_p, begins))[:, : task.n_listed]
+            / shown_counts[:, None]
             for who in ("hospital", "general")
         },
-        block_counts=counts,
+        shown_counts=shown_counts,
         passage_log_ratio=_passage_log_ratio(found["hospital"], general=found["general"]),
     )
 
@@ -102,16 +114,29 @@ def _posterior_task(request: AuditRequest, pair: ModelPair, names: Candidates) -
         max_tokens=min(settings.max_tokens, pair.n_positions),
         n_name_tokens=longest,
     )
+    has_between = [
+        bool(templates[int(np.flatnonzero(kind_of_passage == kind)[0])].between)
+        for kind in range(len(kinds))
+    ]
     return PosteriorTask(
         templates=templates,
         kind_of_passage=kind_of_passage,
         pieces=pieces,
+        part_columns=prompts.part_columns(pieces, has_between=has_between),
         n_listed=len(request.candidates),
         mask_id=tokenizer.mask_token_id,
         seed=request.seed,
         is_dropout_on=settings.is_dropout_on,
         micro_batch=settings.micro_batch,
     )
+
+
+def _name_parts(names: Candidates, task: PosteriorTask, *, pool: NamePool) -> NameParts:
+    pieces = task.pieces[0]
+    return name_parts(
+        names, columns=task.part_columns, n_pieces=prompts.pieces_by_role(pieces), pool=pool,
+        n_listed=task.n_listed,
+    )  # fmt: skip
 
 
 def _posterior_sums(shard: PosteriorShard, n_blocks: int | None) -> PosteriorSums:

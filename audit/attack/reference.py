@@ -10,9 +10,10 @@ from collections import Counter
 from audit.attack.result import main_lead
 from audit.membership import prompts
 from audit.membership.candidates import Candidates
-from audit.membership.controls import reference_controls
+from audit.membership.controls import part_controls, reference_controls
 from audit.membership.name_pools import NamePool, with_popularity
 from audit.models.pair import ModelPair
+from audit.names import fold_name
 from audit.request import AuditRequest
 
 MIN_REFERENCE = 2600
@@ -29,18 +30,36 @@ def with_reference(
     kind = main_lead(request)
     tokenizer = pair.hospital.tokenizer
     pieces = prompts.part_pieces(listed, kind=kind, tokenizer=tokenizer)
-    tested = [m is not False for m in listed.is_member]
-    wanted = min(MAX_REFERENCE, max(MIN_REFERENCE, REFERENCE_PER_NAME * sum(tested)))
-    totals = Counter(
-        int(n) for n, ok in zip(pieces.n_pieces.sum(axis=1), pieces.is_known, strict=True) if ok
-    )
+    tested = [row for row, truth in enumerate(listed.is_member) if truth is not False]
+    tested_parts = frozenset(fold_name(text) for row in tested for _, text in listed.parts(row))
+    n_least = min(MAX_REFERENCE, REFERENCE_PER_NAME * len(tested))
+    wanted = max(MIN_REFERENCE, n_least)
+    count = prompts.piece_counter(tokenizer, kind=kind)
+    n_parts = (pieces.n_pieces > 0).sum(axis=1)
+
+    def totals(of_parts: int, role: str = "") -> dict[int, int]:
+        rows = [
+            row
+            for row in range(len(listed))
+            if pieces.is_known[row] and n_parts[row] == of_parts
+            and (not role or getattr(listed, role)[row])
+        ]  # fmt: skip
+        # As many for every number of pieces: each name is ranked within its own group.
+        return dict.fromkeys(sorted(Counter(pieces.n_pieces[rows].sum(axis=1).tolist())), wanted)
+
     controls = reference_controls(
         pool,
-        # As many for every number of pieces: each name is ranked within its own group.
-        n_by_pieces=dict.fromkeys(sorted(totals), wanted),
-        count_pieces=prompts.piece_counter(tokenizer, kind=kind),
+        n_by_pieces=totals(2),
+        count_pieces=count,
         exclude=list(zip(listed.first, listed.last, strict=True)),
+        tested_parts=tested_parts,
+        n_least=n_least,
         seed=request.seed,
     )
-    names = with_popularity(listed, pool=pool)
-    return names + controls, len(controls)
+    for role in ("first", "last"):
+        if alone := totals(1, role):
+            controls = controls + part_controls(
+                pool, role=role, n_by_pieces=alone, count_pieces=count,
+                tested_parts=tested_parts, seed=request.seed,
+            )  # fmt: skip
+    return with_popularity(listed, pool=pool) + controls, len(controls)

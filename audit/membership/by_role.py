@@ -13,9 +13,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from audit.membership.candidates import Candidates
-from audit.rates import BoolArray, Estimate, FloatArray, Rate, bootstrap_ranking
+from audit.rates import BoolArray, Estimate, FloatArray, Rate, auc_interval
 
 MAX_ROLES = 12
 """Roles that are measured: those with most members."""
@@ -73,9 +74,8 @@ def measures_by_role(
     *,
     attack: Attacked,
     general: Attacked,
-    seed: int,
+    parts: NDArray[np.int64] | None = None,
     threshold: float | None = None,
-    n_replicates: int = 2000,
 ) -> tuple[RoleMeasures, ...]:
     """Measure every role; most members first, then by name; () where no member has a role.
 
@@ -85,6 +85,8 @@ def measures_by_role(
         N names without canaries.
     attack, general
         The score fixed beforehand, and M_general alone.
+    parts
+        [N, 2] columns of the names' parts, as in `ScoredNames`.
     threshold
         A free threshold on the fixed score, or None.
 
@@ -110,7 +112,7 @@ def measures_by_role(
             who=(truth & (roles == role), is_control, is_control & (roles == role)),
             models=(attack, general),
             threshold=threshold,
-            draws=(seed, n_replicates),
+            parts=parts,
         )
         for role in order[:MAX_ROLES]
     )
@@ -123,28 +125,24 @@ def _measure(
     who: tuple[BoolArray, BoolArray, BoolArray],
     models: tuple[Attacked, Attacked],
     threshold: float | None,
-    draws: tuple[int, int],
+    parts: NDArray[np.int64] | None,
 ) -> RoleMeasures:
     """Measure one role; `who` are its members, all controls and its own controls [N] each."""
     members, controls, own = who
     attack, general = models
     rows = members | controls
-    aucs = [
-        bootstrap_ranking(
-            one.score[rows], members[rows], seed=draws[0], fprs=(), n_replicates=draws[1]
-        )
-        for one in models
-    ]
+    clusters = () if parts is None else tuple(parts[rows].T)
+    aucs = [auc_interval(one.score[rows], members[rows], clusters=clusters) for one in models]
     known = [k for k, is_own in zip(mentions, members, strict=True) if is_own and k is not None]
     return RoleMeasures(
         role=role,
         n_members=int(members.sum()),
         n_controls=int(controls.sum()),
-        n_not_scored=aucs[0].n_not_scored,
+        n_not_scored=int(np.isnan(attack.score[rows]).sum()),
         n_role_controls=int(own.sum()),
         median_mentions=float(np.median(known)) if known else math.nan,
-        auc=aucs[0].auc,
-        general_auc=aucs[1].auc,
+        auc=aucs[0],
+        general_auc=aucs[1],
         flagged=_share(attack.is_flagged, members, score=attack.score),
         general_flagged=_share(general.is_flagged, members, score=general.score),
         role_controls_flagged=_share(attack.is_flagged, own, score=attack.score),

@@ -24,7 +24,6 @@ from audit.membership.posterior import (
     draw_inputs,
 )
 from audit.membership.prompts import Ids, PartPieces
-from audit.membership.scores import BLOCK
 from audit.models.encoder import logits_at
 from audit.randomness import torch_seed
 
@@ -63,7 +62,7 @@ def chain_shard(
     The sums hold exp(ln chain) and ln chain of the listed names ([b, n_listed]).
     """
     blocks = draw_inputs(
-        task, first_block=shard * n_shard_inputs // BLOCK, n_inputs=n_inputs, purpose="chain inputs"
+        task, first=shard * n_shard_inputs, n_inputs=n_inputs, purpose="chain inputs"
     )
     plans = [_plans(pieces, n_names=task.n_listed) for pieces in task.pieces]
     sums = np.zeros((2, len(blocks), task.n_listed))

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from audit.membership.decisions import ALPHA
-from audit.rates import Z_95, FloatArray
+from audit.membership.part_scores import NameParts, soft_minimum
+from audit.rates import BoolArray, FloatArray
 
+Ids = NDArray[np.int64]
+POWER = 0.8
+"""Share of cases in which the smallest detectable effect is found."""
+_Z_POWER = NormalDist().inv_cdf(POWER)
+_MIN_STRATUM = 20
+"""Reference parts from which a stratum of word pieces or popularity is one of its own."""
 _CELLS_PER_CHUNK = 1_000_000  # ranks held at once while permuting
 
 
@@ -44,6 +52,32 @@ class CohortTest:
     n_not_scored: int
     n_unmatched: int
     n_permutations: int
+
+
+@dataclass(frozen=True)
+class RelabellingTest:
+    """Whether members rank above controls by more than their names alone explain.
+
+    Attributes
+    ----------
+    p
+        One-sided; NaN where there are no scored members or controls.
+    auc
+        Of the list itself.
+    mean, spread
+        Of the AUC under relabelling: its standard deviation knows which names share parts.
+    smallest_auc
+        The AUC that this list would show to be above chance in four cases out of five.
+    n_relabelled
+        Times that parts were given others' evidence.
+    """
+
+    p: float
+    auc: float
+    mean: float
+    spread: float
+    smallest_auc: float
+    n_relabelled: int
 
 
 @dataclass(frozen=True)
@@ -133,41 +167,117 @@ def cohort_test(
     )
 
 
-def hanley_mcneil_error(auc: float, *, n_members: int, n_controls: int) -> float:
-    """Return the standard error of an AUC.
+def relabelling_test(
+    first: Ids,
+    last: Ids,
+    is_member: BoolArray,
+    *,
+    by_part: FloatArray,
+    parts: NameParts,
+    combine: Callable[[FloatArray, FloatArray], FloatArray] = soft_minimum,
+    seed: int,
+    n_relabelled: int = 1999,
+) -> RelabellingTest:
+    """Test whether members rank above controls by more than their names alone explain.
 
-    Source: Hanley & McNeil 1982, doi:10.1148/radiology.143.1.7063747.
-    """
-    both_members_win = auc / (2 - auc)
-    beats_both_controls = 2 * auc**2 / (1 + auc)
-    variance = auc * (1 - auc)
-    variance += (n_members - 1) * (both_members_win - auc**2)
-    variance += (n_controls - 1) * (beats_both_controls - auc**2)
-    return math.sqrt(max(variance, 0.0) / (n_members * n_controls))
+    Names that share a part rise and fall together, so they are no independent draws. Here each
+    distinct part of the list is given the evidence of a random part of the reference controls, of
+    the same role, word pieces and popularity; which names share parts stays as it is, and the AUC
+    is taken anew: p = (1 + #) / (1 + n_relabelled), one-sided.
 
-
-def smallest_detectable_auc(n_members: int, *, n_controls: int, power: float = 0.8) -> float:
-    """Return the smallest AUC whose 95 % interval lies above one half with the given power.
-
-    The A at which A = 0.5 + (z_0.975 + z_power) SE(A), found by bisection. NaN where even perfect
-    separation could be chance: fewer than one in 40 labellings of so few names, or none at all.
+    Parameters
+    ----------
+    first, last
+        [N] columns of the listed names' parts; -1: none.
+    is_member
+        [N] members; all others are controls.
+    by_part
+        [U] evidence of parts; NaN: not scored.
+    combine
+        From both parts' evidence [..., N] to the score.
 
     Raises
     ------
     ValueError
-        If `power` is not between 0.5 and 1.
+        If a column does not fit.
     """
-    if not 0.5 <= power < 1:
-        raise ValueError(f"power {power} is not between 0.5 and 1")
-    if min(n_members, n_controls) < 1 or math.comb(n_members + n_controls, n_members) < 40:
-        return math.nan
-    z = Z_95 + NormalDist().inv_cdf(power)
-    low, high = 0.5, 1.0
-    for _ in range(60):  # halves the interval down to the last bit
-        middle = (low + high) / 2
-        error = hanley_mcneil_error(middle, n_members=n_members, n_controls=n_controls)
-        low, high = (low, middle) if middle - 0.5 >= z * error else (middle, high)
-    return high
+    if not first.shape == last.shape == is_member.shape or by_part.shape != parts.n_reference.shape:
+        raise ValueError("columns of different length")
+    padded = np.append(by_part, math.nan)
+    scored = ~np.isnan(combine(padded[first], padded[last]))
+    first, last, member = first[scored], last[scored], is_member[scored]
+    if not member.any() or member.all():
+        return RelabellingTest(math.nan, math.nan, math.nan, math.nan, math.nan, 0)
+    rng = np.random.default_rng(seed)
+    listed = np.unique(np.concatenate([first, last]))
+    listed = listed[listed >= 0]
+    drawn = _relabelled(listed, by_part, parts=parts, rng=rng, n_relabelled=n_relabelled)
+    place = np.full(len(padded), len(listed))
+    place[listed] = np.arange(len(listed))
+    null = np.empty(n_relabelled)
+    n_rows = max(1, _CELLS_PER_CHUNK // len(first))
+    for start in range(0, n_relabelled, n_rows):
+        chunk = np.pad(drawn[start : start + n_rows], ((0, 0), (0, 1)), constant_values=math.nan)
+        scores = combine(chunk[:, place[first]], chunk[:, place[last]])
+        null[start : start + n_rows] = _row_aucs(scores, member)
+    observed = float(_row_aucs(combine(padded[first], padded[last])[None], member)[0])
+    critical, spread = float(np.quantile(null, 0.975)), float(null.std())
+    return RelabellingTest(
+        p=(1 + int((null >= observed - 1e-12).sum())) / (1 + n_relabelled),
+        auc=observed,
+        mean=float(null.mean()),
+        spread=spread,
+        smallest_auc=critical + _Z_POWER * spread,
+        n_relabelled=n_relabelled,
+    )
+
+
+def _relabelled(
+    listed: Ids,
+    by_part: FloatArray,
+    *,
+    parts: NameParts,
+    rng: np.random.Generator,
+    n_relabelled: int,
+) -> FloatArray:
+    """Evidence of random reference parts in the place of the listed ones [n_relabelled, L]."""
+    drawn = np.empty((n_relabelled, len(listed)))
+    is_reference = (parts.n_reference > 0) & ~np.isnan(by_part)
+    for role in (False, True):
+        of_role = is_reference & (parts.is_last == role)
+        mine = np.flatnonzero(parts.is_last[listed] == role)
+        for n_pieces in np.unique(parts.n_pieces[listed[mine]]):
+            here = mine[parts.n_pieces[listed[mine]] == n_pieces]
+            pool = np.flatnonzero(of_role & (parts.n_pieces == n_pieces))
+            pool = pool if len(pool) >= _MIN_STRATUM else np.flatnonzero(of_role)
+            if not len(pool):
+                drawn[:, here] = math.nan
+                continue
+            n_bins = min(5, max(1, len(pool) // _MIN_STRATUM))
+            edges = np.quantile(parts.log_share[pool], np.linspace(0, 1, n_bins + 1)[1:-1])
+            bin_of_pool = np.searchsorted(edges, parts.log_share[pool])
+            bin_of_listed = np.searchsorted(edges, parts.log_share[listed[here]])
+            for number in np.unique(bin_of_listed):
+                columns = here[bin_of_listed == number]
+                stratum = pool[bin_of_pool == number] if (bin_of_pool == number).any() else pool
+                chosen = rng.integers(len(stratum), size=(n_relabelled, len(columns)))
+                drawn[:, columns] = by_part[stratum[chosen]]
+    return drawn
+
+
+def _row_aucs(scores: FloatArray, member: BoolArray) -> FloatArray:
+    """Mann-Whitney of each row [R, N]; ties count one half."""
+    order = np.argsort(scores, axis=1, kind="stable")
+    ordered = np.take_along_axis(scores, order, axis=1)
+    number = np.arange(scores.shape[1])
+    is_new = np.concatenate([np.ones((len(scores), 1), bool), ordered[:, 1:] > ordered[:, :-1]], 1)
+    low = np.maximum.accumulate(np.where(is_new, number, 0), axis=1)
+    is_end = np.concatenate([is_new[:, 1:], np.ones((len(scores), 1), bool)], 1)
+    high = np.minimum.accumulate(np.where(is_end, number, len(number))[:, ::-1], axis=1)[:, ::-1]
+    ranks = (low + high) / 2 + 1
+    m, n = int(member.sum()), int((~member).sum())
+    wins = (ranks * member[order]).sum(axis=1) - m * (m + 1) / 2
+    return np.asarray(wins / (m * n), dtype=np.float64)
 
 
 def smallest_finding(n_tested: int, *, n_reference: int) -> SmallestFinding:

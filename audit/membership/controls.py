@@ -27,6 +27,7 @@ from audit.membership.candidates import (
     make_candidates,
     member_parts,
 )
+from audit.membership.decisions import MIN_CONTROLS
 from audit.membership.name_pools import NamePool, pool_for, with_popularity
 from audit.names import fold_name, written_name
 from audit.randomness import generator
@@ -167,9 +168,16 @@ def reference_controls(
     n_by_pieces: Mapping[int, int],
     count_pieces: Callable[[str, str], int],
     exclude: Iterable[Name] = (),
+    tested_parts: frozenset[str] = frozenset(),
+    n_least: int = 0,
     seed: int,
 ) -> Candidates:
     """Draw the controls against which p-values are ranked: names of given numbers of word pieces.
+
+    A name that shares a part with a tested one is no clean control: if the model knows the tested
+    name it knows that part too. So names that share none come first, as many as are asked for;
+    those that share one part only as far as `n_least` is not reached, and those of two tested parts
+    as far as fewer than `MIN_CONTROLS` are there.
 
     Parameters
     ----------
@@ -182,24 +190,34 @@ def reference_controls(
         Word pieces of a part, given its role ("first" or "last") and its text.
     exclude
         Full names, (first, last), that must not come: those in the notes and on the list.
+    tested_parts
+        Parts of members' and unknown names, folded.
     seed
         Of the draw.
 
     Returns
     -------
     Candidates
-        In the order of `n_by_pieces`; each group in the order drawn, so that a larger number begins
-        with the names of a smaller one.
+        In the order of `n_by_pieces`; each group in the order drawn.
     """
     first_pieces = np.array([count_pieces("first", part) for part in pool.first])
     last_pieces = np.array([count_pieces("last", part) for part in pool.last])
     pieces = (first_pieces[:, None] + last_pieces[None, :]).ravel()  # [F * L]
     excluded = tuple(exclude)
+    is_tested = [
+        np.array([fold_name(part) in tested_parts for part in of_role])
+        for of_role in (pool.first, pool.last)
+    ]
+    n_shared = np.add.outer(*(x.astype(np.int64) for x in is_tested)).ravel()  # [F * L]
     order = _order(pool, seed=seed, purpose="reference")  # [F * L]
     names: list[Name] = []
     for n_pieces, n in n_by_pieces.items():
-        group = _spelled(pool, order[pieces[order] == n_pieces])
-        names += _take(group, n, exclude=excluded, accepts=None)
+        group: list[Name] = []
+        for shared, wanted in ((0, n), (1, min(n, n_least)), (2, min(n, MIN_CONTROLS))):
+            here = order[(pieces[order] == n_pieces) & (n_shared[order] == shared)]
+            missing = max(0, wanted - len(group))
+            group += _take(_spelled(pool, here), missing, exclude=excluded, accepts=None)
+        names += group
     return with_popularity(
         make_candidates(names, is_member=False, control_kind="reference"), pool=pool
     )
@@ -269,3 +287,27 @@ def _names(candidates: Candidates) -> list[Name]:
 
 def _distinct(parts: Iterable[str]) -> Sequence[str]:
     return list({fold_name(part): part for part in parts}.values())
+
+
+def part_controls(
+    pool: NamePool,
+    *,
+    role: str,
+    n_by_pieces: Mapping[int, int],
+    count_pieces: Callable[[str, str], int],
+    tested_parts: frozenset[str],
+    seed: int,
+) -> Candidates:
+    """Draw controls of one part alone, for listed names of which only that part is known.
+
+    Parameters as in `reference_controls`; `role` is "first" or "last". Names in Han or kana that
+    cannot be split are written in one part: their controls are whole names of the generator.
+    """
+    texts, shares = getattr(pool, role), getattr(pool, f"{role}_share")
+    keys = -np.log1p(-generator(seed, f"controls/{role} alone").random(len(texts))) / shares
+    order = [i for i in np.argsort(keys, kind="stable") if fold_name(texts[i]) not in tested_parts]
+    names: list[Name] = []
+    for n_pieces, n in n_by_pieces.items():
+        here = [texts[i] for i in order if count_pieces(role, texts[i]) == n_pieces][:n]
+        names += [(text, "") if role == "first" else ("", text) for text in here]
+    return make_candidates(names, is_member=False, control_kind="reference")

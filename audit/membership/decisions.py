@@ -9,41 +9,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from audit.membership.confusion import Confusion, confusion
-from audit.rates import Z_95, BoolArray, FloatArray, benjamini_hochberg
+from audit.rates import BoolArray, FloatArray, benjamini_hochberg
 
-FLAGGED, NOT_FLAGGED, UNDECIDED, NOT_SCORED = DECISIONS = (
+FLAGGED, NOT_FLAGGED, UNDECIDED, NOT_SCORED, NOT_JUDGED = DECISIONS = (
     "flagged",
     "not flagged",
     "undecided",
     "not scored",
+    "not judged",
 )
-"""The four words a decision can be."""
+"""The five words a decision can be. A name without comparable controls is scored, but not judged.
+"""
 
 ALPHA = 0.05
 """Share of false findings among the flagged that is accepted."""
 
-MIN_CONTROLS = 100
-"""With fewer controls of a name's own length, controls of every length are taken."""
-
-
-@dataclass(frozen=True, eq=False)
-class NamePValues:
-    """p-value [N] of each name (NaN: not scored), and against whom.
-
-    `n_compared` [N] counts the controls; `is_unmatched` [N] is True where they are of other lengths
-    too, because too few have the name's number of word pieces.
-    """
-
-    p: FloatArray
-    n_compared: NDArray[np.int64]
-    is_unmatched: BoolArray
+MIN_CONTROLS = 200
+"""With fewer comparable controls a name is not judged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +48,8 @@ class Decisions:
     threshold
         [N], the critical score; inf where the list is too short to flag anybody.
     p, q
-        [N], NaN where not scored. q counts members and unknown names as one family, listed
-        controls as another.
-    is_unmatched
-        [N], as in `NamePValues`.
+        [N], NaN where not scored or not judged. q counts members and unknown names as one family,
+        listed controls as another.
     rule
         The rule in words.
     """
@@ -72,8 +59,19 @@ class Decisions:
     threshold: FloatArray
     p: FloatArray
     q: FloatArray
-    is_unmatched: BoolArray
     rule: str
+
+    @property
+    def is_undecided(self) -> BoolArray:
+        """Names whose Monte-Carlo error covers the threshold [N]."""
+        return np.array([word == UNDECIDED for word in self.decision], dtype=np.bool_)
+
+    def without_flags(self) -> Decisions:
+        """Return the same p and q in an audit that found no leak: there nobody stands out."""
+        words = [NOT_FLAGGED if w in (FLAGGED, UNDECIDED) else w for w in self.decision]
+        nobody = np.zeros_like(self.point_flag)
+        no_score = np.full_like(self.threshold, math.inf)
+        return replace(self, decision=tuple(words), point_flag=nobody, threshold=no_score)
 
 
 @dataclass(frozen=True)
@@ -100,27 +98,27 @@ def rank_p_values(scores: ArrayLike, *, controls: ArrayLike) -> FloatArray:
 def name_p_values(
     scores: ArrayLike,
     *,
-    n_pieces: ArrayLike,
+    group: ArrayLike,
     control_scores: ArrayLike,
-    control_n_pieces: ArrayLike,
+    control_group: ArrayLike,
     min_controls: int = MIN_CONTROLS,
-) -> NamePValues:
-    """Return each name's p-value against reference controls of the same number of word pieces.
+) -> FloatArray:
+    """Return each name's p-value [N] against reference controls of its own group.
 
-    Where fewer than `min_controls` such controls are scored, all controls are taken and the name is
-    marked. Scores and piece counts [N], of controls [K].
+    A group is what makes names comparable: numbers of word pieces and of parts. Where fewer than
+    `min_controls` such controls are scored the name is not judged (NaN). Scores and groups [N], of
+    controls [K].
     """
-    score = np.asarray(scores, dtype=np.float64)
-    pools, pool_of = _pools(n_pieces, control_scores, control_n_pieces, min_controls=min_controls)
-    if pool_of.shape != score.shape:
-        raise ValueError(f"scores {score.shape} and piece counts {pool_of.shape} do not fit")
+    score, of_name = np.asarray(scores, dtype=np.float64), np.asarray(group)
+    controls, of_control = np.asarray(control_scores, dtype=np.float64), np.asarray(control_group)
+    if score.shape != of_name.shape or controls.shape != of_control.shape:
+        raise ValueError(f"scores {score.shape} and {controls.shape} do not fit their groups")
     p = np.full(score.shape, math.nan)
-    n_compared = np.zeros(score.shape, dtype=np.int64)
-    for length, pool in pools.items():
-        rows = pool_of == length
-        p[rows] = rank_p_values(score[rows], controls=pool)
-        n_compared[rows] = len(pool)
-    return NamePValues(p, n_compared, is_unmatched=pool_of == _ANY_LENGTH)
+    for key in np.unique(of_name):
+        pool = _sorted_scored(controls[of_control == key])
+        if len(pool) >= min_controls:
+            p[of_name == key] = rank_p_values(score[of_name == key], controls=pool)
+    return p
 
 
 def q_values(p: ArrayLike, *, is_member: Sequence[bool | None]) -> FloatArray:
@@ -138,48 +136,51 @@ def decide(
     scores: ArrayLike,
     *,
     standard_error: ArrayLike,
-    n_pieces: ArrayLike,
+    n_blocks: int,
+    group: ArrayLike,
     is_member: Sequence[bool | None],
     reference_scores: ArrayLike,
-    reference_n_pieces: ArrayLike,
+    reference_group: ArrayLike,
     min_controls: int = MIN_CONTROLS,
 ) -> Decisions:
     """Flag the names with q <= 0.05, and mark those whose Monte-Carlo error covers the threshold.
 
-    Scores, their standard errors and piece counts [N]; reference controls [K]. The threshold is the
-    score at which q reaches 0.05 with everybody else's decision as it is, so that
-    score > threshold is the same as q <= 0.05.
+    Scores, their standard errors (over `n_blocks` blocks) and groups of comparable names [N];
+    reference controls [K]. The threshold is the score at which q reaches 0.05 with everybody else's
+    decision as it is, so that score > threshold is the same as q <= 0.05.
     """
-    score = np.asarray(scores, dtype=np.float64)
+    score, groups = np.asarray(scores, dtype=np.float64), np.asarray(group)
     if not len(score) == len(is_member) == len(np.asarray(standard_error)):
         raise ValueError("scores, standard errors and truth differ in length")
-    ranked = name_p_values(
+    p = name_p_values(
         score,
-        n_pieces=n_pieces,
+        group=groups,
         control_scores=reference_scores,
-        control_n_pieces=reference_n_pieces,
+        control_group=reference_group,
         min_controls=min_controls,
     )
-    q = q_values(ranked.p, is_member=is_member)
-    pools, pool_of = _pools(
-        n_pieces, reference_scores, reference_n_pieces, min_controls=min_controls
-    )
+    q = q_values(p, is_member=is_member)
+    controls, of_control = np.asarray(reference_scores), np.asarray(reference_group)
     is_control = _is_control(is_member)
     threshold = np.full(score.shape, math.inf)
     for family in (is_control, ~is_control):
         n_tested = int((~np.isnan(q[family])).sum())
         n_flagged = int((q[family] <= ALPHA).sum())
-        for length, pool in pools.items():
-            threshold[family & (pool_of == length)] = critical_score(
-                pool, n_flagged=n_flagged, n_tested=n_tested
+        for key in np.unique(groups[~np.isnan(p)]):
+            threshold[family & (groups == key)] = critical_score(
+                controls[of_control == key], n_flagged=n_flagged, n_tested=n_tested
             )
     flag = score > threshold
-    undecided = undecided_mask(score, standard_error=standard_error, threshold=threshold)
-    words = np.select(
-        [np.isnan(score), undecided, flag], [NOT_SCORED, UNDECIDED, FLAGGED], NOT_FLAGGED
+    undecided = undecided_mask(
+        score, standard_error=standard_error, threshold=threshold, n_blocks=n_blocks
     )
-    rule = f"q <= {ALPHA} (Benjamini-Hochberg); undecided within {Z_95:.2f} standard errors"
-    return Decisions(tuple(words.tolist()), flag, threshold, ranked.p, q, ranked.is_unmatched, rule)
+    words = np.select(
+        [np.isnan(score), np.isnan(p), undecided, flag],
+        [NOT_SCORED, NOT_JUDGED, UNDECIDED, FLAGGED],
+        NOT_FLAGGED,
+    )
+    rule = f"q <= {ALPHA} (Benjamini-Hochberg); undecided within t standard errors"
+    return Decisions(tuple(words.tolist()), flag, threshold, p, q, rule)
 
 
 def critical_score(controls: ArrayLike, *, n_flagged: int, n_tested: int) -> float:
@@ -196,16 +197,19 @@ def critical_score(controls: ArrayLike, *, n_flagged: int, n_tested: int) -> flo
 
 
 def undecided_mask(
-    scores: ArrayLike, *, standard_error: ArrayLike, threshold: ArrayLike
+    scores: ArrayLike, *, standard_error: ArrayLike, threshold: ArrayLike, n_blocks: int
 ) -> BoolArray:
-    """Return where |score - threshold| <= 1.96 standard errors [N].
+    """Return where |score - threshold| <= t standard errors [N], t of 97.5 % and n_blocks - 1.
 
     A score without a standard error (NaN) is undecided; no score, or an infinite threshold, is not.
     """
+    from scipy.stats import t
+
     score = np.asarray(scores, dtype=np.float64)
     limit = np.asarray(threshold, dtype=np.float64)
+    quantile = float(t.ppf(0.975, n_blocks - 1)) if n_blocks > 1 else math.inf
     with np.errstate(invalid="ignore"):  # inf - inf
-        is_clear = np.abs(score - limit) > Z_95 * np.asarray(standard_error, dtype=np.float64)
+        is_clear = np.abs(score - limit) > quantile * np.asarray(standard_error, dtype=np.float64)
     return np.asarray(~is_clear & ~np.isnan(score) & np.isfinite(limit))
 
 
@@ -240,9 +244,6 @@ def held_out_threshold(
     return HeldOut(counts, (thresholds[0], thresholds[1]), n_not_scored)
 
 
-_ANY_LENGTH = -1  # key of the pool of all controls
-
-
 def _sorted_scored(scores: ArrayLike) -> FloatArray:
     values = np.asarray(scores, dtype=np.float64)
     return np.sort(values[~np.isnan(values)])
@@ -250,28 +251,3 @@ def _sorted_scored(scores: ArrayLike) -> FloatArray:
 
 def _is_control(is_member: Sequence[bool | None]) -> BoolArray:
     return np.array([truth is not None and not truth for truth in is_member], dtype=np.bool_)
-
-
-def _pools(
-    n_pieces: ArrayLike,
-    control_scores: ArrayLike,
-    control_n_pieces: ArrayLike,
-    *,
-    min_controls: int,
-) -> tuple[dict[int, FloatArray], NDArray[np.int64]]:
-    """Controls to compare with, sorted, by length in pieces; and the pool's key for each name."""
-    scores = np.asarray(control_scores, dtype=np.float64)
-    lengths = np.asarray(control_n_pieces, dtype=np.int64)
-    if scores.ndim != 1 or scores.shape != lengths.shape:
-        raise ValueError(f"control scores {scores.shape} and lengths {lengths.shape} do not fit")
-    everybody = _sorted_scored(scores)
-    pools = {_ANY_LENGTH: everybody}
-    pool_of = np.asarray(n_pieces, dtype=np.int64).copy()
-    for length in np.unique(pool_of).tolist():
-        pool = _sorted_scored(scores[lengths == length])
-        # A list of one length only is matched, however short it is.
-        if len(pool) >= min_controls or len(pool) == len(everybody):
-            pools[length] = pool
-        else:
-            pool_of[pool_of == length] = _ANY_LENGTH
-    return pools, pool_of

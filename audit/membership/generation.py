@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from audit.membership.posterior import Floats, Tick
 from audit.membership.prompts import Ids
-from audit.membership.scores import BLOCK
+from audit.membership.scores import DRAW, blocks_of
 from audit.models.encoder import logits_at
 from audit.randomness import generator
 
@@ -98,15 +98,18 @@ class _Draws:
     uniforms: Floats
 
 
-def shard_draws(task: GenerationTask, *, first_block: int, n_documents: int) -> _Draws:
-    """Draw positions and uniforms by block, so that a document never depends on its shard."""
+def shard_draws(task: GenerationTask, *, first: int, n_documents: int) -> _Draws:
+    """Draw positions and uniforms by hundreds, so that a document never depends on its shard.
+
+    `first` is a multiple of `DRAW`.
+    """
     sampled = task.sampled_positions
     positions, uniforms = [], []
-    for block in range(first_block, first_block + -(-n_documents // BLOCK)):
-        n_here = min(BLOCK, n_documents - (block - first_block) * BLOCK)
-        rng = generator(task.seed, "generation", block)
-        positions.append(rng.integers(len(sampled), size=(task.n_steps, BLOCK))[:, :n_here])
-        uniforms.append(rng.random(size=(task.n_steps, BLOCK))[:, :n_here])
+    for number in range(first // DRAW, -(-(first + n_documents) // DRAW)):
+        n_here = min(DRAW, first + n_documents - number * DRAW)
+        rng = generator(task.seed, "generation", number)
+        positions.append(rng.integers(len(sampled), size=(task.n_steps, DRAW))[:, :n_here])
+        uniforms.append(rng.random(size=(task.n_steps, DRAW))[:, :n_here])
     return _Draws(sampled[np.concatenate(positions, axis=1)], np.concatenate(uniforms, axis=1))
 
 
@@ -126,25 +129,25 @@ def generated_shard(
     Parameters
     ----------
     shard, n_shard_documents
-        Which shard, and how many documents a full one has (a multiple of `BLOCK`).
+        Which shard, and how many documents a full one has (a multiple of `DRAW`).
     n_documents
         Documents of this shard; fewer than `n_shard_documents` only in the last one.
     tick
         Called with the number of documents after each step; may raise to stop.
     """
-    first_block = shard * n_shard_documents // BLOCK
-    draws = shard_draws(task, first_block=first_block, n_documents=n_documents)
+    first = shard * n_shard_documents
+    draws = shard_draws(task, first=first, n_documents=n_documents)
+    blocks = blocks_of(first, n_documents)  # [B]
     positions = torch.from_numpy(draws.positions).to(device)  # [T, B]
     uniforms = torch.from_numpy(draws.uniforms).to(device)
     state = torch.tensor(task.prompt, device=device).repeat(n_documents, 1)  # [B, L]
-    tally = _Tally(task, n_documents=n_documents, n_vocabulary=n_vocabulary, device=device)
+    tally = _Tally(task, blocks=blocks, n_vocabulary=n_vocabulary, device=device)
     model.eval()
     with torch.inference_mode():
         for t in range(task.n_steps):
             step(model, task, state, positions=positions[t], uniforms=uniforms[t], tally=tally)
             tick(n_documents)
     is_slot = np.isin(draws.positions, task.name_slots).sum(axis=0)  # [B]
-    blocks = np.arange(n_documents) // BLOCK
     return GeneratedShard(
         n_documents=np.bincount(blocks),
         documents=state.to(torch.int32).cpu().numpy().astype(np.int64),
@@ -192,14 +195,14 @@ class _Tally:
     """Integer sums of probability mass by block: over all positions, name slots, and parts."""
 
     def __init__(
-        self, task: GenerationTask, *, n_documents: int, n_vocabulary: int, device: str
+        self, task: GenerationTask, *, blocks: Ids, n_vocabulary: int, device: str
     ) -> None:
-        n_blocks = -(-n_documents // BLOCK)
+        n_blocks = int(blocks[-1]) + 1
         self._n_vocabulary = n_vocabulary
         self._n_parts = len(task.multi_piece_parts)
         self._sums = torch.zeros((2, n_blocks * n_vocabulary), dtype=torch.int64, device=device)
         self._parts = torch.zeros(n_blocks * self._n_parts, dtype=torch.int64, device=device)
-        self._block = torch.arange(n_documents, device=device) // BLOCK  # [B]
+        self._block = torch.from_numpy(blocks).to(device)  # [B]
         self._slots = torch.tensor(task.name_slots, device=device)
         self._groups = _part_groups(task.multi_piece_parts, device=device)
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.membership.candidates import Candidates, is_unspaced
-from audit.membership.scores import BLOCK
+from audit.membership.scores import blocks_of
 
 # A special token is a word of its own: "[MASK]" is nobody of that name, and still parts two words.
 WORD = re.compile(r"\[(?:cls|sep|mask|unk|pad)\]|</?s>|<(?:mask|unk|pad)>|\w+")
@@ -70,13 +70,14 @@ def name_hits(
         which the name is written.
     """
     index = _Index(candidates)
-    n_blocks = -(-len(documents) // BLOCK)
+    blocks = blocks_of(0, len(documents))
+    n_blocks = int(blocks.max(initial=-1)) + 1
     hits = np.zeros((n_blocks, len(candidates)))
     full_hits = np.zeros((n_blocks, len(candidates)))
-    for number, document in enumerate(documents):
+    for block, document in zip(blocks, documents, strict=True):
         either, both = index.find(document)
-        hits[number // BLOCK, sorted(either)] += 1
-        full_hits[number // BLOCK, sorted(both)] += 1
+        hits[block, sorted(either)] += 1
+        full_hits[block, sorted(both)] += 1
     return hits, full_hits
 
 

@@ -65,6 +65,9 @@ class ScoredNames:
         The one of `scores` chosen beforehand.
     undecided
         Name of rule -> [N], True where Monte-Carlo error covers its threshold.
+    parts
+        [N, 2] columns of each name's first and last part (-1: none): names that share one are no
+        independent draws. None: no two share any.
 
     Raises
     ------
@@ -80,6 +83,7 @@ class ScoredNames:
     baseline_rules: Mapping[str, BoolArray]
     fixed_score: str
     undecided: Mapping[str, BoolArray] = field(default_factory=dict)
+    parts: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         """Check the columns against each other, once."""
@@ -207,6 +211,7 @@ def _stratum(
                 score[rows],
                 truth,
                 seed=seed,
+                clusters=() if names.parts is None else tuple(names.parts[rows].T),
                 n_replicates=_n_replicates(len(rows), name in (names.fixed_score, GENERAL_ALONE)),
             )
             for name, score in columns.items()

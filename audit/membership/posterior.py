@@ -1,9 +1,10 @@
 """Scenario 2: the probability that a masked language model gives each name in each passage.
 
-Comes in: one model, templates, the names' word pieces. Goes out: sums of p and of ln p by block
-of inputs and by passage. Both models of a pair are given the same task, so the same inputs and,
-where their shapes agree, the same dropout masks. Knows no text. Legend: B rows of a micro-batch,
-L tokens, M masks, V vocabulary, N names, C names of one layout, P passages, b blocks of a shard.
+Comes in: one model, templates, the names' word pieces. Goes out: sums of ln p of every *part* of a
+name by block of inputs, and of whole listed names by block and by passage. Both models of a pair
+are given the same task, so the same inputs and, where their shapes agree, the same dropout masks.
+Knows no text. Legend: B rows of a micro-batch, L tokens, M masks, V vocabulary, N names, U distinct
+parts, G parts and C listed names of one layout, P passages, b blocks of a shard.
 
 Source: Nakamura et al., section 4.2; `product` as spec'd there by p(first) * p(last), all masks
 at once, normalised over the whole vocabulary. Differs: the published code reads other names'
@@ -20,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from audit.membership.prompts import Ids, PartPieces, Template
-from audit.membership.scores import BLOCK
+from audit.membership.prompts import NO_PART, Ids, PartPieces, Template, layout_key
+from audit.membership.scores import DRAW, blocks_of
 from audit.models.encoder import logits_at
 from audit.randomness import generator, torch_seed
 
@@ -41,8 +42,11 @@ class PosteriorTask:
         [P] index into `pieces`.
     pieces
         For each kind of passage the names' word pieces, N names, listed ones first.
+    part_columns
+        [N, 2] each name's first and last part as a column 0 to U-1; -1: none
+        (`prompts.part_columns`).
     n_listed
-        Names for which sums by passage are kept too (reference controls come after them).
+        Names whose whole is kept too (reference controls, known by their parts, come after them).
     is_dropout_on
         Training mode (the paper's), or evaluation mode, in which equal inputs are run once.
     micro_batch
@@ -52,6 +56,7 @@ class PosteriorTask:
     templates: tuple[Template, ...]
     kind_of_passage: Ids
     pieces: tuple[PartPieces, ...]
+    part_columns: Ids
     n_listed: int
     mask_id: int
     seed: int
@@ -67,8 +72,10 @@ class PosteriorShard:
     ----------
     n_inputs
         [b] inputs of each block.
-    sum_p, sum_log_p
-        [b, N] sums over a block's inputs of p and ln p (nats); NaN for names that cannot be scored.
+    sum_p
+        [b, n_listed] sums over a block's inputs of a listed name's p; NaN: cannot be scored.
+    sum_log_p
+        [b, U] sums of a part's ln p (nats); of `chain` [b, n_listed], a listed name's.
     passage_n_inputs
         [P] how often each passage was drawn.
     passage_sum_log_p
@@ -84,11 +91,25 @@ class PosteriorShard:
 
 @dataclass(frozen=True)
 class Layout:
-    """Names that share a layout of masks: same numbers of pieces, or same total where possible."""
+    """What to read where names have one layout of masks: G distinct parts, C listed names.
+
+    Attributes
+    ----------
+    n_pieces
+        Masks before and after what stands between the parts.
+    parts
+        [G] columns of evidence.
+    reads
+        Parts that stand at the same masks: (first mask, places in `parts` [g], pieces [g, m]).
+    listed, pairs
+        [C] listed names, and [C, 2] the places of their parts in `parts`; G for a missing one.
+    """
 
     n_pieces: tuple[int, int]
-    columns: Ids  # [C]
-    ids: Ids  # [C, M]
+    parts: Ids
+    reads: tuple[tuple[int, Ids, Ids], ...]
+    listed: Ids
+    pairs: Ids
 
 
 @dataclass(frozen=True)
@@ -101,40 +122,64 @@ class _Rows:
 
 
 def draw_inputs(
-    task: PosteriorTask, *, first_block: int, n_inputs: int, purpose: str = "inputs"
+    task: PosteriorTask, *, first: int, n_inputs: int, purpose: str = "inputs"
 ) -> list[Ids]:
-    """Draw passages with replacement, block by block (section 4.2: S'' from S').
+    """Draw passages with replacement (section 4.2: S'' from S'), block by block.
 
     Returns
     -------
-    One array of passage indices per block; the last may be shorter. Block k is the same whatever
-    came before it.
+    One array of passage indices per block of evidence. Input k is the same whatever came before it
+    and however many come after; `first` is a multiple of `DRAW`.
     """
-    blocks = []
-    for block in range(first_block, first_block + -(-n_inputs // BLOCK)):
-        n_here = min(BLOCK, n_inputs - (block - first_block) * BLOCK)
-        rng = generator(task.seed, purpose, block)
-        blocks.append(rng.integers(len(task.templates), size=BLOCK)[:n_here])
-    return blocks
+    drawn = [
+        generator(task.seed, purpose, number).integers(len(task.templates), size=DRAW)
+        for number in range(first // DRAW, -(-(first + n_inputs) // DRAW))
+    ]
+    block = blocks_of(first, n_inputs)
+    inputs = np.concatenate(drawn)[:n_inputs] if drawn else np.zeros(0, dtype=np.int64)
+    return [inputs[block == b] for b in range(block[-1] + 1 if n_inputs else 0)]
 
 
-def layouts(pieces: PartPieces, *, has_between: bool) -> tuple[Layout, ...]:
-    """Group names that can be scored by their layout of masks.
+def layouts(task: PosteriorTask, kind: int) -> tuple[Layout, ...]:
+    """Group the names of one kind of passage by their layout of masks.
 
     Where nothing stands between the parts, names with the same total number of pieces share one
     forward pass.
     """
+    pieces = task.pieces[kind]
+    template = task.templates[int(np.flatnonzero(task.kind_of_passage == kind)[0])]
     groups: dict[tuple[int, int], list[int]] = {}
-    for column in np.flatnonzero(pieces.is_known):
-        first, second = (int(n) for n in pieces.n_pieces[column])
-        key = (first, second) if has_between and second else (first + second, 0)
-        groups.setdefault(key, []).append(int(column))
-    result = []
-    for key, columns in sorted(groups.items()):
-        flat = pieces.ids[columns].reshape(len(columns), -1)
-        ids = np.stack([row[row >= 0] for row in flat])  # [C, M]
-        result.append(Layout(n_pieces=key, columns=np.array(columns), ids=ids))
-    return tuple(result)
+    for row in np.flatnonzero(task.part_columns.max(axis=1) != NO_PART):
+        key = layout_key(pieces.n_pieces[row], has_between=bool(template.between))
+        groups.setdefault(key, []).append(int(row))
+    return tuple(_layout(task, pieces, key, rows) for key, rows in sorted(groups.items()))
+
+
+def _layout(
+    task: PosteriorTask, pieces: PartPieces, key: tuple[int, int], rows: list[int]
+) -> Layout:
+    place: dict[int, int] = {}  # column of evidence -> place in `parts`
+    reads: dict[tuple[int, int], tuple[list[int], list[Ids]]] = {}
+    for row in rows:
+        n_first, n_second = (int(n) for n in pieces.n_pieces[row])
+        for slot, (start, n) in enumerate(((0, n_first), (n_first, n_second))):
+            role = int(pieces.roles[row, slot])
+            column = int(task.part_columns[row, role])
+            if role == NO_PART or column in place:
+                continue
+            place[column] = len(place)
+            where, ids = reads.setdefault((start, n), ([], []))
+            where.append(place[column])
+            ids.append(pieces.ids[row, slot, :n])
+    listed = np.array([row for row in rows if row < task.n_listed], dtype=np.int64)
+    found = [[place.get(int(c), len(place)) for c in task.part_columns[row]] for row in listed]
+    return Layout(
+        n_pieces=key,
+        parts=np.array(list(place), dtype=np.int64),
+        reads=tuple((at, np.array(w), np.stack(ids)) for (at, _), (w, ids) in reads.items()),
+        listed=listed,
+        pairs=np.array(found, dtype=np.int64).reshape(-1, 2),
+    )
 
 
 def posterior_shard(
@@ -152,35 +197,37 @@ def posterior_shard(
     Parameters
     ----------
     shard, n_shard_inputs
-        Which shard, and how many inputs a full one has (a multiple of `BLOCK`).
+        Which shard, and how many inputs a full one has (a multiple of `DRAW`).
     n_inputs
         Inputs of this shard; fewer than `n_shard_inputs` only in the last one.
     tick
         Called with the number of rows done after each forward pass; may raise to stop.
     """
-    blocks = draw_inputs(task, first_block=shard * n_shard_inputs // BLOCK, n_inputs=n_inputs)
-    n_names = len(task.pieces[0].is_known)
-    sums = torch.zeros((2, len(blocks), n_names), dtype=torch.float64, device=device)
-    by_passage = torch.zeros(
-        (len(task.templates), task.n_listed), dtype=torch.float64, device=device
-    )
+    blocks = draw_inputs(task, first=shard * n_shard_inputs, n_inputs=n_inputs)
+    n_parts = int(task.part_columns.max(initial=-1)) + 1
+
+    def zeros(*shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=torch.float64, device=device)
+
+    parts, names = zeros(len(blocks), n_parts), zeros(len(blocks), task.n_listed)
+    by_passage = zeros(len(task.templates), task.n_listed)
     model.train(mode=task.is_dropout_on)
     try:
         with torch.inference_mode():
             for index, rows in enumerate(_micro_batches(task, blocks)):
                 torch.manual_seed(torch_seed(task.seed, "dropout", shard, index))
-                log_p = _log_posteriors(model, task, rows, device=device)  # [B, C] float64
-                _add(rows, log_p, sums=sums, by_passage=by_passage, n_listed=task.n_listed)
+                log_p = _log_posteriors(model, task, rows, device=device)  # [B, G] float64
+                _add(rows, log_p, parts=parts, names=names, by_passage=by_passage)
                 tick(len(rows.passages))
     finally:
         model.eval()
-    unscored = ~torch.from_numpy(_is_scored(task))
-    sums[:, :, unscored.to(device)] = torch.nan
-    by_passage[:, unscored[: task.n_listed].to(device)] = torch.nan
+    unscored = torch.from_numpy((task.part_columns[: task.n_listed] == NO_PART).all(axis=1))
+    names[:, unscored.to(device)] = torch.nan
+    by_passage[:, unscored.to(device)] = torch.nan
     return PosteriorShard(
         n_inputs=np.array([len(block) for block in blocks], dtype=np.int64),
-        sum_p=sums[0].cpu().numpy(),
-        sum_log_p=sums[1].cpu().numpy(),
+        sum_p=names.cpu().numpy(),
+        sum_log_p=parts.cpu().numpy(),
         passage_n_inputs=np.bincount(np.concatenate(blocks), minlength=len(task.templates)),
         passage_sum_log_p=by_passage.cpu().numpy(),
     )
@@ -188,15 +235,10 @@ def posterior_shard(
 
 def n_rows(task: PosteriorTask, *, n_inputs: int) -> int:
     """Return about how many rows `n_inputs` inputs take, for progress."""
-    n_layouts = [len(layouts(pieces, has_between=False)) for pieces in task.pieces]
-    share = np.bincount(task.kind_of_passage, minlength=len(n_layouts)) / len(task.templates)
-    return int(n_inputs * float(np.dot(share, n_layouts)))
-
-
-def _is_scored(task: PosteriorTask) -> NDArray[np.bool_]:
-    known = [task.pieces[kind].is_known for kind in np.unique(task.kind_of_passage)]
-    scored: NDArray[np.bool_] = np.logical_and.reduce(known)
-    return scored
+    kinds = np.unique(task.kind_of_passage)
+    n_layouts = np.array([len(layouts(task, int(kind))) for kind in kinds])
+    share = np.array([(task.kind_of_passage == kind).mean() for kind in kinds])
+    return int(n_inputs * float(share @ n_layouts))
 
 
 def _micro_batches(task: PosteriorTask, blocks: Sequence[Ids]) -> Iterator[_Rows]:
@@ -208,8 +250,7 @@ def _micro_batches(task: PosteriorTask, blocks: Sequence[Ids]) -> Iterator[_Rows
     for kind, rows in enumerate(by_kind):
         if not rows:
             continue
-        has_between = bool(task.templates[rows[0][0]].between)
-        for layout in layouts(task.pieces[kind], has_between=has_between):
+        for layout in layouts(task, kind):
             yield from _equal_lengths(task, layout, rows)
 
 
@@ -236,7 +277,7 @@ def _row_weights(task: PosteriorTask, blocks: Sequence[Ids]) -> list[tuple[int, 
 
 
 def _log_posteriors(model: nn.Module, task: PosteriorTask, rows: _Rows, *, device: str) -> Tensor:
-    """Return ln p [B, C] of the names of one layout, all their masks at once, in float64."""
+    """Return ln p [B, G] of the parts of one layout, all masks at once, in float64."""
     prompts = [
         task.templates[p].ids(rows.layout.n_pieces, mask=task.mask_id) for p in rows.passages
     ]
@@ -244,23 +285,29 @@ def _log_posteriors(model: nn.Module, task: PosteriorTask, rows: _Rows, *, devic
     positions = torch.tensor([positions for _, positions in prompts], device=device)  # [B, M]
     logits = logits_at(model, ids, positions=positions).float()  # [B, M, V]
     log_p = torch.log_softmax(logits, dim=-1)
-    pieces = torch.from_numpy(rows.layout.ids).to(device)  # [C, M]
-    total = torch.zeros((len(rows.passages), pieces.shape[0]), dtype=torch.float64, device=device)
-    for m in range(pieces.shape[1]):
-        total += log_p[:, m].index_select(dim=-1, index=pieces[:, m])  # [B, C]
-    return total
+    found = torch.zeros(
+        (len(rows.passages), len(rows.layout.parts)), dtype=torch.float64, device=device
+    )
+    for start, where, pieces in rows.layout.reads:
+        places, spelled = (torch.from_numpy(x).to(device) for x in (where, pieces))  # [g], [g, m]
+        for m in range(spelled.shape[1]):
+            found[:, places] += log_p[:, start + m].index_select(dim=-1, index=spelled[:, m])
+    return found
 
 
-def _add(rows: _Rows, log_p: Tensor, *, sums: Tensor, by_passage: Tensor, n_listed: int) -> None:
-    """Add a micro-batch to the sums by block [2, b, N] and by passage [P, n_listed]."""
-    weights = torch.from_numpy(rows.weights).to(log_p.device)  # [b, B]
-    columns = torch.from_numpy(rows.layout.columns).to(log_p.device)
-    sums[0].index_add_(1, columns, weights @ log_p.exp())
-    sums[1].index_add_(1, columns, weights @ log_p)
+def _add(rows: _Rows, log_p: Tensor, *, parts: Tensor, names: Tensor, by_passage: Tensor) -> None:
+    """Add a micro-batch: ln p of parts [b, U], p of listed names [b, n_listed], and by passage."""
+    device = log_p.device
+    weights = torch.from_numpy(rows.weights).to(device)  # [b, B]
+    parts.index_add_(1, torch.from_numpy(rows.layout.parts).to(device), weights @ log_p)
+    listed = torch.from_numpy(rows.layout.listed).to(device)  # [C]
+    nothing = torch.zeros((len(log_p), 1), dtype=log_p.dtype, device=device)
+    by_place = torch.cat([log_p, nothing], dim=1)  # [B, G + 1]
+    both = by_place[:, torch.from_numpy(rows.layout.pairs).to(device)].sum(dim=-1)  # [B, C]
+    names.index_add_(1, listed, weights @ both.exp())
     unique, inverse = np.unique(rows.passages, return_inverse=True)
     onto = np.zeros((len(unique), len(rows.passages)))
     onto[inverse, np.arange(len(rows.passages))] = rows.weights.sum(axis=0)
-    is_listed = columns < n_listed
-    added = torch.from_numpy(onto).to(log_p.device) @ log_p[:, is_listed]  # [U, listed of C]
-    where = torch.from_numpy(unique).to(log_p.device)
-    by_passage[where.unsqueeze(1), columns[is_listed].unsqueeze(0)] += added
+    added = torch.from_numpy(onto).to(device) @ both  # [passages here, C]
+    where = torch.from_numpy(unique).to(device)
+    by_passage[where.unsqueeze(1), listed.unsqueeze(0)] += added

@@ -127,7 +127,7 @@ def name_detail(
             threshold=numbers["threshold"],
             n_pieces=int(numbers["n_pieces"]),
             is_unmatched=bool(table.is_unmatched[row]),
-            is_log=table.scenario == 1,
+            is_log=report.fixed_score == "product",
             inspection=inspection,
         )
         passages = _fitting_passages(
@@ -206,10 +206,10 @@ def _model_blocks(
 ) -> ModelBlocks:
     values = np.asarray(column, dtype=np.float64)
     found = jackknife(
-        lambda sums, n: sums["evidence"] / n,
+        lambda sums, n: {"mean": sums["evidence"] / n},
         {"evidence": (values * counts)[:, None]},
         counts=counts,
-    )
+    )["mean"]
     value, half = float(found.value[0]), Z_95 * float(found.standard_error[0])
     return ModelBlocks(who, values, Estimate(value, value - half, value + half))
 
