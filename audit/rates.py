@@ -239,24 +239,27 @@ def auc_interval(
     score, member = np.asarray(scores, dtype=np.float64), np.asarray(is_member, dtype=np.bool_)
     if score.ndim != 1 or score.shape != member.shape:
         raise ValueError(f"scores {score.shape} and truth {member.shape}: two columns are needed")
-    scored = ~np.isnan(score)
-    member = member[scored]
+    # In order of scores, so that the order of the rows does not matter to the last bit.
+    order = np.lexsort((score, member))
+    order = order[~np.isnan(score[order])]
+    score, member = score[order], member[order]
     m, n = int(member.sum()), int((~member).sum())
     if not m or not n:
         return Estimate(math.nan, math.nan, math.nan)
-    influence, value = _influence(score[scored], member)
+    value = auc(score, member)
+    influence = _influence(score, member, value)
     by_wilson = wilson(value, n_total=min(m, n))
     if min(m, n) < MIN_NAMES:
         return by_wilson
-    ids = [_cluster_ids(np.asarray(one)[scored]) for one in clusters]
+    ids = [_cluster_ids(np.asarray(one)[order]) for one in clusters]
     variance, freedom = _clustered_variance(influence, member, ids)
     if math.isnan(variance):
         return Estimate(value, math.nan, math.nan)
     return _logit_interval(value, variance, freedom, by_wilson, n_smaller=min(m, n))
 
 
-def _influence(score: FloatArray, member: BoolArray) -> tuple[FloatArray, float]:
-    """Each name's share in the AUC's error [N], whose squares add up to DeLong's; and the AUC."""
+def _influence(score: FloatArray, member: BoolArray, value: float) -> FloatArray:
+    """Each name's share in the AUC's error [N], whose squares add up to DeLong's variance."""
     ups, downs = np.sort(score[member]), np.sort(score[~member])
     m, n = len(ups), len(downs)
 
@@ -264,14 +267,12 @@ def _influence(score: FloatArray, member: BoolArray) -> tuple[FloatArray, float]
         below = np.searchsorted(pool, x, "left") + np.searchsorted(pool, x, "right")
         return np.asarray(below / (2 * len(pool)))
 
-    beaten = share_below(score[member], downs)
-    value = float(beaten.mean())
     influence = np.empty(len(score))
-    influence[member] = (beaten - value) / math.sqrt(m * max(m - 1, 1))
+    influence[member] = (share_below(score[member], downs) - value) / math.sqrt(m * max(m - 1, 1))
     influence[~member] = (1 - share_below(score[~member], ups) - value) / math.sqrt(
         n * max(n - 1, 1)
     )
-    return influence, value
+    return influence
 
 
 def _cluster_ids(ids: IntArray) -> IntArray:

@@ -11,9 +11,11 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from audit.membership.candidates import Candidates
 from audit.membership.decisions import ALPHA
 from audit.membership.part_scores import NameParts, soft_minimum
-from audit.rates import BoolArray, FloatArray
+from audit.names import fold_name
+from audit.rates import MIN_NAMES, Z_95, BoolArray, FloatArray
 
 Ids = NDArray[np.int64]
 POWER = 0.8
@@ -230,6 +232,36 @@ def relabelling_test(
         smallest_auc=critical + _Z_POWER * spread,
         n_relabelled=n_relabelled,
     )
+
+
+def smallest_detectable_auc(candidates: Candidates, *, seed: int = 0, n_drawn: int = 499) -> float:
+    """Return the AUC that a list could show in four cases out of five, before any model is asked.
+
+    Every distinct part is given a random normal evidence, so that only which names share parts
+    counts; 0.5 + (z_0.975 + z_0.8) standard deviations of the AUC. NaN with fewer than
+    `rates.MIN_NAMES` members or controls.
+    """
+    rows = [
+        row
+        for row, truth in enumerate(candidates.is_member)
+        if truth is not None and not candidates.is_canary(row)
+    ]
+    member = np.array([candidates.is_member[row] is True for row in rows], dtype=np.bool_)
+    if min(member.sum(), (~member).sum()) < MIN_NAMES:
+        return math.nan
+    texts = [[fold_name(part[row]) for row in rows] for part in (candidates.first, candidates.last)]
+    rng = np.random.default_rng(seed)
+    aucs: list[FloatArray] = []
+    columns = [np.unique(part, return_inverse=True) for part in texts]
+    n_rows = max(1, _CELLS_PER_CHUNK // len(rows))
+    for start in range(0, n_drawn, n_rows):
+        n_here = min(n_rows, n_drawn - start)
+        parts = [
+            np.where(names == "", math.nan, rng.normal(size=(n_here, len(names))))[:, place]
+            for names, place in columns
+        ]
+        aucs.append(_row_aucs(soft_minimum(*parts), member))
+    return 0.5 + (Z_95 + _Z_POWER) * float(np.concatenate(aucs).std())
 
 
 def _relabelled(

@@ -128,7 +128,8 @@ def part_residuals(hospital: Floats, general: Floats, *, parts: NameParts) -> Fl
 
 def soft_minimum(first: Floats, last: Floats) -> Floats:
     """Return -ln(e^-first + e^-last): near the smaller of the two; one part alone is its own."""
-    both: Floats = -np.logaddexp(-first, -last)
+    with np.errstate(invalid="ignore"):  # NaN, or both infinite
+        both: Floats = -np.logaddexp(-first, -last)
     return np.where(np.isnan(first), last, np.where(np.isnan(last), first, both))
 
 

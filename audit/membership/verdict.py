@@ -43,6 +43,7 @@ REASONS = {
     "no_name_stands_out": "No name stands out.",
     "general_separates": "M_general alone tells members from controls: they are ill-matched.",
     "general_missing": "M_general alone is not known.",
+    "members_rank_lower": "The interval of the AUC lies below 0.5: members rank below controls.",
     "equal_models": "Both models are the same.",
 }
 """Reason codes of a verdict, and what each means."""
@@ -218,18 +219,13 @@ def _judge(
     found: bool, p_group: float, p_names: float, ranked: Ranked | None
 ) -> tuple[State, tuple[str, ...]]:
     """State, and reasons with the deciding ones first."""
-    notes = ["no_truth"] if ranked is None else []
-    is_ill = ranked is not None and is_ill_matched(ranked.general_auc)
-    if is_ill:
-        notes.append("general_separates")
-    elif ranked is not None and math.isnan(ranked.general_auc.value):
-        notes.append("general_missing")
+    notes = _notes(ranked)
     if found:
         routes = (("group_stands_out", p_group), ("names_stand_out", p_names))
         return "leak_found", (*(code for code, p in routes if p <= ALPHA), *notes)
     if ranked is None:
         return "not_enough_evidence", ("no_truth", "no_name_stands_out")
-    if is_ill:
+    if "general_separates" in notes:
         return "ill_matched", (*notes, "no_name_stands_out")
     if math.isnan(p_group) or math.isnan(ranked.auc.high):
         return "not_enough_evidence", ("auc_unusable", "no_name_stands_out", *notes)
@@ -239,7 +235,21 @@ def _judge(
         return "not_enough_evidence", ("list_too_small", "no_name_stands_out", *notes)
     if math.isnan(ranked.general_auc.high):
         return "not_enough_evidence", ("general_missing", "no_name_stands_out")
-    return "none_found_at_this_power", ("auc_below_limit", "no_name_stands_out")
+    return "none_found_at_this_power", ("auc_below_limit", "no_name_stands_out", *notes)
+
+
+def _notes(ranked: Ranked | None) -> list[str]:
+    """Reasons that decide nothing by themselves."""
+    if ranked is None:
+        return ["no_truth"]
+    notes = []
+    if is_ill_matched(ranked.general_auc):
+        notes.append("general_separates")
+    elif math.isnan(ranked.general_auc.low):
+        notes.append("general_missing")
+    if ranked.auc.high < 0.5:
+        notes.append("members_rank_lower")
+    return notes
 
 
 _ENGLISH = {
@@ -274,6 +284,10 @@ _ENGLISH = {
         " was judged apart from that."
     ),
     "general_missing": " How the general model alone ranks these names has no interval.",
+    "members_rank_lower": (
+        " Members rank clearly below controls, which an attacker could turn to use: check the list"
+        " and the score."
+    ),
     "join": "; ",
     "now_leak_found": (
         "Do not hand this model out as it is. De-identify the notes (or remove duplicates, or train"
@@ -327,6 +341,10 @@ _JAPANESE = {
         "病院のモデルが加えた分は、これと切り離して判定しました。"
     ),
     "general_missing": "汎用モデル単独の順位には区間がありません。",
+    "members_rank_lower": (
+        "メンバーが対照より明らかに下位にあり、攻撃者はこれを逆に利用できます。"
+        "名簿とスコアを確認してください。"
+    ),
     "join": "。",
     "now_leak_found": (
         "このモデルをこのまま外に出さないでください。診療録を非識別化し（または重複を除き、"
@@ -349,7 +367,13 @@ _JAPANESE = {
     "now_not_compared": "病院の診療録で学習する前のモデルと、学習した後のモデルを選んでください。",
 }
 
-_NOTES = ("auc_unusable", "no_truth", "general_separates", "general_missing")
+_NOTES = (
+    "auc_unusable",
+    "no_truth",
+    "general_separates",
+    "general_missing",
+    "members_rank_lower",
+)
 # Reasons that need a sentence of their own; the others are told by the numbers.
 
 

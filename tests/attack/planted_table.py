@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -15,6 +15,7 @@ from audit.attack.judgement import Judgement, judge
 from audit.membership import metrics
 from audit.membership.candidates import Candidates, make_candidates
 from audit.membership.cohort import cohort_test
+from audit.membership.part_scores import NameParts, soft_minimum
 from audit.membership.scores import Score
 
 N_MEMBERS = 60
@@ -22,12 +23,12 @@ N_CONTROLS = 60
 N_REFERENCE = 3000
 MENTIONS = [1] * 30 + [2] * 10 + [3] * 5 + [4] * 5 + [6] * 6 + [25] * 4
 SCORES = {
-    1: ("product", "minimum", "product_log_ratio", "minimum_log_ratio", "hits", "full_hits",
-        "general_product", "general_minimum", "general_hits", "general_full_hits"),
-    2: ("difference", "log_ratio", "mean_log_ratio", "hospital_posterior", "general_posterior",
-        "general_mean_log"),
+    1: ("residual", "product", "minimum", "product_log_ratio", "minimum_log_ratio", "hits",
+        "full_hits", "general_product", "general_minimum", "general_hits", "general_full_hits"),
+    2: ("residual", "difference", "log_ratio", "mean_log_ratio", "hospital_posterior",
+        "general_posterior", "general_mean_log"),
 }  # fmt: skip
-FIXED = {1: ("product", "general_product"), 2: ("mean_log_ratio", "general_mean_log")}
+FIXED = {1: ("residual", "general_product"), 2: ("residual", "general_mean_log")}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,13 +41,24 @@ def fewer_replicates():
 
 @dataclass
 class Table:
-    """An attack whose scores are given; after b of its blocks they are a bth part as clear."""
+    """An attack whose scores are given; after b of its blocks they are a bth part as clear.
+
+    Every name has two parts of its own, each with the evidence that `residual` is made of.
+    """
 
     scores: Mapping[str, Score]
     after: Callable[[int], Mapping[str, Score]]
     n_pieces: np.ndarray
+    parts: NameParts
+    part_residual: np.ndarray
     n_units: int = 950
     n_blocks: int = 10
+    block_counts: np.ndarray = field(default_factory=lambda: np.array([100] * 9 + [50]))
+
+    def put(self, row: int, value: float) -> None:
+        """Give one name a residual."""
+        self.scores["residual"].value[row] = value
+        self.part_residual[self.parts.of_name[row]] = value + math.log(2)
 
 
 def listed(kinds: tuple[str, ...] = ("easy",)) -> Candidates:
@@ -75,6 +87,8 @@ def table(
     rng = np.random.default_rng(seed)
     noise = {name: rng.normal(size=n + N_REFERENCE) for name in SCORES[scenario]}
     is_member = np.array([*(m is True for m in candidates.is_member), *[False] * N_REFERENCE])
+    by_part = rng.normal(size=(2, n + N_REFERENCE))
+    noise["residual"] = soft_minimum(*by_part)
 
     def after(n_blocks: int) -> dict[str, Score]:
         result = {}
@@ -86,7 +100,21 @@ def table(
             result[name] = Score(value, np.full_like(value, 0.1))
         return result
 
-    return Table(after(10), after, n_pieces=np.full(n + N_REFERENCE, 2))
+    return Table(
+        after(10), after, np.full(n + N_REFERENCE, 2), own_parts(n, N_REFERENCE),
+        (by_part + effect * is_member).ravel(),
+    )  # fmt: skip
+
+
+def own_parts(n: int, n_reference: int) -> NameParts:
+    """Every name's first and last part are its own: columns 0 to N - 1, then N to 2 N - 1."""
+    n_names = n + n_reference
+    columns = np.arange(2 * n_names)
+    return NameParts(
+        of_name=columns.reshape(2, n_names).T, log_share=np.zeros(2 * n_names),
+        n_pieces=np.ones(2 * n_names, dtype=np.int64), is_last=columns >= n_names,
+        is_known=np.ones(2 * n_names, dtype=bool), n_reference=(columns % n_names >= n) * 1,
+    )  # fmt: skip
 
 
 def judged(

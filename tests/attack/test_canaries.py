@@ -15,15 +15,17 @@ from audit.attack.canary_words import MIN_HELD_OUT
 from audit.attack.judgement import Judgement, judge, name_columns, null_check
 from audit.membership.candidates import Candidates, make_candidates
 from audit.membership.decisions import decide
+from audit.membership.part_scores import NameParts
 from audit.membership.scores import Score
+from tests.attack.planted_table import own_parts
 
 FORMULAS = (
-    "difference", "log_ratio", "mean_log_ratio", "hospital_posterior", "general_posterior",
-    "general_mean_log",
+    "residual", "difference", "log_ratio", "mean_log_ratio", "hospital_posterior",
+    "general_posterior", "general_mean_log",
 )  # fmt: skip
 N_REFERENCE = 2000
 N_CANARIES = 40
-HOW = {"scenario": 2, "fixed": "mean_log_ratio", "general": "general_mean_log", "seed": 0}
+HOW = {"scenario": 2, "fixed": "residual", "general": "general_mean_log", "seed": 0}
 
 
 @dataclass
@@ -32,6 +34,18 @@ class Table:
     n_pieces: np.ndarray
     n_units: int = 950
     n_blocks: int = 10
+
+    @property
+    def parts(self) -> NameParts:
+        return own_parts(len(self.n_pieces) - N_REFERENCE, N_REFERENCE)
+
+    @property
+    def part_residual(self) -> np.ndarray:
+        return np.tile(self.scores["residual"].value + math.log(2), 2)
+
+    @property
+    def block_counts(self) -> np.ndarray:
+        return np.array([100] * 9 + [50])
 
     @property
     def after(self) -> Callable[[int], Mapping[str, Score]]:
@@ -110,14 +124,14 @@ def test_canaries_are_decided_among_themselves_in_the_order_of_the_list() -> Non
     attack = table(names, effect=2.0)
     found = judged(names, attack)
     rows = [i for i in range(len(names)) if names.is_canary(i)]
-    score = attack.scores["mean_log_ratio"]
+    score = attack.scores["residual"]
     own = decide(
-        score.value[rows], standard_error=score.standard_error[rows], n_pieces=[2] * len(rows),
+        score.value[rows], standard_error=score.standard_error[rows], group=[2] * len(rows),
         is_member=[names.is_member[i] for i in rows], reference_scores=score.value[len(names):],
-        reference_n_pieces=[2] * N_REFERENCE,
+        reference_group=[2] * N_REFERENCE, n_blocks=10,
     )  # fmt: skip
     np.testing.assert_array_equal(found.decisions.q[rows], own.q)
-    columns = name_columns(attack, found, candidates=names, scenario=2, fixed="mean_log_ratio")
+    columns = name_columns(attack, found, candidates=names, scenario=2, fixed="residual")
     assert [columns["decision"][i] for i in rows] == list(own.decision)
     assert columns["role"][0] == "canary" and columns["control_kind"][rows[-1]] == "canary"
 
@@ -126,7 +140,7 @@ def test_a_leak_that_grows_with_mentions_is_reported_from_a_number_on() -> None:
     names = patients() + canaries(80)
     record = judged(names, table(names, effect=0.9)).exposure
     assert record is not None
-    fixed, general = (record["scores"][s] for s in ("mean_log_ratio", "general_alone"))
+    fixed, general = (record["scores"][s] for s in ("residual", "general_alone"))
     bits = [group["bits"]["value"] for group in fixed["groups"]]
     assert [group["n_mentions"] for group in fixed["groups"]] == [1, 2, 4, 8]
     assert bits == sorted(bits)
@@ -141,7 +155,7 @@ def test_a_leak_that_grows_with_mentions_is_reported_from_a_number_on() -> None:
 def test_the_ith_planted_name_pairs_with_the_ith_twin() -> None:
     names = canaries(3, n_held_out=3)
     attack = table(names)
-    attack.scores["mean_log_ratio"].value[:6] = [5.0, 1.0, 3.0, 2.0, 4.0, 0.0]
+    attack.scores["residual"].value[:6] = [5.0, 1.0, 3.0, 2.0, 4.0, 0.0]
     record = exposure_record(attack, names, **HOW)  # type: ignore[arg-type]
     assert record is not None and record["is_paired"]
     assert [(one["name_id"], one["twin_id"]) for one in record["names"]] == [(0, 3), (1, 4), (2, 5)]
@@ -149,7 +163,7 @@ def test_the_ith_planted_name_pairs_with_the_ith_twin() -> None:
     # Of four ranks: 5 is first, 1 is third (4 and 2 above it), 3 is second.
     assert [one["p"] for one in record["names"]] == [1 / 4, 3 / 4, 2 / 4]
     assert [one["bits"] for one in record["names"]] == pytest.approx([2, math.log2(4 / 3), 1])
-    whole = record["scores"]["mean_log_ratio"]["all"]
+    whole = record["scores"]["residual"]["all"]
     assert (whole["above_twin"]["n_hits"], whole["above_twin"]["n_total"]) == (2, 3)
     assert whole["above_twin_p"] == pytest.approx(0.5)
 
@@ -158,7 +172,7 @@ def test_with_other_numbers_the_held_out_names_only_give_ranks() -> None:
     names = patients() + canaries(4, n_held_out=30)
     record = judged(names, table(names, effect=3.0)).exposure
     assert record is not None and not record["is_paired"]
-    fixed = record["scores"]["mean_log_ratio"]
+    fixed = record["scores"]["residual"]
     assert fixed["n_held_out"] == 30 and fixed["all"]["above_twin"]["n_total"] == 0
     assert fixed["all"]["above_twin_p"] is None
     assert {one["twin_id"] for one in record["names"]} == {None}
@@ -195,5 +209,5 @@ def test_a_list_of_canaries_alone_has_no_measures_of_patients() -> None:
     found = judged(names, attack)
     assert found.metrics.strata == {} and found.curve == [] and found.verdict.n_tested == 0
     assert found.verdict.state == "not_enough_evidence" and found.exposure is not None
-    check = null_check(attack.scores["mean_log_ratio"].value, candidates=names)
+    check = null_check(attack.scores["residual"].value, candidates=names)
     assert math.isnan(check["ks_p"])

@@ -42,7 +42,7 @@ def test_the_curve_judges_prefixes_of_the_run():
         return table(names, scenario=2, effect=3.0).after(n_blocks)
 
     attack.after = after
-    curve = curve_of(attack, names, scenario=2, fixed="mean_log_ratio", general="general_mean_log")
+    curve = curve_of(attack, names, scenario=2, fixed="residual", general="general_mean_log")
     assert asked == [1, 2, 4, 5, 8, 10]
     aucs = [point["strata"]["all"]["auc"]["mean_log_ratio"] for point in curve]
     assert aucs == sorted(aucs)
@@ -52,8 +52,8 @@ def test_the_curve_judges_prefixes_of_the_run():
 def test_a_run_of_one_block_has_one_point():
     names = listed()
     attack = table(names, scenario=2, effect=1.0)
-    attack.n_blocks, attack.n_units = 1, 30
-    curve = curve_of(attack, names, scenario=2, fixed="mean_log_ratio", general="general_mean_log")
+    attack.n_blocks, attack.n_units, attack.block_counts = 1, 30, np.array([30])
+    curve = curve_of(attack, names, scenario=2, fixed="residual", general="general_mean_log")
     assert [point["n"] for point in curve] == [30]
 
 
@@ -62,9 +62,9 @@ def test_a_run_of_one_block_has_one_point():
 
 def decisions_of(score: np.ndarray, candidates: Candidates, reference: np.ndarray) -> Decisions:
     return decide(
-        score, standard_error=np.full(len(score), 0.1), n_pieces=np.full(len(score), 2),
+        score, standard_error=np.full(len(score), 0.1), n_blocks=20, group=np.full(len(score), 2),
         is_member=candidates.is_member, reference_scores=reference,
-        reference_n_pieces=np.full(len(reference), 2),
+        reference_group=np.full(len(reference), 2),
     )  # fmt: skip
 
 

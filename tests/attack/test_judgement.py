@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from audit.attack.judgement import name_columns, null_check
@@ -25,7 +26,7 @@ def test_a_planted_leak_is_found(scenario):
     names = listed()
     judgement = judged(table(names, scenario=scenario, effect=4.0), names, scenario)
     assert judgement.verdict.state == "leak_found"
-    assert judgement.verdict.reasons == ("auc_above_half", "names_stand_out")
+    assert judgement.verdict.reasons == ("group_stands_out", "names_stand_out")
     assert judgement.verdict.n_tested == N_MEMBERS
     assert judgement.verdict.n_flagged > 20
     assert judgement.cohort["group"] == "members"
@@ -44,16 +45,17 @@ def test_a_null_table_is_not_flagged(scenario, seed):
 
 def test_ill_matched_controls_are_not_called_a_leak():
     names = listed()
-    attack = table(names, scenario=2, effect=0.8, general_effect=0.8, seed=2)
-    verdict = judged(attack, names, 2).verdict
-    assert verdict.state == "not_enough_evidence"
-    assert "general_separates_too" in verdict.reasons
+    for direction in (0.8, -0.8):
+        attack = table(names, scenario=2, effect=0.0, general_effect=direction, seed=2)
+        verdict = judged(attack, names, 2).verdict
+        assert verdict.state == "ill_matched"
+        assert verdict.reasons[0] == "general_separates"
 
 
 def test_one_member_far_above_all_reference_controls_is_enough():
     names = listed()
     attack = table(names, scenario=2, effect=0.0)
-    attack.scores["mean_log_ratio"].value[3] = 50.0
+    attack.put(3, 50.0)
     judgement = judged(attack, names, 2)
     assert judgement.verdict.state == "leak_found"
     assert judgement.decisions.decision[3] == "flagged"
@@ -63,8 +65,41 @@ def test_one_member_far_above_all_reference_controls_is_enough():
 def test_a_control_that_stands_out_is_no_leak():
     names = listed()
     attack = table(names, scenario=2, effect=0.0)
-    attack.scores["mean_log_ratio"].value[N_MEMBERS + 3] = 50.0
+    attack.put(N_MEMBERS + 3, 50.0)
     assert judged(attack, names, 2).verdict.state != "leak_found"
+
+
+def test_where_no_leak_is_found_nobody_stands_out_anywhere():
+    names = listed()
+    attack = table(names, scenario=2, effect=0.0)
+    # Rank 5 of 3,001 in a family of 60: q = .04, which one route alone needs at .025.
+    reference = np.sort(attack.scores["residual"].value[len(names) :])
+    attack.put(3, (reference[-1] + reference[-2]) / 2)
+    judgement = judged(attack, names, 2)
+    assert 0.025 < judgement.decisions.q[3] <= 0.05
+    assert judgement.verdict.state != "leak_found"
+    assert judgement.verdict.n_flagged == 0
+    assert not judgement.decisions.point_flag.any()
+    assert judgement.decisions.decision[3] == "not flagged"
+    assert sum(one["flagged"]["n_hits"] for one in judgement.mentions) == 0
+
+
+def test_everything_that_counts_names_counts_the_same():
+    names = listed()
+    judgement = judged(table(names, scenario=2, effect=1.5), names, 2)
+    flag = judgement.decisions.point_flag
+    assert 0 < flag[:N_MEMBERS].sum() < N_MEMBERS
+    assert judgement.verdict.n_flagged == flag[:N_MEMBERS].sum()
+    assert sum(one["flagged"]["n_hits"] for one in judgement.mentions) == flag[:N_MEMBERS].sum()
+
+
+def test_a_name_without_comparable_controls_is_not_judged():
+    names = listed()
+    attack = table(names, scenario=2, effect=0.0)
+    attack.n_pieces[5] = 7
+    decisions = judged(attack, names, 2).decisions
+    assert decisions.decision[5] == "not judged"
+    assert np.isnan(decisions.q[5]) and not decisions.point_flag[5]
 
 
 def test_without_truth_the_q_values_alone_are_judged():
@@ -77,7 +112,8 @@ def test_without_truth_the_q_values_alone_are_judged():
     assert judgement.curve == []
     assert judgement.mentions == []
     assert judgement.cohort["group"] == "unknown"
-    attack.scores["product"].value[:5] = 50.0
+    for row in range(5):
+        attack.put(row, 50.0)
     assert judged(attack, members, 1).verdict.state == "leak_found"
 
 
@@ -106,7 +142,7 @@ def test_a_free_threshold_is_judged_on_the_fixed_score():
     names = listed()
     attack = table(names, scenario=2, effect=1.0)
     free = judged(attack, names, 2, threshold=0.5).metrics.strata["all"].free
-    above = attack.scores["mean_log_ratio"].value[: len(names)] > 0.5
+    above = attack.scores["residual"].value[: len(names)] > 0.5
     assert free.confusion.tp == above[:N_MEMBERS].sum()
     assert free.thresholds == (0.5,)
 
@@ -146,7 +182,7 @@ def test_truth_that_is_not_known_is_left_empty():
     names = make_candidates([("A", "B"), ("C", "D")])
     attack = table(names, scenario=2, effect=0.0)
     columns = name_columns(
-        attack, judged(attack, names, 2), candidates=names, scenario=2, fixed="mean_log_ratio"
+        attack, judged(attack, names, 2), candidates=names, scenario=2, fixed="residual"
     )
     assert columns["is_member"] == [None, None]
 

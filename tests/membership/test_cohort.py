@@ -11,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from audit.membership.candidates import Candidates, make_candidates
 from audit.membership.cohort import (
     cohort_test,
-    hanley_mcneil_error,
+    relabelling_test,
     smallest_detectable_auc,
     smallest_finding,
 )
-from audit.rates import auc, bootstrap_ranking
+from audit.membership.part_scores import NameParts
+from audit.rates import auc
 
 quick = settings(deadline=None, max_examples=25)
 
@@ -142,57 +144,116 @@ def test_columns_that_do_not_fit_are_refused():
 # --- what a list could have shown -----------------------------------------------------------
 
 
-def test_hanley_mcneil_by_hand():
-    # A = .8, 10 against 20: Q1 = .8 / 1.2, Q2 = 1.28 / 1.8;
-    # .16 + 9 * (.666667 - .64) + 19 * (.711111 - .64) = 1.751111; / 200, root = .0935711
-    assert hanley_mcneil_error(0.8, n_members=10, n_controls=20) == pytest.approx(
-        0.0935711, abs=1e-6
-    )
+def a_list(n_members: int, n_controls: int, *, n_surnames: int = 0) -> Candidates:
+    """A list of names of their own, or whose members share a few surnames."""
+    last = [f"L{i % n_surnames if n_surnames else i}" for i in range(n_members)]
+    members = make_candidates([(f"F{i}", last[i]) for i in range(n_members)], is_member=True)
+    controls = [(f"G{i}", f"M{i}") for i in range(n_controls)]
+    return members + make_candidates(controls, is_member=False, control_kind="easy")
 
 
-def test_hanley_mcneil_at_one_half_is_the_rank_sum_tests():
+@pytest.mark.parametrize(("m", "n"), [(130, 130), (130, 260), (20, 500), (5, 5)])
+def test_names_of_their_own_have_the_rank_sum_tests_error(m, n):
     # The variance of the Mann-Whitney U under the null: m n (m + n + 1) / 12.
-    expected = math.sqrt((30 + 50 + 1) / (12 * 30 * 50))
-    assert hanley_mcneil_error(0.5, n_members=30, n_controls=50) == pytest.approx(expected)
+    error = math.sqrt((m + n + 1) / (12 * m * n))
+    found = smallest_detectable_auc(a_list(m, n), n_drawn=4000)
+    assert found == pytest.approx(0.5 + (1.959964 + 0.841621) * error, rel=0.02)
 
 
-@pytest.mark.parametrize(("n_members", "n_controls"), [(130, 130), (130, 260), (20, 500), (4, 4)])
-def test_smallest_auc_solves_its_equation(n_members, n_controls):
-    smallest = smallest_detectable_auc(n_members, n_controls=n_controls)
-    error = hanley_mcneil_error(smallest, n_members=n_members, n_controls=n_controls)
-    assert smallest == pytest.approx(0.5 + (1.959964 + 0.841621) * error, abs=1e-6)
+def test_130_names_against_130_show_some_60_percent():
+    assert smallest_detectable_auc(a_list(130, 130), n_drawn=4000) == pytest.approx(0.60, abs=0.004)
 
 
-@quick
-@given(st.integers(4, 3000), st.integers(4, 3000), st.floats(0.5, 0.95))
-def test_longer_lists_and_less_power_show_smaller_effects(n_members, n_controls, power):
-    smallest = smallest_detectable_auc(n_members, n_controls=n_controls, power=power)
-    assert 0.5 < smallest < 1
-    assert smallest_detectable_auc(n_members + 50, n_controls=n_controls, power=power) < smallest
-    assert smallest_detectable_auc(n_members, n_controls=n_controls, power=0.99) > smallest
+def test_shared_surnames_make_a_list_worth_less():
+    by_number = [smallest_detectable_auc(a_list(60, 120, n_surnames=k)) for k in (1, 3, 10, 0)]
+    assert by_number == sorted(by_number, reverse=True)
+    assert by_number[0] > 0.8 > 0.66 > by_number[-1]
 
 
-def test_simulated_lists_at_the_smallest_auc_show_it_four_times_in_five():
-    n_members, n_controls, n_lists = 130, 130, 300
-    smallest = smallest_detectable_auc(n_members, n_controls=n_controls)
-    shift = math.sqrt(2) * stats.norm.ppf(smallest)  # binormal scores with this AUC
-    rng = np.random.default_rng(9)
-    is_member = np.arange(n_members + n_controls) < n_members
-    n_shown = 0
-    for seed in range(n_lists):
-        scores = rng.normal(size=len(is_member)) + shift * is_member
-        n_shown += bootstrap_ranking(scores, is_member, n_replicates=300, seed=seed).auc.low > 0.5
-    assert n_shown / n_lists == pytest.approx(0.8, abs=0.08)  # 3.5 standard errors
+@pytest.mark.parametrize(("m", "n"), [(4, 500), (0, 500), (5, 4)])
+def test_under_five_names_nothing_can_be_shown(m, n):
+    assert math.isnan(smallest_detectable_auc(a_list(m, n)))
 
 
-@pytest.mark.parametrize(("n_members", "n_controls"), [(3, 3), (1, 38), (0, 500), (5, 0)])
-def test_a_list_that_chance_ranks_perfectly_shows_nothing(n_members, n_controls):
-    assert math.isnan(smallest_detectable_auc(n_members, n_controls=n_controls))
+# --- relabelling ----------------------------------------------------------------------------
 
 
-def test_impossible_power_is_refused():
-    with pytest.raises(ValueError, match="power"):
-        smallest_detectable_auc(10, n_controls=10, power=1.0)
+def parts_of(n_firsts: int, n_lasts: int, n_reference: int = 400) -> NameParts:
+    """`n_firsts` + `n_lasts` listed parts, then as many of the reference controls as are asked."""
+    is_last = [False] * n_firsts + [True] * n_lasts
+    is_last += [False] * (n_reference // 2) + [True] * (n_reference // 2)
+    n_parts, n_listed = len(is_last), n_firsts + n_lasts
+    held = np.where(np.arange(n_parts) < n_listed, 0, 1)
+    return NameParts(
+        of_name=np.zeros((0, 2), dtype=np.int64), log_share=np.zeros(n_parts),
+        n_pieces=np.ones(n_parts, dtype=np.int64), is_last=np.array(is_last),
+        is_known=np.ones(n_parts, dtype=bool), n_reference=held,
+    )  # fmt: skip
+
+
+def relabelled(seed: int, *, n_surnames: int, shift: float = 0.0, n: int = 199, m: int = 30):
+    """m members with few surnames against 60 controls with surnames of their own."""
+    rng = np.random.default_rng(seed)
+    parts = parts_of(m + 60, n_surnames + 60)
+    evidence = rng.normal(size=len(parts.is_last))
+    evidence[:m] += shift
+    evidence[m + 60 : m + 60 + n_surnames] += shift
+    first = np.arange(m + 60)
+    last = m + 60 + np.concatenate([np.arange(m) % n_surnames, n_surnames + np.arange(60)])
+    return relabelling_test(
+        first, last, np.arange(m + 60) < m, by_part=evidence, parts=parts, seed=seed,
+        n_relabelled=n,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("n_surnames", [1, 3, 30])
+def test_without_a_leak_p_is_uniform_however_many_names_share_a_surname(n_surnames):
+    p = [relabelled(seed, n_surnames=n_surnames).p for seed in range(200)]
+    assert stats.kstest(p, "uniform").pvalue > 0.01
+    assert np.mean(np.array(p) <= 0.05) <= 0.09
+
+
+def test_a_leak_is_found_and_one_surname_proves_little():
+    assert relabelled(1, n_surnames=30, shift=1.0).p <= 0.01
+    spread = [relabelled(1, n_surnames=k).spread for k in (1, 3, 30)]
+    assert spread == sorted(spread, reverse=True)
+    assert spread[0] > 2 * spread[2]
+
+
+def test_the_relabelled_auc_is_that_of_the_list():
+    found = relabelled(5, n_surnames=3, m=7)
+    rng = np.random.default_rng(5)
+    evidence = rng.normal(size=7 + 60 + 3 + 60 + 400)
+    first = evidence[:67]
+    last = evidence[67 + np.concatenate([np.arange(7) % 3, 3 + np.arange(60)])]
+    score = -np.log(np.exp(-first) + np.exp(-last))
+    wins = [a > b for a in score[:7] for b in score[7:]]
+    assert found.auc == pytest.approx(np.mean(wins))
+    assert found.p == pytest.approx(1 / 200, abs=1) and 0 < found.p <= 1
+
+
+def test_names_without_a_score_are_left_out_of_the_test():
+    parts = parts_of(20, 20)
+    evidence = np.random.default_rng(0).normal(size=len(parts.is_last))
+    columns = np.arange(20)
+    whole = relabelling_test(
+        columns[:18], 20 + columns[:18], columns[:18] < 9, by_part=evidence, parts=parts, seed=1
+    )
+    evidence[[18, 19, 38, 39]] = math.nan
+    left_out = relabelling_test(
+        columns, 20 + columns, (columns < 9) | (columns > 17), by_part=evidence, parts=parts, seed=1
+    )
+    assert left_out == whole
+
+
+def test_without_members_or_controls_nothing_is_tested():
+    parts = parts_of(4, 4)
+    evidence = np.zeros(len(parts.is_last))
+    for truth in (True, False):
+        found = relabelling_test(
+            np.arange(4), 4 + np.arange(4), np.full(4, truth), by_part=evidence, parts=parts, seed=0
+        )
+        assert math.isnan(found.p) and found.n_relabelled == 0
 
 
 def test_130_controls_show_no_fewer_than_twenty_names_and_2600_show_one():

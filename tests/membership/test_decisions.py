@@ -58,38 +58,47 @@ def test_p_of_exchangeable_scores_is_super_uniform(ties):
         assert (p <= 0.05 + 1e-9).mean() == pytest.approx(0.05, abs=0.007)
 
 
-def test_names_are_compared_with_controls_of_their_own_length():
-    scores, lengths = [1.5, 1.5, 1.5], [2, 3, 4]
-    control_scores = [0.0] * 5 + [9.0] * 5 + [0.0]
-    control_lengths = [2] * 5 + [3] * 5 + [4]
-    ranked = name_p_values(
-        scores,
-        n_pieces=lengths,
-        control_scores=control_scores,
-        control_n_pieces=control_lengths,
-        min_controls=5,
-    )
-    # length 2: above all five; length 3: below all five; length 4: one control, so all eleven.
-    np.testing.assert_allclose(ranked.p, [1 / 6, 1.0, 6 / 12])
-    assert ranked.n_compared.tolist() == [5, 5, 11]
-    assert ranked.is_unmatched.tolist() == [False, False, True]
-
-
-def test_unscored_controls_do_not_fill_a_length():
-    ranked = name_p_values(
-        [1.0],
-        n_pieces=[2],
-        control_scores=[math.nan, 0.0, 5.0],
-        control_n_pieces=[2, 2, 3],
+def test_names_are_compared_with_controls_of_their_own_group():
+    p = name_p_values(
+        [5.0, 5.0, 5.0],
+        group=[2, 3, 4],
+        control_scores=[1.0, 6.0, 7.0, 4.0, 5.0, math.nan],
+        control_group=[2, 2, 2, 3, 3, 3],
         min_controls=2,
     )
-    assert ranked.is_unmatched.tolist() == [True]
-    assert ranked.p.tolist() == [2 / 3]
+    np.testing.assert_allclose(p, [3 / 4, 2 / 3, math.nan])
 
 
-def test_a_list_of_one_length_is_matched_however_short():
-    ranked = name_p_values([1.0], n_pieces=[2], control_scores=[0.0], control_n_pieces=[2])
-    assert ranked.is_unmatched.tolist() == [False]
+@pytest.mark.parametrize(("n_controls", "is_judged"), [(200, True), (199, False)])
+def test_fewer_than_200_comparable_controls_judge_nobody(n_controls, is_judged):
+    scores = [*np.arange(float(n_controls)), math.nan, math.nan]
+    decisions = decide(
+        [1e9],
+        standard_error=[0.0],
+        n_blocks=20,
+        group=[2],
+        is_member=[True],
+        reference_scores=scores,
+        reference_group=[2] * len(scores),
+    )
+    assert decisions.decision == ("flagged" if is_judged else "not judged",)
+    assert np.isnan(decisions.q[0]) != is_judged
+
+
+def test_where_no_leak_is_found_nobody_is_flagged_and_p_and_q_stay():
+    decisions = decide(
+        [2000.0, 1000.5, 1.0, math.nan],
+        standard_error=[1.0, 30.0, 1.0, 1.0],
+        n_blocks=20,
+        group=[2] * 4,
+        is_member=[True] * 4,
+        reference_scores=np.arange(1.0, 1000.0),
+        reference_group=[2] * 999,
+    )
+    nobody = decisions.without_flags()
+    assert nobody.decision == ("not flagged",) * 3 + ("not scored",)
+    assert not nobody.point_flag.any() and not nobody.is_undecided.any()
+    np.testing.assert_array_equal(nobody.q, decisions.q)
 
 
 def test_controls_are_a_family_of_their_own():
@@ -147,10 +156,11 @@ def test_above_the_threshold_is_the_same_as_q_at_most_5_percent(rows, n_controls
     decisions = decide(
         scores,
         standard_error=np.zeros(len(scores)),
-        n_pieces=lengths,
+        n_blocks=20,
+        group=lengths,
         is_member=truth,
         reference_scores=rng.integers(-5, 8, n_controls),
-        reference_n_pieces=rng.integers(2, 4, n_controls),
+        reference_group=rng.integers(2, 4, n_controls),
         min_controls=40,
     )
     np.testing.assert_array_equal(decisions.point_flag, decisions.q <= 0.05)
@@ -164,10 +174,11 @@ def test_decisions_of_five_names():
     decisions = decide(
         [2000.0, 1000.5, 500.0, math.nan, 3000.0],
         standard_error=[1.0, 30.0, 1.0, 1.0, 1.0],
-        n_pieces=[2] * 5,
+        n_blocks=20,
+        group=[2] * 5,
         is_member=[True, True, None, True, False],
         reference_scores=np.arange(1.0, 1000.0),
-        reference_n_pieces=[2] * 999,
+        reference_group=[2] * 999,
     )
     np.testing.assert_allclose(decisions.p, [0.001, 0.001, 0.501, math.nan, 0.001], rtol=2e-3)
     # k = 2 of m = 3: p* = .0333, r = 33: the 33rd highest of 999 is 967. For the control alone
@@ -183,28 +194,38 @@ def test_130_controls_flag_twenty_names_but_not_nineteen():
         decisions = decide(
             np.where(np.arange(130) < n_top, 500.0, 0.0),
             standard_error=np.zeros(130),
-            n_pieces=[2] * 130,
+            n_blocks=20,
+            group=[2] * 130,
             is_member=[None] * 130,
             reference_scores=np.arange(1.0, 131.0),
-            reference_n_pieces=[2] * 130,
+            reference_group=[2] * 130,
+            min_controls=130,
         )
         assert decisions.point_flag.sum() == n_flagged
 
 
-def test_undecided_lies_within_196_standard_errors():
+@pytest.mark.parametrize("n_blocks", [2, 20, 272])
+def test_undecided_lies_within_t_standard_errors(n_blocks):
+    t = float(stats.t.ppf(0.975, n_blocks - 1))
     mask = undecided_mask(
-        [1.95, 1.97, -1.95, math.nan, 5.0, 5.0],
+        [t - 0.01, t + 0.01, 0.01 - t, math.nan, 99.0, 5.0],
         standard_error=[1, 1, 1, 1, math.nan, 1],
         threshold=[0, 0, 0, 0, 0, math.inf],
+        n_blocks=n_blocks,
     )
     assert mask.tolist() == [True, False, True, False, True, False]
 
 
+def test_one_block_leaves_every_name_undecided():
+    mask = undecided_mask([9.0], standard_error=[0.1], threshold=[0.0], n_blocks=1)
+    assert mask.tolist() == [True]
+
+
 def test_columns_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="do not fit"):
-        name_p_values([1.0], n_pieces=[2, 2], control_scores=[1.0], control_n_pieces=[2])
+        name_p_values([1.0], group=[2, 2], control_scores=[1.0], control_group=[2])
     with pytest.raises(ValueError, match="do not fit"):
-        name_p_values([1.0], n_pieces=[2], control_scores=[1.0], control_n_pieces=[2, 2])
+        name_p_values([1.0], group=[2], control_scores=[1.0], control_group=[2, 2])
 
 
 # --- held-out threshold ---------------------------------------------------------------------

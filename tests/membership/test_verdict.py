@@ -1,4 +1,4 @@
-"""The verdict's three states, their reasons and their words."""
+"""The verdict's states, their reasons, their one error rate and their words."""
 
 from __future__ import annotations
 
@@ -10,101 +10,170 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.membership.cohort import SmallestFinding, smallest_detectable_auc
-from audit.membership.verdict import REASONS, give_verdict
-from audit.rates import Estimate, bootstrap_ranking
+from audit.membership.cohort import RelabellingTest, SmallestFinding
+from audit.membership.verdict import (
+    REASONS,
+    Ranked,
+    equal_models_record,
+    give_verdict,
+    is_ill_matched,
+    is_leak,
+)
+from audit.rates import Estimate
 
 CHANCE = Estimate(0.51, 0.45, 0.57)
-NO_NAME = [0.3, 1.0, math.nan]
-ONE_NAME = [0.05, 1.0, math.nan]
+UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 
 
-def judge(low, high, *, general=CHANCE, q=NO_NAME, smallest=0.598):
+def ranked(low=0.42, high=0.58, *, p=0.5, general=CHANCE, smallest=0.59, m=130, n=130) -> Ranked:
     auc = Estimate((low + high) / 2, low, high)
-    return give_verdict(q, auc=auc, general_auc=general, smallest_auc=smallest)
+    return Ranked(m, n, auc, general, RelabellingTest(p, auc.value, 0.5, 0.03, smallest, 1999))
+
+
+def judge(p_names=0.5, *, n_flagged=0, n_tested=130, **of_list):
+    return give_verdict(p_names, n_flagged=n_flagged, n_tested=n_tested, ranked=ranked(**of_list))
+
+
+# --- one error rate -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "state"),
+    ("p_group", "p_names", "found"),
     [
-        (0.501, 0.58, "leak_found"),  # a leak goes before "none found"
-        (0.501, 0.70, "leak_found"),
-        (0.500, 0.599, "none_found_at_this_power"),  # above one half means above
-        (0.42, 0.599, "none_found_at_this_power"),
-        (0.42, 0.600, "not_enough_evidence"),  # below .60 means below
-        (0.500, 0.70, "not_enough_evidence"),
+        (0.025, 0.9, True),
+        (0.0251, 0.9, False),
+        (0.9, 0.025, True),
+        (0.9, 0.0251, False),
+        (0.05, 0.05, True),  # both at the whole rate
+        (0.05, 0.0501, False),
+        (math.nan, 0.05, True),  # the other route has the whole rate
+        (math.nan, 0.0501, False),
+        (0.05, math.nan, True),
+        (math.nan, math.nan, False),
     ],
 )
-def test_bounds_of_the_auc_decide(low, high, state):
-    assert judge(low, high).state == state
+def test_two_routes_share_one_rate(p_group, p_names, found):
+    assert is_leak(p_group, p_names) is found
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+def test_both_routes_together_call_a_null_pair_a_leak_in_at_most_5_percent(correlation):
+    from scipy.stats import norm
+
+    rng = np.random.default_rng(3)
+    shared = rng.normal(size=(40_000, 1))
+    z = math.sqrt(correlation) * shared + math.sqrt(1 - correlation) * rng.normal(size=(40_000, 2))
+    p = norm.sf(z)
+    rate = np.mean([is_leak(float(a), float(b)) for a, b in p])
+    assert 0.03 < rate <= 0.055  # three standard errors above 5 %: .0533
+
+
+def test_a_leak_by_the_group_names_by_single_names_or_both():
+    assert judge(0.5, p=0.001).reasons[:1] == ("group_stands_out",)
+    assert judge(0.01, n_flagged=3).reasons == ("names_stand_out",)
+    assert judge(0.01, n_flagged=3, p=0.01).reasons == ("group_stands_out", "names_stand_out")
+    for verdict in (judge(0.5, p=0.001), judge(0.01, n_flagged=3)):
+        assert verdict.state == "leak_found"
+        assert "at most 5 %" in verdict.english and "5 % 以下" in verdict.japanese
+
+
+def test_a_name_stands_out_only_where_a_leak_is_found():
+    verdict = judge(0.04, n_flagged=1)  # q <= 0.05, but not the audit's rate
+    assert verdict.state == "none_found_at_this_power"
+    assert (verdict.n_flagged, verdict.n_tested) == (0, 130)
+    assert judge(0.04, n_flagged=1, p=0.05).n_flagged == 1
+
+
+@pytest.mark.parametrize(("m", "n"), [(4, 130), (130, 4)])
+def test_under_five_names_the_ranking_decides_nothing(m, n):
+    verdict = judge(0.5, p=0.0005, low=0.9, high=1.0, m=m, n=n)
+    assert verdict.state == "not_enough_evidence"
+    assert verdict.reasons[0] == "auc_unusable"
+    assert judge(0.05, n_flagged=1, m=m, n=n).state == "leak_found"  # the names' route has it all
+
+
+# --- none found, not enough, ill-matched -----------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("general_low", "state"), [(0.500, "leak_found"), (0.501, "not_enough_evidence")]
+    ("of_list", "state", "reason"),
+    [
+        ({}, "none_found_at_this_power", "auc_below_limit"),
+        ({"high": 0.599}, "none_found_at_this_power", "auc_below_limit"),
+        ({"high": 0.6}, "not_enough_evidence", "auc_reaches_limit"),  # below .60 means below
+        ({"smallest": 0.6}, "none_found_at_this_power", "auc_below_limit"),
+        ({"smallest": 0.61}, "not_enough_evidence", "list_too_small"),
+        ({"smallest": math.nan}, "not_enough_evidence", "list_too_small"),
+        ({"low": math.nan, "high": math.nan}, "not_enough_evidence", "auc_unusable"),
+        ({"p": math.nan}, "not_enough_evidence", "auc_unusable"),
+        ({"general": UNKNOWN}, "not_enough_evidence", "general_missing"),
+        ({"general": Estimate(0.6, 0.55, 0.65)}, "ill_matched", "general_separates"),
+        ({"general": Estimate(0.1, 0.05, 0.2)}, "ill_matched", "general_separates"),
+    ],
 )
-def test_a_ranking_that_the_general_model_has_too_is_no_leak(general_low, state):
-    verdict = judge(0.7, 0.8, general=Estimate(0.6, general_low, 0.7))
-    assert verdict.state == state
-    assert ("general_separates_too" in verdict.reasons) == (general_low > 0.5)
+def test_what_is_said_where_no_leak_is_found(of_list, state, reason):
+    verdict = judge(**of_list)
+    assert (verdict.state, verdict.reasons[0]) == (state, reason)
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.42, 0.55), (0.4, 0.7), (0.7, 0.8)])
-def test_one_name_with_q_of_5_percent_is_a_leak_whatever_the_auc(low, high):
-    general = Estimate(0.6, 0.55, 0.7)
-    verdict = judge(low, high, q=ONE_NAME, general=general)
-    assert verdict.state == "leak_found"
-    assert verdict.reasons[0] == "names_stand_out"
-    assert (verdict.n_flagged, verdict.n_tested) == (1, 2)
+@pytest.mark.parametrize(
+    ("general", "is_ill"),
+    [
+        (Estimate(0.60, 0.501, 0.69), True),
+        (Estimate(0.60, 0.500, 0.69), False),  # not sure
+        (Estimate(0.40, 0.31, 0.499), True),  # in the other direction too
+        (Estimate(0.545, 0.54, 0.55), False),  # sure, and a trifle
+        (UNKNOWN, False),
+    ],
+)
+def test_ill_matched_is_sure_and_more_than_a_trifle(general, is_ill):
+    assert is_ill_matched(general) is is_ill
 
 
-def test_both_criteria_are_named():
-    assert judge(0.7, 0.8, q=ONE_NAME).reasons == ("auc_above_half", "names_stand_out")
+def test_on_an_ill_matched_list_what_the_model_adds_still_counts():
+    ill = Estimate(0.2, 0.1, 0.3)
+    for verdict in (judge(0.01, n_flagged=2, general=ill), judge(p=0.001, general=ill)):
+        assert verdict.state == "leak_found"
+        assert "general_separates" in verdict.reasons
+        assert "judged apart from that" in verdict.english
 
 
-@pytest.mark.parametrize("general", [None, Estimate(math.nan, math.nan, math.nan)])
-def test_without_the_general_model_a_ranking_proves_nothing(general):
-    verdict = judge(0.7, 0.8, general=general)
-    assert verdict.state == "not_enough_evidence"
-    assert "general_missing" in verdict.reasons
-
-
-@pytest.mark.parametrize(("low", "high"), [(0.6, 1.0), (0.0, 0.4)])
-def test_a_list_that_chance_ranks_perfectly_is_not_judged_by_its_auc(low, high):
-    verdict = judge(low, high, smallest=math.nan)
-    assert verdict.state == "not_enough_evidence"
-    assert "auc_unusable" in verdict.reasons
-    assert judge(low, high, smallest=math.nan, q=ONE_NAME).state == "leak_found"
-
-
-def test_an_undefined_auc_is_not_judged():
-    assert judge(math.nan, math.nan).state == "not_enough_evidence"
+def test_what_would_be_enough_is_said():
+    verdict = judge(smallest=0.7, m=40, n=80)
+    # 40 and 80 are worth 53.3 each; four times as many halve the error: 213.3, in tens
+    assert verdict.n_enough == 220
+    for text in (verdict.to_json()["what_now"][k] for k in ("english", "japanese")):
+        assert "220" in text
+    assert judge(smallest=0.59).n_enough is None
 
 
 def test_members_far_below_controls_are_pointed_out():
-    verdict = judge(0.2, 0.3)
-    assert verdict.state == "none_found_at_this_power"
+    verdict = judge(low=0.2, high=0.3)
     assert "members_rank_lower" in verdict.reasons
     assert "attacker could turn to use" in verdict.english
 
 
-@pytest.mark.parametrize(
-    ("q", "state"), [(ONE_NAME, "leak_found"), (NO_NAME, "not_enough_evidence"),
-                     ([0.0501], "not_enough_evidence"), ([], "not_enough_evidence")]
-)  # fmt: skip
-def test_without_truth_q_alone_decides_and_never_that_nothing_is_there(q, state):
-    verdict = give_verdict(q)
+@pytest.mark.parametrize(("p", "state"), [(0.05, "leak_found"), (0.0501, "not_enough_evidence"),
+                                          (math.nan, "not_enough_evidence")])  # fmt: skip
+def test_without_truth_q_alone_decides_and_never_that_nothing_is_there(p, state):
+    verdict = give_verdict(p, n_flagged=1, n_tested=2)
     assert verdict.state == state
     assert "no_truth" in verdict.reasons
     assert verdict.auc is None
 
 
-def test_an_auc_without_the_smallest_effect_is_refused():
-    with pytest.raises(ValueError, match="smallest"):
-        give_verdict(NO_NAME, auc=CHANCE)
+def test_a_model_compared_with_itself_is_not_judged():
+    record = equal_models_record()
+    assert record["state"] == "not_compared"
+    assert "both models are the same" in str(record["english"])
+    json.dumps(record, allow_nan=False)
+
+
+# --- words ----------------------------------------------------------------------------------
 
 
 def test_the_smallest_effect_is_stated_when_nothing_is_found():
-    verdict = judge(0.42, 0.58)
+    verdict = judge(smallest=0.598)
     assert "59.8 %" in verdict.english
     assert "59.8 %" in verdict.japanese
 
@@ -117,70 +186,58 @@ def test_the_smallest_effect_is_stated_when_nothing_is_found():
     ],
 )
 def test_the_smallest_finding_is_stated_without_truth(finding, words):
-    verdict = give_verdict(NO_NAME, smallest_finding=finding)
+    verdict = give_verdict(0.5, n_flagged=0, n_tested=3, smallest_finding=finding)
     assert words[0] in verdict.english
     assert words[1] in verdict.japanese
 
 
 def test_the_numbers_are_in_both_sentences():
-    verdict = judge(0.87, 0.94, q=[0.01] * 34 + [1.0] * 96)
+    verdict = give_verdict(
+        0.01, n_flagged=34, n_tested=130, n_undecided=3, ranked=ranked(0.87, 0.94, p=0.001)
+    )
     for text in (verdict.english, verdict.japanese):
         for number in ("90.5 %", "87.0 %", "94.0 %", "51.0 %", "45.0 %", "57.0 %", "34", "130"):
             assert number in text
+    assert "3 more or fewer" in verdict.english
+
+
+def test_an_auc_without_an_interval_says_why():
+    verdict = judge(low=math.nan, high=math.nan, general=Estimate(0.5, math.nan, math.nan))
+    assert "nan" not in verdict.english.lower() + verdict.japanese.lower()
 
 
 bounds = st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)).map(sorted)
-estimates = bounds.map(lambda b: Estimate(b[1], b[0], b[2]))
+estimates = bounds.map(lambda b: Estimate(b[1], b[0], b[2])) | st.just(UNKNOWN)
+p_values = st.floats(0, 1) | st.just(math.nan)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=200)
 @given(
-    st.lists(st.floats(0, 1), max_size=5),
-    st.none() | estimates,
-    st.none() | estimates,
-    st.floats(0.5, 1) | st.just(math.nan),
+    p_values, p_values, estimates, estimates, st.floats(0.5, 2) | st.just(math.nan),
+    st.integers(1, 200), st.booleans(),
     st.none() | st.just(SmallestFinding(0.1, None)) | st.just(SmallestFinding(0.001, 2)),
-)
-def test_no_verdict_says_safe_and_every_reason_has_words(q, auc, general, smallest, finding):
+)  # fmt: skip
+def test_no_verdict_says_safe_and_every_reason_has_words(
+    p_names, p_group, auc, general, smallest, m, has_truth, finding
+):
+    relabelled = RelabellingTest(p_group, auc.value, 0.5, 0.1, smallest, 1999)
     verdict = give_verdict(
-        q, auc=auc, general_auc=general, smallest_auc=smallest, smallest_finding=finding
-    )
-    assert "safe" not in verdict.english.lower()
-    assert "安全" not in verdict.japanese
-    assert set(verdict.reasons) <= set(REASONS)
+        p_names, n_flagged=2, n_tested=9, smallest_finding=finding,
+        ranked=Ranked(m, 50, auc, general, relabelled) if has_truth else None,
+    )  # fmt: skip
+    record = verdict.to_json()
+    said = f"{verdict.english} {verdict.japanese} {record['what_now']}"
+    assert "safe" not in said.lower() and "安全" not in said
+    assert "{" not in verdict.english + verdict.japanese and "nan" not in said.lower()
+    assert verdict.reasons and set(verdict.reasons) <= set(REASONS)
     assert (verdict.state == "leak_found") == bool(
-        {"auc_above_half", "names_stand_out"} & set(verdict.reasons)
+        {"group_stands_out", "names_stand_out"} & set(verdict.reasons)
     )
     starts = {
         "leak_found": "Leak found: ",
         "none_found_at_this_power": "None found at this power: ",
         "not_enough_evidence": "Not enough evidence: ",
+        "ill_matched": "This list is ill-matched: ",
     }
     assert verdict.english.startswith(starts[verdict.state])
-    assert "{" not in verdict.english + verdict.japanese
-    json.dumps(verdict.to_json(), allow_nan=False)
-
-
-def test_a_null_list_is_seldom_called_a_leak_by_its_ranking():
-    rng = np.random.default_rng(12)
-    is_member = np.arange(260) < 130
-    smallest = smallest_detectable_auc(130, n_controls=130)
-    states = []
-    for seed in range(200):
-        auc = bootstrap_ranking(rng.normal(size=260), is_member, n_replicates=200, seed=seed).auc
-        verdict = give_verdict([1.0], auc=auc, general_auc=CHANCE, smallest_auc=smallest)
-        states.append(verdict.state)
-    # 2.5 % are expected; four standard errors above that is 7 %.
-    assert states.count("leak_found") <= 14
-    assert states.count("none_found_at_this_power") > 100
-
-
-def test_an_auc_that_m_general_alone_reaches_is_no_leak() -> None:
-    # a null pair of the demo: 0.534 (0.502 to 0.568), M_general alone 0.539 (0.493 to 0.584)
-    hospital, general = Estimate(0.534, 0.502, 0.568), Estimate(0.539, 0.493, 0.584)
-    verdict = give_verdict([1.0, 1.0], auc=hospital, general_auc=general, smallest_auc=0.6)
-    assert verdict.state == "none_found_at_this_power"
-    assert "general_separates_too" in verdict.reasons
-    weaker = Estimate(0.52, 0.493, 0.55)
-    leak = give_verdict([1.0, 1.0], auc=hospital, general_auc=weaker, smallest_auc=0.6)
-    assert leak.state == "leak_found"
+    json.dumps(record, allow_nan=False)
