@@ -7,7 +7,7 @@ control, and sentences. Where they differ, a model tells members from controls w
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,8 +29,6 @@ MAX_SHARE_GAP = 0.1
 """Largest part of the names that may lie in other strata of pieces, or of script."""
 CHANCE_ERRORS, CHANCE_NAMES = 2.0, 3
 """Small groups may differ by chance: by this many standard errors of the difference, or names."""
-
-_ROWS = 500  # members compared with all controls at a time
 
 
 @dataclass(frozen=True)
@@ -245,21 +243,39 @@ def _gap(shares: Mapping[str, tuple[float, float]]) -> float:
 
 
 def _n_unmatched(facts: _Facts, members: Sequence[int], controls: Sequence[int]) -> int:
-    strata = np.unique(
-        [f"{pieces} {script}" for pieces, script in zip(facts.pieces, facts.script, strict=True)],
-        return_inverse=True,
-    )[1]
-    n_unmatched = 0
-    for start in range(0, len(members), _ROWS):
-        rows = np.array(members[start : start + _ROWS])
-        near = strata[rows][:, None] == strata[controls][None]  # [M, C]
+    """Count members without a control of their stratum whose parts are each as common, or equal."""
+    from scipy.spatial import KDTree
+
+    strata = [f"{p} {s}" for p, s in zip(facts.pieces, facts.script, strict=True)]
+    caliper = CALIPER_NATS + 1e-9
+    points: dict[str, list[Floats]] = defaultdict(list)
+    shares: dict[tuple[str, int, int], list[float]] = defaultdict(list)
+    for row in controls:
+        if np.isfinite(facts.log_share[:, row]).all():
+            points[strata[row]].append(facts.log_share[:, row])
+        for k in (0, 1):  # what the other part may be, where this one is equal
+            shares[strata[row], k, int(facts.part[k, row])].append(facts.log_share[1 - k, row])
+    ordered = {key: np.sort(found) for key, found in shares.items()}
+    names = {tuple(facts.part[:, row].tolist()) for row in controls}
+    is_near = np.zeros(len(strata), dtype=np.bool_)
+    for stratum, found in points.items():
+        rows = [row for row in members if strata[row] == stratum]
+        rows = [row for row in rows if np.isfinite(facts.log_share[:, row]).all()]
+        if rows:
+            nearest = KDTree(np.array(found)).query(facts.log_share[:, rows].T, p=math.inf)[0]
+            is_near[rows] = nearest <= caliper
+
+    def has_one(row: int) -> bool:
         for k in (0, 1):
-            far = np.abs(facts.log_share[k, rows][:, None] - facts.log_share[k, controls][None])
-            near &= (far <= CALIPER_NATS + 1e-9) | (
-                facts.part[k, rows][:, None] == facts.part[k, controls][None]
-            )
-        n_unmatched += int((~near.any(axis=1)).sum())
-    return n_unmatched
+            others = ordered.get((strata[row], k, int(facts.part[k, row])))
+            share = facts.log_share[1 - k, row]
+            if others is not None and np.isfinite(share):
+                at = np.searchsorted(others, share - caliper)
+                if at < len(others) and others[at] <= share + caliper:
+                    return True
+        return bool(is_near[row]) or tuple(facts.part[:, row].tolist()) in names
+
+    return sum(not has_one(row) for row in members)
 
 
 def _signed(value: float) -> str:

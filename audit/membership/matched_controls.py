@@ -13,8 +13,9 @@ that leaves easy controls rarer than members, whose parts are the commonest ones
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +37,9 @@ as many word pieces and the same script."""
 PIECE_NATS = 4.0
 """A word piece more or less is as far as this difference of ln share."""
 
-_GROUP = 256  # names assigned together
-_WIDTHS = (5, 20, 80)  # parts of each role that are tried for a name, until it has a control
+_GROUP = 128  # names assigned together
+_N_NEAR, _N_FAR = 5, 200  # parts of each role that are tried for a name, at first and then
 _BEYOND, _NOBODY = 1e3, 1e9  # cost of a pair beyond the caliper; cost of a pair that is no option
-_MAX_CELLS = 2_000_000  # of one assignment
 
 Name = tuple[str, str]
 """(first, last)."""
@@ -48,6 +48,8 @@ Accepts = Callable[[str, str], bool]
 CountPieces = Callable[[str, str], int]
 """Word pieces of a part, given its role ("first" or "last") and its text."""
 Floats = NDArray[np.float64]
+Option = tuple[Name, float, bool]
+"""A name for a member: its squared distance, and whether it is within the caliper."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +146,7 @@ class _Pool:
         self.parts: dict[str, tuple[str, ...]] = {}
         self.log_share: dict[str, Floats] = {}
         self.pieces: dict[str, Floats] = {}
+        self._near: dict[tuple[str, str], tuple[Floats, bool]] = {}
         self.known = {"first": pool.first_shares, "last": pool.last_shares}
         for role, parts, shares in (
             ("first", pool.first, pool.first_share),
@@ -161,12 +164,15 @@ class _Pool:
 
         A part that the generator does not know counts as the rarest that it knows.
         """
-        shares = self.known[role]
-        share = shares.get(fold_name(part))
-        target = math.log(share if share is not None else min(shares.values()))
-        pieces = self.count(role, part) if part else 0
-        far = np.abs(self.log_share[role] - target)
-        return far + PIECE_NATS * np.abs(self.pieces[role] - pieces), share is not None
+        if (role, part) not in self._near:
+            shares = self.known[role]
+            share = shares.get(fold_name(part))
+            target = math.log(share if share is not None else min(shares.values()))
+            pieces = self.count(role, part) if part else 0
+            far = np.abs(self.log_share[role] - target)
+            far += PIECE_NATS * np.abs(self.pieces[role] - pieces)
+            self._near[role, part] = far, share is not None
+        return self._near[role, part]
 
 
 class _Draw:
@@ -182,121 +188,120 @@ class _Draw:
     ) -> None:
         own = zip(members.first, members.last, strict=True)
         self._seen = {_key(*name) for name in (*own, *exclude)}
+        self._is_new: dict[Name, bool] = {}
         self._members, self._accepts, self._rng = members, accepts, rng
-        self._near: dict[tuple[str, str], tuple[Floats, bool]] = {}
         self.names: list[Name] = []
         self.rows: list[int] = []
         self.is_within: list[bool] = []
         self.popularity: list[float] = []
 
     def take(self, turns: Sequence[int], *, pool: _Pool) -> None:
-        """Draw a control for each member in turn: near names first, farther ones where needed."""
-        left = sorted(turns)
-        largest = max(map(len, pool.parts.values()))
-        for width in (*(one for one in _WIDTHS if one < largest), largest):
+        """Draw a control for each member in turn: of near names by chance, else the nearest."""
+        self._is_new.clear()
+        left = list(turns)
+        for is_near in (True, False):
             missing: list[int] = []
-            for group in _groups(left, n_options=_n_options(width, kind=pool.kind)):
-                missing += self._assign(group, width=width, pool=pool)
+            for start in range(0, len(left), _GROUP):
+                group = left[start : start + _GROUP]
+                missing += self._assign(group, is_near=is_near, pool=pool)
             left = missing
 
-    def _assign(self, turns: Sequence[int], *, width: int, pool: _Pool) -> list[int]:
+    def _assign(self, turns: Sequence[int], *, is_near: bool, pool: _Pool) -> list[int]:
         """Give each member the name that suits all best; return those who got none."""
         from scipy.optimize import linear_sum_assignment
 
         columns: dict[Name, int] = {}
-        cells: dict[int, list[tuple[int, float, bool]]] = {}
-        is_new: dict[Name, bool] = {}
+        options = {}
         for row in dict.fromkeys(turns):
-            cells[row] = []
-            for name, cost, is_within in self._options(row, width=width, pool=pool):
-                if name not in is_new:
-                    is_new[name] = self._is_new(name)
-                if is_new[name]:
-                    column = columns.setdefault(name, len(columns))
-                    cells[row].append((column, cost, is_within))
+            found = self._near_names(row, pool=pool) if is_near else self._nearest(row, pool=pool)
+            # As many options as members: whatever the others get, one is left.
+            options[row] = list(islice((one for one in found if self._may_come(one[0])), _GROUP))
+            for name, _, _ in options[row]:
+                columns.setdefault(name, len(columns))
         if not columns:
             return list(turns)
         costs = np.full((len(turns), len(columns)), _NOBODY)
         within = np.zeros(costs.shape, dtype=np.bool_)
         for slot, row in enumerate(turns):
-            for column, cost, is_within in cells[row]:
+            for name, cost, is_within in options[row]:
                 # As many as can be lie within the caliper; then the sum of squares is least.
-                costs[slot, column] = cost + (0 if is_within else _BEYOND)
-                within[slot, column] = is_within
+                costs[slot, columns[name]] = cost + (0 if is_within else _BEYOND)
+                within[slot, columns[name]] = is_within
         names = list(columns)
         missing = dict(enumerate(turns))
         for slot, column in zip(*linear_sum_assignment(costs), strict=True):
             if costs[slot, column] < _NOBODY:
                 first, last = names[column]
                 self._seen.add(_key(first, last))
+                self._is_new[first, last] = False
                 self.names.append((first, last))
                 self.rows.append(missing.pop(int(slot)))
                 self.is_within.append(bool(within[slot, column]))
                 self.popularity.append(popularity(pool.pool, first=first, last=last))
         return list(missing.values())
 
-    def _is_new(self, name: Name) -> bool:
-        return _key(*name) not in self._seen and (self._accepts is None or self._accepts(*name))
+    def _may_come(self, name: Name) -> bool:
+        if name not in self._is_new:
+            is_new = _key(*name) not in self._seen
+            self._is_new[name] = is_new and (self._accepts is None or self._accepts(*name))
+        return self._is_new[name]
 
-    def _options(self, row: int, *, width: int, pool: _Pool) -> Iterable[tuple[Name, float, bool]]:
-        """Return names for a member with their squared distance and whether they are within."""
-        first, last = self._members.first[row], self._members.last[row]
+    def _near_names(self, row: int, *, pool: _Pool) -> Iterator[Option]:
+        """Yield some names near a member's, drawn by chance from those within the caliper."""
+        own = {"first": self._members.first[row], "last": self._members.last[row]}
+        near = {role: self._some_near(pool.distances(role, part)) for role, part in own.items()}
         if pool.kind != "hard":
-            lasts = self._parts("last", last, width=min(width, _WIDTHS[-1]), pool=pool)
-            for one, far, near in self._parts(
-                "first", first, width=min(width, _WIDTHS[-1]), pool=pool
-            ):
-                for other, farther, nearer in lasts:
-                    yield (one, other), far**2 + farther**2, near and nearer
+            for i, far, is_within in near["first"]:
+                for j, farther, is_too in near["last"]:
+                    name = pool.parts["first"][i], pool.parts["last"][j]
+                    yield name, far**2 + farther**2, is_within and is_too
             return
-        sides = ["first", "last"]
-        self._rng.shuffle(sides)
-        found = {role: self._parts(role, last if role == "last" else first, width=width, pool=pool)
-                 for role in sides}  # fmt: skip
-        # The part that stays is the member's own; one without a part keeps the other.
-        sides = [role for role in sides if (first if role == "last" else last)]
-        sides.sort(key=lambda role: not any(near for *_, near in found[role]))
-        for role in sides[: 1 if width == _WIDTHS[0] else 2]:
-            for part, far, near in found[role]:
-                yield ((part, last) if role == "first" else (first, part)), far**2, near
+        # One part stays: either, unless only one of the others has a match.
+        sides = [role for role in self._rng.permutation(["first", "last"]).tolist()
+                 if own["last" if role == "first" else "first"]]  # fmt: skip
+        sides.sort(key=lambda role: not any(is_within for *_, is_within in near[role]))
+        for role in sides[:1]:
+            for i, far, is_within in near[role]:
+                yield self._with_part(row, role, pool.parts[role][i]), far**2, is_within
 
-    def _parts(
-        self, role: str, part: str, *, width: int, pool: _Pool
-    ) -> list[tuple[str, float, bool]]:
-        """Return parts to stand for this one: any within the caliper, then the nearest."""
-        if (role, part) not in self._near:
-            self._near[role, part] = pool.distances(role, part)
-        far, is_known = self._near[role, part]
+    def _some_near(self, distances: tuple[Floats, bool]) -> list[tuple[int, float, bool]]:
+        far, is_known = distances
         within = np.flatnonzero(far <= CALIPER_NATS)
-        chosen = self._rng.permutation(within)[:width].tolist()
-        if len(chosen) < width:
+        chosen = self._rng.permutation(within)[:_N_NEAR].tolist()
+        if len(chosen) < _N_NEAR:
             shuffled = self._rng.permutation(len(far))
             order = shuffled[np.argsort(far[shuffled], kind="stable")][len(within) :]
-            chosen += order[: width - len(chosen)].tolist()
-        return [
-            (pool.parts[role][i], float(far[i]), bool(is_known and far[i] <= CALIPER_NATS))
-            for i in chosen
-        ]
+            chosen += order[: _N_NEAR - len(chosen)].tolist()
+        return [(i, float(far[i]), bool(is_known and far[i] <= CALIPER_NATS)) for i in chosen]
 
+    def _nearest(self, row: int, *, pool: _Pool) -> Iterator[Option]:
+        """Yield names from the nearest to a member's on; some 40,000 in all."""
+        own = {"first": self._members.first[row], "last": self._members.last[row]}
+        far, is_within = {}, {}
+        for role, part in own.items():
+            distances, is_known = pool.distances(role, part)
+            far[role], is_within[role] = distances**2, is_known & (distances <= CALIPER_NATS)
+        if pool.kind == "hard":
+            sides = [role for role in own if own["last" if role == "first" else "first"]]
+            every = [(far[role][i], role, i) for role in sides for i in range(len(far[role]))]
+            for cost, role, i in sorted(every):
+                name = self._with_part(row, role, pool.parts[role][i])
+                yield name, float(cost), bool(is_within[role][i])
+            return
+        rows, columns = (np.argsort(far[role], kind="stable")[:_N_FAR] for role in own)
+        grid = (far["first"][rows][:, None] + far["last"][columns][None]).ravel()
+        first = min(4 * _GROUP, grid.size)
+        start = np.argpartition(grid, first - 1)[:first] if first else np.zeros(0, dtype=np.int64)
+        for order in (start[np.argsort(grid[start], kind="stable")], None):
+            cells = order if order is not None else np.argsort(grid, kind="stable")
+            for cell in cells.tolist():
+                i, j = rows[cell // len(columns)], columns[cell % len(columns)]
+                name = pool.parts["first"][i], pool.parts["last"][j]
+                yield name, float(grid[cell]), bool(is_within["first"][i] & is_within["last"][j])
 
-def _n_options(width: int, *, kind: str) -> int:
-    return 2 * width if kind == "hard" else min(width, _WIDTHS[-1]) ** 2
-
-
-def _groups(turns: Sequence[int], *, n_options: int) -> Iterable[list[int]]:
-    """Cut turns, in order, into groups whose assignment has a bounded number of cells."""
-    group: list[int] = []
-    n_distinct = 0
-    for row in turns:
-        is_other = not group or group[-1] != row
-        n_cells = (len(group) + 1) * (n_distinct + is_other) * n_options
-        if group and (len(group) == _GROUP or n_cells > _MAX_CELLS):
-            yield group
-            group, n_distinct, is_other = [], 0, True
-        group.append(row)
-        n_distinct += is_other
-    if group:
-        yield group
+    def _with_part(self, row: int, role: str, part: str) -> Name:
+        first, last = self._members.first[row], self._members.last[row]
+        return (part, last) if role == "first" else (first, part)
 
 
 def characters(_: str, part: str) -> int:

@@ -107,6 +107,6 @@ def test_ten_thousand_members_are_compared_in_seconds() -> None:
     members = make_candidates([(f"F{i}", f"L{i % 999}") for i in range(10_000)], is_member=True)
     controls = draw_names(us_pool(), n=5_000, seed=1)
     controls = replace(controls, is_member=(False,) * 5_000, control_kind=("given",) * 5_000)
-    started = time.perf_counter()
+    started = time.process_time()
     assert match_quality(members + controls).kinds[0].n_unmatched == 10_000
-    assert time.perf_counter() - started < 30
+    assert time.process_time() - started < 30
