@@ -109,7 +109,9 @@ def matched_controls(
     wanted = [r for r, m in enumerate(members.is_member) if m and not members.is_canary(r)]
     script = {row: script_of(members.full_name(row)) for row in wanted}
     scripts = {one.script for one in pools}
-    possible = [row for row in wanted if script[row] in scripts]
+    # A whole name beside another part would be that name again: no hard one for a name of one part.
+    n_parts = 2 if kind == "hard" else 1
+    possible = [r for r in wanted if script[r] in scripts and len(members.parts(r)) >= n_parts]
     rng = generator(seed, f"controls/matched {kind}")
     turns: list[int] = []
     while possible and len(turns) < n:
@@ -125,7 +127,7 @@ def matched_controls(
     controls = make_candidates(names, is_member=False, control_kind="easy",
                                popularity=[draw.popularity[i] for i in order])  # fmt: skip
     matched = {row for row, ok in zip(rows, is_within, strict=True) if ok}
-    in_turn = {*turns, *(row for row in wanted if script[row] not in scripts)}
+    in_turn = {*turns, *(set(wanted) - set(possible))}
     return MatchedControls(
         controls=replace(controls, control_kind=tuple(kinds)),
         rows=tuple(rows),
@@ -257,8 +259,7 @@ class _Draw:
                     yield name, far**2 + farther**2, is_within and is_too
             return
         # One part stays: either, unless only one of the others has a match.
-        sides = [role for role in self._rng.permutation(["first", "last"]).tolist()
-                 if own["last" if role == "first" else "first"]]  # fmt: skip
+        sides: list[str] = self._rng.permutation(["first", "last"]).tolist()
         sides.sort(key=lambda role: not any(is_within for *_, is_within in near[role]))
         for role in sides[:1]:
             for i, far, is_within in near[role]:
@@ -282,8 +283,7 @@ class _Draw:
             distances, is_known = pool.distances(role, part)
             far[role], is_within[role] = distances**2, is_known & (distances <= CALIPER_NATS)
         if pool.kind == "hard":
-            sides = [role for role in own if own["last" if role == "first" else "first"]]
-            every = [(far[role][i], role, i) for role in sides for i in range(len(far[role]))]
+            every = [(far[role][i], role, i) for role in own for i in range(len(far[role]))]
             for cost, role, i in sorted(every):
                 name = self._with_part(row, role, pool.parts[role][i])
                 yield name, float(cost), bool(is_within[role][i])

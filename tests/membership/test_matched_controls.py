@@ -178,6 +178,15 @@ def test_who_has_no_match_is_counted_and_gets_the_nearest_or_nobody() -> None:
     assert len(matched_controls(other.rows([0]), n=4, seed=0).controls) == 0
 
 
+def test_names_of_one_part_have_easy_controls_only() -> None:
+    listed = as_members([("", "山田太郎"), ("", "佐藤花子")])
+    easy = matched_controls(listed, n=4, seed=0, kind="easy")
+    assert len(easy.controls) == 4
+    assert {script_of(f + la) for f, la in pairs(easy.controls)} == {"han_kana"}
+    hard = matched_controls(listed, n=4, seed=0, kind="hard")
+    assert (len(hard.controls), hard.n_unmatched) == (0, 2)
+
+
 def test_names_that_a_model_cannot_spell_never_come() -> None:
     def spelt(_: str, part: str) -> int:
         return 1 if part < "K" else 1_000_000
