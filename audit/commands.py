@@ -19,8 +19,10 @@ from audit.jobs.service import audit_question, demo_question
 from audit.membership.controls import with_controls
 from audit.membership.names_csv import read_names
 from audit.membership.plain import plain
+from audit.membership.prompts import piece_counter
 from audit.membership.score_file import score_file
 from audit.models.registry import model_path
+from audit.prepare.pair_check import tokenizer
 from audit.progress import Progress
 from audit.report import AuditReport, write_report
 from audit.request import AuditRequest, GenerationSettings, PosteriorSettings
@@ -40,7 +42,10 @@ def run(options: Namespace) -> dict[str, Any]:
     candidates = names.candidates
     if options.draw_controls:
         n_given, n = len(candidates), options.draw_controls
-        candidates = with_controls(candidates, n_easy=n, n_hard=n, seed=options.seed)
+        spelt = tokenizer(model_path(options.hospital, where="--hospital"))
+        candidates = with_controls(
+            candidates, n_easy=n, n_hard=n, seed=options.seed, count_pieces=piece_counter(spelt)
+        )
         _say(f"Drawn: {len(candidates) - n_given} controls.")
     request = AuditRequest(
         scenario_number=options.scenario,

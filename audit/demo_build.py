@@ -18,11 +18,13 @@ import torch
 from torch import nn
 
 from audit.corpora import demo
-from audit.membership.candidates import Candidates
-from audit.membership.controls import draw_names, easy_controls, hard_controls
-from audit.membership.name_pools import NamePool, japanese_pool, us_pool, with_popularity
+from audit.membership.candidates import Candidates, control_kind_against, member_parts
+from audit.membership.controls import draw_names
+from audit.membership.matched_controls import matched_controls
+from audit.membership.name_pools import NamePool, japanese_pool, us_pool
 from audit.models.precision import onednn_float32
 from audit.models.pretrain import PretrainSettings, SpecialIds, pretrain
+from audit.names import fold_name
 from audit.randomness import generator
 from audit.tables import write_table
 
@@ -74,13 +76,13 @@ def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda 
         Called with what is being trained, the step and the number of steps.
     """
     pool = us_pool() if recipe.language == "en" else japanese_pool()
-    listed = _listed_names(pool, recipe, seed=seed)
-    members = _pairs(listed, is_member=True)
+    members = demo_members(pool, recipe, seed=seed)
+    staff = demo_staff(pool, recipe, seed=seed)
     hospital = demo.demo_notes(
-        members, staff=demo_staff(pool, listed, seed=seed), language=recipe.language,
-        n_notes=recipe.n_notes, seed=seed,
-    )  # fmt: skip
+        _pairs(members), staff=staff, language=recipe.language, n_notes=recipe.n_notes, seed=seed
+    )
     out.mkdir(parents=True, exist_ok=True)
+    listed = members + demo_controls(pool, recipe, seed=seed)
     _write_names(out / "names.csv", listed, hospital.n_mentions)
     _write_passages(out / "passages.jsonl", hospital)
     tokenizer = _tokenizer(pool, recipe)
@@ -97,12 +99,8 @@ def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda 
     save_model(general, tokenizer, out / "models" / "general")
     _train_hospital(general, tokenizer, hospital.notes, recipe, out, seed=seed, report=report)
     if recipe.with_null:
-        others = draw_names(
-            pool, n=recipe.n_names, seed=seed, purpose="null names",
-            exclude=list(zip(listed.first, listed.last, strict=True)),
-        )  # fmt: skip
         null = demo.demo_notes(
-            _pairs(others), staff=demo_staff(pool, listed, seed=seed), language=recipe.language,
+            null_names(pool, recipe, seed=seed), staff=staff, language=recipe.language,
             n_notes=recipe.n_notes, seed=seed,
         )  # fmt: skip
         last = (recipe.exposures[-1],)
@@ -153,17 +151,63 @@ def _train_hospital(
     )  # fmt: skip
 
 
-def _listed_names(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
+def demo_members(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
+    """Draw the patients whom the notes name."""
     drawn = draw_names(pool, n=recipe.n_names, seed=seed, purpose="demo members")
-    members = replace(drawn, is_member=(True,) * len(drawn), control_kind=("",) * len(drawn))
-    easy = easy_controls(pool, members, n=recipe.n_controls, seed=seed)
-    hard = hard_controls(pool, members, n=recipe.n_controls, seed=seed)
-    return with_popularity(members + easy + hard, pool=pool)
+    return replace(drawn, is_member=(True,) * len(drawn), control_kind=("",) * len(drawn))
 
 
-def demo_staff(pool: NamePool, listed: Candidates, *, seed: int) -> tuple[str, ...]:
+def demo_controls(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
+    """Draw controls matched to the patients, of whom no notes of the demo say anything.
+
+    None has a doctor's name for a part, and none is a patient of the null pair's notes.
+    """
+    members = demo_members(pool, recipe, seed=seed)
+    staff = {fold_name(name) for name in demo_staff(pool, recipe, seed=seed)}
+    null = null_names(pool, recipe, seed=seed) if recipe.with_null else []
+
+    def accepts(first: str, last: str) -> bool:
+        return not staff & {fold_name(first), fold_name(last)}
+
+    easy, hard = (
+        matched_controls(
+            members, n=recipe.n_controls, seed=seed, kind=kind, pool=pool, exclude=null,
+            accepts=accepts,
+        ).controls
+        for kind in ("easy", "hard")
+    )  # fmt: skip
+    return easy + hard
+
+
+def _reserved(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
+    """Draw the names that the notes leave alone: the patients, and as many easy and hard ones.
+
+    The notes of the shipped models were written so, before controls were matched.
+    """
+    members = demo_members(pool, recipe, seed=seed)
+    parts = member_parts(members)
+    reserved = members
+    for kind in ("easy", "hard"):
+        reserved += draw_names(
+            pool, n=recipe.n_controls, seed=seed, purpose=kind, exclude=_pairs(members),
+            accepts=lambda f, la, kind=kind: (  # type: ignore[misc]
+                control_kind_against(parts, first=f, last=la) == kind
+            ),
+        )  # fmt: skip
+    return reserved
+
+
+def null_names(pool: NamePool, recipe: Recipe, *, seed: int) -> list[Name]:
+    """Draw the patients of the null pair's notes: nobody's on the list."""
+    reserved = _pairs(_reserved(pool, recipe, seed=seed))
+    others = draw_names(pool, n=recipe.n_names, seed=seed, purpose="null names", exclude=reserved)
+    return _pairs(others)
+
+
+def demo_staff(pool: NamePool, recipe: Recipe, *, seed: int) -> tuple[str, ...]:
     """Draw doctors whose last names are on nobody's list, so that truth stays clear."""
-    taken = {*listed.first, *listed.last}
+    reserved = _reserved(pool, recipe, seed=seed)
+    taken = {*reserved.first, *reserved.last}
     rng = generator(seed, "demo staff")
     free = [i for i, name in enumerate(pool.last) if name not in taken]
     share = np.array([pool.last_share[i] for i in free])
@@ -181,14 +225,8 @@ def _weighted_names(pool: NamePool, n: int, *, seed: int) -> list[Name]:
     return [(pool.first[int(f)], pool.last[int(la)]) for f, la in zip(first, last, strict=True)]
 
 
-def _pairs(candidates: Candidates, *, is_member: bool | None = None) -> list[Name]:
-    return [
-        (first, last)
-        for first, last, truth in zip(
-            candidates.first, candidates.last, candidates.is_member, strict=True
-        )
-        if is_member is None or truth is is_member
-    ]
+def _pairs(candidates: Candidates) -> list[Name]:
+    return list(zip(candidates.first, candidates.last, strict=True))
 
 
 def _tokenizer(pool: NamePool, recipe: Recipe) -> Any:

@@ -31,6 +31,15 @@ def is_unspaced(text: str) -> bool:
     return _UNSPACED.search(text) is not None
 
 
+def script_of(text: str) -> str:
+    """Return the script of a name: "latin", "han_kana" or "other"."""
+    if is_unspaced(text):
+        return "han_kana"
+    letters = [ch for ch in text if unicodedata.category(ch).startswith("L")]
+    is_latin = bool(letters) and all("LATIN" in unicodedata.name(ch, "") for ch in letters)
+    return "latin" if is_latin else "other"
+
+
 def fold_name(text: str) -> str:
     """Return the form in which names are compared: NFKC, no case, single spaces."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())

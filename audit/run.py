@@ -18,7 +18,9 @@ from audit.attack.reference import MIN_REFERENCE, with_reference
 from audit.attack.result import FIXED_SCORE, GENERAL_SCORE, AttackResult, Sources
 from audit.errors import AuditError
 from audit.inspection import Inspection, best_passages, keep_inspection, kept_inspection
+from audit.membership import prompts
 from audit.membership.candidates import Candidates
+from audit.membership.match_quality import match_quality
 from audit.membership.name_pools import NamePool, pool_for, with_popularity
 from audit.membership.plain import plain
 from audit.models.load import LoadedModel
@@ -197,7 +199,10 @@ def _report(
         threshold=request.threshold,
     )
     columns = name_columns(attack, judgement, candidates=listed, scenario=scenario, fixed=fixed)
+    quality = match_quality(listed, count_pieces=prompts.piece_counter(pair.hospital.tokenizer))
     details = dict(attack.details)
+    if quality.kinds:
+        details["match"] = quality.to_json()
     if any(m is True for m in listed.is_member):
         details["null_check"] = null_check(attack.scores[fixed].value, candidates=listed)
     if judgement.exposure is not None:
@@ -219,7 +224,10 @@ def _report(
         curve=judgement.curve,
         mentions=judgement.mentions,
         details=_plain(details),
-        notes=_notes(request, pair, columns, n_reference, judgement.n_flagged_by_general),
+        notes=[
+            *_notes(request, pair, columns, n_reference, judgement.n_flagged_by_general),
+            *quality.sentences(),
+        ],
         made={},
     )
 

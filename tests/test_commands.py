@@ -172,10 +172,18 @@ def test_a_list_without_truth_has_scores_and_no_confusion_table(
 
 def test_controls_can_be_drawn(pair: dict[str, str], tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "names.csv").write_text("name,is_member\nMary Smith,1\nJohn Brown,1\n")
-    code, _, _ = call(capsys, *masked(pair, out=tmp_path / "out", draw_controls=5))
-    kinds = [row["control_kind"] for row in names_of(tmp_path / "out")]
+    code, _, _ = call(capsys, *masked(pair, out=tmp_path / "out", draw_controls=4))
+    rows = names_of(tmp_path / "out")
+    kinds = [row["control_kind"] for row in rows]
     assert code == 0
-    assert kinds == ["", "", *["easy"] * 5, *["hard"] * 5]
+    assert kinds == ["", "", *["easy"] * 4, *["hard"] * 4]
+    assert all(row["score"] for row in rows)  # none that the small vocabulary cannot spell
+    report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
+    match = report["details"]["match"]
+    assert list(match) == ["all", "easy", "hard"]
+    assert match["hard"]["pieces_gap"] == match["hard"]["scripts_gap"] == 0
+    said = [note for note in report["notes"] if note.startswith("Members against")]
+    assert len(said) == 2 and "2 members have no control within the caliper" in said[0]
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def hospital_notes(language: str, *, directory: Path = SHIPPED) -> HospitalNotes
             "The demo's files are missing.", do="Make them with: python -m audit demo --retrain"
         ) from None
     pool = us_pool() if language == "en" else japanese_pool()
-    staff = demo_staff(pool, names, seed=DEMO_SEED)
+    staff = demo_staff(pool, recipe, seed=DEMO_SEED)
     patients = [
         (first, last)
         for first, last, truth in zip(names.first, names.last, names.is_member, strict=True)

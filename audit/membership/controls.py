@@ -3,10 +3,11 @@
 Comes in: a pool of names with their shares, members, a seed. Goes out: `Candidates`. Knows no
 model; what a tokenizer has to say comes in as a function.
 
-Every draw is the beginning of one seeded order of all full names of the pool. The order is that of
-drawing without replacement with the names' shares as weights (exponential keys divided by weight;
-Efraimidis and Spirakis 2006, doi:10.1016/j.ipl.2005.11.003). Leaving out names that do not qualify
-conditions the draw exactly, and a longer draw begins with the shorter one.
+Easy and hard controls are matched to members (`matched_controls.py`). Every other draw is the
+beginning of one seeded order of all full names of the pool. The order is that of drawing without
+replacement with the names' shares as weights (exponential keys divided by weight; Efraimidis and
+Spirakis 2006, doi:10.1016/j.ipl.2005.11.003). Leaving out names that do not qualify conditions the
+draw exactly, and a longer draw begins with the shorter one.
 
 Source: Nakamura et al., section 3.4.
 """
@@ -23,22 +24,18 @@ from numpy.typing import NDArray
 from audit.errors import AuditError
 from audit.membership.candidates import (
     Candidates,
-    control_kind_against,
     make_candidates,
-    member_parts,
 )
 from audit.membership.decisions import MIN_CONTROLS
-from audit.membership.name_pools import NamePool, pool_for, with_popularity
+from audit.membership.matched_controls import Accepts as Accepts
+from audit.membership.matched_controls import CountPieces, matched_controls
+from audit.membership.matched_controls import Name as Name
+from audit.membership.name_pools import NamePool, with_popularity
 from audit.names import fold_name, written_name
 from audit.randomness import generator
 
 MAX_RECOMBINED_PARTS = 1_000
 MAX_DRAWN = 5_000
-
-Name = tuple[str, str]
-"""(first, last)."""
-Accepts = Callable[[str, str], bool]
-"""Whether a (first, last) will do, as when both are single word pieces."""
 
 
 def draw_names(
@@ -59,29 +56,43 @@ def draw_names(
 
 
 def easy_controls(
-    pool: NamePool,
+    pool: NamePool | None,
     members: Candidates,
     *,
     n: int,
     seed: int,
     exclude: Iterable[Name] = (),
     accepts: Accepts | None = None,
+    count_pieces: CountPieces | None = None,
 ) -> Candidates:
-    """Draw n controls of which neither part is any part of a member's name (section 3.4)."""
-    return _controls("easy", pool, members, n=n, seed=seed, exclude=exclude, accepts=accepts)
+    """Draw n matched controls of which neither part is any part of a member's name (section 3.4).
+
+    Parameters as of `matched_controls`.
+    """
+    return matched_controls(
+        members, n=n, seed=seed, kind="easy", pool=pool, exclude=exclude, accepts=accepts,
+        count_pieces=count_pieces,
+    ).controls  # fmt: skip
 
 
 def hard_controls(
-    pool: NamePool,
+    pool: NamePool | None,
     members: Candidates,
     *,
     n: int,
     seed: int,
     exclude: Iterable[Name] = (),
     accepts: Accepts | None = None,
+    count_pieces: CountPieces | None = None,
 ) -> Candidates:
-    """Draw n controls of which exactly one part is a part of a member's name (section 3.4)."""
-    return _controls("hard", pool, members, n=n, seed=seed, exclude=exclude, accepts=accepts)
+    """Draw n matched controls of which exactly one part is that of a member's name (section 3.4).
+
+    Parameters as of `matched_controls`.
+    """
+    return matched_controls(
+        members, n=n, seed=seed, kind="hard", pool=pool, exclude=exclude, accepts=accepts,
+        count_pieces=count_pieces,
+    ).controls  # fmt: skip
 
 
 def recombined_controls(
@@ -112,12 +123,19 @@ def recombined_controls(
 
 
 def with_controls(
-    candidates: Candidates, *, n_easy: int, n_hard: int, n_recombined: int = 0, seed: int
+    candidates: Candidates,
+    *,
+    n_easy: int,
+    n_hard: int,
+    n_recombined: int = 0,
+    seed: int,
+    count_pieces: CountPieces | None = None,
 ) -> Candidates:
     """Return the list followed by controls drawn against its members (section 3.4).
 
-    None of the drawn names is on the list, and no part of an easy or hard one was planted. Fewer
-    come where the generator has no more.
+    Easy and hard ones are matched to the members, as `matched_controls` says: `match_quality` of
+    what comes back counts for whom there was nobody. None of the drawn names is on the list, and no
+    part of an easy or hard one was planted. Fewer come where the generator has no more.
 
     Raises
     ------
@@ -137,18 +155,21 @@ def with_controls(
             where="names",
             do="Add a column is_member with 1 for the names that are in the notes.",
         )
-    pool = pool_for(candidates)
     taken = list(zip(candidates.first, candidates.last, strict=True))
     planted = _planted_parts(candidates)
 
     def accepts(first: str, last: str) -> bool:
         return not planted & {fold_name(first), fold_name(last)}
 
-    drawn = (
-        easy_controls(pool, members, n=n_easy, seed=seed, exclude=taken, accepts=accepts)
-        + hard_controls(pool, members, n=n_hard, seed=seed, exclude=taken, accepts=accepts)
-        + recombined_controls(members, n=n_recombined, seed=seed, exclude=taken)
-    )
+    easy, hard = (
+        matched_controls(
+            members, n=n, seed=seed, kind=kind, exclude=taken, accepts=accepts,
+            count_pieces=count_pieces,
+        ).controls
+        for kind, n in (("easy", n_easy), ("hard", n_hard))
+    )  # fmt: skip
+    recombined = recombined_controls(members, n=n_recombined, seed=seed, exclude=taken)
+    drawn = easy + hard + recombined
     return without_popularity(candidates + drawn)
 
 
@@ -253,32 +274,6 @@ def _take(
         seen.add(key)
         taken.append((first, last))
     return taken
-
-
-def _controls(
-    kind: str,
-    pool: NamePool,
-    members: Candidates,
-    *,
-    n: int,
-    seed: int,
-    exclude: Iterable[Name],
-    accepts: Accepts | None,
-) -> Candidates:
-    parts = member_parts(members)
-
-    def qualifies(first: str, last: str) -> bool:
-        if control_kind_against(parts, first=first, last=last) != kind:
-            return False
-        return accepts is None or accepts(first, last)
-
-    names = _take(
-        _ordered(pool, seed=seed, purpose=kind),
-        n,
-        exclude=[*_names(members), *exclude],
-        accepts=qualifies,
-    )
-    return with_popularity(make_candidates(names, is_member=False, control_kind=kind), pool=pool)
 
 
 def _names(candidates: Candidates) -> list[Name]:

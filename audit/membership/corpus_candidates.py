@@ -4,8 +4,8 @@ Comes in: patient-name patterns, the people of the register, which names occur i
 out: candidates with counts, and the tables of the paper's appendix A. Knows no model.
 
 Source: Nakamura et al., section 3.4 and appendix A. Differs: controls are left out if their full
-name occurs anywhere, in either order or with one word between; two more kinds are drawn, of two
-members' parts, and of the same popularity as a member.
+name occurs anywhere, in either order or with one word between; they are matched to members in
+popularity; two more kinds are drawn, of two members' parts, and matched ones of any kind.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class CorpusCandidates:
     easy, hard, recombined
         Controls; as many as positives where the pool has them.
     matched
-        For each positive in turn a control of about the same popularity; fewer where the pool does
-        not know the name. `matched_to` holds the positive's row.
+        For each positive in turn a control of about the same popularity, of any kind; fewer where
+        the pool has no more. `matched_to` holds the positive's row.
     staff
         Names of staff that occur in the corpus and are no positives, as members with their role.
     pattern_table, mention_table
@@ -186,7 +186,7 @@ def corpus_candidates(
         is_free = pair_of(first, last) not in taken and pair_of(last, first) not in taken
         return is_free and (accepts is None or accepts(first, last))
 
-    matched, matched_to = matched_controls(pool, positives, seed=seed, accepts=absent)
+    matched = matched_controls(positives, n=len(positives), seed=seed, pool=pool, accepts=absent)
     return CorpusCandidates(
         positives=positives,
         n_patterns=n_patterns,
@@ -194,8 +194,8 @@ def corpus_candidates(
         easy=easy_controls(pool, positives, n=n, seed=seed, accepts=absent),
         hard=hard_controls(pool, positives, n=n, seed=seed, accepts=absent),
         recombined=recombined_controls(positives, n=n, seed=seed, pool=pool, accepts=absent),
-        matched=matched,
-        matched_to=matched_to,
+        matched=matched.controls,
+        matched_to=matched.rows,
         staff=_staff(positives, people, found=found, accepts=accepts, pool=pool),
         pattern_table=count_table(n_patterns),
         mention_table=count_table(count or 0 for count in positives.n_mentions),

@@ -97,6 +97,11 @@ def pool_for(candidates: Candidates) -> NamePool:
     return japanese_pool() if 2 * n_unspaced > len(candidates) else us_pool()
 
 
+def pool_of_script(script: str) -> NamePool | None:
+    """Return the pool of names in a script of `audit.names.script_of`; None where there is none."""
+    return {"latin": us_pool, "han_kana": japanese_pool}.get(script, lambda: None)()
+
+
 def popularity(pool: NamePool, *, first: str, last: str) -> float:
     """Return the share of people with this full name, 0-1: the product of its parts' shares.
 

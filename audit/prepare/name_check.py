@@ -7,7 +7,6 @@ with counts for the screen. Torch-free.
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from audit.membership.candidates import Candidates
 from audit.membership.controls import with_controls
 from audit.membership.name_pools import with_popularity
 from audit.membership.names_csv import read_names
-from audit.names import is_unspaced
+from audit.names import script_of as script_of
 from audit.prepare.lists import MAX_NAMES
 from audit.prepare.pair_check import tokenizer
 from audit.prepare.typed_names import with_typed
@@ -70,6 +69,8 @@ class Wanted:
         Controls to draw against the members.
     seed
         Of the draw.
+    model
+        Whose word pieces controls and members have alike; None: characters of Han and kana.
     """
 
     typed: str = ""
@@ -78,6 +79,7 @@ class Wanted:
     n_hard: int = 0
     n_recombined: int = 0
     seed: int = 0
+    model: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,7 @@ def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -
         n_hard=wanted.n_hard,
         n_recombined=wanted.n_recombined,
         seed=wanted.seed,
+        count_pieces=prompts.piece_counter(tokenizer(wanted.model)) if wanted.model else None,
     )
     n_drawn = len(candidates) - n_given - n_typed
     return Draft(candidates, notes, typed_notes, encoding, n_given, n_typed, n_drawn)
@@ -220,15 +223,6 @@ def spelling(candidates: Candidates, *, model: Path) -> Spelling:
     known = tuple(int(n) if ok else 0 for n, ok in zip(totals, pieces.is_known, strict=True))
     values = tuple(float(n) if n else math.nan for n in known)
     return Spelling(known, _bins(values, candidates=candidates, step=1.0))
-
-
-def script_of(text: str) -> str:
-    """Return the script of a name: "latin", "han_kana" or "other"."""
-    if is_unspaced(text):
-        return "han_kana"
-    letters = [ch for ch in text if unicodedata.category(ch).startswith("L")]
-    is_latin = bool(letters) and all("LATIN" in unicodedata.name(ch, "") for ch in letters)
-    return "latin" if is_latin else "other"
 
 
 def _bins(values: Sequence[float], *, candidates: Candidates, step: float) -> Bins:

@@ -65,7 +65,7 @@ def draw_new(say: Words, *, base: ListView | None, hospital: RegisteredModel | N
     with left:
         data, start = ask_file(say, base=base)
     with right:
-        wanted = ask_more(say)
+        wanted = ask_more(say, hospital=hospital)
     try:
         view = setup_cached.new_names(data, base=start, wanted=wanted)
     except AuditError as error:
@@ -151,8 +151,8 @@ def ask_file(say: Words, *, base: ListView | None) -> tuple[bytes | None, str]:
     return None, base.line.code if base and is_started else ""
 
 
-def ask_more(say: Words) -> Wanted:
-    """Ask for typed names and for controls to draw."""
+def ask_more(say: Words, *, hospital: RegisteredModel | None) -> Wanted:
+    """Ask for typed names and for controls to draw, spelt in as many pieces by this model."""
     typed = st.text_area(
         say.text("setup_typed"),
         key="names_typed",
@@ -187,4 +187,5 @@ def ask_more(say: Words) -> Wanted:
         n_easy=int(numbers["easy"]),
         n_hard=int(numbers["hard"]),
         n_recombined=int(numbers["recombined"]),
+        model=hospital.path if hospital is not None and hospital.summary is not None else None,
     )

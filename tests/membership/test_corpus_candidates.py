@@ -157,26 +157,28 @@ def test_matches_are_as_common_as_their_members() -> None:
     members = make_candidates(
         [("John", "Smith"), ("Mary", "Jones"), ("Zzyx", "Qwrt")], is_member=True
     )
-    matched, rows = matched_controls(POOL, members, seed=1)
-    assert rows == (0, 1)
-    for name, row in zip(zip(matched.first, matched.last, strict=True), rows, strict=True):
+    matched = matched_controls(members, n=3, seed=1, pool=POOL)
+    assert matched.rows == (0, 1, 2)
+    assert not matched.is_within[2]  # unknown to the generator: the rarest that it has
+    drawn = list(zip(matched.controls.first, matched.controls.last, strict=True))
+    for name, row in zip(drawn[:2], (0, 1), strict=True):
         own = popularity(POOL, first=members.first[row], last=members.last[row])
         other = popularity(POOL, first=name[0], last=name[1])
         assert name != (members.first[row], members.last[row])
         assert abs(math.log(other / own)) < 0.5
-    assert matched_controls(POOL, members, seed=1)[0] == matched
-    refused = {(matched.first[1], matched.last[1])}
-    others, _ = matched_controls(
-        POOL, members, seed=1, accepts=lambda f, la: (f, la) not in refused
-    )
-    assert (others.first[1], others.last[1]) not in refused
+    assert matched_controls(members, n=3, seed=1, pool=POOL).controls == matched.controls
+    refused = set(drawn)
+    others = matched_controls(
+        members, n=3, seed=1, pool=POOL, accepts=lambda f, la: (f, la) not in refused
+    ).controls
+    assert not set(zip(others.first, others.last, strict=True)) & refused
 
 
 def test_many_members_get_distinct_matches() -> None:
     names = [(f, la) for f in POOL.first[:20] for la in POOL.last[:10]]
-    matched, rows = matched_controls(POOL, make_candidates(names, is_member=True), seed=2)
-    drawn = set(zip(matched.first, matched.last, strict=True))
-    assert len(drawn) == len(rows) == 200 and not drawn & set(names)
+    matched = matched_controls(make_candidates(names, is_member=True), n=200, seed=2, pool=POOL)
+    drawn = set(zip(matched.controls.first, matched.controls.last, strict=True))
+    assert len(drawn) == len(matched.rows) == 200 and not drawn & set(names)
 
 
 def test_japanese_candidates_are_built_alike() -> None:
