@@ -38,8 +38,6 @@ def page() -> None:
     except (cached.AuditError, cached.StoreError) as error:
         st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
         return
-    if here.is_demo:
-        st.html(blocks.heading("", below=say.text("is_demo")))
     draw_verdicts(say, view, other)
     if canaries := view.canaries_japanese if say.language == "ja" else view.canaries_english:
         st.html(blocks.heading("", below=canaries))

@@ -67,7 +67,7 @@ def draw(say: Words, audit: KeptAudit) -> None:
 
 def _line(say: Words, line: KeptAudit) -> str:
     return say.text(
-        "measures_other_line",
+        "measures_other_line_demo" if line.is_demo else "measures_other_line",
         scenario=line.scenario,
         hospital=line.hospital,
         at=day(line.at),
