@@ -18,7 +18,6 @@ from pages.ui.text import (
     decimal_interval,
     percent,
     percent_interval,
-    pseudonym,
     sentence_after_colon,
     small,
 )
@@ -209,7 +208,7 @@ def draw_names_and_limits(say: Words, view: Overview) -> None:
         st.html(blocks.heading(say.text("strongest"), below=below))
         rows = [
             (
-                pseudonym(name.name_id),
+                name.label,
                 shown_name(name.first, name.last),
                 say.text(f"kind_{name.kind}_one"),
                 "" if name.n_mentions is None else str(name.n_mentions),
