@@ -16,6 +16,7 @@ from audit.home import data_home, results_dir
 from audit.job_commands import answered, kept_report
 from audit.jobs.kinds import demo_order
 from audit.jobs.service import audit_question, demo_question
+from audit.membership.candidates import GUESSED_KINDS, guessed_kinds
 from audit.membership.controls import with_controls
 from audit.membership.names_csv import read_names
 from audit.membership.plain import plain
@@ -47,6 +48,8 @@ def run(options: Namespace) -> dict[str, Any]:
             candidates, n_easy=n, n_hard=n, seed=options.seed, count_pieces=piece_counter(spelt)
         )
         _say(f"Drawn: {len(candidates) - n_given} controls.")
+    if kinds := guessed_kinds(candidates):
+        _say(GUESSED_KINDS.format(**kinds))
     request = AuditRequest(
         scenario_number=options.scenario,
         general=model_path(options.general, where="--general"),

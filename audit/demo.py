@@ -6,6 +6,7 @@ are shipped (`audit/corpora/demo_hospital`), made by `demo_build.py`. Torch-free
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from audit.corpora.passages import read_passages
 from audit.errors import AuditError
 from audit.membership.names_csv import read_names
+from audit.models.files import model_digest
 from audit.report import AuditReport
 from audit.request import AuditRequest, GenerationSettings, PosteriorSettings
 
@@ -106,7 +108,7 @@ def demo_audits(*, all_of_them: bool) -> tuple[tuple[str, dict[str, Any]], ...]:
 
 
 def remember(reports: Mapping[str, AuditReport], *, store: Any) -> None:
-    """Note which kept audits are the demo's, for the Overview page."""
+    """Note which kept audits are the demo's, so that every screen can say so."""
     known = demo_digests(store)
     store.put_record(REMEMBERED, known | {name: report.digest for name, report in reports.items()})
 
@@ -115,6 +117,24 @@ def demo_digests(store: Any) -> dict[str, str]:
     """Return the digests of the demo's audits by name; empty before the first demo run."""
     found = store.get_record(REMEMBERED)
     return dict(found) if isinstance(found, dict) else {}
+
+
+def is_demo(report: AuditReport, *, digests: Mapping[str, str]) -> bool:
+    """Whether an audit is of a made-up hospital: one of the demo's, or of a model shipped for it.
+
+    The shipped model is known by its weights, so that an audit of the demo is known as such while
+    the demo still runs, and when somebody asks it by hand. `digests` are those of `demo_digests`.
+    """
+    return (
+        report.digest in digests.values() or report.models["hospital"].get("digest") in _shipped()
+    )
+
+
+@functools.cache
+def _shipped() -> frozenset[str]:
+    """Return the digests of all models of the demo hospital."""
+    folders = [folder for folder in SHIPPED.glob("*/models/*") if folder.is_dir()]
+    return frozenset(map(model_digest, folders))
 
 
 def demo_summary(reports: Mapping[str, AuditReport]) -> dict[str, Any]:

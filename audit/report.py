@@ -102,6 +102,17 @@ def same_answer(one: AuditReport, other: AuditReport) -> bool:
     return content(one) == content(other)
 
 
+def name_labels(names: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
+    """Return what each name of a report's table is called where it is not named.
+
+    "P-0088" is row 88 of the auditor's own file, as a spreadsheet counts; "L-0131" has no row there
+    (typed, drawn, from a corpus, or in a report of an older version) and is `name_id` 131.
+    """
+    n = len(names["name_id"])
+    rows = zip(names["name_id"], names.get("file_row") or [None] * n, strict=True)
+    return tuple(f"L-{i:04d}" if row is None else f"P-{row:04d}" for i, row in rows)
+
+
 def names_csv(report: AuditReport) -> str:
     """Return the per-name table as CSV, guarded against formulas; undefined numbers are empty."""
     header = list(report.columns)

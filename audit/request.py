@@ -200,8 +200,15 @@ def equal_models() -> AuditError:
 
 
 def candidates_digest(candidates: Candidates) -> str:
-    """Return the SHA-256 of a list's content."""
+    """Return the SHA-256 of a list's content.
+
+    Rows that only count the names, and kinds that the list says itself, add nothing to it.
+    """
     columns = {name: list(column) for name, column in vars(candidates).items()}
+    if not candidates.has_own_rows:
+        del columns["row"]
+    if not any(candidates.is_kind_guessed):
+        del columns["is_kind_guessed"]
     return _sha256(columns)
 
 

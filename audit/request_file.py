@@ -96,6 +96,10 @@ def _candidates(value: object) -> Candidates:
             _text(text)
     if any(n is not None and type(n) is not int for n in columns["n_mentions"]):
         raise ValueError
+    if any(row is not None and type(row) is not int for row in columns["row"]):
+        raise ValueError
+    if any(type(is_guessed) is not bool for is_guessed in columns["is_kind_guessed"]):
+        raise ValueError
     columns["popularity"] = tuple(
         math.nan if p is None else float(p) for p in columns["popularity"]
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from audit.access.log import record
 from audit.console import say
-from audit.demo import demo_digests
+from audit.demo import demo_digests, is_demo
 from audit.errors import AuditError
 from audit.handover.bundle import bundle_files
 from audit.handover.report_choice import ReportChoice
@@ -29,6 +29,7 @@ def results(options: Namespace) -> dict[str, Any]:
                 do="Give more of its digits; `python -m audit results` lists all.",
             )  # fmt: skip
         reports = [_report(digest, store=store) for digest in chosen]
+        demo = demo_digests(store)
         if options.out and options.digest:
             _write(reports[0], options, store=store)
     rows = [
@@ -40,12 +41,14 @@ def results(options: Namespace) -> dict[str, Any]:
             "hospital": report.models["hospital"]["name"],
             "n_names": report.n_names,
             "verdict": report.verdict["state"],
+            "is_demo": is_demo(report, digests=demo),
         }
         for report in reports
     ]
     for row in sorted(rows, key=lambda r: str(r["at"])):
         say(f"{row['digest'][:12]}  {row['at']}  scenario {row['scenario']}  {row['general']} -> "
-            f"{row['hospital']}  {row['n_names']} names  {row['verdict']}")  # fmt: skip
+            f"{row['hospital']}  {row['n_names']} names  {row['verdict']}"
+            f"{'  (made-up hospital)' if row['is_demo'] else ''}")  # fmt: skip
     return {"audits": rows}
 
 
@@ -64,7 +67,7 @@ def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
         choice = ReportChoice(
             language=options.language,
             names=options.names,
-            is_demo=report.digest in demo.values(),
+            is_demo=is_demo(report, digests=demo),
         )
         files = bundle_files(
             report, choice=choice, other=_other(report, store=store, demo=demo),
@@ -77,23 +80,25 @@ def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
 
 def _other(report: AuditReport, *, store: Store, demo: dict[str, str]) -> AuditReport | None:
     """Return the same pair's audit in the other scenario, if it is kept and can be read."""
-    found = other_scenario(kept_audit(report), kept=_kept(store), demo=demo)
+    own = kept_audit(report, is_demo=is_demo(report, digests=demo))
+    found = other_scenario(own, kept=_kept(store, demo=demo), demo=demo)
     return _report(found.digest, store=store) if found else None
 
 
 def _references(report: AuditReport, *, store: Store) -> ReferenceView | None:
     """Return the audits that differ in the general model alone beside this one; None without."""
-    found = same_but_reference(kept_audit(report), kept=_kept(store))
+    found = same_but_reference(kept_audit(report), kept=_kept(store, demo=demo_digests(store)))
     newest = sorted(found, key=lambda line: line.at, reverse=True)[:MAX_REFERENCES]
     others = [_report(line.digest, store=store) for line in newest]
     return reference_view(report, others=others) if others else None
 
 
-def _kept(store: Store) -> list[KeptAudit]:
+def _kept(store: Store, *, demo: dict[str, str]) -> list[KeptAudit]:
     kept = []
     for key in store.keys("audit/"):
         try:
-            kept.append(kept_audit(_report(key.removeprefix("audit/"), store=store)))
+            report = _report(key.removeprefix("audit/"), store=store)
+            kept.append(kept_audit(report, is_demo=is_demo(report, digests=demo)))
         except AuditError:
             continue  # of another version
     return kept

@@ -19,7 +19,7 @@ from audit.attack.result import FIXED_SCORE, GENERAL_SCORE, AttackResult, Source
 from audit.errors import AuditError
 from audit.inspection import Inspection, best_passages, keep_inspection, kept_inspection
 from audit.membership import prompts
-from audit.membership.candidates import Candidates
+from audit.membership.candidates import GUESSED_KINDS, Candidates, guessed_kinds
 from audit.membership.match_quality import match_quality
 from audit.membership.name_pools import NamePool, pool_for, with_popularity
 from audit.membership.plain import plain
@@ -274,6 +274,8 @@ def _notes(
     n_unscored = int(np.isnan(np.array(columns["score"], dtype=float)).sum())
     if n_unscored:
         notes.append(f"{n_unscored} of {len(columns['score'])} names could not be scored.")
+    if kinds := guessed_kinds(request.candidates):
+        notes.append(GUESSED_KINDS.format(**kinds))
     if n_flagged_by_general:
         notes.append(
             f"{n_flagged_by_general} of the flagged names stand out with the general model alone "

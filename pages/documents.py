@@ -25,7 +25,7 @@ from pages.ui.language import Words
 from pages.ui.logged import logged_export
 from pages.ui.place import audit_or_reason, words
 from pages.ui.reveal import is_revealed, shown_name
-from pages.ui.text import percent, percent_interval, pseudonym
+from pages.ui.text import percent, percent_interval
 
 KEYS = ("group", "page", "has")
 
@@ -119,7 +119,7 @@ def draw_wish(
     """Draw filter and search, and return them."""
     if wanted is not None:
         name = shown_name(table.first[wanted], table.last[wanted])
-        only = say.text("documents_has", number=pseudonym(wanted), name=name)
+        only = say.text("documents_has", number=table.labels[wanted], name=name)
         left, right = st.columns([4, 1], vertical_alignment="center")
         left.html(blocks.heading("", below=only))
         right.button(say.text("documents_has_not"), key="documents_clear", on_click=_clear_name)
@@ -144,14 +144,20 @@ def draw_wish(
             on_change=_first_page,
         )
     with right:
+        looks_at = "all" if is_revealed() else "masked"
         text = st.text_input(
             say.text("documents_search"),
             key="documents_search",
-            help=say.text("documents_search_help"),
+            help=say.text(f"documents_search_{looks_at}_help"),
             max_chars=200,
+            autocomplete="off",
             on_change=_first_page,
         )
-    return DocumentWish(group=group or "all", text=text or "", name_id=wanted)
+        if not is_revealed():
+            st.html(blocks.heading("", below=say.text("documents_search_masked")))
+    return DocumentWish(
+        group=group or "all", text=text or "", name_id=wanted, is_revealed=is_revealed()
+    )
 
 
 def draw_tools(say: Words, view: DocumentView, rows: Rows, *, digest: str) -> None:

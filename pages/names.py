@@ -9,13 +9,13 @@ from typing import Any
 import streamlit as st
 
 from audit.translation import error_text
-from audit.view.name_table import FACETS, NameTable, Selection, Wish, select
+from audit.view.name_table import FACETS, NameTable, Selection, Wish, is_number, select
 from pages.ui import blocks, cached, linked, name_panel, screen_files
 from pages.ui.language import Words
 from pages.ui.logged import logged_export
 from pages.ui.place import audit_or_reason, words
 from pages.ui.reveal import is_revealed
-from pages.ui.text import plain, pseudonym
+from pages.ui.text import plain
 
 SORTS = (
     "score", "q", "log10_ratio", "hospital", "general", "n_mentions", "popularity", "n_pieces",
@@ -37,6 +37,8 @@ COLUMNS = (
 )  # fmt: skip
 _WHOLE = ("n_mentions", "n_pieces")
 _TINY = ("popularity", "general", "hospital")
+_NEARLY_THE_NAME = ("popularity",)
+"""Columns that are masked with the names: a share in a public table of names tells a name."""
 
 
 def page() -> None:
@@ -66,6 +68,7 @@ def draw(say: Words, table: NameTable, *, digest: str) -> None:
         text=wish.text,
         sort=wish.sort,
         is_descending=wish.is_descending,
+        is_revealed=is_revealed(),
     )
     selection = select(table, wish=wish)
     with counts_place:
@@ -88,16 +91,22 @@ def restore(table: NameTable) -> None:
         for facet in FACETS:
             wanted = link[facet].split(",")
             state[f"names_{facet}"] = [c for c in table.choices[facet] if c in wanted]
-        state["names_sort"] = link["sort"] if link["sort"] in SORTS else "score"
+        state["names_sort"] = link["sort"] if link["sort"] in open_to_see(SORTS) else "score"
         is_known = link["order"] in ("asc", "desc")
         state["names_order"] = link["order"] if is_known else usual_order(state["names_sort"])
         state["names_chosen"] = link["name"]
         state["names_version"] = state.get("names_version", 0) + 1
-    state.setdefault("names_sort", "score")
+    if state.get("names_sort") not in open_to_see(SORTS):
+        state["names_sort"] = "score"
     state.setdefault("names_order", "desc")
     for facet in FACETS:
         kept = state.get(f"names_{facet}") or []
         state[f"names_{facet}"] = [code for code in kept if code in table.choices[facet]]
+
+
+def open_to_see(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those columns that a reader may see: masked names take some with them."""
+    return tuple(c for c in columns if is_revealed() or c not in _NEARLY_THE_NAME)
 
 
 def usual_order(sort: str) -> str:
@@ -117,17 +126,21 @@ def keep_link(wish: Wish, *, chosen: int | None, table: NameTable) -> None:
 
 def draw_wish(say: Words) -> Wish:
     """Draw search and sort, and return them."""
+    looks_at = "names" if is_revealed() else "numbers"
     text = st.text_input(
-        say.text("names_search"),
+        say.text(f"names_search_{looks_at}"),
         key="names_search",
         placeholder="P-0012",
-        help=say.text("names_search_help"),
+        help=say.text(f"names_search_{looks_at}_help"),
         max_chars=200,
+        autocomplete="off",
         on_change=_new_rows,
     )
+    if not is_revealed():
+        st.html(blocks.heading("", below=say.text("names_search_masked")))
     sort = st.selectbox(
         say.text("names_sort"),
-        SORTS,
+        open_to_see(SORTS),
         format_func=lambda code: say.text(f"names_column_{code}"),
         key="names_sort",
         on_change=_new_sort,
@@ -186,7 +199,9 @@ def draw_table(
     shown = say.text("names_shown", k=len(selection.rows), n=len(table))
     st.html(blocks.heading("", below=shown))
     if not len(selection.rows):
-        st.html(blocks.heading(say.text("names_none"), below=say.text("names_none_do")))
+        is_masked = bool(wish.text.strip()) and not is_revealed() and not is_number(wish.text)
+        below = say.text("names_search_masked" if is_masked else "names_none_do")
+        st.html(blocks.heading(say.text("names_none"), below=below))
         return
     columns = shown_columns(say, table, selection, digest=digest)
     st.session_state["names_ids"] = [f"{i:.0f}" for i in table.numbers["name_id"][selection.rows]]
@@ -231,14 +246,15 @@ def shown_columns(
     rows = selection.rows
     names = cached.shown_names(digest, is_revealed=is_revealed())
     columns: dict[str, Any] = {
-        "number": [pseudonym(int(i)) for i in table.numbers["name_id"][rows]],
+        "number": [table.labels[row] for row in rows],
         "name": [names[row] for row in rows],
     }
     for facet in ("kind", "decision"):
         word = {c: code_words(say, table, facet=facet, code=c) for c in table.choices[facet]}
         columns[facet] = [word[code] for code in table.codes[facet][rows].tolist()]
     columns |= {column: whole(table.numbers[column][rows]) for column in _WHOLE}
-    return {c: columns[c] if c in columns else table.numbers[c][rows] for c in COLUMNS}
+    shown = open_to_see(COLUMNS)
+    return {c: columns[c] if c in columns else table.numbers[c][rows] for c in shown}
 
 
 def whole(column: Any) -> list[int | None]:

@@ -18,7 +18,6 @@ from pages.ui.text import (
     decimal_interval,
     percent,
     percent_interval,
-    pseudonym,
     sentence_after_colon,
     small,
 )
@@ -38,8 +37,6 @@ def page() -> None:
     except (cached.AuditError, cached.StoreError) as error:
         st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
         return
-    if here.is_demo:
-        st.html(blocks.heading("", below=say.text("is_demo")))
     draw_verdicts(say, view, other)
     if canaries := view.canaries_japanese if say.language == "ja" else view.canaries_english:
         st.html(blocks.heading("", below=canaries))
@@ -211,7 +208,7 @@ def draw_names_and_limits(say: Words, view: Overview) -> None:
         st.html(blocks.heading(say.text("strongest"), below=below))
         rows = [
             (
-                pseudonym(name.name_id),
+                name.label,
                 shown_name(name.first, name.last),
                 say.text(f"kind_{name.kind}_one"),
                 "" if name.n_mentions is None else str(name.n_mentions),

@@ -63,7 +63,9 @@ def draw(say: Words, here: Place, report: AuditReport) -> None:
     preview, form = st.columns([3, 2], gap="large")
     with form:
         try:
-            choice, is_open = draw_form(say, digest=report.digest, is_demo=here.is_demo)
+            choice, is_open = draw_form(
+                say, digest=report.digest, is_demo=here.audit is not None and here.audit.is_demo
+            )
         except cached.AuditError as error:
             why = error_text(error, language=say.language)
             st.html(blocks.heading("", below=f"{say.text('report_invalid')} {why}"))

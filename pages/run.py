@@ -11,7 +11,7 @@ from pages.ui import blocks, cached, setup_cached
 from pages.ui.language import Words
 from pages.ui.place import link, words
 from pages.ui.setup_cached import ListView
-from pages.ui.setup_choice import Pair, chosen, codes_for_link, pair, refused
+from pages.ui.setup_choice import Pair, chosen, codes_for_link, keep_pending, pair, refused
 from pages.ui.setup_plan import draw_plan
 from pages.ui.setup_settings import Settings, ask_scenario, ask_settings
 
@@ -29,6 +29,7 @@ def page() -> None:
 
 def draw(say: Words) -> None:
     """Draw what is asked at the left, the plan at the right."""
+    keep_pending(say)  # whoever comes past the button that keeps a new list
     models = pair()
     try:
         names, passages = kept_names(), kept_passages()

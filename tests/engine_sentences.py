@@ -154,8 +154,12 @@ def _shown(call: ast.Call, called: str) -> list[tuple[str, ast.expr]]:
         return [(kinds[name], value) for name, value in given if name in kinds]
     if called == "RowNote":
         return [("sentence", call.args[1])]
-    if called == "notes.append" and not isinstance(call.args[0], ast.Call | ast.Name):
-        return [("sentence", call.args[0])]
+    if called == "notes.append":
+        value = call.args[0]
+        is_filled = isinstance(value, ast.Call) and ast.unparse(value.func).endswith(".format")
+        return (
+            [("sentence", value)] if is_filled or not isinstance(value, ast.Call | ast.Name) else []
+        )
     return []
 
 

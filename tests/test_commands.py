@@ -170,6 +170,22 @@ def test_a_list_without_truth_has_scores_and_no_confusion_table(
     assert all(0 < float(row["p_value"]) <= 1 for row in names_of(tmp_path / "out"))
 
 
+def test_guessed_kinds_of_controls_are_said_and_rows_are_those_of_the_file(
+    pair: dict[str, str], tmp_path: Path, capsys: Any
+) -> None:
+    own = ("", "Mary,Smith,1", "Mary,Smith,1", "John,Smith,0", "James,Jones,0", "")
+    (tmp_path / "names.csv").write_text("\n".join(("first_name,last_name,is_member", *own)))
+    code, out, err = call(capsys, *masked(pair, out=tmp_path / "out"))
+    assert code == 0
+    said = "The list does not say the kind of 2 controls. It was worked out, once,"
+    assert said in err
+    assert any(note.startswith(said) for note in json.loads(out)["notes"])
+    rows = names_of(tmp_path / "out")
+    assert [row["file_row"] for row in rows] == ["3", "5", "6"]
+    assert [row["name_id"] for row in rows] == ["0", "1", "2"]
+    assert [row["control_kind"] for row in rows] == ["", "hard", "easy"]
+
+
 def test_controls_can_be_drawn(pair: dict[str, str], tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "names.csv").write_text("name,is_member\nMary Smith,1\nJohn Brown,1\n")
     code, _, _ = call(capsys, *masked(pair, out=tmp_path / "out", draw_controls=4))

@@ -119,12 +119,19 @@ def test_every_column_of_a_list_changes_its_digest():
     other: dict[str, tuple] = {
         "first": ("A", "X"), "last": ("B", "X"), "control_kind": ("easy", "hard"),
         "role": ("", "staff"), "sex": ("", "F"), "n_mentions": (None, 1), "popularity": (0.5, 0.5),
+        "row": (2, 4), "is_kind_guessed": (False, True),
     }  # fmt: skip
     changed = [replace(base, **{name: column}) for name, column in other.items()]
     changed.append(replace(base, is_member=(False, None), control_kind=("easy", "")))
     assert {*other, "is_member"} == {f.name for f in fields(Candidates)}
     digests = {candidates_digest(names) for names in (base, *changed)}
     assert len(digests) == 1 + len(changed)
+
+
+def test_rows_that_only_count_the_names_add_nothing_to_the_digest():
+    base = make_candidates([("A", "B"), ("C", "D")])
+    assert candidates_digest(replace(base, row=(2, 3))) == candidates_digest(base)
+    assert candidates_digest(replace(base, row=(2, None))) != candidates_digest(base)
 
 
 def test_a_part_that_moves_to_its_neighbour_changes_the_digest():

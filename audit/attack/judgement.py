@@ -140,6 +140,7 @@ def name_columns(
     decisions = judgement.decisions
     columns: dict[str, list[Any]] = {
         "name_id": list(range(n)),
+        "file_row": list(candidates.row),
         "first_name": list(candidates.first),
         "last_name": list(candidates.last),
         "is_member": [None if m is None else int(m) for m in candidates.is_member],

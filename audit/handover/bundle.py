@@ -15,11 +15,11 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 
 from audit.handover.measures_table import measures_csv
-from audit.handover.name_forms import pseudonym, with_names_as
+from audit.handover.name_forms import with_names_as
 from audit.handover.report_choice import ReportChoice
 from audit.handover.report_html import report_html
 from audit.handover.report_language import report_words
-from audit.report import AuditReport, measures_json, names_csv
+from audit.report import AuditReport, measures_json, name_labels, names_csv
 from audit.tables import write_table
 from audit.view.reference_view import ReferenceView
 
@@ -149,10 +149,10 @@ def _without_names(report: AuditReport) -> AuditReport:
 
 def _key(report: AuditReport) -> str:
     names = report.names
-    rows = zip(names["name_id"], names["first_name"], names["last_name"], strict=True)
+    rows = zip(name_labels(names), names["first_name"], names["last_name"], strict=True)
     return write_table(
         ["pseudonym", "first_name", "last_name"],
-        [[pseudonym(int(row)), first, last] for row, first, last in rows],
+        list(map(list, rows)),
         bom=True,
     )
 

@@ -2,9 +2,9 @@
 
 Comes in: a report. Goes out: a report of the same schema, its names replaced. Torch-free.
 
-A pseudonym is the row of the name in the audited list: whoever holds the list can read it back,
-and nobody else. Popularity goes with the name, for a share in a public name table nearly
-is the name; so do the passages' own numbers, which can be anything.
+A pseudonym is the row of the name in the auditor's own file (`audit.report.name_labels`): whoever
+holds the file can read it back, and nobody else. Popularity goes with the name, for a share in a
+public name table nearly is the name; so do the passages' own numbers, which can be anything.
 Scores stay as they are, so whoever has both models and a guess at a name can still check the guess.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from audit.names import is_unspaced, written_name
-from audit.report import AuditReport
+from audit.report import AuditReport, name_labels
 
 NameForm = Literal["masked", "pseudonyms", "full"]
 NAME_FORMS: tuple[NameForm, ...] = ("masked", "pseudonyms", "full")
@@ -36,16 +36,11 @@ def masked_part(part: str) -> str:
     return part[0] + _HIDDEN if len(part) > 1 else _HIDDEN
 
 
-def pseudonym(name_id: int) -> str:
-    """Return a name's number in its list, as it is shown."""
-    return f"P-{name_id:04d}"
-
-
-def shown_name(name_id: int, first: str, last: str, *, form: NameForm) -> str:
-    """Return one name in a form; not escaped."""
+def shown_name(label: str, first: str, last: str, *, form: NameForm) -> str:
+    """Return one name in a form; not escaped. `label` is its pseudonym."""
     if form == "full":
         return written_name(first, last)
-    return masked_name(first, last) if form == "masked" else pseudonym(name_id)
+    return masked_name(first, last) if form == "masked" else label
 
 
 def with_names_as(report: AuditReport, *, form: NameForm) -> AuditReport:
@@ -58,7 +53,7 @@ def with_names_as(report: AuditReport, *, form: NameForm) -> AuditReport:
         names["first_name"] = [masked_part(part) for part in names["first_name"]]
         names["last_name"] = [masked_part(part) for part in names["last_name"]]
     else:
-        names["first_name"] = [pseudonym(int(row)) for row in names["name_id"]]
+        names["first_name"] = list(name_labels(names))
         names["last_name"] = [""] * len(names["name_id"])
     names["popularity"] = [None] * len(names["name_id"])
     details = _without_passage_ids(report.details)

@@ -14,7 +14,7 @@ from audit.handover.report_opening import figure_rows, figure_table
 from audit.handover.report_references import references_part
 from audit.handover.report_roles import roles_part
 from audit.membership.decisions import ALPHA
-from audit.report import AuditReport
+from audit.report import AuditReport, name_labels
 from audit.translation import in_language
 from audit.view.name_view import NAME_EVIDENCE, name_kinds, number
 from audit.view.overview import Overview, estimate
@@ -59,15 +59,15 @@ def names_section(report: AuditReport, *, form: NameForm, words: ReportWords) ->
         return title + paragraph(words.text("standing_out_none"))
     scenario = int(report.scenario["number"])
     names, (hospital, general) = report.names, NAME_EVIDENCE[int(report.scenario["number"])]
-    cells = []
+    labels, cells = name_labels(names), []
     for row in rows[:MAX_NAMES]:
         truth = "truth_unknown" if names["is_member"][row] is None else "truth_yes"
         mentions = names["n_mentions"][row]
-        who = names["name_id"][row], names["first_name"][row], names["last_name"][row]
+        who = names["first_name"][row], names["last_name"][row]
         cells.append(
             (
-                str(names["name_id"][row]),
-                shown_name(int(who[0]), who[1], who[2], form=form),
+                labels[row],
+                shown_name(labels[row], *who, form=form),
                 words.text(truth),
                 "" if mentions is None else str(mentions),
                 small(number(names[general][row])),

@@ -51,7 +51,7 @@ def answer_demo(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     pace = Pace()
     with Store(results_dir()) as store:
         for number, (name, request) in enumerate(requests):
-            contact.say(f"Demo audit: {name}")
+            contact.say(f"Demo audit, of a made-up hospital: {name}")
             reports[name] = run_audit(
                 request,
                 store=store,
@@ -59,8 +59,9 @@ def answer_demo(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
                 should_stop=contact.should_stop,
             )
             contact.say(str(reports[name].verdict["english"]))
-        if order["directory"] is None:
-            remember(reports, store=store)
+            # At once, and with a name of its own where the demo hospital is another.
+            known = name if order["directory"] is None else f"{name} in {order['directory']}"
+            remember({known: reports[name]}, store=store)
     return tuple(report.digest for report in reports.values())
 
 

@@ -19,6 +19,9 @@ CONTROL_KINDS = ("given", "easy", "hard", "recombined", "reference", "canary")
 """Kinds of controls; "given": came with the list, and neither of its parts says more; "canary": the
 held-out twin of a planted name, compared with planted names only."""
 
+SHARED = ("easy", "hard", "recombined")
+"""Kinds of controls by how many of their parts are members'."""
+
 CANARY = "canary"
 """Role of names that never existed: members that were planted, and their held-out twins."""
 
@@ -46,6 +49,12 @@ class Candidates:
     popularity
         Share of people who carry the name according to the name generator, 0-1; NaN where the
         generator does not know it.
+    row
+        The name's row in the auditor's own file, as a spreadsheet counts; None where it has none:
+        it was typed, drawn, or taken from a corpus.
+    is_kind_guessed
+        Whether the list does not say the control's kind: it is then worked out from the members on
+        the list, and "given" where there are none.
     """
 
     first: tuple[str, ...]
@@ -56,9 +65,14 @@ class Candidates:
     sex: tuple[str, ...]
     n_mentions: tuple[int | None, ...]
     popularity: tuple[float, ...]
+    row: tuple[int | None, ...] = ()
+    is_kind_guessed: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the columns against each other, once."""
+        for name, unknown in (("row", None), ("is_kind_guessed", False)):
+            if not getattr(self, name):
+                object.__setattr__(self, name, (unknown,) * len(self.first))
         lengths = {f.name: len(getattr(self, f.name)) for f in fields(self)}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"columns of different length: {lengths}")
@@ -91,6 +105,12 @@ class Candidates:
     def without_canaries(self) -> Candidates:
         """Return the same list without planted and held-out names."""
         return self.rows([row for row in range(len(self)) if not self.is_canary(row)])
+
+    @property
+    def has_own_rows(self) -> bool:
+        """Whether the rows of the auditor's file say more than the order of the names does."""
+        is_in_order = all(row == place for place, row in enumerate(self.row, start=2))
+        return not is_in_order and any(row is not None for row in self.row)
 
     @property
     def has_truth(self) -> bool:
@@ -171,6 +191,39 @@ def member_parts(candidates: Candidates) -> frozenset[str]:
     return frozenset(folded)
 
 
+GUESSED_KINDS = (
+    "The list does not say the kind of {n} controls. It was worked out, once, from the members on "
+    "the list: {easy} easy, {hard} hard, {recombined} recombined. Beside other members the same "
+    "name can be of another kind; a column control_kind in the list decides it."
+)
+"""What a reader must know of a list with guessed kinds; `guessed_kinds` has its numbers."""
+
+
+def guessed_kinds(candidates: Candidates) -> dict[str, int]:
+    """Return the numbers of `GUESSED_KINDS`; empty where nothing was worked out."""
+    pairs = zip(candidates.control_kind, candidates.is_kind_guessed, strict=True)
+    guessed = [kind for kind, is_guessed in pairs if is_guessed and kind in SHARED]
+    counts = {kind: guessed.count(kind) for kind in SHARED}
+    return {"n": len(guessed), **counts} if guessed else {}
+
+
+def with_kinds(candidates: Candidates, *, has_new_members: bool = False) -> Candidates:
+    """Return the list with those kinds worked out that it does not say itself.
+
+    What it says stays; only where members have come since (`has_new_members`) an easy control that
+    shares a part with one of them becomes hard, and so on: members that come never undo a kind.
+    """
+    parts = member_parts(candidates)
+    kinds = list(candidates.control_kind)
+    for row, kind in enumerate(kinds):
+        is_guessed = candidates.is_kind_guessed[row]
+        if not parts or not (is_guessed or (has_new_members and kind in SHARED)):
+            continue
+        found = control_kind_against(parts, first=candidates.first[row], last=candidates.last[row])
+        kinds[row] = found if is_guessed else max(kind, found, key=SHARED.index)
+    return replace(candidates, control_kind=tuple(kinds))
+
+
 def control_kind_against(parts: frozenset[str], *, first: str, last: str) -> str:
     """Return the kind of a control against the members' parts (section 3.4).
 
@@ -178,4 +231,4 @@ def control_kind_against(parts: frozenset[str], *, first: str, last: str) -> str
     never stand together is the caller's to see to).
     """
     n_shared = sum(bool(part) and fold_name(part) in parts for part in (first, last))
-    return ("easy", "hard", "recombined")[n_shared]
+    return SHARED[n_shared]

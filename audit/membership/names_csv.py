@@ -9,16 +9,11 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from audit.errors import AuditError
 from audit.membership.canary_cells import canary_cells
-from audit.membership.candidates import (
-    CONTROL_KINDS,
-    Candidates,
-    control_kind_against,
-    member_parts,
-)
+from audit.membership.candidates import CONTROL_KINDS, Candidates, with_kinds
 from audit.names import MAX_NAME_CHARS, NameColumns, find_name_columns, fold_name, written_name
 from audit.tables import RowNote, Table, heading_key, read_table
 
@@ -28,6 +23,9 @@ _COLUMNS = {
     "role": {"role", "役割"},
     "n_mentions": {"nmentions", "mentions", "occurrences"},
     "sex": {"sex", "gender", "性別"},
+    # Of a list that was handed out: its own rows are not those of the auditor's file.
+    "file_row": {"filerow"},
+    "kind_guessed": {"kindguessed"},
 }
 _TRUTH = {
     **dict.fromkeys(("1", "1.0", "true", "yes", "はい"), True),
@@ -44,9 +42,8 @@ class NamesFile:
     Attributes
     ----------
     candidates
-        N names in the file's order, duplicates left out.
-    row_numbers
-        N row numbers of the file, as a spreadsheet shows them.
+        N names in the file's order, duplicates left out; `row` is their row in the file, or what a
+        column file_row says.
     encoding
         To be shown to the person beside the first rows.
     notes
@@ -54,7 +51,6 @@ class NamesFile:
     """
 
     candidates: Candidates
-    row_numbers: tuple[int, ...]
     encoding: str
     notes: tuple[RowNote, ...]
 
@@ -69,13 +65,16 @@ class _Row:
     role: str
     sex: str
     n_mentions: int | None
+    file_row: int | None
+    is_kind_guessed: bool
 
 
 def read_names(data: bytes, *, what: str = "names") -> NamesFile:
     """Read a list of names: first and last name, or one column; optionally truth and more.
 
     Controls without a kind get one against the list's members (section 3.4), or "given" where the
-    list has no members; those of the role "canary" are held-out twins of planted names.
+    list has no members, and `is_kind_guessed` says so; those of the role "canary" are held-out
+    twins of planted names.
 
     Parameters
     ----------
@@ -110,8 +109,7 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
     if not rows:
         raise AuditError("The file holds no names.", where=what)
     return NamesFile(
-        candidates=_with_control_kinds(rows),
-        row_numbers=tuple(row.number for row in rows),
+        candidates=_with_control_kinds(rows, what=what),
         encoding=table.encoding,
         notes=tuple(sorted(notes, key=lambda note: note.row)),
     )
@@ -183,7 +181,12 @@ def _read_row(
         where=where,
     )
     sex = given.get("sex", "")
-    return _Row(number, first, last, is_member, control_kind, role, sex, n_mentions)
+    row = _file_row(given["file_row"], where=where) if "file_row" in given else number
+    says_guessed = _TRUTH.get(fold_name(given.get("kind_guessed", ""))) is True
+    is_guessed = is_member is False and (not control_kind or says_guessed)
+    return _Row(
+        number, first, last, is_member, control_kind, role, sex, n_mentions, row, is_guessed
+    )
 
 
 def _truth(cell: str, *, where: str) -> bool | None:
@@ -223,6 +226,15 @@ def _count(cell: str, *, where: str) -> int | None:
     return int(text.removesuffix(".0"))
 
 
+def _file_row(cell: str, *, where: str) -> int | None:
+    text = fold_name(cell)
+    if text and not re.fullmatch("[1-9][0-9]{0,8}", text):
+        raise AuditError(
+            "file_row is not the number of a row.", where=where, do="Write 2, 3, 4 ... or nothing."
+        )
+    return int(text) if text else None
+
+
 def _oddities(row: _Row) -> list[RowNote]:
     notes = []
     name = row.first + row.last
@@ -254,7 +266,15 @@ def _without_duplicates(rows: Sequence[_Row], notes: list[RowNote], *, what: str
     return list(kept.values())
 
 
-def _with_control_kinds(rows: Sequence[_Row]) -> Candidates:
+def _with_control_kinds(rows: Sequence[_Row], *, what: str) -> Candidates:
+    seen: dict[int, int] = {}
+    for row in rows:
+        if row.file_row is not None and seen.setdefault(row.file_row, row.number) != row.number:
+            raise AuditError(
+                f"Rows {seen[row.file_row]} and {row.number} have the same file_row.",
+                where=what,
+                do="Correct one of them, or take the column out.",
+            )
     candidates = Candidates(
         first=tuple(row.first for row in rows),
         last=tuple(row.last for row in rows),
@@ -266,14 +286,7 @@ def _with_control_kinds(rows: Sequence[_Row]) -> Candidates:
         sex=tuple(row.sex for row in rows),
         n_mentions=tuple(row.n_mentions for row in rows),
         popularity=(math.nan,) * len(rows),
+        row=tuple(row.file_row for row in rows),
+        is_kind_guessed=tuple(row.is_kind_guessed for row in rows),
     )
-    parts = member_parts(candidates)
-    if not parts:
-        return candidates
-    kinds = tuple(
-        control_kind_against(parts, first=row.first, last=row.last)
-        if row.is_member is False and not row.control_kind
-        else kind
-        for row, kind in zip(rows, candidates.control_kind, strict=True)
-    )
-    return replace(candidates, control_kind=kinds)
+    return with_kinds(candidates)

@@ -122,7 +122,8 @@ def keep_names(
 ) -> str:
     """Keep a list of names and return its salted digest, 64 hexadecimal digits.
 
-    Popularity is left out: it follows from the names, and a file read again does not have it.
+    A list that is kept again without a title keeps the one it has. Popularity is left out: it
+    follows from the names, and a file read again does not have it.
 
     Raises
     ------
@@ -135,7 +136,9 @@ def keep_names(
     digest = salted_digest(candidates_digest(candidates))
     columns = {name: list(column) for name, column in vars(candidates).items()}
     del columns["popularity"]
-    line = list_line(candidates, code=digest[:12], label=_label(label), at=_now())
+    known = _line(store, "list", digest) or {}
+    label = _label(label) or str(known.get("label", ""))
+    line = list_line(candidates, code=digest[:12], label=label, at=_now())
     store.put_record(
         f"list/{digest}",
         {"columns": columns, "notes": [[n.row, n.what] for n in notes], "encoding": encoding},
@@ -191,7 +194,9 @@ def keep_passages(data: bytes, *, file_name: str, label: str, store: Store) -> s
     passages = read_passages(data, file_name=file_name)
     kind = "csv" if passages_are_csv(data, file_name=file_name) else "jsonl"
     digest = salted_digest(hashlib.sha256(data).hexdigest())
-    line = passage_line(passages, code=digest[:12], label=_label(label), at=_now())
+    known = _line(store, "passages", digest) or {}
+    label = _label(label) or str(known.get("label", ""))
+    line = passage_line(passages, code=digest[:12], label=label, at=_now())
     array = np.frombuffer(data, dtype=np.uint8)
     store.put(f"passages/{digest}", arrays={"data": array}, meta={"kind": kind})
     store.put_record(f"passages-line/{digest}", asdict(line))

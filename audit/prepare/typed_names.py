@@ -8,12 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from audit.errors import AuditError
-from audit.membership.candidates import (
-    Candidates,
-    control_kind_against,
-    make_candidates,
-    member_parts,
-)
+from audit.membership.candidates import Candidates, make_candidates, with_kinds
 from audit.membership.controls import without_popularity
 from audit.names import MAX_NAME_CHARS, fold_name, split_name, written_name
 from audit.tables import RowNote
@@ -65,9 +60,11 @@ def with_typed(
         names.append((first, last))
     if not names:
         return given, tuple(notes)
-    kind = "given" if is_member is False else ""
-    typed = make_candidates(names, is_member=is_member, control_kind=kind)
-    return _with_kinds(given, typed), tuple(notes)
+    is_control = is_member is False
+    typed = make_candidates(names, is_member=is_member, control_kind="given" if is_control else "")
+    typed = replace(typed, is_kind_guessed=(is_control,) * len(names))
+    joined = typed if given is None else without_popularity(given) + typed
+    return with_kinds(joined, has_new_members=is_member is True), tuple(notes)
 
 
 def _check(first: str, last: str, has_same_truth: bool, *, number: int) -> None:
@@ -79,20 +76,3 @@ def _check(first: str, last: str, has_same_truth: bool, *, number: int) -> None:
             "The name is on the list with another truth.", where=where,
             do="Take it out here, or correct the file.",
         )  # fmt: skip
-
-
-def _with_kinds(given: Candidates | None, typed: Candidates) -> Candidates:
-    """Join two lists; controls get their kind against all members, as when a file is read."""
-    joined = typed if given is None else without_popularity(given) + typed
-    parts = member_parts(joined)
-    if not parts:
-        return joined
-    had_members = given is not None and any(m is True for m in given.is_member)
-    n_given = 0 if given is None else len(given)
-    kinds = list(joined.control_kind)
-    for row, kind in enumerate(kinds):
-        # "given" in a list with members was the file's own word.
-        is_kept = kind in ("", "reference") or (kind == "given" and had_members and row < n_given)
-        if not is_kept:
-            kinds[row] = control_kind_against(parts, first=joined.first[row], last=joined.last[row])
-    return replace(joined, control_kind=tuple(kinds))

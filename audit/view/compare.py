@@ -15,7 +15,7 @@ import numpy as np
 from audit.membership.decisions import ALPHA
 from audit.names import fold_name
 from audit.rates import Estimate
-from audit.report import AuditReport
+from audit.report import AuditReport, name_labels
 from audit.view.name_view import is_canary_kind, name_kinds, number
 from audit.view.paired_tests import Flags, auc_difference
 from audit.view.threshold import ALL
@@ -31,6 +31,7 @@ class PairedName:
 
     name_id: int
     other_id: int
+    label: str
     first: str
     last: str
     kind: str
@@ -75,7 +76,8 @@ class Comparison:
     """Two audits beside each other.
 
     `n_only_one`, `n_only_other`: names that the other audit does not list (or lists twice).
-    `n_truth_differs`: paired names that the audits call member and control. `tested` counts members
+    `n_truth_differs`: paired names that the audits call member and control. `n_kind_differs`:
+    controls whose kinds differ; they count as the first audit's. `tested` counts members
     and unknown names, `controls` listed controls; canaries are counted in neither.
     """
 
@@ -83,6 +85,7 @@ class Comparison:
     n_only_one: int
     n_only_other: int
     n_truth_differs: int
+    n_kind_differs: int
     tested: Flags
     controls: Flags
     aucs: tuple[AucDifference, ...]
@@ -94,12 +97,22 @@ def compare_audits(one: AuditReport, *, other: AuditReport) -> Comparison:
     left, right = _rows_by_name(one), _rows_by_name(other)
     shared = [key for key in left if key in right]
     kinds = (name_kinds(one.names), name_kinds(other.names))
-    names = tuple(_paired(one, other, rows=(left[key], right[key]), kinds=kinds) for key in shared)
+    labels = name_labels(one.names)
+    names = tuple(
+        _paired(one, other, rows=(left[key], right[key]), kinds=kinds, label=labels[left[key]])
+        for key in shared
+    )
     return Comparison(
         names=names,
         n_only_one=one.n_names - len(shared),
         n_only_other=other.n_names - len(shared),
         n_truth_differs=sum(name.kind == "differs" for name in names),
+        n_kind_differs=sum(
+            kinds[0][left[key]] != kinds[1][right[key]]
+            and _is_control(kinds[0][left[key]])
+            and _is_control(kinds[1][right[key]])
+            for key in shared
+        ),
         tested=_flags([n for n in names if n.kind in ("member", "unknown")]),
         controls=_flags([n for n in names if _is_control(n.kind)]),
         aucs=_aucs(names),
@@ -122,6 +135,7 @@ def _paired(
     *,
     rows: tuple[int, int],
     kinds: tuple[list[str], list[str]],
+    label: str,
 ) -> PairedName:
     tables = ((one.names, rows[0]), (other.names, rows[1]))
     own, others = kinds[0][rows[0]], kinds[1][rows[1]]
@@ -131,6 +145,7 @@ def _paired(
     return PairedName(
         name_id=int(one.names["name_id"][rows[0]]),
         other_id=int(other.names["name_id"][rows[1]]),
+        label=label,
         first=one.names["first_name"][rows[0]],
         last=one.names["last_name"][rows[0]],
         kind=own if own == others else _joined([own, others]),

@@ -47,6 +47,7 @@ class ModelDocuments:
     hits: tuple[tuple[Hit, ...], ...]
     has: Mapping[str, Flags]
     _folded: tuple[str, ...] = field(repr=False)
+    _folded_masked: tuple[str, ...] = field(repr=False)
 
     def share(self, group: str) -> Rate:
         """Return how many documents hold a name of a group."""
@@ -73,12 +74,14 @@ class DocumentView:
 class DocumentWish:
     """Which documents to show: `group` is one of `FILTERS`, `text` is searched as it stands.
 
-    `name_id` asks for documents that hold (a part of) this name.
+    `name_id` asks for documents that hold (a part of) this name. Unless `is_revealed` the search
+    passes over what is masked: it would tell the names letter by letter.
     """
 
     group: str = "all"
     text: str = ""
     name_id: int | None = None
+    is_revealed: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,7 @@ def document_view(
                 hits=found[who],
                 has={group: _holds(found[who], mask) for group, mask in groups.items()},
                 _folded=tuple(map(fold_name, texts)),
+                _folded_masked=tuple(map(_folded_masked, texts, found[who])),
             )
             for who, texts in (hospital, general)
         )
@@ -155,7 +159,8 @@ def select_documents(view: DocumentView, *, wish: DocumentWish) -> Rows:
             | holds_name(view.general, name_id=wish.name_id)
         )
     if wanted := fold_name(wish.text):
-        pairs = zip(view.hospital._folded, view.general._folded, strict=True)
+        texts = [m._folded if wish.is_revealed else m._folded_masked for m in view.models]
+        pairs = zip(*texts, strict=True)
         fits = fits & np.array([wanted in one or wanted in other for one, other in pairs])
     return np.flatnonzero(fits)
 
@@ -235,6 +240,15 @@ def listed_passages(
 
 def _model(who: str, texts: Sequence[str], *, n: int) -> tuple[str, tuple[str, ...]]:
     return who, (*texts, *[""] * (n - len(texts)))
+
+
+def _folded_masked(text: str, hits: Sequence[Hit]) -> str:
+    """Return what stands outside the names, folded; a sign that no keyboard has for each name."""
+    pieces, end = [], 0
+    for mark in marks_of(hits):
+        pieces.append(text[end : mark.start])
+        end = mark.end
+    return fold_name("\ufffc".join([*pieces, text[end:]]))
 
 
 def _groups(table: NameTable) -> dict[str, Flags]:

@@ -6,13 +6,13 @@ Comes in: a report. Goes out: frozen values; undefined numbers are NaN. Torch-fr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from audit.membership.metrics import GENERAL_ALONE
 from audit.rates import Estimate, Rate
-from audit.report import AuditReport
+from audit.report import AuditReport, name_labels
 from audit.view.name_view import number
 from audit.view.overview import estimate
 
@@ -70,6 +70,7 @@ class PlantedName:
     """One planted name by the fixed score; without pairs it has no twin."""
 
     name_id: int
+    label: str
     n_mentions: int
     score: float
     bits: float
@@ -102,6 +103,7 @@ def exposure_view(report: AuditReport) -> ExposureView | None:
         return None
     fixed = str(record["fixed_score"])
     found = [_score(name, one, fixed=fixed) for name, one in record["scores"].items()]
+    labels = name_labels(report.names)
     found.sort(key=lambda one: (not one.is_fixed, not one.is_baseline))
     return ExposureView(
         n_planted=int(record["n_planted"]),
@@ -111,7 +113,7 @@ def exposure_view(report: AuditReport) -> ExposureView | None:
         english=str(record["english"]),
         japanese=str(record["japanese"]),
         scores=tuple(found),
-        names=tuple(map(_name, record["names"])),
+        names=tuple(_name(one, labels=labels) for one in record["names"]),
     )
 
 
@@ -150,10 +152,11 @@ def rate_of(record: Mapping[str, Any]) -> Rate:
     return Rate(int(record["n_hits"]), int(record["n_total"]))
 
 
-def _name(record: Mapping[str, Any]) -> PlantedName:
+def _name(record: Mapping[str, Any], *, labels: Sequence[str]) -> PlantedName:
     twin = record["twin_id"]
     return PlantedName(
         name_id=int(record["name_id"]),
+        label=labels[int(record["name_id"])],
         n_mentions=int(record["n_mentions"]),
         score=number(record["score"]),
         bits=number(record["bits"]),

@@ -19,7 +19,7 @@ class KeptAudit:
     """One line of the list of kept audits.
 
     `family` is the same for audits that differ in the general model alone; "" where the report does
-    not say what was asked.
+    not say what was asked. `is_demo`: of the demo hospital, in which everything is invented.
     """
 
     digest: str
@@ -30,10 +30,11 @@ class KeptAudit:
     n_names: int
     state: str
     family: str = ""
+    is_demo: bool = False
 
 
-def kept_audit(report: AuditReport) -> KeptAudit:
-    """Return a report's line in the list of kept audits."""
+def kept_audit(report: AuditReport, *, is_demo: bool = False) -> KeptAudit:
+    """Return a report's line in the list of kept audits; `audit.demo.is_demo` says whose it is."""
     return KeptAudit(
         digest=report.digest,
         at=str(report.made.get("at", "")),
@@ -43,6 +44,7 @@ def kept_audit(report: AuditReport) -> KeptAudit:
         n_names=report.n_names,
         state=report.verdict["state"],
         family=_family(report.question),
+        is_demo=is_demo,
     )
 
 
@@ -65,19 +67,19 @@ def _family(question: Mapping[str, object]) -> str:
 def choose_audit(
     wanted: str, *, kept: Sequence[KeptAudit], demo: Mapping[str, str]
 ) -> KeptAudit | None:
-    """Return the audit to show: the one whose digest begins so, else the demo's, else the newest.
+    """Return the audit to show: the one whose digest begins so, else the newest own, else the demo.
 
     `wanted` comes from a link, and is "" for none; one that fits no audit, or several, gives None.
-    `demo` are the demo's digests by name.
+    `demo` are the demo's digests by name: where it is alone, its headline audit comes first.
     """
     if wanted:
         if not re.fullmatch("[0-9a-f]{4,64}", wanted):
             return None
         found = [audit for audit in kept if audit.digest.startswith(wanted)]
         return found[0] if len(found) == 1 else None
-    by_digest = {audit.digest: audit for audit in kept}
-    headline = by_digest.get(demo.get("masked_lm", ""))
-    return headline or max(kept, key=lambda audit: audit.at, default=None)
+    shown = [audit for audit in kept if not audit.is_demo] or kept
+    headline = [audit for audit in shown if audit.digest == demo.get("masked_lm")]
+    return max(headline or shown, key=lambda audit: audit.at, default=None)
 
 
 def other_scenario(
@@ -90,6 +92,7 @@ def other_scenario(
         if (other.general, other.hospital) == (audit.general, audit.hospital)
         and other.scenario != audit.scenario
         and other.n_names == audit.n_names
+        and other.is_demo == audit.is_demo
     ]
     of_demo = set(demo.values())
     return max(partners, key=lambda other: (other.digest in of_demo, other.at), default=None)

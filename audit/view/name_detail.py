@@ -96,6 +96,7 @@ class NameDetail:
 
     row: int
     name_id: int
+    label: str
     first: str
     last: str
     kind: str
@@ -136,6 +137,7 @@ def name_detail(
     return NameDetail(
         row=row,
         name_id=name_id,
+        label=table.labels[row],
         first=first,
         last=last,
         kind=str(table.codes["kind"][row]),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from audit.membership.decisions import DECISIONS
 from audit.names import fold_name, is_unspaced, written_name
 from audit.rates import Z_95
-from audit.report import AuditReport
+from audit.report import AuditReport, name_labels
 from audit.view.name_view import KINDS, NAME_EVIDENCE, name_kinds, number
 
 Floats = NDArray[np.float64]
@@ -34,7 +34,7 @@ NUMBERS = (
 )  # fmt: skip
 """Columns of numbers, by which a table can be sorted."""
 _MENTION_STARTS = (0, 1, 2, 3, 5, 10)
-_PSEUDONYM = re.compile(r"p-?(\d{1,9})")
+_NUMBER = re.compile(r"(?:([pl])-?)?(\d{1,9})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +45,8 @@ class NameTable:
     ----------
     first, last
         The parts of the names, for the masking helper only.
+    labels
+        What each name is called where it is not named, as `audit.report.name_labels`.
     numbers
         One column [N] of floats for each of `NUMBERS`: evidence of both models (a probability in
         scenario 2, the product of the masses of both parts in scenario 1) and log10 of their ratio;
@@ -63,6 +65,7 @@ class NameTable:
     fixed_score: str
     first: tuple[str, ...]
     last: tuple[str, ...]
+    labels: tuple[str, ...]
     numbers: Mapping[str, Floats]
     codes: Mapping[str, NDArray[np.str_]]
     choices: Mapping[str, tuple[str, ...]]
@@ -86,13 +89,16 @@ class Wish:
     """Which names to show, in which order.
 
     `chosen` holds for a facet the codes of which one must fit; a facet without codes lets all pass.
-    `text` is part of a name, or a number such as P-0012. Names whose number is missing come last.
+    `text` is a number such as P-0012, or 12; only where `is_revealed` it can be part of a name, for
+    a search among masked names would tell them letter by letter. Names whose number is missing come
+    last.
     """
 
     chosen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     text: str = ""
     sort: str = "score"
     is_descending: bool = True
+    is_revealed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +154,7 @@ def name_table(report: AuditReport) -> NameTable:
         fixed_score=report.fixed_score,
         first=first,
         last=last,
+        labels=name_labels(names),
         numbers=MappingProxyType(numbers),
         codes=MappingProxyType(codes),
         choices={
@@ -172,7 +179,7 @@ def select(table: NameTable, *, wish: Wish) -> Selection:
     """
     if wish.sort not in NUMBERS:
         raise ValueError("there is no such column to sort by")
-    fits_text = _fits_text(table, wish.text)
+    fits_text = _fits_text(table, wish.text, is_revealed=wish.is_revealed)
     fits = {facet: _fits_facet(table, facet, wish.chosen.get(facet, ())) for facet in FACETS}
     counts: dict[str, dict[str, int]] = {}
     for facet in FACETS:
@@ -197,12 +204,21 @@ def script(text: str) -> str:
     return "latin" if letters and is_latin else "other"
 
 
-def _fits_text(table: NameTable, text: str) -> NDArray[np.bool_]:
+def is_number(text: str) -> bool:
+    """Whether a text to search for is the number of a name."""
+    return _NUMBER.fullmatch(fold_name(text)) is not None
+
+
+def _fits_text(table: NameTable, text: str, *, is_revealed: bool) -> NDArray[np.bool_]:
     wanted = fold_name(text)
     if not wanted:
         return np.ones(len(table), dtype=np.bool_)
-    if found := _PSEUDONYM.fullmatch(wanted):
-        return np.asarray(table.numbers["name_id"] == int(found[1]))
+    if found := _NUMBER.fullmatch(wanted):
+        letters = found[1].upper() if found[1] else "PL"
+        labels = {f"{letter}-{int(found[2]):04d}" for letter in letters}
+        return np.array([label in labels for label in table.labels], dtype=np.bool_)
+    if not is_revealed:
+        return np.zeros(len(table), dtype=np.bool_)
     return np.array([wanted in written for written in table._texts], dtype=np.bool_)
 
 

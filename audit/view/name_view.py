@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from audit.membership.candidates import CANARY, is_canary
+from audit.report import name_labels
 
 N_STRONGEST = 10
 NAME_EVIDENCE = {
@@ -53,6 +54,7 @@ class StrongName:
     """One of the names that stand out most; its parts are for the masking helper only."""
 
     name_id: int
+    label: str
     first: str
     last: str
     kind: str
@@ -101,7 +103,7 @@ def kind_scores(names: Mapping[str, Sequence[Any]]) -> tuple[KindScores, ...]:
 def strongest_names(names: Mapping[str, Sequence[Any]], *, scenario: int) -> tuple[StrongName, ...]:
     """Return the tested names with the highest scores, best q first; no controls, no canaries."""
     hospital, general = (names[column] for column in NAME_EVIDENCE[scenario])
-    kinds = name_kinds(names)
+    kinds, labels = name_kinds(names), name_labels(names)
     rows = [
         row
         for row, kind in enumerate(kinds)
@@ -113,6 +115,7 @@ def strongest_names(names: Mapping[str, Sequence[Any]], *, scenario: int) -> tup
     return tuple(
         StrongName(
             name_id=int(names["name_id"][row]),
+            label=labels[row],
             first=names["first_name"][row],
             last=names["last_name"][row],
             kind=kinds[row],

@@ -104,6 +104,14 @@ def line(strong: str, rest: str, *, is_strong: bool = False) -> str:
     return f'<p class="ka-line{tone}"><strong>{escaped(strong)}</strong> {escaped(rest)}</p>'
 
 
+def ribbon(text: str, *, below: str) -> str:
+    """Return the ribbon of a page that shows nothing real, with the sentence that says why."""
+    return (
+        f'<p class="ka-ribbon" role="note"><strong>{escaped(text)}</strong> '
+        f"<span>{escaped(below)}</span></p>"
+    )
+
+
 def heading(text: str, *, below: str = "") -> str:
     """Return a section's heading, with a sentence under it."""
     sentence = f'<p class="ka-below">{escaped(below)}</p>' if below else ""

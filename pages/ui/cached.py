@@ -5,12 +5,13 @@ Keys are digests, never tables: Streamlit hashes only a sample of a long table.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import streamlit as st
 
 from audit.access.log import LogEntry, Verification, entries, log_mark, verify
-from audit.demo import demo_digests
+from audit.demo import demo_digests, is_demo
 from audit.errors import AuditError
 from audit.home import data_home, results_dir
 from audit.inspection import Inspection, kept_inspection
@@ -38,7 +39,7 @@ __all__ = [
 
 
 def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
-    """Return the kept audits, the newest first, and how many this version cannot read.
+    """Return the kept audits, own ones first, the newest first, and how many cannot be read.
 
     Raises
     ------
@@ -48,7 +49,9 @@ def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
     directory = str(results_dir())
     digests = [key.removeprefix("audit/") for key in _store(directory).keys("audit/")]
     found = [line for digest in digests if (line := _line_or_none(directory, digest)) is not None]
-    found.sort(key=lambda line: (line.at, line.digest), reverse=True)
+    of_demo = set(demo_audits().values())
+    found = [replace(line, is_demo=line.is_demo or line.digest in of_demo) for line in found]
+    found.sort(key=lambda line: (not line.is_demo, line.at, line.digest), reverse=True)
     return tuple(found), len(digests) - len(found)
 
 
@@ -248,7 +251,8 @@ def _line_or_none(directory: str, digest: str) -> KeptAudit | None:
 
 @st.cache_resource(show_spinner=False, max_entries=2000)
 def _line(directory: str, digest: str) -> KeptAudit:
-    return kept_audit(_report(directory, digest))
+    report = _report(directory, digest)
+    return kept_audit(report, is_demo=is_demo(report, digests={}))
 
 
 @st.cache_resource(show_spinner=False, max_entries=50)

@@ -9,7 +9,7 @@ from audit.view.name_hits import Hit
 from audit.view.name_table import NameTable
 from pages.ui.language import Words
 from pages.ui.marks import MarkLabel, marked
-from pages.ui.text import escaped, pseudonym
+from pages.ui.text import escaped
 
 
 def mark_label(say: Words, hit: Hit, *, table: NameTable, wanted: int | None = None) -> MarkLabel:
@@ -22,7 +22,7 @@ def mark_label(say: Words, hit: Hit, *, table: NameTable, wanted: int | None = N
         hit.name_ids, key=lambda i: (i != wanted, order.index(name_tone(table, name_id=i)), i)
     )
     tone = name_tone(table, name_id=names[0])
-    numbers = pseudonym(names[0]) + (f" +{len(names) - 1}" if len(names) > 1 else "")
+    numbers = table.labels[names[0]] + (f" +{len(names) - 1}" if len(names) > 1 else "")
     part = say.text(f"documents_part_{hit.part}")
     return MarkLabel(say.text(f"documents_mark_{tone}", part=part, numbers=numbers), tone)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from audit.view.kept import KeptAudit
-from pages.ui import cached, place
+from pages.ui import blocks, cached, place
 from pages.ui.headers import LANGUAGE_SCRIPTS
 from pages.ui.job_line import job_line
 from pages.ui.language import LANGUAGES, Words
@@ -40,7 +40,7 @@ SECTIONS = {
 """Section -> page -> icon, in the order of the sidebar; a page's file is `pages/<page>.py`."""
 
 OF_ONE_AUDIT = ("overview", "names", "measures", "documents", "report")
-"""Pages that show an audit's data; the others are logged without one."""
+"""Pages that show an audit's data, the demo's under a ribbon; others are logged without one."""
 
 
 def main() -> None:
@@ -55,7 +55,8 @@ def main() -> None:
     st.html(f"<script>{LANGUAGE_SCRIPTS[words.language]}</script>", unsafe_allow_javascript=True)
     with st.sidebar:
         st.html(f'<p class="ka-brand">{words.html("app")}</p>')
-        audit = _audit_picker(words)
+        shown = _audit_picker(words)
+        audit = shown.digest if shown else ""
         reveal_switch(words, audit=audit)
         job_line(words)
         st.radio(
@@ -72,6 +73,8 @@ def main() -> None:
         st.query_params["audit"] = audit[:12]
     name = page.url_path or "overview"
     note("opened", audit=audit if name in OF_ONE_AUDIT else "", page=name)
+    if shown and shown.is_demo and name in OF_ONE_AUDIT:
+        st.html(blocks.ribbon(words.text("demo_ribbon"), below=words.text("is_demo")))
     page.run()
 
 
@@ -102,14 +105,14 @@ def _navigation(words: Words) -> st.Page:
     return st.navigation(sections, expanded=True)
 
 
-def _audit_picker(words: Words) -> str:
-    """Draw the choice of audits, and return the digest of the one that is shown, or ""."""
+def _audit_picker(words: Words) -> KeptAudit | None:
+    """Draw the choice of audits, and return the one that is shown."""
     try:
         here = place.place()
     except (cached.AuditError, cached.StoreError):
-        return ""  # the page says why
+        return None  # the page says why
     if not here.kept:
-        return ""
+        return None
     lines = {line.digest: line for line in here.kept}
     st.session_state["audit"] = here.audit.digest if here.audit else None
     st.selectbox(
@@ -121,7 +124,7 @@ def _audit_picker(words: Words) -> str:
         placeholder=words.text("audit_choose"),
         on_change=_open_audit,
     )
-    return here.audit.digest if here.audit else ""
+    return here.audit
 
 
 def _open_audit() -> None:
@@ -132,7 +135,7 @@ def _open_audit() -> None:
 # Untrusted: a select box shows its options as plain text, never as Markdown.
 def _label(words: Words, line: KeptAudit) -> str:
     return words.text(
-        "audit_line",
+        "audit_line_demo" if line.is_demo else "audit_line",
         scenario=line.scenario,
         hospital=line.hospital,
         at=day(line.at),

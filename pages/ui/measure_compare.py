@@ -18,7 +18,6 @@ from pages.ui.text import (
     decimal_interval,
     percent,
     percent_interval,
-    pseudonym,
 )
 
 _NAMED_SETTINGS = (
@@ -59,6 +58,9 @@ def draw(say: Words, audit: KeptAudit) -> None:
     )
     if not found.names:
         return
+    if found.n_kind_differs:
+        below = say.text("measures_kinds_differ", n=found.n_kind_differs)
+        st.html(blocks.heading("", below=below))
     _draw_flags(say, found)
     _draw_aucs(say, found)
     _draw_names(say, found)
@@ -67,7 +69,7 @@ def draw(say: Words, audit: KeptAudit) -> None:
 
 def _line(say: Words, line: KeptAudit) -> str:
     return say.text(
-        "measures_other_line",
+        "measures_other_line_demo" if line.is_demo else "measures_other_line",
         scenario=line.scenario,
         hospital=line.hospital,
         at=day(line.at),
@@ -151,7 +153,7 @@ def _columns(say: Words, names: list[PairedName]) -> dict[str, list[object]]:
         None: say.text("column_missing"),
     }
     table: dict[str, list[object]] = {
-        say.text("column_number"): [pseudonym(name.name_id) for name in names],
+        say.text("column_number"): [name.label for name in names],
         say.text("column_name"): [shown_name(name.first, name.last) for name in names],
         say.text("column_kind"): [kinds[name.kind] for name in names],
     }

@@ -12,7 +12,7 @@ from pages.ui import blocks, cached, charts, exposure_chart
 from pages.ui.language import Words
 from pages.ui.measure_tables import p_value, score_name
 from pages.ui.reveal import shown_name
-from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent, percent_interval, pseudonym
+from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent, percent_interval
 
 
 def draw(say: Words, audit: KeptAudit) -> None:
@@ -164,7 +164,7 @@ def _draw_names(say: Words, audit: KeptAudit, view: ExposureView) -> None:
     table = cached.names(audit.digest)
     pairs = list(zip(table.first, table.last, strict=True))
     columns: dict[str, list[object]] = {
-        say.text("column_number"): [pseudonym(one.name_id) for one in view.names],
+        say.text("column_number"): [one.label for one in view.names],
         say.text("column_name"): [shown_name(*pairs[one.name_id]) for one in view.names],
         say.text("column_mentions"): [one.n_mentions for one in view.names],
         say.text("measures_canaries_score"): [one.score for one in view.names],

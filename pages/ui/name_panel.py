@@ -15,7 +15,7 @@ from pages.ui.document_cards import mark_label
 from pages.ui.language import Words
 from pages.ui.place import link
 from pages.ui.reveal import is_revealed, shown_name
-from pages.ui.text import decimal, escaped, percent, pseudonym, small
+from pages.ui.text import decimal, escaped, percent, small
 
 N_DOCUMENTS = 3
 
@@ -53,9 +53,7 @@ def draw(say: Words, table: NameTable, *, row: int, selection: Selection, digest
 
 def draw_heading(say: Words, detail: NameDetail, *, ids: list[float], digest: str) -> None:
     """Draw the name with its decision, the way to its neighbours in the table, and its link."""
-    name = say.text(
-        "names_one", number=pseudonym(detail.name_id), name=shown_name(detail.first, detail.last)
-    )
+    name = say.text("names_one", number=detail.label, name=shown_name(detail.first, detail.last))
     kind = say.text(f"names_kind_{detail.kind}")
     decision = say.text(f"names_decision_is_{detail.decision}")
     st.html(blocks.heading(name, below=kind) + blocks.heading("", below=decision))
@@ -129,7 +127,7 @@ def draw_among(say: Words, detail: NameDetail, *, fixed_score: str) -> None:
     words = {
         "x": say.text(f"axis_{fixed_score}"),
         "y": say.text("names_among_y"),
-        "name": pseudonym(detail.name_id),
+        "name": detail.label,
         "threshold": say.text("names_among_threshold"),
     }
     figure = name_charts.among_histogram(among, words=words)
@@ -171,6 +169,8 @@ def draw_numbers(say: Words, detail: NameDetail, *, table: NameTable) -> None:
         "popularity": small(n["popularity"]),
         "n_pieces": decimal(n["n_pieces"], digits=0),
     }
+    if not is_revealed():
+        del values["popularity"]  # it nearly is the name
     rows = []
     for key, value in values.items():
         meaning = say.text(

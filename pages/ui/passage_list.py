@@ -17,7 +17,7 @@ from pages.ui.language import Words
 from pages.ui.marks import with_slot
 from pages.ui.place import link
 from pages.ui.reveal import is_revealed, shown_name
-from pages.ui.text import escaped, pseudonym
+from pages.ui.text import escaped
 
 
 def draw(say: Words, table: NameTable, *, digest: str) -> None:
@@ -68,7 +68,7 @@ def _item(say: Words, passage: ListedPassage, *, table: NameTable) -> str:
         facts = say.text(
             "documents_passage_owner",
             passage=passage.passage_id,
-            number=pseudonym(passage.owner),
+            number=table.labels[passage.owner],
             name=name,
         )
         if is_revealed():

@@ -23,22 +23,19 @@ class Place:
     Attributes
     ----------
     kept
-        Every kept audit that can be read, the newest first.
+        Every kept audit that can be read, own ones before the demo's, the newest first.
     n_unreadable
         Audits that another version of the program wrote.
     audit
         None: nothing is kept, or the link fits no audit.
     other
         The same pair in the other scenario, if it is kept.
-    is_demo
-        Whether the audit is of the demo hospital, whose names are made up.
     """
 
     kept: tuple[KeptAudit, ...]
     n_unreadable: int
     audit: KeptAudit | None
     other: KeptAudit | None
-    is_demo: bool
 
 
 def language() -> str:
@@ -63,8 +60,7 @@ def place() -> Place:
     if audit:
         st.session_state[_AUDIT] = audit.digest
     other = other_scenario(audit, kept=kept, demo=demo) if audit else None
-    is_demo = audit is not None and audit.digest in demo.values()
-    return Place(kept, n_unreadable, audit, other, is_demo)
+    return Place(kept, n_unreadable, audit, other)
 
 
 def keep_pages(pages: Mapping[str, Any]) -> None:
@@ -102,8 +98,6 @@ def audit_or_reason(say: Words) -> KeptAudit | None:
     """
     here = place()
     if here.audit is not None:
-        if here.is_demo:
-            st.html(blocks.heading("", below=say.text("is_demo")))
         return here.audit
     if here.kept:
         st.html(blocks.heading(say.text("wrong_link"), below=say.text("wrong_link_do")))

@@ -22,6 +22,7 @@ FIELDS = ("general", "hospital", "names", "passages")
 """Query parameters; their values are identifiers of models and digits of digests."""
 _CHOSEN = "setup_chosen"
 _NOTED = "setup_noted"
+_PENDING = "setup_pending"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,48 @@ def choose(field: str, code: str) -> None:
     else:
         known.pop(field, None)
         st.query_params.pop(field, None)
+
+
+def pend(field: str, keep: Callable[[], str] | None) -> None:
+    """Remember what was given in a card and is not kept yet: what keeps it and returns its digest.
+
+    None: it cannot be used.
+    """
+    st.session_state.setdefault(_PENDING, {})[field] = keep
+
+
+def unpend(field: str) -> None:
+    """Forget what was given in a card."""
+    st.session_state.setdefault(_PENDING, {}).pop(field, None)
+
+
+def is_new(field: str) -> bool:
+    """Whether something was given for this field that can be kept and is not kept yet."""
+    return st.session_state.get(_PENDING, {}).get(field) is not None
+
+
+def is_unusable(field: str) -> bool:
+    """Whether what was given for this field cannot be used."""
+    pending = st.session_state.get(_PENDING, {})
+    return field in pending and pending[field] is None
+
+
+def keep_pending(say: Words) -> bool:
+    """Keep and choose what was given in the cards; say why, and return False, where that fails."""
+    pending = st.session_state.get(_PENDING, {})
+    for field in tuple(pending):
+        keep = pending.pop(field)
+        try:
+            if keep is None:
+                raise AuditError(
+                    "A file or names that were given could not be read, and were not kept.",
+                    do="Give them again; until then the list and the passages are the chosen ones.",
+                )
+            choose(field, keep()[:12])
+        except AuditError as error:
+            refused(say, error)
+            return False
+    return True
 
 
 def pair() -> Pair:
@@ -95,6 +138,15 @@ def step(letter: str, title: str, *, is_ready: bool, state: str) -> None:
         f'<h2 class="ka-heading ka-step {kind}"><b>{escaped(letter)}</b> {escaped(title)}'
         f"<span>{escaped(state)}</span></h2>"
     )
+
+
+def step_of_new(say: Words, letter: str, *, field: str, usual: str, is_chosen: bool) -> bool:
+    """Draw the heading of a card in which something new can be made; say whether it is ready."""
+    is_ready = (is_chosen or is_new(field)) and not is_unusable(field)
+    state = "setup_new" if is_new(field) else "setup_not_usable" if is_unusable(field) else usual
+    title = say.text(f"setup_{field}_card")
+    step(letter, title, is_ready=is_ready, state=say.text(state))
+    return is_ready
 
 
 def refused(say: Words, error: AuditError) -> None:

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import streamlit as st
 
 from audit.errors import AuditError
+from audit.membership.candidates import GUESSED_KINDS, guessed_kinds
 from audit.models.registry import RegisteredModel
 from audit.prepare.name_check import Bins, Spelling
 from audit.tables import RowNote
 from audit.translation import in_language
 from pages.ui import blocks, charts, setup_cached, setup_charts
 from pages.ui.language import Words
-from pages.ui.reveal import shown_name
+from pages.ui.reveal import is_revealed, shown_name
 from pages.ui.setup_cached import ListView
 from pages.ui.setup_choice import refused
 from pages.ui.text import UNDEFINED, decimal, escaped
@@ -25,6 +26,9 @@ _MAX_NOTES = 200
 def draw_list(say: Words, view: ListView, *, key: str, hospital: RegisteredModel | None) -> None:
     """Draw a list; `key` tells two lists of one page apart."""
     st.html(blocks.simple_table(*counts(say, view), caption=count_caption(say, view), n_text=1))
+    if kinds := guessed_kinds(view.candidates):
+        below = in_language(GUESSED_KINDS.format(**kinds), language=say.language)
+        st.html(f'<p class="ka-refused">{escaped(below)}</p>')
     draw_notes(say, view.notes, title="setup_notes", key=f"{key}_notes")
     draw_notes(say, view.typed_notes, title="setup_typed_notes", key=f"{key}_typed_notes")
     spelling = spelt(say, view, hospital=hospital)
@@ -128,7 +132,8 @@ def draw_table(say: Words, view: ListView, spelling: Spelling | None, *, key: st
     """Draw the names themselves, masked until they are revealed."""
     names = view.candidates
     pieces = spelling.n_pieces if spelling else (0,) * len(names)
-    columns = {
+    columns: dict[str, list[object]] = {
+        say.text("setup_column_row"): list(names.row),
         say.text("column_name"): [
             shown_name(first, last) for first, last in zip(names.first, names.last, strict=True)
         ],
@@ -138,13 +143,15 @@ def draw_table(say: Words, view: ListView, spelling: Spelling | None, *, key: st
         ],
         say.text("column_mentions"): list(names.n_mentions),
         say.text("setup_column_pieces"): [n or None for n in pieces],
-        say.text("setup_column_popularity"): [
+    }
+    if is_revealed():  # a share in a public table of names tells a name
+        columns[say.text("setup_column_popularity")] = [
             UNDEFINED if math.isnan(log) else decimal(log, digits=1)
             for log in view.facts.log_popularity
-        ],
-    }
+        ]
     st.dataframe(
         columns,
+        hide_index=True,
         key=f"{key}_names",
         alt=say.text("setup_table_alt"),
         width="stretch",

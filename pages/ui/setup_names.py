@@ -13,7 +13,17 @@ from audit.prepare.name_check import Wanted
 from pages.ui import blocks, cached, setup_cached
 from pages.ui.language import Words
 from pages.ui.setup_cached import ListView
-from pages.ui.setup_choice import choose, chosen, list_name, note_upload, picker, refused, step
+from pages.ui.setup_choice import (
+    chosen,
+    keep_pending,
+    list_name,
+    note_upload,
+    pend,
+    picker,
+    refused,
+    step_of_new,
+    unpend,
+)
 from pages.ui.setup_list import draw_list
 
 TRUTHS = {"unknown": None, "member": True, "control": False}
@@ -23,11 +33,10 @@ _KEPT, _ROUND = "names_kept", "names_round"
 
 
 def draw_names(say: Words, *, hospital: RegisteredModel | None) -> bool:
-    """Draw the card; say whether a list is chosen."""
+    """Draw the card; say whether a list is chosen, or made and kept by going on."""
     view = chosen_list(say)
-    state = say.text("setup_ready" if view else "setup_missing")
     with st.container(border=True, key="card_names"):
-        step("C", say.text("setup_names_card"), is_ready=view is not None, state=state)
+        head = st.container()
         st.html(blocks.heading("", below=say.text("setup_names_below")))
         lines = {line.code: line for line in all_names(cached.store())}
         picker(
@@ -43,7 +52,9 @@ def draw_names(say: Words, *, hospital: RegisteredModel | None) -> bool:
             draw_list(say, view, key="kept", hospital=hospital)
         with st.expander(say.text("setup_new_list"), key="new_list", expanded=view is None):
             draw_new(say, base=view, hospital=hospital)
-    return view is not None
+        with head:
+            usual = "setup_ready" if view else "setup_missing"
+            return step_of_new(say, "C", field="names", usual=usual, is_chosen=view is not None)
 
 
 def chosen_list(say: Words) -> ListView | None:
@@ -59,8 +70,12 @@ def chosen_list(say: Words) -> ListView | None:
 
 
 def draw_new(say: Words, *, base: ListView | None, hospital: RegisteredModel | None) -> None:
-    """Draw what a list is made of, what came of it, and the button that keeps it."""
+    """Draw what a list is made of, what came of it, and the button that keeps it.
+
+    Whoever goes on without pressing it keeps the list all the same.
+    """
     start_afresh()
+    unpend("names")
     left, right = st.columns([1, 1], gap="large")
     with left:
         data, start = ask_file(say, base=base)
@@ -70,6 +85,7 @@ def draw_new(say: Words, *, base: ListView | None, hospital: RegisteredModel | N
         view = setup_cached.new_names(data, base=start, wanted=wanted)
     except AuditError as error:
         refused(say, error)
+        pend("names", None)
         return
     if view is None or view.draft is None:
         return
@@ -83,26 +99,30 @@ def draw_new(say: Words, *, base: ListView | None, hospital: RegisteredModel | N
         help=say.text("setup_list_title_help"),
         persist_state="session",
     )
-    if button.button(say.text("setup_keep"), key="keep_names", type="primary", width="stretch"):
-        keep(say, view, label=label)
+    pend("names", lambda: keep(view, label=label))
+    pressed = button.button(
+        say.text("setup_keep"), key="keep_names", type="primary", width="stretch"
+    )
+    if pressed and keep_pending(say):
+        st.rerun()
 
 
-def keep(say: Words, view: ListView, *, label: str) -> None:
-    """Keep a list and choose it."""
-    try:
-        digest = keep_names(
-            view.candidates,
-            label=label,
-            notes=view.notes,
-            encoding=view.encoding,
-            store=cached.store(),
-        )
-    except AuditError as error:
-        refused(say, error)
-        return
-    choose("names", digest[:12])
+def keep(view: ListView, *, label: str) -> str:
+    """Keep a list and return its digest; raises as `keep_names`."""
+    digest = keep_names(
+        view.candidates,
+        label=label,
+        notes=view.notes,
+        encoding=view.encoding,
+        store=cached.store(),
+    )
     st.session_state[_KEPT] = True
-    st.rerun()
+    return digest
+
+
+def is_new_visit() -> bool:
+    """Whether the reader comes from another page: the box to upload has been emptied meanwhile."""
+    return f"names_file_{st.session_state.get(_ROUND, 0)}" not in st.session_state
 
 
 def start_afresh() -> None:

@@ -9,20 +9,30 @@ from audit.errors import AuditError
 from audit.prepare.lists import MAX_LABEL_CHARS, all_passages, keep_passages
 from pages.ui import blocks, cached, setup_cached
 from pages.ui.language import Words
-from pages.ui.setup_choice import choose, chosen, list_name, note_upload, picker, refused, step
+from pages.ui.setup_choice import (
+    chosen,
+    keep_pending,
+    list_name,
+    note_upload,
+    pend,
+    picker,
+    refused,
+    step_of_new,
+    unpend,
+)
 from pages.ui.setup_list import draw_notes
 from pages.ui.text import escaped
 
 _MAX_UPLOAD_MB = 50
 _CONTEXT_CHARS = 400
+_ROUND = "passages_round"
 
 
 def draw_passages(say: Words) -> bool:
-    """Draw the card; say whether passages are chosen."""
+    """Draw the card; say whether passages are chosen, or uploaded and kept by going on."""
     passages = chosen_passages(say)
-    state = say.text("setup_ready" if passages else "setup_only_scenario_2")
     with st.container(border=True, key="card_passages"):
-        step("D", say.text("setup_passages_card"), is_ready=passages is not None, state=state)
+        head = st.container()
         st.html(blocks.heading("", below=say.text("setup_passages_below")))
         lines = {line.code: line for line in all_passages(cached.store())}
         picker(
@@ -40,7 +50,10 @@ def draw_passages(say: Words) -> bool:
             draw_facts(say, passages, key="kept_passages")
         with st.expander(say.text("setup_new_passages"), key="new_passages"):
             draw_new(say)
-    return passages is not None
+        with head:
+            usual = "setup_ready" if passages else "setup_only_scenario_2"
+            is_chosen = passages is not None
+            return step_of_new(say, "D", field="passages", usual=usual, is_chosen=is_chosen)
 
 
 def chosen_passages(say: Words) -> Passages | None:
@@ -56,12 +69,17 @@ def chosen_passages(say: Words) -> Passages | None:
 
 
 def draw_new(say: Words) -> None:
-    """Draw the upload of a file of passages, what came of it, and the button that keeps it."""
+    """Draw the upload of a file of passages, what came of it, and the button that keeps it.
+
+    Whoever goes on without pressing it keeps them all the same.
+    """
+    unpend("passages")
     st.html(blocks.heading("", below=say.text("setup_passages_format")))
     file = st.file_uploader(
         say.text("setup_passages_file"),
         type=["csv", "jsonl", "ndjson", "json"],
-        key="passages_file",
+        # A box to upload is emptied by giving it another key.
+        key=f"passages_file_{st.session_state.get(_ROUND, 0)}",
         max_upload_size=_MAX_UPLOAD_MB,
     )
     if file is None:
@@ -72,23 +90,26 @@ def draw_new(say: Words) -> None:
         passages = setup_cached.new_passages(data, file_name=file.name)
     except AuditError as error:
         refused(say, error)
+        pend("passages", None)
         return
     draw_facts(say, passages, key="new_passages")
     title, button = st.columns([3, 1], vertical_alignment="bottom")
     label = title.text_input(
         say.text("setup_passages_title"), key="setup_passages_title", max_chars=MAX_LABEL_CHARS
     )
-    if not button.button(
+    pend("passages", lambda: keep(data, file_name=file.name, label=label))
+    pressed = button.button(
         say.text("setup_keep_passages"), key="keep_passages", type="primary", width="stretch"
-    ):
-        return
-    try:
-        digest = keep_passages(data, file_name=file.name, label=label, store=cached.store())
-    except AuditError as error:
-        refused(say, error)
-        return
-    choose("passages", digest[:12])
-    st.rerun()
+    )
+    if pressed and keep_pending(say):
+        st.rerun()
+
+
+def keep(data: bytes, *, file_name: str, label: str) -> str:
+    """Keep a file of passages and return its digest; raises as `keep_passages`."""
+    digest = keep_passages(data, file_name=file_name, label=label, store=cached.store())
+    st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
+    return digest
 
 
 def draw_facts(say: Words, passages: Passages, *, key: str) -> None:

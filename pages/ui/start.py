@@ -49,7 +49,7 @@ def recent_audits(say: Words, kept: Sequence[KeptAudit], *, shown: str) -> None:
                 blocks.line(
                     say.text(f"state_{line.state}"),
                     say.text(
-                        "recent_line",
+                        "recent_line_demo" if line.is_demo else "recent_line",
                         hospital=line.hospital,
                         general=line.general,
                         scenario=line.scenario,

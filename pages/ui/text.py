@@ -17,7 +17,7 @@ from audit.written_numbers import UNDEFINED, decimal, decimal_interval, small
 
 __all__ = [
     "UNDEFINED", "day", "decimal", "decimal_interval", "escaped", "masked", "percent",
-    "percent_interval", "plain", "pseudonym", "sentence_after_colon", "small",
+    "percent_interval", "plain", "sentence_after_colon", "small",
 ]  # fmt: skip
 _HIDDEN = "***"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=^@/])")
@@ -42,11 +42,6 @@ def masked(first: str, last: str) -> str:
     if is_unspaced(first + last):
         return " ".join(part for part in reversed(parts) if part)
     return written_name(*parts)
-
-
-def pseudonym(name_id: int) -> str:
-    """Return a name's number in its list, as it is shown."""
-    return f"P-{name_id:04d}"
 
 
 def sentence_after_colon(sentence: str) -> str:

@@ -72,6 +72,18 @@ def start(page: Any, *, n_inputs: int = N_INPUTS) -> str:
     return address
 
 
+def test_going_on_keeps_what_was_uploaded(server: Server, visit: Callable[..., Any]) -> None:
+    page = visit(f"{server.url}/setup?general=demo:en/general&hospital=demo:en/hospital-40")
+    is_whole(page)
+    upload(page, "names_file", data=b"first_name,last_name,is_member\nAnn,Lee,1\nBo,Lee,0\n")
+    card = page.locator(".st-key-card_names")
+    expect(card).to_contain_text(SAY.text("setup_new"))
+    expect(card).to_contain_text("The list does not say the kind of 1 controls.")
+    press(page, "go_on")
+    expect(page.get_by_role("heading", name=SAY.text("run_title"))).to_be_visible()
+    expect(page.locator(".st-key-run_plan")).to_contain_text("2 names")
+
+
 def test_from_two_directories_and_a_csv_to_a_signed_report(
     servers: Callable[[Path], Server], visit: Callable[..., Any], tmp_path: Path
 ) -> None:

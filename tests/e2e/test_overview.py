@@ -55,8 +55,10 @@ def test_a_deep_link_first_on_a_fresh_server_is_shown_by_the_router(
 def test_the_demo_is_shown_with_its_charts_and_tables(
     demo: dict[str, Any], demo_server: str, visit: Callable[..., Any], tmp_path: Path
 ) -> None:
-    page = visit(demo_server)
+    address = f"{demo_server}/?audit={demo['masked_lm'].digest[:12]}"
+    page = visit(address)
     expect(page.get_by_role("heading", name=TITLE)).to_be_visible()
+    expect(page.locator(".ka-ribbon")).to_be_visible()
     expect(page.locator(".ka-verdict").first).to_contain_text("Leak found")
     expect(page.locator(".ka-verdict").first).to_contain_text(demo["masked_lm"].digest[:12])
     expect(page.locator(".js-plotly-plot")).to_have_count(2)
@@ -64,7 +66,7 @@ def test_the_demo_is_shown_with_its_charts_and_tables(
     expect(page.get_by_role("columnheader", name="Upper quartile")).to_be_visible()
     expect(page.get_by_test_id("stException")).to_have_count(0)
     for scheme in ("light", "dark"):
-        shown = visit(demo_server, scheme=scheme)
+        shown = visit(address, scheme=scheme)
         expect(shown.locator(".js-plotly-plot")).to_have_count(2)
         picture = shown.screenshot(path=tmp_path / f"overview-{scheme}.png")
         assert len(picture) > 20_000
@@ -73,6 +75,14 @@ def test_the_demo_is_shown_with_its_charts_and_tables(
         )
         brightness = sum(map(int, re.findall(r"\d+", background)[:3]))
         assert (brightness > 600) == (scheme == "light")
+
+
+def test_an_own_audit_opens_first_and_wears_no_ribbon(
+    demo_server: str, visit: Callable[..., Any]
+) -> None:
+    page = visit(demo_server)
+    expect(page.locator(".ka-verdict").first).to_contain_text(HOSTILE)
+    expect(page.locator(".ka-ribbon")).to_have_count(0)
 
 
 @pytest.mark.parametrize("width", [1400, 820])
@@ -91,7 +101,7 @@ def test_no_table_or_page_is_cut_off(
 def test_switch_and_link_keep_audit_and_language(
     demo: dict[str, Any], demo_server: str, visit: Callable[..., Any]
 ) -> None:
-    page = visit(demo_server)
+    page = visit(f"{demo_server}/?audit={demo['masked_lm'].digest[:12]}")
     page.get_by_test_id("stSidebar").get_by_text("日本語").click()
     expect(page.get_by_role("heading", name=TITLE_JA)).to_be_visible()
     page.wait_for_url(re.compile("lang=ja"))

@@ -74,7 +74,7 @@ def test_names_are_only_in_the_full_form(report: AuditReport) -> None:
     full = bundle_files(report, choice=ReportChoice(names="full"), documents=DOCUMENTS)
     assert rows(full["names.csv"])[0]["first_name"] == "Sophia0"
     assert rows(full["names_key.csv"])[1] == {
-        "pseudonym": "P-0001", "first_name": "Sophia1", "last_name": "Wright1",
+        "pseudonym": "P-0003", "first_name": "Sophia1", "last_name": "Wright1",
     }  # fmt: skip
     assert rows(full["documents.csv"])[2]["text"] == "'=1+1"
 

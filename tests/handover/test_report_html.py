@@ -120,7 +120,7 @@ def test_names_are_in_it_only_in_the_full_form(report: AuditReport) -> None:
         assert part not in masked_text
         assert part not in numbers
     assert "S*** W***" in masked_text
-    assert "P-0000" in numbers
+    assert "P-0002" in numbers
     assert "Sophia0 Wright0" in full
     assert "Confidential" in full
     assert "Confidential" not in masked_text

@@ -63,7 +63,7 @@ def test_all_columns_are_read() -> None:
     assert listed.n_mentions == (3, 0, None)
     assert listed.sex == ("F", "", "")
     assert listed.control_kind == ("", "reference", "")
-    assert names.row_numbers == (2, 3, 4)
+    assert names.candidates.row == (2, 3, 4)
     assert [(note.row, note.what) for note in names.notes] == [
         (1, "These columns are not read: 8.")
     ]
@@ -130,13 +130,13 @@ def test_files_without_usable_names_are_refused(text: str) -> None:
 def test_empty_rows_are_left_out_and_noted() -> None:
     names = read_names(b"first_name,last_name\nAnn,Lee\n\n , \nBo,Hill\n")
     assert names.candidates.first == ("Ann", "Bo")
-    assert names.row_numbers == (2, 5)
+    assert names.candidates.row == (2, 5)
     assert [note.row for note in names.notes] == [3, 4]
 
 
 def test_duplicates_are_left_out_and_noted() -> None:
     names = read_names("name,m\n山田太郎,\nAnn Lee,\nANN　Ｌee,\n山田 太郎,\n".encode())
-    assert names.row_numbers == (2, 3)
+    assert names.candidates.row == (2, 3)
     whats = {note.row: note.what for note in names.notes if "left out" in note.what}
     assert whats == {
         4: "The name is that of row 3; left out.",
@@ -190,7 +190,7 @@ def test_every_row_is_read_or_noted(pairs: list[tuple[str, str]]) -> None:
         assert all(not (first + last).strip() for first, last in pairs)
         return
     left_out = {note.row for note in names.notes if "left out" in note.what}
-    assert left_out.isdisjoint(names.row_numbers)
-    assert left_out | set(names.row_numbers) == set(range(2, len(pairs) + 2))
-    for number, first in zip(names.row_numbers, names.candidates.first, strict=True):
+    assert left_out.isdisjoint(names.candidates.row)
+    assert left_out | set(names.candidates.row) == set(range(2, len(pairs) + 2))
+    for number, first in zip(names.candidates.row, names.candidates.first, strict=True):
         assert first == pairs[number - 2][0].strip()

@@ -106,6 +106,7 @@ def make_report(
 ) -> AuditReport:
     """Return a report in which members score `leak` standard deviations above controls."""
     names = names or make_names(has_truth=has_truth, members=members)
+    names = replace(names, row=tuple(range(2, len(names) + 2)))  # as read from a file
     rng = np.random.default_rng(scenario)
     n, is_member = len(names), np.array([m is not False for m in names.is_member])
     planted = np.concatenate([leak * is_member, np.zeros(N_REFERENCE)])

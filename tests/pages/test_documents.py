@@ -58,9 +58,9 @@ def test_without_an_audit_the_page_says_what_to_do(home: Path) -> None:
 
 def test_both_models_stand_beside_each_other_masked_and_marked(generated: AuditReport) -> None:
     shown = texts(open_page())
-    assert "S*** W***<small>full name of P-0002" in shown
+    assert "S*** W***<small>full name of P-0004" in shown
     assert "general 0" in shown
-    assert "e***<small>first name of P-0025, control" in shown
+    assert "e***<small>first name of P-0027, control" in shown
     assert shown.count('<section class="ka-pair"') == 10
     assert not any(part in shown for name in MEMBERS for part in name)
     assert "2 of 45" in shown  # the hospital model's documents that hold a listed name
@@ -85,7 +85,7 @@ def test_a_filter_narrows_and_goes_into_the_address(generated: AuditReport) -> N
 def test_a_link_opens_a_page_and_a_name(generated: AuditReport) -> None:
     assert "general 20" in texts(open_page(page="3"))
     app = open_page(has="5")
-    assert "Only documents with a part of P-0005 · S*** W***." in texts(app)
+    assert "Only documents with a part of P-0007 · S*** W***." in texts(app)
     assert "1 of 45 pairs" in texts(app)
     app.button(key="documents_clear").click().run()
     assert "45 of 45 pairs" in texts(app)
@@ -131,6 +131,18 @@ def test_search_is_literal_and_stays_out_of_the_address(generated: AuditReport) 
     assert "*" not in str(app.query_params)
 
 
+def test_a_search_passes_over_masked_names_and_the_page_says_so(generated: AuditReport) -> None:
+    app = open_page()
+    assert "the search passes over them" in texts(app)
+    app.text_input(key="documents_search").set_value("sophia2").run()
+    assert "No document fits" in texts(app)
+    revealed = open_page(reveal=True)
+    assert "the search passes over them" not in texts(revealed)
+    revealed.text_input(key="documents_search").set_value("sophia2").run()
+    assert "of 45 pairs" in texts(revealed)
+    assert "No document fits" not in texts(revealed)
+
+
 def test_documents_that_are_gone_are_said(home: Path) -> None:
     keep({"own": make_report(1)}, directory=home, is_demo=False)
     assert "are not kept here" in texts(open_page())
@@ -152,7 +164,7 @@ def test_passages_are_masked_searched_and_paged(home: Path) -> None:
     app = open_page()
     shown = texts(app)
     assert "In scenario 2 nothing is generated" in shown
-    assert "of P-0000 · S*** W***" in shown
+    assert "of P-0002 · S*** W***" in shown
     assert '<mark class="ka-mark ka-mark-member">[name]</mark> is 50.' in shown
     assert "<img" not in shown
     assert "left 29" in texts(open_page(page="4"))
@@ -164,7 +176,7 @@ def test_passages_are_masked_searched_and_paged(home: Path) -> None:
 def test_japanese_is_complete(generated: AuditReport) -> None:
     app = open_page(lang="ja")
     assert app.title[0].value == "二つのモデルは自由に書かせると何を書くか"
-    assert "P-0002 +1 の名" in texts(app) or "P-0002 の氏名" in texts(app)
+    assert "P-0004 +1 の名" in texts(app) or "P-0004 の氏名" in texts(app)
 
 
 def test_ten_thousand_documents_stay_fluid(home: Path) -> None:

@@ -47,7 +47,7 @@ def test_canaries_are_shown_with_their_limits(
     assert f"{fixed['max_bits']:.2f}" in texts(app)
     assert len(app.get("plotly_chart")) == 1
     names = app.dataframe[0].value
-    assert len(names) == record["n_planted"] and names.iloc[0, 0] == "P-0072"
+    assert len(names) == record["n_planted"] and names.iloc[0, 0] == "P-0074"
     assert "Nevah0" not in str(names.values.tolist())
 
 

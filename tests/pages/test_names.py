@@ -85,8 +85,8 @@ def test_every_name_is_in_the_table_and_masked(home: Path) -> None:
     assert not any(part in set(shown["name"]) for name in MEMBERS for part in name)
     assert set(shown["kind"]) == {"Member", "Easy control", "Hard control"}
     by_number = shown.set_index("number")
-    assert by_number.loc["P-0003", "q"] == report.names["q_value"][3]
-    assert by_number.loc["P-0003", "hospital"] == report.names["hospital_posterior"][3]
+    assert by_number.loc["P-0005", "q"] == report.names["q_value"][3]
+    assert by_number.loc["P-0005", "hospital"] == report.names["hospital_posterior"][3]
 
 
 def test_revealed_names_are_shown_in_full(home: Path) -> None:
@@ -118,16 +118,49 @@ def test_a_link_with_nonsense_shows_everything(home: Path) -> None:
 
 def test_search_finds_names_and_numbers_and_stays_out_of_the_address(home: Path) -> None:
     kept(home, make_report(2))
-    app = open_page()
+    app = open_page(reveal=True)
     box = next(one for one in app.text_input if one.key == "names_search")
     box.set_value("wright7").run()
-    assert list(app.dataframe[0].value["number"]) == ["P-0007"]
-    box.set_value("P-0030").run()
-    assert list(app.dataframe[0].value["number"]) == ["P-0030"]
+    assert list(app.dataframe[0].value["number"]) == ["P-0009"]
+    box.set_value("P-0032").run()
+    assert list(app.dataframe[0].value["number"]) == ["P-0032"]
     box.set_value("nobody").run()
     assert not app.dataframe
     assert "No name fits" in texts(app)
     assert "wright" not in str(app.query_params).lower()
+
+
+def test_masked_names_are_found_by_number_alone_and_the_page_says_so(home: Path) -> None:
+    kept(home, make_report(2))
+    app = open_page()
+    assert "the search looks at numbers alone" in texts(app)
+    box = next(one for one in app.text_input if one.key == "names_search")
+    assert box.label == "Search by number"
+    assert box.proto.autocomplete == "off"
+    for piece in ("Mic", "s", "wright7", "Sophia"):
+        box.set_value(piece).run()
+        assert not app.exception
+        assert not app.dataframe
+        assert texts(app).count("the search looks at numbers alone") == 2
+        facet = widget(app, "button_group", "names_kind")
+        assert all(option.content.endswith("(0)") for option in facet.proto.options)
+    box.set_value("9").run()
+    assert list(app.dataframe[0].value["number"]) == ["P-0009"]
+
+
+def test_what_nearly_is_the_name_is_masked_with_it(home: Path) -> None:
+    kept(home, make_report(2))
+    app = at_page(open_page(), sort="popularity", name="4")
+    assert "popularity" not in app.dataframe[0].value
+    assert param(app, "sort") == ""
+    assert "Popularity" not in texts(app)
+    assert "Popularity" not in app.selectbox(key="names_sort").options
+    revealed = at_page(open_page(reveal=True), sort="popularity", name="4")
+    assert "popularity" in revealed.dataframe[0].value
+    assert "Popularity" in texts(revealed)
+    revealed.button(key="hide_names").click().run()
+    assert not revealed.exception
+    assert revealed.selectbox(key="names_sort").value == "score"
 
 
 def test_a_linked_name_shows_its_detail(home: Path) -> None:
@@ -135,7 +168,7 @@ def test_a_linked_name_shows_its_detail(home: Path) -> None:
     kept(home, report, inspection=make_inspection(report, passages=PASSAGES))
     app = at_page(open_page(), name="0")
     shown = texts(app)
-    assert "P-0000 · S*** W***" in shown
+    assert "P-0002 · S*** W***" in shown
     assert len(app.get("plotly_chart")) == 2
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
     assert len(app.expander) >= 2
@@ -176,7 +209,7 @@ def test_scenario_one_shows_the_documents_that_hold_the_name(home: Path) -> None
     app = at_page(open_page(), name="2")
     shown = texts(app)
     assert "of 3 by each model: hospital model 2, general model 0" in shown
-    assert "S***<small>first name of P-0002 +1" in shown
+    assert "S***<small>first name of P-0004 +1" in shown
     assert "Sophia2" not in shown
     assert "&lt;img src=x&gt;" in shown
     assert "<img" not in shown

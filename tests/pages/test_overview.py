@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from audit import demo
 from audit.home import HOME_VARIABLE, results_dir
+from audit.models.files import model_digest
 from audit.report import AuditReport
 from cache.store import Store
 from tests.pages.make_reports import MEMBERS, keep, make_report
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+RIBBON = '<p class="ka-ribbon"'
 HOSTILE = "![x](http://evil.example/p.png)<img src=x>"
 
 
@@ -68,9 +72,50 @@ def test_the_demo_audit_is_shown_with_the_other_scenario_beside_it(
         .replace(" %", "\N{NO-BREAK SPACE}%")
     )
     assert sentence[1:] in shown
-    assert "every name and every note here is invented" in shown
+    assert shown.count(RIBBON) == 1
+    assert "Made-up hospital" in shown
     assert len(app.get("plotly_chart")) == 2
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
+
+
+def test_own_audits_come_before_the_demo_and_the_demo_is_named_as_such(
+    home: Path, demo_reports: dict[str, AuditReport]
+) -> None:
+    old = make_report(2, leak=0.0, hospital="own", at="2026-01-01T00:00:00+00:00")
+    newer = make_report(2, leak=0.0, hospital="own", at="2026-01-02T00:00:00+00:00")
+    keep({"old": old, "newer": newer}, directory=home, is_demo=False)
+    keep(demo_reports, directory=home)
+    app = open_app()
+    shown = texts(app)
+    assert f"audit {newer.digest[:12]}" in shown
+    assert RIBBON not in shown
+    assert shown.count("Made-up hospital (demo)") == 2
+    assert [label.startswith("Made-up hospital") for label in app.selectbox[0].options] == [
+        False, False, True, True
+    ]  # fmt: skip
+    of_demo = open_app(audit=demo_reports["masked_lm"].digest[:12])
+    assert texts(of_demo).index(RIBBON) < texts(of_demo).index('<section class="ka-verdict')
+
+
+@pytest.mark.parametrize("page", ["overview", "names", "measures", "documents", "report"])
+def test_the_demo_wears_its_ribbon_on_every_page_also_while_it_still_runs(
+    home: Path, demo_reports: dict[str, AuditReport], page: str
+) -> None:
+    shipped = model_digest(demo.SHIPPED / "en" / "models" / demo.HOSPITAL)
+    report = demo_reports["masked_lm"]
+    models = {**report.models, "hospital": {**report.models["hospital"], "digest": shipped}}
+    keep({"unfinished": replace(report, models=models)}, directory=home, is_demo=False)
+    app = open_app()
+    app.switch_page(f"../{page}.py").run()
+    assert not app.exception
+    assert texts(app).count(RIBBON) == 1
+    app.radio(key="language").set_value("ja").run()
+    assert "架空の病院" in texts(app)
+
+
+def test_an_own_audit_wears_no_ribbon(home: Path) -> None:
+    keep({"own": make_report(2)}, directory=home, is_demo=False)
+    assert RIBBON not in texts(open_app())
 
 
 def test_the_published_figures_stand_beside_the_audits_own(

@@ -170,6 +170,90 @@ def test_remarks_are_told_by_row_and_refusals_keep_what_was_typed(home: Path) ->
     assert not [button for button in app.button if button.key == "keep_names"]
 
 
+GUESSED = b"first_name,last_name,is_member\nAnna,Smith,1\nBert,Smith,0\nUdo,Zorn,0\n"
+
+
+def kept_line(home: Path) -> tuple[int, str]:
+    with Store(home) as store:
+        line = all_names(store)[0]
+    return line.n_names, line.label
+
+
+def test_going_on_keeps_a_new_list_and_new_passages_and_uses_them(home: Path) -> None:
+    app = upload(open_page(**DEMO), GUESSED)
+    assert "What is new in cards C and D is kept and used when you go on." in texts(app)
+    assert "New; going on keeps it" in texts(app)
+    app.text_input(key="setup_list_title").set_value("Ward 3").run()
+    app.file_uploader[1].upload("p.csv", b"text\n[NAME] was seen\n", "text/csv").run()
+    app.button(key="go_on").click().run()
+    assert not app.exception
+    assert app.title[0].value == "What may the attacker try?"
+    assert kept_line(home) == (3, "Ward 3")
+    with Store(home) as store:
+        assert parameter(app, "names") == all_names(store)[0].code
+        assert parameter(app, "passages") == all_passages(store)[0].code
+    assert "Ward 3 · 3 names" in texts(app)
+    app.switch_page("../setup.py").run()
+    assert not app.exception
+    assert "New; going on keeps it" not in texts(app)
+
+
+def test_a_new_list_goes_before_the_chosen_one(home: Path) -> None:
+    app = upload(open_page(**DEMO, names="demo-en"), GUESSED)
+    app.button(key="go_on").click().run()
+    assert kept_line(home)[0] == 3
+    assert parameter(app, "names") != "demo-en"
+
+
+@pytest.mark.parametrize("page", ["run", "setup"])
+def test_a_new_list_is_not_lost_by_another_way_on(home: Path, page: str) -> None:
+    app = upload(open_page(**DEMO), GUESSED)
+    if page == "setup":
+        app.switch_page("../overview.py").run()
+    app.switch_page(f"../{page}.py").run()
+    assert not app.exception
+    assert kept_line(home)[0] == 3
+    with Store(home) as store:
+        assert parameter(app, "names") == all_names(store)[0].code
+
+
+def test_what_cannot_be_used_is_not_passed_over(home: Path) -> None:
+    app = upload(open_page(**DEMO, names="demo-en"), (HEADER + "Anna,Smith\n").encode())
+    assert "mend or take out what cannot be used" in texts(app)
+    assert not [button for button in app.button if button.key == "go_on"]
+    app.switch_page("../run.py").run()
+    assert "could not be read, and were not kept" in texts(app)
+    with Store(home) as store:
+        assert all(line.code.startswith("demo") for line in all_names(store))
+
+
+def test_a_guessed_kind_of_control_is_said_and_kept_with_the_list(home: Path) -> None:
+    app = upload(open_page(**DEMO), GUESSED)
+    said = "The list does not say the kind of 2 controls. It was worked out, once,"
+    assert said in texts(app)
+    assert "1 easy, 1 hard, 0 recombined" in texts(app)
+    app.button(key="keep_names").click().run()
+    assert said in texts(app)
+    with Store(home) as store:
+        found = kept_names(all_names(store)[0].code, store=store).candidates
+    assert found.is_kind_guessed == (False, True, True)
+    app.radio(key="language").set_value("ja").run()
+    assert "対照 2 名の種類がリストに書かれていないため" in texts(app)
+    stated = (
+        GUESSED.replace(b"is_member", b"is_member,control_kind")
+        .replace(b",1\n", b",1,\n")
+        .replace(b",0\n", b",0,hard\n")
+    )
+    assert said not in texts(upload(open_page(**DEMO), stated))
+
+
+def test_the_table_of_a_list_shows_the_rows_of_its_own_file(home: Path) -> None:
+    app = upload(open_page(**DEMO), GUESSED.replace(b"Anna", b"\nAnna"))
+    app.toggle(key="draft_show_names").set_value(True).run()
+    assert table_rows(app)["Row"] == [3, 4, 5]
+    assert "Share of people (log10)" not in table_rows(app)
+
+
 def test_typed_names_and_drawn_controls_become_a_list(home: Path) -> None:
     app = open_page(**DEMO)
     app.number_input(key="names_draw_easy").set_value(5).run()

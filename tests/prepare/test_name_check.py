@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from audit.errors import AuditError
 from audit.membership.candidates import make_candidates
+from audit.membership.names_csv import read_names
 from audit.prepare.name_check import Wanted, make_draft, name_facts, script_of, spelling
+from audit.prepare.names_file import names_file
+from audit.request import candidates_digest
 from tests.models.make_models import make_bert
 
 CSV = b"first_name,last_name,is_member\nAnna,Smith,1\nBert,Jones,0\nAnna,Smith,1\n"
@@ -78,12 +82,39 @@ def test_a_typed_name_that_is_there_is_left_out_or_refused() -> None:
 
 def test_typed_members_change_the_kind_of_controls() -> None:
     base = make_candidates([("Bert", "Jones")], is_member=False, control_kind="given")
+    base = replace(base, is_kind_guessed=(True,))
     draft = make_draft(None, base=base, wanted=Wanted("Bert Miller\nTim Zorn", True))
     assert draft is not None
     assert draft.candidates.control_kind == ("hard", "", "")
     typed = make_draft(CSV, base=None, wanted=Wanted("Anna Zorn\nUdo Zorn", False))
     assert typed is not None
     assert typed.candidates.control_kind[2:] == ("hard", "easy")
+
+
+def test_kinds_that_the_list_says_are_kept_and_only_raised_by_members_that_come() -> None:
+    said = (
+        "first_name,last_name,is_member,control_kind,role,n_mentions\n"
+        "Anna,Smith,1,,,\nBert,Zorn,0,hard,,\nUdo,Roth,0,given,,\nIda,Berg,0,easy,,\n"
+        "Nevah,Was,1,,canary,2\nNeither,Is,0,,canary,\n"
+    )
+    for typed, kinds in (
+        (Wanted("Karl Roth", True), ("", "hard", "given", "easy", "", "canary", "")),
+        (Wanted("Karl Berg", True), ("", "hard", "given", "hard", "", "canary", "")),
+        (Wanted("Karl Berg", False), ("", "hard", "given", "easy", "", "canary", "easy")),
+    ):
+        draft = make_draft(said.encode(), base=None, wanted=typed)
+        assert draft is not None
+        assert draft.candidates.control_kind == kinds
+
+
+def test_rows_of_the_own_file_go_along_with_what_is_left_out_typed_and_drawn() -> None:
+    data = b"first_name,last_name,is_member\n\nAnna,Smith,1\nAnna,Smith,1\nBert,Jones,1\n"
+    draft = make_draft(data, base=None, wanted=Wanted("Carl Miller", None, n_easy=2))
+    assert draft is not None
+    assert draft.candidates.row == (3, 5, None, None, None)
+    again = read_names(names_file(draft.candidates)).candidates
+    assert again.row == draft.candidates.row
+    assert candidates_digest(again) == candidates_digest(draft.candidates)
 
 
 def test_files_that_cannot_be_used_are_refused_with_the_way_out(

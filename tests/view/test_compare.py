@@ -51,6 +51,18 @@ def test_the_interval_holds_the_difference_and_turns_with_the_sides(
     assert (other.low, other.high) == (pytest.approx(-found.high), pytest.approx(-found.low))
 
 
+def test_controls_whose_kind_differs_are_counted() -> None:
+    one = make_report(2)
+    kinds = list(one.names["control_kind"])
+    row = kinds.index("easy")
+    kinds[row] = "hard"
+    other = replace(one, names={**one.names, "control_kind": kinds})
+    found = compare_audits(one, other=other)
+    assert found.n_kind_differs == 1
+    assert (found.n_truth_differs, found.names[row].kind) == (0, "easy")
+    assert compare_audits(one, other=one).n_kind_differs == 0
+
+
 def slow_delong(one: np.ndarray, other: np.ndarray, truth: np.ndarray) -> float:
     """Variance by the structural components, pair by pair."""
     parts = []

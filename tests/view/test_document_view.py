@@ -48,6 +48,19 @@ PIECES = [
 texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 
 
+def test_a_search_passes_over_names_that_are_masked() -> None:
+    report = make_report(1)
+    documents = {"hospital": ["mr sophia3 wright3 is here", "a word", "xwright3"], "general": []}
+    view = document_view(documents, report=report, table=name_table(report))
+    assert view is not None
+    for text in ("sophia3", "Wright", "mr sophia3", "mr s"):
+        masked = select_documents(view, wish=DocumentWish(text=text)).tolist()
+        assert masked == ([2] if text == "Wright" else [])
+        revealed = DocumentWish(text=text, is_revealed=True)
+        assert 0 in select_documents(view, wish=revealed).tolist()
+    assert select_documents(view, wish=DocumentWish(text="IS here")).tolist() == [0]
+
+
 def names_in(hits: tuple[Hit, ...], *, only_full: bool = False) -> set[int]:
     return {i for hit in hits for i in hit.name_ids if hit.part == "full" or not only_full}
 

@@ -7,12 +7,18 @@ from tests.pages.make_reports import make_report
 
 
 def line(
-    digest: str, *, at: str = "2026-01-01", scenario: int = 2, hospital: str = "h"
+    digest: str,
+    *,
+    at: str = "2026-01-01",
+    scenario: int = 2,
+    hospital: str = "h",
+    is_demo: bool = False,
 ) -> KeptAudit:
-    return KeptAudit(digest * 64, at, scenario, "g", hospital, 260, "leak_found")
+    return KeptAudit(digest * 64, at, scenario, "g", hospital, 260, "leak_found", is_demo=is_demo)
 
 
 OLD, NEW = line("a"), line("b", at="2026-02-01")
+DEMO = line("d", at="2026-03-01", is_demo=True)
 
 
 def test_a_line_says_what_the_report_says() -> None:
@@ -22,11 +28,27 @@ def test_a_line_says_what_the_report_says() -> None:
     assert (kept.general, kept.hospital, kept.n_names) == ("general", "hospital-40", 72)
 
 
-def test_without_a_link_the_demo_comes_first_and_then_the_newest() -> None:
-    assert choose_audit("", kept=[OLD, NEW], demo={"masked_lm": OLD.digest}) == OLD
-    assert choose_audit("", kept=[OLD, NEW], demo={"masked_lm": "c" * 64}) == NEW
+def test_without_a_link_the_newest_own_audit_comes_first_and_the_demo_only_alone() -> None:
+    demo = {"masked_lm": DEMO.digest}
+    assert choose_audit("", kept=[OLD, NEW, DEMO], demo=demo) == NEW
+    assert choose_audit("", kept=[DEMO, OLD], demo=demo) == OLD
+    newer = line("e", at="2026-04-01", is_demo=True)
+    assert choose_audit("", kept=[newer, DEMO], demo=demo) == DEMO
+    assert choose_audit("", kept=[newer, DEMO], demo={"masked_lm": "c" * 64}) == newer
     assert choose_audit("", kept=[OLD, NEW], demo={}) == NEW
     assert choose_audit("", kept=[], demo={}) is None
+
+
+def test_a_link_still_opens_the_demo() -> None:
+    assert choose_audit("dddd", kept=[OLD, NEW, DEMO], demo={}) == DEMO
+
+
+def test_the_demo_stands_beside_no_own_audit() -> None:
+    twin = line("c", scenario=1)
+    made_up = line("f", scenario=1, at="2026-05-01", is_demo=True)
+    assert other_scenario(OLD, kept=[OLD, twin, made_up], demo={}) == twin
+    assert other_scenario(OLD, kept=[OLD, made_up], demo={}) is None
+    assert other_scenario(DEMO, kept=[DEMO, twin, made_up], demo={}) == made_up
 
 
 def test_a_link_opens_the_audit_whose_digest_begins_so() -> None:

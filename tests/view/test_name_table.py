@@ -106,7 +106,11 @@ def slow_select(shown: NameTable, wish: Wish) -> Selection:
                 return False
         text = fold_name(wish.text)
         if text.startswith("p-"):
-            return int(shown.numbers["name_id"][row]) == int(text[2:])
+            return int(shown.numbers["name_id"][row]) + 2 == int(text[2:])
+        if text.isdigit():
+            return int(shown.numbers["name_id"][row]) + 2 == int(text)
+        if text and not wish.is_revealed:
+            return False
         first, last = shown.first[row], shown.last[row]
         orders = (f"{first} {last}", f"{last} {first}", f"{last}, {first}")
         return any(text in fold_name(order) for order in orders)
@@ -140,17 +144,38 @@ def slow_select(shown: NameTable, wish: Wish) -> Selection:
     chosen=st.fixed_dictionaries(
         {facet: st.lists(st.sampled_from((*table().choices[facet], "no such"))) for facet in FACETS}
     ),
-    text=st.sampled_from(["", "SOPHIA1", "wright2", "wright3, soph", "P-0012", "p-3", "*"]),
+    text=st.sampled_from(["", "SOPHIA1", "wright2", "wright3, soph", "P-0012", "p-3", "7", "*"]),
     sort=st.sampled_from(NUMBERS),
     is_descending=st.booleans(),
+    is_revealed=st.booleans(),
 )
 def test_the_choice_is_that_of_a_slow_loop(
-    chosen: dict[str, list[str]], text: str, sort: str, is_descending: bool
+    chosen: dict[str, list[str]], text: str, sort: str, is_descending: bool, is_revealed: bool
 ) -> None:
-    wish = Wish({f: tuple(c) for f, c in chosen.items()}, text, sort, is_descending)
+    wish = Wish({f: tuple(c) for f, c in chosen.items()}, text, sort, is_descending, is_revealed)
     fast, slow = select(table(), wish=wish), slow_select(table(), wish)
     assert fast.rows.tolist() == slow.rows.tolist()
     assert fast.counts == slow.counts
+
+
+@pytest.mark.parametrize(
+    "text", ["s", "Soph", "Sophia1", "wright", "S***", "sophia1 wright1", "\ufffc"]
+)
+def test_no_piece_of_a_masked_name_is_found(text: str) -> None:
+    found = select(table(), wish=Wish(text=text))
+    assert not len(found.rows)
+    assert not any(sum(counts.values()) for counts in found.counts.values())
+
+
+def test_a_number_is_the_row_of_the_own_file() -> None:
+    made = report()
+    rows = [4, None, *range(6, made.n_names + 4)]
+    shown = name_table(replace(made, names={**made.names, "file_row": rows}))
+    assert shown.labels[:3] == ("P-0004", "L-0001", "P-0006")
+    for text, wanted in (("P-0004", [0]), ("p4", [0]), ("4", [0]), ("L-1", [1]), ("1", [1])):
+        assert select(shown, wish=Wish(text=text)).rows.tolist() == wanted
+    older = {column: cells for column, cells in made.names.items() if column != "file_row"}
+    assert name_table(replace(made, names=older)).labels[3] == "L-0003"
 
 
 def test_missing_numbers_come_last_in_both_orders() -> None:
@@ -172,7 +197,8 @@ def test_a_column_that_is_none_and_a_row_that_is_none_are_refused() -> None:
 
 def test_ten_thousand_names_are_fluid() -> None:
     shown = many(10_000)
-    wish = Wish({"kind": ("member", "hard"), "decision": ("flagged",)}, "sophia", "q", False)
+    chosen = {"kind": ("member", "hard"), "decision": ("flagged",)}
+    wish = Wish(chosen, "sophia", "q", is_descending=False, is_revealed=True)
     took = []
     for _ in range(3):
         start = time.perf_counter()

@@ -57,7 +57,6 @@ def test_numbers_are_written_for_people() -> None:
         "0", "0.25", "−0.25", "5.2 × 10⁻⁷", "−1.0 × 10⁻¹²",
     ]  # fmt: skip
     assert text.day("2026-11-20T10:00:59+00:00") == "2026-11-20 10:00"
-    assert text.pseudonym(137) == "P-0137"
 
 
 def test_what_is_undefined_is_a_dash_never_a_nan() -> None:
