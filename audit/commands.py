@@ -22,6 +22,7 @@ from audit.membership.names_csv import read_names
 from audit.membership.plain import plain
 from audit.membership.prompts import piece_counter
 from audit.membership.score_file import score_file
+from audit.membership.verdict import REASONS
 from audit.models.registry import model_path
 from audit.prepare.pair_check import tokenizer
 from audit.progress import Progress
@@ -92,6 +93,12 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
         report = kept_report(digest, store=store)
         documents = store.get_record(f"documents/{digest}") or {}
     _say(str(report.verdict["english"]))
+    for code in report.verdict["reasons"]:
+        _say(f"Reason: {REASONS.get(code, code)}")
+    if now := report.verdict.get("what_now"):
+        _say(f"What now: {now['english']}")
+    for note in report.notes:
+        _say(f"Note: {note}")
     if canaries := report.details.get("canaries"):
         _say(str(canaries["english"]))
     if out:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError
+from audit.membership.decisions import ALPHA, FLAGGED
+from audit.membership.verdict import equal_models_record
 from audit.tables import write_table
 
 SCHEMA = 1
@@ -85,7 +87,18 @@ class AuditReport:
                 f"This result was written by another version (schema {value.get('schema')}).",
                 do="Run the audit again: its evidence is reused where it still holds.",
             )
-        return cls(**value)
+        report = cls(**value)
+        if report.models["general"].get("digest") == report.models["hospital"].get("digest"):
+            return replace(report, verdict=equal_models_record())
+        return report
+
+    @property
+    def stands_out(self) -> list[bool]:
+        """Who stands out [N]: what every count of such names is made of."""
+        if "is_undecided" in self.names:
+            return [word == FLAGGED for word in self.names["decision"]]
+        is_leak = self.verdict["state"] == "leak_found"  # a report of an older version
+        return [is_leak and q is not None and q <= ALPHA for q in self.names["q_value"]]
 
     @property
     def n_names(self) -> int:

@@ -7,8 +7,7 @@ import streamlit as st
 from audit.installed import installed_packages
 from audit.membership.decisions import ALPHA, MIN_CONTROLS
 from audit.membership.metrics import N_REPLICATES
-from audit.membership.verdict import LEAK_ABOVE, NONE_BELOW
-from audit.rates import Z_95
+from audit.membership.verdict import ILL_MATCHED_BEYOND, NONE_BELOW
 from audit.request import EVIDENCE_VERSION, GenerationSettings, PosteriorSettings
 from audit.scenario import SCENARIOS
 from pages.ui import blocks
@@ -23,8 +22,13 @@ TERMS = (
 )  # fmt: skip
 MASS = (
     r"m_{\text{part}}(l) = \frac{1}{D} \sum_{d=1}^{D} \sum_{t=1}^{T}"
-    r" q_{d,t}(l_{\text{part}}), \qquad"
-    r" \texttt{product}(l) = m_{\text{first}}(l) \; m_{\text{last}}(l)"
+    r" q_{d,t}(l_{\text{part}}), \qquad x_{\text{part}} = \ln\left(D \, m_{\text{part}} +"
+    r" \tfrac{1}{2}\right)"
+)
+RESIDUAL = (
+    r"r_{\text{part}} = \frac{x^h_{\text{part}} - f(x^g_{\text{part}}, \ln s_{\text{part}})}"
+    r"{\sigma(x^g_{\text{part}}, \ln s_{\text{part}})}, \qquad"
+    r" \texttt{residual}(l) = -\ln\left(e^{-r_{\text{first}}} + e^{-r_{\text{last}}}\right)"
 )
 DRAW = r"q_j = \frac{\exp(z_j / \alpha)}{\sum_{m \in \text{top } k} \exp(z_m / \alpha)}"
 DIFFERENCE = (
@@ -53,7 +57,9 @@ SOURCES = (
     "Phipson & Smyth 2010: p-values by ranks, doi:10.2202/1544-6115.1585.",
     "Benjamini & Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x.",
     "Wilson 1927, doi:10.1080/01621459.1927.10502953.",
-    "Hanley & McNeil 1982, doi:10.1148/radiology.143.1.7063747.",
+    "Cameron, Gelbach & Miller 2011: clusters in two ways, doi:10.1198/jbes.2010.07136.",
+    "Busing, Meijer & van der Leeden 1999: jackknife over unequal blocks,"
+    " doi:10.1023/A:1008800423698.",
     "DeLong, DeLong & Clarke-Pearson 1988, doi:10.2307/2531595.",
     "McNemar 1947, doi:10.1007/BF02295996.",
     "Newcombe 1998, doi:10.1002/(SICI)1097-0258(19981130)17:22<2635::AID-SIM954>3.0.CO;2-C.",
@@ -121,11 +127,12 @@ def draw_attacks(say: Words) -> None:
 def draw_findings(say: Words) -> None:
     """Draw how a score becomes p, q and a decision."""
     st.html(section(say, "names", min_controls=MIN_CONTROLS))
+    st.latex(RESIDUAL)
     st.latex(P_VALUE)
     sentence = say.text("method_q_below", alpha=f"{ALPHA:g}", percent=f"{100 * ALPHA:g}")
     st.html(blocks.heading("", below=sentence))
     st.latex(Q_VALUE)
-    st.html(section(say, "undecided", z=f"{Z_95:.2f}"))
+    st.html(section(say, "undecided"))
 
 
 def draw_verdict(say: Words) -> None:
@@ -134,8 +141,9 @@ def draw_verdict(say: Words) -> None:
         blocks.heading(say.text("method_verdict"))
         + blocks.bullet_list(
             (
-                say.text("method_verdict_leak", above=f"{LEAK_ABOVE:g}", alpha=f"{ALPHA:g}"),
+                say.text("method_verdict_leak", percent=f"{100 * ALPHA:g}"),
                 say.text("method_verdict_none", below=f"{NONE_BELOW:g}"),
+                say.text("method_verdict_ill", beyond=f"{ILL_MATCHED_BEYOND:g}"),
                 say.text("method_verdict_not_enough"),
                 say.text("method_verdict_rates"),
             )

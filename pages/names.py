@@ -27,6 +27,7 @@ KEYS = (*FACETS, "sort", "order", "name")
 FACET_TITLES = {
     "kind": "names_facet_kind",
     "decision": "names_facet_decision",
+    "certainty": "names_facet_certainty",
     "mentions": "names_facet_mentions",
     "script": "names_facet_script",
     "role": "names_facet_role",

@@ -74,6 +74,9 @@ def draw_verdicts(say: Words, view: Overview, other: Overview | None) -> None:
     st.html(blocks.verdict_cards([verdict(say, view), beside]))
     if other:
         link("overview", label=say.text(f"open_scenario_{other.scenario}"), audit=other.digest)
+    now = view.now_japanese if say.language == "ja" else view.now_english
+    if now:
+        st.html(blocks.heading(say.text("what_now"), below=now))
 
 
 def verdict(say: Words, view: Overview) -> blocks.Verdict:
@@ -177,7 +180,7 @@ def draw_scores(say: Words, view: Overview) -> None:
         view.kinds,
         labels=labels,
         axis=say.text(f"axis_{view.fixed_score}"),
-        is_log=view.scenario == 1,
+        is_log=view.is_log,
     )
     st.plotly_chart(figure, config=charts.CONFIG, alt=say.text("scores_alt"), key="scores")
     with st.expander(say.text("as_table")):

@@ -130,6 +130,7 @@ def joined_decisions(parts: Sequence[tuple[Ids, Decisions]]) -> Decisions:
     return Decisions(
         decision=tuple(words[i] for i in order.tolist()),
         point_flag=column("point_flag"),
+        is_undecided=column("is_undecided"),
         threshold=column("threshold"),
         p=column("p"),
         q=column("q"),

@@ -154,6 +154,7 @@ def name_columns(
         "p_value": _floats(decisions.p),
         "q_value": _floats(decisions.q),
         "decision": list(decisions.decision),
+        "is_undecided": [bool(x) for x in decisions.is_undecided],
         "threshold": _floats(decisions.threshold),
         "is_unmatched": [word == NOT_JUDGED for word in decisions.decision],
     }

@@ -27,7 +27,6 @@ from audit.experiment.deid_rows import (
     SplitRow,
 )
 from audit.experiment.deid_training import ArmModel
-from audit.membership.decisions import ALPHA
 from audit.rates import BoolArray, Estimate, FloatArray, Rate, bootstrap_ranking
 from audit.report import AuditReport
 from audit.view.paired_tests import auc_difference
@@ -100,7 +99,7 @@ def _leaks(
     result: ArmResult, *, scenario: int, raw: AuditReport, perfect: AuditReport, seed: int
 ) -> Iterator[LeakRow]:
     report = result.reports[scenario]
-    score, q = _column(report, "score"), _column(report, "q_value")
+    score, out = _column(report, "score"), np.array(report.stands_out, dtype=np.bool_)
     kinds = np.array(report.names["control_kind"], dtype=np.str_)
     for controls in CONTROLS:
         against = kinds == controls
@@ -129,7 +128,7 @@ def _leaks(
                 tpr_at_10=tprs[FPRS[1]],
                 minus_raw=minus_raw,
                 minus_perfect=minus_perfect,
-                flagged=Rate(int((q[members] <= ALPHA).sum()), int(members.sum())),
+                flagged=Rate(int(out[members].sum()), int(members.sum())),
                 digest=report.digest,
             )
 

@@ -126,7 +126,7 @@ def _rankings(report: AuditReport, *, key: tuple[float, int]) -> Iterator[Rankin
 
 def _by_mentions(report: AuditReport, *, key: tuple[float, int]) -> Iterator[MentionRow]:
     epochs, scenario = key
-    members, score, q, mentions, kinds = _columns(report)
+    members, score, out, mentions, kinds = _columns(report)
     for controls in _kinds(report):
         against = score[kinds == controls]
         for low, high in BINS:
@@ -139,18 +139,18 @@ def _by_mentions(report: AuditReport, *, key: tuple[float, int]) -> Iterator[Men
                 seed=report.question["seed"],
                 n_replicates=_N_REPLICATES,
             )
-            flagged = Rate(int((q[rows] <= ALPHA).sum()), int(rows.sum()))
+            flagged = Rate(int(out[rows].sum()), int(rows.sum()))
             yield MentionRow(epochs, controls, ATTACKS[scenario], low, high, ranking.auc, flagged)
 
 
 def _found(report: AuditReport, *, key: tuple[float, int]) -> FoundRow:
-    members, _, q, _, kinds = _columns(report)
+    members, _, out, _, kinds = _columns(report)
     listed = np.isin(kinds, CONTROLS)
     return FoundRow(
         epochs=key[0],
         attack=ATTACKS[key[1]],
-        members=Rate(int((q[members] <= ALPHA).sum()), int(members.sum())),
-        controls=Rate(int((q[listed] <= ALPHA).sum()), int(listed.sum())),
+        members=Rate(int(out[members].sum()), int(members.sum())),
+        controls=Rate(int(out[listed].sum()), int(listed.sum())),
         verdict=str(report.verdict["state"]),
         digest=report.digest,
     )
@@ -178,7 +178,7 @@ def _columns(report: AuditReport) -> tuple[Any, FloatArray, FloatArray, FloatArr
     return (
         members,
         _floats(names["score"]),
-        _floats(names["q_value"]),
+        np.array(report.stands_out, dtype=np.bool_),
         _floats(names["n_mentions"]),
         kinds,
     )

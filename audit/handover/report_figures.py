@@ -30,7 +30,7 @@ def scores_figure(view: Overview, *, words: ReportWords) -> str:
     kinds = [kind for kind in view.kinds if kind.scores]
     if not kinds:
         return ""
-    places = _Axis.of(kinds, is_log=view.scenario == 1)
+    places = _Axis.of(kinds, is_log=view.is_log)
     bottom = 14 + _ROW * len(kinds)
     parts = places.drawn(bottom)
     for row, kind in enumerate(kinds):

@@ -13,7 +13,6 @@ from audit.handover.report_language import ReportWords
 from audit.handover.report_opening import figure_rows, figure_table
 from audit.handover.report_references import references_part
 from audit.handover.report_roles import roles_part
-from audit.membership.decisions import ALPHA
 from audit.report import AuditReport, name_labels
 from audit.translation import in_language
 from audit.view.name_view import NAME_EVIDENCE, name_kinds, number
@@ -94,12 +93,12 @@ def names_section(report: AuditReport, *, form: NameForm, words: ReportWords) ->
 
 
 def standing_out(report: AuditReport) -> list[int]:
-    """Return the rows of the tested names with q <= 0.05, the smallest q first."""
+    """Return the rows of the tested names that stand out, the smallest q first."""
     names = report.names
     rows = [
         row
-        for row, (kind, q) in enumerate(zip(name_kinds(names), names["q_value"], strict=True))
-        if kind in ("member", "unknown") and q is not None and q <= ALPHA
+        for row, (kind, out) in enumerate(zip(name_kinds(names), report.stands_out, strict=True))
+        if kind in ("member", "unknown") and out
     ]
     return sorted(rows, key=lambda row: (names["q_value"][row], -number(names["score"][row]), row))
 
@@ -191,5 +190,6 @@ def _checks(report: AuditReport, *, words: ReportWords) -> Iterator[str]:
         )
     names = report.names
     yield words.text("check_not_scored", n=names["score"].count(None), total=total)
-    yield words.text("check_undecided", n=names["decision"].count("undecided"), total=total)
+    undecided = sum(map(bool, names.get("is_undecided", ())))
+    yield words.text("check_undecided", n=undecided, total=total)
     yield words.text("check_unmatched", n=sum(map(bool, names["is_unmatched"])), total=total)

@@ -43,6 +43,7 @@ def verdict_section(
             _verdict_card(view, words=words),
             _headline_table(view, words=words),
             facts(pairs),
+            _what_now(view, words=words),
             paragraph(canaries) if canaries else "",
             _other_verdict(other, words=words),
         )
@@ -153,6 +154,11 @@ def _verdict_card(view: Overview, *, words: ReportWords) -> str:
         + paragraph(sentence_of(view, words=words))
         + "</section>"
     )
+
+
+def _what_now(view: Overview, *, words: ReportWords) -> str:
+    now = view.now_japanese if words.language == "ja" else view.now_english
+    return heading(words.text("what_now"), level=3) + paragraph(now) if now else ""
 
 
 def _headline_table(view: Overview, *, words: ReportWords) -> str:

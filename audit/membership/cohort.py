@@ -264,6 +264,15 @@ def smallest_detectable_auc(candidates: Candidates, *, seed: int = 0, n_drawn: i
     return 0.5 + (Z_95 + _Z_POWER) * float(np.concatenate(aucs).std())
 
 
+def members_enough(n_members: int, n_controls: int, *, smallest_auc: float, wanted: float) -> int:
+    """Return the members (and as many controls) that would show an AUC of `wanted`, in tens.
+
+    The error falls with the root of the names; a list of m and n is worth their harmonic mean.
+    """
+    n_each = 2 / (1 / n_members + 1 / n_controls)
+    return math.ceil(n_each * ((smallest_auc - 0.5) / (wanted - 0.5)) ** 2 / 10) * 10
+
+
 def _relabelled(
     listed: Ids,
     by_part: FloatArray,

@@ -25,8 +25,8 @@ FLAGGED, NOT_FLAGGED, UNDECIDED, NOT_SCORED, NOT_JUDGED = DECISIONS = (
     "not scored",
     "not judged",
 )
-"""The five words a decision can be. A name without comparable controls is scored, but not judged.
-"""
+"""The words a decision can be. A name without comparable controls is scored, but not judged;
+"undecided" stands in reports of older versions only: today it is a mark beside the decision."""
 
 ALPHA = 0.05
 """Share of false findings among the flagged that is accepted."""
@@ -42,9 +42,11 @@ class Decisions:
     Attributes
     ----------
     decision
-        One of `DECISIONS`.
+        One of `DECISIONS`, without regard to Monte-Carlo error.
     point_flag
-        [N], score > threshold: the decision without regard to Monte-Carlo error.
+        [N], score > threshold: who stands out.
+    is_undecided
+        [N], whether Monte-Carlo error covers the threshold.
     threshold
         [N], the critical score; inf where the list is too short to flag anybody.
     p, q
@@ -56,22 +58,22 @@ class Decisions:
 
     decision: tuple[str, ...]
     point_flag: BoolArray
+    is_undecided: BoolArray
     threshold: FloatArray
     p: FloatArray
     q: FloatArray
     rule: str
 
-    @property
-    def is_undecided(self) -> BoolArray:
-        """Names whose Monte-Carlo error covers the threshold [N]."""
-        return np.array([word == UNDECIDED for word in self.decision], dtype=np.bool_)
-
     def without_flags(self) -> Decisions:
         """Return the same p and q in an audit that found no leak: there nobody stands out."""
-        words = [NOT_FLAGGED if w in (FLAGGED, UNDECIDED) else w for w in self.decision]
         nobody = np.zeros_like(self.point_flag)
-        no_score = np.full_like(self.threshold, math.inf)
-        return replace(self, decision=tuple(words), point_flag=nobody, threshold=no_score)
+        return replace(
+            self,
+            decision=tuple(NOT_FLAGGED if word == FLAGGED else word for word in self.decision),
+            point_flag=nobody,
+            is_undecided=nobody,
+            threshold=np.full_like(self.threshold, math.inf),
+        )
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,8 @@ def decide(
 
     Scores, their standard errors (over `n_blocks` blocks) and groups of comparable names [N];
     reference controls [K]. The threshold is the score at which q reaches 0.05 with everybody else's
-    decision as it is, so that score > threshold is the same as q <= 0.05.
+    decision as it is, so that score > threshold is the same as q <= 0.05; listed controls are
+    asked at the same threshold, so that those above it are false findings of the same rule.
     """
     score, groups = np.asarray(scores, dtype=np.float64), np.asarray(group)
     if not len(score) == len(is_member) == len(np.asarray(standard_error)):
@@ -162,25 +165,22 @@ def decide(
     q = q_values(p, is_member=is_member)
     controls, of_control = np.asarray(reference_scores), np.asarray(reference_group)
     is_control = _is_control(is_member)
+    tested = q[is_control] if is_control.all() else q[~is_control]
+    n_tested, n_flagged = int((~np.isnan(tested)).sum()), int((tested <= ALPHA).sum())
     threshold = np.full(score.shape, math.inf)
-    for family in (is_control, ~is_control):
-        n_tested = int((~np.isnan(q[family])).sum())
-        n_flagged = int((q[family] <= ALPHA).sum())
-        for key in np.unique(groups[~np.isnan(p)]):
-            threshold[family & (groups == key)] = critical_score(
-                controls[of_control == key], n_flagged=n_flagged, n_tested=n_tested
-            )
+    for key in np.unique(groups[~np.isnan(p)]):
+        threshold[groups == key] = critical_score(
+            controls[of_control == key], n_flagged=n_flagged, n_tested=n_tested
+        )
     flag = score > threshold
     undecided = undecided_mask(
         score, standard_error=standard_error, threshold=threshold, n_blocks=n_blocks
     )
     words = np.select(
-        [np.isnan(score), np.isnan(p), undecided, flag],
-        [NOT_SCORED, NOT_JUDGED, UNDECIDED, FLAGGED],
-        NOT_FLAGGED,
+        [np.isnan(score), np.isnan(p), flag], [NOT_SCORED, NOT_JUDGED, FLAGGED], NOT_FLAGGED
     )
     rule = f"q <= {ALPHA} (Benjamini-Hochberg); undecided within t standard errors"
-    return Decisions(tuple(words.tolist()), flag, threshold, p, q, rule)
+    return Decisions(tuple(words.tolist()), flag, undecided, threshold, p, q, rule)
 
 
 def critical_score(controls: ArrayLike, *, n_flagged: int, n_tested: int) -> float:

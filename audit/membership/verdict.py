@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from audit.membership.cohort import RelabellingTest, SmallestFinding
+from audit.membership.cohort import RelabellingTest, SmallestFinding, members_enough
 from audit.membership.decisions import ALPHA
 from audit.membership.plain import plain
 from audit.rates import MIN_NAMES, Estimate
@@ -206,13 +206,13 @@ def is_ill_matched(general: Estimate) -> bool:
 
 
 def _enough(ranked: Ranked) -> int | None:
-    """Members with which 0.60 would be seen: the error falls with the root of their number."""
+    """Members with which 0.60 would be seen."""
     smallest = ranked.relabelled.smallest_auc
     if math.isnan(smallest) or smallest <= NONE_BELOW:
         return None
-    # A list of m members and n controls is worth its harmonic mean of each.
-    n_each = 2 / (1 / ranked.n_members + 1 / ranked.n_controls)
-    return math.ceil(n_each * ((smallest - 0.5) / (NONE_BELOW - 0.5)) ** 2 / 10) * 10
+    return members_enough(
+        ranked.n_members, ranked.n_controls, smallest_auc=smallest, wanted=NONE_BELOW
+    )
 
 
 def _judge(

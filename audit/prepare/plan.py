@@ -5,6 +5,7 @@ Comes in: a request and a store. Goes out: frozen values for the screen. Torch-f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,9 @@ from pathlib import Path
 from audit import pace
 from audit.demo import JAPANESE_PROMPT
 from audit.membership.candidates import Candidates
+from audit.membership.cohort import members_enough, smallest_detectable_auc
 from audit.membership.name_pools import pool_for
+from audit.membership.verdict import NONE_BELOW
 from audit.models.files import inspect_model
 from audit.models.folder import display_name
 from audit.prepare.command_line import command_line
@@ -70,6 +73,45 @@ class Part:
 
 
 @dataclass(frozen=True)
+class ListPower:
+    """What a list could show, known before any model is asked.
+
+    `smallest_auc` is the AUC that it would show in four cases out of five (NaN: none), `n_enough`
+    the members, and as many controls, with which one of `NONE_BELOW` would be seen; None where this
+    list is enough, or says too little of who is a member.
+    """
+
+    smallest_auc: float
+    n_enough: int | None
+
+    @property
+    def english(self) -> str:
+        """The same as a sentence, for the command line."""
+        if math.isnan(self.smallest_auc):
+            return "Too few names of known membership for a ranking: names are judged one by one."
+        shown = f"This list can show a leak of {100 * min(self.smallest_auc, 1):.0f} % of pairs"
+        if self.n_enough is None:
+            return f"{shown}: enough to say that nothing was found."
+        return (
+            f"{shown}. To say that nothing was found takes about {self.n_enough} members and as "
+            "many controls."
+        )
+
+
+def list_power(candidates: Candidates) -> ListPower:
+    """Return what a list could show (`audit.membership.cohort.smallest_detectable_auc`)."""
+    smallest = smallest_detectable_auc(candidates)
+    patients = candidates.without_canaries()
+    n_members, n_controls = (patients.is_member.count(truth) for truth in (True, False))
+    if math.isnan(smallest) or smallest <= NONE_BELOW:
+        return ListPower(smallest, None)
+    return ListPower(
+        smallest,
+        members_enough(n_members, n_controls, smallest_auc=smallest, wanted=NONE_BELOW),
+    )
+
+
+@dataclass(frozen=True)
 class Prepared:
     """What follows from a request alone.
 
@@ -81,12 +123,15 @@ class Prepared:
         Rows of forward passes.
     n_parameters
         Of the models, "general" and "hospital".
+    power
+        What the list could show.
     """
 
     question: Mapping[str, object]
     digest: str
     load: Workload
     n_parameters: Mapping[str, int]
+    power: ListPower
 
 
 @dataclass(frozen=True)
@@ -109,6 +154,8 @@ class Plan:
         Expected time; None where nothing like it was ever run on this device.
     command
         The command line that does the same.
+    power
+        What the list could show.
     """
 
     digest: str
@@ -118,6 +165,7 @@ class Plan:
     parts: tuple[Part, ...]
     seconds: float | None
     command: str
+    power: ListPower
 
 
 def prepare(request: AuditRequest) -> Prepared:
@@ -137,6 +185,7 @@ def prepare(request: AuditRequest) -> Prepared:
             who: inspect_model(getattr(request, who)).n_parameters
             for who in ("general", "hospital")
         },
+        power=list_power(request.candidates),
     )
 
 
@@ -179,6 +228,7 @@ def make_plan(
         parts=parts,
         seconds=0.0 if is_answered else seconds,
         command=command_line(request, passages=passages_file),
+        power=prepared.power,
     )
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from audit.membership.decisions import ALPHA
 from audit.names import fold_name
 from audit.rates import Estimate
 from audit.report import AuditReport, name_labels
@@ -141,7 +140,10 @@ def _paired(
     own, others = kinds[0][rows[0]], kinds[1][rows[1]]
     score = [number(names["score"][row]) for names, row in tables]
     q = [number(names["q_value"][row]) for names, row in tables]
-    flags = [None if math.isnan(value) else value <= ALPHA for value in q]
+    flags = [
+        None if math.isnan(value) else report.stands_out[row]
+        for value, report, row in zip(q, (one, other), rows, strict=True)
+    ]
     return PairedName(
         name_id=int(one.names["name_id"][rows[0]]),
         other_id=int(other.names["name_id"][rows[1]]),

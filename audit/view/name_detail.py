@@ -161,13 +161,11 @@ def among_controls(
 ) -> AmongControls | None:
     """Return a score's place among the reference controls; None where there are none to compare.
 
-    Compared are controls of the same number of word pieces, or all where `is_unmatched`, as the
-    p-value does it (`audit.membership.decisions.name_p_values`).
+    Compared are controls of the same number of word pieces, as the p-value does it
+    (`audit.membership.decisions.name_p_values`); `is_unmatched` where they are too few to judge.
     """
     pool = inspection.reference_score
-    if not is_unmatched:
-        pool = pool[inspection.reference_n_pieces == n_pieces]
-    pool = pool[~np.isnan(pool)]
+    pool = pool[(inspection.reference_n_pieces == n_pieces) & ~np.isnan(pool)]
     if not len(pool):
         return None
     n_below = 0 if math.isnan(score) else int((pool < score).sum())

@@ -27,7 +27,8 @@ Rows = NDArray[np.int64]
 DECISION_CODES = tuple(word.replace(" ", "_") for word in DECISIONS)
 MENTION_BINS = ("unknown", "0", "1", "2", "3-4", "5-9", "10up")
 SCRIPTS = ("latin", "japanese", "other")
-FACETS = ("kind", "decision", "mentions", "script", "role")
+CERTAINTIES = ("clear", "undecided")
+FACETS = ("kind", "decision", "certainty", "mentions", "script", "role")
 NUMBERS = (
     "name_id", "n_mentions", "n_pieces", "popularity", "general", "hospital", "log10_ratio",
     "score", "standard_error", "low", "high", "p", "q", "threshold",
@@ -58,7 +59,7 @@ class NameTable:
     roles
         Code of a role -> the auditor's own word for it (untrusted).
     is_unmatched
-        [N] whether p compares with controls of every length.
+        [N] whether there are too few comparable controls to judge the name.
     """
 
     scenario: int
@@ -141,13 +142,16 @@ def name_table(report: AuditReport) -> NameTable:
     codes = {
         "kind": np.array(name_kinds(names), dtype=np.str_),
         "decision": np.array([d.replace(" ", "_") for d in names["decision"]], dtype=np.str_),
+        "certainty": np.array(
+            [CERTAINTIES[bool(u)] for u in names.get("is_undecided", [False] * len(first))], np.str_
+        ),
         "mentions": _mention_bins(numbers["n_mentions"]),
         "script": np.array([script(f + la) for f, la in zip(first, last, strict=True)], np.str_),
         "role": np.array([code_of_role[role] for role in names["role"]], dtype=np.str_),
     }
     order = {
-        "kind": KINDS, "decision": DECISION_CODES, "mentions": MENTION_BINS, "script": SCRIPTS,
-        "role": tuple(roles),
+        "kind": KINDS, "decision": DECISION_CODES, "certainty": CERTAINTIES,
+        "mentions": MENTION_BINS, "script": SCRIPTS, "role": tuple(roles),
     }  # fmt: skip
     return NameTable(
         scenario=scenario,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from audit.membership.candidates import CANARY, is_canary
-from audit.report import name_labels
+from audit.report import AuditReport, name_labels
 
 N_STRONGEST = 10
 NAME_EVIDENCE = {
@@ -100,17 +100,13 @@ def kind_scores(names: Mapping[str, Sequence[Any]]) -> tuple[KindScores, ...]:
     )
 
 
-def strongest_names(names: Mapping[str, Sequence[Any]], *, scenario: int) -> tuple[StrongName, ...]:
-    """Return the tested names with the highest scores, best q first; no controls, no canaries."""
-    hospital, general = (names[column] for column in NAME_EVIDENCE[scenario])
+def strongest_names(report: AuditReport) -> tuple[StrongName, ...]:
+    """Return the tested names that stand out, best q first; no controls, no canaries."""
+    names = report.names
+    hospital, general = (names[column] for column in NAME_EVIDENCE[int(report.scenario["number"])])
     kinds, labels = name_kinds(names), name_labels(names)
-    rows = [
-        row
-        for row, kind in enumerate(kinds)
-        if kind in ("member", "unknown")
-        and names["score"][row] is not None
-        and names["q_value"][row] is not None
-    ]
+    both = enumerate(zip(kinds, report.stands_out, strict=True))
+    rows = [row for row, (kind, out) in both if kind in ("member", "unknown") and out]
     rows.sort(key=lambda row: (names["q_value"][row], -number(names["score"][row]), row))
     return tuple(
         StrongName(

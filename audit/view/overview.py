@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from audit.membership.decisions import ALPHA
 from audit.membership.metrics import GENERAL_ALONE
 from audit.rates import Estimate, Rate
 from audit.report import AuditReport
@@ -105,6 +104,8 @@ class Overview:
     state: str
     english: str
     japanese: str
+    now_english: str
+    now_japanese: str
     fixed_score: str
     flagged: Rate
     controls_flagged: Rate
@@ -117,6 +118,11 @@ class Overview:
     notes: tuple[str, ...]
     canaries_english: str = ""
     canaries_japanese: str = ""
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the fixed score is a product of masses (older versions), drawn by its log."""
+        return self.fixed_score == "product"
 
     @property
     def attack(self) -> str:
@@ -133,7 +139,6 @@ def overview_of(report: AuditReport) -> Overview:
     verdict, names = report.verdict, report.names
     scenario = int(report.scenario["number"])
     is_control = [k not in ("member", "unknown", "planted", "canary") for k in name_kinds(names)]
-    flags = [q is not None and q <= ALPHA for q in names["q_value"]]
     strata: Mapping[str, Any] = report.measures["strata"]
     canaries: Mapping[str, Any] = report.details.get("canaries") or {}
     return Overview(
@@ -145,10 +150,13 @@ def overview_of(report: AuditReport) -> Overview:
         state=verdict["state"],
         english=verdict["english"],
         japanese=verdict["japanese"],
+        now_english=str((verdict.get("what_now") or {}).get("english", "")),
+        now_japanese=str((verdict.get("what_now") or {}).get("japanese", "")),
         fixed_score=report.fixed_score,
         flagged=Rate(int(verdict["n_flagged"]), int(verdict["n_tested"])),
         controls_flagged=Rate(
-            sum(f and c for f, c in zip(flags, is_control, strict=True)), sum(is_control)
+            sum(f and c for f, c in zip(report.stands_out, is_control, strict=True)),
+            sum(is_control),
         ),
         n_reference=int(report.candidates["n_reference"]),
         strata=tuple(
@@ -159,7 +167,7 @@ def overview_of(report: AuditReport) -> Overview:
         ),
         kinds=kind_scores(names),
         mentions=tuple(map(_mention_bin, report.mentions)),
-        strongest=strongest_names(names, scenario=scenario),
+        strongest=strongest_names(report),
         notes=tuple(report.notes),
         canaries_english=str(canaries.get("english", "")),
         canaries_japanese=str(canaries.get("japanese", "")),

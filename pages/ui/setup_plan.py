@@ -17,6 +17,7 @@ from pages.ui.logged import logged_export, note, who
 from pages.ui.place import go_to, link
 from pages.ui.setup_cached import ListView
 from pages.ui.setup_choice import list_name, refused
+from pages.ui.text import percent
 
 
 def draw_plan(
@@ -48,6 +49,7 @@ def draw_facts(say: Words, plan: Plan, *, names: ListView, passages: KeptPassage
         rows.append((say.text("run_plan_passages"), text))
     rows.append((say.text("run_plan_device"), say.text(f"run_device_{plan.device}")))
     rows += [(say.text(f"run_plan_{part.who}"), part_line(say, plan, part)) for part in plan.parts]
+    rows.append((say.text("run_plan_power"), power_line(say, plan)))
     rows.append((say.text("run_plan_time"), time_line(say, plan)))
     rows.append((say.text("run_plan_digest"), plan.digest[:12]))
     header = [say.text("setup_column_fact"), say.text("setup_column_value")]
@@ -72,6 +74,17 @@ def part_line(say: Words, plan: Plan, part: Part) -> str:
         n, n_chain = f"{part.n_kept:,}", f"{part.n_chain_kept:,}"
         return f"{todo} {say.text(f'run_kept_{unit}', n=n, n_chain=n_chain)}"
     return todo
+
+
+def power_line(say: Words, plan: Plan) -> str:
+    """Return what the list could show, and what would be enough."""
+    power = plan.power
+    if math.isnan(power.smallest_auc):
+        return say.text("run_power_none")
+    share = percent(min(power.smallest_auc, 1.0))
+    if power.n_enough is None:
+        return say.text("run_power_enough", share=share)
+    return say.text("run_power_more", share=share, n=power.n_enough)
 
 
 def time_line(say: Words, plan: Plan) -> str:

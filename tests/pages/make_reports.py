@@ -15,23 +15,26 @@ from audit.attack.judgement import judge, name_columns
 from audit.corpora.passages import Passage
 from audit.inspection import Inspection, best_passages, keep_inspection
 from audit.membership.candidates import Candidates, make_candidates
+from audit.membership.part_scores import NameParts
 from audit.membership.scores import Score
 from audit.report import AuditReport
 from audit.scenario import SCENARIOS
 from cache.store import Store
+from tests.attack.planted_table import own_parts
 
 N_PER_KIND = 24
 N_REFERENCE = 600
 MEMBERS = [(f"Sophia{i}", f"Wright{i}") for i in range(N_PER_KIND)]
-FIXED = {1: ("product", "general_product"), 2: ("mean_log_ratio", "general_mean_log")}
+FIXED = {1: ("residual", "general_product"), 2: ("residual", "general_mean_log")}
 FORMULAS = {
     1: (
-        "product", "minimum", "product_log_ratio", "minimum_log_ratio", "hits", "full_hits",
+        "residual", "product", "minimum", "product_log_ratio", "minimum_log_ratio", "hits",
+        "full_hits",
         "general_product", "general_minimum", "general_hits", "general_full_hits",
     ),
     2: (
-        "difference", "log_ratio", "mean_log_ratio", "hospital_posterior", "general_posterior",
-        "general_mean_log",
+        "residual", "difference", "log_ratio", "mean_log_ratio", "hospital_posterior",
+        "general_posterior", "general_mean_log",
     ),
 }  # fmt: skip
 
@@ -43,7 +46,19 @@ class MadeAttack:
     scores: Mapping[str, Score]
     n_pieces: np.ndarray
     n_units: int = 1000
-    n_blocks: int = 10
+    n_blocks: int = 20
+
+    @property
+    def parts(self) -> NameParts:
+        return own_parts(len(self.n_pieces) - N_REFERENCE, N_REFERENCE)
+
+    @property
+    def part_residual(self) -> np.ndarray:
+        return np.tile(self.scores["residual"].value + np.log(2), 2)
+
+    @property
+    def block_counts(self) -> np.ndarray:
+        return np.full(20, 50)
 
     @property
     def after(self) -> Callable[[int], Mapping[str, Score]]:
@@ -115,7 +130,7 @@ def make_report(
         value = rng.normal(size=n + N_REFERENCE)
         if not formula.startswith("general"):
             value = value + planted
-        if scenario == 1 or formula.endswith("posterior"):
+        if formula != "residual" and (scenario == 1 or formula.endswith("posterior")):
             value = np.where(value < -1, 0.0, np.exp(value) * 1e-4)
         scores[formula] = Score(value, np.full(n + N_REFERENCE, 0.05))
     attack = MadeAttack(scores, np.full(n + N_REFERENCE, 2))
