@@ -103,8 +103,12 @@ class DocumentPair:
 
 @dataclass(frozen=True)
 class ListedPassage:
-    """A passage around the place of a name; `owner` is the name's number where that is known."""
+    """A passage around the place of a name; `owner` is the name's number where that is known.
 
+    `number` counts the passages from 1; `passage_id` is the hospital's own and may name somebody.
+    """
+
+    number: int
     passage_id: str
     before: str
     after: str
@@ -226,7 +230,7 @@ def listed_passages(
     }
     wanted = fold_name(text)
     found = []
-    for passage in inspection.passages:
+    for number, passage in enumerate(inspection.passages, start=1):
         if wanted and wanted not in fold_name(f"{passage.left}\n{passage.right}"):
             continue
         owner = passage.owner
@@ -234,7 +238,7 @@ def listed_passages(
             owner = row_of.get((fold_name(owner[0]), fold_name(owner[1])))
         elif owner is not None and owner >= len(table):
             owner = None
-        found.append(ListedPassage(passage.passage_id, passage.left, passage.right, owner))
+        found.append(ListedPassage(number, passage.passage_id, passage.left, passage.right, owner))
     return tuple(found)
 
 

@@ -82,6 +82,7 @@ class FittingPassage:
         With an own passage, the name's rank in it among all names, 1 = fits best; else None.
     """
 
+    number: int
     passage_id: str
     before: str
     after: str
@@ -239,6 +240,7 @@ def _fitting_passages(
         is_own = _is_owner(passage, row=row, name=name)
         found.append(
             FittingPassage(
+                number=place + 1,
                 passage_id=passage.passage_id,
                 before=passage.left,
                 after=passage.right,

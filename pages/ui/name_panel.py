@@ -14,7 +14,7 @@ from pages.ui import blocks, cached, charts, marks, name_charts
 from pages.ui.document_cards import mark_label
 from pages.ui.language import Words
 from pages.ui.place import link
-from pages.ui.reveal import is_revealed, shown_name
+from pages.ui.reveal import is_revealed, shown_name, shown_passage
 from pages.ui.text import decimal, escaped, percent, small
 
 N_DOCUMENTS = 3
@@ -203,7 +203,7 @@ def _passage(say: Words, passage: FittingPassage, *, name: str, kind: str) -> st
     facts = say.text(
         key[passage.is_own],
         ratio=decimal(passage.log_ratio, digits=2),
-        passage=passage.passage_id,
+        passage=shown_passage(passage.passage_id, number=passage.number),
     )
     if passage.rank is not None:
         facts = f"{facts} {say.text('names_passage_rank', rank=f'{passage.rank:g}')}"

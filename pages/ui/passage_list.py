@@ -16,7 +16,7 @@ from pages.ui import blocks, cached, linked
 from pages.ui.language import Words
 from pages.ui.marks import with_slot
 from pages.ui.place import link
-from pages.ui.reveal import is_revealed, shown_name
+from pages.ui.reveal import is_revealed, shown_name, shown_passage
 from pages.ui.text import escaped
 
 
@@ -59,15 +59,16 @@ def draw(say: Words, table: NameTable, *, digest: str) -> None:
 
 
 def _item(say: Words, passage: ListedPassage, *, table: NameTable) -> str:
+    called = shown_passage(passage.passage_id, number=passage.number)
     slot, facts = (
         say.text("documents_slot"),
-        say.text("documents_passage_unknown", passage=passage.passage_id),
+        say.text("documents_passage_unknown", passage=called),
     )
     if passage.owner is not None:
         name = shown_name(table.first[passage.owner], table.last[passage.owner])
         facts = say.text(
             "documents_passage_owner",
-            passage=passage.passage_id,
+            passage=called,
             number=table.labels[passage.owner],
             name=name,
         )

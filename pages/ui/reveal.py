@@ -26,6 +26,11 @@ def shown_name(first: str, last: str) -> str:
     return written_name(first, last) if is_revealed() else masked(first, last)
 
 
+def shown_passage(passage_id: str, *, number: int) -> str:
+    """Return what a passage is called: the hospital's own word for it may name somebody."""
+    return passage_id if is_revealed() else f"{number}"
+
+
 def reveal_switch(words: Words, *, audit: str) -> None:
     """Draw the sidebar's switch for an audit (digest); revealing needs a reason and is logged."""
     if is_revealed():

@@ -164,13 +164,16 @@ def test_passages_are_masked_searched_and_paged(home: Path) -> None:
     app = open_page()
     shown = texts(app)
     assert "In scenario 2 nothing is generated" in shown
-    assert "of P-0002 · S*** W***" in shown
+    assert "Passage 1 · of P-0002 · S*** W***" in shown
     assert '<mark class="ka-mark ka-mark-member">[name]</mark> is 50.' in shown
     assert "<img" not in shown
     assert "left 29" in texts(open_page(page="4"))
     app.text_input(key="passages_search").set_value("LEFT 7").run()
     assert "1 of 31 passages" in texts(app)
-    assert "Sophia0 Wright0</mark>" in texts(open_page(reveal=True))
+    assert "evil" not in shown.partition("Passage 1 ·")[2].partition("<div>")[0]
+    revealed = texts(open_page(reveal=True))
+    assert "Sophia0 Wright0</mark>" in revealed
+    assert f"Passage {HOSTILE}".replace("<", "&lt;").partition("&lt;")[0] in revealed
 
 
 def test_japanese_is_complete(generated: AuditReport) -> None:
