@@ -128,7 +128,8 @@ def part_residuals(hospital: Floats, general: Floats, *, parts: NameParts) -> Fl
 
 def soft_minimum(first: Floats, last: Floats) -> Floats:
     """Return -ln(e^-first + e^-last): near the smaller of the two; one part alone is its own."""
-    both: Floats = -np.logaddexp(-first, -last)
+    with np.errstate(invalid="ignore"):
+        both: Floats = -np.logaddexp(-first, -last)
     return np.where(np.isnan(first), last, np.where(np.isnan(last), first, both))
 
 
@@ -169,7 +170,7 @@ def _studentised(
     columns, beyond = [np.ones(len(hospital))], general
     if n_fitted >= _LINEAR_FROM:
         g, s = (_standard(x, fitted) for x in (general, log_share))
-        columns += [g, s, n_pieces]
+        columns += [g, s, n_pieces - n_pieces[fitted].mean()]  # pieces of one number have no slope
         beyond = general - np.clip(general, general[fitted].min(), general[fitted].max())
         if n_fitted >= _QUADRATIC_FROM:
             columns += [g * g, s * s, g * s]
