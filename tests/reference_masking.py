@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class PlainModel:
 
     model: Any
     tokenizer: Any
+    seen: dict[tuple[int, ...], Any] = field(default_factory=dict)  # logits of rows, in evaluation
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,11 @@ def _log_parts(plain: PlainModel, spelled: Spelled, *, filled: list[list[Any]]) 
         places.append([len(ids) + m for m in range(len(part))])
         ids += [plain.tokenizer.mask_token_id if piece is None else piece for piece in part]
     ids += spelled.right
-    with torch.no_grad():
-        logits = plain.model(input_ids=torch.tensor([ids])).logits[0].double()
+    row = tuple(ids)
+    if plain.model.training or row not in plain.seen:
+        with torch.no_grad():
+            plain.seen[row] = plain.model(input_ids=torch.tensor([ids])).logits[0].double()
+    logits = plain.seen[row]
     logs = []
     for part, where in zip(spelled.parts, places, strict=True):
         total = 0.0
