@@ -1,7 +1,8 @@
 """Scenario 2, slowly: one input and one name at a time, with plain transformers and torch.
 
 Written from sections 4.2 and 7 and from what was decided on scores, not from the engine: no batch,
-no layout, no gathered head; loops only. The last function puts a question in the engine's terms.
+no layout, no gathered head; loops only. Regressions are scikit-learn's. The last function puts a
+question in the engine's terms.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import numpy as np
 import torch
 import transformers
+from sklearn.linear_model import LinearRegression
 
 from audit.corpora.passages import Passage
 from audit.membership import prompts
@@ -35,6 +38,7 @@ class PlainModel:
 
     model: Any
     tokenizer: Any
+    seen: dict[tuple[int, ...], Any] = field(default_factory=dict)  # logits of rows, in evaluation
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Spelled:
     parts: list[list[int]]
     between: list[int]
     right: list[int]
+    roles: list[str]
 
 
 def plain_model(folder: Path) -> PlainModel:
@@ -57,26 +62,26 @@ def spell(plain: PlainModel, passage: Passage, name: Name) -> Spelled:
     separator = passage.separator
     if passage.slots == ("full",):
         is_japanese = max(first + last) > "\u3000"
-        written = [last, first] if is_japanese else [first, last]
+        roles = ["last", "first"] if is_japanese else ["first", "last"]
         separator = "" if is_japanese else " "
     else:
-        written = [{"first": first, "last": last}[role] for role in passage.slots]
+        roles = list(passage.slots)
+    text_of = {"first": first, "last": last}
+    roles = [role for role in roles if text_of[role]]
     spaces = [" " if passage.left.endswith(" ") else "", " " if separator.endswith(" ") else ""]
-    written = [part for part in written if part]
     parts = []
-    for k in range(len(written)):
-        parts.append(_ids(plain, spaces[k] + written[k]))
+    for k in range(len(roles)):
+        parts.append(_ids(plain, spaces[k] + text_of[roles[k]]))
     between = _ids(plain, separator.strip()) if len(parts) == 2 else []
     left = [plain.tokenizer.cls_token_id, *_ids(plain, passage.left.rstrip())]
-    return Spelled(
-        left, parts, between, [*_ids(plain, passage.right), plain.tokenizer.sep_token_id]
-    )
+    right = [*_ids(plain, passage.right), plain.tokenizer.sep_token_id]
+    return Spelled(left, parts, between, right, roles)
 
 
 def can_be_scored(plain: PlainModel, passages: Sequence[Passage], name: Name) -> bool:
-    """Whether no part of the name has an unknown piece in any of the passages."""
+    """Whether every passage shows a part of the name, and none has an unknown piece in any."""
     for passage in passages:
-        for part in spell(plain, passage, name).parts:
+        for part in spell(plain, passage, name).parts or [[]]:
             if not part or plain.tokenizer.unk_token_id in part:
                 return False
     return True
@@ -87,6 +92,13 @@ def log_product(plain: PlainModel, passage: Passage, name: Name) -> float:
     spelled = spell(plain, passage, name)
     hidden = [[None] * len(part) for part in spelled.parts]
     return sum(_log_parts(plain, spelled, filled=hidden))
+
+
+def log_by_role(plain: PlainModel, passage: Passage, name: Name) -> dict[str, float]:
+    """Return ln p of the parts that the passage shows, by role, every piece masked at once."""
+    spelled = spell(plain, passage, name)
+    hidden = [[None] * len(part) for part in spelled.parts]
+    return dict(zip(spelled.roles, _log_parts(plain, spelled, filled=hidden), strict=True))
 
 
 def log_chain(plain: PlainModel, passage: Passage, name: Name) -> float:
@@ -112,8 +124,11 @@ def _log_parts(plain: PlainModel, spelled: Spelled, *, filled: list[list[Any]]) 
         places.append([len(ids) + m for m in range(len(part))])
         ids += [plain.tokenizer.mask_token_id if piece is None else piece for piece in part]
     ids += spelled.right
-    with torch.no_grad():
-        logits = plain.model(input_ids=torch.tensor([ids])).logits[0].double()
+    row = tuple(ids)
+    if plain.model.training or row not in plain.seen:
+        with torch.no_grad():
+            plain.seen[row] = plain.model(input_ids=torch.tensor([ids])).logits[0].double()
+    logits = plain.seen[row]
     logs = []
     for part, where in zip(spelled.parts, places, strict=True):
         total = 0.0
@@ -149,19 +164,84 @@ SCORES: dict[str, Statistic] = {
 
 
 def score_with_error(
-    statistic: Callable[[list[Any]], float], blocks: Sequence[Sequence[Any]]
-) -> tuple[float, float]:
-    """Return a score and its jackknife error: leave out one block at a time and score the rest."""
+    statistic: Callable[[list[Any]], Any], blocks: Sequence[Sequence[Any]]
+) -> tuple[Any, Any]:
+    """Return a score and its jackknife error: leave out one block at a time and score the rest.
+
+    Pseudo-values, estimate and variance as Busing, Meijer and van der Leeden (1999) write them.
+    """
     value = statistic([one for block in blocks for one in block])
     if len(blocks) < 2:
-        return value, math.nan
-    without = []
-    for left_out in range(len(blocks)):
+        return value, value * math.nan
+    n, g = sum(map(len, blocks)), len(blocks)
+    estimate, pseudo, h = g * value, [], []
+    for left_out, block in enumerate(blocks):
         rest = [one for k, block in enumerate(blocks) if k != left_out for one in block]
-        without.append(statistic(rest))
-    middle = sum(without) / len(without)
-    spread = sum((x - middle) ** 2 for x in without)
-    return value, math.sqrt((len(without) - 1) / len(without) * spread)
+        without = statistic(rest)
+        h.append(n / len(block))
+        pseudo.append(h[-1] * value - (h[-1] - 1) * without)
+        estimate = estimate - (1 - len(block) / n) * without
+    variance = 0.0
+    for one, h_here in zip(pseudo, h, strict=True):
+        variance = variance + (one - estimate) ** 2 / (h_here - 1) / g
+    return value, variance**0.5
+
+
+def studentised(
+    hospital: Any, general: Any, *, log_share: Any, n_pieces: Any, is_known: Any
+) -> list[float]:
+    """Return the residuals of one role's parts, column by column of the regression.
+
+    A line and a parabola through the parts that the generator knows; absolute residuals by the same
+    regression give the scale, within a third and five of its median; two known parts at least.
+    """
+    known = [k for k in range(len(hospital)) if is_known[k]]
+    if len(known) < 2:
+        return [math.nan] * len(hospital)
+
+    def held(x: Any) -> tuple[list[float], list[float]]:
+        """Each value within the known ones' range, standardised; and by how much it lay beyond."""
+        low, high = min(x[k] for k in known), max(x[k] for k in known)
+        inside = [min(max(one, low), high) for one in x]
+        middle = sum(x[k] for k in known) / len(known)
+        spread = math.sqrt(sum((x[k] - middle) ** 2 for k in known) / len(known)) or 1.0
+        out = [one - within for one, within in zip(x, inside, strict=True)]
+        return [(one - middle) / spread for one in inside], out
+
+    rows, carried = [[1.0] for _ in hospital], list(general)
+    if len(known) >= 15:
+        (g, carried), (s, _) = held(general), held(log_share)
+        pieces_known = sum(n_pieces[k] for k in known) / len(known)
+        for k, row in enumerate(rows):
+            row += [g[k], s[k], n_pieces[k] - pieces_known]
+            row += [g[k] ** 2, s[k] ** 2, g[k] * s[k]] if len(known) >= 60 else []
+
+    def predicted(target: list[float]) -> list[float]:
+        line = LinearRegression(fit_intercept=False)
+        line.fit([rows[k] for k in known], [target[k] for k in known])
+        return [float(x) for x in line.predict(rows)]
+
+    target = [h - c for h, c in zip(hospital, carried, strict=True)]
+    residual = [t - p for t, p in zip(target, predicted(target), strict=True)]
+    scale = [x * math.sqrt(math.pi / 2) for x in predicted([abs(r) for r in residual])]
+    middle = float(np.median([scale[k] for k in known]))
+    return [r / min(max(x, middle / 3), middle * 5) for r, x in zip(residual, scale, strict=True)]
+
+
+def part_scores(first: tuple[float, float], last: tuple[float, float]) -> dict[str, float]:
+    """Return a name's scores from each part's (residual, centred shift); NaN: no such part."""
+    one, two = ([x for x in pair if not math.isnan(x)] for pair in zip(first, last, strict=True))
+    if not one:
+        return dict.fromkeys(PART_SCORES, math.nan)
+    return {
+        "residual": -math.log(sum(math.exp(-x) for x in one)),
+        "residual_minimum": min(one),
+        "residual_sum": sum(one),
+        "part_log_ratio": min(two),
+    }
+
+
+PART_SCORES = ("residual", "residual_minimum", "residual_sum", "part_log_ratio")
 
 
 def make_task(
@@ -184,6 +264,9 @@ def make_task(
         ),
         kind_of_passage=kind_of_passage,
         pieces=pieces,
+        part_columns=prompts.part_columns(
+            pieces, has_between=[bool(k.separator.strip()) for k in kinds]
+        ),
         n_listed=len(candidates) if n_listed is None else n_listed,
         mask_id=tokenizer.mask_token_id,
         **{"seed": 7, **settings},

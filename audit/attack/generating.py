@@ -151,7 +151,8 @@ def _part_masses(
 
 def _block_products(mass: Floats, counts: Ids, *, columns: Ids) -> Floats:
     """Return [s, N] the product per document of both parts' masses [s, U]."""
-    first, last = (np.where(c < 0, np.nan, mass[:, c]) for c in columns.T)
+    by_part = np.pad(mass, ((0, 0), (0, 1)), constant_values=np.nan)  # -1: none
+    first, last = (by_part[:, column] for column in columns.T)
     product: Floats = first * last / np.square(counts, dtype=float)[:, None]
     return product
 

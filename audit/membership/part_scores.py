@@ -170,7 +170,7 @@ def _studentised(
     columns, beyond = [np.ones(len(hospital))], general
     if n_fitted >= _LINEAR_FROM:
         g, s = (_standard(x, fitted) for x in (general, log_share))
-        columns += [g, s, n_pieces]
+        columns += [g, s, n_pieces - n_pieces[fitted].mean()]  # pieces of one number have no slope
         beyond = general - np.clip(general, general[fitted].min(), general[fitted].max())
         if n_fitted >= _QUADRATIC_FROM:
             columns += [g * g, s * s, g * s]

@@ -43,7 +43,8 @@ class PartPieces:
     roles
         [N, 2] which part of the name each is: `FIRST`, `LAST` or `NO_PART`.
     is_known
-        [N] False where a part has no pieces or an unknown one: such a name cannot be scored.
+        [N] False where a part has no pieces or an unknown one, or where passages of this kind have
+        no place for any part of the name: such a name cannot be scored.
     """
 
     ids: Ids
@@ -134,6 +135,7 @@ def part_pieces(candidates: Candidates, *, kind: PassageKind, tokenizer: Any) ->
     n_pieces = np.zeros((len(rows), 2), dtype=np.int64)
     is_known = np.ones(len(rows), dtype=bool)
     for row, row_parts in enumerate(rows):
+        is_known[row] = bool(row_parts)
         for k, part in enumerate(row_parts):
             ids[row, k, : len(part)] = part
             n_pieces[row, k] = len(part)

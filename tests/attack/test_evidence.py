@@ -14,8 +14,9 @@ from audit.attack import evidence
 from audit.errors import AuditCancelled, AuditError
 from audit.membership.generation import GeneratedShard, GenerationTask
 from audit.membership.posterior import PosteriorTask
-from audit.membership.prompts import PartPieces, Template
+from audit.membership.prompts import Template
 from audit.progress import Meter, Progress
+from tests.membership.make_posterior import plain_pieces, plain_task
 from tests.table_model import (
     CLS,
     MASK,
@@ -95,7 +96,8 @@ def test_more_documents_reuse_the_full_shards_that_exist(made):
     long = evidence.generation_evidence(source_of(store), TASK, n_documents=420)
     assert made == [2, 3, 4]  # the third held 50 documents
     np.testing.assert_array_equal(long.documents[:250], short.documents)
-    np.testing.assert_array_equal(long.mass[:2], short.mass[:2])
+    assert len(short.mass) == 40 + 42
+    np.testing.assert_array_equal(long.mass[:82], short.mass)
     made.clear()
     fewer = evidence.generation_evidence(source_of(store), TASK, n_documents=200)
     assert made == []
@@ -225,12 +227,8 @@ def test_an_error_of_another_kind_is_not_called_lack_of_memory(monkeypatch):
 
 
 def posterior_task(**changes) -> PosteriorTask:
-    pieces = PartPieces(
-        ids=np.array([[[0], [1]], [[2], [0]]]),
-        n_pieces=np.ones((2, 2), dtype=np.int64),
-        is_known=np.ones(2, dtype=bool),
-    )
-    task = PosteriorTask(
+    pieces = plain_pieces(np.array([[[0], [1]], [[2], [0]]]))
+    task = plain_task(
         templates=(Template((CLS,), (), (WORD, SEP)), Template((CLS,), (), (SEP, SEP))),
         kind_of_passage=np.zeros(2, dtype=np.int64), pieces=(pieces,), n_listed=2, mask_id=MASK,
         seed=1, micro_batch=50,
@@ -246,7 +244,7 @@ def test_posteriors_of_shards_are_joined_by_block_and_added_by_passage(monkeypat
     monkeypatch.setattr(evidence, "INPUTS_PER_SHARD", 1000)
     whole = evidence.posterior_evidence(source_of(store), posterior_task(), n_inputs=500)
     assert len(store.values) == 4
-    assert parted.n_inputs.tolist() == [100] * 5
+    assert parted.n_inputs.tolist() == [1] * 40 + [5] * 72 + [20] * 5
     assert parted.passage_n_inputs.sum() == 500
     for name, value in vars(whole).items():
         np.testing.assert_allclose(getattr(parted, name), value, rtol=1e-12, err_msg=name)
@@ -254,7 +252,12 @@ def test_posteriors_of_shards_are_joined_by_block_and_added_by_passage(monkeypat
     table = compatible_table()
     p = [table[0, MASK, MASK, 0] * table[1, MASK, MASK, 1],
          table[0, MASK, MASK, 2] * table[1, MASK, MASK, 0]]  # fmt: skip
-    np.testing.assert_allclose(parted.sum_p, np.tile(100 * np.array(p), (5, 1)), rtol=1e-5)
+    np.testing.assert_allclose(parted.sum_p, np.outer(parted.n_inputs, p), rtol=1e-5)
+    # Four parts, each in a column of its own: the marginals.
+    marginals = np.log(
+        [*table[:, MASK, MASK, [0, 1]].diagonal(), *table[:, MASK, MASK, [2, 0]].diagonal()]
+    )
+    np.testing.assert_allclose(parted.sum_log_p, np.outer(parted.n_inputs, marginals), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -262,6 +265,7 @@ def test_posteriors_of_shards_are_joined_by_block_and_added_by_passage(monkeypat
     [
         {"seed": 2}, {"micro_batch": 25}, {"is_dropout_on": False}, {"n_listed": 1},
         {"templates": (Template((CLS,), (), (SEP, WORD)),) * 2},
+        {"part_columns": np.array([[0, 1], [2, 4]])},
     ],
     ids=lambda changes: next(iter(changes)),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from audit.models.load import load_model
 from audit.models.pair import ModelPair, load_pair
 from audit.request import AuditRequest, GenerationSettings
 from tests.models.make_models import SPECIAL, WORDS, make_bert, make_japanese_bert, make_roberta
+from tests.reference_masking import part_scores, studentised
 
 VOCABULARY = Path(__file__).parents[3] / "shared" / "data" / "bert-base-uncased.vocab.txt"
 POOL = NamePool("en_US", ("John", "Anna", "Maryo"), ("Smith", "Jones"), (0.5, 0.3, 0.2), (0.5, 0.5))
@@ -58,7 +60,7 @@ def attack(
     def evidence_of(who: str, task: GenerationTask, *, n_documents: int) -> GeneratedShard:
         tasks.append(task)
         assert n_documents == settings.n_documents
-        return found[who] if found else blank(task)
+        return found[who] if found else blank(task, of_hospital=who == "hospital")
 
     monkeypatch.setattr(generating.evidence, "generation_evidence", evidence_of)
     request = AuditRequest(1, Path("g"), Path("h"), NAMES, generation=settings, seed=11)
@@ -69,13 +71,13 @@ def attack(
     return Attacked(tasks[0], result)
 
 
-def blank(task: GenerationTask) -> GeneratedShard:
+def blank(task: GenerationTask, *, of_hospital: bool) -> GeneratedShard:
     return GeneratedShard(
         n_documents=np.array([1]),
         documents=np.array([task.prompt]),
-        mass=np.ones((1, 40_000)),
+        mass=np.full((1, 40_000), 1.0 + of_hospital),
         slot_mass=np.zeros((1, 40_000)),
-        part_mass=np.ones((1, len(task.multi_piece_parts))),
+        part_mass=np.full((1, len(task.multi_piece_parts)), 1.0 + of_hospital),
         n_slot_visits=np.zeros(1, dtype=np.int64),
     )
 
@@ -165,6 +167,12 @@ def test_a_japanese_tokenizer_takes_a_japanese_prompt(tmp_path, monkeypatch):
     task = attack(monkeypatch, japanese, settings).task
     tokens = japanese.general.tokenizer.convert_ids_to_tokens(list(task.prompt))
     assert tokens == ["[CLS]", "患者", "[MASK]", "[MASK]", "は", "[MASK]", "[SEP]"]
+    # None of these Western names can be spelled in it: nothing is scored, and nothing stops.
+    result = attack(monkeypatch, japanese, settings).result
+    for name, score in result.scores.items():
+        assert ("hits" in name) == np.isfinite(score.value).all(), name
+    assert np.isnan(result.shown["hospital"]).all()
+    assert result.shown["hospital"].shape == (1, 3)
 
 
 # --- masses and documents ---
@@ -184,7 +192,7 @@ DOCUMENTS = {
 @pytest.fixture
 def found(monkeypatch) -> dict[str, GeneratedShard]:
     """Evidence made by hand: two blocks, of two documents and of one."""
-    monkeypatch.setattr("audit.membership.matching.BLOCK", 2)
+    monkeypatch.setattr("audit.membership.matching.blocks_of", lambda first, n: np.array([0, 0, 1]))
     size, rng = len(SPECIAL) + len(ALL_WORDS), np.random.default_rng(0)
     return {
         who: GeneratedShard(
@@ -219,14 +227,78 @@ def test_masses_become_products_of_mass_per_document(pair, monkeypatch, found):
     assert (result.n_blocks, result.n_units, result.unit) == (2, 3, "documents")
 
 
+def test_scores_by_part_are_those_of_the_masses_of_the_whole_run(pair, monkeypatch, found):
+    result = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
+    log_mass = {
+        who: [
+            math.log(shard.mass[:, ids_of(token)[0]].sum() + 0.5)
+            for token in ("john", "smith", "anna", "mary", "jones")
+        ]
+        + [math.log(shard.part_mass.sum() + 0.5)]
+        for who, shard in found.items()
+    }
+    # Of each role the generator knows two, so h - g is centred: mary and smithson are unknown.
+    roles = {"first": ((0, 2, 3), (0, 2)), "last": ((1, 4, 5), (1, 4))}
+    residual, shift = {}, {}
+    for rows, known in roles.values():
+        columns = [[log_mass[who][k] for k in rows] for who in ("hospital", "general")]
+        of_role = studentised(
+            *columns, log_share=[0] * 3, n_pieces=[1] * 3, is_known=[k in known for k in rows]
+        )
+        middle = sum(log_mass["hospital"][k] - log_mass["general"][k] for k in known) / 2
+        for k, value in zip(rows, of_role, strict=True):
+            residual[k] = value
+            shift[k] = log_mass["hospital"][k] - log_mass["general"][k] - middle
+    nothing = (math.nan, math.nan)
+    for row, pair_of in enumerate([(0, 1), (2, 5), None, (3, 4)]):
+        both = [(residual[k], shift[k]) for k in pair_of] if pair_of else [nothing, nothing]
+        for name, value in part_scores(*both).items():
+            assert result.scores[name].value[row] == pytest.approx(value, nan_ok=True), name
+        half = sum(log_mass["hospital"][k] - log_mass["general"][k] for k in pair_of or ())
+        expected = half if pair_of else math.nan
+        assert result.scores["half_log_ratio"].value[row] == pytest.approx(expected, nan_ok=True)
+        by_name = [result.part_residual[c] for c in result.parts.of_name[row] if c >= 0]
+        assert by_name == pytest.approx([residual[k] for k in pair_of or ()])
+
+
+def test_parts_in_one_name_or_several_have_the_mass_once(pair, monkeypatch, found):
+    parts = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result.parts
+    # john smith, anna smithson; Xerxes cannot be spelled; mary jones, the reference control.
+    assert parts.of_name.tolist() == [[0, 1], [2, 3], [-1, -1], [4, 5]]
+    assert parts.is_last.tolist() == [False, True, False, True, False, True]
+    assert parts.n_pieces.tolist() == [1, 1, 1, 2, 1, 1]
+    assert parts.is_known.tolist() == [True, True, True, False, False, True]
+    assert parts.n_reference.tolist() == [0, 0, 0, 0, 1, 1]
+
+
+def test_what_is_shown_are_products_by_some_twenty_blocks(pair, monkeypatch, found):
+    result = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
+    assert result.shown_counts.tolist() == result.block_counts.tolist() == [2, 1]
+    for who, shard in found.items():
+        mass = shard.mass / shard.n_documents[:, None]
+        smithson = shard.part_mass[:, 0] / shard.n_documents
+        john, smith, anna = (mass[:, ids_of(token)[0]] for token in ("john", "smith", "anna"))
+        expected = np.stack([john * smith, anna * smithson, np.full(2, np.nan)], axis=1)
+        np.testing.assert_allclose(result.shown[who], expected)
+
+
+def test_two_models_that_give_every_part_the_same_mass_are_refused(pair, monkeypatch, found):
+    twice = found | {"hospital": replace(found["hospital"], mass=found["general"].mass)}
+    settings = GenerationSettings(n_documents=3)
+    assert attack(monkeypatch, pair, settings, found=twice)  # smithson's mass still differs
+    twice["hospital"] = replace(twice["hospital"], part_mass=found["general"].part_mass)
+    with pytest.raises(AuditError, match="are the same model: nothing is compared"):
+        attack(monkeypatch, pair, settings, found=twice)
+
+
 def test_hits_are_shares_of_documents_and_reference_controls_have_none(pair, monkeypatch, found):
     result = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
     expected = {
         # john smith, anna smithson, xerxes jones; the reference control is not sought
-        "hits": [2 / 3, 2 / 3, 1 / 3, np.nan],
-        "full_hits": [1 / 3, 1 / 3, 0, np.nan],
-        "general_hits": [1, 1 / 3, 0, np.nan],
-        "general_full_hits": [0, 0, 0, np.nan],
+        "hits": [2 / 3, 2 / 3, 1 / 3],
+        "full_hits": [1 / 3, 1 / 3, 0],
+        "general_hits": [1, 1 / 3, 0],
+        "general_full_hits": [0, 0, 0],
     }
     for name, shares in expected.items():
         np.testing.assert_allclose(result.scores[name].value, shares, err_msg=name)

@@ -8,11 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from audit.attack.reference import with_reference
+from audit.inspection import kept_inspection
 from audit.membership.candidates import make_candidates
+from audit.membership.name_pools import us_pool
+from audit.membership.prompts import piece_counter
+from audit.models.pair import load_pair
 from audit.run import run_audit
 from cache.store import Store
 from tests.attack.masking_pair import LISTED, folders, numbers, passages_of, request_of, store
-from tests.models.make_models import make_roberta
+from tests.models.make_models import WORDS, make_bert, make_roberta
 from tests.reference_masking import log_product, plain_model
 
 __all__ = ["folders", "store"]
@@ -30,15 +35,15 @@ def test_only_members_have_p_and_q_and_are_tested_as_a_group(
     assert np.isfinite(numbers(found, "q_value")).all()
 
 
-def test_one_passage_and_less_than_a_block_have_scores_and_no_error(
+def test_one_passage_and_one_input_have_scores_and_no_error(
     folders: dict[str, Path], store: Store
 ) -> None:
     one = passages_of({"text": "the patient [NAME] was seen.", "name_id": 4})
-    found = run_audit(request_of(folders, passages=one, n_inputs=40, n_chain_inputs=0), store=store)
+    found = run_audit(request_of(folders, passages=one, n_inputs=1, n_chain_inputs=0), store=store)
     assert np.isfinite(np.delete(numbers(found, "score"), 12)).all()
     assert np.isnan(numbers(found, "standard_error")).all()
     assert "chain_log_ratio" not in found.names
-    assert [point["n"] for point in found.curve] == [40]
+    assert [point["n"] for point in found.curve] == [1]
     assert found.details["linking"]["n_passages"] == 1
     plain = plain_model(folders["hospital"])
     log_p = log_product(plain, one.passages[0], (LISTED.first[0], LISTED.last[0]))
@@ -79,3 +84,43 @@ def test_a_roberta_pair_runs_and_its_reference_controls_have_the_names_lengths(
         )
     assert np.isfinite(numbers(found, "score")).all()
     assert found.names["is_unmatched"] == [False, False]
+
+
+def test_names_of_one_part_are_ranked_among_controls_of_one_part(tmp_path: Path) -> None:
+    firsts, lasts = us_pool().first[:60], us_pool().last
+    whole, split = lasts[:30], [last for last in lasts[30:] if len(last) > 5][:300]
+    stems = [piece for last in split for piece in (last[:4].lower(), f"##{last[4:].lower()}")]
+    words = tuple(dict.fromkeys([*WORDS, *map(str.lower, (*firsts, *whole)), *stems]))
+    folders = {
+        who: make_bert(tmp_path / who, seed=s, words=words)
+        for s, who in enumerate(("hospital", "general"))
+    }
+    pair = load_pair(folders["general"], folders["hospital"])
+    count = piece_counter(pair.general.tokenizer)
+    alone = next(last for last in split if count("last", last) == 2)
+    # Two pieces all of them, in two parts or in one.
+    names = make_candidates([(firsts[0], whole[0]), ("", alone), (firsts[1], whole[1])])
+    asked = request_of(
+        folders, candidates=names, n_inputs=20, n_chain_inputs=0,
+        passages=passages_of({"text": "the [NAME] was seen."}, {"text": "[NAME] was in pain."}),
+    )  # fmt: skip
+    with Store(tmp_path / "store") as store:
+        found = run_audit(asked, store=store)
+        inspection = kept_inspection(found.digest, store=store)
+    assert inspection is not None
+    assert found.names["n_pieces"] == [2, 2, 2]
+    assert found.names["is_unmatched"] == [False] * 3
+    drawn = with_reference(asked, pair, pool=us_pool())[0].rows(
+        range(3, 3 + len(inspection.reference_score))
+    )
+    is_alone = np.array([not first for first in drawn.first])
+    tested = {part.lower() for part in (*names.first, *names.last)}
+    assert {last.lower() for last in drawn.last}.isdisjoint(tested)
+    assert set(inspection.reference_n_pieces.tolist()) == {2}
+    assert is_alone.sum() >= 200
+    assert (~is_alone).sum() > is_alone.sum()
+    for row, group in ((0, ~is_alone), (1, is_alone), (2, ~is_alone)):
+        controls = inspection.reference_score[group]
+        n_above = int((controls >= numbers(found, "score")[row]).sum())
+        p = (1 + n_above) / (1 + len(controls))
+        assert numbers(found, "p_value")[row] == pytest.approx(p)

@@ -28,6 +28,13 @@ def task_of(prompt: tuple[int, ...] = APART, **changes) -> GenerationTask:
     return replace(task, **changes)
 
 
+def by_hundreds(sums: np.ndarray) -> np.ndarray:
+    """Add up blocks of evidence [b, ...], from the first document on, to those of 100 documents."""
+    n_before = np.r_[np.arange(40), np.arange(40, 400, 5), np.arange(400, 2000, 20)]
+    n_before = np.r_[n_before, 2000 + 100 * np.arange(len(sums))][: len(sums)]
+    return np.add.reduceat(sums, np.unique(n_before // 100, return_index=True)[1])
+
+
 def model_of(table: np.ndarray, prompt: tuple[int, ...] = APART) -> TableModel:
     first, second = (i for i, token in enumerate(prompt) if token == MASK)
     return TableModel(table, slots=(first, second))

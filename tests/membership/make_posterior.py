@@ -7,8 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from audit.corpora.passages import Passage
+from audit.membership.candidates import make_candidates
+from audit.membership.name_pools import NamePool
+from audit.membership.part_scores import NameParts, name_parts
 from audit.membership.posterior import PosteriorShard, PosteriorTask, posterior_shard
+from audit.membership.prompts import PartPieces, part_columns, pieces_by_role
 from audit.models.load import load_model
 from tests.reference_masking import PlainModel, can_be_scored, log_product, make_task
 
@@ -57,6 +63,37 @@ def task_of(
     folder: Path, passages: Any = PASSAGES, names: Any = NAMES, **more: Any
 ) -> PosteriorTask:
     return make_task(load_model(folder).tokenizer, passages, names, **more)
+
+
+def plain_pieces(ids: np.ndarray) -> PartPieces:
+    """Known names, the first name written first, of these pieces [N, 2, K] (-1: none)."""
+    n_pieces = (ids >= 0).sum(axis=2)
+    roles = np.where(n_pieces > 0, np.array([0, 1]), -1)
+    return PartPieces(ids, n_pieces, roles, np.ones(len(ids), dtype=bool))
+
+
+def plain_task(*, templates: Any, kind_of_passage: Any, pieces: Any, **more: Any) -> PosteriorTask:
+    """A task of pieces made by hand."""
+    kind_of = list(kind_of_passage)
+    has_between = [bool(templates[kind_of.index(kind)].between) for kind in range(len(pieces))]
+    return PosteriorTask(
+        templates=templates,
+        kind_of_passage=np.asarray(kind_of_passage),
+        pieces=pieces,
+        part_columns=part_columns(pieces, has_between=has_between),
+        **more,
+    )
+
+
+POOL = NamePool("en_US", ("john", "mary"), ("smith", "jones"), (0.6, 0.4), (0.7, 0.3))
+
+
+def parts_of(task: PosteriorTask, names: Any, pool: NamePool = POOL) -> NameParts:
+    """The parts of a task's names, as they are described for scores."""
+    return name_parts(
+        make_candidates(names), columns=task.part_columns, pool=pool, n_listed=task.n_listed,
+        n_pieces=pieces_by_role(task.pieces[0]),
+    )  # fmt: skip
 
 
 def logs_of(plain: PlainModel, passages: Any, names: Any) -> list[list[float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import torch
 from audit.corpora.passages import Passage
 from audit.membership.chain import chain_shard, n_chain_rows
 from audit.membership.posterior import PosteriorShard, PosteriorTask, draw_inputs, posterior_shard
-from audit.membership.prompts import PartPieces, Template
+from audit.membership.prompts import Template
 from audit.membership.scores import PosteriorSums, posterior_scores
 from audit.models.encoder import body_of
 from audit.models.load import load_model
+from tests.membership.make_posterior import plain_pieces, plain_task
 from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
 from tests.reference_masking import SCORES, log_chain, make_task, plain_model, score_with_error
 
@@ -75,7 +77,7 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
     tokenizer = load_model(folders["h"]).tokenizer
     # 3 rows a pass: variants of one input are cut over several passes.
     task = make_task(tokenizer, passages, names, is_dropout_on=False, micro_batch=3)
-    drawn = draw_inputs(task, first_block=0, n_inputs=140, purpose="chain inputs")
+    drawn = draw_inputs(task, first=0, n_inputs=140, purpose="chain inputs")
     logs, found = {}, {}
     for who, folder in folders.items():
         plain = plain_model(folder)
@@ -99,13 +101,13 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
                 found[who].passage_sum_log_p[p, :n_scored], expected, rtol=1e-6
             )
     sums = [PosteriorSums(found[who].sum_p, found[who].sum_log_p) for who in "hg"]
-    scores = posterior_scores(sums[0], general=sums[1], counts=found["h"].n_inputs)
+    scores = posterior_scores(sums[0], general=sums[1], counts=found["h"].n_inputs, parts=None)
     for column in range(n_scored):
         blocks = [[(logs["h"][p][column], logs["g"][p][column]) for p in b] for b in drawn]
         value, error = score_with_error(lambda x: sum(h - g for h, g in x) / len(x), blocks)
         assert scores["mean_log_ratio"].value[column] == pytest.approx(value, abs=1e-6)
         assert scores["mean_log_ratio"].standard_error[column] == pytest.approx(error, abs=1e-6)
-    assert set(scores) == set(SCORES)
+    assert set(scores) == set(SCORES)  # of whole names: parts have no evidence of their own
 
 
 # A table in which the two parts depend on each other
@@ -141,8 +143,8 @@ class TableBody(torch.nn.Module):
 
 def test_a_recombined_name_is_told_from_a_real_one_by_chain_and_not_by_product() -> None:
     ids = np.array([[[JOHN], [SMITH]], [[MARY], [JONES]], [[JOHN], [JONES]], [[MARY], [SMITH]]])
-    pieces = PartPieces(ids, np.ones((4, 2), dtype=np.int64), np.ones(4, dtype=bool))
-    task = PosteriorTask(
+    pieces = plain_pieces(ids)
+    task = plain_task(
         templates=(Template((2,), (), (3,)),),
         kind_of_passage=np.array([0]),
         pieces=(pieces,),
@@ -153,17 +155,17 @@ def test_a_recombined_name_is_told_from_a_real_one_by_chain_and_not_by_product()
     product = posterior_shard(
         Table(), task, shard=0, n_shard_inputs=100, n_inputs=10, device="cpu", tick=lambda _: None
     )
-    np.testing.assert_allclose(product.sum_p / 10, [[0.25] * 4], rtol=1e-5)
+    np.testing.assert_allclose(product.sum_p, [[0.25] * 4] * 10, rtol=1e-5)
     chain = run(Table(), task, n_inputs=10)
-    np.testing.assert_allclose(chain.sum_p / 10, [[0.49, 0.49, 0.01, 0.01]], rtol=1e-5)
-    np.testing.assert_allclose(chain.sum_log_p / 10, np.log(chain.sum_p / 10), rtol=1e-5)
+    np.testing.assert_allclose(chain.sum_p, [[0.49, 0.49, 0.01, 0.01]] * 10, rtol=1e-5)
+    np.testing.assert_allclose(chain.sum_log_p, np.log(chain.sum_p), rtol=1e-5)
 
 
 def test_a_name_unknown_in_one_kind_of_passage_is_nan_even_if_that_kind_is_not_drawn() -> None:
     ids = np.array([[[JOHN], [SMITH]], [[MARY], [JONES]]])
-    known = PartPieces(ids, np.ones((2, 2), dtype=np.int64), np.array([True, True]))
-    partly = PartPieces(ids, known.n_pieces, np.array([True, False]))
-    task = PosteriorTask(
+    known = plain_pieces(ids)
+    partly = replace(known, is_known=np.array([True, False]))
+    task = plain_task(
         templates=(Template((2,), (), (3,)),) * 2,
         kind_of_passage=np.array([0, 1]),
         pieces=(known, partly),
@@ -253,5 +255,5 @@ def test_only_listed_names_are_scored(folder: Path, task: PosteriorTask) -> None
         load_model(folder).tokenizer, PASSAGES[:2], NAMES[:5], n_listed=5, is_dropout_on=False
     )
     some, all_of_them = run(model, fewer, n_inputs=30), run(model, every, n_inputs=30)
-    assert some.sum_p.shape == (1, 3)
+    assert some.sum_p.shape == (30, 3)
     np.testing.assert_allclose(some.sum_log_p, all_of_them.sum_log_p[:, :3], rtol=1e-6)

@@ -18,6 +18,7 @@ from audit.membership.controls import (
     draw_names,
     easy_controls,
     hard_controls,
+    part_controls,
     recombined_controls,
     reference_controls,
 )
@@ -207,3 +208,127 @@ def test_more_reference_controls_begin_with_the_same() -> None:
         for n in (50, 90)
     )
     assert names(many)[:50] == names(few)
+
+
+# Reference controls and tested names
+
+
+def pool_of(n_first: int, n_last: int) -> NamePool:
+    return NamePool(
+        "en_US",
+        tuple(f"F{k}" for k in range(n_first)),
+        tuple(f"L{k}" for k in range(n_last)),
+        (1 / n_first,) * n_first,
+        (1 / n_last,) * n_last,
+    )
+
+
+def shared(controls: Candidates, tested: frozenset[str]) -> list[int]:
+    """How many of each control's parts are a tested name's."""
+    return [(f.lower() in tested) + (last.lower() in tested) for f, last in names(controls)]
+
+
+def reference(tested: frozenset[str], *, n: int, n_least: int, pool: NamePool) -> list[int]:
+    controls = reference_controls(
+        pool, n_by_pieces={2: n}, count_pieces=lambda *_: 1, tested_parts=tested,
+        n_least=n_least, exclude=[("F0", "L0")], seed=4,
+    )  # fmt: skip
+    assert len(set(names(controls))) == len(controls)
+    assert ("F0", "L0") not in names(controls)
+    return shared(controls, tested)
+
+
+def test_no_reference_control_has_a_tested_part_as_long_as_there_are_enough() -> None:
+    tested = frozenset({"f0", "f1", "l0", "l1", "l2"})
+    # 28 first and 27 last names are free: 756 clean names.
+    for n in (1, 300, 756):
+        found = reference(tested, n=n, n_least=n, pool=pool_of(30, 30))
+        assert found == [0] * n
+
+
+def test_names_of_one_tested_part_fill_up_to_the_least_number_and_no_further() -> None:
+    tested, pool = frozenset({"f0", "f1", "l0"}), pool_of(12, 26)
+    # 10 * 25 = 250 clean, 2 * 25 + 10 * 1 = 60 of one tested part, two of both (one is listed).
+    assert reference(tested, n=900, n_least=0, pool=pool) == [0] * 250
+    assert reference(tested, n=900, n_least=240, pool=pool) == [0] * 250
+    assert reference(tested, n=900, n_least=280, pool=pool) == [0] * 250 + [1] * 30
+    # Those of both never come where 200 are there without them.
+    assert reference(tested, n=900, n_least=900, pool=pool) == [0] * 250 + [1] * 60
+    # Never more than asked for, whatever the least number.
+    assert reference(tested, n=100, n_least=900, pool=pool) == [0] * 100
+    assert reference(tested, n=260, n_least=900, pool=pool) == [0] * 250 + [1] * 10
+
+
+def test_names_of_two_tested_parts_fill_up_to_200_and_no_further() -> None:
+    pool = pool_of(20, 30)
+    tested = frozenset({*(f"f{k}" for k in range(18)), *(f"l{k}" for k in range(28))})
+    # 2 * 2 = 4 clean, 18 * 2 + 2 * 28 = 92 of one tested part, 504 of both.
+    found = reference(tested, n=900, n_least=900, pool=pool)
+    assert found == [0] * 4 + [1] * 92 + [2] * 104
+    # With a lower least number fewer of one part come, and those of both still up to 200.
+    found = reference(tested, n=900, n_least=50, pool=pool)
+    assert found == [0] * 4 + [1] * 46 + [2] * 150
+    assert reference(tested, n=40, n_least=40, pool=pool) == [0] * 4 + [1] * 36
+
+
+def test_tested_parts_are_compared_across_roles_and_by_folded_form() -> None:
+    pool = NamePool(
+        "en_US", ("Thomas", "Ann", "Bo"), ("Lee", "Thomas"), (0.4, 0.3, 0.3), (0.5, 0.5)
+    )
+    found = reference_controls(
+        pool, n_by_pieces={2: 9}, count_pieces=lambda *_: 1, tested_parts=frozenset({"thomas"}),
+        n_least=2, seed=0,
+    )  # fmt: skip
+    assert set(names(found)[:2]) == {("Ann", "Lee"), ("Bo", "Lee")}
+    # Two are enough; the rest comes only because fewer than 200 are there: those of both parts.
+    assert names(found)[2:] == [("Thomas", "Thomas")]
+
+
+def test_each_number_of_pieces_is_filled_up_by_itself() -> None:
+    pool = pool_of(40, 40)
+    tested = frozenset(f"f{k}" for k in range(0, 40, 2)) - {"f0"}
+
+    def count(role: str, part: str) -> int:
+        return 1 if role == "last" or int(part[1:]) % 2 else 2
+
+    # Even first names have two pieces, and all but one of them are tested.
+    controls = reference_controls(
+        pool, n_by_pieces={2: 300, 3: 300}, count_pieces=count, tested_parts=tested, n_least=250,
+        seed=1,
+    )  # fmt: skip
+    n_pieces = [count("first", f) + 1 for f, _ in names(controls)]
+    assert n_pieces == [2] * 300 + [3] * 250
+    assert shared(controls, tested) == [0] * 300 + [0] * 40 + [1] * 210
+
+
+def test_controls_of_one_part_are_that_part_alone_and_never_a_tested_one() -> None:
+    pieces = {"Ann": 1, "Bo": 2, "Cy": 1, "Lee": 1, "Hill": 2}
+    found = {
+        role: part_controls(
+            SMALL, role=role, n_by_pieces={1: 9, 2: 9}, count_pieces=lambda _, part: pieces[part],
+            tested_parts=frozenset({"ann"}), seed=0,
+        )
+        for role in ("first", "last")
+    }  # fmt: skip
+    assert names(found["first"]) == [("Cy", ""), ("Bo", "")]
+    assert names(found["last"]) == [("", "Lee"), ("", "Hill")]
+    assert set(found["first"].control_kind) == {"reference"}
+    assert set(found["first"].is_member) == {False}
+    one = part_controls(
+        SMALL, role="first", n_by_pieces={1: 1}, count_pieces=lambda _, part: pieces[part],
+        tested_parts=frozenset(), seed=0,
+    )  # fmt: skip
+    assert len(one) == 1
+
+
+def test_controls_of_one_part_have_the_generators_weights() -> None:
+    n = 3_000
+    drawn = Counter(
+        part_controls(
+            SMALL, role="first", n_by_pieces={1: 1}, count_pieces=lambda *_: 1,
+            tested_parts=frozenset({"cy"}), seed=seed,
+        ).first[0]
+        for seed in range(n)
+    )  # fmt: skip
+    assert set(drawn) == {"Ann", "Bo"}
+    assert stats.binomtest(drawn["Ann"], n, 0.6 / 0.9).pvalue > 1e-3

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from audit.membership.generation import GeneratedShard, GenerationTask, shard_draws, step
-from tests.membership.make_documents import TABLES, generate, model_of, task_of
+from tests.membership.make_documents import TABLES, by_hundreds, generate, model_of, task_of
 from tests.one_thread import one_thread
 from tests.table_model import (
     APART,
@@ -126,9 +126,9 @@ def test_weights_are_exponentials_over_the_top_k_alone(top_k, temperature):
 
 def test_the_same_draws_serve_every_model():
     task = task_of()
-    one = shard_draws(task, first_block=1, n_documents=150)
-    again = shard_draws(task, first_block=1, n_documents=150)
-    other = shard_draws(replace(task, seed=6), first_block=1, n_documents=150)
+    one = shard_draws(task, first=100, n_documents=150)
+    again = shard_draws(task, first=100, n_documents=150)
+    other = shard_draws(replace(task, seed=6), first=100, n_documents=150)
     np.testing.assert_array_equal(one.positions, again.positions)
     np.testing.assert_array_equal(one.uniforms, again.uniforms)
     assert (one.uniforms != other.uniforms).all()
@@ -149,7 +149,8 @@ def test_mass_has_its_exact_expectation(table, is_remasked):
         (found.slot_mass, exact[0]),
         (found.mass - found.slot_mass, exact[1]),
     ):
-        per_document = blocks[:, :N_TOKENS] / found.n_documents[:, None]
+        per_document = by_hundreds(blocks[:, :N_TOKENS]) / 100
+        assert len(per_document) == 80
         error = per_document.std(axis=0, ddof=1) / np.sqrt(len(per_document))
         assert (error > 0).all()
         assert (error < 0.02 * expectation).all()  # close enough for four of them to mean something
@@ -162,7 +163,7 @@ def test_mass_of_a_part_of_two_pieces_has_its_exact_expectation(pair):
     parts = ((0, 1), (1, 0), (2, 2))
     task = task_of(SIDE_BY_SIDE, n_steps=12, multi_piece_parts=parts, name_slots=(1, 2))
     found = generate(model_of(table, SIDE_BY_SIDE), task, n_documents=8000)
-    per_document = found.part_mass[:, parts.index(pair)] / found.n_documents
+    per_document = by_hundreds(found.part_mass[:, parts.index(pair)]) / 100
     error = per_document.std(ddof=1) / np.sqrt(len(per_document))
     expectation = expected_pair_mass(table, pair, n_steps=12)
     assert 0 < error < 0.05 * expectation
@@ -173,7 +174,7 @@ def test_mass_of_a_part_of_two_pieces_has_its_exact_expectation(pair):
 def test_mass_of_a_block_is_steps_times_documents(top_k):
     task = task_of(n_steps=37, top_k=top_k)
     found = generate(model_of(TABLES["incompatible"]), task, n_documents=250)
-    assert found.n_documents.tolist() == [100, 100, 50]
+    assert found.n_documents.tolist() == [1] * 40 + [5] * 42
     np.testing.assert_allclose(found.mass.sum(axis=1), 37 * found.n_documents, rtol=1e-6)
 
 
@@ -183,9 +184,9 @@ def test_slot_mass_is_that_of_the_name_slots_alone():
     table[0, ..., 0] = table[1, ..., 2] = 1.0
     task = task_of(n_steps=9)
     found = generate(model_of(table), task, n_documents=150)
-    visits = (shard_draws(task, first_block=0, n_documents=150).positions == 1).sum(axis=0)
-    by_block = [visits[:100].sum(), visits[100:].sum()]
+    visits = (shard_draws(task, first=0, n_documents=150).positions == 1).sum(axis=0)
+    by_block = [*visits[:40], *visits[40:].reshape(-1, 5).sum(axis=1)]
     assert found.n_slot_visits.tolist() == by_block
-    np.testing.assert_allclose(found.slot_mass[:, 0], by_block, rtol=1e-6)
+    np.testing.assert_allclose(found.slot_mass[:, 0], by_block, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(found.slot_mass[:, 1:].sum(axis=1), 0, atol=1e-6)
     np.testing.assert_allclose(found.mass[:, 2], 9 * found.n_documents - by_block, rtol=1e-6)

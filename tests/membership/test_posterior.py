@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,28 @@ import torch
 
 from audit.corpora.passages import Passage
 from audit.membership.posterior import PosteriorTask, draw_inputs, layouts, posterior_shard
-from audit.membership.prompts import PartPieces, Template
+from audit.membership.prompts import Template
 from audit.membership.scores import PosteriorSums, posterior_scores
-from tests.membership.make_posterior import NAMES, PASSAGES, logs_of, run, task_of
+from tests.membership.make_posterior import (
+    NAMES,
+    PASSAGES,
+    RIGHT,
+    logs_of,
+    parts_of,
+    plain_pieces,
+    plain_task,
+    run,
+    task_of,
+)
 from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
-from tests.reference_masking import SCORES, plain_model, score_with_error
+from tests.reference_masking import (
+    PART_SCORES,
+    SCORES,
+    can_be_scored,
+    log_by_role,
+    plain_model,
+    score_with_error,
+)
 
 JAPANESE_PASSAGES = (
     Passage("", ("full",), "", "さんは受診した。", "1", None),
@@ -48,14 +66,16 @@ CASES: dict[str, tuple[Callable[..., Path], tuple[Passage, ...], tuple[tuple[str
 def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> None:
     make, passages, names = CASES[kind]
     folders = {who: make(tmp_path / who, seed=seed) for who, seed in (("h", 1), ("g", 2))}
-    # 230 inputs: three blocks, the last one shorter; 3 rows a pass, so that groups are cut.
+    # 51 inputs: blocks of one, of five, and a shorter last one; 3 rows a pass: groups are cut.
     task = task_of(folders["h"], passages, names, is_dropout_on=False, micro_batch=3)
-    drawn = draw_inputs(task, first_block=0, n_inputs=230)
-    found, logs = {}, {}
+    drawn = draw_inputs(task, first=0, n_inputs=51)
+    assert [len(block) for block in drawn] == [1] * 40 + [5, 5, 1]
+    found, logs, parts = {}, {}, parts_of(task, names)
     for who, folder in folders.items():
-        found[who] = run(folder, task, n_inputs=230)
+        found[who] = run(folder, task, n_inputs=51)
         logs[who] = logs_of(plain_model(folder), passages, names)
         by_passage = np.zeros((len(passages), len(names)))
+        whole = parts.whole(found[who].sum_log_p)
         for block, inputs in enumerate(drawn):
             for column in range(len(names)):
                 l_all = [logs[who][p][column] for p in inputs]
@@ -63,9 +83,7 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
                 assert found[who].sum_p[block, column] == pytest.approx(
                     sum(p_all), rel=1e-6, nan_ok=True
                 )
-                assert found[who].sum_log_p[block, column] == pytest.approx(
-                    sum(l_all), rel=1e-6, nan_ok=True
-                )
+                assert whole[block, column] == pytest.approx(sum(l_all), rel=1e-6, nan_ok=True)
             for p in inputs:
                 by_passage[p] += logs[who][p]
         n_drawn = found[who].passage_n_inputs
@@ -75,8 +93,9 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
         mean = found[who].passage_sum_log_p / n_drawn[:, None]
         np.testing.assert_allclose(mean, by_passage / n_drawn[:, None], rtol=1e-6)
     sums = {who: PosteriorSums(f.sum_p, f.sum_log_p) for who, f in found.items()}
-    scores = posterior_scores(sums["h"], general=sums["g"], counts=found["h"].n_inputs)
-    assert set(scores) == set(SCORES)
+    counts = found["h"].n_inputs
+    scores = posterior_scores(sums["h"], general=sums["g"], counts=counts, parts=parts)
+    assert set(scores) == {*SCORES, *PART_SCORES}
     for column in range(len(names)):
         blocks = [
             [
@@ -110,21 +129,22 @@ def test_names_with_unknown_pieces_are_nan_and_all_others_are_scored(
 ) -> None:
     make, passages, names = CASES[kind]
     folder = make(tmp_path / "model")
-    found = run(folder, task_of(folder, passages, names, micro_batch=8), n_inputs=120)
+    task = task_of(folder, passages, names, micro_batch=8)
+    found = run(folder, task, n_inputs=45)
     expected = [True] * n_scored + [False] * (len(names) - n_scored)
-    for table in (found.sum_p, found.sum_log_p, found.passage_sum_log_p):
+    whole = parts_of(task, names).whole(found.sum_log_p)
+    assert np.isfinite(found.sum_log_p).all()  # a part that cannot be spelled has no column
+    for table in (found.sum_p, whole, found.passage_sum_log_p):
         assert np.isfinite(table).tolist() == [expected] * len(table)
         assert np.isnan(table).tolist() == [[not known for known in expected]] * len(table)
     assert (found.sum_p[:, expected] > 0).all()
 
 
 def test_a_name_unknown_in_one_kind_of_passage_is_nan_in_all() -> None:
-    known = PartPieces(
-        np.array([[[5], [6]]] * 2), np.ones((2, 2), dtype=np.int64), np.array([True, True])
-    )
-    partly = PartPieces(known.ids, known.n_pieces, np.array([True, False]))
+    known = plain_pieces(np.array([[[5], [6]], [[5], [7]]]))
+    partly = replace(known, is_known=np.array([True, False]))
     template = Template((2, 9, 9), (), (9, 3))
-    task = PosteriorTask(
+    task = plain_task(
         templates=(template, template),
         kind_of_passage=np.array([0, 1]),
         pieces=(known, partly),
@@ -141,7 +161,9 @@ def test_a_name_unknown_in_one_kind_of_passage_is_nan_in_all() -> None:
         device="cpu",
         tick=lambda _: None,
     )
-    assert np.isnan(found.sum_p).tolist() == [[False, True]]
+    assert task.part_columns.tolist() == [[0, 1], [-1, -1]]
+    assert np.isnan(found.sum_p).tolist() == [[False, True]] * 42
+    assert found.sum_log_p.shape == (42, 2)
     assert np.isnan(found.passage_sum_log_p).tolist() == [[False, True]] * 2
 
 
@@ -164,8 +186,8 @@ class Zeros(torch.nn.Module):
 
 def test_a_uniform_model_gives_one_over_the_vocabulary_to_the_number_of_pieces() -> None:
     ids = np.array([[[5, -1], [6, -1]], [[5, 6], [7, -1]], [[5, -1], [-1, -1]]])
-    pieces = PartPieces(ids, (ids >= 0).sum(axis=2), np.ones(3, dtype=bool))
-    task = PosteriorTask(
+    pieces = plain_pieces(ids)
+    task = plain_task(
         templates=(Template((2,), (8,), (3,)),),
         kind_of_passage=np.array([0]),
         pieces=(pieces,),
@@ -182,8 +204,13 @@ def test_a_uniform_model_gives_one_over_the_vocabulary_to_the_number_of_pieces()
         device="cpu",
         tick=lambda _: None,
     )
-    np.testing.assert_allclose(found.sum_p / 70, [[1e-2, 1e-3, 1e-1]], rtol=1e-6)
-    np.testing.assert_allclose(found.sum_log_p / 70 / math.log(0.1), [[2, 3, 1]], rtol=1e-6)
+    n = found.n_inputs[:, None]
+    assert n[:, 0].tolist() == [1] * 40 + [5] * 6
+    np.testing.assert_allclose(found.sum_p / n, [[1e-2, 1e-3]] * 46, rtol=1e-6)
+    by_part = found.sum_log_p / n / math.log(0.1)
+    # Five columns: the same piece 5 alone, beside one piece, and in a part of two.
+    np.testing.assert_allclose(by_part, [[1, 1, 2, 1, 1]] * 46, rtol=1e-6)
+    assert task.part_columns.tolist() == [[0, 1], [2, 3], [4, -1]]
     np.testing.assert_allclose(found.passage_sum_log_p / 70 / math.log(0.1), [[2, 3]], rtol=1e-6)
     assert found.passage_n_inputs.tolist() == [70]
 
@@ -197,12 +224,96 @@ def test_names_of_equal_total_share_a_layout_only_where_nothing_stands_between()
     for row in range(5):
         for k in (0, 1):
             ids[row, k, : n[row, k]] = 10 * row + 5 * k + np.arange(n[row, k])
-    pieces = PartPieces(ids, n, np.array([True, True, True, True, False]))
+    pieces = replace(plain_pieces(ids), is_known=np.array([True, True, True, True, False]))
 
-    def grouped(has_between: bool) -> dict[tuple[int, int], list[int]]:
-        return {g.n_pieces: g.columns.tolist() for g in layouts(pieces, has_between=has_between)}
+    def grouped(between: tuple[int, ...]) -> dict[tuple[int, int], list[int]]:
+        return {g.n_pieces: g.listed.tolist() for g in layouts(task_between(between), 0)}
 
-    assert grouped(False) == {(2, 0): [3], (3, 0): [0, 1, 2]}
-    assert grouped(True) == {(1, 1): [3], (1, 2): [0], (2, 1): [1], (3, 0): [2]}
-    three = layouts(pieces, has_between=False)[1]
-    assert three.ids.tolist() == [[0, 5, 6], [10, 11, 15], [20, 21, 22]]
+    def task_between(between: tuple[int, ...]) -> PosteriorTask:
+        return plain_task(
+            templates=(Template((2,), between, (3,)),), kind_of_passage=[0], pieces=(pieces,),
+            n_listed=5, mask_id=4, seed=1,
+        )  # fmt: skip
+
+    assert grouped(()) == {(2, 0): [3], (3, 0): [0, 1, 2]}
+    assert grouped((9,)) == {(1, 1): [3], (1, 2): [0], (2, 1): [1], (3, 0): [2]}
+    three = layouts(task_between(()), 0)[1]
+    # Each part's pieces, read from the mask where it begins.
+    spelled = {
+        int(place): (start, pieces.tolist())
+        for start, places, rows in three.reads
+        for place, pieces in zip(places, rows, strict=True)
+    }
+    assert [[spelled.get(int(k)) for k in pair] for pair in three.pairs] == [
+        [(0, [0]), (1, [5, 6])], [(0, [10, 11]), (2, [15])], [(0, [20, 21, 22]), None],
+    ]  # fmt: skip
+
+
+# Evidence by part
+
+
+BETWEEN = (
+    Passage("in pain ", ("last", "first"), ", ", " seen", "1", None),
+    Passage("the patient ", ("last",), "", RIGHT, "2", None),
+    Passage("", ("first", "last"), " ", RIGHT, "3", None),
+    Passage("seen by dr ", ("full",), "", RIGHT, "4", None),
+)
+JAPANESE_BETWEEN = (
+    Passage("患者", ("last", "first"), "", "さんは受診した。", "1", None),
+    Passage("患者", ("last",), "", "さんは受診した。", "2", None),
+    Passage("医師が", ("first", "last"), "", "を診察した。", "3", None),
+    Passage("", ("full",), "", "さんは受診した。", "4", None),
+)
+
+
+@pytest.mark.parametrize(
+    ("make", "passages", "names"),
+    [
+        # Parts of one to three pieces, of names that share them, and names of one part.
+        (make_bert, BETWEEN, (*NAMES, ("mary", "smith"), ("john", "jonesson"), ("", "jones"))),
+        (make_japanese_bert, JAPANESE_BETWEEN, (*JAPANESE_NAMES, ("花子", "佐藤さん"))),
+    ],
+)
+def test_evidence_of_each_part_equals_the_reference_and_adds_up_to_the_names(
+    make: Callable[..., Path], passages: Any, names: Any, tmp_path: Path
+) -> None:
+    folder = make(tmp_path / "m", seed=1)
+    plain = plain_model(folder)
+    task = task_of(folder, passages, names, is_dropout_on=False, micro_batch=5)
+    found = run(folder, task, n_inputs=60)
+    drawn = draw_inputs(task, first=0, n_inputs=60)
+    assert set(np.concatenate(drawn)) == {0, 1, 2, 3}
+    whole = parts_of(task, names).whole(found.sum_log_p)
+    n_shared = 0
+    for row, name in enumerate(names):
+        if not can_be_scored(plain, passages, name):
+            assert task.part_columns[row].tolist() == [-1, -1]
+            continue
+        logs = [log_by_role(plain, passage, name) for passage in passages]
+        for role, part, column in zip(
+            ("first", "last"), name, task.part_columns[row].tolist(), strict=True
+        ):
+            if not part:
+                assert column == -1
+                continue
+            n_shared += int((task.part_columns == column).sum() > 1)
+            by_block = [sum(logs[p].get(role, 0.0) for p in inputs) for inputs in drawn]
+            np.testing.assert_allclose(found.sum_log_p[:, column], by_block, rtol=1e-6, atol=1e-6)
+        sums = [sum(sum(logs[p].values()) for p in inputs) for inputs in drawn]
+        np.testing.assert_allclose(whole[:, row], sums, rtol=1e-6, atol=1e-6)
+        p_sums = [sum(math.exp(sum(logs[p].values())) for p in inputs) for inputs in drawn]
+        np.testing.assert_allclose(found.sum_p[:, row], p_sums, rtol=2e-6)
+    assert n_shared >= 2  # some of it was read once for several names
+
+
+def test_reference_controls_have_evidence_of_their_parts_and_not_of_their_whole(
+    tmp_path: Path,
+) -> None:
+    folder = make_bert(tmp_path / "m")
+    every = task_of(folder, is_dropout_on=False, micro_batch=5)
+    fewer = task_of(folder, is_dropout_on=False, micro_batch=5, n_listed=3)
+    some, all_of_them = run(folder, fewer, n_inputs=42), run(folder, every, n_inputs=42)
+    assert some.sum_p.shape == (41, 3)
+    assert some.passage_sum_log_p.shape == (len(PASSAGES), 3)
+    np.testing.assert_allclose(some.sum_p, all_of_them.sum_p[:, :3], rtol=1e-12)
+    np.testing.assert_allclose(some.sum_log_p, all_of_them.sum_log_p, rtol=1e-12)

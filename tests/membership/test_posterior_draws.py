@@ -13,18 +13,26 @@ import torch
 from scipy import stats
 
 from audit.membership.posterior import (
-    BLOCK,
     PosteriorShard,
     PosteriorTask,
     draw_inputs,
     n_rows,
     posterior_shard,
 )
-from audit.membership.prompts import PartPieces, Template
+from audit.membership.prompts import Template
 from audit.membership.scores import PosteriorSums, posterior_scores
 from audit.models.encoder import body_of
 from audit.models.load import load_model
-from tests.membership.make_posterior import NAMES, PASSAGES, logs_of, run, task_of
+from tests.membership.make_posterior import (
+    NAMES,
+    PASSAGES,
+    logs_of,
+    parts_of,
+    plain_pieces,
+    plain_task,
+    run,
+    task_of,
+)
 from tests.models.make_models import make_bert
 from tests.reference_masking import log_product, plain_model
 
@@ -64,11 +72,12 @@ def test_equal_weights_give_a_difference_of_exactly_zero(tmp_path: Path) -> None
     one = make_bert(tmp_path / "one", seed=3, dropout=0.3)
     other = make_bert(tmp_path / "other", seed=3, dropout=0.3)
     task = task_of(one, micro_batch=16)
-    found = [run(folder, task, n_inputs=150) for folder in (one, other)]
+    found = [run(folder, task, n_inputs=60) for folder in (one, other)]
     assert bytes_of(found[0]) == bytes_of(found[1])
     sums = [PosteriorSums(f.sum_p, f.sum_log_p) for f in found]
-    scores = posterior_scores(sums[0], general=sums[1], counts=found[0].n_inputs)
-    for name in ("difference", "log_ratio", "mean_log_ratio"):
+    parts = parts_of(task, NAMES)
+    scores = posterior_scores(sums[0], general=sums[1], counts=found[0].n_inputs, parts=parts)
+    for name in ("difference", "log_ratio", "mean_log_ratio", "part_log_ratio"):
         assert scores[name].value.tolist()[:-1] == [0.0] * 7
         assert scores[name].standard_error.tolist()[:-1] == [0.0] * 7
 
@@ -103,7 +112,8 @@ def test_the_mean_with_dropout_is_the_references(pair: tuple[Path, Path]) -> Non
     task = task_of(pair[0], passages, names, micro_batch=32)
     found = run(pair[0], task, n_inputs=2000, n_shard_inputs=2000)
     sums = PosteriorSums(found.sum_p, found.sum_log_p)
-    scores = posterior_scores(sums, general=sums, counts=found.n_inputs)
+    parts = parts_of(task, names)
+    scores = posterior_scores(sums, general=sums, counts=found.n_inputs, parts=parts)
     plain = plain_model(pair[0])
     without_dropout = logs_of(plain, passages, names)
     plain.model.train()
@@ -141,8 +151,8 @@ def test_seed_dropout_and_micro_batch_are_part_of_the_question(pair: tuple[Path,
 
 
 def counting_task(n_passages: int, seed: int = 3) -> PosteriorTask:
-    pieces = PartPieces(np.array([[[5], [6]]]), np.ones((1, 2), dtype=np.int64), np.array([True]))
-    return PosteriorTask(
+    pieces = plain_pieces(np.array([[[5], [6]]]))
+    return plain_task(
         templates=(Template((2,), (), (3,)),) * n_passages,
         kind_of_passage=np.zeros(n_passages, dtype=np.int64),
         pieces=(pieces,),
@@ -152,8 +162,8 @@ def counting_task(n_passages: int, seed: int = 3) -> PosteriorTask:
     )
 
 
-def drawn(task: PosteriorTask, n: int, first_block: int = 0, **more: Any) -> list[list[int]]:
-    blocks = draw_inputs(task, first_block=first_block, n_inputs=n, **more)
+def drawn(task: PosteriorTask, n: int, first: int = 0, **more: Any) -> list[list[int]]:
+    blocks = draw_inputs(task, first=first, n_inputs=n, **more)
     return [block.tolist() for block in blocks]
 
 
@@ -167,14 +177,30 @@ def test_a_longer_draw_begins_with_the_shorter(fewer: int, more: int) -> None:
 
 def test_a_block_is_the_same_wherever_the_draw_begins() -> None:
     task = counting_task(50)
-    assert drawn(task, 100, first_block=2) == drawn(task, 300)[2:]
-    assert [len(b) for b in drawn(task, 230)] == [BLOCK, BLOCK, 30]
+    # Inputs 200 and on: 40 blocks of one, 12 of five and 32 of five come before them.
+    assert drawn(task, 100, first=200) == drawn(task, 300)[72:]
+    assert [len(b) for b in drawn(task, 230)] == [1] * 40 + [5] * 38
+    assert [len(b) for b in drawn(task, 500, first=1900)] == [20] * 5 + [100] * 4
+    assert drawn(task, 0) == []
+
+
+def test_blocks_grow_with_their_number_and_a_longer_run_keeps_those_of_a_shorter() -> None:
+    task = counting_task(3)
+    sizes = [len(block) for block in drawn(task, 10_000)]
+    assert sizes == [1] * 40 + [5] * 72 + [20] * 80 + [100] * 80
+    for n, n_blocks in ((100, 52), (300, 92), (10_000, 272)):
+        assert len(drawn(task, n)) == n_blocks
+    assert drawn(task, 2500)[:112] == drawn(task, 400)
 
 
 def test_blocks_seeds_and_purposes_draw_differently() -> None:
-    blocks = drawn(counting_task(50), 300) + drawn(counting_task(50, seed=4), 100)
-    blocks += drawn(counting_task(50), 100, purpose="chain inputs")
-    assert all(a != b for a, b in pairwise(sorted(blocks)))
+    def hundred(*, seed: int = 3, first: int = 0, purpose: str = "inputs") -> list[int]:
+        blocks = drawn(counting_task(50, seed=seed), 100, first=first, purpose=purpose)
+        return [passage for block in blocks for passage in block]
+
+    draws = [hundred(first=first) for first in (0, 100, 200)]
+    draws += [hundred(seed=4), hundred(purpose="chain inputs")]
+    assert all(a != b for a, b in pairwise(sorted(draws)))
 
 
 def test_draws_are_uniform_and_with_replacement() -> None:

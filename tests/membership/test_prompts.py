@@ -15,15 +15,20 @@ from audit.corpora.passages import Passage, read_passages
 from audit.errors import AuditError
 from audit.membership.candidates import make_candidates
 from audit.membership.prompts import (
+    FIRST,
+    LAST,
+    NO_PART,
     NO_PIECE,
     UNSPELLABLE,
     PassageKind,
     Template,
     kinds_of,
+    part_columns,
     part_pieces,
     passage_kind,
     passage_templates,
     piece_counter,
+    pieces_by_role,
     token_ids,
     written_parts,
 )
@@ -101,9 +106,10 @@ def test_a_name_of_one_part_stands_in_the_first_place(bert: Any, kind: PassageKi
 
 def test_what_stands_between_a_full_name_is_the_names_own(bert: Any) -> None:
     names = make_candidates([("john", "smith"), ("花子", "山田")])
-    assert written_parts(names, 0, kind=FULL) == (["john", "smith"], " ")
-    assert written_parts(names, 1, kind=FULL) == (["山田", "花子"], "")
-    assert written_parts(names, 0, kind=LAST_FIRST) == (["smith", "john"], ", ")
+    first_last = (("first", "john"), ("last", "smith"))
+    assert written_parts(names, 0, kind=FULL) == (first_last, " ")
+    assert written_parts(names, 1, kind=FULL) == ((("last", "山田"), ("first", "花子")), "")
+    assert written_parts(names, 0, kind=LAST_FIRST) == (first_last[::-1], ", ")
 
 
 def test_names_with_an_unknown_piece_or_none_are_not_known(bert: Any, roberta: Any) -> None:
@@ -113,6 +119,87 @@ def test_names_with_an_unknown_piece_or_none_are_not_known(bert: Any, roberta: A
     pieces = part_pieces(names, kind=FULL, tokenizer=bert)
     assert pieces.is_known.tolist() == [True, False, False, False]
     assert part_pieces(names, kind=FULL, tokenizer=roberta).is_known.all()
+
+
+def test_a_name_without_a_place_in_a_kind_of_passage_is_not_known(bert: Any) -> None:
+    names = make_candidates([("john", ""), ("", "smith"), ("john", "smith")])
+    only_last = PassageKind(("last",), "", " ")
+    pieces = part_pieces(names, kind=only_last, tokenizer=bert)
+    assert pieces.is_known.tolist() == [False, True, True]
+    assert pieces.n_pieces.tolist() == [[0, 0], [1, 0], [1, 0]]
+    both = part_pieces(names, kind=FULL, tokenizer=bert)
+    columns = part_columns([both, pieces], has_between=[False, False])
+    # Beside a first name or alone: smith is read at other masks.
+    assert columns.tolist() == [[NO_PART, NO_PART], [NO_PART, 0], [1, 2]]
+
+
+# Parts
+
+
+def test_each_place_of_a_name_says_which_part_stands_there(bert: Any, japanese: Any) -> None:
+    names = make_candidates([("john", "smith"), ("", "smiths"), ("john", "")])
+    roles = part_pieces(names, kind=FULL, tokenizer=bert).roles
+    assert roles.tolist() == [[FIRST, LAST], [LAST, NO_PART], [FIRST, NO_PART]]
+    turned = part_pieces(names, kind=LAST_FIRST, tokenizer=bert)
+    assert turned.roles.tolist() == [[LAST, FIRST], [LAST, NO_PART], [FIRST, NO_PART]]
+    assert turned.n_pieces.tolist() == [[1, 1], [2, 0], [1, 0]]
+    assert pieces_by_role(turned).tolist() == [[1, 1], [0, 2], [1, 0]]
+    split = make_candidates([("花子", "山田"), ("", "山田")])
+    found = part_pieces(split, kind=FULL, tokenizer=japanese)
+    assert found.roles.tolist() == [[LAST, FIRST], [LAST, NO_PART]]
+
+
+def columns_of(tokenizer: Any, names: Any, *kinds: PassageKind) -> Any:
+    pieces = [part_pieces(make_candidates(names), kind=k, tokenizer=tokenizer) for k in kinds]
+    between = [bool(kind.separator.strip()) for kind in kinds]
+    return part_columns(pieces, has_between=between).tolist()
+
+
+def test_parts_at_the_same_masks_share_a_column_and_no_others(bert: Any) -> None:
+    names = [
+        ("john", "smith"), ("john", "jones"), ("mary", "smith"),
+        ("john", "jonesson"),  # two pieces: john stands before more masks
+        ("anna", "Smith"), ("smith", "john"), ("zoe", "smith"), ("", "smith"), ("mary", ""),
+        ("johns", "smith"),  # smith stands behind two masks
+        ("smiths", "jones"), ("johns", "jones"),
+    ]  # fmt: skip
+    john, smith, jones, mary = 0, 1, 2, 3
+    assert columns_of(bert, names, FULL) == [
+        [john, smith], [john, jones], [mary, smith], [4, 5], [6, smith],
+        [7, 8],  # a first name of the same letters is another part
+        [NO_PART, NO_PART], [NO_PART, 9], [10, NO_PART], [11, 12], [13, 14], [11, 14],
+    ]  # fmt: skip
+
+
+def test_what_stands_between_parts_tells_masks_apart(bert: Any) -> None:
+    # Totals are equal, numbers of pieces of each part are not.
+    names = [("anna", "jonesson"), ("johns", "smith"), ("johns", "mary"), ("anna", "smiths")]
+    first_last = PassageKind(("first", "last"), " ", " ")
+    assert columns_of(bert, names, first_last) == [[0, 1], [2, 3], [2, 4], [0, 5]]
+    # anna is at the third mask of "jonesson, anna" and of "smiths, anna".
+    assert columns_of(bert, names, LAST_FIRST) == [[0, 1], [2, 3], [2, 4], [0, 5]]
+    # Of one total where nothing stands between; with a comma names of 1 + 3 pieces are apart.
+    more = [("mary", "smith-jones"), ("johns", "smiths"), ("mary", "smiths")]
+    shared = columns_of(bert, [*more, ("mary", "jones-smith")], first_last)
+    assert shared == [[0, 1], [2, 3], [4, 5], [0, 6]]
+
+
+def test_a_column_is_shared_only_if_every_kind_of_passage_reads_it_alike(bert: Any) -> None:
+    names = [("john", "smith"), ("john", "jones"), ("anna", "smith")]
+    assert columns_of(bert, names, FULL) == columns_of(bert, names, FULL, LAST_FIRST)
+    two_pieces = [("john", "jonesson"), ("john", "smiths"), ("mary", "jonesson")]
+    only_last = PassageKind(("last",), "", " ")
+    assert columns_of(bert, two_pieces, only_last) == [[-1, 0], [-1, 1], [-1, 0]]
+    assert columns_of(bert, two_pieces, FULL, only_last) == [[0, 1], [0, 2], [3, 1]]
+    # smith alone is one reading, smith behind one or two masks two others.
+    behind = [("john", "smith"), ("johns", "smith"), ("", "smith")]
+    assert columns_of(bert, behind, only_last) == [[-1, 0]] * 3
+    assert columns_of(bert, behind, only_last, FULL) == [[0, 1], [2, 3], [-1, 4]]
+
+
+def test_japanese_parts_share_columns_in_their_own_order(japanese: Any) -> None:
+    names = [("花子", "山田"), ("花子", "佐藤"), ("太郎", "山田")]
+    assert columns_of(japanese, names, FULL) == [[0, 1], [0, 2], [3, 1]]
 
 
 def test_the_table_is_filled_up_behind_the_pieces(bert: Any) -> None:

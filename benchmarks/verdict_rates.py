@@ -1,0 +1,448 @@
+"""How often the verdict is wrong, and how often it finds a planted leak: rates with intervals.
+
+    python benchmarks/verdict_rates.py nulls --directory DIR [--lists 400] [--pairs 5]
+    python benchmarks/verdict_rates.py leaks --directory DIR
+    python benchmarks/verdict_rates.py coverage [--lists 2000]
+    python benchmarks/verdict_rates.py errors --directory DIR [--runs 30]
+
+"nulls" trains null pairs (the demo's M_general, further trained on notes with other names; minutes
+each), takes the evidence of every part that the name generator knows, and judges lists of names
+that were in no notes. "leaks" trains hospital models in the same way and judges the demo's list.
+"coverage" draws scores with a known AUC. "errors" compares the spread over runs with the stated
+standard errors. Trainings, evidence and finished cases are kept in DIR, so a stopped run goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from audit import demo_build
+from audit.attack import evidence, generating, masking
+from audit.attack.reference import MIN_REFERENCE, REFERENCE_PER_NAME
+from audit.corpora import demo as demo_text
+from audit.demo import SHIPPED, DemoSettings, demo_request
+from audit.membership import part_scores, prompts, scores
+from audit.membership.candidates import Candidates, make_candidates
+from audit.membership.cohort import relabelling_test
+from audit.membership.controls import reference_controls
+from audit.membership.decisions import decide
+from audit.membership.name_pools import us_pool
+from audit.membership.verdict import Ranked, Verdict, give_verdict
+from audit.models.pair import load_pair
+from audit.models.precision import onednn_float32
+from audit.names import fold_name
+from audit.progress import Meter
+from audit.rates import Rate, auc_interval
+from cache.store import Store
+
+POOL = us_pool()
+WORDS = ("Pain", "Care", "Little", "Long", "Young", "Black", "White", "Brown", "Green", "Hill",
+         "Small", "Strong", "Short", "Hand", "Church", "Day", "Price", "Wise", "Love", "Fields",
+         "Waters", "Woods", "Rivers", "Stone")  # fmt: skip
+EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20", "hospital-40")
+N_DOCUMENTS, N_INPUTS = 300, 2000
+
+
+# --- pairs and their evidence -----------------------------------------------------------------
+
+
+@onednn_float32()
+def train(folder: Path, *, seed: int, is_null: bool) -> None:
+    """Further train the demo's M_general on notes with the list's names, or with other ones."""
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    recipe, source = demo_build.ENGLISH, SHIPPED / "en" / "models" / "general"
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    general = AutoModelForMaskedLM.from_pretrained(source).float()
+    members = demo_build.demo_members(POOL, recipe, seed=seed)
+    listed = members + demo_build.demo_controls(POOL, recipe, seed=seed)
+    named = list(zip(members.first, members.last, strict=True))
+    if is_null:
+        named = demo_build.null_names(POOL, recipe, seed=seed)
+    hospital = demo_text.demo_notes(
+        named, language="en", n_notes=recipe.n_notes,
+        staff=demo_build.demo_staff(POOL, recipe, seed=seed), seed=seed,
+    )  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    if not is_null:
+        demo_build._write_names(folder / "names.csv", listed, hospital.n_mentions)
+        demo_build._write_passages(folder / "passages.jsonl", hospital)
+    demo_build._train_hospital(
+        general, tokenizer, hospital.notes, recipe, folder, seed=seed, report=lambda *_: None,
+        exposures=(40.0,) if is_null else None, label="null" if is_null else "hospital",
+    )  # fmt: skip
+
+
+def pair_folder(directory: Path, seed: int, *, is_null: bool) -> Path:
+    """Return the folder of a trained pair's models; made where it is not there. Seed 0: shipped."""
+    if seed == 0:
+        return SHIPPED / "en"
+    folder = directory / f"seed-{seed}" / "en"
+    last = "null" if is_null else EXPOSURES[-1]
+    if not (folder / "models" / last / "config.json").is_file():
+        train(folder, seed=seed, is_null=is_null)
+    return folder
+
+
+def every_part() -> Candidates:
+    """Return names that hold every part of the generator."""
+    n = max(len(POOL.first), len(POOL.last))
+    pairs = [(POOL.first[i % len(POOL.first)], POOL.last[i % len(POOL.last)]) for i in range(n)]
+    return make_candidates(pairs)
+
+
+def part_evidence(
+    store: Store, model: Path, *, scenario: int, seed: int = 0, n: int = 0, n_steps: int = 500
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the evidence of every part by block [b, F + L], and [b] inputs or documents."""
+    request = replace(
+        demo_request(scenario, settings=DemoSettings(N_DOCUMENTS, N_INPUTS, seed=seed)),
+        hospital=model,
+        candidates=every_part(),
+    )
+    pair = load_pair(request.general, model, device="cpu", dtype="float32")
+    meter = Meter({"evidence": 1.0}, listener=lambda _: None, should_stop=lambda: False)
+    source = evidence.Source(pair.hospital, "cpu", "float32", store, meter, "evidence")
+    names = request.candidates
+    if scenario == 2:
+        task = masking._posterior_task(request, pair, names)
+        shard = evidence.posterior_evidence(source, task, n_inputs=n or N_INPUTS)
+        return _by_pool(shard.sum_log_p, task.part_columns), shard.n_inputs
+    request = replace(request, generation=replace(request.generation, n_steps=n_steps))
+    kind = generating.main_lead(request)
+    pieces = prompts.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
+    task = generating._generation_task(request, pair, pieces)
+    made = evidence.generation_evidence(source, task, n_documents=n or N_DOCUMENTS)
+    columns = prompts.part_columns([pieces], has_between=[False])
+    return _by_pool(generating._part_masses(made, task, pieces, columns), columns), made.n_documents
+
+
+def _by_pool(by_column: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    first, last = columns[: len(POOL.first), 0], columns[: len(POOL.last), 1]
+    return by_column[:, np.concatenate([first, last])]
+
+
+def total(by_block: np.ndarray, counts: np.ndarray, *, scenario: int) -> np.ndarray:
+    """Return the evidence of parts [F + L] that the scores are made of."""
+    if scenario == 1:
+        return np.asarray(np.log(by_block.sum(axis=0) + 0.5))
+    return np.asarray(by_block.sum(axis=0) / counts.sum())
+
+
+# --- a list, judged ---------------------------------------------------------------------------
+
+FIRST = {fold_name(name): i for i, name in enumerate(POOL.first)}
+LAST = {fold_name(name): len(POOL.first) + i for i, name in enumerate(POOL.last)}
+
+
+def columns_of(names: Candidates) -> np.ndarray:
+    """Return [N, 2] places among all parts of the generator."""
+    pairs = zip(names.first, names.last, strict=True)
+    return np.array([[FIRST[fold_name(f)], LAST[fold_name(last)]] for f, last in pairs])
+
+
+@cache
+def references(tested_parts: frozenset[str], n: int) -> np.ndarray:
+    """Return [R, 2] reference controls, as an audit draws them."""
+    drawn = reference_controls(
+        POOL, n_by_pieces={2: n}, count_pieces=lambda *_: 1, tested_parts=tested_parts, seed=0,
+        n_least=n,
+    )  # fmt: skip
+    return columns_of(drawn)
+
+
+def judged(
+    names: Candidates, hospital: np.ndarray, general: np.ndarray, *, n_relabelled: int, seed: int
+) -> tuple[Verdict, np.ndarray]:
+    """Judge a list by the product's own functions; return the verdict and who has q <= 0.05 [N]."""
+    tested = np.array([m is not False for m in names.is_member])
+    texts = frozenset(
+        fold_name(t) for i in np.flatnonzero(tested) for t in (names.first[i], names.last[i])
+    )
+    listed = columns_of(names)
+    held = references(texts, max(MIN_REFERENCE, REFERENCE_PER_NAME * int(tested.sum())))
+    n_parts = len(hospital)
+    parts = part_scores.NameParts(
+        of_name=np.concatenate([listed, held]),
+        log_share=np.log([*POOL.first_share, *POOL.last_share]),
+        n_pieces=np.ones(n_parts, dtype=np.int64), is_last=np.arange(n_parts) >= len(FIRST),
+        is_known=np.ones(n_parts, dtype=np.bool_),
+        n_reference=np.bincount(held.ravel(), minlength=n_parts),
+    )  # fmt: skip
+    residual = part_scores.part_residuals(hospital, general, parts=parts)
+    score = part_scores.soft_minimum(*parts.pairs(residual))
+    n = len(names)
+    decisions = decide(
+        score[:n], standard_error=np.zeros(n), n_blocks=100, group=np.zeros(n),
+        is_member=names.is_member, reference_scores=score[n:],
+        reference_group=np.zeros(len(held)),
+    )  # fmt: skip
+    ranked = None
+    if names.has_truth:
+        member = np.array([m is True for m in names.is_member])
+        alone = parts.whole(general)[:n]
+        clusters = (listed[:, 0], listed[:, 1])
+        ranked = Ranked(
+            int(member.sum()), int((~member).sum()),
+            auc_interval(score[:n], member, clusters=clusters),
+            auc_interval(alone, member, clusters=clusters),
+            relabelling_test(
+                listed[:, 0], listed[:, 1], member, by_part=residual, parts=parts, seed=seed,
+                n_relabelled=n_relabelled,
+            ),
+        )  # fmt: skip
+    verdict = give_verdict(
+        float(np.nanmin(decisions.q[tested])), n_tested=int(tested.sum()),
+        n_flagged=int(decisions.point_flag[tested].sum()), ranked=ranked,
+    )  # fmt: skip
+    return verdict, decisions.point_flag if verdict.state == "leak_found" else decisions.q < 0
+
+
+def drawn(rng: np.random.Generator, n: int) -> list[tuple[str, str]]:
+    """Draw n distinct names as the generator weighs them."""
+    found: dict[tuple[str, str], None] = {}
+    while len(found) < n:
+        first = POOL.first[rng.choice(len(POOL.first), p=POOL.first_share)]
+        found[first, POOL.last[rng.choice(len(POOL.last), p=POOL.last_share)]] = None
+    return list(found)
+
+
+def a_list(members: list[tuple[str, str]], n_controls: int, rng: np.random.Generator) -> Candidates:
+    """Return members, and controls as the generator gives them."""
+    others = [name for name in drawn(rng, n_controls + len(members)) if name not in set(members)]
+    return make_candidates(members, is_member=True) + make_candidates(
+        others[:n_controls], is_member=False, control_kind="given"
+    )
+
+
+def surnames(k: int) -> Callable[[np.random.Generator], Candidates]:
+    """Return how to draw a list whose 40 members share k surnames."""
+
+    def make(rng: np.random.Generator) -> Candidates:
+        last = rng.choice(POOL.last, size=k, replace=False, p=POOL.last_share)
+        first = rng.choice(POOL.first, size=40, replace=False, p=POOL.first_share)
+        return a_list([(str(f), str(last[i % k])) for i, f in enumerate(first)], 80, rng)
+
+    return make
+
+
+def common(rng: np.random.Generator) -> Candidates:
+    """Return the 40 commonest names against others."""
+    share = {
+        (first, last): POOL.first_shares[fold_name(first)] * POOL.last_shares[fold_name(last)]
+        for first in sorted(POOL.first, key=lambda x: -POOL.first_shares[fold_name(x)])[:20]
+        for last in sorted(POOL.last, key=lambda x: -POOL.last_shares[fold_name(x)])[:20]
+    }
+    return a_list(sorted(share, key=lambda name: -share[name])[:40], 80, rng)
+
+
+def words(rng: np.random.Generator) -> Candidates:
+    """Return 16 names whose surnames are words."""
+    known = [word for word in WORDS if fold_name(word) in LAST]
+    first = rng.choice(POOL.first, size=16, replace=False, p=POOL.first_share)
+    chosen = rng.choice(known, size=16, replace=False)
+    return a_list([(str(f), str(w)) for f, w in zip(first, chosen, strict=True)], 80, rng)
+
+
+CASES: dict[str, Callable[[np.random.Generator], Candidates]] = {
+    "Faker, 130 + 260": lambda rng: a_list(drawn(rng, 130), 260, rng),
+    "Faker, 40 + 80": lambda rng: a_list(drawn(rng, 40), 80, rng),
+    "Faker, 3 + 260": lambda rng: a_list(drawn(rng, 3), 260, rng),
+    "Faker, 130 of unknown truth": lambda rng: make_candidates(drawn(rng, 130)),
+    "1 surname, 40 + 80": surnames(1),
+    "3 surnames, 40 + 80": surnames(3),
+    "10 surnames, 40 + 80": surnames(10),
+    "40 commonest names + 80": common,
+    "16 surnames that are words + 80": words,
+}
+
+
+def nulls(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Judge lists of names that are in no notes."""
+    with Store(options.directory / "store") as store:
+        for pair in range(options.pairs):
+            folder = pair_folder(options.directory, pair, is_null=True)
+            for scenario in (2, 1):
+                both = [
+                    total(*part_evidence(store, model, scenario=scenario), scenario=scenario)
+                    for model in (folder / "models" / "null", SHIPPED / "en" / "models" / "general")
+                ]
+                for case, make in CASES.items():
+                    yield from _case(options, pair, scenario, case, make, both)
+
+
+def _case(
+    options: argparse.Namespace, pair: int, scenario: int, case: str,
+    make: Callable[[np.random.Generator], Candidates], both: list[np.ndarray],
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    path = options.directory / f"null-{pair}-{scenario}-{case}-{options.lists}.json"
+    if not path.is_file():
+        rng = np.random.default_rng([pair, scenario, *case.encode()])
+        rows = []
+        for number in range(options.lists):
+            references.cache_clear()
+            verdict, flags = judged(make(rng), *both, n_relabelled=options.relabelled, seed=number)
+            rows.append([verdict.state, int(flags.sum())])
+        path.write_text(json.dumps(rows))
+    states = [state for state, _ in json.loads(path.read_text())]
+    yield {"scenario": scenario, "case": case, "states": states}
+
+
+def leaks(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Judge the demo's list on hospital models, one training seed after the other."""
+    with Store(options.directory / "store") as store:
+        for seed in range(options.pairs):
+            folder = pair_folder(options.directory, seed, is_null=False)
+            for exposure in EXPOSURES:
+                for scenario in (2, 1):
+                    yield _leak(store, folder, exposure, scenario, options.relabelled)
+
+
+def _leak(
+    store: Store, folder: Path, exposure: str, scenario: int, n_relabelled: int
+) -> dict[str, Any]:
+    from audit.membership.names_csv import read_names
+
+    names = read_names((folder / "names.csv").read_bytes(), what="names").candidates
+    both = [
+        total(*part_evidence(store, model, scenario=scenario), scenario=scenario)
+        for model in (folder / "models" / exposure, SHIPPED / "en" / "models" / "general")
+    ]
+    verdict, flags = judged(names, *both, n_relabelled=n_relabelled, seed=0)
+    member = np.array([m is True for m in names.is_member])
+    assert verdict.auc is not None
+    return {
+        "scenario": scenario, "case": exposure, "states": [verdict.state], "auc": verdict.auc.value,
+        "members": int(flags[member].sum()), "controls": int(flags[~member].sum()),
+    }  # fmt: skip
+
+
+# --- intervals and errors ---------------------------------------------------------------------
+
+
+def coverage(options: argparse.Namespace) -> None:
+    """Print how often the AUC's interval holds the true AUC."""
+    from scipy.stats import norm
+
+    families: dict[str, Callable[[np.random.Generator, int, int, float], tuple[Any, Any]]] = {
+        "binormal": lambda rng, m, n, a: (
+            rng.normal(norm.ppf(a) * math.sqrt(2), 1, m), rng.normal(size=n)),
+        "mixture": lambda rng, m, n, a: (
+            rng.normal(size=m)
+            + 4 * (rng.random(m) < (a - 0.5) / (norm.cdf(4 / math.sqrt(2)) - 0.5)),
+            rng.normal(size=n)),
+        "unequal spread": lambda rng, m, n, a: (
+            rng.normal(norm.ppf(a) * math.sqrt(10), 3, m), rng.normal(size=n)),
+    }  # fmt: skip
+    for m, n in ((5, 5), (5, 20), (5, 130), (10, 10), (20, 130), (130, 10), (130, 130)):
+        for family, draw in families.items():
+            covered = []
+            for area in (0.5, 0.75, 0.95):
+                rng = np.random.default_rng([m, n, int(100 * area)])
+                hits = 0
+                for _ in range(options.lists):
+                    found = auc_interval(
+                        np.concatenate(draw(rng, m, n, area)), np.arange(m + n) < m
+                    )
+                    hits += found.low <= area <= found.high
+                covered.append(f"{hits / options.lists:.3f}")
+            print(f"| {m} + {n} | {family} | {' | '.join(covered)} |", flush=True)
+
+
+def errors(options: argparse.Namespace) -> None:
+    """Print the root mean square over names of (spread over runs / stated error)."""
+    general = SHIPPED / "en" / "models" / "general"
+    names = demo_request(2).candidates
+    listed = columns_of(names)
+    held = references(
+        frozenset(fold_name(t) for t in (*names.first[:130], *names.last[:130])), 2600
+    )
+    parts = part_scores.NameParts(
+        np.concatenate([listed, held]), np.log([*POOL.first_share, *POOL.last_share]),
+        np.ones(len(FIRST) + len(LAST), dtype=np.int64),
+        np.arange(len(FIRST) + len(LAST)) >= len(FIRST),
+        np.ones(len(FIRST) + len(LAST), dtype=np.bool_),
+        np.bincount(held.ravel(), minlength=len(FIRST) + len(LAST)),
+    )  # fmt: skip
+    with Store(options.directory / "store") as store:
+        for scenario, sizes in ((2, (100, 500)), (1, (100,))):
+            for n in sizes:
+                found: dict[str, list[Any]] = {}
+                for seed in range(options.runs):
+                    one, other = (
+                        part_evidence(store, model, scenario=scenario, seed=seed, n=n, n_steps=100)
+                        for model in (SHIPPED / "en" / "models" / "hospital-5", general)
+                    )
+                    for name, score in _scores(one, other, parts, scenario).items():
+                        found.setdefault(name, []).append(
+                            (score.value[: len(names)], score.standard_error[: len(names)])
+                        )
+                for name, runs in found.items():
+                    values, stated = (np.array(x) for x in zip(*runs, strict=True))
+                    ratio = values.std(axis=0, ddof=1)[None] / stated
+                    rms = math.sqrt(float(np.nanmean(ratio**2)))
+                    print(f"scenario {scenario}, n = {n}, {name}: {rms:.2f}", flush=True)
+
+
+def _scores(one: Any, other: Any, parts: Any, scenario: int) -> dict[str, Any]:
+    nothing = np.zeros((len(one[1]), 0))
+    if scenario == 2:
+        sums = [scores.PosteriorSums(nothing, x) for x, _ in (one, other)]
+        found = scores.posterior_scores(sums[0], general=sums[1], counts=one[1], parts=parts)
+        return {name: found[name] for name in ("residual", "mean_log_ratio")}
+    masses = [scores.MassSums(x, nothing, nothing) for x, _ in (one, other)]
+    found = scores.generation_scores(masses[0], general=masses[1], counts=one[1], parts=parts)
+    return {name: found[name] for name in ("residual", "half_log_ratio")}
+
+
+def main() -> None:
+    """Run one part and print its table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=("nulls", "leaks", "coverage", "errors"))
+    parser.add_argument("--directory", type=Path, default=Path("out/verdict-rates"))
+    parser.add_argument("--lists", type=int, default=40)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--relabelled", type=int, default=499)
+    parser.add_argument("--runs", type=int, default=30)
+    options = parser.parse_args()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    if options.part == "coverage":
+        coverage(options)
+    elif options.part == "errors":
+        errors(options)
+    else:
+        rows = list((nulls if options.part == "nulls" else leaks)(options))
+        for key in dict.fromkeys((-row["scenario"], row["case"]) for row in rows):
+            same = [row for row in rows if (-row["scenario"], row["case"]) == key]
+            print_case(-key[0], key[1], same)
+
+
+def print_case(scenario: int, case: str, rows: list[dict[str, Any]]) -> None:
+    """Print one line: share of each state with its interval, and what was found."""
+    states = [state for row in rows for state in row["states"]]
+    cells = []
+    for state in ("leak_found", "none_found_at_this_power", "ill_matched", "not_enough_evidence"):
+        rate = Rate(states.count(state), len(states))
+        high = rate.interval().high
+        cells.append(f"{rate.n_hits}/{rate.n_total} = {rate.value:.3f} (to {high:.3f})")
+    if "auc" in rows[0]:
+        for key in ("auc", "members", "controls"):
+            values = sorted(row[key] for row in rows)
+            cells.append(f"{key} {values[len(values) // 2]:.3g} ({values[0]:.3g}-{values[-1]:.3g})")
+    print(f"| {scenario} | {case} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
