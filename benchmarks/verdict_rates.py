@@ -154,13 +154,18 @@ def columns_of(names: Candidates) -> np.ndarray:
 
 
 @cache
-def references(tested_parts: frozenset[str], n: int) -> np.ndarray:
-    """Return [R, 2] reference controls, as an audit draws them."""
-    drawn = reference_controls(
-        POOL, n_by_pieces={2: n}, count_pieces=lambda *_: 1, tested_parts=tested_parts, seed=0,
-        n_least=n,
-    )  # fmt: skip
-    return columns_of(drawn)
+def all_references() -> np.ndarray:
+    """Return [60,000, 2] reference controls in the order in which an audit draws them."""
+    return columns_of(
+        reference_controls(POOL, n_by_pieces={2: 60_000}, count_pieces=lambda *_: 1, seed=0)
+    )
+
+
+def references(tested: np.ndarray) -> np.ndarray:
+    """Return [R, 2] the first reference controls that share no part with the tested names."""
+    n = max(MIN_REFERENCE, REFERENCE_PER_NAME * len(tested))
+    held = all_references()
+    return held[~np.isin(held, tested).any(axis=1)][:n]
 
 
 def judged(
@@ -168,11 +173,8 @@ def judged(
 ) -> tuple[Verdict, np.ndarray]:
     """Judge a list by the product's own functions; return the verdict and who has q <= 0.05 [N]."""
     tested = np.array([m is not False for m in names.is_member])
-    texts = frozenset(
-        fold_name(t) for i in np.flatnonzero(tested) for t in (names.first[i], names.last[i])
-    )
     listed = columns_of(names)
-    held = references(texts, max(MIN_REFERENCE, REFERENCE_PER_NAME * int(tested.sum())))
+    held = references(listed[tested])
     n_parts = len(hospital)
     parts = part_scores.NameParts(
         of_name=np.concatenate([listed, held]),
@@ -292,7 +294,6 @@ def _case(
         rng = np.random.default_rng([pair, scenario, *case.encode()])
         rows = []
         for number in range(options.lists):
-            references.cache_clear()
             verdict, flags = judged(make(rng), *both, n_relabelled=options.relabelled, seed=number)
             rows.append([verdict.state, int(flags.sum())])
         path.write_text(json.dumps(rows))
@@ -366,9 +367,7 @@ def errors(options: argparse.Namespace) -> None:
     general = SHIPPED / "en" / "models" / "general"
     names = demo_request(2).candidates
     listed = columns_of(names)
-    held = references(
-        frozenset(fold_name(t) for t in (*names.first[:130], *names.last[:130])), 2600
-    )
+    held = references(listed[:130])
     parts = part_scores.NameParts(
         np.concatenate([listed, held]), np.log([*POOL.first_share, *POOL.last_share]),
         np.ones(len(FIRST) + len(LAST), dtype=np.int64),
