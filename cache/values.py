@@ -84,8 +84,8 @@ class Values:
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory).resolve()
         self.n_corrupt = 0
-        self._index: Any = None
-        self._index_inode = -1
+        # One value, since any thread may close or open again while another uses it.
+        self._opened: tuple[Any, int] = (None, -1)
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.directory.stat().st_mode & 0o077:
@@ -149,18 +149,18 @@ class Values:
 
     def close(self) -> None:
         """Close this thread's connection; the next call opens it again."""
-        index, self._index = self._index, None
+        (index, _), self._opened = self._opened, (None, -1)
         if index is not None:
             index.close()
 
     def _run(self, operation: Callable[[Any], T], *, shared: bool) -> T:
         # The second try is with an index made anew from the files.
         for is_last in (False, True):
+            inode = -1
             try:
-                with self._locked(shared=shared and not self._is_stale()):
-                    if self._is_stale():
-                        self._open()
-                    return operation(self._index)
+                with self._locked(shared=shared and self._current() is not None):
+                    inode = self._inode()
+                    return operation(self._current() or self._open())
             except CorruptValueError:
                 raise
             except (OSError, Timeout) as error:
@@ -168,7 +168,7 @@ class Values:
             except _DAMAGE as error:
                 if is_last or _is_machine(error):
                     raise self._trouble(error) from error
-            self._rebuild()
+            self._rebuild(damaged=inode)
         raise AssertionError("unreachable")
 
     @contextmanager
@@ -181,9 +181,10 @@ class Values:
         finally:
             os.close(descriptor)
 
-    def _is_stale(self) -> bool:
-        # Another process may have moved a damaged index aside.
-        return self._index is None or self._index_inode != self._inode()
+    def _current(self) -> Any:
+        # None where it is closed, or another process has moved a damaged index aside.
+        index, inode = self._opened
+        return index if inode == self._inode() else None
 
     def _inode(self) -> int:
         try:
@@ -191,23 +192,23 @@ class Values:
         except FileNotFoundError:
             return -1
 
-    def _open(self) -> None:
+    def _open(self) -> Any:
         self.close()
-        self._index = open_index(self.directory)
-        self._index_inode = self._inode()
+        index = open_index(self.directory)
+        self._opened = index, self._inode()
+        return index
 
-    def _rebuild(self) -> None:
+    def _rebuild(self, *, damaged: int) -> None:
         try:
             with self._locked(shared=False):
-                if self._index is not None and self._is_stale():
-                    return  # another process has done it
+                if self._inode() != damaged:
+                    return  # another process or thread has done it
                 self.close()
                 for name in DATABASE_FILES:
                     if os.path.lexists(self.directory / name):
                         self._move_aside(self.directory / name)
                 self.n_corrupt += 1
-                self._open()
-                self._adopt(self._index)
+                self._adopt(self._open())
         except (OSError, Timeout, *_DAMAGE) as error:
             raise self._trouble(error) from error
 

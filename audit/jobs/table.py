@@ -14,6 +14,7 @@ from typing import Any
 from audit.errors import AuditError
 from audit.jobs.job import ACTIVE, RESUMABLE, WORKER, Failure, Job, Setting
 from audit.jobs.locks import jobs_dir, table_lock, unusable
+from cache.disk import private_database
 
 FILE = "jobs.sqlite3"
 _VERSION = 1
@@ -249,9 +250,7 @@ def _failure(text: str) -> Failure | None:
 def _table() -> Iterator[sqlite3.Connection]:
     path = jobs_dir() / FILE
     try:
-        is_new = not path.exists()
-        if is_new:
-            path.touch(mode=0o600, exist_ok=True)
+        private_database(path)
         # A connection a call: pages run in ever new threads, and opening one takes 0.2 ms.
         with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as table:
             table.row_factory = sqlite3.Row

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from audit.home import HOME_VARIABLE
 from audit.jobs import locks, orders, service, table
 from audit.jobs.job import Failure, Job
 from audit.jobs.locks import device_lock, jobs_dir, queue_of
+from tests.cache.make_store import own_locks
 
 
 @pytest.fixture(autouse=True)
@@ -187,3 +191,16 @@ def test_hundreds_of_jobs_are_listed_fast() -> None:
     assert len(service.board(n_ended=20).ended) == 20
     assert service.active_jobs()[0].question == "last"
     assert time.perf_counter() - start < 0.5
+
+
+def test_using_the_table_leaves_the_locks_of_who_uses_it_already() -> None:
+    job = add()
+    path = jobs_dir() / table.FILE
+    with closing(sqlite3.connect(path)) as held:
+        assert held.execute("select count(*) from jobs").fetchone() == (1,)
+        before = own_locks(path)
+        assert before
+        table.claim(job.job_id)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: table.every_job(), range(20)))
+        assert own_locks(path) == before
