@@ -177,9 +177,14 @@ def end(
     )
 
 
-def put_back(job_id: str) -> bool:
-    """Let a job whose process died wait again, in its old turn."""
-    return _change(job_id, "state = 'running'", "state = 'queued', seconds_left = null")
+def put_back(job_id: str, *, is_tried: bool = True) -> bool:
+    """Let a job whose process died, or could not be started at all, wait again in its old turn."""
+    return _change(
+        job_id,
+        "state = 'running'",
+        "state = 'queued', seconds_left = null, n_attempts = n_attempts - :n_not_tried",
+        n_not_tried=int(not is_tried),
+    )
 
 
 def queue_again(job_id: str) -> bool:
