@@ -24,6 +24,7 @@ from audit.jobs.orders import write_order
 from audit.jobs.recovery import looking_after
 from tests.jobs.fake_child import SECRET
 from tests.jobs.fake_jobs import (
+    alive,
     counting,
     home,
     processes,
@@ -33,18 +34,6 @@ from tests.jobs.fake_jobs import (
 )
 
 __all__ = ["home"]
-
-
-def alive(pid: int) -> bool:
-    """Whether any thread of a process runs; one that died and was not reaped does not.
-
-    A killed process holds its locks until its last thread is gone, not its main thread.
-    """
-    for thread in Path(f"/proc/{pid}/task").glob("*"):
-        with contextlib.suppress(OSError):
-            if (thread / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                return True
-    return False
 
 
 def kill(pid: int) -> None:
