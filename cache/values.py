@@ -12,7 +12,7 @@ import fcntl
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ T = TypeVar("T")
 _DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 # These are troubles of the machine: the database may well be whole.
 _MACHINE = ("FULL", "IOERR", "BUSY", "LOCKED", "READONLY", "CANTOPEN", "PERM", "NOMEM", "AUTH")
+_UNLISTED = "unlisted"  # a file that is there as long as values may be missing in the index
 _FULL = "The disk is full. Free some space and start again: everything finished so far is kept."
 
 
@@ -156,11 +157,10 @@ class Values:
     def _run(self, operation: Callable[[Any], T], *, shared: bool) -> T:
         # The second try is with an index made anew from the files.
         for is_last in (False, True):
-            inode = -1
+            inode = self._inode()
             try:
-                with self._locked(shared=shared and self._current() is not None):
-                    inode = self._inode()
-                    return operation(self._current() or self._open())
+                with self._index(shared=shared) as index:
+                    return operation(index)
             except CorruptValueError:
                 raise
             except (OSError, Timeout) as error:
@@ -170,6 +170,16 @@ class Values:
                     raise self._trouble(error) from error
             self._rebuild(damaged=inode)
         raise AssertionError("unreachable")
+
+    @contextmanager
+    def _index(self, *, shared: bool) -> Iterator[Any]:
+        if shared:
+            with self._locked(shared=True):
+                if (index := self._current()) is not None:
+                    yield index
+                    return
+        with self._locked(shared=False):
+            yield self._current() or self._open()
 
     @contextmanager
     def _locked(self, *, shared: bool) -> Iterator[None]:
@@ -193,8 +203,16 @@ class Values:
             return -1
 
     def _open(self) -> Any:
+        # Whoever makes an index lists what is there first, or the next one does: he may be killed.
         self.close()
+        unlisted = self.directory / _UNLISTED
+        if self._inode() < 0:
+            unlisted.touch(mode=0o600)
+            self._set_aside(DATABASE_FILES)  # a log without its database
         index = open_index(self.directory)
+        if unlisted.exists():
+            self._adopt(index)
+            unlisted.unlink()
         self._opened = index, self._inode()
         return index
 
@@ -203,12 +221,10 @@ class Values:
             with self._locked(shared=False):
                 if self._inode() != damaged:
                     return  # another process or thread has done it
-                self.close()
-                for name in DATABASE_FILES:
-                    if os.path.lexists(self.directory / name):
-                        self._move_aside(self.directory / name)
                 self.n_corrupt += 1
-                self._adopt(self._open())
+                (self.directory / _UNLISTED).touch(mode=0o600)
+                self._set_aside(DATABASE_FILES)
+                self._open()
         except (OSError, Timeout, *_DAMAGE) as error:
             raise self._trouble(error) from error
 
@@ -253,6 +269,11 @@ class Values:
                 self._move_aside(path)
         index.delete(key)
         return None
+
+    def _set_aside(self, names: Iterable[str]) -> None:
+        for name in names:
+            if os.path.lexists(self.directory / name):
+                self._move_aside(self.directory / name)
 
     def _move_aside(self, path: Path) -> None:
         aside = self.directory / "quarantine"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pickle
 import random
@@ -11,9 +12,11 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from cache.disk import value_files
+import pytest
+
+from cache.disk import BytesDisk, value_files
 from cache.payload import seal
-from cache.store import Store
+from cache.store import Store, StoreError
 from cache.values import Health
 from tests.cache.make_store import contents, quick_disk, store, the_file
 from tests.cache.make_values import is_right, key_of, put
@@ -173,3 +176,38 @@ def test_a_check_finds_damage_that_nobody_asked_for(store: Store) -> None:
     put(store, 2)
     value_files(store.directory)[0].write_bytes(b"damaged")
     assert store.check() == Health(n_values=1, n_quarantined=1, n_adopted=0, n_removed=0)
+
+
+def test_a_removed_index_is_made_again_from_the_values(store: Store) -> None:
+    for n in range(5):
+        put(store, n)
+    before = contents(store)
+    store.close()
+    (store.directory / "cache.db").unlink()
+    assert all(is_right(store, n) for n in range(5))
+    assert contents(store) == before
+
+
+def test_making_the_index_again_goes_on_where_it_was_cut_off(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(5):
+        put(store, n)
+    before = contents(store)
+    store.close()
+    (store.directory / "cache.db").write_bytes(b"not a database" * 500)
+    real, n_left = BytesDisk.store, [2]
+
+    def fails_later(self: BytesDisk, *arguments: Any, **how: Any) -> Any:
+        n_left[0] -= 1
+        if n_left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(self, *arguments, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BytesDisk, "store", fails_later)
+        with pytest.raises(StoreError, match="full"):
+            store.keys()
+    with Store(store.directory) as again:
+        assert contents(again) == before
+        assert again.n_corrupt == 0
