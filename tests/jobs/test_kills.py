@@ -43,6 +43,7 @@ class Killer:
         self.longest_wait = 0.0
         self.jobs: list[Job] = []
         self._rng = random.Random(16)
+        self._n_starts = 0
         self._idle_since = time.monotonic()
 
     def run(self, n_kills: int) -> None:
@@ -74,8 +75,12 @@ class Killer:
     def _let_go_on(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while (now := time.monotonic()) < end:
-            if any(map(alive, processes("child")[-2:])) or not service.active_jobs():
+            active = service.active_jobs()
+            n_starts = sum(job.n_attempts for job in active)
+            is_at_work = any(map(alive, processes("child")[-2:])) or n_starts != self._n_starts
+            if is_at_work or not active:
                 self._idle_since = now
+            self._n_starts = n_starts
             self.longest_wait = max(self.longest_wait, now - self._idle_since)
             time.sleep(0.02)
 
