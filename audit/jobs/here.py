@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from audit.console import duration
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table
 from audit.jobs.contact import table_contact
-from audit.jobs.job import COMMAND, WORKER, Job
+from audit.jobs.job import COMMAND, WORKER, Job, Wait
 from audit.jobs.kinds import KINDS
 from audit.jobs.locks import Lock, device_lock, forget_job_lock, job_lock
 from audit.jobs.orders import forget_order, write_order
@@ -82,7 +83,7 @@ def _answered(
 
 def _await_turn(job: Job, *, say: Say) -> Lock:
     """Return the device's lock as soon as the job is the oldest that waits for it."""
-    said = ""
+    said = 0
     asked = -_RECOVER_SECONDS
     while True:
         first = table.oldest_queued(job.device)
@@ -97,11 +98,23 @@ def _await_turn(job: Job, *, say: Say) -> Lock:
         now = table.get(job.job_id)
         if now is None or now.state != "queued":
             raise AuditCancelled
-        waits_for = f"Waiting for {now.n_before} other job(s) on {job.device}."
-        if now.n_before and waits_for != said:
-            said = waits_for
-            say(f"{waits_for} This is job {job.job_id}; `python -m audit jobs` lists them.")
+        if now.n_before != said:
+            said = now.n_before
+            if (wait := table.waits_for(now)) is not None:
+                say(waiting_line(wait, job=now))
         time.sleep(POLL_SECONDS)
+
+
+def waiting_line(wait: Wait, *, job: Job) -> str:
+    """Return what a command says of a job that waits."""
+    first = wait.first
+    least = "" if wait.is_all else "at least "
+    left = "not known yet" if wait.seconds is None else f"{least}about {duration(wait.seconds)}"
+    return (
+        f"Waiting for {wait.n_more + 1} other job(s) on {job.device}, first {first.kind} "
+        f"{first.label} ({first.job_id}); its turn comes in: {left}. This is job {job.job_id}; "
+        "`python -m audit jobs` lists them."
+    )
 
 
 def _claimed(job: Job) -> Lock | None:

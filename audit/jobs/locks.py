@@ -16,6 +16,9 @@ from audit.errors import AuditError
 from audit.home import results_dir
 
 DEVICES = ("cpu", "cuda")
+SHORT = "short"
+"""The queue of work that takes minutes at most: it runs on the CPU beside what takes hours."""
+QUEUES = (*DEVICES, SHORT)
 _FIRST_GPU = Path("/dev/nvidia0")
 
 
@@ -55,12 +58,12 @@ def queue_of(device: str) -> str:
 
 
 def device_lock(device: str) -> Lock | None:
-    """Take the right to compute on a device; None where another process has it."""
+    """Take the right to compute for a queue; None where another process has it."""
     return _taken(f"device-{device}.lock")
 
 
 def worker_lock(device: str) -> Lock | None:
-    """Take the right to be a device's worker; None where another process has it."""
+    """Take the right to be a queue's worker; None where another process has it."""
     return _taken(f"worker-{device}.lock")
 
 

@@ -11,7 +11,7 @@ from audit.curation.kept_corpora import corpora_dir
 from audit.errors import AuditError
 from audit.jobs import table
 from audit.jobs.job import COMMAND, WORKER, Failure, Job, Setting
-from audit.jobs.locks import DEVICES, device_lock, forget_job_lock, job_lock
+from audit.jobs.locks import QUEUES, device_lock, forget_job_lock, job_lock
 from audit.jobs.orders import read_order
 from audit.jobs.start import ensure_worker
 
@@ -33,7 +33,7 @@ def recover() -> None:
     One look is not enough: the locks of a process that dies fall some moments after it.
     """
     known = {job.device for job in table.every_job(is_active=True)}
-    for device in known.intersection(DEVICES):
+    for device in known.intersection(QUEUES):
         recover_device(device)
         left = table.every_job(is_active=True)
         if any((job.device, job.runner) == (device, WORKER) for job in left):

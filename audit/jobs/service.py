@@ -11,7 +11,7 @@ from audit.errors import AuditError
 from audit.home import results_dir
 from audit.inspection import kept_inspection
 from audit.jobs import table
-from audit.jobs.job import Job, Setting
+from audit.jobs.job import Job, Setting, Wait
 from audit.jobs.kinds import demo_order, demo_requests
 from audit.jobs.locks import queue_of
 from audit.jobs.orders import forget_order, has_order, read_order, write_order
@@ -178,6 +178,11 @@ def job(job_id: str) -> Job:
         what = f"{len(found)} jobs begin so." if found else _NO_JOB
         raise AuditError(what, where="job", do="`python -m audit jobs` lists all.")
     return found[0]
+
+
+def waits_for(job: Job) -> Wait | None:
+    """Return what a job waits for, and about how long; None where it waits for nothing."""
+    return table.waits_for(job)
 
 
 def can_resume(job: Job) -> bool:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from audit.errors import AuditError
-from audit.jobs.job import ACTIVE, RESUMABLE, WORKER, Failure, Job, Setting
+from audit.jobs.job import ACTIVE, RESUMABLE, WORKER, Failure, Job, Setting, Wait
 from audit.jobs.locks import jobs_dir, table_lock, unusable
 from cache.disk import private_database
 
@@ -115,6 +115,35 @@ def every_job(*, is_active: bool = False) -> tuple[Job, ...]:
 def with_prefix(prefix: str) -> tuple[Job, ...]:
     """Return the jobs whose id begins so."""
     return _select("substr(job_id, 1, ?) = ?", len(prefix), prefix)
+
+
+def waits_for(job: Job) -> Wait | None:
+    """Return what a waiting job waits for; None where its turn has come."""
+    before = _select(
+        f"device = ? and state in {_ACTIVE} and (state = 'running' or turn < "
+        "(select turn from jobs where job_id = ?)) order by state = 'queued', turn",
+        job.device, job.job_id,
+    ) if job.state == "queued" else ()  # fmt: skip
+    if not before:
+        return None
+    known = [s for s in map(_seconds_left, before) if s is not None]
+    return Wait(
+        before[0], len(before) - 1, sum(known) if known else None, len(known) == len(before)
+    )
+
+
+def _seconds_left(job: Job) -> float | None:
+    if job.state == "running":
+        return job.seconds_left
+    last = _select(
+        "kind = ? and label = ? and scenario = ? and state = 'done' and started != '' "
+        "order by finished desc limit 1",
+        job.kind, job.label, job.scenario,
+    )  # fmt: skip
+    if not last:
+        return None
+    started, finished = map(datetime.fromisoformat, (last[0].started, last[0].finished))
+    return max((finished - started).total_seconds(), 1.0)
 
 
 def claim(job_id: str) -> bool:

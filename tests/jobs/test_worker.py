@@ -19,7 +19,7 @@ import pytest
 
 from audit.jobs import service, table, worker
 from audit.jobs.job import Failure
-from audit.jobs.locks import device_lock, jobs_dir, worker_lock
+from audit.jobs.locks import SHORT, device_lock, jobs_dir, worker_lock
 from audit.jobs.orders import write_order
 from audit.jobs.recovery import looking_after
 from tests.jobs.fake_child import SECRET
@@ -345,3 +345,14 @@ def test_no_trouble_of_its_own_ends_a_worker(
     assert "OSError" in said.getvalue()
     assert "AuditError" in said.getvalue()
     assert SECRET not in said.getvalue()
+
+
+def test_short_work_runs_beside_what_takes_hours(home: Path, tmp_path: Path) -> None:
+    long = service.ask(counting(tmp_path / "a", digest="a", is_held=True))
+    until_state(long, "running")
+    short = service.ask(counting(tmp_path / "b", digest="b", device=SHORT))
+    assert service.waits_for(short) is None
+    until_state(short, "done")
+    assert service.job(long.job_id).state == "running"
+    service.cancel(long.job_id)
+    until_state(long, "cancelled")
