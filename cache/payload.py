@@ -227,8 +227,8 @@ def _from_npy(data: bytes) -> NDArray[Any]:
     sizes = tuple(int(size) for size in shape.replace(b",", b" ").split())
     if math.prod(sizes) * dtype.itemsize != len(data) - start:
         raise ValueError("an array has another size")
-    array: NDArray[Any] = np.ndarray(sizes, dtype, bytearray(data[start:]), order=_ORDERS[order])
-    return array
+    read_only: NDArray[Any] = np.ndarray(sizes, dtype, data, start, order=_ORDERS[order])
+    return read_only.copy(order="K")
 
 
 def _plain(value: Any) -> Any:

@@ -101,6 +101,7 @@ def test_reruns_beside_jobs_see_every_value(tmp_path: Path, quick_disk: None) ->
         sessions = Sessions(shown, seconds=seconds)
         assert [job.wait(60) for job in jobs] == [0, 0, 0]
         n = f"{len(sessions.troubles)} troubles in {sum(sessions.n_reruns)} reruns"
+        print(n)
         assert sessions.troubles == [], f"{n}: {set(sessions.troubles)}"
         assert min(sessions.n_reruns) > 0
         assert shown.n_corrupt == 0
