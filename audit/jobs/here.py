@@ -107,13 +107,20 @@ def _await_turn(job: Job, *, say: Say) -> Lock:
 
 def waiting_line(wait: Wait, *, job: Job) -> str:
     """Return what a command says of a job that waits."""
+    return (
+        f"Waiting for {waits_for_text(wait)}. This is job {job.job_id}; `python -m audit jobs` "
+        "lists them."
+    )
+
+
+def waits_for_text(wait: Wait) -> str:
+    """Return how many jobs come first on a device, which is the first, and how long they take."""
     first = wait.first
     least = "" if wait.is_all else "at least "
     left = "not known yet" if wait.seconds is None else f"{least}about {duration(wait.seconds)}"
     return (
-        f"Waiting for {wait.n_more + 1} other job(s) on {job.device}, first {first.kind} "
-        f"{first.label} ({first.job_id}); its turn comes in: {left}. This is job {job.job_id}; "
-        "`python -m audit jobs` lists them."
+        f"{wait.n_more + 1} other job(s) on {first.device}, first {first.kind} {first.label} "
+        f"({first.job_id}); its turn comes in: {left}"
     )
 
 

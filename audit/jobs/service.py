@@ -16,7 +16,7 @@ from audit.jobs.kinds import demo_order, demo_requests
 from audit.jobs.locks import queue_of
 from audit.jobs.orders import forget_order, has_order, read_order, write_order
 from audit.jobs.question import Question
-from audit.jobs.recovery import recover
+from audit.jobs.recovery import recover as recover
 from audit.jobs.start import ensure_worker
 from audit.models.folder import display_name
 from audit.report import AuditReport

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from audit.__main__ import main
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs import locks, orders, service, table
@@ -96,8 +97,9 @@ def test_turns_are_by_asking_and_a_resumed_job_is_the_last() -> None:
 
 
 def test_how_long_a_job_waits_is_told_from_those_before_it(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(service, "recover", lambda: None)
     earlier = add("earlier", label="x")
     first, second, third = add("a"), add("b", label="x"), add("c")
     clock = iter(f"2026-01-01T00:{minute:02}:00+00:00" for minute in range(60))
@@ -120,6 +122,8 @@ def test_how_long_a_job_waits_is_told_from_those_before_it(
     assert "its turn comes in: about 11 min 0 s." in waiting_line(
         table.waits_for(waiting), job=waiting
     )
+    main(["jobs"])
+    assert "waits for 2 other job(s) on cpu, first audit a → b " in capsys.readouterr().err
     beside = add("d", device="short")
     assert table.waits_for(beside) is None
     assert second.n_before == 1 + 1
