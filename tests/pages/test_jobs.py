@@ -102,7 +102,7 @@ def test_what_runs_and_waits_is_shown_with_its_progress() -> None:
     said = "The hospital model writes documents · 25 % · about 7 min left"
     assert progress(app) == [(25, said), (0, "Waiting its turn")]
     line = [label for label, page, _ in links(app) if page == "jobs"]
-    assert line == ["25 % · The hospital model writes documents · 1 more waiting"]
+    assert line == ["25 % · The hospital model writes documents · 1 more"]
     assert "Mary" not in shown
 
 
