@@ -7,7 +7,7 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import Any
 
-from audit.console import duration, progress_line, say
+from audit.console import progress_line, say
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.here import answer_here, waits_for_text
@@ -15,6 +15,7 @@ from audit.jobs.job import Job
 from audit.jobs.locks import queue_of
 from audit.jobs.question import Question
 from audit.jobs.worker import work
+from audit.progress import duration
 from audit.report import AuditReport
 from cache.store import Store
 

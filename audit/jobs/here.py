@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from audit.console import duration
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table
 from audit.jobs.contact import table_contact
@@ -17,7 +16,7 @@ from audit.jobs.orders import forget_order, write_order
 from audit.jobs.question import Question
 from audit.jobs.recovery import failure_of, leave_to_command, recover_device, settle
 from audit.jobs.start import ensure_worker
-from audit.progress import Progress, ProgressListener
+from audit.progress import Progress, ProgressListener, duration
 from cache.errors import StoreError
 
 POLL_SECONDS = 0.1
