@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,8 +74,9 @@ def job_lock(job_id: str) -> Lock | None:
 
 
 def forget_job_lock(job_id: str) -> None:
-    """Remove the lock file of a job that has ended."""
-    (jobs_dir() / f"job-{job_id}.lock").unlink(missing_ok=True)
+    """Remove the lock file of a job that has ended; one that cannot be removed does no harm."""
+    with suppress(OSError):
+        (jobs_dir() / f"job-{job_id}.lock").unlink(missing_ok=True)
 
 
 def unusable(error: Exception) -> AuditError:
