@@ -157,8 +157,9 @@ class Values:
     def _run(self, operation: Callable[[Any], T], *, shared: bool) -> T:
         # The second try is with an index made anew from the files.
         for is_last in (False, True):
-            inode = self._inode()
+            inode = -1
             try:
+                inode = self._inode()
                 with self._index(shared=shared) as index:
                     return operation(index)
             except CorruptValueError:

@@ -212,3 +212,13 @@ def test_making_the_index_again_goes_on_where_it_was_cut_off(
     with Store(store.directory) as again:
         assert contents(again) == before
         assert again.n_corrupt == 0
+
+
+def test_a_file_in_the_place_of_the_directory_is_said_in_words(store: Store) -> None:
+    put(store, 1)
+    store.close()
+    shutil.rmtree(store.directory)
+    store.directory.write_bytes(b"")
+    with pytest.raises(StoreError, match="cannot be read or written"):
+        store.get(key_of(1))
+    store.directory.unlink()
