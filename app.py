@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import streamlit as st
 from starlette.middleware import Middleware
 
-from audit.errors import AuditError
-from audit.jobs import service
-from cache.errors import StoreError
+from audit.jobs.recovery import looking_after
 from pages.ui.headers import SecurityHeaders
 
 ROUTER = Path(__file__).resolve().parent / "pages" / "ui" / "main.py"
@@ -24,11 +22,10 @@ ROUTER = Path(__file__).resolve().parent / "pages" / "ui" / "main.py"
 
 @asynccontextmanager
 async def lifespan(_: st.App) -> AsyncIterator[None]:
-    """Make every file that the server writes the owner's alone; let waiting jobs go on."""
+    """Make every file that the server writes the owner's alone; let jobs go on while it lives."""
     os.umask(0o077)
-    with suppress(AuditError, StoreError):  # the pages say why
-        service.recover()
-    yield
+    with looking_after():
+        yield
 
 
 app = st.App(ROUTER, middleware=[Middleware(SecurityHeaders)], lifespan=lifespan)

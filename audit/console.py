@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from audit.progress import Progress
+from audit.progress import Progress, duration
 
 
 def say(text: str) -> None:
@@ -32,12 +32,3 @@ def progress_line() -> Callable[[Progress], None]:
         sys.stderr.flush()
 
     return listen
-
-
-def duration(seconds: float) -> str:
-    """Return a duration as a person says it."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -7,14 +7,15 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import Any
 
-from audit.console import duration, progress_line, say
+from audit.console import progress_line, say
 from audit.errors import AuditError
 from audit.jobs import service
-from audit.jobs.here import answer_here
+from audit.jobs.here import answer_here, waits_for_text
 from audit.jobs.job import Job
 from audit.jobs.locks import queue_of
 from audit.jobs.question import Question
 from audit.jobs.worker import work
+from audit.progress import duration
 from audit.report import AuditReport
 from cache.store import Store
 
@@ -97,8 +98,10 @@ def _line(job: Job) -> str:
     left = "" if job.seconds_left is None else f", {duration(job.seconds_left)} left"
     phase = f"  {job.phase}" if job.state == "running" else ""
     why = f"  {job.failure.what}" if job.failure else ""
+    wait = service.waits_for(job)
+    waits = "" if wait is None else f"  waits for {waits_for_text(wait)}"
     answers = "  " + " ".join(digest[:12] for digest in job.result) if job.result else ""
     return (
         f"{job.job_id}  {job.created}  {job.state}{how_far}{left}{phase}  {what}  {job.label}  "
-        f"{job.device}{answers}{why}"
+        f"{job.device}{waits}{answers}{why}"
     )

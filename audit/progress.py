@@ -138,3 +138,12 @@ class Meter:
         left = self._pace.seconds_left(done - self._cached, total=total - self._cached, now=now)
         shares = tuple((p, self._done[p] / n if n else 1.0) for p, n in self._totals.items())
         return Progress(phase, done, total, left, shares)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as a person says it."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -9,6 +9,7 @@ only says which file belongs to which key, and so can be lost and made again fro
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -115,6 +116,30 @@ class BytesDisk(diskcache.Disk):  # type: ignore[misc]
             super().remove(file_path)
 
 
+def private_database(path: Path) -> None:
+    """Make an empty database with mode 600 if none is there; one that is there is not opened.
+
+    SQLite's locks belong to the process, not to the descriptor: whoever closes *any* descriptor
+    of the file takes them from every connection of the process, and another process then believes
+    itself alone and deletes the log that they write. So nobody but SQLite opens a database.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made, or is no plain file.
+    """
+    # SQLite gives its side files the mode of the database, so the mode is set before it is used.
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        os.close(os.open(path, flags, 0o600))
+    except FileExistsError:
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "the database is not a plain file") from None
+        if stat.S_IMODE(mode) != 0o600:
+            path.chmod(0o600)
+
+
 def open_index(directory: Path) -> Any:
     """Open the index in a directory of mode 700, or make it, with mode 600.
 
@@ -128,13 +153,7 @@ def open_index(directory: Path) -> Any:
     """
     if os.path.expandvars(directory) != str(directory):
         raise OSError(f"{directory}: a directory's name with a variable in it cannot be used")
-    # SQLite gives its side files the mode of the database, so the mode is set before it is used.
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(directory / DATABASE, flags, 0o600)
-    try:
-        os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)
+    private_database(directory / DATABASE)
     _refuse_foreign_settings(directory / DATABASE)
     index = diskcache.Cache(str(directory), timeout=60, disk=BytesDisk, **_SETTINGS)
     # From here on, what was said to be stored survives a power cut.

@@ -12,7 +12,7 @@ import fcntl
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ T = TypeVar("T")
 _DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 # These are troubles of the machine: the database may well be whole.
 _MACHINE = ("FULL", "IOERR", "BUSY", "LOCKED", "READONLY", "CANTOPEN", "PERM", "NOMEM", "AUTH")
+_UNLISTED = "unlisted"  # a file that is there as long as values may be missing in the index
 _FULL = "The disk is full. Free some space and start again: everything finished so far is kept."
 
 
@@ -84,8 +85,8 @@ class Values:
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory).resolve()
         self.n_corrupt = 0
-        self._index: Any = None
-        self._index_inode = -1
+        # One value, since any thread may close or open again while another uses it.
+        self._opened: tuple[Any, int] = (None, -1)
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.directory.stat().st_mode & 0o077:
@@ -149,18 +150,18 @@ class Values:
 
     def close(self) -> None:
         """Close this thread's connection; the next call opens it again."""
-        index, self._index = self._index, None
+        (index, _), self._opened = self._opened, (None, -1)
         if index is not None:
             index.close()
 
     def _run(self, operation: Callable[[Any], T], *, shared: bool) -> T:
         # The second try is with an index made anew from the files.
         for is_last in (False, True):
+            inode = -1
             try:
-                with self._locked(shared=shared and not self._is_stale()):
-                    if self._is_stale():
-                        self._open()
-                    return operation(self._index)
+                inode = self._inode()
+                with self._index(shared=shared) as index:
+                    return operation(index)
             except CorruptValueError:
                 raise
             except (OSError, Timeout) as error:
@@ -168,8 +169,18 @@ class Values:
             except _DAMAGE as error:
                 if is_last or _is_machine(error):
                     raise self._trouble(error) from error
-            self._rebuild()
+            self._rebuild(damaged=inode)
         raise AssertionError("unreachable")
+
+    @contextmanager
+    def _index(self, *, shared: bool) -> Iterator[Any]:
+        if shared:
+            with self._locked(shared=True):
+                if (index := self._current()) is not None:
+                    yield index
+                    return
+        with self._locked(shared=False):
+            yield self._current() or self._open()
 
     @contextmanager
     def _locked(self, *, shared: bool) -> Iterator[None]:
@@ -181,9 +192,10 @@ class Values:
         finally:
             os.close(descriptor)
 
-    def _is_stale(self) -> bool:
-        # Another process may have moved a damaged index aside.
-        return self._index is None or self._index_inode != self._inode()
+    def _current(self) -> Any:
+        # None where it is closed, or another process has moved a damaged index aside.
+        index, inode = self._opened
+        return index if inode == self._inode() else None
 
     def _inode(self) -> int:
         try:
@@ -191,23 +203,29 @@ class Values:
         except FileNotFoundError:
             return -1
 
-    def _open(self) -> None:
+    def _open(self) -> Any:
+        # Whoever makes an index lists what is there first, or the next one does: he may be killed.
         self.close()
-        self._index = open_index(self.directory)
-        self._index_inode = self._inode()
+        unlisted = self.directory / _UNLISTED
+        if self._inode() < 0:
+            unlisted.touch(mode=0o600)
+            self._set_aside(DATABASE_FILES)  # a log without its database
+        index = open_index(self.directory)
+        if unlisted.exists():
+            self._adopt(index)
+            unlisted.unlink()
+        self._opened = index, self._inode()
+        return index
 
-    def _rebuild(self) -> None:
+    def _rebuild(self, *, damaged: int) -> None:
         try:
             with self._locked(shared=False):
-                if self._index is not None and self._is_stale():
-                    return  # another process has done it
-                self.close()
-                for name in DATABASE_FILES:
-                    if os.path.lexists(self.directory / name):
-                        self._move_aside(self.directory / name)
+                if self._inode() != damaged:
+                    return  # another process or thread has done it
                 self.n_corrupt += 1
+                (self.directory / _UNLISTED).touch(mode=0o600)
+                self._set_aside(DATABASE_FILES)
                 self._open()
-                self._adopt(self._index)
         except (OSError, Timeout, *_DAMAGE) as error:
             raise self._trouble(error) from error
 
@@ -252,6 +270,11 @@ class Values:
                 self._move_aside(path)
         index.delete(key)
         return None
+
+    def _set_aside(self, names: Iterable[str]) -> None:
+        for name in names:
+            if os.path.lexists(self.directory / name):
+                self._move_aside(self.directory / name)
 
     def _move_aside(self, path: Path) -> None:
         aside = self.directory / "quarantine"

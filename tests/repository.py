@@ -35,3 +35,8 @@ def source_files() -> list[Path]:
 
 def source(path: Path) -> str:
     return (REPOSITORY / path).read_text(encoding="utf-8")
+
+
+def many(n: int) -> int:
+    """Return how often a test tries: `KART_AUDIT_TRIES` times as often as it would by itself."""
+    return n * int(os.environ.get("KART_AUDIT_TRIES", "1"))

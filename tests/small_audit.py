@@ -55,10 +55,13 @@ def small():
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> Models:
+    return make_models(tmp_path_factory.mktemp("models"))
+
+
+def make_models(folder: Path) -> Models:
     pool = us_pool()
     names = [name.lower() for name in (*pool.first[:60], *pool.last[:60])]
     words = tuple(dict.fromkeys((*WORDS, *names, "service", "is", "year", "old")))
-    folder = tmp_path_factory.mktemp("models")
     return Models(
         *(make_bert(folder / name, seed=seed, words=words)
           for seed, name in enumerate(("general", "hospital", "other")))

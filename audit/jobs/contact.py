@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
+from audit.errors import AuditError
 from audit.jobs import table
 from audit.jobs.job import FINISHING
 from audit.progress import Progress, ProgressListener
@@ -61,10 +63,11 @@ class _Writer:
         if now - self._last < WRITE_SECONDS and phase == self._phase:
             return
         self._last, self._phase = now, phase
-        table.note_progress(
-            self._job_id, phase=phase, share=progress.share,
-            seconds_left=progress.seconds_left, part=part,
-        )  # fmt: skip
+        with suppress(AuditError):  # a busy table or a full disk ends no work of hours
+            table.note_progress(
+                self._job_id, phase=phase, share=progress.share,
+                seconds_left=progress.seconds_left, part=part,
+            )  # fmt: skip
 
 
 class _Flag:
@@ -77,5 +80,6 @@ class _Flag:
         now = time.monotonic()
         if not self._is_up and now - self._last >= ASK_SECONDS:
             self._last = now
-            self._is_up = table.is_cancel_wanted(self._job_id)
+            with suppress(AuditError):  # it is asked again
+                self._is_up = table.is_cancel_wanted(self._job_id)
         return self._is_up

@@ -9,14 +9,14 @@ from typing import Any
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table
 from audit.jobs.contact import table_contact
-from audit.jobs.job import COMMAND, WORKER, Job
+from audit.jobs.job import COMMAND, WORKER, Job, Wait
 from audit.jobs.kinds import KINDS
 from audit.jobs.locks import Lock, device_lock, forget_job_lock, job_lock
 from audit.jobs.orders import forget_order, write_order
 from audit.jobs.question import Question
 from audit.jobs.recovery import failure_of, leave_to_command, recover_device, settle
 from audit.jobs.start import ensure_worker
-from audit.progress import Progress, ProgressListener
+from audit.progress import Progress, ProgressListener, duration
 from cache.errors import StoreError
 
 POLL_SECONDS = 0.1
@@ -82,7 +82,7 @@ def _answered(
 
 def _await_turn(job: Job, *, say: Say) -> Lock:
     """Return the device's lock as soon as the job is the oldest that waits for it."""
-    said = ""
+    said = 0
     asked = -_RECOVER_SECONDS
     while True:
         first = table.oldest_queued(job.device)
@@ -97,11 +97,30 @@ def _await_turn(job: Job, *, say: Say) -> Lock:
         now = table.get(job.job_id)
         if now is None or now.state != "queued":
             raise AuditCancelled
-        waits_for = f"Waiting for {now.n_before} other job(s) on {job.device}."
-        if now.n_before and waits_for != said:
-            said = waits_for
-            say(f"{waits_for} This is job {job.job_id}; `python -m audit jobs` lists them.")
+        if now.n_before != said:
+            said = now.n_before
+            if (wait := table.waits_for(now)) is not None:
+                say(waiting_line(wait, job=now))
         time.sleep(POLL_SECONDS)
+
+
+def waiting_line(wait: Wait, *, job: Job) -> str:
+    """Return what a command says of a job that waits."""
+    return (
+        f"Waiting for {waits_for_text(wait)}. This is job {job.job_id}; `python -m audit jobs` "
+        "lists them."
+    )
+
+
+def waits_for_text(wait: Wait) -> str:
+    """Return how many jobs come first on a device, which is the first, and how long they take."""
+    first = wait.first
+    least = "" if wait.is_all else "at least "
+    left = "not known yet" if wait.seconds is None else f"{least}about {duration(wait.seconds)}"
+    return (
+        f"{wait.n_more + 1} other job(s) on {first.device}, first {first.kind} {first.label} "
+        f"({first.job_id}); its turn comes in: {left}"
+    )
 
 
 def _claimed(job: Job) -> Lock | None:

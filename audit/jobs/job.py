@@ -31,6 +31,28 @@ Setting = int | float | str | bool
 
 
 @dataclass(frozen=True)
+class Wait:
+    """What a job waits for.
+
+    Attributes
+    ----------
+    first
+        The job that runs, or runs next.
+    n_more
+        How many more come before it.
+    seconds
+        About how long all of them take from now; None where nothing can be said.
+    is_all
+        Whether the seconds are those of all of them, not of some.
+    """
+
+    first: Job
+    n_more: int
+    seconds: float | None
+    is_all: bool
+
+
+@dataclass(frozen=True)
 class Failure:
     """Why a job failed, in the words of an `AuditError`, and what may help.
 
@@ -63,7 +85,7 @@ class Job:
     scenario
         1 or 2; 0 where there is none or there are several.
     device
-        The queue it stands in: "cpu" or "cuda".
+        The queue it stands in: "cpu", "cuda", or "short" beside them.
     question
         Digest of the question; two active jobs never have the same.
     state

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from audit.errors import AuditError
 from audit.home import results_dir
 
 DEVICES = ("cpu", "cuda")
+SHORT = "short"
+"""The queue of work that takes minutes at most: it runs on the CPU beside what takes hours."""
+QUEUES = (*DEVICES, SHORT)
 _FIRST_GPU = Path("/dev/nvidia0")
 
 
@@ -55,12 +59,12 @@ def queue_of(device: str) -> str:
 
 
 def device_lock(device: str) -> Lock | None:
-    """Take the right to compute on a device; None where another process has it."""
+    """Take the right to compute for a queue; None where another process has it."""
     return _taken(f"device-{device}.lock")
 
 
 def worker_lock(device: str) -> Lock | None:
-    """Take the right to be a device's worker; None where another process has it."""
+    """Take the right to be a queue's worker; None where another process has it."""
     return _taken(f"worker-{device}.lock")
 
 
@@ -70,8 +74,9 @@ def job_lock(job_id: str) -> Lock | None:
 
 
 def forget_job_lock(job_id: str) -> None:
-    """Remove the lock file of a job that has ended."""
-    (jobs_dir() / f"job-{job_id}.lock").unlink(missing_ok=True)
+    """Remove the lock file of a job that has ended; one that cannot be removed does no harm."""
+    with suppress(OSError):
+        (jobs_dir() / f"job-{job_id}.lock").unlink(missing_ok=True)
 
 
 def unusable(error: Exception) -> AuditError:

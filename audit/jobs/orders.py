@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ def write_order(job_id: str, *, order: Mapping[str, Any]) -> None:
             os.fsync(handle.fileno())
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise unusable(error) from None
 
 
@@ -53,8 +55,17 @@ def has_order(job_id: str) -> bool:
 
 
 def forget_order(job_id: str) -> None:
-    """Remove an order that will not be needed again."""
-    _path(job_id).unlink(missing_ok=True)
+    """Remove an order that will not be needed again.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be removed: it may hold names.
+    """
+    try:
+        _path(job_id).unlink(missing_ok=True)
+    except OSError as error:
+        raise unusable(error) from None
 
 
 def _path(job_id: str) -> Path:

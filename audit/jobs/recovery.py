@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
 from audit.curation.corpus_place import clear_abandoned
 from audit.curation.kept_corpora import corpora_dir
 from audit.errors import AuditError
 from audit.jobs import table
-from audit.jobs.job import COMMAND, Failure, Job, Setting
-from audit.jobs.locks import DEVICES, device_lock, forget_job_lock, job_lock
+from audit.jobs.job import COMMAND, WORKER, Failure, Job, Setting
+from audit.jobs.locks import QUEUES, device_lock, forget_job_lock, job_lock
 from audit.jobs.orders import read_order
+from audit.jobs.start import ensure_worker
 
 MAX_ATTEMPTS = 3
+LOOK_SECONDS = 1.0
+"""How often servers and workers look whether a job waits for a process that died."""
 _CORPUS = "corpus"
 _DIED = (
     "The system stopped this process {n} times, most often because memory ran out; everything "
@@ -18,6 +25,39 @@ _DIED = (
 )
 _SMALLER = "Try a smaller micro-batch; that is a new question, and begins anew."
 _FREE = "Free memory on this machine, then resume."
+
+
+def recover() -> None:
+    """Settle jobs whose process died, and see that every queue with work has a worker.
+
+    One look is not enough: the locks of a process that dies fall some moments after it.
+    """
+    known = {job.device for job in table.every_job(is_active=True)}
+    for device in known.intersection(QUEUES):
+        recover_device(device)
+        left = table.every_job(is_active=True)
+        if any((job.device, job.runner) == (device, WORKER) for job in left):
+            ensure_worker(device)
+
+
+@contextmanager
+def looking_after() -> Iterator[None]:
+    """Look after all jobs, again and again, in a thread that lives as long as the block."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            with suppress(Exception):  # the pages say why; the next look may go well
+                recover()
+            over.wait(LOOK_SECONDS)
+
+    thread = threading.Thread(target=look, name="looking after jobs", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def recover_device(device: str) -> bool:
@@ -57,12 +97,6 @@ def leave_to_command(job: Job) -> bool:
     return False
 
 
-def known_devices() -> tuple[str, ...]:
-    """Return the queues in which something waits or runs."""
-    found = {job.device for job in table.every_job(is_active=True)}
-    return tuple(device for device in DEVICES if device in found)
-
-
 def smaller_batch(job: Job) -> tuple[tuple[str, Setting], ...]:
     """Return the setting with which a job needs less memory; empty where there is none."""
     try:
@@ -76,7 +110,8 @@ def smaller_batch(job: Job) -> tuple[tuple[str, Setting], ...]:
 
 def _settle(job: Job) -> None:
     if job.kind == _CORPUS:  # private notes of a half-made corpus serve nobody
-        clear_abandoned(corpora_dir())
+        with suppress(AuditError, OSError):
+            clear_abandoned(corpora_dir())
     if job.is_cancel_wanted:
         table.end(job.job_id, state="cancelled")
     elif job.runner == COMMAND:

@@ -29,7 +29,7 @@ from audit.deid.score_order import (
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.jobs.contact import Contact
-from audit.jobs.locks import queue_of
+from audit.jobs.locks import SHORT, queue_of
 from audit.jobs.question import Question
 from audit.request import question_digest
 
@@ -37,6 +37,7 @@ KIND = "score"
 N_EXAMPLE = 200
 EXAMPLE_SEED = 20261122
 _N_DIGITS = 12
+_SHORT_BYTES = 5_000_000  # of both sides together: what is counted within minutes
 
 
 def score_question(order: ScoreOrder) -> Question:
@@ -60,7 +61,7 @@ def score_question(order: ScoreOrder) -> Question:
         kind=KIND,
         label="" if tagger is None else tagger.tagger_id,
         scenario=0,
-        device="cpu" if tagger is None or tagger.is_quick else queue_of("auto"),
+        device=_queue(order, tagger=tagger),
         digest=question_digest({KIND: score_id}),
         audits=(),
         order={"score": order_to_json(order), "score_id": score_id},
@@ -115,6 +116,14 @@ def _path(source: Source) -> Path:
             )
         return marked.spans_path
     return given_path(source.ref)
+
+
+def _queue(order: ScoreOrder, *, tagger: KnownTagger | None) -> str:
+    if tagger is not None and not tagger.is_quick:
+        return queue_of("auto")
+    sides = [one for one in (order.gold, order.predicted, order.training) if one is not None]
+    files = [_path(one) for one in sides if one.kind not in (EXAMPLE, TAGGER)]
+    return SHORT if sum(path.stat().st_size for path in files) <= _SHORT_BYTES else "cpu"
 
 
 def _example(language: str) -> str:

@@ -11,12 +11,12 @@ from audit.errors import AuditError
 from audit.home import results_dir
 from audit.inspection import kept_inspection
 from audit.jobs import table
-from audit.jobs.job import Job, Setting
+from audit.jobs.job import Job, Setting, Wait
 from audit.jobs.kinds import demo_order, demo_requests
 from audit.jobs.locks import queue_of
 from audit.jobs.orders import forget_order, has_order, read_order, write_order
 from audit.jobs.question import Question
-from audit.jobs.recovery import known_devices, recover_device
+from audit.jobs.recovery import recover as recover
 from audit.jobs.start import ensure_worker
 from audit.models.folder import display_name
 from audit.report import AuditReport
@@ -180,6 +180,11 @@ def job(job_id: str) -> Job:
     return found[0]
 
 
+def waits_for(job: Job) -> Wait | None:
+    """Return what a job waits for, and about how long; None where it waits for nothing."""
+    return table.waits_for(job)
+
+
 def can_resume(job: Job) -> bool:
     """Whether a job ended without an answer and its order is still kept."""
     return not job.is_active and job.state != "done" and has_order(job.job_id)
@@ -189,17 +194,6 @@ def forget(job_id: str) -> None:
     """Remove an ended job, and the names in its order, from the list; its results stay."""
     if table.forget(job_id):
         forget_order(job_id)
-
-
-def recover() -> None:
-    """Settle jobs whose process died, and see that every queue with work has a worker.
-
-    For the start of the server, and whenever somebody looks.
-    """
-    for device in known_devices():
-        recover_device(device)
-        if any(job.runner == "worker" for job in active_jobs() if job.device == device):
-            ensure_worker(device)
 
 
 def audit_question(request: AuditRequest) -> Question:

@@ -10,6 +10,7 @@ from pathlib import Path
 from audit.jobs.locks import jobs_dir, unusable, worker_lock
 
 WORKER_MODULE = "audit.jobs.worker"
+_MAX_LOG_BYTES = 1_000_000  # where a worker cannot live, another is started each second
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -57,6 +58,10 @@ def log_descriptor(name: str) -> int:
     """Open a log file of the jobs for appending, readable for its owner only."""
     path = jobs_dir("logs") / f"{name}.log"
     try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        log = os.open(path, flags, 0o600)
+        if os.fstat(log).st_size > _MAX_LOG_BYTES:
+            os.ftruncate(log, 0)
+        return log
     except OSError as error:
         raise unusable(error) from None

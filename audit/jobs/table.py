@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from audit.errors import AuditError
-from audit.jobs.job import ACTIVE, RESUMABLE, WORKER, Failure, Job, Setting
+from audit.jobs.job import ACTIVE, RESUMABLE, WORKER, Failure, Job, Setting, Wait
 from audit.jobs.locks import jobs_dir, table_lock, unusable
+from cache.disk import private_database
 
 FILE = "jobs.sqlite3"
 _VERSION = 1
@@ -116,6 +117,35 @@ def with_prefix(prefix: str) -> tuple[Job, ...]:
     return _select("substr(job_id, 1, ?) = ?", len(prefix), prefix)
 
 
+def waits_for(job: Job) -> Wait | None:
+    """Return what a waiting job waits for; None where its turn has come."""
+    before = _select(
+        f"device = ? and state in {_ACTIVE} and (state = 'running' or turn < "
+        "(select turn from jobs where job_id = ?)) order by state = 'queued', turn",
+        job.device, job.job_id,
+    ) if job.state == "queued" else ()  # fmt: skip
+    if not before:
+        return None
+    known = [s for s in map(_seconds_left, before) if s is not None]
+    return Wait(
+        before[0], len(before) - 1, sum(known) if known else None, len(known) == len(before)
+    )
+
+
+def _seconds_left(job: Job) -> float | None:
+    if job.state == "running":
+        return job.seconds_left
+    last = _select(
+        "kind = ? and label = ? and scenario = ? and state = 'done' and started != '' "
+        "order by finished desc limit 1",
+        job.kind, job.label, job.scenario,
+    )  # fmt: skip
+    if not last:
+        return None
+    started, finished = map(datetime.fromisoformat, (last[0].started, last[0].finished))
+    return max((finished - started).total_seconds(), 1.0)
+
+
 def claim(job_id: str) -> bool:
     """Say that a waiting job runs now; False where it no longer waits."""
     return _change(
@@ -176,9 +206,14 @@ def end(
     )
 
 
-def put_back(job_id: str) -> bool:
-    """Let a job whose process died wait again, in its old turn."""
-    return _change(job_id, "state = 'running'", "state = 'queued', seconds_left = null")
+def put_back(job_id: str, *, is_tried: bool = True) -> bool:
+    """Let a job whose process died, or could not be started at all, wait again in its old turn."""
+    return _change(
+        job_id,
+        "state = 'running'",
+        "state = 'queued', seconds_left = null, n_attempts = n_attempts - :n_not_tried",
+        n_not_tried=int(not is_tried),
+    )
 
 
 def queue_again(job_id: str) -> bool:
@@ -249,9 +284,7 @@ def _failure(text: str) -> Failure | None:
 def _table() -> Iterator[sqlite3.Connection]:
     path = jobs_dir() / FILE
     try:
-        is_new = not path.exists()
-        if is_new:
-            path.touch(mode=0o600, exist_ok=True)
+        private_database(path)
         # A connection a call: pages run in ever new threads, and opening one takes 0.2 ms.
         with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as table:
             table.row_factory = sqlite3.Row

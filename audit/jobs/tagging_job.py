@@ -35,13 +35,16 @@ from audit.home import salted_digest
 from audit.jobs import table
 from audit.jobs.contact import Contact
 from audit.jobs.job import Job
-from audit.jobs.locks import queue_of
+from audit.jobs.locks import SHORT, queue_of
 from audit.jobs.question import Question
 from audit.request import question_digest
 from audit.tables import MAX_FIELD_CHARS
 
 KIND = "tagging"
 _N_DIGITS = 12
+_SHORT_BYTES = {"quick": 2_000_000, "combined": 400_000, "token": 400_000}
+"""Notes handed in up to here run beside an audit: a token classifier reads 1,400 characters a
+second on a CPU that is shared. A tagger that writes copies needs the device alone."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +137,10 @@ def tagging_question(
         tagged_id, source=notes.source, tagger_id=tagger.tagger_id, tagger_digest=tagger.digest,
         how=how, title=title, given=notes.given,
     )  # fmt: skip
+    is_short = _is_short(notes, tagger=tagger)
     order = {
         "tagged_id": tagged_id, "file_id": notes.file_id, "columns": [*map(list, notes.columns)],
+        "device": "cpu" if is_short else "auto",
     }  # fmt: skip
     if not begun.is_whole:
         try:
@@ -148,7 +153,7 @@ def tagging_question(
         kind=KIND,
         label=tagger.tagger_id,
         scenario=0,
-        device="cpu" if tagger.is_quick else queue_of("auto"),
+        device=SHORT if is_short else "cpu" if tagger.is_quick else queue_of("auto"),
         digest=_digest_of(tagged_id),
         audits=(),
         order=order,
@@ -192,7 +197,7 @@ def answer_tagging(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...
 def _tag(tagged: TaggedSet, order: Mapping[str, Any], contact: Contact) -> None:
     columns = dict(order["columns"])
     source = open_notes(_path_of(order), columns=columns)
-    tagger = load_tagger(tagged.tagger_id)
+    tagger = load_tagger(tagged.tagger_id, device=order.get("device", "auto"))
     if tagger.digest != tagged.tagger_digest:
         raise AuditError(
             "The tagger is not the one that was asked for any more.",
@@ -207,6 +212,12 @@ def _tag(tagged: TaggedSet, order: Mapping[str, Any], contact: Contact) -> None:
         progress=lambda report: contact.report(report, ()),
         should_stop=contact.should_stop,
     )
+
+
+def _is_short(notes: NotesToTag, *, tagger: KnownTagger) -> bool:
+    """Whether tagging takes minutes at most on any CPU, and little memory: it need not wait."""
+    most = _SHORT_BYTES.get("quick" if tagger.is_quick else tagger.kind, 0)
+    return notes.given is not None and len(notes.given) <= most
 
 
 def _path_of(order: Mapping[str, Any]) -> Path:

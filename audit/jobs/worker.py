@@ -6,13 +6,16 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from audit.jobs import table
 from audit.jobs.job import COMMAND, Job
 from audit.jobs.locks import Lock, device_lock, worker_lock
-from audit.jobs.recovery import leave_to_command, settle
+from audit.jobs.recovery import LOOK_SECONDS, leave_to_command, recover, settle
 from audit.jobs.start import start_child
 
+T = TypeVar("T")
 POLL_SECONDS = 0.1
 IDLE_VARIABLE = "KART_AUDIT_WORKER_IDLE_SECONDS"
 IDLE_SECONDS = float(os.environ.get(IDLE_VARIABLE, "300"))
@@ -47,17 +50,47 @@ def work(
         _serve(device, idle_seconds=idle_seconds, child_module=child_module)
         lock.release()
         # Who asked in this moment saw a living worker and started none.
-        lock = worker_lock(device) if table.oldest_queued(device) else None
+        is_asked = _Rounds().do(lambda: table.oldest_queued(device) is not None, otherwise=True)
+        lock = worker_lock(device) if is_asked else None
     return True
 
 
+class _Rounds:
+    """What a worker does again and again: no trouble ends it, since jobs would wait for ever."""
+
+    def __init__(self) -> None:
+        self._looked = -LOOK_SECONDS
+        self._said = ""
+
+    def do(self, step: Callable[[], T], *, otherwise: T) -> T:
+        """Return what a step returns; where it fails, write down the kind of trouble."""
+        try:
+            return step()
+        except Exception as error:  # noqa: BLE001 (a full disk, a busy table, no room for a child)
+            # Its text may hold a name, and it may come again each round.
+            if self._said != (said := type(error).__name__):
+                sys.stderr.write(f"{said} in {getattr(step, '__qualname__', '')}\n")
+                self._said = said
+            return otherwise
+
+    def look(self) -> None:
+        """See after the jobs of all devices: their workers may have died as well."""
+        if time.monotonic() - self._looked >= LOOK_SECONDS:
+            self.do(recover, otherwise=None)
+            self._looked = time.monotonic()
+
+
 def _serve(device: str, *, idle_seconds: float, child_module: str) -> None:
+    rounds = _Rounds()
     idle_since = time.monotonic()
     while time.monotonic() - idle_since < idle_seconds:
-        if table.has_work(device):
-            child = _start_next(device, child_module=child_module)
+        rounds.look()
+        if rounds.do(lambda: table.has_work(device), otherwise=False):
+            child = rounds.do(
+                lambda: _start_next(device, child_module=child_module), otherwise=None
+            )
             if child is not None:
-                _watch(*child)
+                _watch(*child, rounds=rounds)
             idle_since = time.monotonic()
         time.sleep(POLL_SECONDS)
 
@@ -74,12 +107,18 @@ def _start_next(device: str, *, child_module: str) -> tuple[Job, subprocess.Pope
             return None
         if not table.claim(job.job_id):
             return None
-        return job, start_child(child_module, job_id=job.job_id, device_descriptor=lock.descriptor)
+        try:
+            return job, start_child(
+                child_module, job_id=job.job_id, device_descriptor=lock.descriptor
+            )
+        except BaseException:
+            table.put_back(job.job_id, is_tried=False)
+            raise
     finally:
         lock.release()
 
 
-def _watch(job: Job, child: subprocess.Popen[bytes]) -> None:
+def _watch(job: Job, child: subprocess.Popen[bytes], *, rounds: _Rounds) -> None:
     """Wait for a job's process; what it left undone is settled under the device's lock later."""
     wanted_since: float | None = None
     while True:
@@ -88,7 +127,10 @@ def _watch(job: Job, child: subprocess.Popen[bytes]) -> None:
             return
         except subprocess.TimeoutExpired:
             pass
-        if wanted_since is None and table.is_cancel_wanted(job.job_id):
+        rounds.look()
+        if wanted_since is None and rounds.do(
+            lambda: table.is_cancel_wanted(job.job_id), otherwise=False
+        ):
             wanted_since = time.monotonic()
         waited = time.monotonic() - wanted_since if wanted_since is not None else 0.0
         if waited > KILL_AFTER:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from audit.jobs.job import COMMAND, FINISHING, Job
+from audit.errors import AuditError
+from audit.jobs import service
+from audit.jobs.job import COMMAND, FINISHING, Job, Wait
+from audit.jobs.locks import SHORT
 from audit.translation import in_language, told
 from pages.ui.language import Words
 from pages.ui.text import day, escaped
@@ -60,8 +63,22 @@ def _what(say: Words, job: Job) -> str:
     return say.text(f"jobs_kind_{job.kind if job.kind in KINDS else 'other'}")
 
 
+def waiting(say: Words, wait: Wait) -> str:
+    """Return for what a job waits and about how long, in words; untrusted text."""
+    what = " ".join(filter(None, (_what(say, wait.first), wait.first.label)))
+    if wait.n_more:
+        waits = say.text("jobs_waits_for_more", what=what, n=wait.n_more)
+    else:
+        waits = say.text("jobs_waits_for", what=what)
+    if wait.seconds is None:
+        return waits + say.text("jobs_wait_unknown")
+    left = time_left(say, wait.seconds)
+    return waits + say.text("jobs_wait_all" if wait.is_all else "jobs_wait_some", left=left)
+
+
 def _facts(say: Words, job: Job) -> list[str]:
-    facts = [say.text("jobs_on", device=job.device), say.text("jobs_asked", at=day(job.created))]
+    on = say.text("jobs_beside") if job.device == SHORT else say.text("jobs_on", device=job.device)
+    facts = [on, say.text("jobs_asked", at=day(job.created))]
     if job.finished:
         facts.append(say.text("jobs_ended_at", at=day(job.finished)))
     if not job.is_active and job.state != "done" and job.share > 0:
@@ -78,6 +95,14 @@ def _facts(say: Words, job: Job) -> list[str]:
     return facts
 
 
+def _why_waiting(say: Words, job: Job) -> str:
+    try:
+        wait = service.waits_for(job)
+    except AuditError:
+        return ""  # the page says why
+    return "" if wait is None else waiting(say, wait)
+
+
 def _reasons(say: Words, job: Job) -> str:
     if job.failure is not None:
         what, where = job.failure.what, job.failure.where
@@ -90,5 +115,5 @@ def _reasons(say: Words, job: Job) -> str:
         of = "_corpus" if job.kind == "corpus" else ""
         lines = [say.text(f"jobs_{job.state}_why{of}")]
     else:
-        lines = []
+        lines = [_why_waiting(say, job)]
     return "".join(f'<p class="ka-job-why">{escaped(line)}</p>' for line in lines if line)

@@ -23,6 +23,16 @@ def contents(store: Store) -> dict[str, bytes]:
     return {key: (store.directory / name).read_bytes() for key, name in rows}
 
 
+def own_locks(path: Path) -> list[list[str]]:
+    """Return this process's POSIX locks on a file, as the system lists them."""
+    found = path.stat()
+    file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return sorted(
+        line[1:] for line in lines if line[1] == "POSIX" and line[4:6] == [str(os.getpid()), file]
+    )
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store(tmp_path / "results") as opened:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,12 @@ import pytest
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
+from audit.deid.kept_tagged import ReleaseSettings
+from audit.deid.known_taggers import known_tagger
+from audit.home import HOME_VARIABLE
+from audit.jobs import table
+from audit.jobs.orders import write_order
+from audit.jobs.tagging_job import one_text, tagging_question
 from pages.ui.language import words_of
 from tests.e2e.conftest import READY, Server
 from tests.e2e.screen import SAY, is_whole, job_state, press
@@ -22,6 +29,27 @@ LONG = 200_000
 @pytest.fixture(scope="module")
 def server(servers: Callable[[Path], Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
     return servers(tmp_path_factory.mktemp("jobs") / "home")
+
+
+def test_a_server_that_nobody_looks_at_starts_what_waits(
+    servers: Callable[[Path], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers(tmp_path / "home")
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    asked = tagging_question(
+        one_text("氏名：高橋健一", source="pasted"), tagger=known_tagger("rules"),
+        how=ReleaseSettings(),
+    )  # fmt: skip
+    write_order("0" * 12, order=asked.order)
+    waiting = table.insert(  # as whoever asked left it, and died before a worker was started
+        kind=asked.kind, label=asked.label, scenario=0, device=asked.device,
+        question=asked.digest, owner="", job_id="0" * 12,
+    )  # fmt: skip
+    assert waiting is not None and waiting.state == "queued"
+    end = time.monotonic() + 90
+    while (job := table.get(waiting.job_id)) and job.is_active and time.monotonic() < end:
+        time.sleep(0.1)
+    assert job is not None and job.state == "done"
 
 
 def test_a_job_survives_refresh_and_restart_and_a_second_session_stops_it(

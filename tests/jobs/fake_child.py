@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
@@ -16,6 +17,8 @@ from audit.jobs import child
 from audit.jobs.contact import Contact
 from audit.jobs.kinds import KINDS
 from audit.progress import Progress
+from cache.store import Store
+from tests.cache.make_values import do_not_wait_for_the_disk, is_right, put
 
 SECRET = "Mary Smith"
 
@@ -43,6 +46,20 @@ def count(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     return (f"{n:064d}",)
 
 
+def shards(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
+    """Keep some values, but for those that are kept already, alone on its device."""
+    do_not_wait_for_the_disk()
+    folder, numbers = Path(order["store"]), range(order["first"], order["end"])
+    with (folder.parent / "alone").open("w") as alone, Store(folder) as store:
+        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for n in numbers:
+            if is_right(store, n) is None:
+                put(store, n)
+                time.sleep(0.02)
+            contact.report(Progress("general model: documents", n, len(numbers), None), ())
+    return (f"{order['first']:064d}",)
+
+
 def deaf(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Path(order["path"]).write_text("deaf")
@@ -63,7 +80,10 @@ def die(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     return ()
 
 
-KINDS |= {"count": count, "deaf": deaf, "mistake": mistake, "refuse": refuse, "die": die}
+KINDS |= {
+    "count": count, "shards": shards, "deaf": deaf, "mistake": mistake, "refuse": refuse,
+    "die": die,
+}  # fmt: skip
 
 if __name__ == "__main__":
     note_process("child")

@@ -50,6 +50,18 @@ def processes(what: str) -> list[int]:
     return [int(pid) for kind, pid in lines if kind == what]
 
 
+def alive(pid: int) -> bool:
+    """Whether any thread of a process runs; one that died and was not reaped does not.
+
+    A killed process holds its locks until its last thread is gone, not its main thread.
+    """
+    for thread in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            if (thread / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                return True
+    return False
+
+
 def until(condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS) -> None:
     end = time.monotonic() + seconds
     while not condition():

@@ -27,6 +27,7 @@ from audit.home import HOME_VARIABLE
 from audit.jobs import score_job
 from audit.jobs.contact import Contact
 from audit.jobs.kinds import KINDS
+from audit.jobs.locks import SHORT
 from audit.jobs.score_job import answer_score, score_question
 from audit.progress import Progress
 from tests.deid.make_scores import files_of, gold_notes, predicted_notes, quiet
@@ -60,7 +61,7 @@ def order(golds: Sequence[TaggedDocument], **more: object) -> ScoreOrder:
 def test_an_order_becomes_a_kept_score_once() -> None:
     question = score_question(order(gold_notes(), title="A ward"))
     plain = json.loads(json.dumps(question.order))
-    assert question.kind in KINDS and question.label == "rules" and question.device == "cpu"
+    assert question.kind in KINDS and question.label == "rules" and question.device == SHORT
     assert order_from_json(plain["score"]) == order(gold_notes(), title="A ward")
     assert "山田" not in json.dumps(plain, ensure_ascii=False)
     seen: list[Progress] = []

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from audit.__main__ import main
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs import locks, orders, service, table
-from audit.jobs.job import Failure, Job
+from audit.jobs.here import waiting_line
+from audit.jobs.job import Failure, Job, Wait
 from audit.jobs.locks import device_lock, jobs_dir, queue_of
+from tests.cache.make_store import own_locks
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +94,39 @@ def test_turns_are_by_asking_and_a_resumed_job_is_the_last() -> None:
     assert [j.job_id for j in board.active] == [
         b.job_id, c.job_id, a.job_id, elsewhere.job_id,
     ]  # fmt: skip
+
+
+def test_how_long_a_job_waits_is_told_from_those_before_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(service, "recover", lambda: None)
+    earlier = add("earlier", label="x")
+    first, second, third = add("a"), add("b", label="x"), add("c")
+    clock = iter(f"2026-01-01T00:{minute:02}:00+00:00" for minute in range(60))
+    monkeypatch.setattr(table, "_now", lambda: next(clock))
+    table.claim(earlier.job_id)
+    table.end(earlier.job_id, state="done", result=("x",))  # a minute later
+    table.claim(first.job_id)
+    assert table.waits_for(service.job(third.job_id)) == Wait(
+        service.job(first.job_id), n_more=1, seconds=60.0, is_all=False
+    )
+    table.note_progress(first.job_id, phase="chain", share=0.5, seconds_left=600.0, part=())
+    waiting = service.job(third.job_id)
+    assert table.waits_for(waiting) == Wait(
+        service.job(first.job_id), n_more=1, seconds=660.0, is_all=True
+    )
+    assert table.waits_for(service.job(first.job_id)) is None
+    assert waiting_line(table.waits_for(waiting), job=waiting).startswith(
+        "Waiting for 2 other job(s) on cpu, first audit a → b "
+    )
+    assert "its turn comes in: about 11 min 0 s." in waiting_line(
+        table.waits_for(waiting), job=waiting
+    )
+    main(["jobs"])
+    assert "waits for 2 other job(s) on cpu, first audit a → b " in capsys.readouterr().err
+    beside = add("d", device="short")
+    assert table.waits_for(beside) is None
+    assert second.n_before == 1 + 1
 
 
 def test_the_board_shows_the_newest_that_ended_and_the_chosen_one() -> None:
@@ -187,3 +226,16 @@ def test_hundreds_of_jobs_are_listed_fast() -> None:
     assert len(service.board(n_ended=20).ended) == 20
     assert service.active_jobs()[0].question == "last"
     assert time.perf_counter() - start < 0.5
+
+
+def test_using_the_table_leaves_the_locks_of_who_uses_it_already() -> None:
+    job = add()
+    path = jobs_dir() / table.FILE
+    with closing(sqlite3.connect(path)) as held:
+        assert held.execute("select count(*) from jobs").fetchone() == (1,)
+        before = own_locks(path)
+        assert before
+        table.claim(job.job_id)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: table.every_job(), range(20)))
+        assert own_locks(path) == before

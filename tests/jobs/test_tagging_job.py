@@ -10,6 +10,7 @@ import pytest
 from audit.curation.note_files import VARIABLE
 from audit.deid import known_taggers, tag_files
 from audit.deid.kept_tagged import INPUT, ReleaseSettings, set_folder, tagged_dir, tagged_set
+from audit.deid.known_taggers import KnownTagger
 from audit.deid.rule_tagger import RuleTagger
 from audit.deid.tagged_index import notes_of
 from audit.errors import AuditCancelled, AuditError
@@ -18,6 +19,7 @@ from audit.jobs import tagging_job
 from audit.jobs.contact import Contact
 from audit.jobs.job import STAGES
 from audit.jobs.kinds import KINDS
+from audit.jobs.locks import SHORT, queue_of
 from audit.jobs.tagging_job import (
     NotesToTag,
     answer_tagging,
@@ -56,7 +58,7 @@ def test_an_upload_becomes_a_set_and_what_was_handed_in_goes() -> None:
         uploaded([("高橋健一.jsonl", many(5))]), tagger=RULES, how=HOW, title="Ward"
     )
     order = json.loads(json.dumps(question.order))
-    assert question.kind in KINDS and question.audits == () and question.device == "cpu"
+    assert question.kind in KINDS and question.audits == () and question.device == SHORT
     assert "高橋" not in question.label + json.dumps(order, ensure_ascii=False)
     folder = set_folder(order["tagged_id"])
     assert (folder / INPUT).is_file() and not tagged_set(order["tagged_id"]).is_whole
@@ -68,6 +70,20 @@ def test_an_upload_becomes_a_set_and_what_was_handed_in_goes() -> None:
     assert not (folder / INPUT).exists()
     assert all("高橋健一" not in note.released for note in notes_of(one))
     assert answer_tagging(order, contact([])) == (tagged_id,)  # killed after it was made
+
+
+def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path: Path) -> None:
+    default = known_taggers.known_tagger("default")
+    copying = KnownTagger("trained/" + "a" * 12, "generative", "", "d", is_quick=False)
+    note, notes = one_text(NAMED, source="pasted"), NotesToTag("uploaded", given=many(9000))
+    (tmp_path / "ward").mkdir()
+    (tmp_path / "ward" / "notes.csv").write_text(f"id,text\n1,{NAMED}\n", "utf-8")
+    file = NotesToTag("registered", file_id="ward/notes.csv")
+    asked = [(note, default), (notes, default), (notes, RULES), (file, RULES), (note, copying)]
+    found = [tagging_question(one, tagger=tagger, how=HOW) for one, tagger in asked]
+    device = queue_of("auto")
+    assert [one.device for one in found] == [SHORT, device, SHORT, "cpu", device]
+    assert [one.order["device"] for one in found] == ["cpu", "auto", "cpu", "auto", "auto"]
 
 
 def test_what_makes_another_question(tmp_path: Path) -> None:
@@ -138,7 +154,7 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatc
             n_tagged += len(texts)
             return super().tag(texts)
 
-    monkeypatch.setattr(tagging_job, "load_tagger", lambda tagger_id: Counting())
+    monkeypatch.setattr(tagging_job, "load_tagger", lambda tagger_id, device: Counting())
     (tagged_id,) = answer_tagging(order, contact([]))
     assert 0 < n_tagged < 300
     spans = [tagged_set(one).spans_path.read_bytes() for one in (tagged_id, whole["tagged_id"])]
@@ -148,7 +164,7 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatc
 def test_another_tagger_or_a_lost_input_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     order = tagging_question(one_text(NAMED, source="pasted"), tagger=RULES, how=HOW).order
     other = RuleTagger(groups=("dates",))
-    monkeypatch.setattr(tagging_job, "load_tagger", lambda tagger_id: other)
+    monkeypatch.setattr(tagging_job, "load_tagger", lambda tagger_id, device: other)
     with pytest.raises(AuditError, match="not the one that was asked for"):
         answer_tagging(order, contact([]))
     (set_folder(order["tagged_id"]) / INPUT).unlink()

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from audit.jobs import service, table, worker
 from audit.jobs.job import Failure
-from audit.jobs.locks import device_lock, jobs_dir, worker_lock
+from audit.jobs.locks import SHORT, device_lock, jobs_dir, worker_lock
+from audit.jobs.orders import write_order
+from audit.jobs.recovery import looking_after
 from tests.jobs.fake_child import SECRET
 from tests.jobs.fake_jobs import (
+    alive,
     counting,
     home,
     processes,
@@ -25,14 +34,6 @@ from tests.jobs.fake_jobs import (
 )
 
 __all__ = ["home"]
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that died and was not reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def kill(pid: int) -> None:
@@ -229,6 +230,7 @@ def test_starting_a_worker_leaves_no_child_behind(home: Path, tmp_path: Path) ->
     asking = f"""
 import os, sys
 from pathlib import Path
+from typing import Any
 from audit.jobs import service, start
 from tests.jobs.fake_jobs import counting, until_state
 start.WORKER_MODULE = "tests.jobs.fake_worker"
@@ -257,3 +259,100 @@ def test_many_questions_at_once_from_many_threads_give_one_job(home: Path, tmp_p
     assert len(table.every_job()) == 1
     service.cancel(asked[0].job_id)
     until_state(asked[0], "cancelled")
+
+
+@pytest.mark.parametrize("who_lives", ["server", "other worker"])
+def test_a_job_asked_for_while_a_worker_dies_is_started_all_the_same(
+    home: Path, tmp_path: Path, who_lives: str
+) -> None:
+    dying = worker_lock("cpu")
+    assert dying is not None
+    with contextlib.ExitStack() as lives:
+        if who_lives == "server":
+            lives.enter_context(looking_after())
+        else:
+            other = counting(tmp_path / "b", digest="b", is_held=True, device="cuda")
+            until_state(service.ask(other), "running")
+        job = service.ask(counting(tmp_path / "a"))
+        assert service.job(job.job_id).state == "queued"
+        dying.release()
+        freed = time.monotonic()
+        until_state(job, "done")
+        print(f"{who_lives}: {time.monotonic() - freed:.1f} s")
+
+
+def test_whoever_dies_a_server_lets_the_jobs_go_on(home: Path, tmp_path: Path) -> None:
+    with looking_after():
+        job = service.ask(counting(tmp_path / "a", is_held=True))
+        until(lambda: processes("child"))
+        until_state(job, "running")
+        for pid in (processes("worker")[0], processes("child")[0]):
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: len(processes("child")) == 2)
+        assert service.job(job.job_id).n_attempts == 2
+
+
+def busy_table(seconds: float) -> threading.Thread:
+    """Keep everybody else from writing into the table, and from reading it, for some seconds."""
+    held = threading.Event()
+
+    def hold() -> None:
+        with contextlib.closing(sqlite3.connect(jobs_dir() / table.FILE)) as connection:
+            connection.execute("pragma locking_mode = exclusive")
+            connection.execute("begin exclusive")
+            held.set()
+            time.sleep(seconds)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    return thread
+
+
+def test_no_trouble_of_its_own_ends_a_worker(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = table.insert(
+        kind="count", label="", scenario=1, device="cpu", question="q", owner="", job_id="0" * 12
+    )
+    assert job is not None
+    order = {"path": str(tmp_path / "a"), "n": 3}
+    write_order(job.job_id, order=order)
+    troubles = [OSError(errno.ENOSPC, SECRET), OSError(errno.EAGAIN, SECRET), MemoryError(SECRET)]
+    n_waited = [0]
+    real, wait = subprocess.Popen, subprocess.Popen.wait
+
+    def fails_at_first(*arguments: Any, **how: Any) -> Any:
+        if troubles:
+            raise troubles.pop()
+        return real(*arguments, **how)
+
+    def busy_while_waiting(*arguments: Any, **how: Any) -> Any:
+        n_waited[0] += 1
+        if n_waited[0] == 1:
+            monkeypatch.setattr(table, "_BUSY_SECONDS", 0.05)
+            busy_table(0.5)
+        return wait(*arguments, **how)
+
+    monkeypatch.setattr(subprocess, "Popen", fails_at_first)
+    monkeypatch.setattr(real, "wait", busy_while_waiting)
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+    assert worker.work("cpu", idle_seconds=2, child_module="tests.jobs.fake_child") is True
+    done = service.job(job.job_id)
+    assert (done.state, done.n_attempts) == ("done", 1)
+    assert troubles == []
+    assert "OSError" in said.getvalue()
+    assert "AuditError" in said.getvalue()
+    assert SECRET not in said.getvalue()
+
+
+def test_short_work_runs_beside_what_takes_hours(home: Path, tmp_path: Path) -> None:
+    long = service.ask(counting(tmp_path / "a", digest="a", is_held=True))
+    until_state(long, "running")
+    short = service.ask(counting(tmp_path / "b", digest="b", device=SHORT))
+    assert service.waits_for(short) is None
+    until_state(short, "done")
+    assert service.job(long.job_id).state == "running"
+    service.cancel(long.job_id)
+    until_state(long, "cancelled")

@@ -102,8 +102,30 @@ def test_what_runs_and_waits_is_shown_with_its_progress() -> None:
     said = "The hospital model writes documents · 25 % · about 7 min left"
     assert progress(app) == [(25, said), (0, "Waiting its turn")]
     line = [label for label, page, _ in links(app) if page == "jobs"]
-    assert line == ["25 % · The hospital model writes documents · 1 more waiting"]
+    assert line == ["25 % · The hospital model writes documents · 1 more"]
     assert "Mary" not in shown
+
+
+def test_what_waits_says_for_what_and_how_long() -> None:
+    first, second, third = ask("a", label=HOSTILE), ask("b", kind="demo"), ask("c", kind="demo")
+    shown = texts(open_jobs())
+    whole = "Audit, scenario 1 &lt;img src=x&gt; → ![x](http://evil.example/p.png)"
+    assert f"Waits until this has ended: {whole}. How long that takes is not known yet." in shown
+    run(first)
+    shown = texts(open_jobs())
+    assert f"Waits until this has ended: {whole}. Until its turn: about 7 min left." in shown
+    known = "Until its turn: about 7 min left for what is known, then others"
+    assert f"Waits until this has ended: {whole}, and 1 more after it. {known}" in shown
+    assert shown.count("Waits until") == 2
+    app = open_jobs()
+    app.radio(key="language").set_value("ja").run()
+    shown = texts(app)
+    assert "の終了を待っています" in shown and "順番まで残り約 7 分。" in shown
+    table.end(first.job_id, state="done", result=("a",))
+    assert "Waits until" in texts(open_jobs())
+    assert service.waits_for(service.job(second.job_id)) is None
+    wait = service.waits_for(service.job(third.job_id))
+    assert wait is not None and (wait.first.job_id, wait.n_more) == (second.job_id, 0)
 
 
 def test_the_sidebar_says_nothing_where_nothing_runs() -> None:

@@ -1,0 +1,138 @@
+"""A store as the app uses it: a thread for each page that is drawn, processes beside it.
+
+SQLite's locks are the process's own and fall when *any* descriptor of the file is closed. Where
+that happens another process takes the index for abandoned and deletes the log that it lives from.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from cache.disk import DATABASE
+from cache.store import Store, StoreError
+from tests.cache.make_store import own_locks, quick_disk, store
+from tests.cache.make_values import is_right, put
+from tests.repository import REPOSITORY, many
+
+__all__ = ["quick_disk", "store"]
+N_KEYS = 40
+# A job: it opens the store, keeps some values, and closes it.
+JOB = """
+import random, sys, time
+from pathlib import Path
+from tests.cache.make_values import do_not_wait_for_the_disk, put
+from cache.store import Store
+do_not_wait_for_the_disk()
+rng = random.Random(int(sys.argv[2]))
+end = time.monotonic() + float(sys.argv[3])
+while time.monotonic() < end:
+    with Store(Path(sys.argv[1])) as store:
+        for n in rng.sample(range(40), 5):
+            put(store, n)
+"""
+
+
+def test_a_second_store_leaves_the_locks_of_the_first(store: Store) -> None:
+    put(store, 1)
+    files = [store.directory / name for name in (DATABASE, f"{DATABASE}-shm")]
+    before = [own_locks(path) for path in files]
+    assert all(before)
+    with Store(store.directory) as second:
+        assert is_right(second, 1)
+        second.check()
+        assert [own_locks(path) for path in files] == before
+    assert [own_locks(path) for path in files] == before
+
+
+class Sessions:
+    """Six sessions of the app for some seconds: each draws page after page, each in a thread."""
+
+    def __init__(self, shown: Store, *, seconds: float) -> None:
+        self.shown = shown
+        self.troubles: list[str] = []
+        self.n_reruns = [0] * 6
+        self._end = time.monotonic() + seconds
+        threads = [threading.Thread(target=self._session, args=(n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _session(self, number: int) -> None:
+        rng = random.Random(number)
+        while time.monotonic() < self._end:
+            drawn = threading.Thread(target=self._rerun, args=(rng,))
+            drawn.start()
+            drawn.join()
+            self.n_reruns[number] += 1
+
+    def _rerun(self, rng: random.Random) -> None:
+        try:
+            self._look(self.shown, rng)
+            with Store(self.shown.directory) as asked:  # to see whether a question is answered
+                self._look(asked, rng)
+                put(asked, rng.randrange(N_KEYS))
+        except StoreError as error:
+            self.troubles.append(str(error))
+
+    def _look(self, store: Store, rng: random.Random) -> None:
+        if is_right(store, rng.randrange(N_KEYS)) is not True:
+            self.troubles.append("a value is not served")
+
+
+def test_reruns_beside_jobs_see_every_value(tmp_path: Path, quick_disk: None) -> None:
+    seconds = float(many(5))
+    with Store(tmp_path / "results") as shown:  # the app's own, which lives as long as the server
+        for n in range(N_KEYS):
+            put(shown, n)
+        jobs = [
+            subprocess.Popen(
+                [sys.executable, "-c", JOB, str(shown.directory), str(number), str(seconds)],
+                env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+            )
+            for number in range(3)
+        ]
+        sessions = Sessions(shown, seconds=seconds)
+        assert [job.wait(60) for job in jobs] == [0, 0, 0]
+        n = f"{len(sessions.troubles)} troubles in {sum(sessions.n_reruns)} reruns"
+        print(n)
+        assert sessions.troubles == [], f"{n}: {set(sessions.troubles)}"
+        assert min(sessions.n_reruns) > 0
+        assert shown.n_corrupt == 0
+        assert not (shown.directory / "quarantine").exists()
+
+
+def test_a_store_closed_in_one_thread_serves_the_others(tmp_path: Path, quick_disk: None) -> None:
+    with Store(tmp_path / "results") as shown:
+        for n in range(8):
+            put(shown, n)
+        wrong: list[str] = []
+        end = time.monotonic() + many(2)
+
+        def read(rng: random.Random) -> None:
+            while time.monotonic() < end:
+                try:
+                    if is_right(shown, rng.randrange(8)) is not True:
+                        wrong.append("not served")
+                except StoreError as error:
+                    wrong.append(str(error))
+
+        def close() -> None:
+            while time.monotonic() < end:
+                shown.close()
+
+        threads = [threading.Thread(target=read, args=(random.Random(n),)) for n in range(3)]
+        threads.append(threading.Thread(target=close))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        assert shown.n_corrupt == 0
+        assert not (shown.directory / "quarantine").exists()

@@ -1,0 +1,30 @@
+"""A disk that fails at the N-th write: no traceback, no wrong value, nothing lost."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.repository import many
+from tests.write_faults import run_with_faults
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler for the failing disk")
+@pytest.mark.parametrize(
+    ("what", "n_tries"),
+    [
+        ("store", 15),
+        ("damaged", 15),
+        ("table", 15),
+        ("new table", 15),
+        pytest.param("evidence", 2, marks=pytest.mark.slow),
+    ],
+)
+def test_a_fault_at_any_write_costs_only_what_was_being_written(
+    tmp_path: Path, what: str, n_tries: int
+) -> None:
+    said = run_with_faults(what, folder=tmp_path, n_tries=many(n_tries))
+    print(said)
+    assert said.startswith(f"{what}: {many(n_tries)} faults") or many(1) > 1

@@ -1,0 +1,260 @@
+"""What is kept on a disk that fails at the N-th write, for every N: a program run by tests.
+
+A library preloaded into the process (`write_faults.c`) lets the calls fail, SQLite's too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.repository import REPOSITORY
+
+FAULTS = ((errno.ENOSPC, False), (errno.ENOSPC, True), (errno.EIO, False))
+"""(error, whether all that follows fails too)"""
+
+
+def run_with_faults(what: str, *, folder: Path, n_tries: int | None = None) -> str:
+    """Run one of `ROUNDS` in a process whose disk fails, and return what it printed."""
+    library = folder / "write_faults.so"
+    source = Path(__file__).with_suffix(".c")
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.write_faults", what, str(folder), str(n_tries or 0)],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+        env=os.environ | {
+            "LD_PRELOAD": str(library), "KART_AUDIT_HOME": str(folder / "home"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Round:
+    """One piece of work: what is there before, what is done, and what must hold afterwards.
+
+    Attributes
+    ----------
+    before
+        Makes what is there, on a whole disk.
+    during
+        Works on a failing disk; returns what it was told to be kept. Errors that people are told
+        end it, any other ends the test.
+    after
+        Looks, on a whole disk again, for what is wrong or lost, and does the work once more.
+    """
+
+    before: Callable[[Path], None]
+    during: Callable[[Path, list[int]], None]
+    after: Callable[[Path, list[int]], None]
+
+
+def _store_before(folder: Path) -> None:
+    with Store(folder) as store:
+        for n in range(3):
+            put(store, n)
+
+
+def _store_during(folder: Path, kept: list[int]) -> None:
+    for n in (3, 4, 1, 5):
+        with suppress(StoreError), Store(folder) as store:  # a job for each, as many as can
+            put(store, n)
+            kept.append(n)
+            for other in range(6):
+                assert is_right(store, other) is not False
+    with suppress(StoreError), Store(folder) as store:
+        store.check()
+
+
+def _store_after(folder: Path, kept: list[int]) -> None:
+    with Store(folder) as store:
+        served = [is_right(store, n) for n in range(6)]
+        assert False not in served, "a wrong value"
+        assert all(served[n] for n in {0, 1, 2, *kept}), f"lost: {served}, {kept}"
+        assert store.check().n_quarantined == 0
+        for n in range(6):
+            put(store, n)
+            assert is_right(store, n)
+        assert store.n_corrupt == 0
+        assert len(value_files(folder)) == 6
+
+
+def _damaged_before(folder: Path) -> None:
+    _store_before(folder)
+    (folder / "cache.db").write_bytes(b"not a database" * 500)
+
+
+def _damaged_after(folder: Path, kept: list[int]) -> None:
+    with Store(folder) as store:  # where nothing could be done, the index is still damaged
+        assert store.n_corrupt <= 1
+    shutil.rmtree(folder / "quarantine")
+    _store_after(folder, kept)
+
+
+def _add(n: int) -> str:
+    job_id = f"{n:012x}"
+    write_order(job_id, order={"n": n})
+    job = table.insert(
+        kind="audit", label="a → b", scenario=1, device="cpu", question=f"q{n}", owner="",
+        job_id=job_id,
+    )  # fmt: skip
+    assert job is not None
+    assert job.job_id == job_id
+    return job_id
+
+
+def _table_before(folder: Path) -> None:
+    for n in range(2):
+        _add(n)
+
+
+def _table_during(folder: Path, kept: list[int]) -> None:
+    steps: tuple[Callable[[], object], ...] = (
+        lambda: table.claim(f"{0:012x}"),
+        lambda: _add(2),
+        lambda: table.end(f"{0:012x}", state="done", result=("answer",)),
+        lambda: table.ask_to_cancel(f"{1:012x}"),
+        lambda: _add(3),
+    )
+    for number, step in enumerate(steps):
+        with suppress(AuditError):
+            step()
+            kept.append(number)
+
+
+def _table_after(folder: Path, kept: list[int]) -> None:
+    jobs = {job.job_id: job for job in table.every_job()}
+    added = {0, 1} | {{1: 2, 4: 3}[step] for step in kept if step in (1, 4)}
+    assert jobs.keys() >= {f"{n:012x}" for n in added}, "a job is lost"
+    for job_id in jobs:
+        assert read_order(job_id) == {"n": int(job_id, 16)}
+    if {0, 2} <= set(kept):
+        assert jobs[f"{0:012x}"].result == ("answer",)
+    if 3 in kept:
+        assert jobs[f"{1:012x}"].state == "cancelled"
+    for n in {2, 3} - {int(job_id, 16) for job_id in jobs}:
+        _add(n)
+    with closing(sqlite3.connect(jobs_dir() / table.FILE)) as connection:
+        assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
+
+
+def _new_table_before(folder: Path) -> None:
+    jobs_dir()
+
+
+def _new_table_during(folder: Path, kept: list[int]) -> None:
+    for n in range(2):
+        with suppress(AuditError):
+            _add(n)
+            kept.append(n)
+
+
+def _new_table_after(folder: Path, kept: list[int]) -> None:
+    found = {int(job.job_id, 16) for job in table.every_job()}
+    assert found >= set(kept), "a job is lost"
+    for n in {0, 1} - found:
+        _add(n)
+
+
+def _evidence_before(folder: Path) -> None:
+    folder.mkdir()
+
+
+def _evidence_during(folder: Path, kept: list[int]) -> None:
+    with suppress(StoreError, AuditError):
+        answer(request_of(MODELS, 2), folder)
+
+
+def _evidence_after(folder: Path, kept: list[int]) -> None:
+    answer(request_of(MODELS, 2), folder)
+    found = content(folder)
+    EVIDENCE.setdefault("of the first, whose disk was whole", found)
+    assert {"of the first, whose disk was whole": found} == EVIDENCE, "a wrong value"
+    with Store(folder) as store:
+        assert store.check().n_quarantined == 0
+
+
+def each_fault(which: Round, *, folder: Path, n_tries: int) -> tuple[int, int]:
+    """Do a round with every fault, or some drawn ones; return how many there were of how many."""
+    shim = ctypes.CDLL(None)
+    shim.fault_calls.restype = ctypes.c_long
+    shim.fault_in(os.fsencode(folder.resolve()))
+    n_calls, n_done = _calls(which, folder, shim), 0
+    faults = [(n, *fault) for n in range(1, n_calls + 1) for fault in FAULTS]
+    if n_tries:
+        faults = random.Random(n_tries).sample(faults, k=min(n_tries, len(faults)))
+    for number, error, is_lasting in faults:
+        _clear(folder)
+        which.before(folder)
+        kept: list[int] = []
+        shim.fault_at(ctypes.c_long(number), error, int(is_lasting))
+        try:
+            which.during(folder, kept)
+        finally:
+            shim.fault_at(ctypes.c_long(0), 0, 0)
+        try:
+            which.after(folder, kept)
+        except BaseException:
+            print(f"write {number} of {n_calls}: {errno.errorcode[error]}, lasts: {is_lasting}")
+            raise
+        n_done += 1
+    return n_done, n_calls
+
+
+def _calls(which: Round, folder: Path, shim: ctypes.CDLL) -> int:
+    _clear(folder)
+    which.before(folder)
+    kept: list[int] = []
+    shim.fault_at(ctypes.c_long(0), 0, 0)
+    which.during(folder, kept)
+    n_calls = int(shim.fault_calls())
+    which.after(folder, kept)
+    return n_calls
+
+
+def _clear(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    from audit.errors import AuditError
+    from audit.home import results_dir
+    from audit.jobs import table
+    from audit.jobs.locks import jobs_dir
+    from audit.jobs.orders import read_order, write_order
+    from cache.disk import value_files
+    from cache.store import Store, StoreError
+    from tests.cache.make_values import is_right, put
+    from tests.small_audit import answer, content, make_models, make_small, request_of
+
+    ROUNDS = {
+        "evidence": Round(_evidence_before, _evidence_during, _evidence_after),
+        "store": Round(_store_before, _store_during, _store_after),
+        "damaged": Round(_damaged_before, _store_during, _damaged_after),
+        "table": Round(_table_before, _table_during, _table_after),
+        "new table": Round(_new_table_before, _new_table_during, _new_table_after),
+    }
+    name, where, tries = sys.argv[1:]
+    EVIDENCE: dict[str, object] = {}
+    if name == "evidence":
+        make_small()
+        (Path(where) / "models").mkdir()
+        MODELS = make_models(Path(where) / "models")
+    is_table = "table" in name
+    place = results_dir().parent / "jobs" if is_table else Path(where) / "results"
+    n_faults, n_writes = each_fault(ROUNDS[name], folder=place, n_tries=int(tries))
+    print(f"{name}: {n_faults} faults at {n_writes} writes")
