@@ -53,8 +53,17 @@ def has_order(job_id: str) -> bool:
 
 
 def forget_order(job_id: str) -> None:
-    """Remove an order that will not be needed again."""
-    _path(job_id).unlink(missing_ok=True)
+    """Remove an order that will not be needed again.
+
+    Raises
+    ------
+    AuditError
+        If the disk does not let it go.
+    """
+    try:
+        _path(job_id).unlink(missing_ok=True)
+    except OSError as error:
+        raise unusable(error) from None
 
 
 def _path(job_id: str) -> Path:

@@ -187,3 +187,12 @@ def test_hundreds_of_jobs_are_listed_fast() -> None:
     assert len(service.board(n_ended=20).ended) == 20
     assert service.active_jobs()[0].question == "last"
     assert time.perf_counter() - start < 0.5
+
+
+def test_an_order_that_the_disk_does_not_let_go_is_said_in_words() -> None:
+    orders.write_order("ab" * 6, order={"names": []})
+    kept = jobs_dir("orders") / f"{'ab' * 6}.json"
+    kept.unlink()
+    kept.mkdir()
+    with pytest.raises(AuditError, match="cannot be read or written"):
+        orders.forget_order("ab" * 6)
