@@ -267,6 +267,37 @@ def test_a_bomb_is_refused_or_read_in_bounds(kind: str, door: str, tmp_path: Pat
     within(ended)
 
 
+UPLOADS: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "cells": ("read_table(data, what='table')", lambda: b"a,b,c\n" + b"ab,cd,ef\n" * 5_500_000),
+    "blank_rows": ("read_table(data, what='table')", lambda: b"name\n" + b"\n" * 49_000_000),
+    "blank_lines": ("read_passages(data, file_name='p.jsonl')", lambda: b"\n" * 49_000_000),
+    "blank_outputs": ("keep_outputs(data, what='copies')", lambda: b"\n" * 49_000_000),
+    "one_emoji": (
+        "read_table(data, what='table')",
+        lambda: "name\n😀\n".encode() + b"fever\n" * 900_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UPLOADS)
+def test_a_large_upload_is_refused_or_read_in_bounds(kind: str, tmp_path: Path) -> None:
+    call, make = UPLOADS[kind]
+    (tmp_path / "upload").write_bytes(make())
+    ended = run_bounded(
+        """
+        import sys
+        from pathlib import Path
+        from audit.corpora.passages import read_passages
+        from audit.deid.given_notes import keep_outputs
+        from audit.tables import read_table
+        data = Path(sys.argv[1]).read_bytes()
+        """,
+        call,
+        tmp_path / "upload",
+    )
+    within(ended)
+
+
 def test_a_table_of_numbers_that_no_float_holds_is_read_as_text(tmp_path: Path) -> None:
     from audit.corpora.notes import Note, open_notes
 

@@ -179,16 +179,16 @@ def _json_header(lines: Iterator[str]) -> tuple[str, ...]:
 
 def _columns(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    by_key: dict[str, str] = {}
+    by_key: dict[str, list[str]] = {}
     for name in header:
-        by_key.setdefault(heading_key(name), name)
+        by_key.setdefault(heading_key(name), []).append(name)
     for field, headings in _HEADINGS.items():
         if field in wanted:
             if wanted[field] not in header:
                 raise AuditError(f"There is no column for {field} of this name.", where="notes")
             found[field] = (wanted[field],)
         else:
-            found[field] = tuple(by_key[key] for key in headings if key in by_key)
+            found[field] = tuple(name for key in headings for name in by_key.get(key, ()))
     if not found["text"]:
         raise AuditError("There is no column of texts.", where="notes", do=_FORMAT)
     return found

@@ -108,6 +108,7 @@ def keep_outputs(content: bytes, *, what: str) -> GivenNotes:
     AuditError
         If a line is no object with `doc_id` and a model's text, or there is none.
     """
+    _check_n_lines(content, form="jsonl", what=what)
     text = _unmarked(content, what).decode("utf-8", "surrogatepass")
     n_notes = 0
     for number, line in enumerate(text.split("\n"), start=1):

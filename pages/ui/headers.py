@@ -1,4 +1,4 @@
-"""Who is answered and with which headers: nothing is fetched from elsewhere, nothing foreign runs."""
+"""Who is answered, and with which headers: nothing comes from elsewhere, nothing foreign runs."""
 
 from __future__ import annotations
 
