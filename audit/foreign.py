@@ -11,9 +11,9 @@ import json
 import math
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from audit.errors import AuditCancelled, AuditError
 
@@ -75,6 +75,41 @@ def json_value(
             parse_float=number or _finite,
             parse_int=number or _whole,
             object_pairs_hook=_unique,
+        )
+
+
+def free_memory() -> float:
+    """Return the bytes that this process may still take; infinite where nobody says it."""
+    free = math.inf
+    with suppress(OSError, ValueError, StopIteration), Path("/proc/meminfo").open() as lines:
+        free = 1024 * int(
+            next(line for line in lines if line.startswith("MemAvailable")).split()[1]
+        )
+    group = Path("/sys/fs/cgroup")
+    with suppress(OSError, ValueError):  # the limit of a container
+        limit, used = (int((group / f"memory.{k}").read_text()) for k in ("max", "current"))
+        cached = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        free = min(free, limit - used + int(cached.get("inactive_file", 0)))
+    return free
+
+
+def refuse_without_memory(n_bytes: int, *, where: str) -> None:
+    """Refuse to load weights that take more than the memory that is free.
+
+    A file may promise more than it holds on the disk: a hole of ten gigabytes takes none.
+
+    Raises
+    ------
+    AuditError
+        If they do.
+    """
+    free = free_memory()
+    if n_bytes > free:
+        raise AuditError(
+            f"Loading the model takes up to {n_bytes / 1e9:.1f} GB, and only {free / 1e9:.1f} GB "
+            "of free memory are left.",
+            where=where,
+            do="End other programs, or use a machine with more memory.",
         )
 
 

@@ -10,12 +10,14 @@ import shutil
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from audit.deid.given_notes import keep_given, keep_outputs
 from audit.deid.handed_in import notes_lines
+from audit.deid.token.characters import KINDS
 from audit.errors import AuditCancelled, AuditError
 from audit.foreign import json_value, refusing, zip_members
 from audit.home import HOME_VARIABLE
@@ -202,13 +204,58 @@ def test_a_large_model_folder_is_refused_early(spoil: Callable[[Path], None], co
 def test_weights_that_do_not_fit_into_free_memory_are_not_loaded(copy: Path) -> None:
     _sparse(copy)
     ended = run_bounded(
-        "import sys\nfrom pathlib import Path\nfrom audit.models import load\n"
-        "from audit import foreign\nload.free_memory = lambda: 8_000_000_000",
-        "load.load_model(Path(sys.argv[1]))",
+        "import sys\nfrom pathlib import Path\nfrom audit import foreign\n"
+        "from audit.models.load import load_model\nforeign.free_memory = lambda: 8e9",
+        "load_model(Path(sys.argv[1]))",
         copy,
     )
     within(ended)
     assert "free memory" in ended.refusal
+
+
+def test_taggers_and_text_models_that_do_not_fit_into_free_memory_are_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from audit.deid.generation.causal_model import check_directory
+    from audit.deid.token.token_model import load_model_folder, model_of_encoder
+
+    monkeypatch.setattr("audit.foreign.free_memory", lambda: 8e9)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with (tmp_path / WEIGHTS).open("wb") as file:
+        file.truncate(10_000_000_000)
+    doors: tuple[Callable[[], object], ...] = (
+        lambda: check_directory(tmp_path),
+        lambda: load_model_folder(tmp_path, n_tags=3, device="cpu"),
+        lambda: model_of_encoder(tmp_path, n_tags=3, seed=0),
+    )
+    for door in doors:
+        with pytest.raises(AuditError, match="free memory"):
+            door()
+
+
+@pytest.mark.parametrize(
+    ("config", "extra"),
+    [
+        ({"model_type": "bert", "hidden_size": 120_000, "intermediate_size": 480_000}, {}),
+        ({"model_type": "character_net", "width": 4096, "dilations": [1] * 64},
+         {"characters.json": {"version": 1, "kinds": list(KINDS), "characters": "ab"}}),
+    ],
+)  # fmt: skip
+def test_a_tagger_that_promises_more_than_the_memory_is_not_built(
+    config: dict[str, object], extra: dict[str, object], tmp_path: Path
+) -> None:
+    for name, content in {"config.json": config, **extra}.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    (tmp_path / WEIGHTS).write_bytes((2).to_bytes(8, "little") + b"{}")
+    ended = run_bounded(
+        "import sys\nfrom pathlib import Path\n"
+        "from audit.deid.token.token_model import load_model_folder\n"
+        "import transformers.models.bert.modeling_bert",
+        "load_model_folder(Path(sys.argv[1]), n_tags=3, device='cpu')",
+        tmp_path,
+    )
+    within(ended)
+    assert ended.refusal
 
 
 def _gold(line: str) -> bytes:
@@ -232,6 +279,11 @@ def _many_notes() -> bytes:
     return zipped({"notes.jsonl": lines.encode()})
 
 
+@cache
+def _archive(kind: str) -> bytes:
+    return ARCHIVES[kind]()
+
+
 ARCHIVES: dict[str, Callable[[], bytes]] = {
     "notes": lambda: _gold('{"doc_id": 1, "text": "fever", "spans": []}\n'),
     "text": lambda: zipped({"a.txt": "\U0001f600".encode() + b"fever " * 65_000_000}),
@@ -247,7 +299,7 @@ ARCHIVES: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("door", ["given", "handed_in"])
 def test_a_bomb_is_refused_or_read_in_bounds(kind: str, door: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.zip"
-    path.write_bytes(ARCHIVES[kind]())
+    path.write_bytes(_archive(kind))
     calls = {
         "given": "keep_given(data, name='notes.zip', what='gold notes')",
         "handed_in": "notes_lines([('notes.zip', data)])",
@@ -259,6 +311,7 @@ def test_a_bomb_is_refused_or_read_in_bounds(kind: str, door: str, tmp_path: Pat
         os.environ[{HOME_VARIABLE!r}] = str(Path(sys.argv[1]).with_name("home"))
         from audit.deid.given_notes import keep_given
         from audit.deid.handed_in import notes_lines
+from audit.deid.token.characters import KINDS
         data = Path(sys.argv[1]).read_bytes()
         """,
         calls[door],

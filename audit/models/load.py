@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
 from audit.errors import AuditError
-from audit.foreign import refusing
+from audit.foreign import refuse_without_memory, refusing
 from audit.models.config import ModelConfig
 from audit.models.files import ModelFiles, combined_digest, read_model_files
 from audit.models.folder import ModelFolder, unreadable
@@ -95,7 +94,7 @@ def load_model(path: Path, *, device: str = "cpu", dtype: str = "float32") -> Lo
         raise AuditError(f"Unknown kind of numbers; known: {', '.join(DTYPES)}.", where="dtype")
     files = read_model_files(path)
     name = files.folder.name
-    _refuse_without_memory(files, dtype=DTYPES[dtype], where=name)
+    _refuse_without_memory(files, dtype=DTYPES[dtype])
     tokenizer = build_tokenizer(files.tokenizer, config=files.config, name=name)
     weights, digests = _read_weights(files, dtype=DTYPES[dtype])
     model = _build(files.config, weights=weights, dtype=DTYPES[dtype], where=name)
@@ -133,34 +132,10 @@ def _read_weights(
     return weights, digests
 
 
-def free_memory() -> float:
-    """Return the bytes that this process may still take; infinite where nobody says it."""
-    free = math.inf
-    with suppress(OSError, ValueError, StopIteration), Path("/proc/meminfo").open() as lines:
-        free = 1024 * int(
-            next(line for line in lines if line.startswith("MemAvailable")).split()[1]
-        )
-    group = Path("/sys/fs/cgroup")
-    with suppress(OSError, ValueError):  # the limit of a container
-        limit, used = (int((group / f"memory.{k}").read_text()) for k in ("max", "current"))
-        cached = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        free = min(free, limit - used + int(cached.get("inactive_file", 0)))
-    return free
-
-
-def _refuse_without_memory(files: ModelFiles, *, dtype: torch.dtype, where: str) -> None:
-    # A file may promise more than it holds on the disk: a hole of ten gigabytes takes none.
-    shapes = expected_shapes(files.config).values()
-    n_weights = sum(map(math.prod, shapes)) * dtype.itemsize
+def _refuse_without_memory(files: ModelFiles, *, dtype: torch.dtype) -> None:
+    n_weights = sum(map(math.prod, expected_shapes(files.config).values())) * dtype.itemsize
     n_file = max((files.folder.path / file).stat().st_size for file in files.weight_files)
-    needed, free = n_weights + max(n_weights, 2 * n_file), free_memory()
-    if needed > free:
-        raise AuditError(
-            f"Loading the model takes up to {needed / 1e9:.1f} GB, and only {free / 1e9:.1f} GB "
-            "of free memory are left.",
-            where=where,
-            do="End other programs, or use a machine with more memory.",
-        )
+    refuse_without_memory(n_weights + max(n_weights, 2 * n_file), where=files.folder.where())
 
 
 def _read_all(folder: ModelFolder, file: str) -> bytes:
