@@ -10,6 +10,7 @@ import shutil
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -311,7 +312,6 @@ def test_a_bomb_is_refused_or_read_in_bounds(kind: str, door: str, tmp_path: Pat
         os.environ[{HOME_VARIABLE!r}] = str(Path(sys.argv[1]).with_name("home"))
         from audit.deid.given_notes import keep_given
         from audit.deid.handed_in import notes_lines
-from audit.deid.token.characters import KINDS
         data = Path(sys.argv[1]).read_bytes()
         """,
         calls[door],
@@ -361,6 +361,24 @@ def test_a_table_of_numbers_that_no_float_holds_is_read_as_text(tmp_path: Path) 
     found = list(open_notes(tmp_path / "n.jsonl").read())
     assert [one.patient_id for one in found if isinstance(one, Note)] == ["7", "70", "1e999"]
     assert len(found) == 4
+
+
+def test_a_damaged_parquet_file_is_read_or_refused(tmp_path: Path) -> None:
+    from audit.corpora.notes import open_notes
+
+    arrow = pytest.importorskip("pyarrow")
+    parquet, path = pytest.importorskip("pyarrow.parquet"), tmp_path / "notes.parquet"
+    table = {"note_id": [1, 2, 3] * 50, "text": ["fever", "cough " * 40, "氏名"] * 50}
+    for packing in ("snappy", "none"):
+        parquet.write_table(arrow.table(table), path, compression=packing)
+        good, rng = path.read_bytes(), random.Random(packing)
+        for _ in range(250):
+            bad = bytearray(good)
+            for _ in range(rng.randint(1, 3)):
+                bad[rng.randrange(len(bad))] = rng.randrange(256)
+            path.write_bytes(bad)
+            with suppress(AuditError):
+                list(open_notes(path).read())
 
 
 def test_outputs_with_wrong_bytes_are_refused(
