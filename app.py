@@ -11,6 +11,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+# Here, once, though nothing here needs them: Streamlit imports them at the first table and chart,
+# and several sessions that begin at the same moment found them half imported.
+import pandas  # noqa: F401
+import plotly.tools
 import streamlit as st
 from starlette.middleware import Middleware
 
@@ -28,4 +32,5 @@ async def lifespan(_: st.App) -> AsyncIterator[None]:
         yield
 
 
+plotly.graph_objs.Figure()  # imports the rest
 app = st.App(ROUTER, middleware=[Middleware(SecurityHeaders)], lifespan=lifespan)

@@ -165,6 +165,11 @@ def _log(commands_of: Any) -> None:
     log.add_argument("what", choices=("verify", "show"))
     log.add_argument("--limit", type=int, default=50, help="lines of `show`, the newest")
     log.add_argument("--audit", default="", help="only lines of this audit: digits of its digest")
+    log.add_argument(
+        "--seal",
+        default="",
+        help="`verify`: of a report; what the log held then it must still hold",
+    )
     log.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     log.set_defaults(command=log_command)
 

@@ -27,6 +27,7 @@ _MAGIC = {
     b"PAR1": "a Parquet file",
     b"%PDF": "a PDF file",
 }
+_FEW_BROKEN = 4
 _ESCAPE_SEQUENCE = re.compile(rb"\x1b[$(]")
 
 
@@ -75,8 +76,9 @@ def _as_utf8(data: bytes, *, what: str) -> str | None:
     n_broken = len(data.decode("utf-8", errors="surrogateescape")) - len(whole)
     n_good = len(whole) - len(whole.encode("ascii", errors="ignore"))
     # Read as UTF-8, CP932 gives many more broken bytes than whole letters. The other way round it
-    # is UTF-8 with damage, which CP932 would mostly accept and turn into other letters.
-    if n_good >= n_broken:
+    # is UTF-8 with damage, which CP932 would mostly accept and turn into other letters; so few
+    # broken bytes beside whole letters tell nothing.
+    if n_good and n_good + _FEW_BROKEN > n_broken:
         _refuse_damaged(data, what=what)
     return None
 
@@ -118,8 +120,15 @@ def _as_cp932(data: bytes, *, what: str) -> str:
 def _looks_western(text: str) -> bool:
     # "Sébastien" in Latin-1 is valid CP932: the é and the letter behind it become one rare kanji.
     # Signs: private-use letters; one lone half-width kana glued to the front of a Latin letter; a
-    # kanji of JIS level 2 (lead byte E0 and up) glued to the back of one.
-    if re.search("[\ue000-\uf8ff]|(?<![\uff61-\uff9f])[\uff61-\uff9f](?=[A-Za-z])", text):
+    # kanji of JIS level 2 (lead byte E0 and up) glued to the back of one. Of damaged UTF-8: bytes
+    # that CP932 leaves without a letter; two half-width kana as an accented letter's two bytes; a
+    # kanji that is hardly written, and then with hiragana, as the first two bytes of dashes.
+    signs = (
+        "[\x80\xa0\ue000-\uf8ff]|\u7ab6(?![\u3041-\u3096])",
+        "(?<![\uff61-\uff9f])[\uff61-\uff9f](?=[A-Za-z])",
+        "[A-Za-z][\uff82\uff83][\uff61-\uff7f](?![\uff61-\uff9f])",
+    )
+    if re.search("|".join(signs), text):
         return True
     glued = re.finditer("[A-Za-z]([\u3400-\u9fff])", text)
     return any(match[1].encode("cp932")[0] >= 0xE0 for match in glued)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from audit.access.log import record
+from audit.access.log import log_seal, record
 from audit.console import say
 from audit.demo import demo_digests, is_demo
 from audit.errors import AuditError
-from audit.handover.bundle import bundle_files
+from audit.handover.bundle import SEAL, bundle_files
 from audit.handover.report_choice import ReportChoice
 from audit.home import results_dir
 from audit.report import AuditReport, write_private_files, write_report
@@ -62,6 +62,7 @@ def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
     record("exported", audit=report.digest, names=options.names if options.html else "full")
     if not options.html:
         written = write_report(report, options.out, documents=documents)
+        written += write_private_files({SEAL: f"{log_seal()}\n".encode("ascii")}, options.out)
     else:
         demo = demo_digests(store)
         choice = ReportChoice(
@@ -71,7 +72,7 @@ def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
         )
         files = bundle_files(
             report, choice=choice, other=_other(report, store=store, demo=demo),
-            references=_references(report, store=store), documents=documents,
+            references=_references(report, store=store), documents=documents, seal=log_seal(),
         )  # fmt: skip
         written = write_private_files(files, options.out)
     for path in written:

@@ -22,6 +22,8 @@ MAX_HEADER_BYTES = 64 * 1024
 MAX_FIELD_CHARS = 1_000_000
 MAX_COLUMNS = 256
 MAX_ROWS = 1_000_000
+MAX_CELLS = 4_000_000
+_MAX_LINES = 5 * MAX_ROWS
 
 _FORMULA_STARTS = frozenset("=+-@\t\r\n\0＝＋－＠")
 
@@ -93,6 +95,13 @@ def read_table(data: bytes, *, what: str) -> Table:
     """
     text, encoding = decode_text(data, what=what)
     delimiter = _delimiter(text, what=what)
+    # Counted in the text: a cell of two characters is an object of fifty bytes.
+    if text.count(delimiter) > MAX_CELLS or text.count("\n") > _MAX_LINES:
+        raise AuditError(
+            f"The file has more than {MAX_CELLS:,} cells, or line breaks without end.",
+            where=what,
+            do="Leave out the columns that are not needed.",
+        )
     records = _records(text, delimiter, what=what)
     header = _header(next(records, (1, []))[1], what=what)
     rows: list[tuple[str, ...]] = []

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from audit.access.log import log_seal
 from audit.handover.bundle import bundle, bundle_file, bundle_name
 from audit.handover.name_forms import NAME_FORMS
 from audit.handover.report_choice import (
@@ -213,7 +214,12 @@ def draw_downloads(
     button(
         "report_zip",
         lambda: bundle(
-            report, choice=choice, other=other, references=references, documents=documents
+            report,
+            choice=choice,
+            other=other,
+            references=references,
+            documents=documents,
+            seal=log_seal(),
         ),
         f"{name}.zip",
         "application/zip",
@@ -222,7 +228,9 @@ def draw_downloads(
     for key, (file, mime) in FILES.items():
 
         def make(file: str = file) -> bytes:
-            return bundle_file(file, report, choice=choice, other=other, references=references)
+            return bundle_file(
+                file, report, choice=choice, other=other, references=references, seal=log_seal()
+            )
 
         button(key, make, f"{name}-{file}", mime)
 

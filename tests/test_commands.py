@@ -158,6 +158,12 @@ def test_results_writes_a_kept_audit_out_again(
     assert (tmp_path / "one" / "names.csv").read_bytes() == (
         tmp_path / "two" / "names.csv"
     ).read_bytes()
+    seal = (tmp_path / "two" / "log_seal.txt").read_text()
+    call(capsys, "results", digest[:10], "--out", tmp_path / "html", "--html")
+    assert (tmp_path / "html" / "log_seal.txt").read_text() != seal
+    assert call(capsys, "log", "verify", "--seal", seal)[0] == 0
+    assert call(capsys, "log", "verify", "--seal", f"9{seal}")[0] == 1
+    assert call(capsys, "log", "verify", "--seal", "none")[0] == 2
 
 
 def test_a_list_without_truth_has_scores_and_no_confusion_table(

@@ -49,6 +49,16 @@ def test_utf_8_with_a_few_broken_bytes_is_refused_with_the_line(good: str, broke
         decode_text(data, what="names")
 
 
+@pytest.mark.parametrize(
+    "data",
+    [b"p\x802, a\xe2\x80\xa8 b\x80", b"note \xed\xa0\x80 Anna", b"\x1f\x8b\xb2 M\xc3\xbcller",
+     "Anna – 山".encode() + b"\x82\xa0\x82\xa2\x82\xa4\x82\xa6\x82\xa8"],
+)  # fmt: skip
+def test_utf_8_with_more_broken_bytes_than_letters_is_not_taken_for_cp932(data: bytes) -> None:
+    with pytest.raises(AuditError):
+        decode_text(b"name\n" + data + b"\n", what="names")
+
+
 def test_broken_bytes_behind_a_byte_order_mark_are_refused() -> None:
     with pytest.raises(AuditError, match="broken bytes"):
         decode_text("姓名\n山田".encode("utf-8-sig") + b"\x82\xa0\x82\xa2\x82\xa4", what="names")

@@ -2,7 +2,8 @@
 
 Comes in: bytes and a key. Goes out: bytes and frozen values; no file is touched here. A line is
 canonical JSON with the HMAC-SHA-256 (RFC 2104) of the line before it and its own. The head is
-sealed too and says how many lines there are, so that a cut tail is seen. Torch-free.
+sealed too and says how many lines there are, so that a cut tail is seen. Its seal, kept elsewhere,
+shows what neither can: that both were put back to an older state. Torch-free.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,7 @@ START = "0" * 64
 """What the first line says of the line before it."""
 BROKEN = "f" * 64
 """What a line says of the line before it if that one cannot be trusted: it fits no line."""
+_SEAL = re.compile("([0-9]{1,15})-([0-9a-f]{64})")
 _FIELDS = frozenset(("number", "at", "who", "action", "audit", "counts", "previous", "mac"))
 
 
@@ -43,7 +46,7 @@ class Verification:
         Number, in the file, of the first line that does not fit; None if every line that is there
         does.
     reason
-        A code: "" (intact), "changed", "order", "missing", "head", "unfinished".
+        A code: "" (intact), "changed", "order", "missing", "head", "seal", "unfinished".
     """
 
     n_lines: int
@@ -62,6 +65,28 @@ class Head:
 
 
 EMPTY = Head(0, 0, START)
+
+
+@dataclass(frozen=True)
+class Seal:
+    """What a log held once, to be kept elsewhere: the number of its last line, and that one's MAC.
+
+    The MAC covers every line before it; without the key nobody makes one, and with it nobody makes
+    other lines that have the same.
+    """
+
+    n_lines: int
+    last: str
+
+    def __str__(self) -> str:
+        """Return it as it is printed and given back."""
+        return f"{self.n_lines}-{self.last}"
+
+
+def read_seal(text: str) -> Seal | None:
+    """Return a seal as `str` wrote it; None where it is none."""
+    read = _SEAL.fullmatch(text.strip())
+    return Seal(int(read[1]), read[2]) if read else None
 
 
 @dataclass(frozen=True)
@@ -120,8 +145,10 @@ def next_place(tail: bytes | None, *, head: Head | None, key: bytes) -> Place:
     return Place(number + 1, previous, n_bytes)
 
 
-def verified(data: bytes, *, head: Head | None, key: bytes) -> Verification:
-    """Return whether a whole log is as it was written."""
+def verified(
+    data: bytes, *, head: Head | None, key: bytes, seal: Seal | None = None
+) -> Verification:
+    """Return whether a whole log is as it was written, and still holds what a seal says it held."""
     *lines, rest = data.split(b"\n")
     previous, n_bytes, places = START, 0, {0: (0, START)}
     for number, line in enumerate(lines, start=1):
@@ -139,6 +166,8 @@ def verified(data: bytes, *, head: Head | None, key: bytes) -> Verification:
         return Verification(n, False, None, "missing")
     if places[head.n_lines] != (head.n_bytes, head.last):
         return Verification(n, False, None, "head")
+    if seal is not None and places.get(seal.n_lines, (0, ""))[1] != seal.last:
+        return Verification(n, False, None, "seal")
     if rest:
         return Verification(n, False, n + 1, "unfinished")
     return Verification(n, True, None, "")

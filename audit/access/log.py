@@ -3,9 +3,9 @@
 Comes in: an action, who did it, the digits of an audit, counts and codes; never a name or the text
 of a note. Goes out: lines of `access/log.jsonl` in the data directory. Torch-free.
 
-What it cannot do: whoever can read the key (the owner of the account, or root) can write the whole
-log anew, put back an older copy of the whole directory, or delete it. Where that matters, keep the
-last line's MAC in a place of another owner from time to time.
+What it cannot do alone: whoever can write the directory can put back an older `head.json` and cut
+the log to match, without the key, or delete it all; whoever can read the key can write the log
+anew. `log_seal` is what shows it: it goes with every report, and `verify` takes it back.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from audit.access.chain import (
     EMPTY,
     Head,
     LogEntry,
+    Seal,
     Verification,
     newest_entries,
     next_place,
     read_head,
+    read_seal,
     sealed_head,
     sealed_line,
     verified,
@@ -38,7 +40,7 @@ from audit.home import data_home
 
 __all__ = [
     "ACTIONS", "CODES", "NUMBERS", "LogEntry", "Verification", "account", "entries", "log_mark",
-    "record", "verify",
+    "log_seal", "record", "verify",
 ]  # fmt: skip
 
 ACTIONS = (
@@ -103,21 +105,54 @@ def record(action: str, *, who: str = "", audit: str = "", **counts: int | str) 
         ) from None
 
 
-def verify() -> Verification:
-    """Read the whole log and say whether it is as it was written.
+def log_seal() -> str:
+    """Return what the log holds now, as a text to be kept where this account cannot write.
 
     Raises
     ------
     AuditError
-        If it cannot be read.
+        If the log cannot be read, or its head is missing or was changed.
     """
+    try:
+        with _locked_folder() as folder:
+            head = read_head(_bytes(folder / _HEAD), key=_key(folder))
+    except OSError as error:
+        raise _unreadable(error) from None
+    if head is None:
+        raise AuditError(
+            "The access log has no head, or it was changed, so that nothing can be sealed.",
+            do="`python -m audit log verify` says more.",
+        )
+    return str(Seal(head.n_lines, head.last))
+
+
+def verify(seal: str = "") -> Verification:
+    """Read the whole log and say whether it is as it was written.
+
+    Parameters
+    ----------
+    seal
+        What `log_seal` once returned: the log must hold that line still. "" asks for none.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be read, or the seal is none.
+    """
+    wanted = read_seal(seal) if seal else None
+    if seal and wanted is None:
+        raise AuditError(
+            "This is no seal of an access log.",
+            where="seal",
+            do="Give it as it stands in the report: a number, a hyphen, 64 digits.",
+        )
     try:
         with _locked_folder() as folder:
             key = _key(folder)
             data, head = _bytes(folder / _LOG), read_head(_bytes(folder / _HEAD), key=key)
     except OSError as error:
         raise _unreadable(error) from None
-    return verified(data, head=head, key=key)
+    return verified(data, head=head, key=key, seal=wanted)
 
 
 def entries(limit: int | None = None, *, audit: str = "") -> tuple[LogEntry, ...]:

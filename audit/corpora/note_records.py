@@ -7,7 +7,7 @@ refused; what a refusal says never quotes the row.
 from __future__ import annotations
 
 import csv
-import json
+import math
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from audit.corpora.note_streams import MAX_LINE_CHARS, is_whole
 from audit.errors import AuditError
+from audit.foreign import json_value
 from audit.tables import MAX_COLUMNS, MAX_FIELD_CHARS, MAX_HEADER_BYTES, RowNote
 
 MAX_RECORD_CHARS = 4 * MAX_FIELD_CHARS
@@ -167,12 +168,21 @@ def json_records(lines: Iterator[str]) -> Iterator[Record | RowNote]:
         yield _json_record(line, row=row)
 
 
+def _number_text(written: str) -> str | None:
+    if written.lstrip("-").isdecimal():
+        return written
+    value = float(written)
+    if not math.isfinite(value):
+        return written if "e" in written.lower() else None
+    return f"{value:.0f}" if value.is_integer() else str(value)
+
+
 def _json_record(line: str, *, row: int) -> Record | RowNote:
     if len(line) > MAX_LINE_CHARS:
         return RowNote(row, "The line is too long.")
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
+        found = json_value(line, refusal=AuditError("The line is not JSON."), number=_number_text)
+    except AuditError:
         return RowNote(row, "The line is not JSON.")
     if not isinstance(found, dict):
         return RowNote(row, "The line is not a JSON object.")
@@ -180,8 +190,6 @@ def _json_record(line: str, *, row: int) -> Record | RowNote:
     for key, value in found.items():
         if isinstance(value, str):
             cells[key] = value
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            cells[key] = f"{value:.0f}" if float(value).is_integer() else str(value)
     if any(len(cell) > MAX_FIELD_CHARS for cell in cells.values()):
         return RowNote(row, "A text is longer than 1 MB.")
     if not all(map(is_whole, cells.values())):

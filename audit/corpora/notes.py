@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from audit.corpora.note_streams import (
     regular_size,
 )
 from audit.errors import AuditError
+from audit.foreign import refusing
 from audit.tables import MAX_FIELD_CHARS, RowNote, heading_key
 
 FIELDS = ("note_id", "patient_id", "admission_id", "category", "chart_time", "text")
@@ -179,16 +181,16 @@ def _json_header(lines: Iterator[str]) -> tuple[str, ...]:
 
 def _columns(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    by_key: dict[str, str] = {}
+    by_key: dict[str, list[str]] = {}
     for name in header:
-        by_key.setdefault(heading_key(name), name)
+        by_key.setdefault(heading_key(name), []).append(name)
     for field, headings in _HEADINGS.items():
         if field in wanted:
             if wanted[field] not in header:
                 raise AuditError(f"There is no column for {field} of this name.", where="notes")
             found[field] = (wanted[field],)
         else:
-            found[field] = tuple(by_key[key] for key in headings if key in by_key)
+            found[field] = tuple(name for key in headings for name in by_key.get(key, ()))
     if not found["text"]:
         raise AuditError("There is no column of texts.", where="notes", do=_FORMAT)
     return found
@@ -223,7 +225,7 @@ def _csv_records(source: NoteSource, lines: Iterator[str]) -> Iterator[Record | 
 
 def _parquet(path: Path) -> Any:
     try:
-        arrow = importlib.import_module("pyarrow")
+        importlib.import_module("pyarrow")
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError:
         raise AuditError(
@@ -231,31 +233,30 @@ def _parquet(path: Path) -> Any:
             where="notes",
             do="Install it, or save the notes as CSV or JSONL.",
         ) from None
-    try:
+    with _refusing_damage():
         return parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
-    except (arrow.ArrowException, OSError):
-        raise AuditError("The Parquet file is damaged.", where="notes") from None
+
+
+def _refusing_damage() -> AbstractContextManager[None]:
+    return refusing(AuditError("The Parquet file is damaged.", where="notes"))
 
 
 def _parquet_header(path: Path) -> tuple[str, ...]:
-    with _parquet(path) as file:
+    with _parquet(path) as file, _refusing_damage():
         return tuple(file.schema_arrow.names)
 
 
 def _parquet_records(source: NoteSource, *, on_bytes: ByteListener) -> Iterator[Record | RowNote]:
     names = list(dict.fromkeys(name for found in source.columns.values() for name in found))
     row = 1
-    with _parquet(source.path) as file:
+    with _parquet(source.path) as file, _refusing_damage():
         n_rows = max(1, file.metadata.num_rows)
-        try:
-            for batch in file.iter_batches(_PARQUET_ROWS, columns=names, use_threads=False):
-                for cells in batch.to_pylist():
-                    row += 1
-                    texts = {n: str(v) for n, v in cells.items() if v is not None}
-                    yield Record(row, texts)
-                on_bytes(source.n_bytes * len(batch) // n_rows)
-        except (OSError, ValueError):  # what pyarrow's errors are made of
-            raise AuditError("The Parquet file is damaged.", where=f"notes, row {row}") from None
+        for batch in file.iter_batches(_PARQUET_ROWS, columns=names, use_threads=False):
+            for cells in batch.to_pylist():
+                row += 1
+                texts = {n: str(v) for n, v in cells.items() if v is not None}
+                yield Record(row, texts)
+            on_bytes(source.n_bytes * len(batch) // n_rows)
 
 
 def _text_files(folder: Path) -> list[tuple[Path, int]]:

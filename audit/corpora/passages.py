@@ -169,9 +169,10 @@ def _csv_rows(data: bytes, *, what: str) -> tuple[str, Iterator[_Row]]:
 
 def _jsonl_rows(data: bytes, *, what: str) -> tuple[str, Iterator[_Row]]:
     text, encoding = decode_text(data, what=what)
-    lines = text.removesuffix("\n").split("\n")
-    if len(lines) > MAX_ROWS:
+    text = text.removesuffix("\n")
+    if text.count("\n") >= MAX_ROWS:  # before each line becomes an object
         raise AuditError(f"The file has more than {MAX_ROWS:,} lines.", where=what)
+    lines = text.split("\n")
 
     def rows() -> Iterator[_Row]:
         for number, line in enumerate(lines, start=1):

@@ -8,14 +8,8 @@ the files becomes a path.
 from __future__ import annotations
 
 import hashlib
-import io
-import json
-import lzma
 import re
-import struct
 import time
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,19 +21,17 @@ from audit.deid.formats import guess_format, read_files, read_unnamed
 from audit.deid.kept_scores import scores_dir
 from audit.encodings import decode_text
 from audit.errors import AuditError
+from audit.foreign import is_zip, json_value, refusing, zip_members
 from audit.private_files import private_folder, write_whole
 
 MAX_UPLOAD_MB = 50
-MAX_UNPACKED_BYTES = 400_000_000
+MAX_UNPACKED_BYTES = 100_000_000
 MAX_FILES = 50_000
+MAX_NOTES = 200_000
+MAX_LINES = 1_500_000
 KEPT_SECONDS = 3 * 86400.0
 _DIGEST = re.compile("[0-9a-f]{64}")
 _FOLDER = ".given"
-_DAMAGED = (
-    zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError, ValueError,
-    LookupError, struct.error, zlib.error, lzma.LZMAError,
-)  # fmt: skip
-"""What reading a zip archive whose bytes are wrong raises."""
 
 
 @dataclass(frozen=True)
@@ -80,17 +72,22 @@ def keep_given(content: bytes, *, name: str, what: str) -> GivenNotes:
     AuditError
         If it is not understood, holds no note, or is too large unpacked.
     """
-    if zipfile.is_zipfile(io.BytesIO(content)):
-        documents = _from_archive(content, what=what)
-    else:
-        form = guess_format([PurePosixPath(name).name])
-        if form == "brat":
-            raise AuditError("brat files come in pairs.", where=what, do="Put them into a zip.")
-        files = {f"{what}.txt" if form in ("inline", "i2b2") else what: _unmarked(content, what)}
-        documents = read_files(files, form=form)
+    with refusing(AuditError("The notes cannot be understood.", where=what)):
+        documents = _documents(content, name=name, what=what)
     if not documents:
         raise AuditError("There is no note in it.", where=what)
     return keep_notes(documents)
+
+
+def _documents(content: bytes, *, name: str, what: str) -> tuple[TaggedDocument, ...]:
+    if is_zip(content):
+        return _from_archive(content, what=what)
+    form = guess_format([PurePosixPath(name).name])
+    _check_n_lines(content, form=form, what=what)
+    if form == "brat":
+        raise AuditError("brat files come in pairs.", where=what, do="Put them into a zip.")
+    files = {f"{what}.txt" if form in ("inline", "i2b2") else what: _unmarked(content, what)}
+    return read_files(files, form=form)
 
 
 def keep_notes(documents: Sequence[TaggedDocument]) -> GivenNotes:
@@ -111,28 +108,24 @@ def keep_outputs(content: bytes, *, what: str) -> GivenNotes:
     AuditError
         If a line is no object with `doc_id` and a model's text, or there is none.
     """
+    _check_n_lines(content, form="jsonl", what=what)
     text = _unmarked(content, what).decode("utf-8", "surrogatepass")
     n_notes = 0
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         n_notes += 1
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
-        if (
-            not isinstance(record, dict)
-            or "doc_id" not in record
-            or not (
-                isinstance(record.get("output"), str) or isinstance(record.get("outputs"), list)
-            )
-        ):
-            raise AuditError(
-                "This line has no `output`.",
-                where=f"{what}, line {number}",
-                do="A line is a JSON object with `doc_id` and `output`.",
-            )
+        refusal = AuditError(
+            "This line has no `output`.",
+            where=f"{what}, line {number}",
+            do="A line is a JSON object with `doc_id` and `output`.",
+        )
+        record = json_value(line, refusal=refusal)
+        has_output = isinstance(record, dict) and (
+            isinstance(record.get("output"), str) or isinstance(record.get("outputs"), list)
+        )
+        if not isinstance(record, dict) or "doc_id" not in record or not has_output:
+            raise refusal
     if not n_notes:
         raise AuditError("There is no note in it.", where=what)
     return GivenNotes(_write(text.encode("utf-8", "surrogatepass")), n_notes, 0, 0, ())
@@ -180,12 +173,9 @@ def _unmarked(content: bytes, what: str) -> bytes:
 
 
 def _from_archive(content: bytes, *, what: str) -> tuple[TaggedDocument, ...]:
-    try:
-        files = _members(content, what=what)
-    except _DAMAGED:
-        raise AuditError(
-            "The archive is damaged or locked.", where=what, do="Make a plain zip without password."
-        ) from None
+    files = dict(
+        zip_members(content, where=what, max_bytes=MAX_UNPACKED_BYTES, max_files=MAX_FILES)
+    )
     if not files:
         raise AuditError("There is no note in it.", where=what)
     form = guess_format(files)
@@ -194,27 +184,12 @@ def _from_archive(content: bytes, *, what: str) -> tuple[TaggedDocument, ...]:
         name: data for name, data in files.items()
         if name.lower().endswith(endings.get(form, (".txt", ".conll", ".bio", ".iob")))
     }  # fmt: skip
+    _check_n_lines(*chosen.values(), form=form, what=what)
     return read_unnamed(chosen, form=form, what=what)
 
 
-def _members(content: bytes, *, what: str) -> dict[str, bytes]:
-    files: dict[str, bytes] = {}
-    left = MAX_UNPACKED_BYTES
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        entries = [entry for entry in archive.infolist() if _is_ours(entry)]
-        if len(entries) > MAX_FILES:
-            raise AuditError(f"The archive has more than {MAX_FILES:,} files.", where=what)
-        for entry in entries:
-            with archive.open(entry) as file:
-                data = file.read(left + 1)
-            left -= len(data)
-            if left < 0:
-                raise AuditError("The archive is too large when unpacked.", where=what)
-            files[entry.filename] = data
-    return files
-
-
-def _is_ours(entry: zipfile.ZipInfo) -> bool:
-    parts = PurePosixPath(entry.filename).parts
-    hidden = not parts or parts[-1].startswith(".") or "__MACOSX" in parts
-    return not entry.is_dir() and not hidden
+def _check_n_lines(*files: bytes, form: str, what: str) -> None:
+    # Counted before a line is read: a note as an object is many times as large.
+    n_most = MAX_NOTES if form == "jsonl" else MAX_LINES
+    if sum(data.count(b"\n") for data in files) > n_most:
+        raise AuditError(f"The file has more than {n_most:,} lines.", where=what)

@@ -7,16 +7,15 @@ is unpacked to the disk, and no name that came with a file becomes a path.
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from audit.deid.format_i2b2 import i2b2_text
 from audit.encodings import decode_text
 from audit.errors import AuditError
+from audit.foreign import refusing, zip_members
+from audit.tables import MAX_FIELD_CHARS
 
 MAX_FILES = 20_000
 MAX_HANDED_IN_BYTES = 50_000_000
@@ -24,11 +23,8 @@ MAX_UNPACKED_BYTES = 100_000_000
 ENDINGS = ("txt", "xml", "ann", "zip", "jsonl", "csv")
 TABLES = (".jsonl", ".csv")
 _MAX_ID_CHARS = 200
+_MAX_NOTE_BYTES = 8 * MAX_FIELD_CHARS
 _WHERE = "notes"
-_DAMAGED = (
-    zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError,
-    EOFError, ValueError,
-)  # fmt: skip
 Files = Sequence[tuple[str, bytes]]
 
 
@@ -68,14 +64,17 @@ def notes_lines(files: Files) -> bytes:
         )
     lines = []
     for number, (name, data) in enumerate(sorted(_members(files)), start=1):
-        text = _text(name, data, what=f"{_WHERE}, file {number}")
+        what = f"{_WHERE}, file {number}"
+        with refusing(AuditError("The file cannot be understood.", where=what, do="Take it out.")):
+            text = _text(name, data, what=what)
         if text is not None:
             note_id = PurePosixPath(name).stem
             record = {"note_id": note_id if len(note_id) <= _MAX_ID_CHARS else str(number)}
-            lines.append(json.dumps(record | {"text": text}, ensure_ascii=False) + "\n")
+            line = json.dumps(record | {"text": text}, ensure_ascii=False) + "\n"
+            lines.append(line.encode("utf-8", "surrogatepass"))
     if not lines:
         raise AuditError("There is no note in it.", where=_WHERE)
-    return "".join(lines).encode("utf-8", "surrogatepass")
+    return b"".join(lines)
 
 
 def _text(name: str, data: bytes, *, what: str) -> str | None:
@@ -85,6 +84,8 @@ def _text(name: str, data: bytes, *, what: str) -> str | None:
         return None
     if ending not in (".txt", ".xml"):
         raise AuditError("This file is neither .txt, .xml nor .ann.", where=what, do="Take it out.")
+    if len(data) > _MAX_NOTE_BYTES:
+        raise AuditError("The note is longer than 1 MB.", where=what, do="Take it out.")
     text = decode_text(data, what=what)[0] if data else ""
     return i2b2_text(text, what=what) if ending == ".xml" else text
 
@@ -93,8 +94,8 @@ def _members(files: Files) -> Iterator[tuple[str, bytes]]:
     """Yield the files, archives unpacked; raises `AuditError` where there are too many of them."""
     n_files, n_left = 0, MAX_UNPACKED_BYTES
     for name, data in files:
-        members = _unpacked(data) if _ending(name) == ".zip" else iter([(name, data)])
-        for member in members:
+        is_archive = _ending(name) == ".zip"
+        for member in _unpacked(data) if is_archive else iter([(name, data)]):
             n_files += 1
             n_left -= len(member[1])
             if n_files > MAX_FILES:
@@ -105,32 +106,11 @@ def _members(files: Files) -> Iterator[tuple[str, bytes]]:
 
 
 def _unpacked(data: bytes) -> Iterator[tuple[str, bytes]]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = [entry for entry in archive.infolist() if _is_ours(entry)]
-            # What an archive says of itself is not believed: every file is read to a limit.
-            for entry in entries[: MAX_FILES + 1]:
-                with archive.open(entry) as file:
-                    content = file.read(MAX_UNPACKED_BYTES + 1)
-                if len(content) > MAX_UNPACKED_BYTES:
-                    raise _too_large()
-                yield entry.filename, content
-    except _DAMAGED:
-        raise AuditError(
-            "The archive is damaged or locked.",
-            where=_WHERE,
-            do="Make a plain zip without password.",
-        ) from None
+    return zip_members(data, where=_WHERE, max_bytes=MAX_UNPACKED_BYTES, max_files=MAX_FILES)
 
 
 def _too_large() -> AuditError:
     return AuditError("The archive is too large when unpacked.", where=_WHERE)
-
-
-def _is_ours(entry: zipfile.ZipInfo) -> bool:
-    parts = PurePosixPath(entry.filename).parts
-    hidden = not parts or parts[-1].startswith(".") or "__MACOSX" in parts
-    return not entry.is_dir() and not hidden
 
 
 def _ending(name: str) -> str:

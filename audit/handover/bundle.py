@@ -13,6 +13,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from audit.handover.measures_table import measures_csv
 from audit.handover.name_forms import with_names_as
@@ -24,12 +25,13 @@ from audit.tables import write_table
 from audit.view.reference_view import ReferenceView
 
 MANIFEST = "MANIFEST.sha256"
+SEAL = "log_seal.txt"
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold: the same bytes each time
-_README = ("html", "names", "measures", "json", "documents", "key", "manifest")
+_README = ("html", "names", "measures", "json", "documents", "key", "seal", "manifest")
 _FILE_OF = {
     "html": "report.html", "names": "names.csv", "measures": "measures.csv",
     "json": "report.json", "documents": "documents.csv", "key": "names_key.csv",
-    "manifest": MANIFEST,
+    "seal": SEAL, "manifest": MANIFEST,
 }  # fmt: skip
 
 
@@ -40,6 +42,7 @@ def bundle_files(
     other: AuditReport | None = None,
     references: ReferenceView | None = None,
     documents: Mapping[str, Sequence[str]] | None = None,
+    seal: str = "",
 ) -> dict[str, bytes]:
     """Return the files by name, in the order of their names.
 
@@ -53,8 +56,12 @@ def bundle_files(
         The audits that differ in the reference alone, if there are any; the HTML shows them.
     documents
         Generated documents by model; only the full form takes them.
+    seal
+        The access log's, so that it can be told later whether the log was put back; "" for none.
     """
-    makers = _makers(report, choice=choice, other=other, references=references, documents=documents)
+    makers = _makers(
+        report, choice=choice, other=other, references=references, documents=documents, seal=seal
+    )
     files = {name: make().encode("utf-8") for name, make in sorted(makers.items())}
     files[MANIFEST] = manifest(files).encode("ascii")
     return files
@@ -67,6 +74,7 @@ def bundle_file(
     choice: ReportChoice,
     other: AuditReport | None = None,
     references: ReferenceView | None = None,
+    seal: str = "",
 ) -> bytes:
     """Return one of the files that every form has, as `bundle_files` does.
 
@@ -75,7 +83,9 @@ def bundle_file(
     KeyError
         If there is no such file.
     """
-    makers = _makers(report, choice=choice, other=other, references=references, documents=None)
+    makers = _makers(
+        report, choice=choice, other=other, references=references, documents=None, seal=seal
+    )
     return makers[name]().encode("utf-8")
 
 
@@ -86,10 +96,11 @@ def bundle(
     other: AuditReport | None = None,
     references: ReferenceView | None = None,
     documents: Mapping[str, Sequence[str]] | None = None,
+    seal: str = "",
 ) -> bytes:
     """Return the files of `bundle_files` as one zip in a folder of their own."""
     files = bundle_files(
-        report, choice=choice, other=other, references=references, documents=documents
+        report, choice=choice, other=other, references=references, documents=documents, seal=seal
     )
     folder, data = bundle_name(report, choice=choice), io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
@@ -122,17 +133,20 @@ def _makers(
     other: AuditReport | None,
     references: ReferenceView | None,
     documents: Mapping[str, Sequence[str]] | None,
+    seal: str,
 ) -> dict[str, Callable[[], str]]:
     shown = with_names_as(report, form=choice.names)
     makers: dict[str, Callable[[], str]] = {
         "report.html": lambda: report_html(
-            report, choice=choice, other=other, references=references
+            report, choice=choice, other=other, references=references, seal=seal
         ),
         "names.csv": lambda: "\ufeff" + names_csv(shown),  # Excel needs the mark: not all is ASCII
         "measures.csv": lambda: measures_csv(report),
         "measures.json": lambda: _json(measures_json(_without_names(shown))),
-        "report.json": lambda: _json(shown.to_json()),
+        "report.json": lambda: _json(_sealed(shown.to_json(), seal=seal)),
     }
+    if seal:
+        makers[SEAL] = lambda: f"{seal}\n"
     if choice.names == "full":
         makers["names_key.csv"] = lambda: _key(report)
         if documents:
@@ -140,6 +154,10 @@ def _makers(
     there = frozenset(makers)
     makers["README.txt"] = lambda: _readme(report, choice=choice, names=there)
     return makers
+
+
+def _sealed(content: dict[str, Any], *, seal: str) -> dict[str, Any]:
+    return content | {"made": content["made"] | {"log_seal": seal}} if seal else content
 
 
 def _without_names(report: AuditReport) -> AuditReport:

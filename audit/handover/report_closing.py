@@ -58,8 +58,8 @@ def recommendation_section(sign_off: SignOff, *, words: ReportWords) -> str:
     )
 
 
-def sign_off_section(sign_off: SignOff, *, words: ReportWords) -> str:
-    """Return section 9: a line to sign for each of the two."""
+def sign_off_section(sign_off: SignOff, *, seal: str = "", words: ReportWords) -> str:
+    """Return section 9: a line to sign for each of the two, and what the access log held then."""
     rows = "".join(
         f'<tr><th scope="row">{escape(words.text(role))}</th>'
         f'<td class="sign">{escape(name)}</td><td class="sign"></td><td class="sign"></td></tr>'
@@ -71,7 +71,8 @@ def sign_off_section(sign_off: SignOff, *, words: ReportWords) -> str:
     )
     return (
         f'<section class="keep">{heading(words.text("sign_off"))}<table class="signatures">'
-        f"<thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></section>"
+        f"<thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>"
+        f"{paragraph(words.text('log_seal', seal=seal), tone='soft') if seal else ''}</section>"
     )
 
 

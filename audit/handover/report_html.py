@@ -44,6 +44,7 @@ def report_html(
     choice: ReportChoice,
     other: AuditReport | None = None,
     references: ReferenceView | None = None,
+    seal: str = "",
 ) -> str:
     """Return the whole file.
 
@@ -55,6 +56,8 @@ def report_html(
         The audit of the same pair in the other scenario, if it is kept: its verdict is printed too.
     references
         The audits that differ in the reference alone, if there are any.
+    seal
+        The access log's; it is printed where the report is signed.
 
     Raises
     ------
@@ -65,7 +68,9 @@ def report_html(
     view = overview_of(report)
     beside = overview_of(other) if other is not None else None
     title = escape(f"{words.text('title')} · {report.digest[:12]}")
-    parts = _sections(report, view, other=beside, references=references, choice=choice, words=words)
+    parts = _sections(
+        report, view, other=beside, references=references, choice=choice, seal=seal, words=words
+    )
     body = "\n".join(parts)
     return (
         f'<!DOCTYPE html>\n<html lang="{words.language}">\n<head>\n<meta charset="utf-8">\n'
@@ -84,6 +89,7 @@ def _sections(
     other: Overview | None,
     references: ReferenceView | None,
     choice: ReportChoice,
+    seal: str,
     words: ReportWords,
 ) -> list[str]:
     wanted, sign_off = choice.sections, choice.sign_off
@@ -101,7 +107,7 @@ def _sections(
         diagnostics_section(report, words=words) if "diagnostics" in wanted else "",
         limits_section(report, words=words),
         recommendation_section(sign_off, words=words),
-        sign_off_section(sign_off, words=words),
+        sign_off_section(sign_off, seal=seal, words=words),
         reproduction_section(report, words=words) if "reproduction" in wanted else "",
         glossary_section(words=words) if "glossary" in wanted else "",
     ]

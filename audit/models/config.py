@@ -17,7 +17,7 @@ ARCHITECTURES = ("bert", "roberta", "distilbert")
 
 MAX_LAYERS = 200
 MAX_HIDDEN = 16_384
-MAX_VOCABULARY = 2_000_000
+MAX_VOCABULARY = 1_000_000
 
 Scalar = bool | int | float | str | None
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import AuditError
+from audit.foreign import refusing
 from audit.models.config import ModelConfig, parse_config
 from audit.models.folder import ModelFolder, open_folder, unreadable
 from audit.models.headers import (
@@ -29,7 +30,8 @@ from audit.models.shapes import check_tensors, expected_shapes, same_tensors
 from audit.models.tokenizer_files import TokenizerFiles, read_tokenizer_files
 
 _MAX_CONFIG_BYTES = 1_000_000
-_MAX_INDEX_BYTES = 10_000_000
+_MAX_INDEX_BYTES = 4_000_000
+_MAX_TENSORS = 20_000
 _MAX_SHARDS = 200
 _CHUNK_BYTES = 1 << 20
 _DIGEST_VERSION = 1
@@ -118,6 +120,17 @@ def read_model_files(path: Path) -> ModelFiles:
         If the model may not or cannot be loaded, with the reason.
     """
     folder = open_folder(path)
+    with refusing(
+        AuditError(
+            "The model's files cannot be understood.",
+            where=folder.where(),
+            do="Copy them again from where the model was saved.",
+        )
+    ):
+        return _read_files(folder)
+
+
+def _read_files(folder: ModelFolder) -> ModelFiles:
     where = folder.where("config.json")
     raw = parse_json(folder.read("config.json", max_bytes=_MAX_CONFIG_BYTES), where=where)
     config = parse_config(raw, where=where)
@@ -213,9 +226,15 @@ def _weights(folder: ModelFolder) -> tuple[tuple[str, ...], tuple[TensorHeader, 
             where=where,
             do="Copy the model again from where it was saved, all shards.",
         )
-    tensors = tuple(tensor for shard in shards for tensor in _header(folder, shard))
+    tensors: list[TensorHeader] = []
+    for shard in shards:
+        tensors += _header(folder, shard)
+        if len(tensors) > _MAX_TENSORS:
+            raise AuditError(
+                f"The files list more than {_MAX_TENSORS:,} tensors.", where=folder.where()
+            )
     check_shards(index, tensors=tensors, where=where)
-    return shards, tensors
+    return shards, tuple(tensors)
 
 
 def _refuse_other_weights(folder: ModelFolder) -> None:

@@ -97,7 +97,10 @@ def open_folder(path: Path) -> ModelFolder:
     name = display_name(root)
     if len(entries) > _MAX_ENTRIES:
         raise AuditError(f"The directory holds more than {_MAX_ENTRIES} entries.", where=name)
-    files = [entry.name for entry in entries if _is_file(Path(entry.path), root=root, name=name)]
+    try:
+        files = [one.name for one in entries if _is_file(Path(one.path), root=root, name=name)]
+    except OSError as fault:  # changed or closed since it was listed
+        raise unreadable(fault, where=name) from None
     code = [file for file in files if Path(file).suffix.lower() in _CODE_SUFFIXES]
     if code:
         raise AuditError(

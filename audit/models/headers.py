@@ -6,18 +6,20 @@ gaps (https://github.com/huggingface/safetensors, "Format").
 
 from __future__ import annotations
 
-import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import AuditError
+from audit.foreign import json_value
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 
-_MAX_HEADER_BYTES = 25_000_000
+# A tensor takes some 150 bytes of a header.
+_MAX_HEADER_BYTES = 4_000_000
 _MAX_TENSORS = 20_000
 _DTYPE_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "U16": 2, "I16": 2, "F16": 2,
@@ -49,34 +51,21 @@ class TensorHeader:
 
 
 def parse_json(data: bytes, *, where: str) -> dict[str, object]:
-    """Parse a JSON object strictly: UTF-8, no duplicate keys, no NaN, no deep nesting.
+    """Parse a JSON object strictly, as `audit.foreign.json_value` does.
 
     Raises
     ------
     AuditError
         If it is anything else.
     """
-
-    def refuse_constant(_: str) -> object:
-        raise ValueError("not a number")
-
-    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        if len({key for key, _ in pairs}) != len(pairs):
-            raise ValueError("duplicate key")
-        return dict(pairs)
-
-    try:
-        value = json.loads(
-            data.decode("utf-8-sig"), parse_constant=refuse_constant, object_pairs_hook=unique
-        )
-    except (ValueError, RecursionError):
-        value = None
+    refusal = AuditError(
+        "This is not a valid JSON object.",
+        where=where,
+        do="Copy the file again from where the model was saved.",
+    )
+    value = json_value(data, refusal=refusal)
     if not isinstance(value, dict):
-        raise AuditError(
-            "This is not a valid JSON object.",
-            where=where,
-            do="Copy the file again from where the model was saved.",
-        )
+        raise refusal
     return value
 
 
@@ -164,9 +153,7 @@ def shard_names(index: dict[str, object], *, where: str) -> tuple[str, ...]:
     return tuple(sorted({str(value) for value in weight_map.values()}))
 
 
-def check_shards(
-    index: dict[str, object], *, tensors: tuple[TensorHeader, ...], where: str
-) -> None:
+def check_shards(index: dict[str, object], *, tensors: Sequence[TensorHeader], where: str) -> None:
     """Check that every tensor lies once, and in the shard that the index says.
 
     Raises

@@ -9,17 +9,18 @@ of the very bytes that were read.
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
 from audit.errors import AuditError
+from audit.foreign import refuse_without_memory, refusing
 from audit.models.config import ModelConfig
 from audit.models.files import ModelFiles, combined_digest, read_model_files
 from audit.models.folder import ModelFolder, unreadable
@@ -93,6 +94,7 @@ def load_model(path: Path, *, device: str = "cpu", dtype: str = "float32") -> Lo
         raise AuditError(f"Unknown kind of numbers; known: {', '.join(DTYPES)}.", where="dtype")
     files = read_model_files(path)
     name = files.folder.name
+    _refuse_without_memory(files, dtype=DTYPES[dtype])
     tokenizer = build_tokenizer(files.tokenizer, config=files.config, name=name)
     weights, digests = _read_weights(files, dtype=DTYPES[dtype])
     model = _build(files.config, weights=weights, dtype=DTYPES[dtype], where=name)
@@ -118,10 +120,9 @@ def _read_weights(
         # Read, not mapped: a mapped file can change, or end the process, while it is in use.
         data = _read_all(files.folder, file)
         digests[file] = hashlib.sha256(data).hexdigest()
-        try:
+        with refusing(_changed(files.folder.where(file))):
             tensors = load_tensors(data)
-        except SafetensorError:
-            raise _changed(files.folder.where(file)) from None
+        del data
         for stored_name, tensor in tensors.items():
             name = current_name(stored_name)
             if name in expected:
@@ -129,6 +130,12 @@ def _read_weights(
                 _refuse_non_finite(weights[name], name=name, where=files.folder.where(file))
     _fill_same(weights, config=files.config, where=files.folder.name)
     return weights, digests
+
+
+def _refuse_without_memory(files: ModelFiles, *, dtype: torch.dtype) -> None:
+    n_weights = sum(map(math.prod, expected_shapes(files.config).values())) * dtype.itemsize
+    n_file = max((files.folder.path / file).stat().st_size for file in files.weight_files)
+    refuse_without_memory(n_weights + max(n_weights, 2 * n_file), where=files.folder.where())
 
 
 def _read_all(folder: ModelFolder, file: str) -> bytes:

@@ -72,8 +72,12 @@ def registered_folders() -> tuple[RegisteredFolder, ...]:
     for text in os.environ.get(VARIABLE, "").split(os.pathsep):
         if not text.strip():
             continue
-        path = Path(os.path.realpath(Path(text.strip()).expanduser()))
-        if not path.is_dir() or any(folder.path == path for folder in folders):
+        try:
+            path = Path(os.path.realpath(Path(text.strip()).expanduser()))
+            is_folder = path.is_dir()
+        except (OSError, RuntimeError):
+            continue
+        if not is_folder or any(folder.path == path for folder in folders):
             continue
         base = path.name or "models"
         label = next(
@@ -161,10 +165,22 @@ def _found() -> Iterator[tuple[str, Path]]:
             if not Path(os.path.realpath(directory)).is_relative_to(folder.path):
                 continue
             parts = directory.relative_to(folder.path).parts
-            if (directory / "config.json").is_file():
-                yield "/".join((folder.label, *parts)), directory
+            if _is_model(directory):
+                yield "/".join((folder.label, *map(_whole, parts))), directory
             if len(parts) < _MAX_DEPTH:
                 waiting.extend(reversed(_subdirectories(directory)))
+
+
+def _is_model(directory: Path) -> bool:
+    try:
+        return (directory / "config.json").is_file()
+    except OSError:
+        return False
+
+
+def _whole(part: str) -> str:
+    # A name of bytes that are no UTF-8 holds halves of characters, which no page can show.
+    return part.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _subdirectories(directory: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from audit.errors import AuditError
-from audit.models.config import refuse_code_keys
+from audit.models.config import MAX_VOCABULARY, refuse_code_keys
 from audit.models.folder import ModelFolder
 from audit.models.headers import parse_json
 
@@ -21,7 +21,10 @@ ALL_FILES = (
     "special_tokens_map.json",
 )  # fmt: skip
 
-_MAX_BYTES = 64_000_000
+_MAX_BYTES = 32_000_000
+_MAX_CONFIG_BYTES = 8_000_000
+_MAX_ADDED = 10_000
+_MAX_ID_DIGITS = 9
 _CLASSES = {
     "BertTokenizer": (("vocab.txt",), "WordPiece"),
     "DistilBertTokenizer": (("vocab.txt",), "WordPiece"),
@@ -92,12 +95,15 @@ def read_tokenizer_files(
     AuditError
         If files are missing, cannot be parsed, ask for another tokenizer or could load code.
     """
-    raw = _json(folder, CONFIG_FILE) if CONFIG_FILE in folder.files else {}
-    where = folder.where(CONFIG_FILE)
+    where, raw = folder.where(CONFIG_FILE), {}
+    if CONFIG_FILE in folder.files:
+        raw = parse_json(folder.read(CONFIG_FILE, max_bytes=_MAX_CONFIG_BYTES), where=where)
     refuse_code_keys(raw, where=where)
     named = raw.get("tokenizer_class") or model_config.get("tokenizer_class")
     kind = _kind(named or _DEFAULT_CLASS[architecture], where=where)
     settings = {key: value for key, value in raw.items() if key in _SETTINGS}
+    for value in settings.values():
+        _check_n_added(value, where=where)
     if kind == "BertJapaneseTokenizer":
         _check_japanese(settings, where=where)
     present = {
@@ -109,8 +115,14 @@ def read_tokenizer_files(
     return TokenizerFiles(kind, settings, used, present, declared, notes)
 
 
-def _json(folder: ModelFolder, file: str) -> dict[str, object]:
-    return parse_json(folder.read(file, max_bytes=_MAX_BYTES), where=folder.where(file))
+def _check_n_added(value: object, *, where: str) -> None:
+    # transformers adds them one by one, and takes the longer the more there are.
+    if isinstance(value, list | dict) and len(value) > _MAX_ADDED:
+        raise AuditError(
+            f"The tokenizer adds more than {_MAX_ADDED:,} tokens to its vocabulary.",
+            where=where,
+            do="Save it with these tokens in the vocabulary itself.",
+        )
 
 
 def _kind(named: object, *, where: str) -> str:
@@ -175,7 +187,7 @@ def _declared(
     if "vocab.txt" in present:
         lines = _vocab_lines(present["vocab.txt"], where=folder.where("vocab.txt"))
     if FAST_FILE in used:
-        declared = _fast_entries(folder, kind=kind)
+        declared = _fast_entries(used[FAST_FILE], kind=kind, where=folder.where(FAST_FILE))
         base = {i: token.rstrip() for i, token in declared.items() if i in lines}
         if lines and base != {i: token.rstrip() for i, token in lines.items()}:
             return declared, (
@@ -184,7 +196,8 @@ def _declared(
         return declared, ()
     if "vocab.json" in used:
         where = folder.where("vocab.json")
-        declared = _by_id(_json(folder, "vocab.json"), where=where)
+        declared = _by_id(parse_json(used["vocab.json"], where=where), where=where)
+        _check_n_lines(used["merges.txt"], where=folder.where("merges.txt"))
     else:
         where, declared = folder.where("vocab.txt"), lines
     if not declared:
@@ -192,7 +205,14 @@ def _declared(
     return declared, ()
 
 
+def _check_n_lines(data: bytes, *, where: str) -> None:
+    # Counted in the bytes: as objects they would be a hundred times as large.
+    if data.count(b"\n") > MAX_VOCABULARY:
+        raise AuditError(f"The file has more than {MAX_VOCABULARY:,} lines.", where=where)
+
+
 def _vocab_lines(data: bytes, *, where: str) -> dict[int, str]:
+    _check_n_lines(data, where=where)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -208,9 +228,8 @@ def _by_id(vocab: object, *, where: str) -> dict[int, str]:
     return {i: str(token) for token, i in vocab.items()}
 
 
-def _fast_entries(folder: ModelFolder, *, kind: str) -> dict[int, str]:
-    where = folder.where(FAST_FILE)
-    raw = _json(folder, FAST_FILE)
+def _fast_entries(data: bytes, *, kind: str, where: str) -> dict[int, str]:
+    raw = parse_json(data, where=where)
     for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         _check_component(raw.get(part), where=where)
     model = raw.get("model")
@@ -235,6 +254,7 @@ def _fast_entries(folder: ModelFolder, *, kind: str) -> dict[int, str]:
     if not declared:
         raise AuditError("The vocabulary is empty.", where=where)
     added = raw.get("added_tokens") or []
+    _check_n_added(added, where=where)
     for entry in added if isinstance(added, list) else []:
         if isinstance(entry, dict) and type(entry.get("id")) is int:
             declared[entry["id"]] = str(entry.get("content"))
@@ -265,16 +285,22 @@ def _added(
     """Return the entries that the legacy files add to the vocabulary."""
     added: dict[int, str] = {}
     if "special_tokens_map.json" in used:
-        refuse_code_keys(
-            _json(folder, "special_tokens_map.json"), where=folder.where("special_tokens_map.json")
-        )
+        where = folder.where("special_tokens_map.json")
+        table = parse_json(used["special_tokens_map.json"], where=where)
+        refuse_code_keys(table, where=where)
+        for value in table.values():
+            _check_n_added(value, where=where)
     if "added_tokens.json" in used:
-        added |= _by_id(_json(folder, "added_tokens.json"), where=folder.where("added_tokens.json"))
+        where = folder.where("added_tokens.json")
+        table = parse_json(used["added_tokens.json"], where=where)
+        _check_n_added(table, where=where)
+        added |= _by_id(table, where=where)
     decoder = settings.get("added_tokens_decoder")
     if decoder is not None:
         where = folder.where(CONFIG_FILE)
         if not isinstance(decoder, dict) or not all(
-            key.isdecimal() and isinstance(token, dict) for key, token in decoder.items()
+            key.isdecimal() and len(key) <= _MAX_ID_DIGITS and isinstance(token, dict)
+            for key, token in decoder.items()
         ):
             raise AuditError("added_tokens_decoder is not a table of tokens.", where=where)
         added |= {int(key): str(token.get("content")) for key, token in decoder.items()}

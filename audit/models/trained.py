@@ -6,11 +6,11 @@ A trained model is the directory `model` (or `model-<step>`, a copy kept on the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from audit.errors import AuditError
+from audit.foreign import json_value, refusing
 from audit.home import data_home
 
 LABEL = "trained"
@@ -59,11 +59,11 @@ def trained_name(directory: Path) -> str:
 
 
 def _title(path: Path) -> str:
+    unreadable = AuditError("The training's own file cannot be read.")
     try:
-        if path.stat().st_size > _MAX_RUN_BYTES:
-            return ""
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return ""
+        with refusing(unreadable), path.open("rb") as file:
+            known = json_value(file.read(_MAX_RUN_BYTES), refusal=unreadable)
+    except AuditError:
+        return ""  # it is shown by the name of its folder
     title = known.get("title") if isinstance(known, dict) else None
     return " ".join(title.split()) if isinstance(title, str) else ""

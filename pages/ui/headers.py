@@ -1,4 +1,4 @@
-"""Headers of every answer: the browser may fetch nothing from elsewhere and run nothing foreign."""
+"""Who is answered, and with which headers: nothing comes from elsewhere, nothing foreign runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import re
 from collections.abc import Iterable, MutableMapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-import streamlit
+import streamlit as st
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 LANGUAGE_SCRIPTS = {
@@ -17,11 +20,17 @@ LANGUAGE_SCRIPTS = {
     "ja": 'document.documentElement.lang = "ja"',
 }
 """The only scripts of our own: they tell screen readers the language of the page."""
+_METRICS = "/_stcore/metrics"
+_POLICY_VIOLATION = 1008  # RFC 6455
 _INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 class SecurityHeaders:
-    """Put the security headers on every HTTP answer.
+    """Put the security headers on every HTTP answer; answer no page of another origin.
+
+    Streamlit takes a websocket from any port of this machine, and asks a host outside for this
+    machine's address to tell whether another origin is allowed: neither happens behind this. How
+    many sessions there are and what they keep is nobody's to read.
 
     `'unsafe-eval'` stays, for Streamlit's pages do not render without it; inline scripts are named
     by their hash, which is computed at start since it changes with Streamlit's version.
@@ -35,9 +44,14 @@ class SecurityHeaders:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        if scope["type"] == "websocket" and not is_own_origin(Headers(scope=scope)):
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        is_hidden = scope["path"].rstrip("/").endswith(_METRICS)
+        app = PlainTextResponse("Not Found", 404) if is_hidden else self._app
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
@@ -46,12 +60,24 @@ class SecurityHeaders:
                 message["headers"] = [*others, *self._headers]
             await send(message)
 
-        await self._app(scope, receive, send_with_headers)
+        await app(scope, receive, send_with_headers)
+
+
+def is_own_origin(headers: Headers) -> bool:
+    """Whether a websocket comes from this app's own pages: same host, same port.
+
+    Or from an origin that `server.corsAllowedOrigins` names, or from no browser at all: browsers
+    always say where a page is from.
+    """
+    origin = headers.get("origin")
+    if origin is None or origin in st.get_option("server.corsAllowedOrigins"):
+        return True
+    return urlsplit(origin).netloc.lower() == headers.get("host", "").lower() != ""
 
 
 def security_headers() -> dict[str, str]:
     """Return the headers by lower-case name."""
-    index = Path(streamlit.__file__).parent / "static" / "index.html"
+    index = Path(st.__file__).parent / "static" / "index.html"
     scripts = _INLINE_SCRIPT.findall(index.read_text(encoding="utf-8"))
     return {
         "content-security-policy": content_security_policy(

@@ -220,6 +220,76 @@ def test_two_processes_write_at_once_and_no_line_is_lost(folder: Path) -> None:
         assert [dict(e.counts)["n_names"] for e in reversed(found)] == list(range(15))
 
 
+def test_a_log_put_back_to_an_older_state_is_seen_with_a_seal_only(folder: Path) -> None:
+    for n in range(5):
+        access_log.record("exported", n_names=n)
+    old = {path.name: path.read_bytes() for path in folder.iterdir()}
+    seal = access_log.log_seal()
+    access_log.record("revealed", n_names=5)
+    later = access_log.log_seal()
+    assert access_log.verify(seal).is_intact
+    # Two files without the key: an older head, and the log cut to match.
+    for name in ("head.json", "log.jsonl"):
+        (folder / name).write_bytes(old[name])
+    assert access_log.verify() == access_log.Verification(5, True, None, "")
+    assert access_log.verify(seal).is_intact
+    assert access_log.verify(later) == access_log.Verification(5, False, None, "seal")
+    # Written on, it is as long as it was, and still not the log that was sealed.
+    access_log.record("opened")
+    assert access_log.verify().is_intact
+    assert access_log.verify(later).reason == "seal"
+
+
+def test_a_log_written_anew_with_its_key_does_not_fit_the_seal(folder: Path) -> None:
+    for n in range(3):
+        access_log.record("exported", n_names=n)
+    seal = access_log.log_seal()
+    key = (folder / "key").read_bytes()
+    for path in folder.iterdir():
+        path.unlink()
+    access_log.record("opened")
+    (folder / "key").write_bytes(key)
+    (folder / "log.jsonl").unlink()
+    (folder / "head.json").write_bytes(sealed_head(EMPTY, key=key))
+    for n in range(3):
+        access_log.record("opened", n_names=n)
+    assert access_log.verify().is_intact
+    assert access_log.verify(seal).reason == "seal"
+
+
+@pytest.mark.parametrize("text", ["x", "3", "3-" + "a" * 63, "-1-" + "a" * 64, "3-" + "A" * 64,
+                                  "9" * 5000 + "-" + "a" * 64, "３-" + "a" * 64])  # fmt: skip
+def test_what_is_no_seal_is_refused(folder: Path, text: str) -> None:
+    access_log.record("opened")
+    with pytest.raises(AuditError, match="no seal"):
+        access_log.verify(text)
+
+
+def test_a_seal_of_another_log_or_of_none_does_not_fit(folder: Path) -> None:
+    access_log.record("opened")
+    number, _, last = access_log.log_seal().partition("-")
+    assert number == "1"
+    assert access_log.verify(f"2-{last}").reason == "seal"
+    assert access_log.verify(f"1-{'0' * 64}").reason == "seal"
+    assert access_log.verify(f"0-{'0' * 64}").is_intact  # of a log without a line
+
+
+def test_the_command_checks_a_log_against_a_seal(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    access_log.record("exported", n_names=1)
+    old = {path.name: path.read_bytes() for path in folder.iterdir()}
+    access_log.record("exported", n_names=2)
+    seal = str(log_command(Namespace(what="verify", seal=""))["seal"])
+    assert f"Its seal: {seal}" in capsys.readouterr().err
+    assert log_command(Namespace(what="verify", seal=seal + "\n"))["exit_code"] == 0
+    assert "holds what the seal says" in capsys.readouterr().err
+    for name in ("head.json", "log.jsonl"):
+        (folder / name).write_bytes(old[name])
+    assert log_command(Namespace(what="verify", seal=seal))["exit_code"] == 1
+    assert "put back to an older state" in capsys.readouterr().err
+
+
 def test_a_log_that_cannot_be_written_is_an_error_in_words(folder: Path) -> None:
     access_log.record("ran")
     (folder / "log.jsonl").unlink()
@@ -234,7 +304,7 @@ def test_the_command_says_whether_the_log_is_whole_and_shows_it(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     access_log.record("exported", who="anna", audit=DIGEST, n_names=3)
-    assert log_command(Namespace(what="verify"))["exit_code"] == 0
+    assert log_command(Namespace(what="verify", seal=""))["exit_code"] == 0
     assert "is whole: 1 lines" in capsys.readouterr().err
     shown = log_command(Namespace(what="show", limit=5, audit=""))
     assert shown["entries"][0]["counts"] == {"n_names": 3}
@@ -242,7 +312,7 @@ def test_the_command_says_whether_the_log_is_whole_and_shows_it(
     log = folder / "log.jsonl"
     fields = json.loads(log.read_bytes())
     log.write_text(json.dumps(fields | {"who": "bert"}) + "\n")
-    assert log_command(Namespace(what="verify"))["exit_code"] == 1
+    assert log_command(Namespace(what="verify", seal=""))["exit_code"] == 1
     assert "NOT whole: line 1 does not fit" in capsys.readouterr().err
 
 

@@ -108,6 +108,7 @@ def test_from_two_directories_and_a_csv_to_a_signed_report(
     preview = page.frame_locator(".st-key-report_preview iframe").locator("body")
     expect(preview).to_contain_text("A. Auditor")
     bundle = zipfile.ZipFile(saved(page, "report_zip", folder=tmp_path))
+    assert any(name.endswith("/log_seal.txt") for name in bundle.namelist())
     assert is_listed(bundle)
     html = bundle.read(next(n for n in bundle.namelist() if n.endswith("report.html"))).decode()
     assert "<script" not in html

@@ -63,6 +63,24 @@ def test_the_same_choice_gives_the_same_bytes(report: AuditReport) -> None:
         assert {entry.external_attr >> 16 for entry in archive.infolist()} == {0o100600}
 
 
+def test_the_seal_of_the_access_log_goes_with_every_report(report: AuditReport) -> None:
+    seal = "12-" + "ab" * 32
+    for language in ("en", "ja"):
+        choice = ReportChoice(language=language, sections=())
+        files = bundle_files(report, choice=choice, seal=seal)
+        assert files["log_seal.txt"].decode() == f"{seal}\n"
+        assert seal.encode() in files["report.html"]
+        assert (
+            b"log_seal.txt" in files["README.txt"] and b"log_seal.txt" in files["MANIFEST.sha256"]
+        )
+        for name in ("report.html", "report.json"):
+            assert bundle_file(name, report, choice=choice, seal=seal) == files[name]
+        again = AuditReport.from_json(json.loads(files["report.json"]))
+        assert again.made["log_seal"] == seal
+        without = bundle_files(report, choice=choice)
+        assert not any(b"log_seal" in content for content in without.values())
+
+
 def test_names_are_only_in_the_full_form(report: AuditReport) -> None:
     parts = [part.encode() for name in MEMBERS for part in name]
     for form in ("masked", "pseudonyms"):

@@ -239,3 +239,12 @@ def test_using_the_table_leaves_the_locks_of_who_uses_it_already() -> None:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda _: table.every_job(), range(20)))
         assert own_locks(path) == before
+
+
+def test_an_order_that_the_disk_does_not_let_go_is_said_in_words() -> None:
+    orders.write_order("ab" * 6, order={"names": []})
+    kept = jobs_dir("orders") / f"{'ab' * 6}.json"
+    kept.unlink()
+    kept.mkdir()
+    with pytest.raises(AuditError, match="cannot be read or written"):
+        orders.forget_order("ab" * 6)

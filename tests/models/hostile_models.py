@@ -159,7 +159,7 @@ BEFORE_LOADING = (
     Spoiled("fifo", lambda f: os.mkfifo(f / "pipe"), "neither a file nor a directory"),
     Spoiled("five_million_layers", config(num_hidden_layers=5_000_000), "out of bounds"),
     Spoiled("promised_layers", config(num_hidden_layers=200), "tensors are missing"),
-    Spoiled("promised_vocabulary", config(vocab_size=2_000_000), "config.json promises"),
+    Spoiled("promised_vocabulary", config(vocab_size=1_000_000), "config.json promises"),
     Spoiled("negative_size", config(hidden_size=-16), "out of bounds"),
     Spoiled("size_as_text", config(hidden_size="16"), "out of bounds"),
     Spoiled("size_as_truth", config(num_hidden_layers=True), "out of bounds"),
@@ -224,6 +224,24 @@ BEFORE_LOADING = (
     Spoiled("sudachi", _japanese(word_tokenizer_type="sudachi"), "word_tokenizer_type"),
     Spoiled("sentencepiece", _japanese(subword_tokenizer_type="sentencepiece"), "subword_token"),
     Spoiled("mecab_option", _japanese(mecab_kwargs={"mecab_option": "-r /x"}), "mecab_kwargs"),
+    Spoiled("number_no_float_holds", config(layer_norm_eps=10**400), "not a valid JSON object"),
+    Spoiled("number_endless", config(layer_norm_eps=1e308 * 10), "not a valid JSON object"),
+    Spoiled(
+        "key_of_5000_digits",
+        tokenizer_config(added_tokens_decoder={"1" * 5000: {"content": "a"}}),
+        "added_tokens_decoder is not a table",
+    ),
+    Spoiled(
+        "key_of_other_digits",
+        tokenizer_config(added_tokens_decoder={"²": {"content": "a"}}),
+        "added_tokens_decoder is not a table",
+    ),
+    Spoiled("class_is_a_list", tokenizer_config(tokenizer_class=["a"] * 500), "not supported"),
+    Spoiled(
+        "settings_are_deep",
+        tokenizer_config(extra_special_tokens=[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]),
+        "nested too",
+    ),
     Spoiled("added_not_table", tokenizer_config(added_tokens_decoder=[1]), "added_tokens_decoder"),
 )
 """Refused without a look at the weights."""

@@ -133,7 +133,7 @@ def test_any_setting_is_either_in_bounds_or_refused(key: str, value: object) -> 
     except AuditError:
         return
     assert 1 <= config.n_layers <= 200
-    assert 1 <= config.vocab_size <= 2_000_000
+    assert 1 <= config.vocab_size <= 1_000_000
     assert config.hidden_size % config.n_heads == 0
     assert 0 <= config.hidden_dropout < 1
 

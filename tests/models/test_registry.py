@@ -16,6 +16,7 @@ from audit.models.registry import (
     registered_folders,
     resolve_model,
 )
+from tests.models.editing import edit_json
 from tests.models.make_models import make_bert
 
 
@@ -89,6 +90,23 @@ def test_registered_folder_may_be_a_model_itself(
     monkeypatch.setenv(VARIABLE, str(root / "a" / "models" / "bert"))
     assert [model.model_id for model in list_models()] == ["bert"]
     assert resolve_model("bert") == root / "a" / "models" / "bert"
+
+
+def test_one_bad_folder_does_not_hide_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bert = make_bert(tmp_path / "models" / "good")
+    names = ["endless", "digits", b"\xff".decode("utf-8", "surrogateescape")]
+    endless, digits, _ = (shutil.copytree(bert, tmp_path / "models" / name) for name in names)
+    edit_json(endless, "config.json", layer_norm_eps=10**400)
+    edit_json(digits, "tokenizer_config.json", added_tokens_decoder={"1" * 5000: {}})
+    monkeypatch.setenv(VARIABLE, os.pathsep.join(("~nobody-of-this-name/x", str(bert.parent))))
+    found = {model.model_id: model for model in list_models()}
+    assert list(found) == ["models/digits", "models/endless", "models/good", "models/\\udcff"]
+    assert [model.refusal == "" for model in found.values()] == [False, False, True, True]
+    for model_id, model in found.items():
+        assert resolve_model(model_id) == model.path
+        (model_id + model.refusal + (model.summary.name if model.summary else "")).encode()
 
 
 HOSTILE_IDS = (

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError
+from audit.foreign import refuse_without_memory
 
 WHERE = "language model"
 _MOST_TOKENS = 32_768
@@ -150,7 +151,8 @@ def check_directory(directory: Path) -> None:
     """
     if not directory.is_dir() or not (directory / "config.json").is_file():
         raise AuditError("There is no model directory with a config.json.", where=WHERE)
-    if not any(directory.glob("*.safetensors")):
+    weights = list(directory.glob("*.safetensors"))
+    if not weights:
         raise AuditError(
             "The directory has no safetensors weights.",
             where=WHERE,
@@ -162,6 +164,7 @@ def check_directory(directory: Path) -> None:
             where=WHERE,
             do="Merge the adapter into the model and save that.",
         )
+    refuse_without_memory(sum(path.stat().st_size for path in weights), where=WHERE)
 
 
 def directory_digest(directory: Path) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from audit.deid.token.characters import Characters, characters_from_json
 from audit.deid.token.reading import Reader, TokenizerReader
 from audit.deid.token.settings import Shape
 from audit.errors import AuditError
+from audit.foreign import refuse_without_memory, refusing
 from audit.models.checkpoints import own_tensors
 from audit.models.config import refuse_code_keys
 from audit.models.folder import ModelFolder, open_folder
@@ -87,6 +89,8 @@ def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
     """
     folder = open_folder(path)
     _refuse_code(folder)
+    sizes = [(folder.path / f).stat().st_size for f in folder.files if f.endswith(".safetensors")]
+    refuse_without_memory(2 * sum(sizes), where=folder.where())
     transformers: Any = importlib.import_module("transformers")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(seed, "head of a tagger"))
@@ -115,21 +119,24 @@ def load_model_folder(path: Path, *, n_tags: int, device: str) -> TokenModel:
     """
     folder = open_folder(path)
     _refuse_code(folder)
-    try:
-        if CHARACTERS in folder.files:
-            found = _characters_model(folder, n_tags=n_tags)
-        else:
-            found = _encoder_model(folder, n_tags=n_tags)
+    build = _characters_model if CHARACTERS in folder.files else _encoder_model
+    refusal = AuditError(
+        "The directory cannot be loaded as a token classifier.",
+        where=folder.where(),
+        do="Choose a tagger that was trained here, with all its files.",
+    )
+    with refusing(refusal):
+        n_bytes = (folder.path / WEIGHTS).stat().st_size
+        refuse_without_memory(4 * n_bytes, where=folder.where())
+        with torch.device("meta"), suppress(RuntimeError):  # not every kind can be built so
+            promised = build(folder, n_tags=n_tags).module.parameters()
+            if 2 * sum(map(torch.numel, promised)) > n_bytes:  # in 16 bits at least
+                raise refusal
+        found = build(folder, n_tags=n_tags)
         # Read, not mapped: a mapped file can change while it is in use.
         weights = load((folder.path / WEIGHTS).read_bytes())
         module = found.module.float()
         module.load_state_dict({name: one.float() for name, one in weights.items()}, strict=True)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError):
-        raise AuditError(
-            "The directory cannot be loaded as a token classifier.",
-            where=folder.where(),
-            do="Choose a tagger that was trained here, with all its files.",
-        ) from None
     _refuse_non_finite(module.state_dict(), where=folder.where())
     return replace(found, module=module.to(device).eval())
 

@@ -44,7 +44,8 @@ def answer_through_headers(kind: str) -> list[dict[str, Any]]:
         sent.append(message)
 
     async def answer() -> None:
-        await SecurityHeaders(app)({"type": kind}, None, send)  # type: ignore[arg-type]
+        scope = {"type": kind, "path": "/", "headers": []}
+        await SecurityHeaders(app)(scope, None, send)  # type: ignore[arg-type]
 
     # In a thread: a browser test of the same session may have left a loop running in this one.
     with ThreadPoolExecutor() as pool:
@@ -59,6 +60,6 @@ def test_an_http_answer_carries_each_header_once() -> None:
     assert "headers" not in body
 
 
-def test_a_websocket_is_left_alone() -> None:
+def test_a_websocket_of_no_browser_is_left_alone() -> None:
     start, _ = answer_through_headers("websocket")
     assert start["headers"] == [(b"Referrer-Policy", b"origin")]

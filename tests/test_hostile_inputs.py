@@ -1,0 +1,58 @@
+"""Hostile input by the hundred and by the thousand: no traceback, nothing wrong or lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from audit.home import HOME_VARIABLE
+from audit.models.registry import VARIABLE
+from benchmarks.hostile_inputs import run
+
+FEW = {"tables": 600, "notes": 300, "models": 30, "log": 150}
+MANY = {"tables": 20_000, "notes": 20_000, "models": 130, "log": 2_500}
+
+
+def failures(kind: str, n_inputs: int, *, seed: int, folder: Path) -> dict[str, int]:
+    told = run(kind, n_inputs, seed=seed, folder=folder)
+    assert told["read"] + told["refused"] == n_inputs
+    assert told["read"] and told["refused"]
+    return {key: told[key] for key in ("tracebacks", "wrong", "lost") if told[key]}
+
+
+@pytest.fixture(autouse=True)
+def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))  # put back when the test ends
+    monkeypatch.setenv(VARIABLE, "")
+
+
+@pytest.mark.parametrize("kind", FEW)
+def test_a_few_hostile_inputs_are_read_or_refused(kind: str, tmp_path: Path) -> None:
+    assert failures(kind, FEW[kind], seed=1, folder=tmp_path) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MANY)
+def test_many_hostile_inputs_are_read_or_refused(kind: str, tmp_path: Path) -> None:
+    assert failures(kind, MANY[kind], seed=0, folder=tmp_path) == {}
+
+
+@pytest.mark.parametrize("kind", ["tables", "notes", "log"])
+def test_a_reader_that_errs_is_noticed(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from audit.access import log
+    from audit.corpora import notes
+    from audit.tables import read_table
+
+    verify, checked = log.verify, notes._checked_note
+    monkeypatch.setattr(log, "verify", lambda _: verify())
+    monkeypatch.setattr(
+        "benchmarks.hostile_inputs.read_table",
+        lambda data, what: read_table(data.replace(b"NA", b""), what=what),
+    )
+    monkeypatch.setattr(
+        notes, "_checked_note", lambda found, row: checked({**found, "text": "x"}, row=row)
+    )
+    assert failures(kind, 200, seed=1, folder=tmp_path)
