@@ -14,7 +14,8 @@ from pathlib import Path
 from audit.corpora import mentions
 from audit.deid import rules_contact, rules_dates, rules_hospitals, rules_names, rules_numbers
 from audit.deid.labels import TYPES
-from audit.deid.rule import Found, Rule, folded_text, strongest
+from audit.deid.rule import LOOSE, Found, Rule, folded_text, strongest
+from audit.deid.rules_clinical import without_clinical
 from audit.deid.tagger import Tags
 
 GROUPS: dict[str, tuple[Rule, ...]] = {
@@ -71,7 +72,13 @@ class RuleTagger:
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
         """Return the spans of each text."""
-        return tuple(strongest(self._found(folded_text(text))) for text in texts)
+        return tuple(self._tags(folded_text(text)) for text in texts)
+
+    def _tags(self, folded: str) -> Tags:
+        found = list(self._found(folded))
+        guessed = [each.span for each in found if each.weight == LOOSE]
+        accepted = set(without_clinical(folded, guessed))
+        return strongest(each for each in found if each.weight != LOOSE or each.span in accepted)
 
     def _found(self, folded: str) -> Iterator[Found]:
         for group in self.groups:
