@@ -75,14 +75,15 @@ class RuleTagger:
         return tuple(self._tags(folded_text(text)) for text in texts)
 
     def _tags(self, folded: str) -> Tags:
-        found = list(self._found(folded))
+        found = [each for _, each in self.found(folded)]
         guessed = [each.span for each in found if each.weight == LOOSE]
         accepted = set(without_clinical(folded, guessed))
         return strongest(each for each in found if each.weight != LOOSE or each.span in accepted)
 
-    def _found(self, folded: str) -> Iterator[Found]:
+    def found(self, folded: str) -> Iterator[tuple[str, Found]]:
+        """Yield all finds in a folded text, also those that share characters, with their group."""
         for group in self.groups:
             for each in GROUPS[group]:
-                yield from each.find(folded)
+                yield from ((group, one) for one in each.find(folded))
         if "names" in self.groups:
-            yield from rules_names.find_names(folded)
+            yield from (("names", one) for one in rules_names.find_names(folded))
