@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 
 from audit.deid.japanese_dates import ERAS, era_year
@@ -43,7 +43,8 @@ _FORMS = tuple(
         rf"{_ERA_YEAR}(?P<s>[./-])(?P<m>[0-9]{{1,2}})(?:(?P=s)(?P<d>[0-9]{{1,2}}))?(?![0-9])",
         r"'(?P<y>[0-9]{2})(?P<s>[./-])(?P<m>[0-9]{1,2})(?:(?P=s)(?P<d>[0-9]{1,2}))?(?![0-9])",
         r"(?P<y>(?:19|20)[0-9]{2})(?P<m>[0-9]{2})(?P<d>[0-9]{2})(?![0-9])",
-        r"(?P<n1>[0-9]{1,2})(?P<s>[./-])(?P<n2>[0-9]{1,2})(?P=s)(?P<n3>[0-9]{4}|[0-9]{1,2})(?![0-9])",
+        r"(?P<n1>[0-9]{1,2})(?P<s>[./-])(?P<n2>[0-9]{1,2})(?P=s)(?P<n3>[0-9]{4}"
+        r"|[0-9]{1,2})(?![0-9])",
         r"(?P<m>[0-9]{1,2})(?P<s>[/-])(?P<y>(?:19|20)[0-9]{2})(?![0-9])",
         r"(?P<n1>[0-9]{1,2})(?P<s>/)(?P<n2>[0-9]{1,2})(?![0-9])",
         rf"{_MN}\ ?{_OD}(?:,?\ {_YEAR})?(?![0-9])",
@@ -56,13 +57,17 @@ _FORMS = tuple(
     )
 )
 _BETWEEN = re.compile(
-    r"(?:[\s,、。()\[\]~〜～:;&-]|から|より|および|及び|と|頃|ころ|ごろ|まで|付|\bto\b|\band\b|\bthrough\b"
+    r"(?:[\s,、。()\[\]~〜～:;&-]|から|より|および|及び|と|頃|ころ|ごろ|まで|付|\bto\b"
+    r"|\band\b|\bthrough\b"
     r"|\bof\b|\bthe\b|\bon\b|[(][月火水木金土日][)]|[月火水木金土日]曜日?"
     r"|\b(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?\b\.?"
-    r"|(?:午前|午後)?[0-2]?[0-9](?:時(?:[0-5]?[0-9]分|半)?|:[0-5][0-9](?::[0-5][0-9])?(?:\ ?[AaPp]\.?[Mm]\.?)?))*"
+    r"|(?:午前|午後)?[0-2]?[0-9](?:時(?:[0-5]?[0-9]分|半)?"
+    r"|:[0-5][0-9](?::[0-5][0-9])?(?:\ ?[AaPp]\.?[Mm]\.?)?))*"
 )
 _RELATIVE = re.compile(r"(?:[同翌前昨今本来]|一昨)年|[同翌前来今先]月")
-_BIRTH = re.compile(r"生年月日|誕生日|\b(?:DOB|[Dd]ate of [Bb]irth|[Bb]irth(?:day|date)|[Bb]orn)\b|D\.O\.B")
+_BIRTH = re.compile(
+    r"生年月日|誕生日|\b(?:DOB|[Dd]ate of [Bb]irth|[Bb]irth(?:day|date)|[Bb]orn)\b|D\.O\.B"
+)
 _CENTURY = 69  # two digits from here on are of the 1900s, as POSIX has it
 _DEFAULT_YEAR = 2022
 _WEEKS_A_YEAR = 52
@@ -88,8 +93,8 @@ class Written:
     ----------
     match
         Where it stands in the folded text of its mark.
-    is_pair
-        Two numbers without a word that says that they are a month and a day.
+    order
+        Of numbers without words: letters of year, month and day.
     """
 
     match: re.Match[str]
@@ -97,7 +102,6 @@ class Written:
     month: int | None
     day: int | None
     order: str = ""
-    is_pair: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -145,9 +149,8 @@ def _read(match: re.Match[str], *, is_japanese: bool, is_day_first: bool) -> Wri
     given = match.groupdict()
     if given.get("n1"):
         return _of_numbers(match, is_japanese=is_japanese, is_day_first=is_day_first)
-    year = _number(given.get("y"))
-    if year is not None and year < 100:
-        year += 1900 if year >= _CENTURY else 2000
+    number = _number(given.get("y"))
+    year = None if number is None else _western(number)
     if given.get("ey"):
         era = _year_of_era(given["era"], given["ey"])
         if era is None or (year is not None and year != era):
@@ -159,30 +162,27 @@ def _read(match: re.Match[str], *, is_japanese: bool, is_day_first: bool) -> Wri
     return _valid(Written(match, year, month, _number(given.get("d"))))
 
 
-def _of_numbers(
-    match: re.Match[str], *, is_japanese: bool, is_day_first: bool
-) -> Written | None:
-    n1, n2, third = int(match["n1"]), int(match["n2"]), match.groupdict().get("n3")
-    if third is None:
-        if n2 > 31 and len(match["n2"]) == 2:  # 9/92 is a month and a year
-            year = n2 + (1900 if n2 >= _CENTURY else 2000)
-            return _valid(Written(match, year, n1, None, "my"))
-        orders = ("dm", "md") if is_day_first else ("md", "dm")
-    elif len(third) == 4:
-        orders = ("dmy", "mdy") if is_day_first else ("mdy", "dmy")
-    elif is_japanese or n1 > 31:
-        orders = ("ymd",)
-    else:
-        orders = ("dmy", "mdy") if is_day_first else ("mdy", "dmy")
+def _of_numbers(match: re.Match[str], *, is_japanese: bool, is_day_first: bool) -> Written | None:
+    """Return a date of two or three numbers, in the first order in which they are one."""
+    n1, n2, n3 = match["n1"], match["n2"], match.groupdict().get("n3")
+    orders = ["dmy", "mdy"] if is_day_first else ["mdy", "dmy"]
+    if n3 is None:
+        is_year = int(n2) > 31 and len(n2) == 2  # 9/92 is a month and a year
+        orders = ["my"] if is_year else [order[:2] for order in orders]
+    elif len(n3) < 4 and (is_japanese or int(n1) > 31):
+        orders = ["ymd"]
     for order in orders:
-        part = dict(zip(order, (n1, n2, int(third or 0)), strict=False))
-        year = part.get("y")
-        if year is not None and year < 100:
-            year += 1900 if year >= _CENTURY else 2000
-        found = _valid(Written(match, year, part["m"], part["d"], order, third is None))
+        part = dict(zip(order, (int(n) for n in (n1, n2, n3) if n), strict=True))
+        year = _western(part["y"]) if "y" in part else None
+        found = _valid(Written(match, year, part["m"], part.get("d"), order))
         if found:
             return found
     return None
+
+
+def _western(year: int) -> int:
+    """Return the year that two digits mean, or the year itself."""
+    return year if year > 99 else year + (1900 if year >= _CENTURY else 2000)
 
 
 def _valid(one: Written) -> Written | None:
@@ -199,7 +199,9 @@ def _valid(one: Written) -> Written | None:
 def is_day_first(texts: Sequence[str]) -> bool:
     """Whether dates in numbers have the day first, as one of them tells; the month otherwise."""
     for text in texts:
-        for match in re.finditer(r"(?<![0-9A-Za-z./-])([0-9]{1,2})([./-])([0-9]{1,2})\2[0-9]{2,4}", text):
+        for match in re.finditer(
+            r"(?<![0-9A-Za-z./-])([0-9]{1,2})([./-])([0-9]{1,2})\2[0-9]{2,4}", text
+        ):
             if 12 < int(match[1]) <= 31 and int(match[3]) <= 12:
                 return True
     return False
@@ -234,8 +236,9 @@ def moved(marks: Sequence[MarkedDate], *, days: int) -> list[str | None]:
         new: list[tuple[Written, date]] = []
         for written, day in zip(mark.dates, days_of_it, strict=True):
             try:
-                new.append((written, day + timedelta(days=days)))  # type: ignore[operator]
-            except (OverflowError, TypeError):
+                if day is not None:
+                    new.append((written, day + timedelta(days=days)))
+            except OverflowError:
                 break
         is_moved = bool(mark.dates) and len(new) == len(mark.dates) and not mark.is_relative
         found.append(_written(mark.text, new, pads=pads) if is_moved else None)
@@ -343,12 +346,16 @@ def _value(group: str, one: Written, day: date, *, pads: bool) -> str | None:
         if len(old.lstrip("'")) == 4:
             return f"{number:04d}"
         return old[: len(old) - 2] + f"{number % 100:02d}"
-    is_packed = "s" not in one.match.groupdict() and one.match[0].isdigit() and len(one.match[0]) == 8
+    is_packed = (
+        "s" not in one.match.groupdict() and one.match[0].isdigit() and len(one.match[0]) == 8
+    )
     parts = [v for k, v in one.match.groupdict().items() if v and k in ("m", "d", "n1", "n2")]
     is_padded = any(len(part) == 2 and part[0] == "0" for part in parts)
     is_plain = any(len(part) == 1 for part in parts)
     is_iso = one.match.groupdict().get("s") == "-" and not is_plain
-    return str(number).zfill(2 if is_packed or is_padded or is_iso or (pads and not is_plain) else 1)
+    return str(number).zfill(
+        2 if is_packed or is_padded or is_iso or (pads and not is_plain) else 1
+    )
 
 
 def _era_value(group: str, old: str, day: date) -> str | None:
@@ -362,7 +369,11 @@ def _era_value(group: str, old: str, day: date) -> str | None:
         return name if len(old) == 2 else name[0]
     if re.fullmatch(rf"[{_K}]+", old):
         return _kanji(year, is_by_digit=False)
-    return "元" if year == 1 and not old.isdigit() else str(year).zfill(len(old) if old[0] == "0" else 1)
+    return (
+        "元"
+        if year == 1 and not old.isdigit()
+        else str(year).zfill(len(old) if old[0] == "0" else 1)
+    )
 
 
 def _month_name(old: str, month: int, *, has_dot: bool) -> str:
@@ -400,7 +411,9 @@ def _kanji(number: int, *, is_by_digit: bool) -> str:
     if is_by_digit:
         return "".join(digits[int(char)] for char in f"{number:04d}")
     tens, ones = divmod(number, 10)
-    return ("" if tens < 2 else digits[tens]) + ("十" if tens else "") + (digits[ones] if ones else "")
+    return (
+        ("" if tens < 2 else digits[tens]) + ("十" if tens else "") + (digits[ones] if ones else "")
+    )
 
 
 def _wide(text: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from audit.corpora.mention_words import word_set
 from audit.deid.documents import Span, TaggedDocument
 from audit.deid.labels import RISK_ORDER
 from audit.deid.what_stood import Mark, kind_of, mark_of
@@ -13,23 +14,28 @@ from audit.deid.what_stood import Mark, kind_of, mark_of
 PLACEHOLDER, SURROGATE, MASK = "placeholder", "surrogate", "mask"
 MODES = (PLACEHOLDER, SURROGATE, MASK)
 MASK_CHAR = "■"
-LANGUAGES = ("ja", "en")
+VERSION = 2  # of what takes a mark's place
 FROM_TEXT = "text"
 """The language of placeholders that each note decides itself."""
+LANGUAGES = (FROM_TEXT, "ja", "en")
 
 _WORDS = {
-    "name": ("氏名", "NAME"), "date": ("日付", "DATE"), "age": ("年齢", "AGE"), "sex": ("性別", "SEX"),
-    "place": ("場所", "PLACE"), "id": ("番号", "ID"), "contact": ("連絡先", "CONTACT"),
-    "other": ("その他", "OTHER"),
+    "name": ("氏名", "NAME"), "date": ("日付", "DATE"), "age": ("年齢", "AGE"),
+    "sex": ("性別", "SEX"), "place": ("場所", "PLACE"), "id": ("番号", "ID"),
+    "contact": ("連絡先", "CONTACT"), "other": ("その他", "OTHER"),
 }  # fmt: skip
-_ENGLISH = frozenset(
-    "the of and with was is are to in no for on not at has had this that from by she he her his"
-    " patient were be as or".split()
+_ENGLISH = word_set(
+    """
+    the of and with was is are to in no for on not at has had this that from by she he her his
+    patient were be as or
+    """
 )
-_NOT_ENGLISH = frozenset(
-    "der die das und ist mit nicht wurde eine einen dem den bei el la los las del con en que por para"
-    " una le les des est avec pas dans il della di che per non het een van op voor met os com não uma"
-    " og och av till på ett med ikke".split()
+_NOT_ENGLISH = word_set(
+    """
+    der die das und ist mit nicht wurde eine einen dem den bei el la los las del con en que por
+    para una le les des est avec pas dans il della di che per non het een van op voor met os com
+    não uma og och av till på ett med ikke
+    """
 )
 _KANA = re.compile(r"[ぁ-ゖァ-ヺｦ-ﾟ]")
 _HAN = re.compile(r"[\u3400-\u9fff]")
@@ -93,11 +99,13 @@ class Redacted:
     """A note as it may be released, and what was replaced in it.
 
     `n_unchanged` replacements are equal to what they replace: a surrogate that hides nothing.
+    `language` is that of the note, as `language_of` says it.
     """
 
     text: str
     replacements: tuple[Replacement, ...]
     n_unchanged: int
+    language: str
 
 
 def redact(
@@ -129,7 +137,8 @@ def redact(
     marks = tuple(
         mark_of(text, start=start, end=end, label=label) for start, end, label, _ in stretches
     )
-    words = (language_of(text) or "en") if language == FROM_TEXT else language
+    own = language_of(text)
+    words = (own or "en") if language == FROM_TEXT else language
     if surrogate is not None:
         note = MarkedNote(text, document.patient, marks, words)
         new = list(surrogate(note)) if marks else []
@@ -149,7 +158,7 @@ def redact(
         at = end
     pieces.append(text[at:])
     n_unchanged = sum(r.text == text[r.start : r.end] for r in replacements)
-    return Redacted("".join(pieces), tuple(replacements), n_unchanged)
+    return Redacted("".join(pieces), tuple(replacements), n_unchanged, own)
 
 
 def placeholder(mark: Mark, *, language: str) -> str:

@@ -218,7 +218,9 @@ def _is_no_name(word: str) -> bool:
 def _trimmed(folded: str, start: int, end: int) -> tuple[int, int]:
     """Take off the end of a name what is a title, or the next field of a form."""
     blank = folded.find(" ", start, end)
-    if blank >= 0 and (_FIELD_END.match(folded, end) or _FIELD.match(folded, blank + 1)):  # "佐藤花子 紹介元:" is a name and a field
+    if blank >= 0 and (
+        _FIELD_END.match(folded, end) or _FIELD.match(folded, blank + 1)
+    ):  # "佐藤花子 紹介元:" is a name and a field
         end = blank
     name = folded[start:end]
     for title in ("看護師", "医師", "先生", "様", "殿", "氏", "君", "さん"):

@@ -38,6 +38,7 @@ _IS_YEARS = re.compile(r"(?i)[歳才]|y(?:ea)?rs?|y\.?/?o\b|^[0-9]+$")
 _IS_POSTCODE = re.compile(r"[0-9]{3}-?[0-9]{4}|[0-9]{5}(?:-[0-9]{4})?")
 _YOUNGEST, _OLDEST = 20, 89
 _N_TRIES = 9
+_VERSION = 2  # of what stands for what
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,11 @@ class Surrogates:
     """
 
     seed: int
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that decides its answers but the notes."""
+        return hashlib.sha256(f"{_VERSION} seed {self.seed}".encode()).hexdigest()
 
     def __call__(self, note: MarkedNote) -> Sequence[str]:
         """Return the texts that take the places of a note's marks."""

@@ -39,10 +39,13 @@ _GROUPS = {
     ID: "numbers", CONTACT_DETAIL: "contact",
 }  # fmt: skip
 _AGE = re.compile(
-    r"(?i)[0-9〇一二三四五六七八九十] ?(?:[歳才]|代(?!謝|表)|[- ]?y(?:ea)?rs?[- ]?(?:old|of age)|[- ]?y\.?/?o\b)"
+    r"(?i)[0-9〇一二三四五六七八九十] ?(?:[歳才]|代(?!謝|表)|[- ]?y(?:ea)?rs?[- ]?(?:old"
+    r"|of age)|[- ]?y\.?/?o\b)"
     r"|\bold\b|生後|日齢|月齢"
 )
-_AGE_AFTER = re.compile(r"(?i)\s?(?:[歳才]|代(?!謝|表)|[- ]?y(?:ea)?rs?[- ]?(?:old|of age)|[- ]?y\.?/?o\b)")
+_AGE_AFTER = re.compile(
+    r"(?i)\s?(?:[歳才]|代(?!謝|表)|[- ]?y(?:ea)?rs?[- ]?(?:old|of age)|[- ]?y\.?/?o\b)"
+)
 _AGE_BEFORE = re.compile(r"(?i)(?:年齢|年令|\bage[d]?)\s?[:=は]?\s?$")
 _HOSPITAL = re.compile(
     r"(?:病院|医院|クリニック|診療所|センター|大学)|\b(?:Hospital|Clinic|Center|Centre|University"
@@ -52,42 +55,53 @@ _NAME = re.compile(rf"[{HAN}{KATA}{HIRA}ｦ-ﾟ ・=]+|[A-Z][A-Za-z.,'\- ]*")
 _SEX = re.compile(r"(?i)[男女][性児子]?|male|female|m|f|man|woman|boy|girl|lady|gentleman")
 _POSTCODE = re.compile(r"[0-9]{3}-[0-9]{4}|[0-9]{5}(?:-[0-9]{4})?")
 _PLACE = re.compile(
-    rf"[{HAN}{KATA}{HIRA}][都道府県市区町村郡島]|[0-9].*[A-Z][a-z]+|, [A-Z]{{2}}\b|丁目|番地|号室|病棟|[0-9]階"
+    rf"[{HAN}{KATA}{HIRA}][都道府県市区町村郡島]|[0-9].*[A-Z][a-z]+|, [A-Z]{{2}}\b|丁目|番地"
+    rf"|号室|病棟|[0-9]階"
 )
 _TITLE_AFTER = re.compile(
-    r" ?(?:さん|様|さま|氏|殿|君|くん|ちゃん|先生|医師|看護師|Dr|Ns|PT|OT|ST|MSW|,? ?(?:M\.?D|R\.?N|PA-C)\b)"
+    r" ?(?:さん|様|さま|氏|殿|君|くん|ちゃん|先生|医師|看護師|Dr|Ns|PT|OT|ST|MSW|,? ?(?:M\.?D"
+    r"|R\.?N|PA-C)\b)"
 )
 _TITLE_BEFORE = re.compile(
-    r"(?:\b(?:Dr|Mr|Mrs|Ms|Miss|Mx|Prof|Nurse|Doctor|Professor)\.? |(?:氏名|患者名?|担当医?|主治医|記載者?|医師"
+    r"(?:\b(?:Dr|Mr|Mrs|Ms|Miss|Mx|Prof|Nurse|Doctor|Professor)\.? |(?:氏名|患者名?|担当医?"
+    r"|主治医|記載者?|医師"
     r"|[Nn]ame|NAME|Patient|Attending|Surgeon|Physician) ?[:=】] ?)$"
 )
 _WEEKDAY = re.compile(
     r"(?i)(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?|[月火水木金土日]曜日?"
 )
 _ID_BEFORE = re.compile(
-    r"(?i)(?:\b(?:MRN?|ID|no|num(?:ber)?|nbr|record|account|acct|accession|chart|case|serial|lot|SSN"
-    r"|licen[sc]e|policy|member|badge|visit|encounter|CSN|FIN|plate|registration|passport)\b\.?|#|№|番号"
+    r"(?i)(?:\b(?:MRN?|ID|no|num(?:ber)?|nbr|record|account|acct|accession|chart|case|serial"
+    r"|lot|SSN"
+    r"|licen[sc]e|policy|member|badge|visit|encounter|CSN|FIN|plate|registration"
+    r"|passport)\b\.?|#|№|番号"
     r"|記号|カルテ|診察券|被?保険者?証?|免許証?|コード|受付|検体|整理|登録)[\s:=#.(はが】-]*$"
 )
 _CONTACT_BEFORE = re.compile(
-    r"(?i)(?:電話|携帯|連絡先|直通|自宅|FAX|ファックス|TEL|℡|☎|内線|PHS|ピッチ|\bphone|\bpager|\bcell|\bbeeper"
+    r"(?i)(?:電話|携帯|連絡先|直通|自宅|FAX|ファックス|TEL|℡|☎|内線|PHS|ピッチ|\bphone"
+    r"|\bpager|\bcell|\bbeeper"
     r"|\bmobile|\be-?mail|\bext(?:ension)?|\bx)(?:番号|\.|\s|[:=#(は])*$"
 )
 _TELEPHONE = re.compile(r"\+?[0-9(][0-9() -]{8,18}[0-9]")
 _VISIT = (
-    r"入院|退院|受診|来院|初診|再診|手術|施行|転院|紹介|救急|搬送|検査|採血|撮影|外来|分娩|出生|死亡|永眠|転倒"
+    r"入院|退院|受診|来院|初診|再診|手術|施行|転院|紹介|救急|搬送|検査|採血|撮影|外来|分娩"
+    r"|出生|死亡|永眠|転倒"
     r"|受傷|発症|開始|内視鏡|造影|CT|MRI|予約|訪問|面談|終了|中止|変更|術後"
 )
 _DAY_AFTER = re.compile(
-    rf" ?(?:[(][月火水木金土日][)]|(?:に|より|から|の|まで)? ?(?:{_VISIT})|[-~〜] ?[0-9]{{1,2}}/[0-9])"
+    rf" ?(?:[(][月火水木金土日][)]|(?:に|より|から|の|まで)? ?(?:{_VISIT})"
+    rf"|[-~〜] ?[0-9]{{1,2}}/[0-9])"
 )
 _DAY_BEFORE = re.compile(
-    r"(?:(?i:\b(?:on|since|until|till|dated?|from|through|by|DOS|DOB|seen|admitted|discharged|admission"
-    r"|discharge|visit|surgery|due|next|last))|日付|日時|年月日|次回|前回|入院|退院|受診|再診|初診|手術|予約|採血"
+    r"(?:(?i:\b(?:on|since|until|till|dated?|from|through|by|DOS|DOB|seen|admitted|discharged"
+    r"|admission"
+    r"|discharge|visit|surgery|due|next|last))|日付|日時|年月日|次回|前回|入院|退院|受診|再診"
+    r"|初診|手術|予約|採血"
     r"|[0-9]/[0-9]{1,2} ?[-~〜])\s?[:=]?\s?$|(?:^|\n)[・*-]?\s?$"
 )
 _YEAR_BEFORE = re.compile(
-    r"(?i)\b(?:in|since|from|until|of|year|during|to|early|late|mid|around|circa|by|and|before|after)[ -]$"
+    r"(?i)\b(?:in|since|from|until|of|year|during|to|early|late|mid|around|circa|by|and"
+    r"|before|after)[ -]$"
 )
 _DAY_WORD = re.compile(r"[年月日]|[A-Za-z]{3}")
 
@@ -116,7 +130,7 @@ def mark_of(text: str, *, start: int, end: int, label: str) -> Mark:
 
 
 def kind_of(mark: Mark) -> str:
-    """Return which of `KINDS` stood there, by its type and its form; "" for a label unknown here."""
+    """Return which of `KINDS` stood there, by its type and form; "" for a label unknown here."""
     folded = mark.folded
     if mark.label != QUASI_IDENTIFIER:
         return _KIND_OF_LABEL.get(mark.label, "")
@@ -124,7 +138,9 @@ def kind_of(mark: Mark) -> str:
         return PLACE
     if _is_age(mark):
         return AGE
-    if _dates(folded, is_japanese=True, day_first=False) or _dates(folded, is_japanese=False, day_first=False):
+    if _dates(folded, is_japanese=True, day_first=False) or _dates(
+        folded, is_japanese=False, day_first=False
+    ):
         return DATE
     if _WEEKDAY.fullmatch(folded):
         return DATE
@@ -172,7 +188,7 @@ def what_stood(text: str, marks: Sequence[Mark], *, is_japanese: bool) -> tuple[
             if 2 * (min(one.end, mark.end) - max(one.start, mark.start)) > mark.end - mark.start
         }  # fmt: skip
         is_told = not groups.isdisjoint(_GROUPS.get(kind, "").split())
-        dates = ()
+        dates: tuple[Written, ...] = ()
         if kind == DATE:
             dates = _dates(mark.folded, is_japanese=is_japanese, day_first=day_first)
             is_told = bool(dates) and (is_told or _is_told_date(mark, dates))
@@ -232,7 +248,9 @@ def _is_named(mark: Mark) -> bool:
     name = mark.folded
     if not name.isascii():
         bare = name.replace(" ", "")
-        return any(bare[:n] in JAPANESE_SURNAMES for n in (2, 3) if n <= len(bare)) or bare in _given()
+        return (
+            any(bare[:n] in JAPANESE_SURNAMES for n in (2, 3) if n <= len(bare)) or bare in _given()
+        )
     parts = [part.strip(".") for part in re.split(r"[ ,]+", name) if part]
     if any(part.lower() in NO_NAMES for part in parts):
         return False
@@ -244,7 +262,9 @@ def _given() -> frozenset[str]:
     from audit.deid.japanese_names import given_names
 
     tables = (given_names(sex, time) for sex in "MF" for time in ("old", "middle", "young"))
-    return frozenset(part.written for table in tables for part in table.names if len(part.written) > 1)
+    return frozenset(
+        part.written for table in tables for part in table.names if len(part.written) > 1
+    )
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +23,9 @@ KANJI = "〇一二三四五六七八九"
 
 def kanji(number: int) -> str:
     tens, ones = divmod(number, 10)
-    return ("" if tens < 2 else KANJI[tens]) + ("十" if tens else "") + (KANJI[ones] if ones else "")
+    return (
+        ("" if tens < 2 else KANJI[tens]) + ("十" if tens else "") + (KANJI[ones] if ones else "")
+    )
 
 
 def of_kanji(text: str) -> int:
@@ -42,7 +44,7 @@ def read_kanji(text: str) -> date:
 
 
 def of_form(form: str) -> Callable[[str], date]:
-    return lambda text: datetime.strptime(text, form).date()
+    return lambda text: datetime.strptime(text, form).replace(tzinfo=UTC).date()
 
 
 def read_short(text: str) -> date:
@@ -61,6 +63,25 @@ def plain(*order: str, by: str) -> tuple[Callable[[date], str], Callable[[str], 
     return write, read
 
 
+def era(day: date) -> str:
+    name, _, year = era_year(day)
+    return f"{name}{'元' if year == 1 else year}年{day.month}月{day.day}日"
+
+
+def letter(day: date) -> str:
+    _, sign, year = era_year(day)
+    return f"{sign}{year}.{day.month}.{day.day}"
+
+
+def numerals(day: date) -> str:
+    year = "".join(KANJI[int(digit)] for digit in str(day.year))
+    return f"{year}年{kanji(day.month)}月{kanji(day.day)}日"
+
+
+def western(day: date) -> str:
+    return f"{day.year}年{day.month}月{day.day}日"
+
+
 FORMS: dict[str, tuple[Callable[[date], str], Callable[[str], date], str]] = {
     "iso": (lambda d: d.isoformat(), date.fromisoformat, r"\d{4}-\d\d-\d\d"),
     "us padded": (lambda d: f"{d:%m/%d/%Y}", of_form("%m/%d/%Y"), r"\d\d?/\d\d?/\d{4}"),
@@ -69,17 +90,22 @@ FORMS: dict[str, tuple[Callable[[date], str], Callable[[str], date], str]] = {
     "slashes": (*plain("year", "month", "day", by="/"), r"\d{4}/\d{1,2}/\d{1,2}"),
     "points": (*plain("year", "month", "day", by="."), r"\d{4}\.\d{1,2}\.\d{1,2}"),
     "packed": (lambda d: f"{d:%Y%m%d}", of_form("%Y%m%d"), r"\d{8}"),
-    "month name": (lambda d: f"{d:%B} {d.day}, {d.year}", of_form("%B %d, %Y"), r"[A-Z][a-z]+ \d+, \d{4}"),
+    "month name": (
+        lambda d: f"{d:%B} {d.day}, {d.year}",
+        of_form("%B %d, %Y"),
+        r"[A-Z][a-z]+ \d+, \d{4}",
+    ),
     "short name": (lambda d: f"{d.day} {d:%b} {d.year}", read_short, r"\d+ [A-Z][a-z]+ \d{4}"),
-    "japanese": (lambda d: f"{d.year}年{d.month}月{d.day}日", of_form("%Y年%m月%d日"), r"\d{4}年\d+月\d+日"),
-    "wide": (lambda d: f"{d.year}年{d.month}月{d.day}日".translate(WIDE),
-             lambda t: of_form("%Y年%m月%d日")(t.translate(NARROW)), r"[０-９]{4}年[０-９]+月[０-９]+日"),
-    "era": (lambda d: "{0}{1}年{2}月{3}日".format(era_year(d)[0], "元" if era_year(d)[2] == 1 else era_year(d)[2], d.month, d.day),
-            read_era, r"(令和|平成|昭和)(\d+|元)年\d+月\d+日"),
-    "letter": (lambda d: f"{era_year(d)[1]}{era_year(d)[2]}.{d.month}.{d.day}", read_era, r"[RHS]\d+\.\d+\.\d+"),
-    "numerals": (lambda d: "".join(KANJI[int(c)] for c in str(d.year)) + f"年{kanji(d.month)}月{kanji(d.day)}日",
-                 read_kanji, r"[〇一二三四五六七八九]{4}年[一二三四五六七八九十]+月[一二三四五六七八九十]+日"),
-}  # fmt: skip
+    "japanese": (western, of_form("%Y年%m月%d日"), r"\d{4}年\d+月\d+日"),
+    "wide": (
+        lambda d: western(d).translate(WIDE),
+        lambda text: of_form("%Y年%m月%d日")(text.translate(NARROW)),
+        "[０-９]{4}年[０-９]+月[０-９]+日",
+    ),
+    "era": (era, read_era, r"(令和|平成|昭和)(\d+|元)年\d+月\d+日"),
+    "letter": (letter, read_era, r"[RHS]\d+\.\d+\.\d+"),
+    "numerals": (numerals, read_kanji, f"[{KANJI}]{{4}}年[{KANJI}十]+月[{KANJI}十]+日"),
+}
 DAYS = st.dates(date(1950, 1, 1), date(2030, 12, 31))
 SHORT = "us short"  # in a Japanese note three short numbers begin with the year
 ENGLISH = ("iso", "us padded", "us plain", "month name", "short name", SHORT)
@@ -94,7 +120,9 @@ CASES = st.one_of(
 )
 
 
-def moved(text: str, *marks: str, seed: int = 1, patient: str | None = "p") -> tuple[str, list[str]]:
+def moved(
+    text: str, *marks: str, seed: int = 1, patient: str | None = "p"
+) -> tuple[str, list[str]]:
     """Return the released text and what took the place of the marks, in their order."""
     spans, at = [], 0
     for mark in marks:
@@ -127,8 +155,12 @@ def test_intervals_order_validity_and_form_of_whole_dates_stay(
 
 
 @settings(max_examples=200, deadline=None)
-@given(DAYS, st.lists(st.integers(-150, 150), min_size=1, max_size=4), st.integers(0, 99),
-       st.sampled_from(["{0.month}/{0.day}", "{0.month}月{0.day}日", "{0:%B} {0.day}"]))  # fmt: skip
+@given(
+    DAYS,
+    st.lists(st.integers(-150, 150), min_size=1, max_size=4),
+    st.integers(0, 99),
+    st.sampled_from(["{0.month}/{0.day}", "{0.month}月{0.day}日", "{0:%B} {0.day}"]),
+)
 def test_days_without_a_year_keep_their_distance_to_the_date_before(
     first: date, steps: list[int], seed: int, form: str
 ) -> None:
@@ -147,7 +179,11 @@ def test_days_without_a_year_keep_their_distance_to_the_date_before(
 @settings(max_examples=200, deadline=None)
 @given(DAYS, DAYS, st.integers(0, 99))
 def test_months_and_years_never_contradict_whole_dates(day: date, other: date, seed: int) -> None:
-    written = (f"{day.year}年{day.month}月{day.day}日", f"{other.year}年{other.month}月", f"{other.year}年")
+    written = (
+        f"{day.year}年{day.month}月{day.day}日",
+        f"{other.year}年{other.month}月",
+        f"{other.year}年",
+    )
     _, new = moved("{}入院、{}発症、{}手術".format(*written), *written, seed=seed)
     whole = FORMS["japanese"][1](new[0])
     year, month = map(int, re.fullmatch(r"(\d{4})年(\d+)月", new[1]).groups())  # type: ignore[union-attr]
@@ -171,16 +207,24 @@ def test_months_and_years_never_contradict_whole_dates(day: date, other: date, s
         ("Jan. 5th, 2020 visit", ["Jan. 5th, 2020"], r"[A-Z][a-z]{2}\. \d+(st|nd|rd|th), 20\d\d"),
         ("since May 2020", ["May 2020"], r"[A-Z][a-z]+ 20\d\d"),
         ("on 04/11/26 again", ["04/11/26"], r"\d\d/\d\d/\d\d"),
-        ("令和6(2024)年5月3日入院", ["令和6(2024)年5月3日"], r"(令和|平成)\d+\(20\d\d\)年\d+月\d+日"),
+        (
+            "令和6(2024)年5月3日入院",
+            ["令和6(2024)年5月3日"],
+            r"(令和|平成)\d+\(20\d\d\)年\d+月\d+日",
+        ),
         ("24/5/3 入院", ["24/5/3"], r"\d\d/\d+/\d+"),
-        ("２０２４／０５／０３ 受診", ["２０２４／０５／０３"], r"[０-９]{4}／[０-９]{2}／[０-９]{2}"),
+        (
+            "２０２４／０５／０３ 受診",
+            ["２０２４／０５／０３"],
+            r"[０-９]{4}／[０-９]{2}／[０-９]{2}",
+        ),
         ("R6.5.10 採血", ["R6.5.10"], r"[RH]\d+\.\d+\.\d+"),
         ("2024年5月3日〜12日 入院", ["2024年5月3日〜12日"], r"\d{4}年\d+月\d+日〜\d+日"),
         ("2024年5月3日 14:30 受診", ["2024年5月3日 14:30"], r"\d{4}年\d+月\d+日 14:30"),
         ("平成30年に手術", ["平成30年"], r"平成\d+年"),
         ("since 2019", ["2019"], r"20\d\d"),
     ],
-)  # fmt: skip
+)
 def test_the_form_stays(text: str, marks: list[str], form: str) -> None:
     released, new = moved(text, *marks)
     assert re.fullmatch(form, new[0]), new
@@ -191,12 +235,19 @@ def test_the_form_stays(text: str, marks: list[str], form: str) -> None:
 @pytest.mark.parametrize(
     ("text", "mark"),
     [
-        ("Ratio 9/10 of it", "9/10"), ("値は 5/12 であった", "5/12"), ("13/45/2020 noted", "13/45/2020"),
-        ("同年5月に再発", "5月"), ("翌14日に退院した", "14日"), ("on 2/30/2021 seen", "2/30/2021"),
-        ("2024年13月1日受診", "2024年13月1日"), ("spring 2024 visit", "spring 2024"),
+        ("Ratio 9/10 of it", "9/10"),
+        ("値は 5/12 であった", "5/12"),
+        ("13/45/2020 noted", "13/45/2020"),
+        ("同年5月に再発", "5月"),
+        ("翌14日に退院した", "14日"),
+        ("on 2/30/2021 seen", "2/30/2021"),
+        ("2024年13月1日受診", "2024年13月1日"),
+        ("spring 2024 visit", "spring 2024"),
     ],
-)  # fmt: skip
-def test_what_is_no_date_for_sure_or_cannot_be_moved_becomes_a_placeholder(text: str, mark: str) -> None:
+)
+def test_what_is_no_date_for_sure_or_cannot_be_moved_becomes_a_placeholder(
+    text: str, mark: str
+) -> None:
     _, new = moved(text, mark)
     assert new[0][0] + new[0][-1] in ("【】", "[]"), new
 
@@ -210,7 +261,7 @@ def test_zeros_stand_where_the_note_writes_them() -> None:
 
 def test_days_first_is_told_by_the_note() -> None:
     _, new = moved("on 25/12/2020 and on 03/01/2021", "25/12/2020", "03/01/2021")
-    first, last = (datetime.strptime(text, "%d/%m/%Y").date() for text in new)
+    first, last = map(of_form("%d/%m/%Y"), new)
     assert (last - first).days == 9
 
 

@@ -63,7 +63,7 @@ def test_a_pasted_note_is_marked_replaced_and_downloaded(
     press(page, "deidentify_go_paste")
     mark = page.locator(".ka-pair section").first.locator("mark").first
     expect(mark).to_contain_text(NAME + say.text("deidentify_type_identifier"))
-    expect(released(page)).to_contain_text({"ja": "【識別子】", "en": "[IDENTIFIER]"}[language])
+    expect(released(page)).to_contain_text({"ja": "【氏名】", "en": "[NAME]"}[language])
     expect(released(page)).not_to_contain_text(NAME)
     assert page.locator("img[src=x], img[src*=evil]").count() == 0
     picture(page, f"pasted-{language}")
@@ -178,5 +178,5 @@ def test_a_job_is_stopped_and_goes_on(url: str, visit: Callable[..., Any]) -> No
     done.get_by_role("link", name=SAY.text("jobs_open_tagging")).click()
     expect(page.get_by_text(f"{N_LONG:,}", exact=True).first).to_be_visible()
     press(page, "deidentify_next")
-    expect(released(page)).to_contain_text("[IDENTIFIER]")
+    expect(released(page)).to_contain_text("[NAME]")
     is_whole(page)
