@@ -61,7 +61,7 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
 @pytest.mark.parametrize(
     ("mode", "is_released"),
     [
-        ("placeholder", lambda text: "【識別子】" in text and "【連絡先情報】" in text),
+        ("placeholder", lambda text: "【氏名】" in text and "【連絡先】" in text),
         ("mask", lambda text: len(text) == len(TEXT) and "■■■■" in text),
         ("surrogate", lambda text: "氏名：" in text and "【" not in text and "年" in text),
     ],
