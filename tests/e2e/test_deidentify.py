@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
 from pages.ui.language import words_of
-from tests.e2e.screen import SAY, is_whole, job_state, press, saved, unfold, upload
+from tests.e2e.screen import SAY, is_whole, job_state, picture, press, saved, unfold, upload
 
 JAPANESE = words_of("ja")
 NAME = "高橋健一"
@@ -38,11 +37,6 @@ def open_page(visit: Callable[..., Any], url: str, query: str = "", **more: str)
 
 def released(page: Any) -> Any:
     return page.locator(".ka-pair section").nth(1)
-
-
-def picture(page: Any, name: str) -> None:
-    if folder := os.environ.get("KART_AUDIT_SCREENSHOTS"):
-        page.screenshot(path=Path(folder) / f"deidentify-{name}.png", full_page=True)
 
 
 def notes(n: int, *, n_lines: int = 1) -> bytes:
