@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from audit.corpora.mention_japanese import split_japanese
+from audit.deid.labels import IDENTIFIER
 from audit.deid.moved_dates import MarkedDate, moved, offset_days
 from audit.deid.redact import MarkedNote, placeholder
 from audit.deid.rule import HIRA, KATA, folded_text
@@ -83,7 +84,7 @@ class Surrogates:
     def _told(self, mark: Mark, kind: str, patient: tuple[int, str]) -> str | None:
         folded = mark.folded
         if kind == NAME:
-            return self._name(folded, patient)
+            return self._name(folded, patient, is_full=mark.label == IDENTIFIER)
         if kind == AGE:
             return self._age(mark, patient)
         if "@" in folded:
@@ -103,7 +104,7 @@ class Surrogates:
         text = "\0".join(map(str, (self.seed, *parts)))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
-    def _name(self, name: str, patient: tuple[int, str]) -> str:
+    def _name(self, name: str, patient: tuple[int, str], *, is_full: bool) -> str:
         if name.isascii():
             parts = re.findall(r"[^\s,]+|[\s,]+", name)
             last = max((i for i, p in enumerate(parts) if p.strip(" ,")), default=0)
@@ -113,7 +114,9 @@ class Surrogates:
                 part if not part.strip(" ,") else self._part(part, i == last, patient, "en_US")
                 for i, part in enumerate(parts)
             )
-        given, surname = split_japanese(name) if len(name) > 2 or " " in name else ("", name)
+        n_least = 2 if is_full else 3  # a surname of three characters is no full name
+        is_split = len(name) > n_least or " " in name
+        given, surname = split_japanese(name) if is_split else ("", name)
         blank = " " if " " in name else ""
         new = self._part(surname, True, patient, "ja_JP") if surname else ""
         return new + (blank + self._part(given, False, patient, "ja_JP") if given else "")
