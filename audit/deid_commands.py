@@ -15,7 +15,7 @@ from audit.deid.bootstrap import N_REPLICATES
 from audit.deid.documents import TaggedDocument
 from audit.deid.generation.copies import copies_summary
 from audit.deid.generation.output_files import OutputFiles
-from audit.deid.labels import FIVE_TYPES, LabelMap, read_label_map, relabelled
+from audit.deid.labels import FIVE_TYPES, IDENTIFIER, LabelMap, read_label_map, relabelled
 from audit.deid.matching import MATCHERS, OPTIMAL
 from audit.deid.pair_files import GOLD, PREDICTED, PairedFiles
 from audit.deid.score import Pair, score_pairs
@@ -152,6 +152,10 @@ def _notes(files: PairedFiles | OutputFiles, *, unknown: set[str]) -> Iterator[s
 
 def _tell(summary: dict[str, Any]) -> None:
     _say(f"{summary['n_documents']} notes of {summary['n_patients']} patients.")
+    covered = summary["coverage"]["labels"].get(IDENTIFIER) or summary["coverage"]["together"]
+    n_readable = covered["n_gold"] - covered["n_covered_whole"]
+    what = "identifiers" if IDENTIFIER in summary["coverage"]["labels"] else "personal items"
+    _say(f"{n_readable} of {covered['n_gold']} {what} are still readable, in whole or in part.")
     head = ("precision", "recall", "f1", "complete", "clean", "exact", "n_gold", "n_predicted")
     for criterion, one in summary["criteria"].items():
         _say(f"{criterion:<28}" + " ".join(f"{name:>11}" for name in head))

@@ -57,6 +57,7 @@ def test_a_score_by_criterion_and_label(tmp_path, capsys):
     assert (found["n_documents"], found["n_patients"], found["notes"]) == (2, 1, [])
     said = capsys.readouterr().err
     assert "山田" not in said and "identifier" in said
+    assert "2 of 2 identifiers are still readable, in whole or in part" in said
 
 
 def test_notes_that_only_one_file_has(tmp_path):

@@ -172,5 +172,5 @@ def test_a_job_is_stopped_and_goes_on(url: str, visit: Callable[..., Any]) -> No
     done.get_by_role("link", name=SAY.text("jobs_open_tagging")).click()
     expect(page.get_by_text(f"{N_LONG:,}", exact=True).first).to_be_visible()
     press(page, "deidentify_next")
-    expect(released(page)).to_contain_text("[NAME]")
+    expect(released(page)).to_contain_text("【氏名】")
     is_whole(page)

@@ -115,6 +115,12 @@ def test_a_trained_tagger_says_what_it_reached_where_its_spans_were_counted(
     assert ("900 of its 1,000 marks" in shown) == (measured is COUNTS)
 
 
+def test_a_note_in_another_language_is_told() -> None:
+    text = "Der Patient: Anna Weber wurde mit Fieber und Husten in die Klinik gebracht."
+    assert SAY.text("deidentify_foreign") in texts(paste(open_page(), text))
+    assert SAY.text("deidentify_foreign") not in texts(paste(open_page(), NOTE))
+
+
 def test_a_type_can_be_left_unmarked() -> None:
     app = paste(open_page(), NOTE)
     pills = next(p for p in app.button_group if p.key and "types" in p.key)
