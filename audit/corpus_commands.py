@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ from audit.jobs.corpus_job import corpus_question
 from audit.membership.names_csv import read_names
 from audit.prepare.names_file import names_file
 from audit.report import write_private_files
+from audit.tables import write_table
 from cache.store import Store
 
 _KEPT = "kept"
@@ -128,6 +131,12 @@ def build_command(options: Namespace) -> dict[str, Any]:
 def mentions_command(options: Namespace) -> dict[str, Any]:
     """Say who is mentioned: the examination of a corpus, or what is found in plain notes."""
     if options.corpus is not None:
+        if options.names:
+            raise AuditError(
+                "It goes with --notes.",
+                where="--names",
+                do="The names of a corpus are listed by `corpus candidates`.",
+            )
         corpus = find_corpus(options.corpus)
         found = read_examination(corpus.path)
         for line in _report(corpus, found):
@@ -139,6 +148,12 @@ def mentions_command(options: Namespace) -> dict[str, Any]:
     for form, n in result.coverage.by_form:
         say(f"{form}: {n:,}")
     say(f"{result.coverage.n_mentions:,} mentions in {result.coverage.n_notes:,} notes.")
+    if options.names and not options.json:
+        named = (
+            (one["first"], one["last"]) for one in result.mentions if not one["is_placeholder"]
+        )
+        rows = [(*name, n) for name, n in Counter(named).most_common() if any(name)]
+        sys.stdout.write(write_table(("first", "last", "n_mentions"), rows))
     return {
         "n_notes": result.coverage.n_notes,
         "n_refused": result.n_refused,

@@ -93,7 +93,7 @@ def draw_kept(say: Words, kept: tuple[KeptScore, ...]) -> None:
     score_id = str(code or next(iter(by_id)))
     st.query_params["score"] = score_id
     view = deid_score_cached.view(score_id)
-    deid_score_report.draw_headline(say, view)
+    deid_score_report.draw_headline(say, view, show=deid_score_misses.show_readable)
     part = choose(
         "part",
         PARTS,

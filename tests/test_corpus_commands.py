@@ -143,6 +143,12 @@ def test_mentions_of_plain_notes(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "Quist" not in json.dumps(found) + err
     _, found, _ = call(capsys, "mentions", "--notes", notes, "--names", "--json")
     assert found["mentions"][0]["last"] == "Quist"
+    assert main(["corpus", "mentions", "--notes", str(notes), "--names"]) == 0
+    out, err = capsys.readouterr()
+    assert (
+        out.replace('"', "").split() == ["first,last,n_mentions", "Ada,Quist,1"]
+        and "Quist" not in err
+    )
 
 
 def test_a_corpus_with_a_register(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,6 +168,8 @@ def test_a_corpus_with_a_register(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["build", "--notes", "n.csv", "--column", "body"], "no FIELD=NAME"),
         (["build", "--notes", "n.csv", "--canaries", "500"], "notes are needed"),
         (["mentions", "--corpus", "0123456789ab"], "no such corpus"),
+        (["mentions", "--corpus", "0123456789ab", "--names"], "It goes with --notes"),
+        (["mentions", "--notes", "one.txt"], "one text, not a table"),
         (["candidates", "--corpus", "."], "no whole corpus"),
     ],
 )
@@ -174,5 +182,6 @@ def test_bad_input_is_told_in_words(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_notes(tmp_path / "n.csv", [note_row(1, patient=1, text=KNOWN.format(n=1))])
+    (tmp_path / "one.txt").write_text("Ada Quist is a 42 year old woman.")
     code, _, err = call(capsys, *arguments)
     assert code == 2 and words in err

@@ -57,6 +57,7 @@ def test_a_score_by_criterion_and_label(tmp_path, capsys):
     assert (found["n_documents"], found["n_patients"], found["notes"]) == (2, 1, [])
     said = capsys.readouterr().err
     assert "山田" not in said and "identifier" in said
+    assert "2 of 2 identifiers are still readable, in whole or in part" in said
 
 
 def test_notes_that_only_one_file_has(tmp_path):
@@ -75,20 +76,40 @@ def test_other_label_sets_are_kept_or_mapped(tmp_path):
     gold = written(tmp_path / "g", note("1", "Ana hoy 7", *spans))
     kept = deid("score", "--gold", gold, "--pred", gold)
     assert set(kept["criteria"]["strict"]["labels"]) == {label for _, _, label in spans}
-    five = deid("score", "--gold", gold, "--pred", gold, "--five-types")
-    assert list(five["criteria"]["strict"]["labels"]) == [
-        "identifier",
-        "quasi_identifier",
-        "ROOM-X",
-    ]
-    assert "ROOM-X" in five["notes"][0]
+    with pytest.raises(
+        AuditError, match="1 labels belong to none of the five types: ROOM-X"
+    ) as refused:
+        deid("score", "--gold", gold, "--pred", gold, "--five-types")
+    assert refused.value.where == "--five-types" and "Ana" not in str(refused.value)
     table = tmp_path / "map.json"
+    table.write_text('{"fechas": "連絡先情報"}')
+    kept = deid("score", "--gold", gold, "--pred", gold, "--label-map", table)
+    assert "ROOM-X" in kept["notes"][0]
     table.write_text('{"room-x": null, "fechas": "連絡先情報"}')
     own = deid("score", "--gold", gold, "--pred", gold, "--five-types", "--label-map", table)
     assert list(own["criteria"]["strict"]["labels"]) == ["identifier", "contact"]
     table.write_text("[]")
     with pytest.raises(AuditError, match="no JSON object"):
         deid("score", "--gold", gold, "--pred", gold, "--label-map", table)
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("PATIENT_NAME", "identifier"),
+        ("DOCTOR-NAME", "identifier"),
+        ("FACILITY", "quasi_identifier"),
+        ("Date of birth", "quasi_identifier"),
+        ("DATE_OF_BIRTH", "quasi_identifier"),
+        ("Medical_Record_Number", "linkage_code"),
+        ("SSN", "personal_id_code"),
+        ("PHONE-NUMBER", "contact"),
+    ],
+)
+def test_labels_in_use_belong_to_the_five_types(tmp_path, label, name):
+    gold = written(tmp_path / "g", note("1", "Ana", (0, 3, label)))
+    found = deid("score", "--gold", gold, "--pred", gold, "--five-types")
+    assert list(found["criteria"]["strict"]["labels"]) == [name] and found["notes"] == []
 
 
 def test_what_is_wrong_is_said_with_its_line_and_without_its_text(tmp_path):

@@ -61,7 +61,7 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
 @pytest.mark.parametrize(
     ("mode", "is_released"),
     [
-        ("placeholder", lambda text: "【識別子】" in text and "【連絡先情報】" in text),
+        ("placeholder", lambda text: "【氏名】" in text and "【連絡先】" in text),
         ("mask", lambda text: len(text) == len(TEXT) and "■■■■" in text),
         ("surrogate", lambda text: "氏名：" in text and "【" not in text and "年" in text),
     ],
@@ -70,6 +70,27 @@ def test_the_modes(tmp_path, gold, mode, is_released):
     deid("tag", "--tagger", "rules", "--notes", gold, "--out", tmp_path / "out", "--mode", mode)
     text = json.loads((tmp_path / "out" / "redacted.jsonl").read_text("utf-8"))["text"]
     assert is_released(text) and "高橋健一" not in text and "03-1234" not in text
+
+
+def test_placeholders_follow_the_note_and_other_languages_are_told(tmp_path, capsys):
+    texts = (
+        "Patient: John Smith, seen on 04/11/2026.",
+        TEXT,
+        "Der Patient: Anna Weber wurde mit Fieber und Husten in die Klinik gebracht.",
+    )
+    path = tmp_path / "notes.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8")
+    census = deid("tag", "--tagger", "rules", "--notes", path, "--out", tmp_path / "out")
+    assert census["n_notes_of_no_language"] == 1
+    assert "1 notes are neither in Japanese nor in English" in capsys.readouterr().err
+    lines = (tmp_path / "out" / "redacted.jsonl").read_text("utf-8").splitlines()
+    english, japanese, german = (json.loads(line)["text"] for line in lines)
+    assert english == "Patient: [NAME], seen on [DATE]."
+    assert "【氏名】" in japanese and "【日付】" in japanese and "【連絡先】" in japanese
+    assert "[NAME]" in german
+    deid("tag", "--tagger", "rules", "--notes", path, "--out", tmp_path / "ja", "--language", "ja")
+    first = (tmp_path / "ja" / "redacted.jsonl").read_text("utf-8").splitlines()[0]
+    assert json.loads(first)["text"] == "Patient: 【氏名】, seen on 【日付】."
 
 
 def test_files_that_cannot_be_used(tmp_path, gold):

@@ -114,7 +114,7 @@ def _give_up(building: Path, *, kept: str) -> None:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def refuse_full(out: Path) -> None:
+def refuse_full(out: Path, *, where: str = _WHERE) -> None:
     """Refuse a place where something is already.
 
     Raises
@@ -124,11 +124,11 @@ def refuse_full(out: Path) -> None:
     """
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise AuditError(
-            "There is something already.", where=_WHERE, do="Choose a new or an empty folder."
+            "There is something already.", where=where, do="Choose a new or an empty folder."
         )
 
 
-def locked_folder(building: Path) -> int:
+def locked_folder(building: Path, *, where: str = _WHERE) -> int:
     """Make a folder if it is not there, and return its lock; it is freed by closing it.
 
     Raises
@@ -143,7 +143,7 @@ def locked_folder(building: Path) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise AuditError("This corpus is being built already.", where=_WHERE) from None
+            raise AuditError("This folder is being written already.", where=where) from None
         # Between the two calls the other build may have ended and moved the folder away.
         if building.exists() and building.stat().st_ino == os.fstat(lock).st_ino:
             building.chmod(0o700)

@@ -166,6 +166,12 @@ def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteS
         codec = encoding_of(head, what="notes")
         start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
         kind = "jsonl" if start.startswith(b"{") else "csv"
+        if kind == "csv" and path.suffix.lower() == ".txt":
+            raise AuditError(
+                "This is one text, not a table of notes.",
+                where="notes",
+                do="Give the folder that it lies in: each .txt there is a note.",
+            )
         lines = lines_of(iter([head]), codec=codec)
         header = _json_header(lines) if kind == "jsonl" else CsvRecords(lines, what="notes").header
     return NoteSource(path, kind, codec, _columns(header, wanted=columns), n_bytes)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from audit.deid.documents import Span
 from audit.deid.labels import CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE
+from audit.deid.rules_clinical import without_clinical
 from audit.deid.tagger import Tagger, Tags
 
 LONGEST, RULES_FIRST, MODEL_FIRST, CODES_FIRST = (
@@ -25,7 +26,7 @@ Of the other one stays what is left: no character that either of them found is r
 _CODES = (PERSONAL_ID_CODE, LINKAGE_CODE, CONTACT)
 _PAIRS = {"(": ")", "（": "）", "「": "」", "[": "]", "［": "］", "<": ">", "＜": "＞"}
 _NUMBER = re.compile(r"\d+(?:[-/.‐−－／．]\d+)+")
-_VERSION = 3  # of how finds are put together
+_VERSION = 4  # of how finds are put together
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,14 @@ def put_together(text: str, by_rules: Tags, by_model: Tags, *, way: str) -> Tags
 
     A rest that is white space alone, or without a letter or digit, is left out; so are the marks of
     punctuation at the ends of what the model found, but for those that are part of it. A number in
-    several parts, as 5/10 or 0564-23-8711, of which the model found some is taken whole.
+    several parts, as 5/10 or 0564-23-8711, of which the model found some is taken whole. What the
+    model found in clinical values alone is refused.
     """
     tidy = [span for span in (without_edges(text, span) for span in by_model) if span is not None]
     ranked = [(_rank(span, is_rule=True, way=way), span) for span in by_rules]
+    whole = with_whole_numbers(text, tidy, others=by_rules)
     ranked += [
-        (_rank(span, is_rule=False, way=way), span)
-        for span in with_whole_numbers(text, tidy, others=by_rules)
+        (_rank(span, is_rule=False, way=way), span) for span in without_clinical(text, whole)
     ]
     # Of two finds of one place that of the higher rank stays.
     order = [span for _, span in sorted(ranked, key=lambda one: (one[0], one[1]))]

@@ -130,7 +130,12 @@ def write_files(
             files[f"{name}.xml"] = write_i2b2(document)
         else:
             files[f"{name}.txt"] = write_tags(document, language=language)
-    return {name: text.encode("utf-8") for name, text in files.items()}
+    try:
+        return {name: text.encode("utf-8") for name, text in files.items()}
+    except UnicodeEncodeError:
+        raise AuditError(
+            "A note holds half a character, which no file of this format can.", do="Choose JSONL."
+        ) from None
 
 
 def flattened(document: TaggedDocument) -> TaggedDocument:

@@ -6,7 +6,7 @@ import re
 from datetime import date
 
 # First day, name, letter.
-_ERAS = (
+ERAS = (
     (date(2019, 5, 1), "令和", "R"),
     (date(1989, 1, 8), "平成", "H"),
     (date(1926, 12, 25), "昭和", "S"),
@@ -30,7 +30,7 @@ def era_year(day: date) -> tuple[str, str, int]:
     ValueError
         If the day is before the Meiji era.
     """
-    for first, name, letter in _ERAS:
+    for first, name, letter in ERAS:
         if day >= first:
             return name, letter, day.year - first.year + 1
     raise ValueError("before the first era that is known here")
@@ -53,7 +53,7 @@ def written_date(day: date, *, style: str) -> str:
         return day.isoformat()
     if style == "wide":
         return western.translate(_WIDE_DIGITS)
-    if style == "western" or day < _ERAS[-1][0]:
+    if style == "western" or day < ERAS[-1][0]:
         return western
     name, letter, year = era_year(day)
     if style == "letter":

@@ -7,7 +7,6 @@ holds notes that were handed in (gone once they are tagged), `result` is what `t
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from audit.deid.redact import MODES, PLACEHOLDER, SURROGATE
+from audit.deid.redact import FROM_TEXT, LANGUAGES, MODES, PLACEHOLDER, SURROGATE, VERSION
 from audit.deid.surrogate_text import Surrogates
 from audit.deid.tag_files import CENSUS, REDACTED, REFUSED, SPANS, Release
 from audit.errors import AuditError
@@ -25,7 +24,6 @@ from audit.private_files import private_folder, write_whole
 
 ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
 SOURCES = ("pasted", "uploaded", "registered")
-LANGUAGES = ("ja", "en")
 FORMAT = 1
 MAX_TITLE_CHARS = 80
 MAX_SEED = 2**31 - 1
@@ -40,7 +38,7 @@ class ReleaseSettings:
     mode
         One of `audit.deid.redact.MODES`.
     language
-        Of placeholders: "ja" or "en".
+        Of placeholders: "ja", "en", or "text" for that of each note.
     seed
         Of surrogates.
 
@@ -51,7 +49,7 @@ class ReleaseSettings:
     """
 
     mode: str = PLACEHOLDER
-    language: str = "ja"
+    language: str = FROM_TEXT
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -65,14 +63,14 @@ class ReleaseSettings:
         """Return what replaces the spans of a note."""
         if self.mode != SURROGATE:
             return Release(mode=self.mode, language=self.language)
-        digest = hashlib.sha256(f"seed {self.seed}".encode()).hexdigest()
-        return Release(self.mode, Surrogates(self.seed), digest, self.language)
+        surrogates = Surrogates(self.seed)
+        return Release(self.mode, surrogates, surrogates.digest, self.language)
 
     def decisive(self) -> dict[str, Any]:
         """Return what decides the released text: a seed only where there are surrogates."""
         seed = self.seed if self.mode == SURROGATE else None
         language = self.language if self.mode == PLACEHOLDER else None
-        return {"mode": self.mode, "language": language, "seed": seed}
+        return {"mode": self.mode, "language": language, "seed": seed, "version": VERSION}
 
 
 @dataclass(frozen=True)

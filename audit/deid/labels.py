@@ -55,12 +55,23 @@ _MEDDOCAN = {
     CONTACT: "correo_electronico numero_telefono numero_fax direc_prot_internet url_web",
 }
 _OTHERS = {
-    IDENTIFIER: "per person name staff hcw phi_person 氏名 患者名 医師名",
+    IDENTIFIER: "per person name staff hcw phi_person 氏名 患者名 医師名 patient_name doctor_name "
+    "physician physician_name nurse nurse_name provider provider_name clinician_name staff_name "
+    "person_name full_name relative_name family_member_name contact_name 家族氏名 看護師名",
     QUASI_IDENTIFIER: "loc gpe org orgname time birthdate sex gender address initials "
-    "other_patorg patorg hosp phi_age phi_job phi_location phi_hospital 年齢 性別 住所 日付 病院名",
-    PERSONAL_ID_CODE: "passport mynumber my_number insurance pension 保険者番号 マイナンバー",
-    LINKAGE_CODE: "mrn record_number phi_id 患者番号 カルテ番号",
-    CONTACT: "tel telephone phi_tel phone_number mail 電話番号",
+    "other_patorg patorg hosp phi_age phi_job phi_location phi_hospital 年齢 性別 住所 日付 病院名 "
+    "facility facility_name hospital_name clinic clinic_name date_of_birth dob birth_date birthday "
+    "date_time admission_date discharge_date date_of_admission date_of_discharge visit_date "
+    "first_name last_name given_name surname family_name initial street_address postal_code "
+    "zipcode zip_code postcode address_line nationality nrp occupation job relative ward 生年月日 "
+    "施設名 入院日 退院日 姓 名 職業 郵便番号",
+    PERSONAL_ID_CODE: "passport mynumber my_number insurance pension 保険者番号 マイナンバー "
+    "social_security_number us_ssn us_passport us_driver_license driver_license drivers_license "
+    "passport_number insurance_number health_plan_number",
+    LINKAGE_CODE: "mrn record_number phi_id 患者番号 カルテ番号 patient_id medical_record_number "
+    "account_number accession_number device_id serial_number vehicle_id",
+    CONTACT: "tel telephone phi_tel phone_number mail 電話番号 email_address fax_number "
+    "telephone_number ip_address pager メールアドレス",
 }
 FOREIGN: dict[str, str] = {
     label: name
@@ -80,9 +91,13 @@ def folded(label: str) -> str:
     return "_".join(unicodedata.normalize("NFKC", label).casefold().split())
 
 
+def _joined(key: str) -> str:
+    return key.replace("-", "_")
+
+
 def known_label(label: str) -> str:
     """Return the English name of one of the five types; any other label as it is, in one piece."""
-    name = NAMES.get(folded(label).replace("-", "_"))
+    name = NAMES.get(_joined(folded(label)))
     return name or "_".join(label.split())
 
 
@@ -101,7 +116,8 @@ class LabelMap:
     def of(self, label: str) -> str | None:
         """Return what a label becomes; None where the map does not know it."""
         name = known_label(label)
-        return name if name in TYPES else self.labels.get(folded(label))
+        key = folded(label)
+        return name if name in TYPES else self.labels.get(key, self.labels.get(_joined(key)))
 
 
 FIVE_TYPES = LabelMap(FOREIGN)

@@ -14,7 +14,8 @@ from pathlib import Path
 from audit.corpora import mentions
 from audit.deid import rules_contact, rules_dates, rules_hospitals, rules_names, rules_numbers
 from audit.deid.labels import TYPES
-from audit.deid.rule import Found, Rule, folded_text, strongest
+from audit.deid.rule import LOOSE, Found, Rule, folded_text, strongest
+from audit.deid.rules_clinical import without_clinical
 from audit.deid.tagger import Tags
 
 GROUPS: dict[str, tuple[Rule, ...]] = {
@@ -71,11 +72,18 @@ class RuleTagger:
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
         """Return the spans of each text."""
-        return tuple(strongest(self._found(folded_text(text))) for text in texts)
+        return tuple(self._tags(folded_text(text)) for text in texts)
 
-    def _found(self, folded: str) -> Iterator[Found]:
+    def _tags(self, folded: str) -> Tags:
+        found = [each for _, each in self.found(folded)]
+        guessed = [each.span for each in found if each.weight == LOOSE]
+        accepted = set(without_clinical(folded, guessed))
+        return strongest(each for each in found if each.weight != LOOSE or each.span in accepted)
+
+    def found(self, folded: str) -> Iterator[tuple[str, Found]]:
+        """Yield all finds in a folded text, also those that share characters, with their group."""
         for group in self.groups:
             for each in GROUPS[group]:
-                yield from each.find(folded)
+                yield from ((group, one) for one in each.find(folded))
         if "names" in self.groups:
-            yield from rules_names.find_names(folded)
+            yield from (("names", one) for one in rules_names.find_names(folded))

@@ -185,7 +185,8 @@ AGES: tuple[Rule, ...] = (
     rule(
         "age after a cue",
         QUASI,
-        r"(?:年齢|年令|\b[Aa]ge|\bAGE|\b[Aa]ged)[ ]?[:=]?[ ]?(?P<value>(?P<years>[0-9]{1,3})"
+        r"(?:年齢|年令|\b(?<!estational )(?<!bone )[Aa]ge|\bAGE"
+        r"|\b[Aa]ged)[ ]?[:=]?[ ]?(?P<value>(?P<years>[0-9]{1,3})"
         r"(?:[ ]?[歳才]代?)?)(?![0-9.%/])",
         weight=CUED,
         check=lambda match: int(match["years"]) <= 120,

@@ -58,6 +58,9 @@ _READING = re.compile(
     rf"(?: [{KATA}{HIRA}ｦ-ﾟ]{{2,12}})?)[)]"
 )
 _FIELD_END = re.compile(rf"[{HAN}]{{0,3}}(?:[(][^()\n]{{0,8}}[)])? ?[:=]")
+_FIELD = re.compile(
+    r"(?:生年月日|生年|年齢|性別|住所|電話|携帯|連絡先|職業|続柄|身長|体重|血液型|病棟|病室|診断|主訴|診療科|入院日)"
+)
 _JA_TITLED = re.compile(
     rf"(?<![{HAN}{KATA}])(?P<value>[{HAN}]{{1,4}} [{HAN}{HIRA}]{{1,4}}|[{HAN}]{{1,6}}?"
     rf"|[{KATA}]{{2,10}}(?:[・ ][{KATA}]{{2,10}})?)"
@@ -215,7 +218,9 @@ def _is_no_name(word: str) -> bool:
 def _trimmed(folded: str, start: int, end: int) -> tuple[int, int]:
     """Take off the end of a name what is a title, or the next field of a form."""
     blank = folded.find(" ", start, end)
-    if blank >= 0 and _FIELD_END.match(folded, end):  # "佐藤花子 紹介元:" is a name and a field
+    if blank >= 0 and (
+        _FIELD_END.match(folded, end) or _FIELD.match(folded, blank + 1)
+    ):  # "佐藤花子 紹介元:" is a name and a field
         end = blank
     name = folded[start:end]
     for title in ("看護師", "医師", "先生", "様", "殿", "氏", "君", "さん"):

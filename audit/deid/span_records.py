@@ -11,6 +11,7 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,23 @@ class SpanIndex:
         code = self.labels.index(label) if label in self.labels else -1
         is_here: BoolArray = (self.row[among] == code) | (self.column[among] == code)
         return np.asarray(among[is_here], dtype=np.int64)
+
+    def readable(self) -> IntArray:
+        """Return the numbers of the golds of which a character stands in no prediction.
+
+        Raises
+        ------
+        AuditError
+            If a line cannot be read.
+        """
+        found: list[int] = []
+        numbers = self.chosen(criterion=CRITERIA[-1]).tolist()
+        rows = zip(numbers, self.cases(numbers), strict=True)
+        for _, of_note in groupby(rows, key=lambda row: row[1].note):
+            own = list(of_note)
+            taken = {i for _, case in own if case.predicted for i in range(*case.predicted)}
+            found += [n for n, case in own if case.gold and not taken.issuperset(range(*case.gold))]
+        return np.array(sorted(found), dtype=np.int64)
 
     def cases(self, numbers: Iterable[int]) -> Iterator[SpanCase]:
         """Read cases, in the order that is asked for.

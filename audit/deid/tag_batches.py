@@ -4,14 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from audit.corpora.notes import Note, NoteSource
+from audit.corpora.note_streams import ByteListener
+from audit.corpora.notes import Note
 from audit.errors import AuditCancelled
 from audit.progress import Meter, Progress, ProgressListener, StopQuestion
 from audit.tables import RowNote
 
 TAGGING = "tagging the notes"
 Rows = Sequence[Note | RowNote]
+
+
+class RowSource(Protocol):
+    """Where notes come from: `NoteSource`, or `AnnotatedNotes`."""
+
+    @property
+    def kind(self) -> str:
+        """What sort of file or folder it is."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Of the file or files."""
+
+    def read(self, *, on_bytes: ByteListener = ...) -> Iterator[Note | RowNote]:
+        """Go through the notes and the refusals, each time in the same order."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +77,7 @@ class RowMeter:
         self._meter.finish(TAGGING)
 
 
-def source_size(source: NoteSource, progress: ProgressListener, should_stop: StopQuestion) -> int:
+def source_size(source: RowSource, progress: ProgressListener, should_stop: StopQuestion) -> int:
     """Return the units of a source by reading it once: a file tells its bytes by the megabyte only.
 
     Raises
@@ -82,7 +99,7 @@ def source_size(source: NoteSource, progress: ProgressListener, should_stop: Sto
     return n_units
 
 
-def batches_of(source: NoteSource, meter: RowMeter, *, limit: BatchLimit) -> Iterator[Rows]:
+def batches_of(source: RowSource, meter: RowMeter, *, limit: BatchLimit) -> Iterator[Rows]:
     """Yield rows in batches whose borders depend on the rows alone."""
     rows: list[Note | RowNote] = []
     n_chars = 0

@@ -26,6 +26,7 @@ def census_of(
         "n_notes_without_spans": counts.n_notes_without,
         "n_replaced": counts.n_replaced,
         "n_replaced_by_itself": counts.n_unchanged,
+        "n_notes_of_no_language": counts.n_no_language,
         "spans": {
             label: {"n": counts.n_spans[label], "n_characters": counts.n_span_chars[label]}
             for label in ordered(counts.n_spans)

@@ -17,12 +17,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from audit.corpora.notes import Note, NoteSource
+from audit.corpora.notes import Note
 from audit.deid.documents import TaggedDocument
 from audit.deid.format_jsonl import jsonl_line
 from audit.deid.generation.copies import CopyingTagger, CopyReading, added, numbers_of
-from audit.deid.redact import PLACEHOLDER, Redacted, Surrogate, redact
-from audit.deid.tag_batches import BatchLimit, RowMeter, Rows, batches_of, source_size
+from audit.deid.redact import FROM_TEXT, PLACEHOLDER, VERSION, Redacted, Surrogate, redact
+from audit.deid.tag_batches import (
+    BatchLimit,
+    RowMeter,
+    Rows,
+    RowSource,
+    batches_of,
+    source_size,
+)
 from audit.deid.tag_census import census_of
 from audit.deid.tag_state import GrowingFiles, TagCounts, growing_folder
 from audit.deid.tagger import Tagger, checked_tags, tag_checked
@@ -50,7 +57,7 @@ class Release:
     mode: str = PLACEHOLDER
     surrogate: Surrogate | None = None
     surrogate_digest: str = ""
-    language: str = "ja"
+    language: str = FROM_TEXT
 
     def of(self, document: TaggedDocument) -> Redacted:
         """Return a note as it may be released."""
@@ -58,7 +65,7 @@ class Release:
 
 
 def tag_notes(
-    source: NoteSource,
+    source: RowSource,
     *,
     tagger: Tagger,
     out: Path,
@@ -72,7 +79,7 @@ def tag_notes(
     Parameters
     ----------
     source
-        From `open_notes`.
+        From `open_notes` or `notes_to_tag`.
     tagger
         Its answer for a text must not depend on chance.
     out
@@ -119,10 +126,11 @@ class _Plan:
     limit: BatchLimit
 
 
-def _plan(source: NoteSource, *, tagger: Tagger, release: Release, keep_outputs: bool) -> _Plan:
+def _plan(source: RowSource, *, tagger: Tagger, release: Release, keep_outputs: bool) -> _Plan:
     settings = {
         "tagger": tagger.digest, "mode": release.mode, "language": release.language,
-        "surrogate": release.surrogate_digest, "kind": source.kind, "bytes": str(source.n_bytes),
+        "release": str(VERSION), "surrogate": release.surrogate_digest,
+        "kind": source.kind, "bytes": str(source.n_bytes),
     }  # fmt: skip
     if not isinstance(tagger, CopyingTagger):
         return _Plan(settings, _STREAMS, BatchLimit(_BATCH_NOTES, _BATCH_CHARS))

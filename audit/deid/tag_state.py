@@ -20,7 +20,7 @@ from audit.deid.redact import Redacted
 from audit.errors import AuditError
 
 _STATE = "state.json"
-_WHERE = "tagged notes"
+_WHERE = "folder of tagged notes"
 
 
 @dataclass
@@ -35,6 +35,8 @@ class TagCounts:
         By label.
     n_unchanged
         Replacements that are equal to what they replace.
+    n_no_language
+        Notes neither in Japanese nor in English.
     copies
         Of a tagger that writes copies: what `audit.deid.generation.copies` adds up.
     """
@@ -46,6 +48,7 @@ class TagCounts:
     n_notes_without: int = 0
     n_replaced: int = 0
     n_unchanged: int = 0
+    n_no_language: int = 0
     n_spans: dict[str, int] = field(default_factory=dict)
     n_span_chars: dict[str, int] = field(default_factory=dict)
     copies: dict[str, float] = field(default_factory=dict)
@@ -57,6 +60,7 @@ class TagCounts:
         self.n_notes_without += not document.spans
         self.n_replaced += len(redacted.replacements)
         self.n_unchanged += redacted.n_unchanged
+        self.n_no_language += not redacted.language
         for span in document.spans:
             self.n_spans[span.label] = self.n_spans.get(span.label, 0) + 1
             self.n_span_chars[span.label] = self.n_span_chars.get(span.label, 0) + span.n_chars
@@ -134,8 +138,8 @@ def growing_folder(
     lock = -1
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        refuse_full(out)
-        lock = locked_folder(building)
+        refuse_full(out, where=_WHERE)
+        lock = locked_folder(building, where=_WHERE)
         place = _place(building, names=names, settings=settings)
         if place is None:
             clear_folder(building)
@@ -146,7 +150,7 @@ def growing_folder(
             files.close()
         (building / _STATE).unlink()
         os.fsync(lock)
-        refuse_full(out)
+        refuse_full(out, where=_WHERE)
         building.rename(out)
     except OSError as error:
         raise AuditError(

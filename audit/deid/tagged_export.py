@@ -17,6 +17,7 @@ from audit.deid.format_jsonl import jsonl_line
 from audit.deid.formats import flattened, write_files
 from audit.deid.labels import ordered
 from audit.deid.one_note import OneNote
+from audit.deid.redact import FROM_TEXT, language_of
 from audit.errors import AuditError
 from audit.tables import write_table
 
@@ -86,6 +87,7 @@ def census_of(note: OneNote) -> dict[str, Any]:
         "n_characters": len(note.document.text),
         "n_notes_without_spans": int(not note.document.spans),
         "n_replaced": len(note.replacements),
+        "n_notes_of_no_language": int(not language_of(note.document.text)),
         "spans": {
             label: {"n": len(found), "n_characters": sum(span.n_chars for span in found)}
             for label, found in spans.items()
@@ -122,7 +124,8 @@ def _files(note: OneNote, form: str, language: str) -> dict[str, bytes]:
     document = note.document
     if form in ("conll", "inline") and n_overlapping(document.spans):
         document = flattened(document)
-    return write_files([document], form=form, language=language)
+    own = language_of(document.text) if language == FROM_TEXT else language
+    return write_files([document], form=form, language=own)
 
 
 def _add(folder: zipfile.ZipFile, name: str, content: bytes) -> None:

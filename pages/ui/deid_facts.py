@@ -12,13 +12,13 @@ from audit.deid.kept_tagged import TaggedSet
 from audit.deid.tagged_copies import CopyOfNote
 from pages.ui import blocks
 from pages.ui.deid_settings import tagger_name
-from pages.ui.deid_text import type_word
+from pages.ui.deid_text import draw_language, type_word
 from pages.ui.language import Words
 from pages.ui.text import day, percent
 
 RARE_FACTS = (
     ("refused", "n_refused"), ("unchanged", "n_replaced_by_itself"),
-    ("corrected", "n_notes_corrected"),
+    ("corrected", "n_notes_corrected"), ("foreign", "n_notes_of_no_language"),
 )  # fmt: skip
 """Facts that are only shown where there is something to say -> their fields of the census."""
 
@@ -42,6 +42,7 @@ def draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> N
     for fact, field in RARE_FACTS:
         if census.get(field):
             facts.append((fact, f"{census[field]:,}"))
+    draw_language(say, int(census.get("n_notes_of_no_language", 0)))
     rows = [(say.text(f"deidentify_fact_{fact}"), value) for fact, value in facts]
     left, right = st.columns(2, gap="large")
     with left:

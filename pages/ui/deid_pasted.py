@@ -15,7 +15,7 @@ from audit.errors import AuditError
 from pages.ui import blocks
 from pages.ui.deid_correct import Keeper, draw_corrections
 from pages.ui.deid_files import Exportable, draw_files
-from pages.ui.deid_text import ask_types, counts_of, draw_legend, draw_note
+from pages.ui.deid_text import ask_types, counts_of, draw_language, draw_legend, draw_note
 from pages.ui.language import Words
 from pages.ui.logged import note, who
 from pages.ui.setup_choice import refused
@@ -39,6 +39,8 @@ def draw_pasted(say: Words, text: str, *, tagger: KnownTagger, how: ReleaseSetti
     st.html(
         blocks.heading(say.text("deidentify_result"), below=say.text("deidentify_result_pasted"))
     )
+    census = census_of(found)
+    draw_language(say, census["n_notes_of_no_language"])
     labels = ask_types(say, counts, key="deidentify_pasted")
     draw_note(say, found, labels=labels, is_source_shown=True)
     draw_legend(say, counts)
@@ -47,7 +49,7 @@ def draw_pasted(say: Words, text: str, *, tagger: KnownTagger, how: ReleaseSetti
         notes=lambda: (found,),
         n_notes=1,
         n_bytes=len(found.document.text),
-        census=census_of(found),
+        census=census,
         language=how.language,
         is_private_allowed=True,
     )

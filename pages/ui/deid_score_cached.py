@@ -17,6 +17,7 @@ from audit.deid.known_taggers import KnownTagger, known_taggers
 from audit.deid.span_records import SpanIndex, span_index
 from audit.errors import AuditError
 from audit.home import data_home
+from audit.rates import IntArray
 from audit.view.deid_compare_view import ScoresCompared, compare_scores
 from audit.view.deid_score_view import ScoreView, score_view
 
@@ -36,6 +37,11 @@ def view(score_id: str) -> ScoreView:
 def index(score_id: str) -> SpanIndex:
     """Return what finds a score's spans; raises as `span_index`."""
     return _index(str(data_home()), score_id)
+
+
+def readable(score_id: str) -> IntArray:
+    """Return the numbers of the golds that stay readable, in whole or in part."""
+    return _readable(str(data_home()), score_id)
 
 
 def compared(first: str, *, second: str, criterion: str) -> ScoresCompared:
@@ -80,6 +86,11 @@ def _view(home: str, score_id: str) -> ScoreView:
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _index(home: str, score_id: str) -> SpanIndex:
     return span_index(kept_score(score_id).path)
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _readable(home: str, score_id: str) -> IntArray:
+    return index(score_id).readable()
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)

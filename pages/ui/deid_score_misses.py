@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import streamlit as st
 
 from audit.deid.misses import KINDS
-from audit.view.deid_score_view import ScoreView
+from audit.view.deid_score_view import HEADLINE_CRITERION, ScoreView
 from pages.ui import blocks, linked
-from pages.ui.deid_score_cached import index
+from pages.ui.deid_score_cached import index, readable
 from pages.ui.deid_score_report import choose_criterion
 from pages.ui.deid_score_spans import KIND_CODES, draw_cases
 from pages.ui.deid_score_words import label_name
@@ -15,6 +16,7 @@ from pages.ui.language import Words
 
 _PAGER = "deid_measures_misses"
 _KINDS, _LABEL = "deid_measures_miss_kinds", "deid_measures_miss_label"
+_READABLE = "deid_measures_miss_readable"
 EVERY = "every"
 
 
@@ -25,17 +27,44 @@ def draw(say: Words, view: ScoreView) -> None:
             say.text("deid_measures_misses"), below=say.text("deid_measures_misses_below")
         )
     )
-    criterion = choose_criterion(say)
+    spans = index(view.kept.score_id)
+    is_readable = _ask_readable(say)
+    criterion = HEADLINE_CRITERION if is_readable else choose_criterion(say)
     left, right = st.columns([3, 2], gap="large", vertical_alignment="bottom")
     with left:
-        kinds = _ask_kinds(say)
+        kinds = () if is_readable else _ask_kinds(say)
     with right:
         label = _ask_label(say, view)
-    spans = index(view.kept.score_id)
-    numbers = spans.chosen(criterion=criterion, kinds=kinds)
-    if label:
+    if is_readable:
+        numbers = readable(view.kept.score_id)
+        if label:
+            numbers = np.intersect1d(numbers, spans.chosen(criterion=criterion, row=label))
+    else:
+        numbers = spans.chosen(criterion=criterion, kinds=kinds)
+    if label and not is_readable:
         numbers = spans.of_label(label, among=numbers)
     draw_cases(say, spans, numbers, key=_PAGER, score_id=view.kept.score_id)
+
+
+def show_readable(view: ScoreView) -> None:
+    """Turn the page to what stays readable of the headline's type."""
+    label = view.headline.label
+    code = str(view.labels.index(label)) if label in view.labels else EVERY
+    st.session_state.update({"measures_part": "misses", _READABLE: True, _LABEL: code})
+    st.query_params["part"] = "misses"
+    _first_page()
+
+
+def _ask_readable(say: Words) -> bool:
+    """Draw the choice of what stays readable alone."""
+    if _READABLE not in st.session_state:
+        st.session_state[_READABLE] = st.query_params.get("readable") == "1"
+    is_on = st.toggle(say.text("deid_measures_readable_only"), key=_READABLE, on_change=_first_page)
+    if is_on:
+        st.query_params["readable"] = "1"
+    else:
+        st.query_params.pop("readable", None)
+    return is_on
 
 
 def _ask_kinds(say: Words) -> tuple[str, ...]:

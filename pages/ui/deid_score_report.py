@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import streamlit as st
 
@@ -19,45 +19,61 @@ from pages.ui.measure_choice import choose
 from pages.ui.text import UNDEFINED, percent, percent_interval
 
 
-def draw_headline(say: Words, view: ScoreView) -> None:
-    """Draw what was missed in one sentence, and what that does not show."""
+def draw_headline(say: Words, view: ScoreView, *, show: Callable[[ScoreView], None]) -> None:
+    """Draw what stays readable, then what was missed altogether, and the way to the former.
+
+    `show` turns the page to what stays readable.
+    """
     head, kept = view.headline, view.kept
     what = "names" if head.label else "spans"
     if not head.missed.n_total:
         st.html(blocks.heading(say.text("deid_measures_headline_none")))
         return
-    state = "leak_found" if head.missed.n_hits else "none_found_at_this_power"
-    missed = blocks.Verdict(
+    counts = {"all_notes": f"{head.notes.n_total:,}", "notes": f"{head.notes.n_hits:,}"}
+    state = "leak_found" if head.readable.n_hits else "none_found_at_this_power"
+    readable = blocks.Verdict(
         state="not_enough_evidence" if head.is_few else state,
-        eyebrow=say.text("deid_measures_eyebrow"),
+        eyebrow=say.text("deid_measures_readable"),
         heading=say.text(
-            f"deid_measures_headline_{what}",
-            missed=f"{head.missed.n_hits:,}",
-            total=f"{head.missed.n_total:,}",
-            notes=f"{head.notes.n_hits:,}",
-            all_notes=f"{head.notes.n_total:,}",
+            f"deid_measures_readable_{what}",
+            n=f"{head.readable.n_hits:,}",
+            total=f"{head.readable.n_total:,}",
         ),
         sentence=say.text(
-            "deid_measures_headline_more",
-            share=percent(head.share.value),
-            interval=percent_interval(head.share),
+            "deid_measures_readable_more",
+            share=percent(head.readable.value),
+            interval=percent_interval(head.readable.interval()),
             n=f"{kept.n_documents:,}",
             patients=f"{kept.n_patients:,}",
         ),
         footer=say.text("deid_measures_few" if head.is_few else "deid_measures_not_shown"),
     )
-    readable = blocks.Verdict(
+    missed = blocks.Verdict(
         state="readable",
-        eyebrow=say.text("deid_measures_readable"),
+        eyebrow=say.text("deid_measures_eyebrow"),
         heading=say.text(
-            "deid_measures_readable_n",
-            n=f"{head.readable.n_hits:,}",
-            total=f"{head.readable.n_total:,}",
+            "deid_measures_missed_n",
+            n=f"{head.missed.n_hits:,}",
+            total=f"{head.missed.n_total:,}",
         ),
-        sentence=say.text("deid_measures_readable_more"),
+        sentence=say.text(
+            "deid_measures_headline_more",
+            share=percent(head.share.value),
+            interval=percent_interval(head.share),
+            **counts,
+        ),
         footer="",
     )
-    st.html(blocks.verdict_cards([missed, readable]))
+    st.html(blocks.verdict_cards([readable, missed]))
+    if head.readable.n_hits:
+        st.button(
+            say.text("deid_measures_show_readable", n=f"{head.readable.n_hits:,}"),
+            key="deid_measures_show_readable",
+            icon=":material/visibility:",
+            type="primary",
+            on_click=show,
+            args=(view,),
+        )
     if remarks := _remarks(say, view):
         st.html(blocks.bullet_list(remarks))
 

@@ -6,10 +6,10 @@ from dataclasses import asdict
 
 import streamlit as st
 
-from audit.deid.kept_tagged import LANGUAGES, MAX_SEED, ReleaseSettings
+from audit.deid.kept_tagged import MAX_SEED, ReleaseSettings
 from audit.deid.kept_taggers import TRAINED, trained_taggers
 from audit.deid.known_taggers import KnownTagger, known_taggers
-from audit.deid.redact import MODES, PLACEHOLDER, SURROGATE
+from audit.deid.redact import FROM_TEXT, LANGUAGES, MODES, PLACEHOLDER, SURROGATE
 from audit.deid.shipped_figures import LABELS, shipped_figures
 from pages.ui import blocks
 from pages.ui.language import Words
@@ -98,9 +98,9 @@ def ask_release(say: Words) -> ReleaseSettings:
         on_change=_to_link,
         args=(_MODE, "mode"),
     )
-    language, seed = say.language, 0
+    language, seed = FROM_TEXT, 0
     if mode == PLACEHOLDER:
-        state.setdefault(_WORDS, say.language)
+        state.setdefault(_WORDS, FROM_TEXT)
         language = st.radio(
             say.text("deidentify_words"),
             LANGUAGES,
@@ -116,7 +116,7 @@ def ask_release(say: Words) -> ReleaseSettings:
                 help=say.text("deidentify_seed_help"), persist_state="session",
             )
         )  # fmt: skip
-    return ReleaseSettings(mode or PLACEHOLDER, language or say.language, seed)
+    return ReleaseSettings(mode or PLACEHOLDER, language or FROM_TEXT, seed)
 
 
 def _to_link(key: str, field: str) -> None:

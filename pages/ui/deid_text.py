@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import streamlit as st
 
-from audit.deid.kept_tagged import LANGUAGES
 from audit.deid.labels import TYPES, ordered
 from audit.deid.one_note import OneNote
-from audit.deid.redact import placeholder
+from audit.deid.redact import is_placeholder
 from audit.view.name_hits import Hit
 from pages.ui import blocks
 from pages.ui.language import Words
@@ -67,6 +66,13 @@ def draw_legend(say: Words, labels: Collection[str]) -> None:
         st.html(f'<p class="ka-legend">{"<br>".join(items)}</p>')
 
 
+def draw_language(say: Words, n_foreign: int) -> None:
+    """Draw a warning where notes are in a language that no shipped tagger knows."""
+    if n_foreign:
+        below = say.text("deidentify_foreign_below", n=f"{n_foreign:,}")
+        st.html(blocks.line(say.text("deidentify_foreign"), below, is_strong=True))
+
+
 def draw_note(say: Words, note: OneNote, *, labels: frozenset[str], is_source_shown: bool) -> None:
     """Draw a note and its released text, side by side; the note only if it may be seen."""
     if not note.document.spans:
@@ -108,11 +114,7 @@ def released_html(say: Words, note: OneNote, *, labels: frozenset[str]) -> str:
     """
     replaced = [one for one in note.replacements if one.text and one.label in labels]
     stretches = [(one.new_start, one.new_end, one.label) for one in replaced]
-    named = {
-        one.new_start
-        for one in replaced
-        if one.text in (placeholder(one.label, language=language) for language in LANGUAGES)
-    }
+    named = {one.new_start for one in replaced if is_placeholder(one.text)}
     return _marked(say, note.released, stretches, named=named)
 
 

@@ -161,5 +161,5 @@ def test_a_pasted_text_is_corrected_in_the_same_way() -> None:
     assert census_of(found)["n_notes_corrected"] == 0
     fix = Correction(0, ADDED, (Span(0, 2, "identifier"),), "ann", now())
     done = corrected_note(found, [fix], release=release)
-    assert done.released == "【識別子】なし。" and census_of(done)["n_notes_corrected"] == 1
+    assert done.released == "【氏名】なし。" and census_of(done)["n_notes_corrected"] == 1
     assert corrected_note(found, [], release=release) is found

@@ -204,7 +204,7 @@ def test_what_a_format_cannot_say_is_listed(tmp_path: Path) -> None:
 def test_one_text_is_tagged_at_once() -> None:
     release = ReleaseSettings(language="en").release()
     note = tagged_text(NOTES[0], tagger=RuleTagger(), release=release)
-    assert "高橋健一" not in note.released and "[IDENTIFIER]" in note.released
+    assert "高橋健一" not in note.released and "[NAME]" in note.released
     census = json.loads(census_file(census_of(note)))
     assert census["spans"]["identifier"] == {"n": 1, "n_characters": 4}
     assert census["n_notes_without_spans"] == 0 and census["n_replaced"] == 3

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from audit.deid.documents import Span, TaggedDocument, merged, n_overlapping, tagged
 from audit.deid.labels import TYPES
-from audit.deid.redact import MASK_CHAR, redact
+from audit.deid.redact import MASK_CHAR, language_of, redact
 
 
 @st.composite
@@ -25,8 +25,10 @@ def documents(draw):
 @settings(max_examples=200, deadline=None)
 @given(documents(), st.sampled_from(("placeholder", "mask", "surrogate")))
 def test_the_released_text_is_source_and_replacements(document, mode):
-    hook = (lambda asked: f"<{len(asked.text)}>") if mode == "surrogate" else None
-    done = redact(document, mode=mode, surrogate=hook)
+    def hook(note):
+        return [f"<{len(mark.text)}>" for mark in note.marks]
+
+    done = redact(document, mode=mode, surrogate=hook if mode == "surrogate" else None)
     rebuilt, at = "", 0
     for one in done.replacements:
         rebuilt += document.text[at : one.start] + one.text
@@ -44,10 +46,10 @@ def test_the_released_text_is_source_and_replacements(document, mode):
 def test_overlapping_spans_are_one_stretch_named_after_the_longest_then_by_risk():
     spans = [Span(0, 4, "quasi_identifier"), Span(2, 6, "identifier"), Span(6, 7, "contact")]
     done = redact(tagged("1", text="abcdefgh", spans=spans))
-    assert done.text == "【識別子】【連絡先情報】h"
+    assert done.text == "[NAME][CONTACT]h"
     assert done.replacements[0].labels == ("identifier", "quasi_identifier")
     english = redact(
-        tagged("1", text="abcdefgh", spans=[*spans, Span(0, 8, "PHONE")]), language="en"
+        tagged("1", text="abcdefgh", spans=[*spans, Span(0, 8, "phone")]), language="en"
     )
     assert english.text == "[PHONE]"
 
@@ -55,19 +57,19 @@ def test_overlapping_spans_are_one_stretch_named_after_the_longest_then_by_risk(
 def test_surrogates_are_asked_for_with_the_patient_and_unchanged_ones_counted():
     asked = []
 
-    def same(request):
-        asked.append(request)
-        return request.text
+    def same(note):
+        asked.append(note)
+        return [mark.text for mark in note.marks]
 
     document = TaggedDocument("1", "Ann", (Span(0, 3, "identifier"),), "p7")
     done = redact(document, mode="surrogate", surrogate=same)
     assert (done.text, done.n_unchanged) == ("Ann", 1)
-    assert asked[0].patient == (1, "p7") and asked[0].label == "identifier"
+    assert asked[0].patient == (1, "p7") and asked[0].marks[0].label == "identifier"
 
 
 def test_modes_and_functions_must_fit():
     document = tagged("1", text="a", spans=[])
-    for wrong in ({"mode": "blur"}, {"mode": "surrogate"}, {"surrogate": lambda _: ""}):
+    for wrong in ({"mode": "blur"}, {"mode": "surrogate"}, {"surrogate": lambda _: []}):
         with pytest.raises(ValueError, match="mode"):
             redact(document, **wrong)
 
@@ -83,3 +85,51 @@ def test_spans_and_documents_are_checked_once():
     doubled = tagged("1", text="abc", spans=[Span(1, 2, "x"), Span(1, 2, "x"), Span(0, 2, "x")])
     assert (doubled.n_duplicates, n_overlapping(doubled.spans)) == (1, 1)
     assert merged(doubled.spans) == ((0, 2),)
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "said"),
+    [
+        ("Seen by Ann Lee on 4/11/2026.", "en", "[NAME]"),
+        ("山田は受診した。 Ann Lee", "ja", "【氏名】"),
+        ("Ann Lee", "en", "[NAME]"),
+        ("Der Patient Ann Lee wurde mit Fieber und Husten in die Klinik gebracht", "", "[NAME]"),
+        ("El paciente Ann Lee con dolor en el pecho, no fuma", "", "[NAME]"),
+        ("Пациент Ann Lee поступил с болью в груди", "", "[NAME]"),
+        ("환자 Ann Lee 는 흉통으로 입원하였다", "", "[NAME]"),
+    ],
+)
+def test_placeholders_are_in_the_language_of_the_note(text, language, said):
+    start = text.index("Ann Lee")
+    done = redact(tagged("1", text=text, spans=[Span(start, start + 7, "identifier")]))
+    assert done.language == language_of(text) == language
+    assert done.text == text.replace("Ann Lee", said)
+    for asked, words in (("ja", "【氏名】"), ("en", "[NAME]")):
+        again = redact(tagged("1", text="Ann", spans=[Span(0, 3, "identifier")]), language=asked)
+        assert again.text == words
+
+
+@pytest.mark.parametrize(
+    ("marked", "label", "said"),
+    [
+        ("on ⟦4/11/2026⟧", "quasi_identifier", "[DATE]"),
+        ("at ⟦Mercy Hospital⟧", "quasi_identifier", "[PLACE]"),
+        ("in ⟦Boston, MA⟧", "quasi_identifier", "[PLACE]"),
+        ("MRN ⟦12345⟧", "linkage_code", "[ID]"),
+        ("SSN ⟦123-45-6789⟧", "personal_id_code", "[ID]"),
+        ("call ⟦555-0101⟧", "contact", "[CONTACT]"),
+        ("a ⟦72-year-old⟧", "quasi_identifier", "[AGE]"),
+        ("old ⟦woman⟧", "quasi_identifier", "[SEX]"),
+        ("Mr. ⟦Smith⟧", "quasi_identifier", "[NAME]"),
+        ("⟦令和6年5月⟧に", "quasi_identifier", "【日付】"),
+        ("⟦港区⟧在住", "quasi_identifier", "【場所】"),
+        ("⟦佐藤⟧さん", "quasi_identifier", "【氏名】"),
+        ("電話⟦03-1234-5678⟧", "contact", "【連絡先】"),
+    ],
+)
+def test_placeholders_say_what_stood_there(marked, label, said):
+    before, _, rest = marked.partition("⟦")
+    text, _, after = rest.partition("⟧")
+    spans = [Span(len(before), len(before) + len(text), label)]
+    done = redact(tagged("1", text=before + text + after, spans=spans))
+    assert done.text == before + said + after

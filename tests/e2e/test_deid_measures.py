@@ -21,7 +21,7 @@ from audit.deid.kept_scores import kept_scores
 from audit.home import HOME_VARIABLE
 from pages.ui.language import words_of
 from tests.deid.make_scores import gold_notes, make_score, predicted_notes
-from tests.e2e.screen import SAY, is_whole, press, saved, upload
+from tests.e2e.screen import SAY, is_whole, picture, press, saved, upload
 
 JAPANESE = words_of("ja")
 HOSTILE = "<img src=x onerror=alert(1)> **bold** ![p](http://evil.example/p.png)"
@@ -80,6 +80,26 @@ def test_a_click_on_a_cell_shows_its_spans(
     choose_cell(page, "Identifier as Missed")
     page.wait_for_url(re.compile("cell=0-4"))
     expect(page.locator(".ka-pair mark").first).to_contain_text("山田太郎")
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_what_stays_readable_leads_and_a_click_opens_it(
+    home: Path, address: str, visit: Callable[..., Any], language: str
+) -> None:
+    say = words_of(language)
+    first = next(one for one in kept_scores() if one.title == "the first")
+    page = visit(f"{address}?score={first.score_id}&lang={language}")
+    is_whole(page)
+    cards = page.locator(".ka-verdict")
+    expect(cards.first).to_contain_text(say.text("deid_measures_readable_names", n=8, total=24))
+    expect(cards.nth(1)).to_contain_text(say.text("deid_measures_missed_n", n=8, total=24))
+    picture(page, f"readable-{language}")
+    press(page, "deid_measures_show_readable")
+    page.wait_for_url(re.compile("readable=1"))
+    expect(page.locator(".ka-pair")).to_have_count(8)
+    reveal(page)
+    expect(page.locator(".ka-pair mark").first).to_contain_text("山田太郎")
+    picture(page, f"readable-list-{language}")
 
 
 def test_misses_are_filtered_handed_out_and_read_back(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
 from pages.ui.language import words_of
-from tests.e2e.screen import SAY, is_whole, job_state, press, saved, unfold, upload
+from tests.e2e.screen import SAY, is_whole, job_state, picture, press, saved, unfold, upload
 
 JAPANESE = words_of("ja")
 NAME = "高橋健一"
@@ -40,11 +39,6 @@ def released(page: Any) -> Any:
     return page.locator(".ka-pair section").nth(1)
 
 
-def picture(page: Any, name: str) -> None:
-    if folder := os.environ.get("KART_AUDIT_SCREENSHOTS"):
-        page.screenshot(path=Path(folder) / f"deidentify-{name}.png", full_page=True)
-
-
 def notes(n: int, *, n_lines: int = 1) -> bytes:
     records = (
         {"doc_id": f"{HOSTILE}{i}", "text": f"第{i}回 {HOSTILE}{LINE * n_lines}" if i % 3 else "無"}
@@ -63,7 +57,7 @@ def test_a_pasted_note_is_marked_replaced_and_downloaded(
     press(page, "deidentify_go_paste")
     mark = page.locator(".ka-pair section").first.locator("mark").first
     expect(mark).to_contain_text(NAME + say.text("deidentify_type_identifier"))
-    expect(released(page)).to_contain_text({"ja": "【識別子】", "en": "[IDENTIFIER]"}[language])
+    expect(released(page)).to_contain_text("【氏名】")
     expect(released(page)).not_to_contain_text(NAME)
     assert page.locator("img[src=x], img[src*=evil]").count() == 0
     picture(page, f"pasted-{language}")
@@ -178,5 +172,5 @@ def test_a_job_is_stopped_and_goes_on(url: str, visit: Callable[..., Any]) -> No
     done.get_by_role("link", name=SAY.text("jobs_open_tagging")).click()
     expect(page.get_by_text(f"{N_LONG:,}", exact=True).first).to_be_visible()
     press(page, "deidentify_next")
-    expect(released(page)).to_contain_text("[IDENTIFIER]")
+    expect(released(page)).to_contain_text("【氏名】")
     is_whole(page)

@@ -40,9 +40,9 @@ def test_raw_leaves_everything_and_perfect_nothing():
     assert (found.mentions, found.n_exposed, found.n_left) == ((WHOLE,) * 3, 0, 0)
     assert (found.n_staff, found.n_staff_whole) == (1, 1)
     assert released_texts(notes, perfect, mode="placeholder", seed=0) == (
-        "[IDENTIFIER] is ill .",
-        "[IDENTIFIER] saw dr . [QUASI_IDENTIFIER] .",
-        "x [IDENTIFIER] .",
+        "[NAME] is ill .",
+        "[NAME] saw dr . [NAME] .",
+        "x [NAME] .",
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access.log import entries
+from audit.deid.documents import Span
 from audit.deid.format_jsonl import write_jsonl
 from audit.deid.kept_scores import kept_scores
 from audit.deid.known_taggers import KnownTagger
@@ -82,12 +83,36 @@ def test_the_headline_says_how_many_names_in_how_many_notes() -> None:
     kept()
     app = open_page()
     shown = texts(app)
-    assert "4 of 12 identifiers" in shown and "in 4 of 12 notes" in shown
-    assert "Few spans or few patients" in shown
     # Four names stay, and no character of the others.
-    assert "4 of 12" in shown
+    first, second = shown.index("4 of 12 identifiers"), shown.index("missed altogether")
+    assert first < second and "in 4 of 12 notes" in shown[second:]
+    assert "Few spans or few patients" in shown
     assert "33.3" in shown
     assert "&lt;b&gt;" not in str(app.selectbox(key="deid_measures_kept").options)
+
+
+def test_what_stays_readable_leads_and_a_click_opens_it() -> None:
+    golds = gold_notes(24)
+    predicted = [
+        note.with_spans(
+            Span(span.start, span.end - 1, span.label)
+            if span.label == "identifier" and place % 4 == 0
+            else span
+            for span in note.spans
+        )
+        for place, note in enumerate(golds)
+    ]
+    make_score(golds, predicted, title="shortened")
+    app = open_page()
+    assert texts(app).index("6 of 24 identifiers") < texts(app).index("0 of 24")
+    app.button(key="deid_measures_show_readable").click().run()
+    assert not app.exception
+    assert "1 to 6 of 6" in texts(app) and texts(app).count("Other place") == 6
+    assert parameter(app, "part") == "misses" and parameter(app, "readable") == "1"
+    again = open_page(part="misses", readable="1")
+    assert "1 to 6 of 6" in texts(again)
+    again.toggle(key="deid_measures_miss_readable").set_value(False).run()
+    assert "readable" not in again.query_params
 
 
 def test_rates_stand_with_counts_and_denominators() -> None:
@@ -188,7 +213,7 @@ def test_the_page_in_japanese() -> None:
     kept()
     for part in ("spans", "records", "matrix", "misses", "compare"):
         app = open_page(part=part, lang="ja")
-        assert "識別子（主に氏名）12件のうち4件が見落とされました" in texts(app)
+        assert "識別子（主に氏名）12件のうち4件は、全体または一部がまだ読めます" in texts(app)
     assert "匿名" not in texts(app)
 
 

@@ -72,7 +72,7 @@ def test_a_pasted_note_is_marked_and_replaced_at_once() -> None:
     assert "03-1234-5678<small>contact</small></mark>" in source
     assert "&lt;5 mg/dL" in source and "&lt;5 mg/dL" in released
     assert "高橋健一" not in released and "03-1234-5678" not in released
-    assert '<mark class="ka-mark ka-mark-flagged">[IDENTIFIER]</mark>' in released
+    assert '<mark class="ka-mark ka-mark-flagged">【氏名】</mark>' in released
     assert service.jobs() == ()
     assert not (data_home() / "tagged").exists()
     (line,) = (entry for entry in entries(50) if entry.action == "ran")
@@ -91,7 +91,7 @@ def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
     assert sides(app)[1] != first
     app.radio(key="deidentify_mode").set_value("placeholder").run()
     app.radio(key="deidentify_words").set_value("ja").run()
-    assert "【識別子】</mark>" in sides(app)[1]
+    assert "【氏名】</mark>" in sides(app)[1]
     assert open_page(mode="blur", tagger="../x", way="?").radio(key="deidentify_mode").value == (
         "placeholder"
     )
@@ -115,6 +115,12 @@ def test_a_trained_tagger_says_what_it_reached_where_its_spans_were_counted(
     assert ("900 of its 1,000 marks" in shown) == (measured is COUNTS)
 
 
+def test_a_note_in_another_language_is_told() -> None:
+    text = "Der Patient: Anna Weber wurde mit Fieber und Husten in die Klinik gebracht."
+    assert SAY.text("deidentify_foreign") in texts(paste(open_page(), text))
+    assert SAY.text("deidentify_foreign") not in texts(paste(open_page(), NOTE))
+
+
 def test_a_type_can_be_left_unmarked() -> None:
     app = paste(open_page(), NOTE)
     pills = next(p for p in app.button_group if p.key and "types" in p.key)
@@ -122,7 +128,7 @@ def test_a_type_can_be_left_unmarked() -> None:
     pills.set_value(["contact"]).run()
     source, released = sides(app)
     assert source.count("<mark") == released.count("<mark") == 1
-    assert "[IDENTIFIER]" in released  # it is replaced all the same
+    assert "【氏名】" in released  # it is replaced all the same
 
 
 def test_hostile_and_long_text_is_shown_as_it_is() -> None:

@@ -56,7 +56,7 @@ def test_a_pasted_note_is_corrected_and_the_correction_undone() -> None:
     add(app, f"{PASTED}_0", "<img src=x", label="linkage_code")
     source, released = sides(app)
     assert "&lt;img src=x<small>linkage code</small></mark>" in source
-    assert "[LINKAGE_CODE]</mark> onerror" in released and "<img" not in texts(app)
+    assert "【番号】</mark> onerror" in released and "<img" not in texts(app)
     assert "&lt;img src=x · linkage code" in texts(app)  # in the list of corrections
     app.selectbox(key=f"{PASTED}_1_mark").select_index(0).run()
     app.button(key=f"{PASTED}_1_remove").click().run()
@@ -113,7 +113,7 @@ def test_a_mark_that_is_made_longer_is_shown_as_it_is_replaced() -> None:
     source, released = sides(app)
     # What overlaps is one stretch, named after the longest: name, year and the rest of the date.
     assert "高橋健一　2024年5月3日<small>" in source
-    assert "[LINKAGE_CODE]</mark> 受診" in released or "</mark>　受診" in released
+    assert "【番号】</mark> 受診" in released or "</mark>　受診" in released
 
 
 def test_all_marks_of_the_same_text_are_taken_away_at_once() -> None:

@@ -130,7 +130,7 @@ def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -
     source, released = sides(app)
     assert "高橋健一" not in texts(app)
     assert SAY.text("deidentify_hidden")[:40] in source
-    assert "【識別子】" in released or "[IDENTIFIER]" in released
+    assert "【氏名】" in released or "[NAME]" in released
     private = {b.key: b.disabled for b in app.get("download_button")}
     assert private["deidentify_set_file_brat"] and not private["deidentify_set_file_text"]
     app.button(key="reveal_now").click().run()
