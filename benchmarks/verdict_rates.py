@@ -389,10 +389,35 @@ def errors(options: argparse.Namespace) -> None:
                             (score.value[: len(names)], score.standard_error[: len(names)])
                         )
                 for name, runs in found.items():
-                    values, stated = (np.array(x) for x in zip(*runs, strict=True))
-                    ratio = values.std(axis=0, ddof=1)[None] / stated
-                    rms = math.sqrt(float(np.nanmean(ratio**2)))
+                    rms = _error_ratio(runs)
                     print(f"scenario {scenario}, n = {n}, {name}: {rms:.2f}", flush=True)
+        chain_errors(options, store)
+
+
+def chain_errors(options: argparse.Namespace, store: Store) -> None:
+    """The same for `chain`, 12 names and 60 inputs."""
+    names, found = every_part().rows(range(12)), []
+    request = replace(demo_request(2, hospital="hospital-5"), candidates=names)
+    pair = load_pair(request.general, request.hospital, device="cpu", dtype="float32")
+    for seed in range(options.runs):
+        task = masking._posterior_task(replace(request, seed=seed), pair, names)
+        shards = []
+        for loaded in (pair.hospital, pair.general):
+            meter = Meter({"chain": 1.0}, listener=lambda _: None, should_stop=lambda: False)
+            source = evidence.Source(loaded, "cpu", "float32", store, meter, "chain")
+            shards.append(evidence.chain_evidence(source, task, n_inputs=60))
+        sums = [scores.PosteriorSums(shard.sum_p, shard.sum_log_p) for shard in shards]
+        score = scores.posterior_scores(
+            sums[0], general=sums[1], counts=shards[0].n_inputs, parts=None
+        )["mean_log_ratio"]
+        found.append((score.value, score.standard_error))
+    print(f"chain, n = 60, mean_log_ratio: {_error_ratio(found):.2f}", flush=True)
+
+
+def _error_ratio(runs: list[Any]) -> float:
+    values, stated = (np.array(x) for x in zip(*runs, strict=True))
+    ratio = values.std(axis=0, ddof=1)[None] / stated
+    return math.sqrt(float(np.nanmean(ratio**2)))
 
 
 def _scores(one: Any, other: Any, parts: Any, scenario: int) -> dict[str, Any]:
