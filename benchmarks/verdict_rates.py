@@ -212,57 +212,80 @@ def judged(
     return verdict, decisions.point_flag if verdict.state == "leak_found" else decisions.q < 0
 
 
-def drawn(rng: np.random.Generator, n: int) -> list[tuple[str, str]]:
-    """Draw n distinct names as the generator weighs them."""
-    found: dict[tuple[str, str], None] = {}
-    while len(found) < n:
-        first = POOL.first[rng.choice(len(POOL.first), p=POOL.first_share)]
-        found[first, POOL.last[rng.choice(len(POOL.last), p=POOL.last_share)]] = None
-    return list(found)
+Name = tuple[str, str]
 
 
-def a_list(members: list[tuple[str, str]], n_controls: int, rng: np.random.Generator) -> Candidates:
+class Drawer:
+    """Draws names that are in no notes: of a list of 130, one in four would else hold one."""
+
+    def __init__(self, rng: np.random.Generator, in_notes: frozenset[Name]) -> None:
+        self.rng, self._in_notes = rng, in_notes
+
+    def names(self, n: int, *, taken: list[Name] | None = None) -> list[Name]:
+        """Draw n distinct names as the generator weighs them, none of them taken."""
+        found: dict[Name, None] = {}
+        while len(found) < n:
+            first = POOL.first[self.rng.choice(len(POOL.first), p=POOL.first_share)]
+            name = (first, POOL.last[self.rng.choice(len(POOL.last), p=POOL.last_share)])
+            if name not in self._in_notes and name not in (taken or ()):
+                found[name] = None
+        return list(found)
+
+    def with_surnames(self, n: int, last: list[str]) -> list[Name]:
+        """Draw n first names, each with the next of the surnames with which it is in no notes."""
+        firsts = self.rng.choice(POOL.first, size=n, replace=False, p=POOL.first_share)
+        return [
+            next(name for j in range(len(last) * 2)
+                 if (name := (str(first if j < len(last) else self.rng.choice(POOL.first)),
+                              last[(i + j) % len(last)])) not in self._in_notes)
+            for i, first in enumerate(firsts)
+        ]  # fmt: skip
+
+    def outside(self, names: list[Name]) -> list[Name]:
+        """Return the names that are in no notes."""
+        return [name for name in names if name not in self._in_notes]
+
+
+def a_list(members: list[Name], n_controls: int, draw: Drawer) -> Candidates:
     """Return members, and controls as the generator gives them."""
-    others = [name for name in drawn(rng, n_controls + len(members)) if name not in set(members)]
+    others = draw.names(n_controls, taken=members)
     return make_candidates(members, is_member=True) + make_candidates(
-        others[:n_controls], is_member=False, control_kind="given"
+        others, is_member=False, control_kind="given"
     )
 
 
-def surnames(k: int) -> Callable[[np.random.Generator], Candidates]:
+def surnames(k: int) -> Callable[[Drawer], Candidates]:
     """Return how to draw a list whose 40 members share k surnames."""
 
-    def make(rng: np.random.Generator) -> Candidates:
-        last = rng.choice(POOL.last, size=k, replace=False, p=POOL.last_share)
-        first = rng.choice(POOL.first, size=40, replace=False, p=POOL.first_share)
-        return a_list([(str(f), str(last[i % k])) for i, f in enumerate(first)], 80, rng)
+    def make(draw: Drawer) -> Candidates:
+        last = draw.rng.choice(POOL.last, size=k, replace=False, p=POOL.last_share)
+        return a_list(draw.with_surnames(40, [str(name) for name in last]), 80, draw)
 
     return make
 
 
-def common(rng: np.random.Generator) -> Candidates:
+def common(draw: Drawer) -> Candidates:
     """Return the 40 commonest names against others."""
     share = {
         (first, last): POOL.first_shares[fold_name(first)] * POOL.last_shares[fold_name(last)]
         for first in sorted(POOL.first, key=lambda x: -POOL.first_shares[fold_name(x)])[:20]
         for last in sorted(POOL.last, key=lambda x: -POOL.last_shares[fold_name(x)])[:20]
     }
-    return a_list(sorted(share, key=lambda name: -share[name])[:40], 80, rng)
+    return a_list(draw.outside(sorted(share, key=lambda name: -share[name]))[:40], 80, draw)
 
 
-def words(rng: np.random.Generator) -> Candidates:
+def words(draw: Drawer) -> Candidates:
     """Return 16 names whose surnames are words."""
     known = [word for word in WORDS if fold_name(word) in LAST]
-    first = rng.choice(POOL.first, size=16, replace=False, p=POOL.first_share)
-    chosen = rng.choice(known, size=16, replace=False)
-    return a_list([(str(f), str(w)) for f, w in zip(first, chosen, strict=True)], 80, rng)
+    draw.rng.shuffle(known)
+    return a_list(draw.with_surnames(16, known), 80, draw)
 
 
-CASES: dict[str, Callable[[np.random.Generator], Candidates]] = {
-    "Faker, 130 + 260": lambda rng: a_list(drawn(rng, 130), 260, rng),
-    "Faker, 40 + 80": lambda rng: a_list(drawn(rng, 40), 80, rng),
-    "Faker, 3 + 260": lambda rng: a_list(drawn(rng, 3), 260, rng),
-    "Faker, 130 of unknown truth": lambda rng: make_candidates(drawn(rng, 130)),
+CASES: dict[str, Callable[[Drawer], Candidates]] = {
+    "Faker, 130 + 260": lambda draw: a_list(draw.names(130), 260, draw),
+    "Faker, 40 + 80": lambda draw: a_list(draw.names(40), 80, draw),
+    "Faker, 3 + 260": lambda draw: a_list(draw.names(3), 260, draw),
+    "Faker, 130 of unknown truth": lambda draw: make_candidates(draw.names(130)),
     "1 surname, 40 + 80": surnames(1),
     "3 surnames, 40 + 80": surnames(3),
     "10 surnames, 40 + 80": surnames(10),
@@ -287,14 +310,15 @@ def nulls(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def _case(
     options: argparse.Namespace, pair: int, scenario: int, case: str,
-    make: Callable[[np.random.Generator], Candidates], both: list[np.ndarray],
+    make: Callable[[Drawer], Candidates], both: list[np.ndarray],
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     path = options.directory / f"null-{pair}-{scenario}-{case}-{options.lists}.json"
     if not path.is_file():
-        rng = np.random.default_rng([pair, scenario, *case.encode()])
+        in_notes = demo_build.null_names(POOL, demo_build.ENGLISH, seed=pair)
+        draw = Drawer(np.random.default_rng([pair, scenario, *case.encode()]), frozenset(in_notes))
         rows = []
         for number in range(options.lists):
-            verdict, flags = judged(make(rng), *both, n_relabelled=options.relabelled, seed=number)
+            verdict, flags = judged(make(draw), *both, n_relabelled=options.relabelled, seed=number)
             rows.append([verdict.state, int(flags.sum())])
         path.write_text(json.dumps(rows))
     states = [state for state, _ in json.loads(path.read_text())]
