@@ -97,9 +97,19 @@ def test_scenario_models_and_their_roles_change_the_digest(folders, tmp_path):
         digest(request_of(folders, 2)),
         digest(request_of((hospital, general))),
         digest(request_of((general, other))),
-        digest(request_of((general, general))),
     ]
     assert len(set(digests)) == len(digests)
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_one_model_twice_is_no_question(folders, tmp_path, scenario):
+    copy = make_bert(tmp_path / "copy")
+    for hospital in (folders[0], copy):
+        request = request_of((folders[0], hospital), scenario)
+        with pytest.raises(AuditError, match="M_general and M_hospital are the same model"):
+            request.question()
+        with pytest.raises(AuditError, match="the same model"):
+            request.question(digest_of=lambda folder: "one digest")
 
 
 def test_a_copy_of_a_model_elsewhere_is_the_same_model(folders, tmp_path):

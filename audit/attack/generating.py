@@ -56,7 +56,6 @@ def generation_attack(
         )
         documents[who] = texts
         counts = found.n_documents
-
     refuse_equal(sums["hospital"].mass, sums["general"].mass)
 
     def scored(n_blocks: int, with_errors: bool) -> dict[str, Score]:
@@ -66,8 +65,7 @@ def generation_attack(
             with_errors=with_errors,
         )  # fmt: skip
 
-    begins = scores.shown_blocks(counts)
-    shown_counts = np.add.reduceat(counts, begins)
+    begins, of_listed = scores.shown_blocks(counts), parts.of_name[: len(listed)]
     log_mass = {who: np.log(sums[who].mass.sum(axis=0) + 0.5) for who in sums}
     return AttackResult(
         scores=scored(len(counts), True),
@@ -82,14 +80,10 @@ def generation_attack(
         documents=documents,
         block_counts=counts,
         shown={
-            who: _block_products(
-                np.add.reduceat(sums[who].mass, begins),
-                shown_counts,
-                columns=parts.of_name[: len(listed)],
-            )
+            who: _block_products(sums[who].mass, counts, begins=begins, columns=of_listed)
             for who in sums
         },
-        shown_counts=shown_counts,
+        shown_counts=np.add.reduceat(counts, begins),
     )
 
 
@@ -149,11 +143,12 @@ def _part_masses(
     return mass
 
 
-def _block_products(mass: Floats, counts: Ids, *, columns: Ids) -> Floats:
-    """Return [s, N] the product per document of both parts' masses [s, U]."""
-    by_part = np.pad(mass, ((0, 0), (0, 1)), constant_values=np.nan)  # -1: none
+def _block_products(mass: Floats, counts: Ids, *, begins: Ids, columns: Ids) -> Floats:
+    """Return [s, N] the product per document of both parts' masses [b, U], by larger blocks."""
+    shown, n = np.add.reduceat(mass, begins), np.add.reduceat(counts, begins)
+    by_part = np.pad(shown, ((0, 0), (0, 1)), constant_values=np.nan)  # -1: none
     first, last = (by_part[:, column] for column in columns.T)
-    product: Floats = first * last / np.square(counts, dtype=float)[:, None]
+    product: Floats = first * last / np.square(n, dtype=float)[:, None]
     return product
 
 

@@ -56,17 +56,7 @@ def mask_attack(
         )
     }
     if settings.n_chain_inputs:
-        chained = {
-            who: evidence.chain_evidence(
-                sources(who, f"{who} model: chain"), task, n_inputs=settings.n_chain_inputs
-            )
-            for who in ("general", "hospital")
-        }
-        sums = [_posterior_sums(chained[who], None) for who in ("hospital", "general")]
-        by_chain = scores.posterior_scores(
-            sums[0], general=sums[1], counts=chained["hospital"].n_inputs, parts=None
-        )
-        result |= {f"chain_{name}": score for name, score in by_chain.items()}
+        result |= _chain_scores(task, n_inputs=settings.n_chain_inputs, sources=sources)
     begins = scores.shown_blocks(counts)
     shown_counts = np.add.reduceat(counts, begins)
     return AttackResult(
@@ -88,6 +78,17 @@ def mask_attack(
         shown_counts=shown_counts,
         passage_log_ratio=_passage_log_ratio(found["hospital"], general=found["general"]),
     )
+
+
+def _chain_scores(task: PosteriorTask, *, n_inputs: int, sources: Sources) -> dict[str, Score]:
+    found = {
+        who: evidence.chain_evidence(sources(who, f"{who} model: chain"), task, n_inputs=n_inputs)
+        for who in ("general", "hospital")
+    }
+    sums = [_posterior_sums(found[who], None) for who in ("hospital", "general")]
+    counts = found["hospital"].n_inputs
+    by_chain = scores.posterior_scores(sums[0], general=sums[1], counts=counts, parts=None)
+    return {f"chain_{name}": score for name, score in by_chain.items()}
 
 
 def posterior_rows(request: AuditRequest, pair: ModelPair, names: Candidates) -> dict[str, float]:

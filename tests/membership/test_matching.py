@@ -105,8 +105,14 @@ def test_hits_count_documents_by_block_and_never_twice_in_one():
     documents[100] = "anna jones"
     documents[249] = "mary john"
     hits, full_hits = name_hits(names, documents=documents)
-    assert hits.tolist() == [[2, 0, 1], [0, 1, 0], [1, 0, 1]]
-    assert full_hits.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    # Blocks of one document up to 40, then of five: 99 ends the 12th of these, 249 the 42nd.
+    assert hits.shape == full_hits.shape == (82, 3)
+    expected = {3: [1, 0, 1], 51: [1, 0, 0], 52: [0, 1, 0], 81: [1, 0, 1]}
+    assert {k: row.tolist() for k, row in enumerate(hits) if row.any()} == expected
+    expected = {3: [1, 0, 0], 52: [0, 1, 0], 81: [0, 0, 1]}
+    assert {k: row.tolist() for k, row in enumerate(full_hits) if row.any()} == expected
+    documents[101] = "jones"  # of the same block
+    assert name_hits(names, documents=documents)[0][52].tolist() == [0, 2, 0]
 
 
 def test_no_document_has_no_block():

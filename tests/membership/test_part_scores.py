@@ -187,7 +187,7 @@ def test_no_scale_is_below_a_third_or_above_five_medians(n: int) -> None:
     np.testing.assert_allclose(found, slow_residuals(hospital, general, parts), rtol=1e-6)
     assert np.isfinite(found).all()
     # Undo the scale: hospital less its fit, over the residual, is the scale itself.
-    columns = [np.ones(n)]
+    columns: list[np.ndarray] = [np.ones(n)]
     if n >= 15:
         columns += [general, parts.log_share, parts.n_pieces]
     if n >= 60:
@@ -308,10 +308,8 @@ def test_a_name_needs_both_of_its_parts() -> None:
 
 
 def test_a_sum_over_parts_is_that_of_the_names_and_nan_without_any() -> None:
-    parts = NameParts(
-        np.array([(0, 1), (-1, 1), (0, -1), (-1, -1)]), *np.zeros((2, 2)),
-        *np.zeros((2, 2), dtype=bool), np.zeros(2),
-    )  # fmt: skip
+    of_name = np.array([(0, 1), (-1, 1), (0, -1), (-1, -1)])
+    parts = NameParts(**{**vars(parts_of(2)), "of_name": of_name})
     by_part = np.array([[1.0, 10.0], [2.0, 20.0]])
     np.testing.assert_array_equal(parts.whole(by_part), [[11, 10, 1, np.nan], [22, 20, 2, np.nan]])
     first, last = parts.pairs(by_part[0])

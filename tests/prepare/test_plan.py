@@ -13,6 +13,7 @@ from audit.__main__ import _parser
 from audit.attack import masking
 from audit.attack.reference import with_reference
 from audit.corpora.passages import read_passages
+from audit.errors import AuditError
 from audit.membership.candidates import make_candidates
 from audit.membership.name_pools import pool_for, us_pool
 from audit.models.pair import load_pair
@@ -37,12 +38,15 @@ PASSAGES = b"text\nmr [NAME] was seen by dr john\n[NAME] is a patient of dr mary
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return model_of(folder / "g", seed=0), model_of(folder / "h", seed=1)
+
+
+def model_of(folder: Path, *, seed: int) -> Path:
     pool = us_pool()
     names = [name.lower() for name in (*pool.first[:60], *pool.last[:60])]
     words = tuple(dict.fromkeys((*WORDS, *names, "service", "is", "year", "old")))
-    folder = tmp_path_factory.mktemp("models")
-    one, other = (make_bert(folder / name, seed=i, words=words) for i, name in enumerate("gh"))
-    return one, other
+    return make_bert(folder, seed=seed, words=words)
 
 
 def request_of(models: tuple[Path, Path], scenario: int, n: int) -> AuditRequest:
@@ -87,8 +91,11 @@ def test_a_plan_knows_the_run_before_and_after_it(
         assert [part.n_kept + part.n_chain_kept for part in third.parts] == [0, 0]
         assert third.seconds is None or third.seconds > other.seconds
         # Another hospital model leaves the general model's evidence as it is.
-        fourth = make_plan(replace(request, hospital=models[0]), store=store)
-        assert fourth.parts[1].n_kept == 100
+        third_model = model_of(tmp_path / "another", seed=2)
+        fourth = make_plan(replace(request, hospital=third_model), store=store)
+        assert [part.n_kept for part in fourth.parts] == [100, 0]
+        with pytest.raises(AuditError, match="are the same model"):
+            make_plan(replace(request, hospital=models[0]), store=store)
 
 
 def test_expected_time_is_the_work_left_times_the_pace(
