@@ -232,14 +232,14 @@ class Drawer:
         return list(found)
 
     def with_surnames(self, n: int, last: list[str]) -> list[Name]:
-        """Draw n first names, each with the next of the surnames with which it is in no notes."""
-        firsts = self.rng.choice(POOL.first, size=n, replace=False, p=POOL.first_share)
-        return [
-            next(name for j in range(len(last) * 2)
-                 if (name := (str(first if j < len(last) else self.rng.choice(POOL.first)),
-                              last[(i + j) % len(last)])) not in self._in_notes)
-            for i, first in enumerate(firsts)
-        ]  # fmt: skip
+        """Draw n different first names, each with the next of the surnames."""
+        found: dict[str, Name] = {}
+        while len(found) < n:
+            first = str(self.rng.choice(POOL.first, p=POOL.first_share))
+            name = (first, last[len(found) % len(last)])
+            if first not in found and name not in self._in_notes:
+                found[first] = name
+        return list(found.values())
 
     def outside(self, names: list[Name]) -> list[Name]:
         """Return the names that are in no notes."""
@@ -440,8 +440,9 @@ def chain_errors(options: argparse.Namespace, store: Store) -> None:
 
 def _error_ratio(runs: list[Any]) -> float:
     values, stated = (np.array(x) for x in zip(*runs, strict=True))
-    ratio = values.std(axis=0, ddof=1)[None] / stated
-    return math.sqrt(float(np.nanmean(ratio**2)))
+    seen = (values.std(axis=0) > 0) & ~np.isnan(stated).any(axis=0)  # some names have no mass
+    ratio = values.var(axis=0, ddof=1)[seen] / np.square(stated[:, seen]).mean(axis=0)
+    return math.sqrt(float(ratio.mean()))
 
 
 def _scores(one: Any, other: Any, parts: Any, scenario: int) -> dict[str, Any]:

@@ -188,7 +188,8 @@ def test_blocks_of_the_inspection_add_up_to_the_scores(finished, scenario):
     with Store(directory) as store:
         found = kept_inspection(report.digest, store=store)
     weights = found.n_per_block[:, None] / found.n_per_block.sum()
-    score = np.array(report.names["score"], dtype=float)
+    column = "mean_log_ratio" if scenario == 2 else "hospital_product"
+    score = np.array(report.names[column], dtype=float)
     if scenario == 2:
         ratio = ((found.hospital - found.general) * weights).sum(axis=0)
         np.testing.assert_allclose(ratio, score, rtol=1e-3, atol=1e-5)
@@ -202,12 +203,18 @@ def test_blocks_of_the_inspection_add_up_to_the_scores(finished, scenario):
     assert len(found.reference_score) == report.candidates["n_reference"]
 
 
-def test_a_pair_of_the_same_model_has_no_difference(models, tmp_path):
-    report = answer(request_of(models, 2, hospital=models.general), tmp_path)
-    for name in ("difference", "log_ratio", "mean_log_ratio"):
-        assert set(report.names[name]) == {0.0}
-    assert any("same" in note for note in report.notes)
-    assert report.verdict["state"] != "leak_found"
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_a_pair_of_the_same_model_is_not_judged(models, tmp_path, scenario):
+    with pytest.raises(AuditError, match="the same model: nothing is compared"):
+        answer(request_of(models, scenario, hospital=models.general), tmp_path)
+
+
+def test_a_kept_report_of_the_same_model_twice_is_no_longer_judged(finished):
+    report, _ = finished[2]
+    models = {who: report.models["general"] for who in ("general", "hospital")}
+    kept = AuditReport.from_json({**report.to_json(), "models": models})
+    assert kept.verdict["state"] == "not_compared"
+    assert AuditReport.from_json(report.to_json()).verdict["state"] != "not_compared"
 
 
 def test_a_list_without_truth_is_scored_without_measures(models, tmp_path):

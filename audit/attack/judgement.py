@@ -119,8 +119,8 @@ def judge(
 def _decisions(attack: Attack, candidates: Candidates, *, score: str) -> Decisions:
     n = len(candidates)
     value, error = attack.scores[score].value, attack.scores[score].standard_error
-    # Comparable are names of as many word pieces and as many parts.
-    groups = 2 * attack.n_pieces + (attack.parts.of_name >= 0).all(axis=1)
+    # Comparable are names of as many word pieces that have the same parts.
+    groups = 4 * attack.n_pieces + (attack.parts.of_name >= 0) @ np.array([1, 2])
     return decide(
         value[:n],
         standard_error=error[:n],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
@@ -176,16 +175,14 @@ def relabelling_test(
     *,
     by_part: FloatArray,
     parts: NameParts,
-    combine: Callable[[FloatArray, FloatArray], FloatArray] = soft_minimum,
     seed: int,
     n_relabelled: int = 1999,
 ) -> RelabellingTest:
     """Test whether members rank above controls by more than their names alone explain.
 
-    Names that share a part rise and fall together, so they are no independent draws. Here each
-    distinct part of the list is given the evidence of a random part of the reference controls, of
-    the same role, word pieces and popularity; which names share parts stays as it is, and the AUC
-    is taken anew: p = (1 + #) / (1 + n_relabelled), one-sided.
+    Names that share a part rise and fall together. Here each distinct part is given the evidence of
+    a random part of the reference controls, of the same role, word pieces and popularity; which
+    names share parts stays as it is, and the AUC is taken anew: p = (1 + #) / (1 + n_relabelled).
 
     Parameters
     ----------
@@ -195,8 +192,6 @@ def relabelling_test(
         [N] members; all others are controls.
     by_part
         [U] evidence of parts; NaN: not scored.
-    combine
-        From both parts' evidence [..., N] to the score.
 
     Raises
     ------
@@ -206,7 +201,7 @@ def relabelling_test(
     if not first.shape == last.shape == is_member.shape or by_part.shape != parts.n_reference.shape:
         raise ValueError("columns of different length")
     padded = np.append(by_part, math.nan)
-    scored = ~np.isnan(combine(padded[first], padded[last]))
+    scored = ~np.isnan(soft_minimum(padded[first], padded[last]))
     first, last, member = first[scored], last[scored], is_member[scored]
     if not member.any() or member.all():
         return RelabellingTest(math.nan, math.nan, math.nan, math.nan, math.nan, 0)
@@ -220,9 +215,9 @@ def relabelling_test(
     n_rows = max(1, _CELLS_PER_CHUNK // len(first))
     for start in range(0, n_relabelled, n_rows):
         chunk = np.pad(drawn[start : start + n_rows], ((0, 0), (0, 1)), constant_values=math.nan)
-        scores = combine(chunk[:, place[first]], chunk[:, place[last]])
+        scores = soft_minimum(chunk[:, place[first]], chunk[:, place[last]])
         null[start : start + n_rows] = _row_aucs(scores, member)
-    observed = float(_row_aucs(combine(padded[first], padded[last])[None], member)[0])
+    observed = float(_row_aucs(soft_minimum(padded[first], padded[last])[None], member)[0])
     critical, spread = float(np.quantile(null, 0.975)), float(null.std())
     return RelabellingTest(
         p=(1 + int((null >= observed - 1e-12).sum())) / (1 + n_relabelled),

@@ -127,12 +127,11 @@ def matched_controls(
     controls = make_candidates(names, is_member=False, control_kind="easy",
                                popularity=[draw.popularity[i] for i in order])  # fmt: skip
     matched = {row for row, ok in zip(rows, is_within, strict=True) if ok}
-    in_turn = {*turns, *(set(wanted) - set(possible))}
     return MatchedControls(
         controls=replace(controls, control_kind=tuple(kinds)),
         rows=tuple(rows),
         is_within=tuple(is_within),
-        n_unmatched=len(in_turn - matched),
+        n_unmatched=len({*turns, *(set(wanted) - set(possible))} - matched),
     )
 
 

@@ -51,11 +51,6 @@ class ModelPair:
             )
 
     @property
-    def is_identical(self) -> bool:
-        """Whether both are the same model."""
-        return self.general.digest == self.hospital.digest
-
-    @property
     def n_positions(self) -> int:
         """Longest input that both models take, in tokens."""
         return min(self.general.n_positions, self.hospital.n_positions)
@@ -70,8 +65,6 @@ class ModelPair:
     def notes(self) -> tuple[str, ...]:
         """What the reader of a result should know of this pair, in sentences."""
         notes = []
-        if self.is_identical:
-            notes.append("Both models are the same: every difference is 0.")
         one, other = _shape(self.general), _shape(self.hospital)
         if one != other:
             notes.append(

@@ -151,7 +151,7 @@ def test_a_free_threshold_is_judged_on_the_fixed_score():
 
 
 def test_the_table_has_the_promised_columns_in_their_order():
-    first = ["name_id", "first_name", "last_name", "is_member", "control_kind"]
+    first = ["name_id", "file_row", "first_name", "last_name", "is_member", "control_kind"]
     later = ["n_pieces", "score", "standard_error", "p_value", "q_value", "decision"]
     special = {
         1: ["hospital_hits", "general_hits", "hospital_product", "general_product"],
@@ -165,7 +165,7 @@ def test_the_table_has_the_promised_columns_in_their_order():
             fixed=FIXED[scenario][0],
         )  # fmt: skip
         order = list(columns)
-        assert order[:5] == first
+        assert order[:6] == first
         assert [name for name in order if name in later] == later
         assert set(special[scenario]) <= set(order)
         assert {len(column) for column in columns.values()} == {len(names)}

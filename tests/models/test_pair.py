@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -39,14 +38,7 @@ def test_pair_of_one_shape_is_loaded_without_notes(general: Path, hospital: Path
     assert (pair.general.name, pair.hospital.name) == ("general", "hospital")
     assert pair.notes == ()
     assert pair.can_share_dropout
-    assert not pair.is_identical
     assert pair.n_positions == 64
-
-
-def test_same_model_twice_is_noted(general: Path, tmp_path: Path) -> None:
-    pair = load_pair(general, Path(shutil.copytree(general, tmp_path / "again")))
-    assert pair.is_identical
-    assert pair.notes == ("Both models are the same: every difference is 0.",)
 
 
 def test_different_words_are_refused_with_their_number(general: Path, tmp_path: Path) -> None:
