@@ -88,7 +88,8 @@ class AuditReport:
                 do="Run the audit again: its evidence is reused where it still holds.",
             )
         report = cls(**value)
-        if report.models["general"].get("digest") == report.models["hospital"].get("digest"):
+        general, hospital = (report.models[who].get("digest") for who in ("general", "hospital"))
+        if general is not None and general == hospital:
             return replace(report, verdict=equal_models_record())
         return report
 

@@ -75,6 +75,8 @@ def result(
     columns: dict[str, list[Any]] = {
         "score": list(scores),
         "q_value": [0.01 if score > 8 else 0.9 for score in scores],
+        "decision": ["flagged" if score > 8 else "not flagged" for score in scores],
+        "is_undecided": [False] * len(scores),
         "control_kind": [""] * n + ["easy", "easy", "hard", "hard"],
     }
     report = AuditReport(
