@@ -216,12 +216,7 @@ def relabelling_test(
     drawn = _relabelled(listed, by_part, parts=parts, rng=rng, n_relabelled=n_relabelled)
     place = np.full(len(padded), len(listed))
     place[listed] = np.arange(len(listed))
-    null = np.empty(n_relabelled)
-    n_rows = max(1, _CELLS_PER_CHUNK // len(first))
-    for start in range(0, n_relabelled, n_rows):
-        chunk = np.pad(drawn[start : start + n_rows], ((0, 0), (0, 1)), constant_values=math.nan)
-        scores = combine(chunk[:, place[first]], chunk[:, place[last]])
-        null[start : start + n_rows] = _row_aucs(scores, member)
+    null = _null_aucs(drawn, place[first], place[last], member, combine=combine)
     observed = float(_row_aucs(combine(padded[first], padded[last])[None], member)[0])
     critical, spread = float(np.quantile(null, 0.975)), float(null.std())
     return RelabellingTest(
@@ -232,6 +227,24 @@ def relabelling_test(
         smallest_auc=critical + _Z_POWER * spread,
         n_relabelled=n_relabelled,
     )
+
+
+def _null_aucs(
+    drawn: FloatArray,
+    first: Ids,
+    last: Ids,
+    is_member: BoolArray,
+    *,
+    combine: Callable[[FloatArray, FloatArray], FloatArray],
+) -> FloatArray:
+    """Return the AUC [R] of each relabelling [R, L]; first and last [N] are its columns, L none."""
+    null = np.empty(len(drawn))
+    n_rows = max(1, _CELLS_PER_CHUNK // len(first))
+    for start in range(0, len(drawn), n_rows):
+        chunk = np.pad(drawn[start : start + n_rows], ((0, 0), (0, 1)), constant_values=math.nan)
+        scores = combine(chunk[:, first], chunk[:, last])
+        null[start : start + n_rows] = _row_aucs(scores, is_member)
+    return null
 
 
 def smallest_detectable_auc(candidates: Candidates, *, seed: int = 0, n_drawn: int = 499) -> float:

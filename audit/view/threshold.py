@@ -233,8 +233,9 @@ def useful_thresholds(names: RankedNames) -> dict[str, float]:
     """Return the thresholds of `USEFUL`; NaN where the list has none.
 
     "fpr": the lowest with at most 1 % of the controls above it (needs 100 controls). "fdr": every
-    tested name above it stands out, q <= 0.05 (the fixed score only). "youden": the largest difference of
-    recall and false-positive rate. "paper": 0. All but the last are chosen on the names they judge.
+    tested name above it stands out, q <= 0.05 (the fixed score only; NaN where nobody does).
+    "youden": the largest difference of recall and false-positive rate. "paper": 0. All but the last
+    are chosen on the names they judge.
     """
     found = dict.fromkeys(USEFUL, math.nan) | {"paper": PAPER_THRESHOLD}
     critical = names.critical[~np.isnan(names.critical)]  # infinite: nobody could be flagged
