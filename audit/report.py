@@ -96,10 +96,12 @@ class AuditReport:
     @property
     def stands_out(self) -> list[bool]:
         """Who stands out [N]: what every count of such names is made of."""
+        if self.verdict["state"] != "leak_found":
+            return [False] * self.n_names
         if "is_undecided" in self.names:
             return [word == FLAGGED for word in self.names["decision"]]
-        is_leak = self.verdict["state"] == "leak_found"  # a report of an older version
-        return [is_leak and q is not None and q <= ALPHA for q in self.names["q_value"]]
+        # A report of an older version.
+        return [q is not None and q <= ALPHA for q in self.names["q_value"]]
 
     @property
     def n_names(self) -> int:

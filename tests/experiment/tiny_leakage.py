@@ -81,8 +81,8 @@ def result(
     }
     report = AuditReport(
         digest=arm.code, question={}, scenario={}, models={}, candidates={}, fixed_score="score",
-        columns=list(columns), names=columns, measures={}, verdict={}, cohort={}, curve=(),
-        mentions=(), details={}, notes=(), made={},
+        columns=list(columns), names=columns, measures={}, verdict={"state": "leak_found"},
+        cohort={}, curve=(), mentions=(), details={}, notes=(), made={},
     )  # fmt: skip
     model = ArmModel(Path("model"), 10, 100, 1.5)
     return ArmResult(arm, "", misses(is_exposed), model, {scenario: report})
