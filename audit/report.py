@@ -88,17 +88,20 @@ class AuditReport:
                 do="Run the audit again: its evidence is reused where it still holds.",
             )
         report = cls(**value)
-        if report.models["general"].get("digest") == report.models["hospital"].get("digest"):
+        general, hospital = (report.models[who].get("digest") for who in ("general", "hospital"))
+        if general is not None and general == hospital:
             return replace(report, verdict=equal_models_record())
         return report
 
     @property
     def stands_out(self) -> list[bool]:
         """Who stands out [N]: what every count of such names is made of."""
+        if self.verdict["state"] != "leak_found":
+            return [False] * self.n_names
         if "is_undecided" in self.names:
             return [word == FLAGGED for word in self.names["decision"]]
-        is_leak = self.verdict["state"] == "leak_found"  # a report of an older version
-        return [is_leak and q is not None and q <= ALPHA for q in self.names["q_value"]]
+        # A report of an older version.
+        return [q is not None and q <= ALPHA for q in self.names["q_value"]]
 
     @property
     def n_names(self) -> int:

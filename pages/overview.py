@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from audit.membership.decisions import ALPHA
 from audit.translation import error_text, in_language
 from audit.view.overview import Overview, StratumFigures
 from pages.ui import blocks, cached, charts
@@ -204,33 +205,42 @@ def draw_mentions(say: Words, view: Overview) -> None:
 
 
 def draw_names_and_limits(say: Words, view: Overview) -> None:
-    """Draw the names that stand out most, masked, and what the audit shows and does not show."""
+    """Draw who stands out most, or that nobody does; what the audit shows and does not show."""
     left, right = st.columns([3, 2], gap="large")
     with left:
-        below = say.text("strongest_revealed" if is_revealed() else "strongest_below")
-        st.html(blocks.heading(say.text("strongest"), below=below))
-        rows = [
-            (
-                name.label,
-                shown_name(name.first, name.last),
-                say.text(f"kind_{name.kind}_one"),
-                "" if name.n_mentions is None else str(name.n_mentions),
-                small(name.general),
-                small(name.hospital),
-                decimal(name.q),
-            )
-            for name in view.strongest
-        ]
-        columns = ("number", "name", "in_notes", "mentions", "general", "hospital", "q")
-        header = [say.text(f"column_{c}") for c in columns]
-        caption = say.text(f"strongest_caption_{view.scenario}")
-        st.html(blocks.simple_table(header, rows, caption=caption, n_text=3))
+        if view.strongest:
+            draw_strongest(say, view)
+        else:
+            below = say.text("strongest_none_below", alpha=f"{ALPHA:g}")
+            st.html(blocks.heading(say.text("strongest_none"), below=below))
         link("names", label=say.text("strongest_more"), audit=view.digest)
     with right:
         st.html(
             blocks.heading(say.text("limits"))
             + blocks.bullet_list(say.text(f"limits_{i}") for i in (1, 2, 3))
         )
+
+
+def draw_strongest(say: Words, view: Overview) -> None:
+    """Draw the names that stand out most, masked."""
+    below = say.text("strongest_revealed" if is_revealed() else "strongest_below")
+    st.html(blocks.heading(say.text("strongest"), below=below))
+    rows = [
+        (
+            name.label,
+            shown_name(name.first, name.last),
+            say.text(f"kind_{name.kind}_one"),
+            "" if name.n_mentions is None else str(name.n_mentions),
+            small(name.general),
+            small(name.hospital),
+            decimal(name.q),
+        )
+        for name in view.strongest
+    ]
+    columns = ("number", "name", "in_notes", "mentions", "general", "hospital", "q")
+    header = [say.text(f"column_{c}") for c in columns]
+    caption = say.text(f"strongest_caption_{view.scenario}")
+    st.html(blocks.simple_table(header, rows, caption=caption, n_text=3))
 
 
 page()

@@ -113,9 +113,7 @@ def matched_controls(
     n_parts = 2 if kind == "hard" else 1
     possible = [r for r in wanted if script[r] in scripts and len(members.parts(r)) >= n_parts]
     rng = generator(seed, f"controls/matched {kind}")
-    turns: list[int] = []
-    while possible and len(turns) < n:
-        turns += rng.permutation(possible).tolist()[: n - len(turns)]
+    turns = _turns(possible, n=n, rng=rng)
     draw = _Draw(members, exclude=exclude, accepts=accepts, rng=rng)
     for one in pools:
         draw.take([row for row in turns if script[row] == one.script], pool=one)
@@ -133,6 +131,14 @@ def matched_controls(
         is_within=tuple(is_within),
         n_unmatched=len({*turns, *(set(wanted) - set(possible))} - matched),
     )
+
+
+def _turns(possible: Sequence[int], *, n: int, rng: np.random.Generator) -> list[int]:
+    """Return n rows, each in turn, every round in an order of its own."""
+    turns: list[int] = []
+    while possible and len(turns) < n:
+        turns += rng.permutation(possible).tolist()[: n - len(turns)]
+    return turns
 
 
 class _Pool:

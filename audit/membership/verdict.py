@@ -242,14 +242,14 @@ def _notes(ranked: Ranked | None) -> list[str]:
     """Reasons that decide nothing by themselves."""
     if ranked is None:
         return ["no_truth"]
-    notes = []
+    codes = []
     if is_ill_matched(ranked.general_auc):
-        notes.append("general_separates")
+        codes.append("general_separates")
     elif math.isnan(ranked.general_auc.low):
-        notes.append("general_missing")
+        codes.append("general_missing")
     if ranked.auc.high < 0.5:
-        notes.append("members_rank_lower")
-    return notes
+        codes.append("members_rank_lower")
+    return codes
 
 
 _ENGLISH = {

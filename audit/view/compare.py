@@ -96,9 +96,12 @@ def compare_audits(one: AuditReport, *, other: AuditReport) -> Comparison:
     left, right = _rows_by_name(one), _rows_by_name(other)
     shared = [key for key in left if key in right]
     kinds = (name_kinds(one.names), name_kinds(other.names))
+    out = (one.stands_out, other.stands_out)
     labels = name_labels(one.names)
     names = tuple(
-        _paired(one, other, rows=(left[key], right[key]), kinds=kinds, label=labels[left[key]])
+        _paired(
+            one, other, rows=(left[key], right[key]), kinds=kinds, out=out, label=labels[left[key]]
+        )
         for key in shared
     )
     return Comparison(
@@ -134,6 +137,7 @@ def _paired(
     *,
     rows: tuple[int, int],
     kinds: tuple[list[str], list[str]],
+    out: tuple[list[bool], list[bool]],
     label: str,
 ) -> PairedName:
     tables = ((one.names, rows[0]), (other.names, rows[1]))
@@ -141,8 +145,8 @@ def _paired(
     score = [number(names["score"][row]) for names, row in tables]
     q = [number(names["q_value"][row]) for names, row in tables]
     flags = [
-        None if math.isnan(value) else report.stands_out[row]
-        for value, report, row in zip(q, (one, other), rows, strict=True)
+        None if math.isnan(value) else flagged[row]
+        for value, flagged, row in zip(q, out, rows, strict=True)
     ]
     return PairedName(
         name_id=int(one.names["name_id"][rows[0]]),

@@ -92,7 +92,8 @@ class RankedNames:
         [N]; False for controls, and for everybody where `has_truth` is False.
     q, critical
         [N], of the score that was fixed beforehand: q value, and the score above which a tested
-        name has q <= 0.05 (NaN for controls); NaN where not scored.
+        name stands out (NaN for controls; infinite where no leak is found, or none is high enough);
+        NaN where not judged.
     axis
         Where the scores are drawn.
     """
@@ -175,7 +176,11 @@ def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> Rank
         values=values,
         is_member=truth[rows] == 1,
         q=_numbers(names["q_value"])[rows],
-        critical=np.where(truth == 0, math.nan, _numbers(names["threshold"]))[rows],
+        critical=np.where(
+            (truth == 0) | np.isnan(_numbers(names["q_value"])),
+            math.nan,
+            _numbers(names["threshold"]),
+        )[rows],
         axis=_axis(values, is_log=column in _LOG_COLUMNS),
     )
 
@@ -228,12 +233,17 @@ def useful_thresholds(names: RankedNames) -> dict[str, float]:
     """Return the thresholds of `USEFUL`; NaN where the list has none.
 
     "fpr": the lowest with at most 1 % of the controls above it (needs 100 controls). "fdr": every
-    tested name above it has q <= 0.05 (the fixed score only). "youden": the largest difference of
-    recall and false-positive rate. "paper": 0. All but the last are chosen on the names they judge.
+    tested name above it stands out, q <= 0.05 (the fixed score only; NaN where nobody does).
+    "youden": the largest difference of recall and false-positive rate. "paper": 0. All but the last
+    are chosen on the names they judge.
     """
     found = dict.fromkeys(USEFUL, math.nan) | {"paper": PAPER_THRESHOLD}
     critical = names.critical[~np.isnan(names.critical)]  # infinite: nobody could be flagged
-    if names.is_fixed and len(critical) and bool((names.q <= ALPHA).any()):
+    if (
+        names.is_fixed
+        and len(critical)
+        and bool((names.q[~np.isnan(names.critical)] <= ALPHA).any())
+    ):
         found["fdr"] = float(critical.max())
     is_scored = ~np.isnan(names.values)
     n_members = int(names.is_member[is_scored].sum())

@@ -49,6 +49,6 @@ def fake_report(scenario: int, *, lift: float, seed: int = 0, digest: str = "d")
         question={"seed": seed, "settings": settings},
         scenario={}, models={}, candidates={}, fixed_score=names[0], columns=list(columns),
         names=columns, measures=membership_metrics(measured, seed=seed).to_json(),
-        verdict={"state": "not enough evidence"},
+        verdict={"state": "leak_found"},
         cohort={}, curve=(), mentions=(), details={}, notes=(), made={},
     )  # fmt: skip

@@ -75,12 +75,14 @@ def result(
     columns: dict[str, list[Any]] = {
         "score": list(scores),
         "q_value": [0.01 if score > 8 else 0.9 for score in scores],
+        "decision": ["flagged" if score > 8 else "not flagged" for score in scores],
+        "is_undecided": [False] * len(scores),
         "control_kind": [""] * n + ["easy", "easy", "hard", "hard"],
     }
     report = AuditReport(
         digest=arm.code, question={}, scenario={}, models={}, candidates={}, fixed_score="score",
-        columns=list(columns), names=columns, measures={}, verdict={}, cohort={}, curve=(),
-        mentions=(), details={}, notes=(), made={},
+        columns=list(columns), names=columns, measures={}, verdict={"state": "leak_found"},
+        cohort={}, curve=(), mentions=(), details={}, notes=(), made={},
     )  # fmt: skip
     model = ArmModel(Path("model"), 10, 100, 1.5)
     return ArmResult(arm, "", misses(is_exposed), model, {scenario: report})

@@ -57,7 +57,7 @@ def test_references_stand_beside_each_other_and_reach_every_form() -> None:
     files = bundle_files(own, choice=ReportChoice(), references=view)
     text = files["report.html"].decode()
     assert "on-other-names" in text and report_words("en").text("references_differences") in text
-    auc = other.measures["strata"]["hard"]["scores"]["mean_log_ratio"]["auc"]["value"]
+    auc = other.measures["strata"]["hard"]["scores"][other.fixed_score]["auc"]["value"]
     assert f"{auc:.3f}" in text
     assert "on-other-names" not in files["measures.json"].decode()
 

@@ -99,7 +99,7 @@ def test_references_are_set_beside_the_own_audit(home: Path) -> None:
     assert words_of("en").text("measures_references_own") in shown
     assert "better ![x]" in shown and "<img src=x>" not in shown
     for report in (own, other):
-        auc = report.measures["strata"]["hard"]["scores"]["mean_log_ratio"]["auc"]["value"]
+        auc = report.measures["strata"]["hard"]["scores"][report.fixed_score]["auc"]["value"]
         assert f"{auc:.3f}" in shown
     assert other.digest[:12] in shown and stranger.digest[:12] not in shown
 

@@ -48,7 +48,7 @@ def test_every_part_is_there_in_both_languages(language: str) -> None:
     shown = texts(app)
     for part in ("verdict", "limits", "untried", "glossary", "policy", "sources", "versions"):
         assert say.html(f"method_{part}") in shown
-    assert len(app.latex) == 7
+    assert len(app.latex) == 8
     assert "python -m audit run" in app.code[0].value
 
 
@@ -64,9 +64,11 @@ def test_the_glossary_has_both_languages_side_by_side(language: str) -> None:
 
 def test_numbers_are_the_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = texts(open_page(lang="en"))
-    assert f"lies above {verdict.LEAK_ABOVE:g}," in shown
-    assert f"lies below {verdict.NONE_BELOW:g}." in shown
-    assert f"q at most {decisions.ALPHA:g}" in shown
+    assert f"share one error rate of {100 * decisions.ALPHA:g} % an audit" in shown
+    assert f"lies below {verdict.NONE_BELOW:g}, an AUC of {verdict.NONE_BELOW:g} would" in shown
+    assert f"leaves out one half, by more than {verdict.ILL_MATCHED_BEYOND:g})" in shown
+    assert f"q is at most {decisions.ALPHA:g} in an audit that found a leak" in shown
+    assert f"fewer than {decisions.MIN_CONTROLS} comparable controls" in shown
     assert f"{GenerationSettings().n_documents:,} documents by default" in shown
     prose = " ".join(
         sentence

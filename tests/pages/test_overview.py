@@ -7,12 +7,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit import demo
 from audit.home import HOME_VARIABLE, results_dir
+from audit.membership.verdict import State
 from audit.models.files import model_digest
 from audit.report import AuditReport
 from cache.store import Store
@@ -210,6 +212,56 @@ def test_each_verdict_has_its_look(home: Path, leak: float, state: str) -> None:
     assert report.verdict["state"] == state
     keep({"own": report}, directory=home, is_demo=False)
     assert f'<section class="ka-verdict ka-{state}">' in texts(open_app())
+
+
+LOOKS = {
+    "leak_found": "Leak found",
+    "none_found_at_this_power": "None found at this power",
+    "not_enough_evidence": "Not enough evidence",
+    "ill_matched": "Ill-matched list",
+    "not_compared": "Nothing was compared",
+}
+
+
+def test_the_states_have_their_words_and_only_one_is_drawn_without_a_rule(home: Path) -> None:
+    assert set(LOOKS) == set(get_args(State))
+    sheet = (REPOSITORY / "pages" / "ui" / "style.css").read_text(encoding="utf-8")
+    plain = [state for state in LOOKS if f".ka-verdict.ka-{state}" not in sheet]
+    assert plain == ["none_found_at_this_power"]
+    report = make_report(2, leak=0.0)
+    for place, (state, heading) in enumerate(LOOKS.items()):
+        at = f"2026-01-0{place + 1}T00:00:00+00:00"
+        shown_as = replace(
+            report,
+            digest=str(place) * 64,
+            made={"at": at},
+            verdict={**report.verdict, "state": state},
+        )
+        keep({"own": shown_as}, directory=home, is_demo=False)
+        shown = texts(open_app(audit=shown_as.digest[:12]))
+        assert f'<section class="ka-verdict ka-{state}">' in shown
+        assert f">{heading}</p>" in shown
+
+
+def test_one_model_compared_with_itself_is_not_compared_whatever_was_kept(home: Path) -> None:
+    report = make_report(2)
+    models = {who: {**model, "digest": "same"} for who, model in report.models.items()}
+    keep({"own": replace(report, models=models)}, directory=home, is_demo=False)
+    shown = texts(open_app())
+    assert '<section class="ka-verdict ka-not_compared">' in shown
+    assert "Names that stand out most" not in shown and "No name stands out." in shown
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "No name stands out."),
+                                                 ("ja", "際立つ氏名はありません。")])  # fmt: skip
+def test_where_nobody_stands_out_the_page_says_so(home: Path, language: str, words: str) -> None:
+    report = make_report(2, leak=0.0)
+    assert not any(report.stands_out)
+    keep({"own": report}, directory=home, is_demo=False)
+    shown = texts(open_app(lang=language))
+    assert words in shown
+    for title in ("Names that stand out most", "最も際立つ氏名"):
+        assert title not in shown
 
 
 def test_audits_of_another_version_are_counted_not_hidden(home: Path) -> None:

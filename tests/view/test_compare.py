@@ -130,7 +130,7 @@ def test_a_leak_against_none_by_hand() -> None:
     assert found.tested.only_one == leak.verdict["n_flagged"]
     assert found.tested.only_other == 0
     assert found.tested.p == pytest.approx(2 / 2 ** leak.verdict["n_flagged"])
-    pooled = leak.measures["strata"]["all"]["scores"]["mean_log_ratio"]["auc"]["value"]
+    pooled = leak.measures["strata"]["all"]["scores"][leak.fixed_score]["auc"]["value"]
     assert found.aucs[0].one == pytest.approx(pooled)
     assert found.aucs[0].difference.low > 0
     assert {s.key for s in found.settings if s.is_different} == {"hospital_name"}

@@ -63,10 +63,10 @@ def test_undecided_names_bound_the_papers_rule() -> None:
 def test_the_curve_has_the_attack_and_its_comparisons() -> None:
     report = make_report(2)
     lines = measures_view(report).curve["easy"]
-    assert [line.score for line in lines] == ["mean_log_ratio", "general_alone", "popularity"]
+    assert [line.score for line in lines] == [report.fixed_score, "general_alone", "popularity"]
     assert [line.is_baseline for line in lines] == [False, True, True]
     assert lines[0].n_units[-1] == 1000
-    last = report.measures["strata"]["easy"]["scores"]["mean_log_ratio"]["auc"]["value"]
+    last = report.measures["strata"]["easy"]["scores"][report.fixed_score]["auc"]["value"]
     assert lines[0].auc[-1] == pytest.approx(last)
 
 

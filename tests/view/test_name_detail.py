@@ -37,8 +37,13 @@ def test_blocks_and_their_interval_by_hand() -> None:
     assert (hospital.who, general.who) == ("hospital", "general")
     assert hospital.values.tolist() == [1, 2, 3]
     assert hospital.mean.value == pytest.approx(450 / 250)
-    without = [350 / 150, 250 / 150, 300 / 200]
-    error = math.sqrt(2 / 3 * sum((x - sum(without) / 3) ** 2 for x in without))
+    # Blocks of 100, 100 and 50 inputs: the jackknife of Busing, Meijer & van der Leeden 1999.
+    whole, without, times = 450 / 250, [350 / 150, 250 / 150, 300 / 200], [2.5, 2.5, 5.0]
+    jack = 3 * whole - sum((1 - 1 / h) * x for x, h in zip(without, times, strict=True))
+    pseudo = [h * whole - (h - 1) * x for x, h in zip(without, times, strict=True)]
+    error = math.sqrt(
+        sum((p - jack) ** 2 / (h - 1) for p, h in zip(pseudo, times, strict=True)) / 3
+    )
     assert hospital.mean.high - hospital.mean.value == pytest.approx(1.959964 * error)
 
 
@@ -48,28 +53,30 @@ def test_the_share_below_agrees_with_the_p_value() -> None:
     lengths = np.array([2, 3] * 300)
     inspection = replace(inspection, reference_n_pieces=lengths)
     scores = table.numbers["score"]
-    ranked = name_p_values(
+    p = name_p_values(
         scores,
-        n_pieces=np.full(len(scores), 2),
+        group=np.full(len(scores), 2),
         control_scores=inspection.reference_score,
-        control_n_pieces=lengths,
+        control_group=lengths,
     )
     for row in range(len(table)):
         among = name_detail(table, row=row, inspection=inspection, report=report).among
         assert among is not None
         n = among.below.n_total
-        assert n == ranked.n_compared[row] == 300
-        assert (1 + n - among.below.n_hits) / (1 + n) == pytest.approx(ranked.p[row])
+        assert n == 300
+        assert (1 + n - among.below.n_hits) / (1 + n) == pytest.approx(p[row])
         assert among.counts.sum() + among.n_at_zero == n
 
 
-@pytest.mark.parametrize(("is_unmatched", "n_compared"), [(True, 600), (False, 0)])
-def test_a_rare_length_is_compared_with_everybody(is_unmatched: bool, n_compared: int) -> None:
+@pytest.mark.parametrize("n_rare", [0, 7])
+def test_a_rare_length_is_compared_with_its_own_length_alone(n_rare: int) -> None:
+    lengths = np.array([7] * n_rare + [2] * (600 - n_rare))
     among = among_controls(
-        0.0, threshold=math.inf, n_pieces=7, is_unmatched=is_unmatched, is_log=False,
-        inspection=made(),
+        0.0, threshold=math.inf, n_pieces=7, is_unmatched=True, is_log=False,
+        inspection=made(reference_n_pieces=lengths),
     )  # fmt: skip
-    assert (among.below.n_total if among else 0) == n_compared
+    assert (among.below.n_total if among else 0) == n_rare
+    assert among is None or among.is_unmatched
 
 
 def test_zeros_have_no_logarithm_and_are_counted() -> None:

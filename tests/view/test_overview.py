@@ -38,7 +38,9 @@ def test_rankings_are_those_of_the_per_name_scores(report: AuditReport) -> None:
     hard = view.stratum("hard")
     assert hard is not None
     assert [r.who for r in hard.rankings] == ["attack", "general_alone", "popularity"]
-    for ranking, column in zip(hard.rankings, ("mean_log_ratio", "general_mean_log"), strict=False):
+    for ranking, column in zip(
+        hard.rankings, (report.fixed_score, "general_mean_log"), strict=False
+    ):
         scores = np.array([report.names[column][i] for i in rows])
         assert ranking.auc.value == pytest.approx(auc(scores, truth))
         assert ranking.auc.low < ranking.auc.value <= ranking.auc.high

@@ -117,7 +117,7 @@ def test_thresholds_that_a_list_does_not_have_are_nan() -> None:
     assert math.isnan(found["fdr"])  # nobody stands out
     endless = named([1, 2, 3], [True, False, False], q=[0.01, 1, 1], critical=math.inf)
     assert math.isnan(useful_thresholds(endless)["fdr"])
-    blind = useful_thresholds(ranked_names(BLIND, score="mean_log_ratio"))
+    blind = useful_thresholds(ranked_names(BLIND, score=BLIND.fixed_score))
     assert math.isnan(blind["youden"])
     assert math.isnan(useful_thresholds(replace(endless, is_fixed=False))["fdr"])
 
@@ -142,12 +142,32 @@ def test_every_score_of_a_report_can_be_chosen(scenario: int) -> None:
 
 
 @pytest.mark.parametrize("scenario", [1, 2])
-def test_the_q_threshold_flags_exactly_the_names_with_a_small_q(scenario: int) -> None:
+def test_the_q_threshold_flags_exactly_the_names_that_stand_out(scenario: int) -> None:
+    """Members by their q; controls are asked at the members' threshold, not by a q of their own."""
     report = REPORTS[scenario]
     names = ranked_names(report, score=report.fixed_score)
-    view = at_threshold(names, threshold=useful_thresholds(names)["fdr"], prevalence=0.01)
+    threshold = useful_thresholds(names)["fdr"]
+    assert (names.values > threshold).tolist() == report.stands_out
+    view = at_threshold(names, threshold=threshold, prevalence=0.01)
     assert view.counts is not None
     assert view.counts.tp == report.verdict["n_flagged"] > 0
+    assert view.counts.fp == sum(report.stands_out) - view.counts.tp
+
+
+def test_an_audit_that_found_no_leak_has_no_q_threshold() -> None:
+    report = make_report(2, leak=0.0)
+    assert report.verdict["state"] != "leak_found" and not any(report.stands_out)
+    names = ranked_names(report, score=report.fixed_score)
+    assert math.isnan(useful_thresholds(names)["fdr"])
+
+
+def test_a_name_that_is_not_judged_does_not_hide_the_q_threshold() -> None:
+    report = REPORTS[2]
+    changed = {"q_value": None, "threshold": "inf", "decision": "not judged"}
+    names = {key: [value, *report.names[key][1:]] for key, value in changed.items()}
+    fewer = replace(report, names={**report.names, **names})
+    found = useful_thresholds(ranked_names(fewer, score=fewer.fixed_score))
+    assert found["fdr"] == report.names["threshold"][1] < math.inf
 
 
 def test_the_papers_threshold_gives_the_papers_rule() -> None:
@@ -161,7 +181,7 @@ def test_the_papers_threshold_gives_the_papers_rule() -> None:
 
 
 def test_a_list_without_truth_has_counts_of_flagged_names_only() -> None:
-    names = ranked_names(BLIND, score="mean_log_ratio")
+    names = ranked_names(BLIND, score=BLIND.fixed_score)
     view = at_threshold(names, threshold=-math.inf, prevalence=0.01)
     assert view.counts is None
     assert view.flagged.n_hits == BLIND.n_names
