@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,10 @@ def test_a_list_without_truth_has_scores_and_no_confusion_table(
     code, out, _ = call(capsys, *masked(pair, out=tmp_path / "out"))
     assert code == 0
     assert json.loads(out)["strata"] == {}
-    assert all(0 < float(row["p_value"]) <= 1 for row in names_of(tmp_path / "out"))
+    rows = names_of(tmp_path / "out")
+    assert all(math.isfinite(float(row["score"])) for row in rows)
+    # The tiny tokenizer spells some 150 of the generator's names: too few to judge anybody.
+    assert {(row["decision"], row["p_value"]) for row in rows} == {("not judged", "")}
 
 
 def test_guessed_kinds_of_controls_are_said_and_rows_are_those_of_the_file(

@@ -145,7 +145,7 @@ def test_two_builds_of_one_folder_cannot_run_at_once(tmp_path: Path) -> None:
     with corpus_folder(tmp_path / "out", names=["a"]) as files:
         files["a"].write(b"x")
         with (
-            pytest.raises(AuditError, match="being built"),
+            pytest.raises(AuditError, match="being written"),
             corpus_folder(tmp_path / "out", names=["a"]),
         ):
             raise AssertionError("two builds at once")

@@ -127,7 +127,7 @@ def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
     golds = [
         note.with_spans(
             Span(
-                s.start, s.end, {"identifier": "PATIENT", "contact": "Pager"}.get(s.label, s.label)
+                s.start, s.end, {"identifier": "PATIENT", "contact": "Spaceship"}.get(s.label, s.label)
             )
             for s in note.spans
         )
@@ -141,9 +141,9 @@ def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
     )
     (score_id,) = answer_score(score_question(wanted).order, quiet())
     content = score_content(score_id)
-    assert content["unknown_labels"] == ["Pager"]
+    assert content["unknown_labels"] == ["Spaceship"]
     rows = content["summary"]["criteria"]["label_relaxed"]["matrix"]["rows"]
-    assert "identifier" in rows and "Pager" in rows and "PATIENT" not in rows
+    assert "identifier" in rows and "Spaceship" in rows and "PATIENT" not in rows
 
 
 def test_names_seen_in_training_are_counted_apart() -> None:
