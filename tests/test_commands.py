@@ -176,7 +176,7 @@ def test_a_list_without_truth_has_scores_and_no_confusion_table(
     assert json.loads(out)["strata"] == {}
     rows = names_of(tmp_path / "out")
     assert all(math.isfinite(float(row["score"])) for row in rows)
-    # The tiny tokenizer spells some 150 of the generator's names: too few to judge anybody.
+    # The tiny tokenizer spells fewer than 200 names of the generator: too few to judge anybody.
     assert {(row["decision"], row["p_value"]) for row in rows} == {("not judged", "")}
 
 

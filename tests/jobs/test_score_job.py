@@ -127,7 +127,9 @@ def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
     golds = [
         note.with_spans(
             Span(
-                s.start, s.end, {"identifier": "PATIENT", "contact": "Spaceship"}.get(s.label, s.label)
+                s.start,
+                s.end,
+                {"identifier": "PATIENT", "contact": "Rocket"}.get(s.label, s.label),
             )
             for s in note.spans
         )
@@ -141,9 +143,9 @@ def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
     )
     (score_id,) = answer_score(score_question(wanted).order, quiet())
     content = score_content(score_id)
-    assert content["unknown_labels"] == ["Spaceship"]
+    assert content["unknown_labels"] == ["Rocket"]
     rows = content["summary"]["criteria"]["label_relaxed"]["matrix"]["rows"]
-    assert "identifier" in rows and "Spaceship" in rows and "PATIENT" not in rows
+    assert "identifier" in rows and "Rocket" in rows and "PATIENT" not in rows
 
 
 def test_names_seen_in_training_are_counted_apart() -> None:
