@@ -276,7 +276,7 @@ def column_config(say: Words, table: NameTable) -> Mapping[str, Any]:
             config[column] = st.column_config.TextColumn(title, pinned=column == "number")
         else:
             style = "%d" if column in _WHOLE else "%.1e" if column in _TINY else "%.3f"
-            if table.scenario == 1 and column in ("score", "standard_error"):
+            if table.fixed_score == "product" and column in ("score", "standard_error"):
                 style = "%.1e"
             config[column] = st.column_config.NumberColumn(title, format=style, help=meaning)
     return config

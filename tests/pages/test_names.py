@@ -163,6 +163,18 @@ def test_what_nearly_is_the_name_is_masked_with_it(home: Path) -> None:
     assert revealed.selectbox(key="names_sort").value == "score"
 
 
+@pytest.mark.parametrize(("language", "words"), [("en", "It is close to the threshold"),
+                                                 ("ja", "しきい値に近く")])  # fmt: skip
+def test_a_name_close_to_the_threshold_says_so_beside_its_decision(
+    home: Path, language: str, words: str
+) -> None:
+    report = make_report(2)
+    marks = [row == 1 for row in range(report.n_names)]
+    kept(home, replace(report, names={**report.names, "is_undecided": marks}))
+    assert words in texts(at_page(open_page(lang=language), name="1"))
+    assert words not in texts(at_page(open_page(lang=language), name="2"))
+
+
 def test_a_linked_name_shows_its_detail(home: Path) -> None:
     report = make_report(2)
     kept(home, report, inspection=make_inspection(report, passages=PASSAGES))
