@@ -59,7 +59,7 @@ def page() -> None:
 def draw(say: Words, table: NameTable, *, digest: str) -> None:
     """Draw facets and table, and the chosen name under them."""
     restore(table)
-    st.html(blocks.heading("", below=say.text(f"names_below_{table.scenario}")))
+    st.html(blocks.heading("", below=say.text(f"names_below_{table.fixed_score}")))
     side, main = st.columns([1.2, 4], gap="medium")
     with side:
         wish = draw_wish(say)
