@@ -317,3 +317,16 @@ def test_where_nobody_stands_out_the_report_says_so(language: str) -> None:
     assert standing_out(quiet) == []
     text = report_html(quiet, choice=ReportChoice(language=language))
     assert report_words(language).text("standing_out_none") in text
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_one_model_compared_with_itself_is_reported_as_not_compared(language: str) -> None:
+    made, words = make_report(2), report_words(language)
+    assert standing_out(made)
+    models = {who: {**model, "digest": "same"} for who, model in made.models.items()}
+    kept = AuditReport.from_json(replace(made, models=models).to_json())
+    assert kept.verdict["state"] == "not_compared" and standing_out(kept) == []
+    text = report_html(kept, choice=ReportChoice(language=language))
+    assert words.text("state_not_compared") in text
+    assert words.text("state_leak_found") not in text
+    assert words.text("standing_out_none") in text
