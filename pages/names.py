@@ -59,7 +59,7 @@ def page() -> None:
 def draw(say: Words, table: NameTable, *, digest: str) -> None:
     """Draw facets and table, and the chosen name under them."""
     restore(table)
-    st.html(blocks.heading("", below=say.text(f"names_below_{table.scenario}")))
+    st.html(blocks.heading("", below=say.text(f"names_below_{table.fixed_score}")))
     side, main = st.columns([1.2, 4], gap="medium")
     with side:
         wish = draw_wish(say)
@@ -276,7 +276,7 @@ def column_config(say: Words, table: NameTable) -> Mapping[str, Any]:
             config[column] = st.column_config.TextColumn(title, pinned=column == "number")
         else:
             style = "%d" if column in _WHOLE else "%.1e" if column in _TINY else "%.3f"
-            if table.scenario == 1 and column in ("score", "standard_error"):
+            if table.fixed_score == "product" and column in ("score", "standard_error"):
                 style = "%.1e"
             config[column] = st.column_config.NumberColumn(title, format=style, help=meaning)
     return config

@@ -6,6 +6,7 @@ import re
 
 from audit.handover.report_blocks import Cell, bullets, facts, heading, paragraph, table
 from audit.handover.report_language import ReportWords
+from audit.membership.decisions import MIN_CONTROLS
 from audit.report import AuditReport
 from audit.view.overview import Overview, StratumFigures
 from audit.written_numbers import (
@@ -102,13 +103,20 @@ def method_section(report: AuditReport, *, words: ReportWords) -> str:
     """Return section 4: the score, p and q, the rule of the verdict, every setting."""
     number = int(report.scenario["number"])
     settings = report.question.get("settings", {})
-    sentences = (f"method_{number}", "method_p", "method_thresholds", "method_intervals")
+    score = words.text_or(f"method_score_{report.fixed_score}", "")  # of older versions too
+    sentences = (
+        words.text(f"method_{number}"),
+        *([score] if score else ()),
+        words.text("method_p", min_controls=MIN_CONTROLS),
+        words.text("method_thresholds"),
+        words.text("method_intervals"),
+    )
     shown = "" if not settings else heading(words.text("settings"), level=3) + table(
         [words.text("setting"), words.text("value")],
         [(str(key), str(value)) for key, value in sorted(settings.items())],
         n_text=2,
     )  # fmt: skip
-    return heading(words.text("method")) + bullets(words.text(key) for key in sentences) + shown
+    return heading(words.text("method")) + bullets(sentences) + shown
 
 
 def sentence_of(view: Overview, *, words: ReportWords) -> str:

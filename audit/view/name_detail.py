@@ -102,6 +102,7 @@ class NameDetail:
     last: str
     kind: str
     decision: str
+    is_undecided: bool
     role: str
     numbers: Mapping[str, float]
     blocks: tuple[ModelBlocks, ...]
@@ -143,6 +144,7 @@ def name_detail(
         last=last,
         kind=str(table.codes["kind"][row]),
         decision=str(table.codes["decision"][row]),
+        is_undecided=str(table.codes["certainty"][row]) == "undecided",
         role=table.roles[str(table.codes["role"][row])],
         numbers=numbers,
         blocks=blocks,

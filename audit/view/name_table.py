@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.membership.decisions import DECISIONS
+from audit.membership.decisions import DECISIONS, FLAGGED, NOT_FLAGGED, UNDECIDED
 from audit.names import fold_name, is_unspaced, written_name
 from audit.rates import Z_95
 from audit.report import AuditReport, name_labels
@@ -139,12 +139,11 @@ def name_table(report: AuditReport) -> NameTable:
     words = sorted(set(names["role"]) - {""})
     roles = {"none": "", **{f"r{i}": word for i, word in enumerate(words)}}
     code_of_role = {word: code for code, word in roles.items()}
+    decisions, is_undecided = _decisions(report)
     codes = {
         "kind": np.array(name_kinds(names), dtype=np.str_),
-        "decision": np.array([d.replace(" ", "_") for d in names["decision"]], dtype=np.str_),
-        "certainty": np.array(
-            [CERTAINTIES[bool(u)] for u in names.get("is_undecided", [False] * len(first))], np.str_
-        ),
+        "decision": np.array([word.replace(" ", "_") for word in decisions], dtype=np.str_),
+        "certainty": np.array([CERTAINTIES[bool(u)] for u in is_undecided], dtype=np.str_),
         "mentions": _mention_bins(numbers["n_mentions"]),
         "script": np.array([script(f + la) for f, la in zip(first, last, strict=True)], np.str_),
         "role": np.array([code_of_role[role] for role in names["role"]], dtype=np.str_),
@@ -169,6 +168,18 @@ def name_table(report: AuditReport) -> NameTable:
         is_unmatched=np.array(names["is_unmatched"], dtype=np.bool_),
         _texts=tuple(_search_text(f, la) for f, la in zip(first, last, strict=True)),
     )
+
+
+def _decisions(report: AuditReport) -> tuple[list[str], list[bool]]:
+    """Return the point decisions, and who is close to the threshold; in older reports one word."""
+    words = report.names["decision"]
+    if "is_undecided" in report.names:
+        return words, report.names["is_undecided"]
+    point = [
+        FLAGGED if out else NOT_FLAGGED if word in (FLAGGED, UNDECIDED) else word
+        for word, out in zip(words, report.stands_out, strict=True)
+    ]
+    return point, [word == UNDECIDED for word in words]
 
 
 def select(table: NameTable, *, wish: Wish) -> Selection:

@@ -56,6 +56,8 @@ def draw_heading(say: Words, detail: NameDetail, *, ids: list[float], digest: st
     name = say.text("names_one", number=detail.label, name=shown_name(detail.first, detail.last))
     kind = say.text(f"names_kind_{detail.kind}")
     decision = say.text(f"names_decision_is_{detail.decision}")
+    if detail.is_undecided:
+        decision += say.text("names_is_close")
     st.html(blocks.heading(name, below=kind) + blocks.heading("", below=decision))
     place = ids.index(detail.name_id) if detail.name_id in ids else None
     before, after, copy = st.columns([1, 1, 4], vertical_alignment="center")

@@ -21,6 +21,7 @@ from audit.handover.report_closing import command_of
 from audit.handover.report_findings import MAX_NAMES, standing_out
 from audit.handover.report_html import report_html
 from audit.handover.report_language import report_words
+from audit.membership.decisions import MIN_CONTROLS
 from audit.membership.verdict import REASONS
 from audit.report import AuditReport
 from pages.ui.text import masked
@@ -286,3 +287,46 @@ def test_other_forms_take_away_what_would_give_a_name_back(report: AuditReport) 
         assert shown.made["names"] == form
         assert shown.names["score"] == report.names["score"]
     assert report.names["first_name"][0] == "Sophia0"
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_the_method_tells_the_score_that_was_fixed(scenario: int, language: str) -> None:
+    """Of this version or of an older one; of a score that nobody described nothing is said."""
+    made, words = make_report(scenario), report_words(language)
+    scores = ("residual", "product", "mean_log_ratio")
+    told = {one: words.text(f"method_score_{one}") for one in scores}
+    assert len(set(told.values())) == 3
+    for one in (made.fixed_score, "mean_log_ratio" if scenario == 2 else "product"):
+        strata = {
+            name: {
+                **measured,
+                "scores": {**measured["scores"], one: measured["scores"]["residual"]},
+            }
+            for name, measured in made.measures["strata"].items()
+        }
+        older = replace(made, fixed_score=one, measures={**made.measures, "strata": strata})
+        text = "\n".join(read(report_html(older, choice=ReportChoice(language=language))).texts)
+        assert [other for other in scores if told[other] in text] == [one]
+        assert words.text("method_p", min_controls=MIN_CONTROLS) in text
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_where_nobody_stands_out_the_report_says_so(language: str) -> None:
+    quiet = make_report(2, leak=0.0)
+    assert standing_out(quiet) == []
+    text = report_html(quiet, choice=ReportChoice(language=language))
+    assert report_words(language).text("standing_out_none") in text
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_one_model_compared_with_itself_is_reported_as_not_compared(language: str) -> None:
+    made, words = make_report(2), report_words(language)
+    assert standing_out(made)
+    models = {who: {**model, "digest": "same"} for who, model in made.models.items()}
+    kept = AuditReport.from_json(replace(made, models=models).to_json())
+    assert kept.verdict["state"] == "not_compared" and standing_out(kept) == []
+    text = report_html(kept, choice=ReportChoice(language=language))
+    assert words.text("state_not_compared") in text
+    assert words.text("state_leak_found") not in text
+    assert words.text("standing_out_none") in text

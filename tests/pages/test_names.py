@@ -15,6 +15,7 @@ from audit.home import HOME_VARIABLE, results_dir
 from audit.report import AuditReport
 from cache.store import Store
 from pages.ui import cached
+from pages.ui.language import words_of
 from tests.pages.make_reports import MEMBERS, keep, keep_behind, make_inspection, make_report
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -73,6 +74,20 @@ def test_without_an_audit_the_page_says_what_to_do(home: Path) -> None:
     app = open_page()
     assert app.title[0].value.endswith("?")
     assert "There is no audit to look at yet" in texts(app)
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+@pytest.mark.parametrize(
+    ("scenario", "fixed"), [(1, "residual"), (2, "residual"), (1, "product"), (2, "mean_log_ratio")]
+)
+def test_the_page_tells_the_score_that_was_fixed(
+    home: Path, scenario: int, fixed: str, language: str
+) -> None:
+    kept(home, replace(make_report(scenario), fixed_score=fixed))
+    shown = texts(open_page(lang=language))
+    scores = ("residual", "product", "mean_log_ratio")
+    told = [one for one in scores if words_of(language).html(f"names_below_{one}") in shown]
+    assert told == [fixed]
 
 
 def test_every_name_is_in_the_table_and_masked(home: Path) -> None:
@@ -161,6 +176,18 @@ def test_what_nearly_is_the_name_is_masked_with_it(home: Path) -> None:
     revealed.button(key="hide_names").click().run()
     assert not revealed.exception
     assert revealed.selectbox(key="names_sort").value == "score"
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "It is close to the threshold"),
+                                                 ("ja", "しきい値に近く")])  # fmt: skip
+def test_a_name_close_to_the_threshold_says_so_beside_its_decision(
+    home: Path, language: str, words: str
+) -> None:
+    report = make_report(2)
+    marks = [row == 1 for row in range(report.n_names)]
+    kept(home, replace(report, names={**report.names, "is_undecided": marks}))
+    assert words in texts(at_page(open_page(lang=language), name="1"))
+    assert words not in texts(at_page(open_page(lang=language), name="2"))
 
 
 def test_a_linked_name_shows_its_detail(home: Path) -> None:

@@ -205,3 +205,25 @@ def test_ten_thousand_names_are_fluid() -> None:
         assert len(select(shown, wish=wish).rows) > 100
         took.append(time.perf_counter() - start)
     assert min(took) < 0.5
+
+
+@pytest.mark.parametrize(("leak", "state"), [(4.0, "leak_found"), (0.0, "")])
+def test_a_report_of_an_older_version_has_point_decisions_too(leak: float, state: str) -> None:
+    made = make_report(2, leak=leak)
+    older = {key: column for key, column in made.names.items() if key != "is_undecided"}
+    older["decision"] = ["undecided", "flagged", *made.names["decision"][2:]]
+    shown = name_table(replace(made, names=older))
+    assert shown.codes["certainty"].tolist().count("undecided") == 1
+    assert shown.codes["certainty"][0] == "undecided"
+    assert "undecided" not in shown.choices["decision"]
+    small = [q <= 0.05 for q in made.names["q_value"]]
+    flagged = (shown.codes["decision"] == "flagged").tolist()
+    assert flagged == (small if state else [False] * made.n_names)
+
+
+def test_a_name_close_to_the_threshold_is_marked_and_keeps_its_decision() -> None:
+    made = report()
+    marks = [i == 3 for i in range(made.n_names)]
+    shown = name_table(replace(made, names={**made.names, "is_undecided": marks}))
+    assert select(shown, wish=Wish({"certainty": ("undecided",)})).rows.tolist() == [3]
+    assert shown.codes["decision"][3] == made.names["decision"][3].replace(" ", "_")
