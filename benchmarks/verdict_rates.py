@@ -184,12 +184,15 @@ def judged(
         n_reference=np.bincount(held.ravel(), minlength=n_parts),
     )  # fmt: skip
     residual = part_scores.part_residuals(hospital, general, parts=parts)
-    score = part_scores.soft_minimum(*parts.pairs(residual))
+    limits = part_scores.part_limits(residual, parts=parts)
+    score = part_scores.both_parts(*parts.pairs(residual), limits=limits)
     n = len(names)
     decisions = decide(
         score[:n], standard_error=np.zeros(n), n_blocks=100, group=np.zeros(n),
         is_member=names.is_member, reference_scores=score[n:],
         reference_group=np.zeros(len(held)),
+        limit=part_scores.name_limits(*parts.pairs(residual), limits=limits)[:n],
+        part_p=part_scores.part_p_values(residual, parts=parts)[:n],
     )  # fmt: skip
     ranked = None
     if names.has_truth:

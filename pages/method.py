@@ -126,7 +126,7 @@ def draw_attacks(say: Words) -> None:
 
 def draw_findings(say: Words) -> None:
     """Draw how a score becomes p, q and a decision."""
-    st.html(section(say, "names", min_controls=MIN_CONTROLS))
+    st.html(section(say, "names", min_controls=MIN_CONTROLS, alpha=f"{ALPHA:g}"))
     st.latex(RESIDUAL)
     st.latex(P_VALUE)
     sentence = say.text("method_q_below", alpha=f"{ALPHA:g}", percent=f"{100 * ALPHA:g}")

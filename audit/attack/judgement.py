@@ -32,6 +32,7 @@ from audit.membership.cohort import (
 )
 from audit.membership.decisions import NOT_JUDGED, Decisions, decide
 from audit.membership.metrics import GENERAL_ALONE, MembershipMetrics, membership_metrics
+from audit.membership.part_scores import name_limits, part_limits, part_p_values
 from audit.membership.scores import Floats, Ids
 from audit.membership.verdict import Ranked, Verdict, give_verdict
 from audit.rates import two_sample_ks
@@ -82,7 +83,7 @@ def judge(
     rows = np.flatnonzero(~is_canary)
     patients, listed = rows_of(attack, rows, n_listed=n), candidates.rows(rows.tolist())
     score = patients.scores[fixed].value
-    decisions = _decisions(patients, listed, score=fixed)
+    decisions = _decisions(patients, listed, score=fixed, asks_both_parts=True)
     by_general = _decisions(patients, listed, score=general)
     names = scored_names(patients, listed, scenario=scenario, fixed=fixed, general=general)
     metrics = membership_metrics(names, seed=seed, threshold=threshold)
@@ -92,7 +93,9 @@ def judge(
         decisions, by_general = decisions.without_flags(), by_general.without_flags()
     canaries = np.flatnonzero(is_canary)
     among = candidates.rows(canaries.tolist())
-    of_canaries = _decisions(rows_of(attack, canaries, n_listed=n), among, score=fixed)
+    of_canaries = _decisions(
+        rows_of(attack, canaries, n_listed=n), among, score=fixed, asks_both_parts=True
+    )
     both_flag = decisions.point_flag & by_general.point_flag
     roles = measures_by_role(
         listed,
@@ -116,11 +119,18 @@ def judge(
     )
 
 
-def _decisions(attack: Attack, candidates: Candidates, *, score: str) -> Decisions:
+def _decisions(
+    attack: Attack, candidates: Candidates, *, score: str, asks_both_parts: bool = False
+) -> Decisions:
     n = len(candidates)
     value, error = attack.scores[score].value, attack.scores[score].standard_error
     # Comparable are names of as many word pieces that have the same parts.
     groups = 4 * attack.n_pieces + (attack.parts.of_name >= 0) @ np.array([1, 2])
+    limit = part_p = None
+    if asks_both_parts:
+        limits = part_limits(attack.part_residual, parts=attack.parts)
+        limit = name_limits(*attack.parts.pairs(attack.part_residual), limits=limits)[:n]
+        part_p = part_p_values(attack.part_residual, parts=attack.parts)[:n]
     return decide(
         value[:n],
         standard_error=error[:n],
@@ -129,6 +139,8 @@ def _decisions(attack: Attack, candidates: Candidates, *, score: str) -> Decisio
         is_member=candidates.is_member,
         reference_scores=value[n:],
         reference_group=groups[n:],
+        limit=limit,
+        part_p=part_p,
     )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from audit.membership.candidates import Candidates
 from audit.membership.decisions import ALPHA
-from audit.membership.part_scores import NameParts, soft_minimum
+from audit.membership.part_scores import NameParts, both_parts, part_limits, soft_minimum
 from audit.names import fold_name
 from audit.rates import MIN_NAMES, Z_95, BoolArray, FloatArray
 
@@ -211,13 +211,11 @@ def relabelling_test(
     drawn = _relabelled(listed, by_part, parts=parts, rng=rng, n_relabelled=n_relabelled)
     place = np.full(len(padded), len(listed))
     place[listed] = np.arange(len(listed))
-    null = np.empty(n_relabelled)
-    n_rows = max(1, _CELLS_PER_CHUNK // len(first))
-    for start in range(0, n_relabelled, n_rows):
-        chunk = np.pad(drawn[start : start + n_rows], ((0, 0), (0, 1)), constant_values=math.nan)
-        scores = soft_minimum(chunk[:, place[first]], chunk[:, place[last]])
-        null[start : start + n_rows] = _row_aucs(scores, member)
-    observed = float(_row_aucs(soft_minimum(padded[first], padded[last])[None], member)[0])
+    limits = part_limits(by_part, parts=parts)
+    null = _null_aucs(drawn, place[first], place[last], member, limits=limits)
+    observed = float(
+        _row_aucs(both_parts(padded[first], padded[last], limits=limits)[None], member)[0]
+    )
     critical, spread = float(np.quantile(null, 0.975)), float(null.std())
     return RelabellingTest(
         p=(1 + int((null >= observed - 1e-12).sum())) / (1 + n_relabelled),
@@ -227,6 +225,19 @@ def relabelling_test(
         smallest_auc=critical + _Z_POWER * spread,
         n_relabelled=n_relabelled,
     )
+
+
+def _null_aucs(
+    drawn: FloatArray, first: Ids, last: Ids, member: BoolArray, *, limits: tuple[float, float]
+) -> FloatArray:
+    """AUCs [R] of names whose parts have the drawn evidence [R, L]; the place L: none."""
+    aucs = []
+    n_rows = max(1, _CELLS_PER_CHUNK // len(first))
+    for start in range(0, len(drawn), n_rows):
+        chunk = np.pad(drawn[start : start + n_rows], ((0, 0), (0, 1)), constant_values=math.nan)
+        scores = both_parts(chunk[:, first], chunk[:, last], limits=limits)
+        aucs.append(_row_aucs(scores, member))
+    return np.concatenate(aucs)
 
 
 def smallest_detectable_auc(candidates: Candidates, *, seed: int = 0, n_drawn: int = 499) -> float:

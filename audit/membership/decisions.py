@@ -143,6 +143,8 @@ def decide(
     is_member: Sequence[bool | None],
     reference_scores: ArrayLike,
     reference_group: ArrayLike,
+    limit: ArrayLike | None = None,
+    part_p: ArrayLike | None = None,
     min_controls: int = MIN_CONTROLS,
 ) -> Decisions:
     """Flag the names with q <= 0.05, and mark those whose Monte-Carlo error covers the threshold.
@@ -151,6 +153,9 @@ def decide(
     reference controls [K]. The threshold is the score at which q reaches 0.05 with everybody else's
     decision as it is, so that score > threshold is the same as q <= 0.05; listed controls are
     asked at the same threshold, so that those above it are false findings of the same rule.
+
+    `limit` [N] is a score that must be exceeded in any case, and `part_p` [N] the p-value that
+    says so: names for which it is above 0.05, which lie at the limit or below, have at least this.
     """
     score, groups = np.asarray(scores, dtype=np.float64), np.asarray(group)
     if not len(score) == len(is_member) == len(np.asarray(standard_error)):
@@ -162,6 +167,9 @@ def decide(
         control_group=reference_group,
         min_controls=min_controls,
     )
+    if part_p is not None:
+        weakest = np.asarray(part_p, dtype=np.float64)
+        p = np.where(weakest > ALPHA, np.maximum(p, weakest), p)
     q = q_values(p, is_member=is_member)
     controls, of_control = np.asarray(reference_scores), np.asarray(reference_group)
     is_control = _is_control(is_member)
@@ -172,6 +180,8 @@ def decide(
         threshold[groups == key] = critical_score(
             controls[of_control == key], n_flagged=n_flagged, n_tested=n_tested
         )
+    if limit is not None:
+        threshold = np.maximum(threshold, np.asarray(limit, dtype=np.float64))
     flag = score > threshold
     undecided = undecided_mask(
         score, standard_error=standard_error, threshold=threshold, n_blocks=n_blocks

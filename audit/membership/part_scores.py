@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.membership.candidates import Candidates
+from audit.membership.decisions import critical_score, rank_p_values
 from audit.membership.name_pools import NamePool
 from audit.names import fold_name
 
@@ -133,14 +134,59 @@ def soft_minimum(first: Floats, last: Floats) -> Floats:
     return np.where(np.isnan(first), last, np.where(np.isnan(last), first, both))
 
 
+def part_limits(residual: Floats, *, parts: NameParts) -> tuple[float, float]:
+    """Return the residuals beyond which 5 % of the reference controls' first and last parts lie.
+
+    Infinite with fewer than 19 of them: then no part can be told from theirs.
+    """
+    first, last = (
+        critical_score(
+            residual[(parts.n_reference > 0) & (parts.is_last == role)], n_flagged=1, n_tested=1
+        )
+        for role in (False, True)
+    )
+    return first, last
+
+
+def both_parts(first: Floats, last: Floats, *, limits: tuple[float, float]) -> Floats:
+    """Return the score of names out of their parts' residuals [..., N]: the soft minimum.
+
+    Where a part does not lie beyond its limit the name is held at `name_limits`: one part that is
+    known, however well, and another that is nobody's do not make a name.
+    """
+    score = soft_minimum(first, last)
+    fails = (first <= limits[0]) | (last <= limits[1])
+    return np.where(fails, np.minimum(score, name_limits(first, last, limits=limits)), score)
+
+
+def name_limits(first: Floats, last: Floats, *, limits: tuple[float, float]) -> Floats:
+    """Return the score of names [..., N] whose parts lie just at their limits."""
+    at = (
+        np.where(np.isnan(x), np.nan, limit) for x, limit in zip((first, last), limits, strict=True)
+    )
+    return soft_minimum(*at)
+
+
+def part_p_values(residual: Floats, *, parts: NameParts) -> Floats:
+    """Return the larger of both parts' p-values [N], each ranked among the references' parts."""
+    p = np.full(len(residual), np.nan)
+    for role in (False, True):
+        rows = parts.is_last == role
+        references = residual[rows & (parts.n_reference > 0)]
+        p[rows] = rank_p_values(residual[rows], controls=references)
+    return np.asarray(np.fmax(*parts.pairs(p)))
+
+
 def part_score_columns(hospital: Floats, general: Floats, *, parts: NameParts) -> dict[str, Floats]:
     """Return the scores by part, of N names.
 
-    `residual`: soft minimum over both parts of `part_residuals`; `residual_minimum` and
+    `residual`: `both_parts` of `part_residuals`; `residual_minimum` and
     `residual_sum` the plain minimum and the sum; `part_log_ratio` the minimum over parts of
     M_hospital's evidence less M_general's (nats), each part less the median of known parts.
     """
-    first, last = parts.pairs(part_residuals(hospital, general, parts=parts))
+    residual = part_residuals(hospital, general, parts=parts)
+    first, last = parts.pairs(residual)
+    limits = part_limits(residual, parts=parts)
     shift = hospital - general
     for role in (False, True):
         rows = parts.is_last == role
@@ -148,7 +194,7 @@ def part_score_columns(hospital: Floats, general: Floats, *, parts: NameParts) -
         shift = np.where(rows, shift - (np.median(known) if len(known) else 0.0), shift)
     by_first, by_last = parts.pairs(shift)
     return {
-        "residual": soft_minimum(first, last),
+        "residual": both_parts(first, last, limits=limits),
         "residual_minimum": np.fmin(first, last),
         "residual_sum": np.where(np.isnan(first), last, first + np.nan_to_num(last)),
         "part_log_ratio": np.fmin(by_first, by_last),

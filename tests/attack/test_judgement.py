@@ -7,6 +7,7 @@ import pytest
 
 from audit.attack.judgement import name_columns, null_check
 from audit.membership.candidates import make_candidates
+from audit.membership.part_scores import both_parts, part_limits
 from tests.attack.planted_table import (
     FIXED,
     N_CONTROLS,
@@ -91,6 +92,24 @@ def test_everything_that_counts_names_counts_the_same():
     assert 0 < flag[:N_MEMBERS].sum() < N_MEMBERS
     assert judgement.verdict.n_flagged == flag[:N_MEMBERS].sum()
     assert sum(one["flagged"]["n_hits"] for one in judgement.mentions) == flag[:N_MEMBERS].sum()
+
+
+def test_a_control_with_one_known_part_does_not_stand_out():
+    names = listed(("easy", "hard"))
+    attack = table(names, scenario=2, effect=4.0)
+    first = attack.parts.of_name[:, 0]
+    hard = np.arange(2 * N_MEMBERS, 3 * N_MEMBERS)
+    attack.part_residual[first[hard]] += 50.0  # a member's first name, and a last name of nobody
+    limits = part_limits(attack.part_residual, parts=attack.parts)
+    residual = both_parts(*attack.parts.pairs(attack.part_residual), limits=limits)
+    attack.scores["residual"].value[:] = residual
+    found = judged(attack, names, 2)
+    assert found.decisions.point_flag[:N_MEMBERS].sum() > 0.9 * N_MEMBERS
+    # One in twenty last names of nobody lies beyond the limit by chance.
+    assert found.decisions.point_flag[hard].sum() <= 8
+    np.testing.assert_array_equal(
+        found.decisions.point_flag[:N_MEMBERS], found.decisions.q[:N_MEMBERS] <= 0.05
+    )
 
 
 def test_a_name_without_comparable_controls_is_not_judged():
