@@ -166,7 +166,7 @@ def test_cp932_is_told_apart(tmp_path: Path) -> None:
         ("id,text\n1,x\n".encode("utf-16"), "UTF-16"),
         (b"PK\x03\x04rest", "zip archive"),
         (b"\n\n", "does not name the columns"),
-        (gzip.compress(b"id,text\n1,x\n")[:-9], "ends in the middle"),
+        (gzip.compress(b"id,text\n1,x\n", mtime=0)[:-9], "ends in the middle"),
         (b"\x1f\x8b\x08broken archive, no more than that", "damaged|ends"),
         ("id,text\n1,Sébastien à Genève\n".encode("latin-1") * 9, "CP932|Western"),
         (b"a" * 70_000 + b",text\n", "header is longer"),
