@@ -155,7 +155,7 @@ def both_parts(first: Floats, last: Floats, *, limits: tuple[float, float]) -> F
 
     Where a part does not lie beyond its limit the name is held at `name_limits`, less a tenth of
     what the part lacks: one part that is known, however well, and another that is nobody's do not
-    make a name. The tenth tells, within the score's own error, who fails narrowly from who does not.
+    make a name. The tenth tells, within the score's own error, who fails narrowly.
     """
     score, limit = soft_minimum(first, last), name_limits(first, last, limits=limits)
     if not np.isfinite(limits).all():
