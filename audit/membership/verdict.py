@@ -32,6 +32,10 @@ ILL_MATCHED_BEYOND = 0.05
 """Members and controls are ill-matched where M_general alone is surely, and by more than this, off
 one half: on a long list any trifle is sure."""
 
+NO_OVERLAP_BEYOND = 0.3
+"""Where M_general alone is off one half by more than this, members and controls hardly overlap in
+what it says of them: an adjustment for it is an extrapolation, and the group decides nothing."""
+
 REASONS = {
     "group_stands_out": "Members rank above controls by more than chance explains.",
     "names_stand_out": "At least one name has a q value small enough for the audit's error rate.",
@@ -178,7 +182,11 @@ def give_verdict(
         From `smallest_finding`.
     """
     p_group = math.nan
-    if ranked is not None and min(ranked.n_members, ranked.n_controls) >= MIN_NAMES:
+    if (
+        ranked is not None
+        and min(ranked.n_members, ranked.n_controls) >= MIN_NAMES
+        and not abs(ranked.general_auc.value - 0.5) > NO_OVERLAP_BEYOND
+    ):
         p_group = ranked.relabelled.p
     found = is_leak(p_group, p_names)
     smallest = None if ranked is None else ranked.relabelled.smallest_auc
@@ -202,7 +210,8 @@ def give_verdict(
 def is_ill_matched(general: Estimate) -> bool:
     """Whether M_general alone tells members from controls, in either direction."""
     is_sure = general.low > 0.5 or general.high < 0.5
-    return is_sure and abs(general.value - 0.5) > ILL_MATCHED_BEYOND
+    beyond = abs(general.value - 0.5)
+    return beyond > NO_OVERLAP_BEYOND or (is_sure and beyond > ILL_MATCHED_BEYOND)
 
 
 def _enough(ranked: Ranked) -> int | None:

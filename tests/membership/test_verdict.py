@@ -123,6 +123,8 @@ def test_what_is_said_where_no_leak_is_found(of_list, state, reason):
         (Estimate(0.60, 0.500, 0.69), False),  # not sure
         (Estimate(0.40, 0.31, 0.499), True),  # in the other direction too
         (Estimate(0.545, 0.54, 0.55), False),  # sure, and a trifle
+        (Estimate(0.81, math.nan, math.nan), True),  # so far off that no interval is needed
+        (Estimate(0.79, math.nan, math.nan), False),
         (UNKNOWN, False),
     ],
 )
@@ -131,11 +133,17 @@ def test_ill_matched_is_sure_and_more_than_a_trifle(general, is_ill):
 
 
 def test_on_an_ill_matched_list_what_the_model_adds_still_counts():
-    ill = Estimate(0.2, 0.1, 0.3)
+    ill = Estimate(0.3, 0.2, 0.4)
     for verdict in (judge(0.01, n_flagged=2, general=ill), judge(p=0.001, general=ill)):
         assert verdict.state == "leak_found"
         assert "general_separates" in verdict.reasons
         assert "judged apart from that" in verdict.english
+
+
+def test_where_members_and_controls_do_not_overlap_the_group_decides_nothing():
+    apart = Estimate(0.95, 0.9, 0.98)
+    assert judge(p=0.0005, general=apart).state == "ill_matched"
+    assert judge(0.05, n_flagged=1, p=0.5, general=apart).state == "leak_found"  # names have it all
 
 
 def test_what_would_be_enough_is_said():
