@@ -65,8 +65,8 @@ class RelabellingTest:
         One-sided; NaN where there are no scored members or controls.
     auc
         Of the list itself.
-    mean, spread
-        Of the AUC under relabelling: its standard deviation knows which names share parts.
+    spread
+        Standard deviation of the AUC under relabelling: it knows which names share parts.
     smallest_auc
         The AUC that this list would show to be above chance in four cases out of five.
     n_relabelled
@@ -75,7 +75,6 @@ class RelabellingTest:
 
     p: float
     auc: float
-    mean: float
     spread: float
     smallest_auc: float
     n_relabelled: int
@@ -204,7 +203,7 @@ def relabelling_test(
     scored = ~np.isnan(soft_minimum(padded[first], padded[last]))
     first, last, member = first[scored], last[scored], is_member[scored]
     if not member.any() or member.all():
-        return RelabellingTest(math.nan, math.nan, math.nan, math.nan, math.nan, 0)
+        return RelabellingTest(math.nan, math.nan, math.nan, math.nan, 0)
     rng = np.random.default_rng(seed)
     listed = np.unique(np.concatenate([first, last]))
     listed = listed[listed >= 0]
@@ -220,7 +219,6 @@ def relabelling_test(
     return RelabellingTest(
         p=(1 + int((null >= observed - 1e-12).sum())) / (1 + n_relabelled),
         auc=observed,
-        mean=float(null.mean()),
         spread=spread,
         smallest_auc=critical + _Z_POWER * spread,
         n_relabelled=n_relabelled,

@@ -27,7 +27,7 @@ UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 
 def ranked(low=0.42, high=0.58, *, p=0.5, general=CHANCE, smallest=0.59, m=130, n=130) -> Ranked:
     auc = Estimate((low + high) / 2, low, high)
-    return Ranked(m, n, auc, general, RelabellingTest(p, auc.value, 0.5, 0.03, smallest, 1999))
+    return Ranked(m, n, auc, general, RelabellingTest(p, auc.value, 0.03, smallest, 1999))
 
 
 def judge(p_names=0.5, *, n_flagged=0, n_tested=130, **of_list):
@@ -228,7 +228,7 @@ p_values = st.floats(0, 1) | st.just(math.nan)
 def test_no_verdict_says_safe_and_every_reason_has_words(
     p_names, p_group, auc, general, smallest, m, has_truth, finding
 ):
-    relabelled = RelabellingTest(p_group, auc.value, 0.5, 0.1, smallest, 1999)
+    relabelled = RelabellingTest(p_group, auc.value, 0.1, smallest, 1999)
     verdict = give_verdict(
         p_names, n_flagged=2, n_tested=9, smallest_finding=finding,
         ranked=Ranked(m, 50, auc, general, relabelled) if has_truth else None,
