@@ -86,8 +86,10 @@ class Meter:
     ----------
     totals
         Phase -> units of work (rows of a forward pass).
-    listener, should_stop
+    listener
         Called at most some ten times a second, and at the end.
+    should_stop
+        Asked after every unit: who asks a disk or a table spaces its questions (`jobs.contact`).
     """
 
     def __init__(
@@ -116,10 +118,9 @@ class Meter:
             self._cached += units
         now = time.monotonic()
         is_end = self._is_finished and not was_finished
-        if now - self._last < _REPORT_SECONDS and not is_end:
-            return
-        self._last = now
-        self._listener(self._report(phase, now))
+        if is_end or now - self._last >= _REPORT_SECONDS:
+            self._last = now
+            self._listener(self._report(phase, now))
         if self._should_stop():
             raise AuditCancelled
 

@@ -108,10 +108,7 @@ def test_another_model_is_asked_anew_and_rules_alone_clear_what_is_left(tmp_path
     assert not (tmp_path / ".out.building").exists()
 
 
-def test_a_person_can_stop_between_two_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("audit.progress._REPORT_SECONDS", 0.0)
+def test_a_person_can_stop_between_two_batches(tmp_path: Path) -> None:
     source = open_notes(notes_file(tmp_path / "n.jsonl"))
     model = FakeModel()
     with pytest.raises(AuditCancelled):
