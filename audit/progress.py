@@ -87,7 +87,7 @@ class Meter:
     totals
         Phase -> units of work (rows of a forward pass).
     listener
-        Called at most some ten times a second, and at the end.
+        Called at most some ten times a second, and where a phase begins and all of it ends.
     should_stop
         Asked after every unit: who asks a disk or a table spaces its questions (`jobs.contact`).
     """
@@ -102,7 +102,7 @@ class Meter:
         self._should_stop = should_stop
         self._pace = Pace()
         self._pace.seconds_left(0.0, total=sum(totals.values()), now=time.monotonic())
-        self._last = 0.0
+        self._last, self._phase = 0.0, ""
 
     def add(self, phase: str, units: float, *, is_cached: bool = False) -> None:
         """Count finished units.
@@ -118,8 +118,8 @@ class Meter:
             self._cached += units
         now = time.monotonic()
         is_end = self._is_finished and not was_finished
-        if is_end or now - self._last >= _REPORT_SECONDS:
-            self._last = now
+        if is_end or phase != self._phase or now - self._last >= _REPORT_SECONDS:
+            self._last, self._phase = now, phase
             self._listener(self._report(phase, now))
         if self._should_stop():
             raise AuditCancelled

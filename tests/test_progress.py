@@ -56,6 +56,14 @@ def test_the_listener_is_called_at_most_ten_times_a_second(clock):
     assert 40 <= len(seen) <= 51
 
 
+def test_every_phase_is_told_however_short(clock):
+    meter, seen = meter_of({"a": 3.0, "b": 1.0, "c": 3.0})
+    for phase in "aaabccc":
+        clock.now += 0.001
+        meter.add(phase, 1)
+    assert [progress.phase for progress in seen] == ["a", "b", "c", "c"]
+
+
 def test_more_units_than_announced_do_not_pass_the_whole(clock):
     meter, seen = meter_of({"a": 10.0, "b": 10.0})
     clock.now += 1
