@@ -13,12 +13,11 @@ from pathlib import Path
 
 # Here, once, though nothing here needs them: Streamlit imports them at the first table and chart,
 # and several sessions that begin at the same moment found them half imported.
-import pandas  # noqa: F401
 import plotly.tools
 import streamlit as st
 from starlette.middleware import Middleware
 
-from audit.jobs.recovery import looking_after
+from audit.jobs.service import looking_after
 from pages.ui.headers import SecurityHeaders
 
 ROUTER = Path(__file__).resolve().parent / "pages" / "ui" / "main.py"

@@ -14,15 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from audit import commands, job_commands, result_commands
-from audit.access.log_command import log_command
-from audit.corpus_commands import add_corpus
-from audit.deid_commands import add_deid
+from audit import cli
+from audit.cli import add_corpus, add_deid, add_experiment, add_pretrain, log_command
 from audit.errors import AuditCancelled, AuditError
-from audit.experiment_commands import add_experiment
-from audit.handover.name_forms import NAME_FORMS
-from audit.handover.report_language import LANGUAGES
-from audit.train_commands import add_pretrain
+from audit.report.html import LANGUAGES, NAME_FORMS
 from cache.errors import StoreError
 
 _OK, _BAD_INPUT, _CANCELLED = 0, 2, 130
@@ -80,7 +75,7 @@ def _demo(commands_of: Any) -> None:
                       "pair and the Japanese hospital")  # fmt: skip
     demo.add_argument("--directory", type=Path, default=None, help="where retrained models go")
     _shared(demo)
-    demo.set_defaults(command=commands.demo)
+    demo.set_defaults(command=cli.demo)
 
 
 def _run(commands_of: Any) -> None:
@@ -112,7 +107,7 @@ def _run(commands_of: Any) -> None:
     run.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     run.add_argument("--out", type=Path, help="directory for names.csv, measures.json, report.json")
     _shared(run)
-    run.set_defaults(command=commands.run)
+    run.set_defaults(command=cli.run)
 
 
 def _score(commands_of: Any) -> None:
@@ -121,14 +116,14 @@ def _score(commands_of: Any) -> None:
     score.add_argument("--threshold", type=float)
     score.add_argument("--seed", type=int, default=0)
     score.add_argument("--json", action="store_true")
-    score.set_defaults(command=commands.score)
+    score.set_defaults(command=cli.score)
 
 
 def _selftest(commands_of: Any) -> None:
     selftest = commands_of.add_parser("selftest", help="can this installation be trusted?")
     selftest.add_argument("--directory", type=Path, default=None, help="demo files to test with")
     _shared(selftest)
-    selftest.set_defaults(command=commands.selftest)
+    selftest.set_defaults(command=cli.selftest)
 
 
 def _results(commands_of: Any) -> None:
@@ -140,22 +135,22 @@ def _results(commands_of: Any) -> None:
     results.add_argument("--names", choices=NAME_FORMS, default="masked", help="with --html")
     results.add_argument("--language", choices=LANGUAGES, default="en", help="with --html")
     results.add_argument("--json", action="store_true")
-    results.set_defaults(command=result_commands.results)
+    results.set_defaults(command=cli.results)
 
 
 def _jobs(commands_of: Any) -> None:
     jobs = commands_of.add_parser("jobs", help="list what waits, runs and has ended")
     jobs.add_argument("--watch", action="store_true", help="until nothing waits or runs any more")
-    jobs.set_defaults(command=job_commands.jobs)
+    jobs.set_defaults(command=cli.jobs)
     cancel = commands_of.add_parser("cancel", help="stop a job; what is finished is kept")
-    cancel.set_defaults(command=job_commands.cancel)
+    cancel.set_defaults(command=cli.cancel)
     resume = commands_of.add_parser("resume", help="let a job go on, in the background")
-    resume.set_defaults(command=job_commands.resume)
+    resume.set_defaults(command=cli.resume)
     for command in (cancel, resume):
         command.add_argument("job", help="the job's id, or the beginning of it")
     worker = commands_of.add_parser("worker", help="do the jobs of a device")
     worker.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    worker.set_defaults(command=job_commands.worker)
+    worker.set_defaults(command=cli.worker)
     for command in (jobs, cancel, resume, worker):
         command.add_argument("--json", action="store_true", help="print one JSON object on stdout")
 

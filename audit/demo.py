@@ -1,7 +1,7 @@
 """The demo: audits of the demo hospital's models, with the pictures they are there to teach.
 
 Comes in: a store. Goes out: reports of both scenarios and a summary. The demo's models and lists
-are shipped (`audit/corpora/demo_hospital`), made by `demo_build.py`. Torch-free until it runs.
+are shipped (`audit/demo_hospital`), made by `demo_build.py`. Torch-free until it runs.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.corpora.passages import read_passages
+from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.errors import AuditError
-from audit.membership.names_csv import read_names
-from audit.models.files import model_digest
-from audit.report import AuditReport
-from audit.request import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.models.inspect import model_digest
+from audit.names.files import read_names
+from audit.notes.passages import read_passages
+from audit.report.report import AuditReport
 
-SHIPPED = Path(__file__).resolve().parent / "corpora" / "demo_hospital"
+SHIPPED = Path(__file__).resolve().parent / "demo_hospital"
 HOSPITAL = "hospital-40"
 EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20")
 REMEMBERED = "demo/digests"

@@ -1,7 +1,7 @@
 """Makes the demo hospital from nothing: names, notes, tokenizer, and every model of the demo.
 
 Comes in: a seed, a directory. Goes out: `en/` and `ja/`, each with `names.csv`, `passages.jsonl`
-and `models/`. The same recipe made the files shipped in `audit/corpora/demo_hospital`.
+and `models/`. The same recipe made the files shipped in `audit/demo_hospital`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from audit.corpora import demo
-from audit.membership.candidates import Candidates, control_kind_against, member_parts
-from audit.membership.controls import draw_names
-from audit.membership.matched_controls import matched_controls
-from audit.membership.name_pools import NamePool, japanese_pool, us_pool
-from audit.models.precision import onednn_float32
-from audit.models.pretrain import PretrainSettings, SpecialIds, pretrain
-from audit.names import fold_name
-from audit.randomness import generator
+from audit.corpus import demo_notes
+from audit.models.forward import onednn_float32
+from audit.names.candidates import Candidates, control_kind_against, member_parts
+from audit.names.controls import draw_names, matched_controls
+from audit.names.pools import NamePool, japanese_pool, us_pool
+from audit.names.text import fold_name
+from audit.rng import generator
 from audit.tables import write_table
+from audit.training.small import PretrainSettings, SpecialIds, pretrain
 
 EXPOSURES = (1.6, 5.0, 20.0, 40.0)
 """Epochs on D_private at which a hospital model is kept; 1.6 is about the paper's exposure."""
@@ -78,7 +77,7 @@ def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda 
     pool = us_pool() if recipe.language == "en" else japanese_pool()
     members = demo_members(pool, recipe, seed=seed)
     staff = demo_staff(pool, recipe, seed=seed)
-    hospital = demo.demo_notes(
+    hospital = demo_notes.demo_notes(
         _pairs(members), staff=staff, language=recipe.language, n_notes=recipe.n_notes, seed=seed
     )
     out.mkdir(parents=True, exist_ok=True)
@@ -87,7 +86,7 @@ def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda 
     _write_passages(out / "passages.jsonl", hospital)
     tokenizer = _tokenizer(pool, recipe)
     general = _new_model(len(tokenizer), recipe, seed=seed)
-    texts = demo.demo_general_text(
+    texts = demo_notes.demo_general_text(
         _weighted_names(pool, recipe.n_general_documents, seed=seed),
         language=recipe.language, seed=seed,
     )  # fmt: skip
@@ -99,7 +98,7 @@ def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda 
     save_model(general, tokenizer, out / "models" / "general")
     _train_hospital(general, tokenizer, hospital.notes, recipe, out, seed=seed, report=report)
     if recipe.with_null:
-        null = demo.demo_notes(
+        null = demo_notes.demo_notes(
             null_names(pool, recipe, seed=seed), staff=staff, language=recipe.language,
             n_notes=recipe.n_notes, seed=seed,
         )  # fmt: skip
@@ -232,7 +231,7 @@ def _pairs(candidates: Candidates) -> list[Name]:
 def _tokenizer(pool: NamePool, recipe: Recipe) -> Any:
     from transformers import BertTokenizerFast
 
-    words = demo.demo_vocabulary((*pool.first, *pool.last), language=recipe.language)
+    words = demo_notes.demo_vocabulary((*pool.first, *pool.last), language=recipe.language)
     vocabulary = {word: index for index, word in enumerate(words)}
     return BertTokenizerFast(
         vocab=vocabulary,
@@ -284,10 +283,10 @@ def _write_names(path: Path, listed: Candidates, n_mentions: Sequence[int]) -> N
     path.write_text(write_table(header, rows), encoding="utf-8")
 
 
-def _write_passages(path: Path, hospital: demo.DemoHospital) -> None:
+def _write_passages(path: Path, hospital: demo_notes.DemoHospital) -> None:
     lines = [
         json.dumps(
-            {"passage_id": f"P{i + 1:03d}", "name_id": p.owner, "text": demo.passage_text(p)},
+            {"passage_id": f"P{i + 1:03d}", "name_id": p.owner, "text": demo_notes.passage_text(p)},
             ensure_ascii=False,
         )
         for i, p in enumerate(hospital.patterns)

@@ -11,25 +11,35 @@ from typing import Any
 
 import numpy as np
 
-from audit.attack import evidence, generating, masking
-from audit.attack.hardware import check_rounding, chosen_kernels, pick_device
+from audit.attack import attacks, evidence, prompts
+from audit.attack.attacks import (
+    FIXED_SCORE,
+    GENERAL_SCORE,
+    MIN_REFERENCE,
+    AttackResult,
+    Sources,
+    with_reference,
+)
 from audit.attack.judgement import judge, name_columns, null_check
-from audit.attack.reference import MIN_REFERENCE, with_reference
-from audit.attack.result import FIXED_SCORE, GENERAL_SCORE, AttackResult, Sources
+from audit.attack.metrics import plain
+from audit.attack.plan import light_key
+from audit.attack.question import AuditRequest, question_digest
 from audit.errors import AuditError
-from audit.inspection import Inspection, best_passages, keep_inspection, kept_inspection
-from audit.membership import prompts
-from audit.membership.candidates import GUESSED_KINDS, Candidates, guessed_kinds
-from audit.membership.match_quality import match_quality
-from audit.membership.name_pools import NamePool, pool_for, with_popularity
-from audit.membership.plain import plain
+from audit.models.forward import check_rounding, chosen_kernels, pick_device
 from audit.models.load import LoadedModel
 from audit.models.pair import ModelPair, load_pair
-from audit.pace import light_key
+from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
+from audit.names.controls import match_quality
+from audit.names.pools import NamePool, pool_for, with_popularity
 from audit.progress import Meter, ProgressListener, StopQuestion
-from audit.report import AuditReport
-from audit.request import AuditRequest, question_digest
-from audit.result_store import ResultStore
+from audit.report.report import (
+    AuditReport,
+    Inspection,
+    best_passages,
+    keep_inspection,
+    kept_inspection,
+)
+from audit.shelf import ResultStore
 
 
 def run_audit(
@@ -162,8 +172,8 @@ def _attack(
     sources: Sources,
 ) -> AttackResult:
     if request.scenario_number == 1:
-        return generating.generation_attack(request, pair, names=names, pool=pool, sources=sources)
-    return masking.mask_attack(request, pair, names=names, pool=pool, sources=sources)
+        return attacks.generation_attack(request, pair, names=names, pool=pool, sources=sources)
+    return attacks.mask_attack(request, pair, names=names, pool=pool, sources=sources)
 
 
 def _totals(request: AuditRequest, names: Candidates, pair: ModelPair) -> dict[str, float]:
@@ -171,7 +181,7 @@ def _totals(request: AuditRequest, names: Candidates, pair: ModelPair) -> dict[s
     if request.scenario_number == 1:
         units = float(request.generation.n_documents * request.generation.n_steps)
         return {f"{who} model: documents": units for who in ("general", "hospital")}
-    totals = masking.posterior_rows(request, pair, names)
+    totals = attacks.posterior_rows(request, pair, names)
     return {
         f"{who} model: {what}": n for what, n in totals.items() for who in ("general", "hospital")
     }

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from audit.attack.question import equal_models
+from audit.attack.verdict import State
 from audit.demo import HOSPITAL, DemoSettings, demo_request
 from audit.errors import AuditError
-from audit.membership.verdict import State
 from audit.progress import ProgressListener
-from audit.report import AuditReport
-from audit.request import equal_models
-from audit.result_store import ResultStore
+from audit.report.report import AuditReport
 from audit.run import run_audit
+from audit.shelf import ResultStore
 
 LEAK_FOUND: State = "leak_found"
 N_INPUTS = 1000

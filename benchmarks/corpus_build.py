@@ -24,11 +24,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.corpora.build import build_corpus
-from audit.corpora.notes import open_notes
-from audit.curation.examination import read_examination
-from audit.curation.make_corpus import make_corpus
-from audit.curation.order import CorpusOrder
+from audit.corpus.build import build_corpus
+from audit.corpus.examine import read_examination
+from audit.corpus.make import CorpusOrder, make_corpus
+from audit.notes.read import open_notes
 
 N_NOTES_MIMIC = 2_080_000
 HEADER = (

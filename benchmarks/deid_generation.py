@@ -25,12 +25,10 @@ import transformers
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.deid.generation.adapter import with_adapter
-from audit.deid.generation.causal_model import CausalModel, load_causal
-from audit.deid.generation.examples import Example
-from audit.deid.generation.greedy import Asked, cache_bytes, generated, tokens_at_once
-from audit.deid.generation.learner import Learner
-from audit.deid.generation.tuning_settings import Lora, TuningSettings
+from audit.deid.generative.config import Lora, TuningSettings
+from audit.deid.generative.model import CausalModel, load_causal
+from audit.deid.generative.tagger import Asked, cache_bytes, generated, tokens_at_once, with_adapter
+from audit.deid.generative.training import Example, Learner
 
 # layers, width, inner width, heads, heads of keys
 SIZES = {

@@ -21,11 +21,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.corpora.notes import open_notes
-from audit.deid.known_taggers import load_tagger
-from audit.deid.tag_files import Release, tag_notes
+from audit.deid.network.config import synthetic
+from audit.deid.tag import Release, tag_notes
 from audit.deid.tagger import tag_checked
-from audit.deid.token.material import synthetic
+from audit.deid.taggers import load_tagger
+from audit.notes.read import open_notes
 
 N_LONG = 30_000
 SEED = 20

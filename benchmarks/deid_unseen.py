@@ -13,14 +13,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from audit.deid.known_taggers import DEFAULT, HAND_WRITTEN, RULES, SHIPPED, load_tagger
-from audit.deid.labels import TYPES
 from audit.deid.metrics import LabelMetrics, measured
-from audit.deid.misses import misses_jsonl, misses_of
-from audit.deid.score import Pair, Scored, score_pairs
-from audit.deid.shipped_figures import LANGUAGES
+from audit.deid.network.training import shown_measures
+from audit.deid.score import Pair, Scored, misses_jsonl, misses_of, score_pairs
 from audit.deid.tagger import Tagger, tag_checked
-from audit.deid.token.default_training import shown_measures
+from audit.deid.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
+from audit.notes.spans import TYPES
 from tests.deid.unseen_notes import N_NOTES, unseen
 
 CRITERIA = ("strict", "label_relaxed")

@@ -27,13 +27,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from audit.access import log as access_log
-from audit.corpora.notes import Note, open_notes
-from audit.corpora.passages import read_passages
-from audit.corpora.register import read_register
+from audit import access_log
+from audit.corpus.register import read_register
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home
-from audit.membership.names_csv import read_names
+from audit.names.files import read_names
+from audit.notes.passages import read_passages
+from audit.notes.read import Note, open_notes
 from audit.tables import RowNote, Table, read_table
 
 CELLS = (
@@ -236,7 +236,7 @@ def attempt(call: Callable[[], T], told: Told) -> tuple[T | None, bool]:
 
 def try_models(n_models: int, *, seed: int, told: Told, folder: Path) -> None:
     """Inspect, list and load hostile model folders."""
-    from audit.models.files import inspect_model, model_digest
+    from audit.models.inspect import inspect_model, model_digest
     from audit.models.load import load_model
     from audit.models.registry import VARIABLE, list_models
     from tests.models.hostile_models import BEFORE_LOADING, WHILE_LOADING

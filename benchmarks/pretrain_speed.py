@@ -22,12 +22,11 @@ import torch
 import transformers
 from torch import nn
 
-from audit.models.precision import onednn_float32
-from audit.models.row_masking import Ids, SpecialIds, masked_rows
-from audit.randomness import generator
-from audit.training.hardware import Hardware, multiplies_bfloat16, pick_precision
-from audit.training.learner import Learner
-from audit.training.settings import TrainSettings
+from audit.models.forward import onednn_float32
+from audit.rng import generator
+from audit.training.config import TrainSettings
+from audit.training.loop import Hardware, Learner, multiplies_bfloat16, pick_precision
+from audit.training.tokens import Ids, SpecialIds, masked_rows
 
 CLS, SEP, MASK, FIRST = 101, 102, 103, 1000
 

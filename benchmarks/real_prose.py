@@ -28,9 +28,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.corpora.identities import person_of
-from audit.corpora.notes import Note
-from audit.corpora.patient_facts import PatientTable, facts_of_note
+from audit.corpus.build import PatientTable, facts_of_note
+from audit.names.people import person_of
+from audit.notes.read import Note
 
 N_MENTIONS = ((25, 1), (11, 1), (7, 2), (6, 1), (5, 3), (4, 4), (3, 6), (2, 15), (1, 97))
 """Mentions of a name, names with as many (appendix A): 130 names, 232 mentions."""

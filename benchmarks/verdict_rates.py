@@ -29,22 +29,22 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from audit import demo_build
-from audit.attack import evidence, generating, masking
-from audit.attack.reference import MIN_REFERENCE, REFERENCE_PER_NAME
-from audit.corpora import demo as demo_text
+from audit.attack import attacks, evidence, prompts, scores
+from audit.attack import scores as part_scores
+from audit.attack.attacks import MIN_REFERENCE, REFERENCE_PER_NAME
+from audit.attack.cohort import relabelling_test
+from audit.attack.decisions import decide
+from audit.attack.verdict import Ranked, Verdict, give_verdict
+from audit.corpus import demo_notes
 from audit.demo import SHIPPED, DemoSettings, demo_request
-from audit.membership import part_scores, prompts, scores
-from audit.membership.candidates import Candidates, make_candidates
-from audit.membership.cohort import relabelling_test
-from audit.membership.controls import reference_controls
-from audit.membership.decisions import decide
-from audit.membership.name_pools import us_pool
-from audit.membership.verdict import Ranked, Verdict, give_verdict
+from audit.models.forward import onednn_float32
 from audit.models.pair import load_pair
-from audit.models.precision import onednn_float32
-from audit.names import fold_name
+from audit.names.candidates import Candidates, make_candidates
+from audit.names.controls import reference_controls
+from audit.names.pools import us_pool
+from audit.names.text import fold_name
 from audit.progress import Meter
-from audit.rates import Rate, auc_interval
+from audit.stats import Rate, auc_interval
 from cache.store import Store
 
 POOL = us_pool()
@@ -71,7 +71,7 @@ def train(folder: Path, *, seed: int, is_null: bool) -> None:
     named = list(zip(members.first, members.last, strict=True))
     if is_null:
         named = demo_build.null_names(POOL, recipe, seed=seed)
-    hospital = demo_text.demo_notes(
+    hospital = demo_notes.demo_notes(
         named, language="en", n_notes=recipe.n_notes,
         staff=demo_build.demo_staff(POOL, recipe, seed=seed), seed=seed,
     )  # fmt: skip
@@ -117,16 +117,16 @@ def part_evidence(
     source = evidence.Source(pair.hospital, "cpu", "float32", store, meter, "evidence")
     names = request.candidates
     if scenario == 2:
-        task = masking._posterior_task(request, pair, names)
+        task = attacks._posterior_task(request, pair, names)
         shard = evidence.posterior_evidence(source, task, n_inputs=n or N_INPUTS)
         return _by_pool(shard.sum_log_p, task.part_columns), shard.n_inputs
     request = replace(request, generation=replace(request.generation, n_steps=n_steps))
-    kind = generating.main_lead(request)
+    kind = attacks.main_lead(request)
     pieces = prompts.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
-    task = generating._generation_task(request, pair, pieces)
+    task = attacks._generation_task(request, pair, pieces)
     made = evidence.generation_evidence(source, task, n_documents=n or N_DOCUMENTS)
     columns = prompts.part_columns([pieces], has_between=[False])
-    return _by_pool(generating._part_masses(made, task, pieces, columns), columns), made.n_documents
+    return _by_pool(attacks._part_masses(made, task, pieces, columns), columns), made.n_documents
 
 
 def _by_pool(by_column: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -341,7 +341,7 @@ def leaks(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def _leak(
     store: Store, folder: Path, exposure: str, scenario: int, n_relabelled: int
 ) -> dict[str, Any]:
-    from audit.membership.names_csv import read_names
+    from audit.names.files import read_names
 
     names = read_names((folder / "names.csv").read_bytes(), what="names").candidates
     both = [
@@ -427,7 +427,7 @@ def chain_errors(options: argparse.Namespace, store: Store) -> None:
     request = replace(demo_request(2, hospital="hospital-5"), candidates=names)
     pair = load_pair(request.general, request.hospital, device="cpu", dtype="float32")
     for seed in range(options.runs):
-        task = masking._posterior_task(replace(request, seed=seed), pair, names)
+        task = attacks._posterior_task(replace(request, seed=seed), pair, names)
         shards = []
         for loaded in (pair.hospital, pair.general):
             meter = Meter({"chain": 1.0}, listener=lambda _: None, should_stop=lambda: False)

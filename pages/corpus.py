@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.curation.kept_corpora import KeptCorpus, kept_corpora
-from audit.translation import error_text
+from audit.corpus.kept import KeptCorpus, kept_corpora
+from audit.words import error_text
 from pages.ui import blocks, cached, corpus_choice
 from pages.ui.corpus_build import draw_build
 from pages.ui.corpus_job import JOBS

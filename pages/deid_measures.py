@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.kept_scores import KeptScore, forget_score
-from audit.translation import error_text
+from audit.deid.score import KeptScore, forget_score
+from audit.words import error_text
 from pages.ui import (
     blocks,
     cached,

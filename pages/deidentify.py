@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.kept_tagged import tagged_sets
-from audit.translation import error_text
+from audit.deid.tagged import tagged_sets
+from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui.deid_ask import draw_new
 from pages.ui.deid_jobs import JOBS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.translation import error_text
-from audit.view.document_view import (
+from audit.report.documents import (
     FILTERS,
     GROUPS,
     DocumentView,
@@ -18,7 +17,8 @@ from audit.view.document_view import (
     page_rows,
     select_documents,
 )
-from audit.view.name_table import NameTable
+from audit.report.names import NameTable
+from audit.words import error_text
 from pages.ui import blocks, cached, linked, passage_list, screen_files
 from pages.ui.document_cards import pair_cards
 from pages.ui.language import Words

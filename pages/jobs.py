@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import streamlit as st
 
 from audit.jobs import service
-from audit.jobs.job import Job
-from audit.translation import error_text
+from audit.jobs.table import Job
+from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui.job_card import job_head, progress_text
 from pages.ui.job_line import run_demo_button

@@ -6,11 +6,10 @@ import math
 
 import streamlit as st
 
-from audit.translation import error_text
-from audit.view.kept import KeptAudit
-from audit.view.measures_view import MeasuresView
-from audit.view.paper import published_tables
-from audit.view.threshold import score_codes
+from audit.report.reading import MeasuresView, published_tables
+from audit.report.report import KeptAudit
+from audit.report.threshold import score_codes
+from audit.words import error_text
 from pages.ui import (
     blocks,
     cached,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.installed import installed_packages
-from audit.membership.decisions import ALPHA, MIN_CONTROLS
-from audit.membership.metrics import N_REPLICATES
-from audit.membership.verdict import ILL_MATCHED_BEYOND, NONE_BELOW
-from audit.request import EVIDENCE_VERSION, GenerationSettings, PosteriorSettings
-from audit.scenario import SCENARIOS
+from audit.attack.decisions import ALPHA, MIN_CONTROLS
+from audit.attack.metrics import N_REPLICATES
+from audit.attack.question import EVIDENCE_VERSION, SCENARIOS, GenerationSettings, PosteriorSettings
+from audit.attack.verdict import ILL_MATCHED_BEYOND, NONE_BELOW
+from audit.home import installed_packages
 from pages.ui import blocks
 from pages.ui.language import Words, words_of
 from pages.ui.place import words

@@ -8,8 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from audit.translation import error_text
-from audit.view.name_table import FACETS, NameTable, Selection, Wish, is_number, select
+from audit.report.names import FACETS, NameTable, Selection, Wish, is_number, select
+from audit.words import error_text
 from pages.ui import blocks, cached, linked, name_panel, screen_files
 from pages.ui.language import Words
 from pages.ui.logged import logged_export

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.membership.decisions import ALPHA
-from audit.translation import error_text, in_language
-from audit.view.overview import Overview, StratumFigures
+from audit.attack.decisions import ALPHA
+from audit.report.reading import Overview, StratumFigures
+from audit.words import error_text, in_language
 from pages.ui import blocks, cached, charts
 from pages.ui.language import Words
 from pages.ui.mention_chart import mention_chart

@@ -6,22 +6,22 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from audit.access.log import log_seal
-from audit.handover.bundle import bundle, bundle_file, bundle_name
-from audit.handover.name_forms import NAME_FORMS
-from audit.handover.report_choice import (
+from audit.access_log import log_seal
+from audit.report.export import bundle, bundle_file, bundle_name
+from audit.report.html import (
+    LANGUAGES,
     MAX_NAME_CHARS,
     MAX_REASONS_CHARS,
+    NAME_FORMS,
     OPTIONAL_SECTIONS,
     RECOMMENDATIONS,
     ReportChoice,
     SignOff,
+    report_html,
 )
-from audit.handover.report_html import report_html
-from audit.handover.report_language import LANGUAGES
-from audit.report import AuditReport
-from audit.translation import error_text
-from audit.view.reference_view import ReferenceView
+from audit.report.reading import ReferenceView
+from audit.report.report import AuditReport
+from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui import language as ui_language
 from pages.ui.language import Words

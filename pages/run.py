@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.prepare.lists import KeptPassages
-from audit.request import AuditRequest
-from audit.translation import error_text, in_language
+from audit.attack.question import AuditRequest
+from audit.names.lists import KeptPassages
+from audit.words import error_text, in_language
 from pages.ui import blocks, cached, setup_cached
 from pages.ui.language import Words
 from pages.ui.place import link, words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.translation import error_text
+from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui.place import go_to, words
 from pages.ui.setup_choice import codes_for_link, is_new, is_unusable, keep_pending, pair

@@ -6,14 +6,14 @@ import streamlit as st
 
 from audit.errors import AuditError
 from audit.jobs import service
-from audit.jobs.job import Job
-from audit.training.kept_models import TrainedModel, trained_models
-from audit.translation import error_text
+from audit.jobs.table import Job
+from audit.training.kept import TrainedModel, trained_models
+from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui.job_card import job_head
 from pages.ui.language import Words
 from pages.ui.place import link, words
-from pages.ui.train_jobs import KIND, run_of
+from pages.ui.train_jobs import PRETRAIN_JOB_KIND, run_of
 from pages.ui.train_list import draw_list
 from pages.ui.train_plan import draw_new
 from pages.ui.train_run import draw_job, draw_training
@@ -26,7 +26,7 @@ def page() -> None:
     st.html(blocks.heading("", below=say.text("train_below")))
     try:
         trainings = trained_models()
-        active = [job for job in service.active_jobs() if job.kind == KIND]
+        active = [job for job in service.active_jobs() if job.kind == PRETRAIN_JOB_KIND]
         draw_shown(say, trainings, active=active)
         if trainings or not active:
             draw_list(say, trainings)
@@ -58,11 +58,11 @@ def draw_ended(say: Words, job_id: str) -> None:
         job = service.job(job_id)
     except AuditError:
         return
-    if job.kind == KIND and job.result:
+    if job.kind == PRETRAIN_JOB_KIND and job.result:
         st.query_params.pop("job", None)
         st.query_params["run"] = job.result[0]
         st.rerun()
-    elif job.kind == KIND:
+    elif job.kind == PRETRAIN_JOB_KIND:
         st.html(blocks.heading(say.text("train_job_failed")))
         with st.container(border=True, key=f"train-job-{job.job_id}"):
             st.html(job_head(say, job))

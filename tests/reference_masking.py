@@ -21,10 +21,10 @@ import torch
 import transformers
 from sklearn.linear_model import LinearRegression
 
-from audit.corpora.passages import Passage
-from audit.membership import prompts
-from audit.membership.candidates import Candidates, make_candidates
-from audit.membership.posterior import PosteriorTask
+from audit.attack import prompts
+from audit.attack.posterior import PosteriorTask
+from audit.names.candidates import Candidates, make_candidates
+from audit.notes.passages import Passage
 
 torch.set_num_threads(1)  # these models are so small that a second thread only waits
 

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from audit import run
-from audit.attack import evidence, judgement
-from audit.corpora.passages import read_passages
-from audit.membership import metrics
-from audit.membership.candidates import make_candidates
-from audit.membership.cohort import cohort_test
-from audit.membership.name_pools import us_pool
-from audit.report import AuditReport
-from audit.request import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.attack import evidence, judgement, metrics
+from audit.attack.cohort import cohort_test
+from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.names.candidates import make_candidates
+from audit.names.pools import us_pool
+from audit.notes.passages import read_passages
+from audit.report.report import AuditReport
 from cache.store import Store
 from tests.models.make_models import WORDS, make_bert
 

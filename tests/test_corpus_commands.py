@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from audit.__main__ import main
-from audit.corpora.passages import read_passages
-from audit.membership.names_csv import read_names
+from audit.names.files import read_names
+from audit.notes.passages import read_passages
 from tests.corpora.make_notes import CATEGORIES, every_category, note_row, write_notes
 from tests.curation.make_corpora import (
     KNOWN,

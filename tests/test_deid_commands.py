@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from audit.deid_commands import add_deid
+from audit.cli import add_deid
 from audit.errors import AuditError
 
 

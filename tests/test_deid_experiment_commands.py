@@ -8,10 +8,10 @@ import stat
 import pytest
 
 from audit.__main__ import _parser, main
-from audit.deid.known_taggers import known_taggers
-from audit.deid_experiment_commands import leakage_order
-from audit.experiment import deid_run
-from audit.experiment.deid_run import LeakageResult
+from audit.cli import leakage_order
+from audit.deid.taggers import known_taggers
+from audit.experiment import leakage
+from audit.experiment.leakage import LeakageResult
 from tests.experiment.tiny_leakage import tiny_tables
 
 
@@ -26,7 +26,7 @@ def order_of(*options: str):
 
 def test_one_command_writes_three_private_files(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(
-        deid_run, "run_leakage", lambda order, **_: LeakageResult(tiny_tables(order), ())
+        leakage, "run_leakage", lambda order, **_: LeakageResult(tiny_tables(order), ())
     )
     code = main(["experiment", "--deid", "--quick", "--out", str(tmp_path / "out"), "--json"])
     out, err = capsys.readouterr()

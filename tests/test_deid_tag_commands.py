@@ -9,7 +9,7 @@ import stat
 
 import pytest
 
-from audit.deid_commands import add_deid
+from audit.cli import add_deid
 from audit.errors import AuditError
 
 TEXT = "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。みぎわ町の人。"

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from audit.deid.format_jsonl import write_jsonl
-from audit.deid.token.default_training import DefaultRecipe
-from audit.deid_commands import add_deid
+from audit.cli import add_deid
+from audit.deid.network.training import DefaultRecipe
 from audit.errors import AuditError
+from audit.notes.formats import write_jsonl
 from tests.deid.token.make_notes import notes
 
 QUICK = ("--epochs", "0.5", "--tokens", "32", "--batch", "8", "--device", "cpu")
@@ -59,7 +59,7 @@ def test_synthetic_notes_into_a_folder(place):
 def test_the_default_is_made_with_one_command(place, monkeypatch):
     small = DefaultRecipe(n_notes=12, n_validation=4, n_choosing=4, n_test=6)
     with monkeypatch.context() as changed:
-        module = "audit.deid.token.default_training"
+        module = "audit.deid.network.training"
         changed.setattr(f"{module}.DefaultRecipe", lambda seed: small)
         how = deid("train", "--default", "--out", place / "default", "--epochs", "0.5")
     assert json.loads((place / "default" / "how.json").read_text("utf-8")) == how

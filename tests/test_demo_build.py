@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpora.passages import read_passages
 from audit.demo import DemoSettings, demo_request
 from audit.demo_build import ENGLISH, JAPANESE, Recipe, build_demo
-from audit.membership.names_csv import read_names
-from audit.models.files import model_digest
+from audit.models.inspect import model_digest
 from audit.models.pair import load_pair
+from audit.names.files import read_names
+from audit.notes.passages import read_passages
 from audit.run import run_audit
 from cache.store import Store
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.encodings import MAX_FILE_BYTES, decode_text
 from audit.errors import AuditError
+from audit.foreign import MAX_FILE_BYTES, decode_text
 
 NAMES = "姓,名\n山田,太郎\n髙橋,①\n"
 

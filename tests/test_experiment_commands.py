@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from audit.__main__ import main
-from audit.experiment_commands import _largest_pass
-from audit.models.files import model_digest
+from audit.cli import _largest_pass
+from audit.models.inspect import model_digest
 from cache.store import Store
 from tests.experiment.small_experiment import GENERAL, write_notes
 

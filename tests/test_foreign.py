@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid.given_notes import keep_given, keep_outputs
-from audit.deid.handed_in import notes_lines
-from audit.deid.token.characters import KINDS
+from audit.deid.given import keep_given, keep_outputs, notes_lines
+from audit.deid.network.decode import KINDS
 from audit.errors import AuditCancelled, AuditError
 from audit.foreign import json_value, refusing, zip_members
 from audit.home import HOME_VARIABLE
@@ -165,8 +164,7 @@ def _sparse(folder: Path) -> None:
     config(hidden_size=4096, num_attention_heads=16, intermediate_size=16384, num_hidden_layers=12)(
         folder
     )
-    from audit.models.config import parse_config
-    from audit.models.shapes import expected_shapes
+    from audit.models.inspect import expected_shapes, parse_config
 
     shapes = expected_shapes(parse_config(json.loads((folder / "config.json").read_text()),
                                           where=""))  # fmt: skip
@@ -217,8 +215,8 @@ def test_weights_that_do_not_fit_into_free_memory_are_not_loaded(copy: Path) -> 
 def test_taggers_and_text_models_that_do_not_fit_into_free_memory_are_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from audit.deid.generation.causal_model import check_directory
-    from audit.deid.token.token_model import load_model_folder, model_of_encoder
+    from audit.deid.generative.model import check_directory
+    from audit.deid.network.model import load_model_folder, model_of_encoder
 
     monkeypatch.setattr("audit.foreign.free_memory", lambda: 8e9)
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
@@ -352,7 +350,7 @@ def test_a_large_upload_is_refused_or_read_in_bounds(kind: str, tmp_path: Path) 
 
 
 def test_a_table_of_numbers_that_no_float_holds_is_read_as_text(tmp_path: Path) -> None:
-    from audit.corpora.notes import Note, open_notes
+    from audit.notes.read import Note, open_notes
 
     (tmp_path / "n.jsonl").write_text(
         '{"patient_id": 1' + "0" * 399 + ', "text": "a"}\n{"patient_id": 7.0, "text": "b"}\n'
@@ -364,7 +362,7 @@ def test_a_table_of_numbers_that_no_float_holds_is_read_as_text(tmp_path: Path) 
 
 
 def test_a_damaged_parquet_file_is_read_or_refused(tmp_path: Path) -> None:
-    from audit.corpora.notes import open_notes
+    from audit.notes.read import open_notes
 
     arrow = pytest.importorskip("pyarrow")
     parquet, path = pytest.importorskip("pyarrow.parquet"), tmp_path / "notes.parquet"

@@ -42,17 +42,17 @@ def test_many_hostile_inputs_are_read_or_refused(kind: str, tmp_path: Path) -> N
 def test_a_reader_that_errs_is_noticed(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from audit.access import log
-    from audit.corpora import notes
+    from audit import access_log
+    from audit.notes import read
     from audit.tables import read_table
 
-    verify, checked = log.verify, notes._checked_note
-    monkeypatch.setattr(log, "verify", lambda _: verify())
+    verify, checked = access_log.verify, read._checked_note
+    monkeypatch.setattr(access_log, "verify", lambda _: verify())
     monkeypatch.setattr(
         "benchmarks.hostile_inputs.read_table",
         lambda data, what: read_table(data.replace(b"NA", b""), what=what),
     )
     monkeypatch.setattr(
-        notes, "_checked_note", lambda found, row: checked({**found, "text": "x"}, row=row)
+        read, "_checked_note", lambda found, row: checked({**found, "text": "x"}, row=row)
     )
     assert failures(kind, 200, seed=1, folder=tmp_path)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from audit.corpora.passages import Passage
-from audit.inspection import Inspection, best_passages, keep_inspection, kept_inspection
+from audit.notes.passages import Passage
+from audit.report.report import Inspection, best_passages, keep_inspection, kept_inspection
 from cache.store import Store
 
 PASSAGES = (

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from audit import installed
-from audit.installed import installed_packages
+from audit import home
+from audit.home import installed_packages
 
 
 def test_versions_are_those_that_run() -> None:
@@ -24,8 +24,8 @@ def test_versions_are_those_that_run() -> None:
 
 
 def test_a_missing_package_is_said_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installed, "PACKAGES", ("no-such-package-at-all",))
-    assert installed_packages()[1] == installed.Package("no-such-package-at-all", "", "")
+    monkeypatch.setattr(home, "PACKAGES", ("no-such-package-at-all",))
+    assert installed_packages()[1] == home.Package("no-such-package-at-all", "", "")
 
 
 def test_torch_is_not_imported_for_its_version() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from audit.errors import AuditError
-from audit.kept_folders import FORGOTTEN, coded_folders, forget_folder
+from audit.shelf import FORGOTTEN, coded_folders, forget_folder
 
 CODE = "0123456789ab"
 UNKNOWN, REFUSED = AuditError("There is none."), AuditError("The disk refuses.")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from audit.randomness import generator, torch_seed
+from audit.rng import generator, torch_seed
 
 PLACES = [
     (0, "a"), (1, "a"), (0, "b"), (0, "a", 0), (0, "a", 1), (0, "a", 0, 0), (0, "a", 0, 1),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from audit.rates import Rate, benjamini_hochberg, two_sample_ks
+from audit.stats import Rate, benjamini_hochberg, two_sample_ks
 from tests.scored_lists import quick, values
 
 # --- Rate -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from audit.errors import AuditError
-from audit.report import (
+from audit.report.report import (
     SCHEMA,
     AuditReport,
     measures_json,

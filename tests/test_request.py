@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpora.passages import read_passages
-from audit.errors import AuditError
-from audit.membership.candidates import Candidates, make_candidates
-from audit.request import (
+from audit.attack.question import (
     DEFAULT_PROMPT,
     AuditRequest,
     GenerationSettings,
@@ -18,6 +15,9 @@ from audit.request import (
     candidates_digest,
     question_digest,
 )
+from audit.errors import AuditError
+from audit.names.candidates import Candidates, make_candidates
+from audit.notes.passages import read_passages
 from tests.models.make_models import make_bert
 
 NAMES = make_candidates([("John", "Smith"), ("Mary", "Jones")], is_member=True)

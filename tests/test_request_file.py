@@ -12,11 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.corpora.passages import read_passages
+from audit.attack.question import (
+    AuditRequest,
+    GenerationSettings,
+    PosteriorSettings,
+    audit_digest,
+    candidates_digest,
+    request_from_json,
+    request_to_json,
+)
 from audit.errors import AuditError
-from audit.membership.candidates import Candidates, make_candidates
-from audit.request import AuditRequest, GenerationSettings, PosteriorSettings, candidates_digest
-from audit.request_file import audit_digest, request_from_json, request_to_json
+from audit.names.candidates import Candidates, make_candidates
+from audit.notes.passages import read_passages
 from audit.run import run_audit
 from cache.store import Store
 from tests.models.make_models import WORDS, make_bert

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from audit import run
-from audit.attack.hardware import pick_device
 from audit.errors import AuditError
-from audit.inspection import kept_inspection
-from audit.membership.candidates import make_candidates
-from audit.report import AuditReport, same_answer, write_report
+from audit.models.forward import pick_device
+from audit.names.candidates import make_candidates
+from audit.report.report import AuditReport, kept_inspection, same_answer, write_report
 from cache.disk import value_files
 from cache.store import Store
 from tests.one_thread import one_thread

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from audit.attack.question import AuditRequest
 from audit.errors import AuditCancelled
 from audit.progress import Progress
-from audit.report import same_answer
-from audit.request import AuditRequest
+from audit.report.report import same_answer
 from cache.store import Store
 from tests.one_thread import one_thread
 from tests.small_audit import answer, content, finished, made, make_small, models, request_of, small

@@ -10,16 +10,15 @@ from collections import Counter
 
 import pytest
 
-from audit.corpora.note_streams import _ARCHIVES
-from audit.corpora.notes import open_notes
-from audit.corpora.passages import read_passages
-from audit.corpora.register import read_register
-from audit.encodings import _MAGIC
+from audit.attack.question import GenerationSettings
+from audit.corpus.register import read_register
 from audit.errors import AuditError
-from audit.membership.names_csv import read_names
-from audit.request import GenerationSettings
+from audit.foreign import _MAGIC
+from audit.names.files import read_names
+from audit.notes.passages import read_passages
+from audit.notes.read import _ARCHIVES, open_notes
 from audit.tables import RowNote
-from audit.translation import (
+from audit.words import (
     Template,
     error_text,
     in_language,
@@ -266,5 +265,5 @@ def test_modules_left_out_are_imported_by_no_page():
         ".".join(path.with_suffix("").parts) for path in paths if COMMAND_LINE.fullmatch(str(path))
     }
     assert len(left_out) > 8
-    assert "audit.corpora.passages" in imported
+    assert "audit.notes.passages" in imported
     assert imported & left_out == set()

@@ -11,14 +11,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from audit.membership.candidates import Candidates
-from audit.membership.confusion import confusion
-from audit.membership.decisions import Decisions, undecided_mask
-from audit.membership.metrics import GENERAL_ALONE, ScoredNames
-from audit.membership.part_scores import NameParts
-from audit.membership.plain import plain
-from audit.membership.scores import Floats, Ids, Score
-from audit.rates import Rate, auc
+from audit.attack.decisions import Decisions, confusion, undecided_mask
+from audit.attack.metrics import GENERAL_ALONE, ScoredNames, plain
+from audit.attack.scores import Floats, Ids, NameParts, Score
+from audit.names.candidates import Candidates
+from audit.stats import Rate, auc
 
 RULES = {
     1: {"name_occurs": "hits", "full_name_occurs": "full_hits"},

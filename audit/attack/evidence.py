@@ -20,15 +20,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from audit.attack import posterior
+from audit.attack import posterior as chain
+from audit.attack.generation import GeneratedShard, GenerationTask, generated_shard
+from audit.attack.plan import note_made, note_pace
+from audit.attack.posterior import PosteriorShard, PosteriorTask
+from audit.attack.question import EVIDENCE_VERSION
 from audit.errors import AuditError
-from audit.membership import chain, posterior
-from audit.membership.generation import GeneratedShard, GenerationTask, generated_shard
-from audit.membership.posterior import PosteriorShard, PosteriorTask
 from audit.models.load import LoadedModel
-from audit.pace import note_made, note_pace
 from audit.progress import Meter
-from audit.request import EVIDENCE_VERSION
-from audit.result_store import ResultStore
+from audit.shelf import ResultStore
 
 INPUTS_PER_SHARD = 1000
 CHAIN_INPUTS_PER_SHARD = 100

@@ -14,28 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from audit.attack.canaries import (
+from audit.attack.cohort import RelabellingTest, cohort_test, relabelling_test, smallest_finding
+from audit.attack.curve import Attack, by_mentions, curve_of, plain_record, scored_names
+from audit.attack.decisions import NOT_JUDGED, Decisions, decide
+from audit.attack.exposure import (
     canary_mask,
     exposure_record,
     joined_decisions,
     role_record,
     rows_of,
 )
-from audit.attack.curve import Attack, by_mentions, curve_of, plain_record, scored_names
-from audit.membership.by_role import Attacked, measures_by_role
-from audit.membership.candidates import Candidates
-from audit.membership.cohort import (
-    RelabellingTest,
-    cohort_test,
-    relabelling_test,
-    smallest_finding,
+from audit.attack.metrics import (
+    GENERAL_ALONE,
+    Attacked,
+    MembershipMetrics,
+    measures_by_role,
+    membership_metrics,
 )
-from audit.membership.decisions import NOT_JUDGED, Decisions, decide
-from audit.membership.metrics import GENERAL_ALONE, MembershipMetrics, membership_metrics
-from audit.membership.part_scores import name_limits, part_limits, part_p_values
-from audit.membership.scores import Floats, Ids
-from audit.membership.verdict import Ranked, Verdict, give_verdict
-from audit.rates import two_sample_ks
+from audit.attack.scores import Floats, Ids, name_limits, part_limits, part_p_values
+from audit.attack.verdict import Ranked, Verdict, give_verdict
+from audit.names.candidates import Candidates
+from audit.stats import two_sample_ks
 
 
 @dataclass(frozen=True, eq=False)

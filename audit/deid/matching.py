@@ -1,16 +1,20 @@
-"""Matching: which predicted span stands for which gold span, one to one, in one note.
+"""Covered characters: what redaction would take out, and what it would leave.
 
-Three criteria (paper 2.4.1): strict (same span, same label), relaxed (same label, at least one
-character shared), label_relaxed (at least one character shared). Each is a matching of its own.
+A prediction counts here whatever its label, and several may cover one gold together: the question
+is what a reader of the redacted note still sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
-from audit.deid.assignment import best_assignment
-from audit.deid.documents import Span
+import numpy as np
+
+from audit.notes.spans import Span, TaggedDocument, merged, ordered
+from audit.stats import IntArray, best_assignment
 
 CRITERIA = ("strict", "relaxed", "label_relaxed")
 OPTIMAL, DOCUMENT_ORDER = "optimal", "document_order"
@@ -201,3 +205,216 @@ def _best(edges: _Edges, *, golds: list[Span], predictions: list[Span]) -> dict[
 
 def _shift(gold: Span, predicted: Span) -> int:
     return abs(gold.start - predicted.start) + abs(gold.end - predicted.end)
+
+
+MISSED, SPURIOUS = "missed", "spurious"
+ANY = ""
+"""The label under which spans of all labels are counted together."""
+
+COLUMNS = (
+    "n_gold", "n_predicted", "n_missed", "n_spurious",
+    "n_with_gold", "n_complete", "n_with_predicted", "n_clean", "n_with_either", "n_exact",
+)  # fmt: skip
+"""Spans, then records: with a gold span, of those with none missed; with a predicted span, of those
+with none spurious; with either, of those with none missed and none spurious."""
+
+Row = tuple[int, ...]
+_NONE: Row = (0,) * len(COLUMNS)
+
+
+@dataclass(frozen=True)
+class MatchCounts:
+    """What one criterion gave, for one note or many.
+
+    Attributes
+    ----------
+    rows
+        By label, and under `ANY` for all labels together: a number for each of `COLUMNS`.
+    cells
+        The confusion matrix by (gold label or `SPURIOUS`, predicted label or `MISSED`).
+    n_records
+        How many notes were counted.
+    """
+
+    rows: Mapping[str, Row] = field(default_factory=dict)
+    cells: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    n_records: int = 0
+
+    def __add__(self, other: MatchCounts) -> MatchCounts:
+        """Count two sets of notes together."""
+        return total((self, other))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that occur, in the order of tables."""
+        return ordered(label for label in self.rows if label != ANY)
+
+    def row(self, label: str) -> Row:
+        """Return the numbers of a label; zeros where it does not occur."""
+        return self.rows.get(label, _NONE)
+
+    def matrix(self, labels: Iterable[str]) -> list[list[int]]:
+        """Return the confusion matrix: rows gold and `SPURIOUS`, columns predicted and `MISSED`."""
+        labels = list(labels)
+        return [
+            [self.cells.get((gold, predicted), 0) for predicted in (*labels, MISSED)]
+            for gold in (*labels, SPURIOUS)
+        ]
+
+
+def total(counts: Iterable[MatchCounts]) -> MatchCounts:
+    """Return the sum of counts."""
+    rows: dict[str, list[int]] = {}
+    cells: Counter[tuple[str, str]] = Counter()
+    n_records = 0
+    for one in counts:
+        n_records += one.n_records
+        cells.update(one.cells)
+        for label, row in one.rows.items():
+            known = rows.setdefault(label, list(_NONE))
+            for i, number in enumerate(row):
+                known[i] += number
+    return MatchCounts({label: tuple(row) for label, row in rows.items()}, dict(cells), n_records)
+
+
+def count(matches: Matches, *, unaligned: Iterable[str] = ()) -> MatchCounts:
+    """Count one note; predictions without a place in it (`unaligned` labels) are spurious."""
+    spurious = [span.label for span in matches.spurious] + list(unaligned)
+    cells = Counter((gold.label, predicted.label) for gold, predicted in matches.pairs)
+    cells.update((span.label, MISSED) for span in matches.missed)
+    cells.update((SPURIOUS, label) for label in spurious)
+    golds, predictions = Counter[str](), Counter[str]()
+    for (gold, predicted), n in cells.items():
+        for side, label in ((golds, gold), (predictions, predicted)):
+            if label not in (SPURIOUS, MISSED):
+                side[label] += n
+                side[ANY] += n
+    rows = {}
+    for label in {*golds, *predictions}:
+        lost = len(matches.missed) if label == ANY else cells[label, MISSED]
+        extra = len(spurious) if label == ANY else cells[SPURIOUS, label]
+        rows[label] = _row(golds[label], predictions[label], lost, extra)
+    return MatchCounts(rows, dict(cells), 1)
+
+
+def _row(n_gold: int, n_predicted: int, n_missed: int, n_spurious: int) -> Row:
+    has_gold, has_predicted = n_gold > 0, n_predicted > 0
+    return (
+        n_gold,
+        n_predicted,
+        n_missed,
+        n_spurious,
+        int(has_gold),
+        int(has_gold and not n_missed),
+        int(has_predicted),
+        int(has_predicted and not n_spurious),
+        int(has_gold or has_predicted),
+        int((has_gold or has_predicted) and not n_missed and not n_spurious),
+    )
+
+
+def as_table(counts: Iterable[MatchCounts], *, labels: Iterable[str]) -> IntArray:
+    """Return counts as numbers [patients, labels, columns]."""
+    labels = list(labels)
+    rows = [[one.row(label) for label in labels] for one in counts]
+    return np.array(rows, dtype=np.int64).reshape(-1, len(labels), len(COLUMNS))
+
+
+Stretches = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class CoverageCounts:
+    """Characters and spans, for one note or many.
+
+    Attributes
+    ----------
+    rows
+        By label, and under `ANY`: golds, golds covered whole, gold characters, those of them that
+        are covered. A character of two golds counts once.
+    n_text_chars
+        Characters of the notes.
+    n_predicted_chars
+        Characters that predictions cover.
+    n_over_chars
+        Those of them that no gold covers: taken out without need.
+    """
+
+    rows: Mapping[str, tuple[int, int, int, int]] = field(default_factory=dict)
+    n_text_chars: int = 0
+    n_predicted_chars: int = 0
+    n_over_chars: int = 0
+
+    def __add__(self, other: CoverageCounts) -> CoverageCounts:
+        """Count two sets of notes together."""
+        rows = {
+            label: tuple(
+                a + b for a, b in zip(self.row(label), other.row(label), strict=True)
+            )
+            for label in {*self.rows, *other.rows}
+        }  # fmt: skip
+        return CoverageCounts(
+            rows,  # type: ignore[arg-type]  # four numbers again
+            self.n_text_chars + other.n_text_chars,
+            self.n_predicted_chars + other.n_predicted_chars,
+            self.n_over_chars + other.n_over_chars,
+        )
+
+    def row(self, label: str) -> tuple[int, int, int, int]:
+        """Return the numbers of a label; zeros where it does not occur."""
+        return self.rows.get(label, (0, 0, 0, 0))
+
+    @property
+    def n_outside_chars(self) -> int:
+        """Characters that no gold covers."""
+        return self.n_text_chars - self.row(ANY)[2]
+
+    @property
+    def n_left_chars(self) -> int:
+        """Gold characters that no prediction covers: what a reader would still see."""
+        return self.row(ANY)[2] - self.row(ANY)[3]
+
+
+def coverage(gold: TaggedDocument, *, predicted: Iterable[Span]) -> CoverageCounts:
+    """Count one note."""
+    removed = merged(predicted)
+    golds = merged(gold.spans)
+    rows = {}
+    spans_of: dict[str, list[Span]] = {ANY: list(gold.spans)} if gold.spans else {}
+    for span in gold.spans:
+        spans_of.setdefault(span.label, []).append(span)
+    starts = [start for start, _ in removed]
+    is_whole = {span: _is_inside(span, removed, starts=starts) for span in gold.spans}
+    for label, spans in spans_of.items():
+        union = merged(spans)
+        n_whole = sum(is_whole[span] for span in spans)
+        rows[label] = (len(spans), n_whole, _n_chars(union), _n_shared(union, removed))
+    n_predicted = _n_chars(removed)
+    return CoverageCounts(
+        rows,
+        len(gold.text),
+        n_predicted,
+        n_predicted - _n_shared(golds, removed),
+    )
+
+
+def _is_inside(span: Span, removed: Stretches, *, starts: list[int]) -> bool:
+    at = bisect_right(starts, span.start) - 1
+    return at >= 0 and span.end <= removed[at][1]
+
+
+def _n_chars(stretches: Stretches) -> int:
+    return sum(end - start for start, end in stretches)
+
+
+def _n_shared(first: Stretches, second: Stretches) -> int:
+    """Return how many characters two sorted unions share."""
+    i = j = n = 0
+    while i < len(first) and j < len(second):
+        (start, end), (other_start, other_end) = first[i], second[j]
+        n += max(0, min(end, other_end) - max(start, other_start))
+        if end <= other_end:
+            i += 1
+        else:
+            j += 1
+    return n

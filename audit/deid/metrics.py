@@ -1,19 +1,30 @@
-"""Measures of de-identification: precision, recall, F1, and records complete, clean, exact.
+"""Two taggers on the same notes: the difference of each measure, and whether chance could make it.
 
-Formulas of the paper's tables, checked number by number: precision and recall each have true
-positives of their own, `n - missed` of the golds and `m - spurious` of the predictions.
+Also: names that the training notes held against names they did not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from audit.deid.bootstrap import N_REPLICATES, interval, ratio, replicates
-from audit.deid.counts import ANY, COLUMNS, MatchCounts, as_table, total
-from audit.rates import Estimate, FloatArray
+from audit.deid.matching import ANY, COLUMNS, OPTIMAL, MatchCounts, as_table, match, total
+from audit.names.text import fold_name
+from audit.notes.spans import TaggedDocument
+from audit.rng import generator
+from audit.stats import (
+    N_REPLICATES,
+    Estimate,
+    FloatArray,
+    IntArray,
+    Rate,
+    interval,
+    ratio,
+    replicates,
+)
 
 MEASURES = ("precision", "recall", "f1", "complete", "clean", "exact")
 _AT = {name: i for i, name in enumerate(COLUMNS)}
@@ -133,3 +144,173 @@ def f1(precision: FloatArray, recall: FloatArray) -> FloatArray:
     both = precision + recall
     is_zero = both == 0
     return np.where(is_zero, 0.0, 2 * precision * recall / np.where(is_zero, 1.0, both))
+
+
+COMPARED = ("precision", "recall", "f1")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A measure of the first tagger minus that of the second.
+
+    Attributes
+    ----------
+    measure
+        One of `COMPARED`.
+    estimate
+        The difference with its 95 % interval over patients.
+    p
+        Two-sided, by approximate randomisation: results are swapped patient by patient.
+    """
+
+    measure: str
+    estimate: Estimate
+    p: float
+
+
+def compare(
+    first: Sequence[MatchCounts],
+    second: Sequence[MatchCounts],
+    *,
+    label: str = ANY,
+    seed: int = 0,
+    n_replicates: int = N_REPLICATES,
+) -> tuple[Difference, ...]:
+    """Compare two taggers by their counts by patient, of the same patients in the same order.
+
+    Source: Noreen 1989, Computer-Intensive Methods for Testing Hypotheses (randomisation).
+
+    Raises
+    ------
+    ValueError
+        If the counts are not of the same patients' gold spans.
+    """
+    tables = [as_table(side, labels=(label,))[:, 0, :4] for side in (first, second)]
+    if len(first) != len(second) or (tables[0][:, 0] != tables[1][:, 0]).any():
+        raise ValueError("the counts are not of the same notes")
+    both = np.stack(tables, axis=1)  # [P, taggers, columns]
+    values = _differences(both.sum(axis=0)[None].astype(np.float64))[0]
+    drawn = replicates(both, _differences, seed=seed, n_replicates=n_replicates)
+    swapped = _swapped(both, seed=seed, n_replicates=n_replicates)
+    n_gold = int(tables[0][:, 0].sum())
+    return tuple(
+        Difference(name, _with_interval(float(values[i]), drawn[:, i], n_gold=n_gold),
+                   _p(float(values[i]), swapped[:, i]))
+        for i, name in enumerate(COMPARED)
+    )  # fmt: skip
+
+
+def _with_interval(value: float, drawn: FloatArray, *, n_gold: int) -> Estimate:
+    defined = drawn[~np.isnan(drawn)]
+    if len(defined) and defined.min() == defined.max():  # every draw agrees: no Wilson here
+        return Estimate(value, float(defined.min()), float(defined.max()))
+    return interval(value, drawn, n_total=n_gold)
+
+
+def _differences(counts: FloatArray) -> FloatArray:
+    """Return first minus second for counts [R, taggers, columns]: [R, measures]."""
+    n_gold, n_predicted, n_missed, n_spurious = (counts[..., i] for i in range(4))
+    precision = ratio(n_predicted - n_spurious, n_predicted)
+    recall = ratio(n_gold - n_missed, n_gold)
+    every = np.stack([precision, recall, f1(precision, recall)], axis=-1)
+    return np.asarray(every[:, 0] - every[:, 1], dtype=np.float64)
+
+
+def _swapped(both: IntArray, *, seed: int, n_replicates: int) -> FloatArray:
+    """Return the differences after swapping the taggers of random patients [R, measures]."""
+    rng = generator(seed, "deid-swaps")
+    change = (both[:, ::-1] - both).reshape(len(both), -1).astype(np.float64)
+    base = both.sum(axis=0).reshape(1, -1)
+    parts = []
+    n_rows = max(1, 4_000_000 // max(len(both), 1))
+    for start in range(0, n_replicates, n_rows):
+        is_swapped = rng.random((min(n_rows, n_replicates - start), len(both))) < 0.5
+        parts.append(_differences((base + is_swapped @ change).reshape(-1, 2, both.shape[2])))
+    return np.concatenate(parts)
+
+
+def _p(value: float, drawn: FloatArray) -> float:
+    defined = drawn[~np.isnan(drawn)]
+    if math.isnan(value) or not len(defined):
+        return math.nan
+    n_as_large = int((np.abs(defined) >= abs(value) - 1e-12).sum())
+    return (n_as_large + 1) / (len(defined) + 1)
+
+
+@dataclass(frozen=True)
+class Discordant:
+    """Golds that only one of two taggers found, and the two-sided exact sign test on them.
+
+    Differs: golds of one note are taken as independent; `compare` does not.
+    """
+
+    n_first_only: int
+    n_second_only: int
+    n_both: int
+    n_neither: int
+
+    @property
+    def p(self) -> float:
+        """Probability of a split at least as uneven; 1 where nothing is discordant."""
+        n, low = self.n_first_only + self.n_second_only, min(self.n_first_only, self.n_second_only)
+        tail = sum(math.comb(n, i) for i in range(low + 1))
+        return min(1.0, 2 * tail / (1 << n))
+
+
+def discordant(
+    notes: Iterable[tuple[TaggedDocument, TaggedDocument, TaggedDocument]],
+    *,
+    criterion: str,
+    matcher: str = OPTIMAL,
+) -> Discordant:
+    """Count golds by which of two taggers found them; notes are (gold, first, second)."""
+    counts = [0, 0, 0, 0]
+    for gold, *taggers in notes:
+        found = [
+            {g for g, _ in match(gold.spans, t.spans, criterion=criterion, matcher=matcher).pairs}
+            for t in taggers
+        ]
+        for span in gold.spans:
+            counts[2 * (span in found[0]) + (span in found[1])] += 1
+    return Discordant(counts[2], counts[1], counts[3], counts[0])
+
+
+@dataclass(frozen=True)
+class SeenRecall:
+    """Recall of one label on names that stood in the training notes, and on others."""
+
+    label: str
+    seen: Rate
+    unseen: Rate
+
+
+def surface_forms(documents: Iterable[TaggedDocument]) -> frozenset[str]:
+    """Return what the spans of notes say, in the form in which names are compared."""
+    return frozenset(
+        fold_name(document.text[span.start : span.end])
+        for document in documents
+        for span in document.spans
+    )
+
+
+def seen_recall(
+    pairs: Iterable[tuple[TaggedDocument, TaggedDocument]],
+    *,
+    seen: Collection[str],
+    criterion: str,
+    matcher: str = OPTIMAL,
+) -> tuple[SeenRecall, ...]:
+    """Return recall by label, golds split by whether their text is among `seen` surface forms."""
+    counts: dict[str, list[int]] = {}
+    for gold, predicted in pairs:
+        matches = match(gold.spans, predicted.spans, criterion=criterion, matcher=matcher)
+        missed = set(matches.missed)
+        for span in gold.spans:
+            is_seen = fold_name(gold.text[span.start : span.end]) in seen
+            row = counts.setdefault(span.label, [0, 0, 0, 0])
+            row[2 * is_seen] += span not in missed
+            row[2 * is_seen + 1] += 1
+    labels = total([MatchCounts(dict.fromkeys(counts, ()))]).labels
+    return tuple(
+        SeenRecall(label, Rate(*counts[label][2:]), Rate(*counts[label][:2])) for label in labels
+    )

@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from audit.deid.documents import Span
 from audit.deid.tagger import Tagger, Tags
+from audit.notes.spans import Span
 
 _BREAKS = ("\n", "。", "．", ". ", "、", " ")
 _SEARCH_SHARE = 8

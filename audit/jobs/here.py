@@ -8,15 +8,20 @@ from typing import Any
 
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table
-from audit.jobs.contact import table_contact
-from audit.jobs.job import COMMAND, WORKER, Job, Wait
 from audit.jobs.kinds import KINDS
-from audit.jobs.locks import Lock, device_lock, forget_job_lock, job_lock
-from audit.jobs.orders import forget_order, write_order
-from audit.jobs.question import Question
-from audit.jobs.recovery import failure_of, leave_to_command, recover_device, settle
-from audit.jobs.start import ensure_worker
+from audit.jobs.service import ensure_worker, failure_of, leave_to_command, recover_device, settle
+from audit.jobs.table import (
+    COMMAND,
+    WORKER,
+    Job,
+    Question,
+    Wait,
+    forget_order,
+    table_contact,
+    write_order,
+)
 from audit.progress import Progress, ProgressListener, duration
+from audit.shelf import Lock, device_lock, forget_job_lock, job_lock
 from cache.errors import StoreError
 
 POLL_SECONDS = 0.1

@@ -1,20 +1,277 @@
-"""The table of jobs: one SQLite file that the pages, the command line and the workers share."""
+"""How work speaks with whoever asked for it: how far it is, and whether it should stop."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import secrets
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError
-from audit.jobs.job import ACTIVE, RESUMABLE, WORKER, Failure, Job, Setting, Wait
-from audit.jobs.locks import jobs_dir, table_lock, unusable
+from audit.progress import Progress, ProgressListener
+from audit.shelf import jobs_dir, table_lock, unusable
 from cache.disk import private_database
+
+ACTIVE = ("queued", "running")
+ENDED = ("done", "failed", "cancelled", "interrupted")
+RESUMABLE = ("failed", "cancelled", "interrupted")
+WORKER, COMMAND = "worker", "cli"
+"""Who runs a job: the device's worker, or the command that asked."""
+LOADING, FINISHING = "loading", "finishing"
+STAGES = {
+    "corpus": (
+        "drawing a sample of the notes", "finding registered patients",
+        "reading who the notes are about",
+        "building the corpus", "looking for names", "examining the corpus", "drawing candidates",
+    ),
+    "pretrain": ("tokenizing the notes", "training"),
+    "experiment": (),
+    "leakage": (),
+    "tagger": ("training the tagger", "measuring the tagger", "tuning the model"),
+    "tagging": ("tagging the notes",),
+    "score": (
+        "reading the gold notes", "tagging the notes", "comparing the spans", "drawing intervals",
+    ),
+}  # fmt: skip
+"""Kind of job -> its phases that have words of their own on a screen."""
+
+Setting = int | float | str | bool
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a job waits for.
+
+    Attributes
+    ----------
+    first
+        The job that runs, or runs next.
+    n_more
+        How many more come before it.
+    seconds
+        About how long all of them take from now; None where nothing can be said.
+    is_all
+        Whether the seconds are those of all of them, not of some.
+    """
+
+    first: Job
+    n_more: int
+    seconds: float | None
+    is_all: bool
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a job failed, in the words of an `AuditError`, and what may help.
+
+    Attributes
+    ----------
+    what, where, do
+        As in `AuditError`.
+    settings
+        (setting, value) with which another try may go well; that is a new question.
+    """
+
+    what: str
+    where: str = ""
+    do: str = ""
+    settings: tuple[tuple[str, Setting], ...] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """One line of the table of jobs.
+
+    Attributes
+    ----------
+    job_id
+        12 random hexadecimal digits.
+    kind
+        What is done: one of `KINDS` of `audit/jobs/kinds.py`.
+    label
+        Which models or notes; no person's name.
+    scenario
+        1 or 2; 0 where there is none or there are several.
+    device
+        The queue it stands in: "cpu", "cuda", or "short" beside them.
+    question
+        Digest of the question; two active jobs never have the same.
+    state
+        One of `ACTIVE` or `ENDED`.
+    phase
+        What is being done, as the engine calls it.
+    share
+        Share done, 0-1.
+    seconds_left
+        None where nothing can be said yet.
+    created, started, finished, updated
+        ISO time stamps in UTC; "" where there is none.
+    n_attempts
+        How often it was started.
+    is_cancel_wanted
+        Whether somebody asked to stop it.
+    runner
+        `WORKER` or `COMMAND`.
+    failure
+        Why it failed; None where it did not.
+    result
+        Digests of the audits that came of it; of a corpus or a training its identifier.
+    owner
+        Who asked, as the screen knows them.
+    part
+        (setting, value) of the question that its finished shards answer already; empty: none.
+    n_before
+        Jobs on the same device that come first; 0 unless it waits.
+    """
+
+    job_id: str
+    kind: str
+    label: str
+    scenario: int
+    device: str
+    question: str
+    state: str
+    phase: str
+    share: float
+    seconds_left: float | None
+    created: str
+    started: str
+    finished: str
+    updated: str
+    n_attempts: int
+    is_cancel_wanted: bool
+    runner: str
+    failure: Failure | None
+    result: tuple[str, ...]
+    owner: str
+    part: tuple[tuple[str, int], ...]
+    n_before: int
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it waits or runs."""
+        return self.state in ACTIVE
+
+    @property
+    def stage(self) -> str:
+        """What is being done, as a code: letters and underscores only, "other" if unknown.
+
+        Kinds of `STAGES` have codes that begin with the kind.
+        """
+        if self.state == "queued":
+            return "waiting"
+        if self.state == "running" and self.is_cancel_wanted:
+            return "stopping"
+        if self.kind in STAGES:
+            return self._own_stage
+        if self.share >= 1:
+            return FINISHING
+        who, _, what = self.phase.partition(" model: ")
+        if who in ("general", "hospital") and what in ("documents", "posteriors", "chain"):
+            return f"{who}_{what}"
+        return LOADING if self.phase in ("", LOADING) else "other"
+
+    @property
+    def _own_stage(self) -> str:
+        if self.share >= 1:
+            return f"{self.kind}_{FINISHING}"
+        if self.phase in ("", LOADING):
+            return f"{self.kind}_{LOADING}"
+        is_known = self.phase in STAGES[self.kind]
+        return f"{self.kind}_{self.phase.replace(' ', '_')}" if is_known else f"{self.kind}_other"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a job is about: its place in the table, and the order that holds names.
+
+    Attributes
+    ----------
+    kind, label, scenario, device
+        As in `Job`.
+    digest
+        Names the question: two that are equal are answered once.
+    audits
+        Digests of the audits that will answer it; empty for kinds that make none.
+    order
+        What `KINDS[kind]` needs.
+    """
+
+    kind: str
+    label: str
+    scenario: int
+    device: str
+    digest: str
+    audits: tuple[str, ...]
+    order: Mapping[str, Any]
+
+
+def write_order(job_id: str, *, order: Mapping[str, Any]) -> None:
+    """Keep an order whole or not at all, readable for its owner only."""
+    path = _path(job_id)
+    partial = path.with_name(f"{job_id}-{secrets.token_hex(4)}.part")
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as handle:
+            json.dump(order, handle, ensure_ascii=True)
+            handle.flush()
+            os.fsync(handle.fileno())
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise unusable(error) from None
+
+
+def read_order(job_id: str) -> dict[str, Any]:
+    """Return a job's order.
+
+    Raises
+    ------
+    AuditError
+        If it is no longer there or damaged.
+    """
+    try:
+        order = json.loads(_path(job_id).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        order = None
+    if not isinstance(order, dict):
+        raise AuditError("What this job was to do is no longer kept.", do="Ask the question again.")
+    return order
+
+
+def has_order(job_id: str) -> bool:
+    """Whether a job's order is still kept."""
+    return _path(job_id).is_file()
+
+
+def forget_order(job_id: str) -> None:
+    """Remove an order that will not be needed again.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be removed: it may hold names.
+    """
+    try:
+        _path(job_id).unlink(missing_ok=True)
+    except OSError as error:
+        raise unusable(error) from None
+
+
+def _path(job_id: str) -> Path:
+    if not re.fullmatch("[0-9a-f]{12}", job_id):
+        raise ValueError("no job has such an id")
+    return jobs_dir("orders") / f"{job_id}.json"
+
 
 FILE = "jobs.sqlite3"
 _VERSION = 1
@@ -327,3 +584,76 @@ def _make_alone(table: sqlite3.Connection) -> None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+Part = tuple[tuple[str, int], ...]
+"""(setting, value) of the question that the finished shards answer already; see `Job.part`."""
+
+WRITE_SECONDS = 0.25
+ASK_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Contact:
+    """What work calls while it goes on.
+
+    Attributes
+    ----------
+    report
+        Takes progress and the part that is finished.
+    should_stop
+        Whether somebody wants it to end.
+    say
+        Takes a sentence for the person at the command line.
+    """
+
+    report: Callable[[Progress, Part], None]
+    should_stop: Callable[[], bool]
+    say: Callable[[str], None]
+
+
+def table_contact(
+    job_id: str,
+    *,
+    listener: ProgressListener = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Contact:
+    """Return a contact that writes to the table of jobs, some times a second, and reads from it."""
+    writer, flag = _Writer(job_id, listener), _Flag(job_id)
+    return Contact(writer.report, flag.is_up, say)
+
+
+class _Writer:
+    def __init__(self, job_id: str, listener: ProgressListener) -> None:
+        self._job_id = job_id
+        self._listener = listener
+        self._last = 0.0
+        self._phase = ""
+
+    def report(self, progress: Progress, part: Part) -> None:
+        self._listener(progress)
+        now = time.monotonic()
+        phase = FINISHING if progress.share >= 1 else progress.phase
+        if now - self._last < WRITE_SECONDS and phase == self._phase:
+            return
+        self._last, self._phase = now, phase
+        with suppress(AuditError):  # a busy table or a full disk ends no work of hours
+            note_progress(
+                self._job_id, phase=phase, share=progress.share,
+                seconds_left=progress.seconds_left, part=part,
+            )  # fmt: skip
+
+
+class _Flag:
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
+        self._last = 0.0
+        self._is_up = False
+
+    def is_up(self) -> bool:
+        now = time.monotonic()
+        if not self._is_up and now - self._last >= ASK_SECONDS:
+            self._last = now
+            with suppress(AuditError):  # it is asked again
+                self._is_up = is_cancel_wanted(self._job_id)
+        return self._is_up

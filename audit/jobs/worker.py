@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from audit.jobs import table
-from audit.jobs.job import COMMAND, Job
-from audit.jobs.locks import Lock, device_lock, worker_lock
-from audit.jobs.recovery import LOOK_SECONDS, leave_to_command, recover, settle
-from audit.jobs.start import start_child
+from audit.jobs.service import LOOK_SECONDS, leave_to_command, recover, settle, start_child
+from audit.jobs.table import COMMAND, Job
+from audit.shelf import Lock, device_lock, worker_lock
 
 T = TypeVar("T")
 POLL_SECONDS = 0.1

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import AuditError
-from audit.models.files import ModelSummary, inspect_model
-from audit.models.trained import LABEL, trained_models, trained_name
+from audit.models.inspect import LABEL, ModelSummary, inspect_model, trained_models, trained_name
 
 VARIABLE = "KART_AUDIT_MODELS"
 """Environment variable that names the registered folders, separated as in PATH."""

@@ -10,25 +10,43 @@ from pathlib import Path
 
 import streamlit as st
 
-from audit.access.log import LogEntry, Verification, entries, log_mark, verify
+from audit.access_log import LogEntry, Verification, entries, log_mark, verify
+from audit.attack.metrics import RoleMeasures
 from audit.demo import demo_digests, is_demo
 from audit.errors import AuditError
 from audit.home import data_home, results_dir
-from audit.inspection import Inspection, kept_inspection
-from audit.membership.by_role import RoleMeasures
-from audit.names import written_name
-from audit.report import AuditReport
-from audit.view.compare import Comparison, compare_audits
-from audit.view.document_view import DocumentView, document_view
-from audit.view.exposure_view import ExposureView, exposure_view
-from audit.view.kept import KeptAudit, kept_audit, same_but_reference
-from audit.view.measures_view import MeasuresView, measures_view
-from audit.view.name_table import NameTable, name_table
-from audit.view.overview import Overview, overview_of
-from audit.view.reference_view import MAX_REFERENCES, ReferenceView, reference_view
-from audit.view.roc import RocView, VolcanoNames, roc_view, volcano
-from audit.view.role_view import role_lines
-from audit.view.threshold import RankedNames, ranked_names
+from audit.names.text import written_name
+from audit.report.compare import Comparison, compare_audits
+from audit.report.documents import DocumentView, document_view
+from audit.report.names import NameTable, name_table
+from audit.report.reading import (
+    MAX_REFERENCES,
+    ExposureView,
+    MeasuresView,
+    Overview,
+    ReferenceView,
+    exposure_view,
+    measures_view,
+    overview_of,
+    reference_view,
+    role_lines,
+)
+from audit.report.report import (
+    AuditReport,
+    Inspection,
+    KeptAudit,
+    kept_audit,
+    kept_inspection,
+    same_but_reference,
+)
+from audit.report.threshold import (
+    RankedNames,
+    RocView,
+    VolcanoNames,
+    ranked_names,
+    roc_view,
+    volcano,
+)
 from cache.store import Store, StoreError
 from pages.ui.text import masked
 

@@ -12,10 +12,10 @@ from statistics import median
 
 import plotly.graph_objects as go
 
-from audit.rates import Estimate
-from audit.view.name_view import KindScores
-from audit.view.overview import MentionBin
-from audit.written_numbers import raised
+from audit.report.names import KindScores
+from audit.report.reading import MentionBin
+from audit.stats import Estimate
+from audit.tables import raised
 from pages.ui.text import escaped
 
 RUST, GREY = "#C4552F", "#7D8590"

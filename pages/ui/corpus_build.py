@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.curation.note_files import EXAMPLE, VARIABLE, NoteFile
 from audit.errors import AuditError
+from audit.notes.read import EXAMPLE, VARIABLE, NoteFile
 from pages.ui import blocks, corpus_cached, corpus_choice
 from pages.ui.corpus_cached import Columns
 from pages.ui.corpus_look import draw_look

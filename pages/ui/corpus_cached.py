@@ -7,19 +7,13 @@ from pathlib import Path
 
 import streamlit as st
 
-from audit.corpora.register import read_register
-from audit.curation.examination import EXAMINATION, Examination, read_examination
-from audit.curation.kept_corpora import KeptCorpus
-from audit.curation.note_files import (
-    VARIABLE,
-    NoteColumns,
-    NoteFile,
-    columns_of,
-    list_note_files,
-)
-from audit.curation.preview import Preview, Survey, preview, survey_head
+from audit.corpus.examine import EXAMINATION, Examination, read_examination
+from audit.corpus.kept import KeptCorpus
+from audit.corpus.make import Preview, Survey, preview, survey_head
+from audit.corpus.register import read_register
 from audit.errors import AuditError
 from audit.home import data_home
+from audit.notes.read import VARIABLE, NoteColumns, NoteFile, columns_of, list_note_files
 
 Columns = tuple[tuple[str, str], ...]
 """(field of a note, name of its column), where a person said so."""

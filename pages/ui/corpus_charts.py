@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from audit.view.corpus_view import CountBin, CountView
+from audit.corpus.kept import CountBin, CountView
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.curation.kept_corpora import KeptCorpus
-from audit.curation.note_files import EXAMPLE, NoteFile
+from audit.corpus.kept import KeptCorpus
 from audit.home import salted_digest
+from audit.notes.read import EXAMPLE, NoteFile
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.text import day

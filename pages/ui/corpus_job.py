@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.curation.order import CorpusOrder
-from audit.jobs.corpus_job import KIND, corpus_question
+from audit.corpus.make import CorpusOrder
+from audit.jobs.kinds import CORPUS_JOB_KIND, corpus_question
 from pages.ui import blocks, corpus_choice
 from pages.ui.followed_jobs import FollowedJobs
 from pages.ui.language import Words
@@ -22,4 +22,4 @@ def show(say: Words, corpus_id: str) -> None:
     st.html(blocks.heading(say.text("corpus_built"), below=say.text("corpus_built_below")))
 
 
-JOBS = FollowedJobs(kind=KIND, page="corpus", see="corpus_see_job", on_done=show)
+JOBS = FollowedJobs(kind=CORPUS_JOB_KIND, page="corpus", see="corpus_see_job", on_done=show)

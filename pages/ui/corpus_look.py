@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.corpora.build_summary import CategoryCount
-from audit.curation.note_files import NoteFile
-from audit.curation.preview import Survey
-from audit.translation import in_language
+from audit.corpus.build import CategoryCount
+from audit.corpus.make import Survey
+from audit.notes.read import NoteFile
+from audit.words import in_language
 from pages.ui import blocks, corpus_cached
 from pages.ui.corpus_cached import Columns
 from pages.ui.corpus_preview import draw_preview

@@ -6,13 +6,19 @@ from collections.abc import Sequence, Set
 
 import streamlit as st
 
-from audit.curation.corpus_lists import ROLES, keep_for_audit, list_of, passages_for
-from audit.curation.kept_corpora import KeptCorpus, forget_corpus
-from audit.curation.list_files import CONTROLS, MEMBERS
+from audit.corpus.examine import CONTROLS, MEMBERS
+from audit.corpus.kept import (
+    ROLES,
+    KeptCorpus,
+    forget_corpus,
+    keep_for_audit,
+    list_of,
+    passages_for,
+)
 from audit.errors import AuditError
-from audit.models.trained import LABEL
-from audit.prepare.names_file import names_file
-from audit.training.kept_models import TrainedModel, trained_models
+from audit.models.inspect import LABEL
+from audit.names.files import names_file
+from audit.training.kept import TrainedModel, trained_models
 from pages.ui import blocks, cached, corpus_cached
 from pages.ui.language import Words
 from pages.ui.logged import logged_export

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.curation.note_files import NoteFile
-from audit.curation.preview import MAX_NOTES, Mark, Preview
+from audit.corpus.kept import GROUPS, group_of
+from audit.corpus.make import MAX_NOTES, Mark, Preview
 from audit.errors import AuditError
-from audit.view.corpus_view import GROUPS, group_of
-from audit.view.name_hits import Hit
+from audit.notes.read import NoteFile
+from audit.report.documents import Hit
 from pages.ui import blocks, corpus_cached, corpus_choice
 from pages.ui.corpus_cached import Columns
 from pages.ui.language import Words

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.curation.examination import Examination, ListedNames
-from audit.curation.kept_corpora import KeptCorpus
-from audit.translation import in_language
-from audit.view.corpus_view import CountView, beside_paper, refused_rows
+from audit.corpus.examine import Examination, ListedNames
+from audit.corpus.kept import CountView, KeptCorpus, beside_paper, refused_rows
+from audit.words import in_language
 from pages.ui import blocks, charts, corpus_cached
 from pages.ui.corpus_charts import count_chart
 from pages.ui.corpus_look import draw_categories

@@ -6,12 +6,11 @@ import os
 
 import streamlit as st
 
-from audit.curation.kept_corpora import KINDS, MAX_TITLE_CHARS
-from audit.curation.note_files import EXAMPLE, NoteFile
-from audit.curation.order import LANGUAGES, MAX_CANARIES, MAX_WORKERS, CorpusOrder
-from audit.curation.preview import Survey
+from audit.corpus.kept import KINDS, MAX_TITLE_CHARS
+from audit.corpus.make import LANGUAGES, MAX_CANARIES, MAX_WORKERS, CorpusOrder, Survey
 from audit.errors import AuditError
 from audit.models.registry import RegisteredModel
+from audit.notes.read import EXAMPLE, NoteFile
 from pages.ui import blocks, corpus_choice, setup_cached
 from pages.ui.corpus_cached import Columns
 from pages.ui.corpus_job import start

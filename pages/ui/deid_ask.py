@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.handed_in import ENDINGS, MAX_FILES, MAX_HANDED_IN_BYTES
-from audit.deid.kept_tagged import MAX_TITLE_CHARS, ReleaseSettings
-from audit.deid.known_taggers import KnownTagger
-from audit.deid.one_note import MAX_TYPED_CHARS
+from audit.deid.given import ENDINGS, HANDED_IN_MAX_FILES, MAX_HANDED_IN_BYTES
+from audit.deid.tagged import MAX_TITLE_CHARS, MAX_TYPED_CHARS, ReleaseSettings
+from audit.deid.taggers import KnownTagger
 from audit.errors import AuditError
-from audit.jobs.tagging_job import NotesToTag, one_text, uploaded
+from audit.jobs.kinds import NotesToTag, one_text, uploaded
 from pages.ui import blocks, corpus_cached, corpus_choice
 from pages.ui.corpus_build import ask_columns
 from pages.ui.deid_jobs import start
@@ -119,7 +118,10 @@ def ask_upload(say: Words) -> NotesToTag | None:
     """Ask for files; raises `AuditError` if they are no notes."""
     st.html(
         blocks.heading(
-            "", below=say.text("deidentify_upload_below", n=MAX_UPLOAD_MB, files=f"{MAX_FILES:,}")
+            "",
+            below=say.text(
+                "deidentify_upload_below", n=MAX_UPLOAD_MB, files=f"{HANDED_IN_MAX_FILES:,}"
+            ),
         )
     )
     files = st.file_uploader(

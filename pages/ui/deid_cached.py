@@ -6,12 +6,18 @@ from typing import Any
 
 import streamlit as st
 
-from audit.deid.corrected_census import corrected_census
-from audit.deid.kept_corrections import corrections_of, corrections_stamp
-from audit.deid.kept_tagged import TaggedSet, tagged_set
-from audit.deid.tagged_copies import Places
-from audit.deid.tagged_copies import copy_places as read_copy_places
-from audit.deid.tagged_index import TaggedIndex, notes_with, read_index
+from audit.deid.tagged import (
+    Places,
+    TaggedIndex,
+    TaggedSet,
+    corrected_census,
+    corrections_of,
+    corrections_stamp,
+    notes_with,
+    read_index,
+    tagged_set,
+)
+from audit.deid.tagged import copy_places as read_copy_places
 
 
 def index(tagged: TaggedSet) -> TaggedIndex:

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from audit.deid.corrections import ADDED, REMOVED, mark_between, missing_marks, same_marks
-from audit.deid.documents import Span
-from audit.deid.labels import TYPES
-from audit.deid.one_note import OneNote
+from audit.deid.tagged import ADDED, REMOVED, OneNote, mark_between, missing_marks, same_marks
 from audit.errors import AuditError
+from audit.notes.spans import TYPES, Span
 from pages.ui import blocks
 from pages.ui.deid_text import MAX_CHARS, type_word
 from pages.ui.language import Words

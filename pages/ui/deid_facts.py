@@ -7,9 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-from audit.deid.alignment import EMPTY, STATUSES, TRUNCATED
-from audit.deid.kept_tagged import TaggedSet
-from audit.deid.tagged_copies import CopyOfNote
+from audit.deid.copies import EMPTY, STATUSES, TRUNCATED
+from audit.deid.tagged import CopyOfNote, TaggedSet
 from pages.ui import blocks
 from pages.ui.deid_settings import tagger_name
 from pages.ui.deid_text import draw_language, type_word

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.kept_tagged import ReleaseSettings, tagged_set
-from audit.deid.known_taggers import KnownTagger
-from audit.jobs.tagging_job import KIND, NotesToTag, tagging_question
+from audit.deid.tagged import ReleaseSettings, tagged_set
+from audit.deid.taggers import KnownTagger
+from audit.jobs.kinds import TAGGING_JOB_KIND, NotesToTag, tagging_question
 from pages.ui import blocks
 from pages.ui.followed_jobs import FollowedJobs
 from pages.ui.language import Words
@@ -40,4 +40,6 @@ def _done(say: Words, tagged_id: str) -> None:
     st.html(blocks.heading(say.text("deidentify_done"), below=say.text("deidentify_done_below")))
 
 
-JOBS = FollowedJobs(kind=KIND, page="deidentify", see="deidentify_see_job", on_done=_done)
+JOBS = FollowedJobs(
+    kind=TAGGING_JOB_KIND, page="deidentify", see="deidentify_see_job", on_done=_done
+)

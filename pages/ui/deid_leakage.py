@@ -6,14 +6,23 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from audit.deid.known_taggers import DEFAULT, RULES, known_taggers
-from audit.experiment.deid_kept import KeptLeakage, all_leakage
-from audit.experiment.deid_order import LANGUAGES, LeakageOrder, quick
+from audit.deid.taggers import DEFAULT, RULES, known_taggers
+from audit.experiment.leakage_tables import (
+    LANGUAGES,
+    TAGGER,
+    KeptLeakage,
+    Leak,
+    LeakageArm,
+    LeakageOrder,
+    LeakageView,
+    all_leakage,
+    leakage_view,
+    quick,
+)
 from audit.jobs import service
-from audit.jobs.deid_experiment_job import KIND, leakage_question
-from audit.jobs.job import Job
-from audit.translation import error_text
-from audit.view.leakage_view import TAGGER, Leak, LeakageArm, LeakageView, leakage_view
+from audit.jobs.kinds import DEID_EXPERIMENT_JOB_KIND, leakage_question
+from audit.jobs.table import Job
+from audit.words import error_text
 from pages.ui import blocks, cached, charts
 from pages.ui.deid_leakage_chart import leakage_chart
 from pages.ui.job_card import job_head, progress_text
@@ -31,7 +40,9 @@ def draw_leakage(say: Words) -> None:
     """Draw the section: the last experiment (or the one in the link), and the way to another."""
     st.html(blocks.heading(say.text("deid_leakage_title"), below=say.text("deid_leakage_below")))
     try:
-        job = next((job for job in service.active_jobs() if job.kind == KIND), None)
+        job = next(
+            (job for job in service.active_jobs() if job.kind == DEID_EXPERIMENT_JOB_KIND), None
+        )
         kept = all_leakage()
         if kept:
             asked = st.query_params.get("leakage", "")

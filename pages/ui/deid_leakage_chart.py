@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from audit.view.leakage_view import PERFECT, RAW, TAGGER, Leak
+from audit.experiment.leakage_tables import (
+    PERFECT,
+    RAW,
+    TAGGER,
+    Leak,
+)
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
 

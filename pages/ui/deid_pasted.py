@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.corrections import Correction
-from audit.deid.documents import Span
-from audit.deid.kept_corrections import now
-from audit.deid.kept_tagged import ReleaseSettings
-from audit.deid.known_taggers import KnownTagger, load_tagger
-from audit.deid.one_note import OneNote, corrected_note, tagged_text
-from audit.deid.tagged_export import census_of
+from audit.deid.tagged import (
+    Correction,
+    OneNote,
+    ReleaseSettings,
+    census_of,
+    corrected_note,
+    now,
+    tagged_text,
+)
+from audit.deid.taggers import KnownTagger, load_tagger
 from audit.errors import AuditError
+from audit.notes.spans import Span
 from pages.ui import blocks
 from pages.ui.deid_correct import Keeper, draw_corrections
 from pages.ui.deid_files import Exportable, draw_files

@@ -10,16 +10,22 @@ from pathlib import PurePosixPath
 
 import streamlit as st
 
-from audit.deid.given_notes import GivenNotes, keep_given, keep_outputs
-from audit.deid.kept_scores import KeptScore, kept_score, kept_scores, score_content, scores_dir
-from audit.deid.kept_tagged import TaggedSet, tagged_sets
-from audit.deid.known_taggers import KnownTagger, known_taggers
-from audit.deid.span_records import SpanIndex, span_index
+from audit.deid.given import GivenNotes, keep_given, keep_outputs
+from audit.deid.score import (
+    KeptScore,
+    SpanIndex,
+    kept_score,
+    kept_scores,
+    score_content,
+    scores_dir,
+    span_index,
+)
+from audit.deid.score_view import ScoresCompared, ScoreView, compare_scores, score_view
+from audit.deid.tagged import TaggedSet, tagged_sets
+from audit.deid.taggers import KnownTagger, known_taggers
 from audit.errors import AuditError
 from audit.home import data_home
-from audit.rates import IntArray
-from audit.view.deid_compare_view import ScoresCompared, compare_scores
-from audit.view.deid_score_view import ScoreView, score_view
+from audit.stats import IntArray
 
 
 def scores() -> tuple[KeptScore, ...]:

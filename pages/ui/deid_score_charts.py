@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from audit.rates import Estimate
+from audit.stats import Estimate
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.kept_scores import KeptScore
-from audit.rates import Estimate
-from audit.view.deid_compare_view import ComparedLabel, ScoresCompared
-from audit.view.deid_score_view import ScoreView
+from audit.deid.score import KeptScore
+from audit.deid.score_view import ComparedLabel, ScoresCompared, ScoreView
+from audit.stats import Estimate
 from pages.ui import blocks, linked
 from pages.ui.blocks import Cell
 from pages.ui.deid_score_cached import compared, index, scores

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.score_order import ScoreOrder
-from audit.jobs.score_job import KIND, score_question
+from audit.deid.score import ScoreOrder
+from audit.jobs.kinds import SCORE_JOB_KIND, score_question
 from pages.ui.followed_jobs import FollowedJobs
 from pages.ui.language import Words
 
@@ -29,4 +29,6 @@ def _done(say: Words, score_id: str) -> None:
     show_score(score_id)
 
 
-JOBS = FollowedJobs(kind=KIND, page="deid_measures", see="deid_measures_see_job", on_done=_done)
+JOBS = FollowedJobs(
+    kind=SCORE_JOB_KIND, page="deid_measures", see="deid_measures_see_job", on_done=_done
+)

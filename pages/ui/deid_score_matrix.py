@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.counts import MISSED, SPURIOUS
-from audit.view.deid_score_view import CriterionView, ScoreView
+from audit.deid.matching import MISSED, SPURIOUS
+from audit.deid.score_view import CriterionView, ScoreView
 from pages.ui import blocks, charts, linked
 from pages.ui.blocks import Cell
 from pages.ui.deid_score_cached import index

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from audit.deid.misses import KINDS
-from audit.view.deid_score_view import HEADLINE_CRITERION, ScoreView
+from audit.deid.score import MISSES_KINDS
+from audit.deid.score_view import HEADLINE_CRITERION, ScoreView
 from pages.ui import blocks, linked
 from pages.ui.deid_score_cached import index, readable
 from pages.ui.deid_score_report import choose_criterion
@@ -69,7 +69,7 @@ def _ask_readable(say: Words) -> bool:
 
 def _ask_kinds(say: Words) -> tuple[str, ...]:
     """Draw the choice of kinds; none chosen is all of them."""
-    by_code = {KIND_CODES[kind]: kind for kind in KINDS}
+    by_code = {KIND_CODES[kind]: kind for kind in MISSES_KINDS}
     if _KINDS not in st.session_state:
         asked = st.query_params.get("kinds", "").split(".")
         st.session_state[_KINDS] = [code for code in asked if code in by_code]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.view.deid_score_view import HEADLINE_CRITERION, ScoreView
+from audit.deid.score_view import HEADLINE_CRITERION, ScoreView
 from pages.ui import blocks
 from pages.ui.blocks import Cell
 from pages.ui.deid_score_tables import ENTITY, RECORD, criteria_table, share_cell

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.counts import MISSED, SPURIOUS
-from audit.deid.labels import TYPES
-from audit.deid.matching import CRITERIA
-from audit.view.published_deid import ENTITY, RECORD, PublishedDeid, published_deid
+from audit.deid.matching import CRITERIA, MISSED, SPURIOUS
+from audit.deid.score_view import ENTITY, RECORD, PublishedDeid, published_deid
+from audit.notes.spans import TYPES
 from pages.ui import blocks
 from pages.ui.blocks import Cell
 from pages.ui.deid_score_words import label_name

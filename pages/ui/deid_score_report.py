@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 
 from audit.deid.matching import CRITERIA
-from audit.rates import Estimate
-from audit.view.deid_score_view import HEADLINE_CRITERION, CriterionView, ScoreView
+from audit.deid.score_view import HEADLINE_CRITERION, CriterionView, ScoreView
+from audit.stats import Estimate
 from pages.ui import blocks, charts
 from pages.ui.deid_score_charts import Series, rate_chart
 from pages.ui.deid_score_more import draw_more

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from audit.curation.note_files import NoteFile
-from audit.deid.given_notes import MAX_UPLOAD_MB, GivenNotes
-from audit.deid.score_order import (
+from audit.deid.given import MAX_UPLOAD_MB, GivenNotes
+from audit.deid.score import (
     EXAMPLE,
     FILE,
     GIVEN,
@@ -20,6 +19,7 @@ from audit.deid.score_order import (
     Source,
 )
 from audit.errors import AuditError
+from audit.notes.read import NoteFile
 from pages.ui import blocks, corpus_cached
 from pages.ui.corpus_choice import code_of, file_name
 from pages.ui.deid_score_cached import given, marked_sets, taggers

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.deid.counts import MISSED, SPURIOUS
-from audit.deid.misses import misses_csv
-from audit.deid.span_records import SAME, SpanCase, SpanIndex
-from audit.rates import IntArray
+from audit.deid.matching import MISSED, SPURIOUS
+from audit.deid.score import SAME, SpanCase, SpanIndex, misses_csv
+from audit.stats import IntArray
 from pages.ui import blocks, linked
 from pages.ui.deid_score_words import label_name
 from pages.ui.language import Words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from audit.view.deid_score_view import CriterionView, LabelLine
+from audit.deid.score_view import CriterionView, LabelLine
 from pages.ui import blocks
 from pages.ui.blocks import Cell
 from pages.ui.deid_score_words import label_name, share_below, unbroken_interval

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from audit.deid.kept_scores import KeptScore
-from audit.deid.labels import TYPES
-from audit.rates import Estimate, Rate
-from audit.view.deid_score_view import Share
+from audit.deid.score import KeptScore
+from audit.deid.score_view import Share
+from audit.notes.spans import TYPES
+from audit.stats import Estimate, Rate
 from pages.ui.deid_score_cached import marked_sets, taggers
 from pages.ui.language import Words
 from pages.ui.text import UNDEFINED, day, percent, percent_interval

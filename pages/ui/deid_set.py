@@ -6,21 +6,24 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.deid.corrections import Correction
-from audit.deid.documents import Span
-from audit.deid.kept_corrections import (
+from audit.deid.tagged import (
     ByNote,
+    Correction,
+    OneNote,
+    TaggedSet,
+    chosen_notes,
+    copy_at,
     corrections_of,
+    forget_set,
     keep_correction,
+    note_at,
+    notes_of,
     now,
     undo_correction,
 )
-from audit.deid.kept_tagged import TaggedSet, forget_set
-from audit.deid.one_note import OneNote
-from audit.deid.tagged_copies import copy_at
-from audit.deid.tagged_index import chosen_notes, note_at, notes_of
 from audit.errors import AuditError
-from audit.jobs.tagging_job import active_tagging
+from audit.jobs.kinds import active_tagging
+from audit.notes.spans import Span
 from pages.ui import blocks, deid_cached
 from pages.ui.deid_correct import Keeper, draw_corrections
 from pages.ui.deid_facts import draw_copy, draw_facts

@@ -6,11 +6,16 @@ from dataclasses import asdict
 
 import streamlit as st
 
-from audit.deid.kept_tagged import MAX_SEED, ReleaseSettings
-from audit.deid.kept_taggers import TRAINED, trained_taggers
-from audit.deid.known_taggers import KnownTagger, known_taggers
-from audit.deid.redact import FROM_TEXT, LANGUAGES, MODES, PLACEHOLDER, SURROGATE
-from audit.deid.shipped_figures import LABELS, shipped_figures
+from audit.deid.release import FROM_TEXT, LANGUAGES, MODES, PLACEHOLDER, SURROGATE
+from audit.deid.tagged import MAX_SEED, ReleaseSettings
+from audit.deid.taggers import (
+    LABELS,
+    TRAINED,
+    KnownTagger,
+    known_taggers,
+    shipped_figures,
+    trained_taggers,
+)
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.text import percent, percent_interval

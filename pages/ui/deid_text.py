@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import streamlit as st
 
-from audit.deid.labels import TYPES, ordered
-from audit.deid.one_note import OneNote
-from audit.deid.redact import is_placeholder
-from audit.view.name_hits import Hit
+from audit.deid.release import is_placeholder
+from audit.deid.tagged import OneNote
+from audit.notes.spans import TYPES, ordered
+from audit.report.documents import Hit
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.marks import MarkLabel, marked

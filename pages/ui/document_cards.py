@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from audit.view.document_view import DocumentPair
-from audit.view.name_hits import Hit
-from audit.view.name_table import NameTable
+from audit.report.documents import DocumentPair, Hit
+from audit.report.names import NameTable
 from pages.ui.language import Words
 from pages.ui.marks import MarkLabel, marked
 from pages.ui.text import escaped

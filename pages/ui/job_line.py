@@ -6,8 +6,8 @@ import streamlit as st
 
 from audit.errors import AuditError
 from audit.jobs import service
-from audit.jobs.job import Job
-from audit.translation import error_text
+from audit.jobs.table import Job
+from audit.words import error_text
 from cache.errors import StoreError
 from pages.ui import blocks
 from pages.ui.job_card import whole_percent

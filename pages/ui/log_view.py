@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.access.log import ACTIONS, LogEntry
-from audit.handover.name_forms import NAME_FORMS
-from audit.translation import error_text
+from audit.access_log import ACTIONS, LogEntry
+from audit.report.html import NAME_FORMS
+from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui.language import LANGUAGES, Words
 from pages.ui.text import day

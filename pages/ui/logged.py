@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from audit.access.log import account, record
+from audit.access_log import account, record
 from audit.errors import AuditError
-from audit.translation import error_text
+from audit.words import error_text
 from pages.ui import blocks
 from pages.ui.place import words
 

@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.errors import StreamlitAuthError, StreamlitMissingAuthlibError
 
 from audit.errors import AuditError
-from audit.translation import error_text
+from audit.words import error_text
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.logged import who

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from audit.view.kept import KeptAudit
+from audit.report.report import KeptAudit
 from pages.ui import blocks, cached, place
 from pages.ui.headers import LANGUAGE_SCRIPTS
 from pages.ui.job_line import job_line

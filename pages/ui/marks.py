@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from audit.view.name_hits import Hit
+from audit.report.documents import Hit
 from pages.ui.text import escaped, masked
 
 TONES = (

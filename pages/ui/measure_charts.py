@@ -11,10 +11,8 @@ from itertools import chain
 
 import plotly.graph_objects as go
 
-from audit.view.linking_view import Linking
-from audit.view.measures_view import Calibration, CurveLine
-from audit.view.roc import RocView, VolcanoNames
-from audit.view.threshold import ScoreAxis
+from audit.report.reading import Calibration, CurveLine, Linking
+from audit.report.threshold import RocView, ScoreAxis, VolcanoNames
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
 

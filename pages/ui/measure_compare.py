@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.view.compare import Comparison, PairedName, Setting
-from audit.view.kept import KeptAudit
+from audit.report.compare import Comparison, PairedName, Setting
+from audit.report.report import KeptAudit
 from pages.ui import blocks, cached
 from pages.ui.language import Words
 from pages.ui.measure_choice import choose
 from pages.ui.measure_tables import p_value
 from pages.ui.place import place
 from pages.ui.reveal import shown_name
-from pages.ui.text import (
-    day,
-    decimal,
-    decimal_interval,
-    percent,
-    percent_interval,
-)
+from pages.ui.text import day, decimal, decimal_interval, percent, percent_interval
 
 _NAMED_SETTINGS = (
     "general_name", "hospital_name", "scenario", "general", "hospital", "candidates", "passages",

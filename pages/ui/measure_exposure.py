@@ -6,8 +6,8 @@ import math
 
 import streamlit as st
 
-from audit.view.exposure_view import ExposureGroup, ExposureView, ScoreExposure
-from audit.view.kept import KeptAudit
+from audit.report.reading import ExposureGroup, ExposureView, ScoreExposure
+from audit.report.report import KeptAudit
 from pages.ui import blocks, cached, charts, exposure_chart
 from pages.ui.language import Words
 from pages.ui.measure_tables import p_value, score_name

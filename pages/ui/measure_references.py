@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.view.kept import KeptAudit
-from audit.view.reference_view import ReferenceLine, ReferenceView
+from audit.report.reading import ReferenceLine, ReferenceView
+from audit.report.report import KeptAudit
 from pages.ui import blocks, cached
 from pages.ui.language import Words
 from pages.ui.measure_tables import p_value
 from pages.ui.place import place
-from pages.ui.text import (
-    UNDEFINED,
-    decimal,
-    decimal_interval,
-    percent,
-    percent_interval,
-)
+from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent, percent_interval
 
 
 def draw(say: Words, audit: KeptAudit) -> None:

@@ -6,9 +6,9 @@ import math
 
 import streamlit as st
 
-from audit.membership.by_role import RoleMeasures
-from audit.rates import Rate
-from audit.view.kept import KeptAudit
+from audit.attack.metrics import RoleMeasures
+from audit.report.report import KeptAudit
+from audit.stats import Rate
 from pages.ui import blocks, cached
 from pages.ui.language import Words
 from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent, percent_interval

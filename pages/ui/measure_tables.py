@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from audit.view.linking_view import Linking
-from audit.view.measures_view import CurveLine, MeasuresView, RuleLine, ScoreLine
-from audit.view.roc import RocView
-from audit.view.threshold import ThresholdView
+from audit.report.reading import CurveLine, Linking, MeasuresView, RuleLine, ScoreLine
+from audit.report.threshold import RocView, ThresholdView
 from pages.ui.blocks import Cell, simple_table, table
 from pages.ui.language import Words
 from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent, percent_interval, small

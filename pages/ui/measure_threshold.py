@@ -6,13 +6,13 @@ import math
 
 import streamlit as st
 
-from audit.view.roc import fdr_line
-from audit.view.threshold import (
+from audit.report.threshold import (
     USEFUL,
     RankedNames,
     ScoreAxis,
     ThresholdView,
     at_threshold,
+    fdr_line,
     first_threshold,
     read_threshold,
     useful_thresholds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.view.overview import Overview
+from audit.report.reading import Overview
 from pages.ui import blocks, charts
 from pages.ui.language import Words
 from pages.ui.text import percent, percent_interval

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import plotly.graph_objects as go
 
-from audit.view.name_detail import AmongControls, ModelBlocks
-from audit.written_numbers import raised
+from audit.report.names import AmongControls, ModelBlocks
+from audit.tables import raised
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
 

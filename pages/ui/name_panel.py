@@ -7,9 +7,15 @@ from itertools import pairwise
 
 import streamlit as st
 
-from audit.view.document_view import DocumentView, holds_name, marked_pairs
-from audit.view.name_detail import AmongControls, FittingPassage, NameDetail, name_detail
-from audit.view.name_table import NameTable, Selection
+from audit.report.documents import DocumentView, holds_name, marked_pairs
+from audit.report.names import (
+    AmongControls,
+    FittingPassage,
+    NameDetail,
+    NameTable,
+    Selection,
+    name_detail,
+)
 from pages.ui import blocks, cached, charts, marks, name_charts
 from pages.ui.document_cards import mark_label
 from pages.ui.language import Words

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from audit.view.overview import Overview, RuleFigures
-from audit.view.paper import PublishedRow, PublishedTables
+from audit.report.reading import Overview, PublishedRow, PublishedTables, RuleFigures
 from pages.ui.blocks import Cell, table
 from pages.ui.language import Words
 from pages.ui.text import UNDEFINED, percent, percent_interval

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.view.document_view import (
-    PER_PAGE,
-    ListedPassage,
-    listed_passages,
-    n_pages,
-    page_number,
-)
-from audit.view.name_table import NameTable
+from audit.report.documents import PER_PAGE, ListedPassage, listed_passages, n_pages, page_number
+from audit.report.names import NameTable
 from pages.ui import blocks, cached, linked
 from pages.ui.language import Words
 from pages.ui.marks import with_slot

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from audit.view.kept import KeptAudit, choose_audit, other_scenario
+from audit.report.report import KeptAudit, choose_audit, other_scenario
 from pages.ui import blocks, cached
 from pages.ui.language import LANGUAGES, Words, words_of
 

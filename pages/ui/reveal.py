@@ -5,8 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.errors import AuditError
-from audit.names import written_name
-from audit.translation import error_text
+from audit.names.text import written_name
+from audit.words import error_text
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.text import masked

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
+from audit.report.documents import DocumentView, Rows, marked_pairs
 from audit.tables import write_table
-from audit.view.document_view import DocumentView, Rows, marked_pairs
 from pages.ui.marks import shown_text
 
 

@@ -10,22 +10,16 @@ from typing import Any
 
 import streamlit as st
 
-from audit.corpora.passages import Passages, read_passages
+from audit.attack import plan
+from audit.attack import plan as pair_check
+from audit.attack.question import AuditRequest
 from audit.home import results_dir
-from audit.membership.candidates import Candidates
+from audit.models.inspect import trained_dir
 from audit.models.registry import VARIABLE, RegisteredModel
-from audit.models.trained import trained_dir
-from audit.prepare import lists, pair_check, plan
-from audit.prepare.name_check import (
-    Draft,
-    NameFacts,
-    Spelling,
-    Wanted,
-    make_draft,
-    name_facts,
-    spelling,
-)
-from audit.request import AuditRequest
+from audit.names import lists
+from audit.names.candidates import Candidates
+from audit.names.lists import Draft, NameFacts, Spelling, Wanted, make_draft, name_facts, spelling
+from audit.notes.passages import Passages, read_passages
 from audit.tables import RowNote
 from pages.ui import cached
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from audit.prepare.name_check import Bins
+from audit.names.lists import Bins
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
 

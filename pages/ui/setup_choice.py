@@ -8,11 +8,11 @@ from typing import Any
 
 import streamlit as st
 
+from audit.attack.plan import find_model
 from audit.errors import AuditError
 from audit.models.registry import RegisteredModel
-from audit.prepare.lists import ListLine, PassageLine
-from audit.prepare.pair_check import find_model
-from audit.translation import error_text
+from audit.names.lists import ListLine, PassageLine
+from audit.words import error_text
 from pages.ui import blocks, setup_cached
 from pages.ui.language import Words
 from pages.ui.logged import note

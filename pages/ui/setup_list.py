@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import streamlit as st
 
 from audit.errors import AuditError
-from audit.membership.candidates import GUESSED_KINDS, guessed_kinds
 from audit.models.registry import RegisteredModel
-from audit.prepare.name_check import Bins, Spelling
+from audit.names.candidates import GUESSED_KINDS, guessed_kinds
+from audit.names.lists import Bins, Spelling
 from audit.tables import RowNote
-from audit.translation import in_language
+from audit.words import in_language
 from pages.ui import blocks, charts, setup_cached, setup_charts
 from pages.ui.language import Words
 from pages.ui.reveal import is_revealed, shown_name

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
+from audit.attack.plan import PairCheck, is_quick, known_digest
 from audit.errors import AuditError
 from audit.models.registry import VARIABLE, RegisteredModel
-from audit.prepare.pair_check import PairCheck, is_quick, known_digest
-from audit.translation import in_language, phrase_in_language
+from audit.words import in_language, phrase_in_language
 from pages.ui import blocks, setup_cached
 from pages.ui.language import Words
 from pages.ui.setup_choice import Pair, model_name, picker, refused, step

@@ -5,11 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.errors import AuditError
-from audit.membership.controls import MAX_DRAWN
-from audit.membership.names_csv import names_template
 from audit.models.registry import RegisteredModel
-from audit.prepare.lists import MAX_LABEL_CHARS, all_names, keep_names
-from audit.prepare.name_check import Wanted
+from audit.names.controls import MAX_DRAWN
+from audit.names.files import names_template
+from audit.names.lists import MAX_LABEL_CHARS, Wanted, all_names, keep_names
 from pages.ui import blocks, cached, setup_cached
 from pages.ui.language import Words
 from pages.ui.setup_cached import ListView

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.corpora.passages import Passage, Passages
 from audit.errors import AuditError
-from audit.prepare.lists import MAX_LABEL_CHARS, all_passages, keep_passages
+from audit.names.lists import MAX_LABEL_CHARS, all_passages, keep_passages
+from audit.notes.passages import Passage, Passages
 from pages.ui import blocks, cached, setup_cached
 from pages.ui.language import Words
 from pages.ui.setup_choice import (

@@ -6,11 +6,11 @@ import math
 
 import streamlit as st
 
+from audit.attack.plan import Part, Plan
+from audit.attack.question import AuditRequest
 from audit.errors import AuditError
-from audit.prepare.lists import KeptPassages
-from audit.prepare.names_file import names_file
-from audit.prepare.plan import Part, Plan
-from audit.request import AuditRequest
+from audit.names.files import names_file
+from audit.names.lists import KeptPassages
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.logged import logged_export, note, who

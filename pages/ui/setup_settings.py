@@ -6,10 +6,16 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from audit.membership.candidates import Candidates
-from audit.prepare.plan import PRESETS, generation_preset, posterior_preset, usual_prompt
-from audit.request import DEFAULT_PROMPT, DTYPES, GenerationSettings, PosteriorSettings
-from audit.scenario import SCENARIOS, Scenario
+from audit.attack.plan import PRESETS, generation_preset, posterior_preset, usual_prompt
+from audit.attack.question import (
+    DEFAULT_PROMPT,
+    DTYPES,
+    SCENARIOS,
+    GenerationSettings,
+    PosteriorSettings,
+    Scenario,
+)
+from audit.names.candidates import Candidates
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.text import escaped

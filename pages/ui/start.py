@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.view.kept import KeptAudit
+from audit.report.report import KeptAudit
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.place import link

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.curation.corpus_lists import keep_for_audit
+from audit.corpus.kept import keep_for_audit
 from audit.errors import AuditError
-from audit.models.trained import LABEL
-from audit.prepare.training_plan import parent_of
-from audit.training.kept_models import TrainedModel, trained_models
+from audit.models.inspect import LABEL
+from audit.training.kept import TrainedModel, parent_of, trained_models
 from pages.ui import blocks, cached, setup_cached
 from pages.ui.language import Words
 from pages.ui.place import go_to

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import streamlit as st
 
-from audit.curation.kept_corpora import KeptCorpus
-from audit.prepare import pair_check
-from audit.prepare.training_plan import NotesLoad, notes_load
+from audit.attack import plan
+from audit.corpus.kept import KeptCorpus
+from audit.training.kept import NotesLoad, notes_load
 
 FILES = {"private": "private.jsonl", "public": "public.jsonl", "other_names": "private.jsonl"}
 """Which file of a corpus says how much text a source has: notes with other names are as long."""
@@ -22,7 +22,7 @@ def load(corpus: KeptCorpus, *, source: str, model: Path) -> NotesLoad:
         stamp = f"{state.st_size} {state.st_mtime_ns}"
     except OSError:
         stamp = ""
-    files = str(pair_check.signature(model))
+    files = str(plan.signature(model))
     return _load(str(path), stamp, str(model), files, corpus.n_notes)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import plotly.graph_objects as go
 
-from audit.view.loss_curve import LossCurve
+from audit.training.config import LossCurve
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from audit.curation.kept_corpora import KeptCorpus, kept_corpora
+from audit.attack.plan import DEMO_PREFIX, find_model
+from audit.corpus.kept import KeptCorpus, kept_corpora
+from audit.models.inspect import LABEL
 from audit.models.registry import RegisteredModel
-from audit.models.trained import LABEL
-from audit.prepare.pair_check import DEMO_PREFIX, find_model
 from pages.ui import blocks, setup_cached
 from pages.ui.language import Words
 from pages.ui.place import link

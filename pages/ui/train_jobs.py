@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from audit.errors import AuditError
-from audit.jobs.orders import read_order
-from audit.jobs.pretrain_job import KIND, pretrain_order, pretrain_question
-from audit.jobs.question import Question
-from audit.training.settings import TrainSettings
+from audit.jobs.kinds import PRETRAIN_JOB_KIND, pretrain_order, pretrain_question
+from audit.jobs.table import Question, read_order
+from audit.training.config import TrainSettings
 from pages.ui.train_choice import Subject
 
-__all__ = ["KIND", "question_of", "run_of"]
+__all__ = ["PRETRAIN_JOB_KIND", "question_of", "run_of"]
 
 
 def question_of(subject: Subject, settings: TrainSettings, *, title: str, device: str) -> Question:

@@ -6,7 +6,7 @@ import math
 
 import streamlit as st
 
-from audit.training.kept_models import TrainedModel
+from audit.training.kept import TrainedModel
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.place import link

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from audit.curation.kept_corpora import KeptCorpus, kept_corpora
-from audit.training.kept_models import TrainedModel
+from audit.corpus.kept import KeptCorpus, kept_corpora
+from audit.training.kept import TrainedModel
 from pages.ui.language import Words
 from pages.ui.text import day, decimal
 

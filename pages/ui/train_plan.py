@@ -8,23 +8,23 @@ import streamlit as st
 
 from audit.errors import AuditError
 from audit.jobs import service
-from audit.jobs.locks import queue_of
-from audit.prepare.training_plan import (
+from audit.shelf import queue_of
+from audit.training.config import TrainSettings
+from audit.training.kept import (
+    TrainedModel,
     TrainingPlan,
     make_training_plan,
     measured_pace,
     preset,
     same_training,
 )
-from audit.training.kept_models import TrainedModel
-from audit.training.settings import TrainSettings
 from pages.ui import blocks, train_cached
 from pages.ui.language import Words
 from pages.ui.logged import note, who
 from pages.ui.place import go_to, link
 from pages.ui.setup_choice import model_name, refused
 from pages.ui.train_choice import Subject, ask_subject, corpus_name
-from pages.ui.train_jobs import KIND, question_of, run_of
+from pages.ui.train_jobs import PRETRAIN_JOB_KIND, question_of, run_of
 from pages.ui.train_names import epochs_text, start_name
 from pages.ui.train_settings import ask_preset, ask_settings
 
@@ -107,7 +107,7 @@ def draw_plan(
 
 def is_running(model: TrainedModel) -> bool:
     """Whether a job works on a training just now."""
-    active = [job for job in service.active_jobs() if job.kind == KIND]
+    active = [job for job in service.active_jobs() if job.kind == PRETRAIN_JOB_KIND]
     return any(run_of(job.job_id) == model.run_id for job in active)
 
 

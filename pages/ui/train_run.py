@@ -8,11 +8,10 @@ import streamlit as st
 
 from audit.errors import AuditError
 from audit.jobs import service
-from audit.jobs.job import Job
-from audit.training.kept_models import TrainedModel, forget_model, run_dir, trained_model
-from audit.training.train_log import LossPoint, read_losses
-from audit.translation import error_text
-from audit.view.loss_curve import LossCurve, loss_curve
+from audit.jobs.table import Job
+from audit.training.config import LossCurve, LossPoint, loss_curve, read_losses
+from audit.training.kept import TrainedModel, forget_model, run_dir, trained_model
+from audit.words import error_text
 from pages.ui import blocks, charts
 from pages.ui.job_card import job_head, progress_text
 from pages.ui.language import Words

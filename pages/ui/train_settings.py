@@ -9,8 +9,8 @@ from typing import Any
 
 import streamlit as st
 
-from audit.prepare.training_plan import PRESETS
-from audit.training.settings import PRECISIONS, SCHEDULES, TrainSettings
+from audit.training.config import PRECISIONS, SCHEDULES, TrainSettings
+from audit.training.kept import PRESETS
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.train_choice import choice

@@ -14,17 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.access import log as access_log
-from audit.access.chain import (
-    EMPTY,
-    Head,
-    LogEntry,
-    next_place,
-    sealed_head,
-    sealed_line,
-    verified,
-)
-from audit.access.log_command import log_command
+from audit import access_log
+from audit.access_log import EMPTY, Head, LogEntry, next_place, sealed_head, sealed_line, verified
+from audit.cli import log_command
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from audit.corpora.passages import Passages, read_passages
-from audit.membership.candidates import Candidates, make_candidates
-from audit.membership.name_pools import us_pool
-from audit.report import AuditReport
-from audit.request import AuditRequest, PosteriorSettings
+from audit.attack.question import AuditRequest, PosteriorSettings
+from audit.names.candidates import Candidates, make_candidates
+from audit.names.pools import us_pool
+from audit.notes.passages import Passages, read_passages
+from audit.report.report import AuditReport
 from cache.store import Store
 from tests.models.make_models import WORDS, make_bert
 

@@ -10,13 +10,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from audit.attack import judgement as judging
+from audit.attack import judgement, metrics
+from audit.attack.cohort import cohort_test
 from audit.attack.judgement import Judgement, judge
-from audit.membership import metrics
-from audit.membership.candidates import Candidates, make_candidates
-from audit.membership.cohort import cohort_test
-from audit.membership.part_scores import NameParts, soft_minimum
-from audit.membership.scores import Score
+from audit.attack.scores import NameParts, Score, soft_minimum
+from audit.names.candidates import Candidates, make_candidates
 
 N_MEMBERS = 60
 N_CONTROLS = 60
@@ -34,7 +32,7 @@ FIXED = {1: ("residual", "general_product"), 2: ("residual", "general_mean_log")
 @pytest.fixture(scope="module", autouse=True)
 def fewer_replicates():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judging, "cohort_test", partial(cohort_test, n_permutations=1999))
+        patch.setattr(judgement, "cohort_test", partial(cohort_test, n_permutations=1999))
         patch.setattr(metrics, "N_REPLICATES", 400)
         yield
 

@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from audit.attack.canaries import bits_without_leak, exposure_record
-from audit.attack.canary_words import MIN_HELD_OUT
+from audit.attack.decisions import decide
+from audit.attack.exposure import MIN_HELD_OUT, bits_without_leak, exposure_record
 from audit.attack.judgement import Judgement, judge, name_columns, null_check
-from audit.membership.candidates import Candidates, make_candidates
-from audit.membership.decisions import decide
-from audit.membership.part_scores import NameParts
-from audit.membership.scores import Score
+from audit.attack.scores import NameParts, Score
+from audit.names.candidates import Candidates, make_candidates
 from tests.attack.planted_table import own_parts
 
 FORMULAS = (

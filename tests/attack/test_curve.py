@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from audit.attack.curve import MENTION_BINS, by_mentions, curve_of
-from audit.membership.candidates import Candidates, make_candidates
-from audit.membership.decisions import Decisions, decide
-from audit.membership.scores import Score
+from audit.attack.decisions import Decisions, decide
+from audit.attack.scores import Score
+from audit.names.candidates import Candidates, make_candidates
 from tests.attack.planted_table import fewer_replicates, judged, listed, table
 
 __all__ = ["fewer_replicates"]

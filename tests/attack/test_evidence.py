@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from audit.attack import evidence
+from audit.attack.generation import GeneratedShard, GenerationTask
+from audit.attack.posterior import PosteriorTask
+from audit.attack.prompts import Template
 from audit.errors import AuditCancelled, AuditError
-from audit.membership.generation import GeneratedShard, GenerationTask
-from audit.membership.posterior import PosteriorTask
-from audit.membership.prompts import Template
 from audit.progress import Meter, Progress
 from tests.membership.make_posterior import plain_pieces, plain_task
 from tests.table_model import (

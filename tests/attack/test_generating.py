@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.attack import generating
-from audit.attack.generating import generation_attack
+from audit.attack import attacks
+from audit.attack.attacks import generation_attack
+from audit.attack.generation import GeneratedShard, GenerationTask
+from audit.attack.question import AuditRequest, GenerationSettings
 from audit.errors import AuditError
-from audit.membership.candidates import make_candidates
-from audit.membership.generation import GeneratedShard, GenerationTask
-from audit.membership.name_pools import NamePool
 from audit.models.load import load_model
 from audit.models.pair import ModelPair, load_pair
-from audit.request import AuditRequest, GenerationSettings
+from audit.names.candidates import make_candidates
+from audit.names.pools import NamePool
 from tests.models.make_models import SPECIAL, WORDS, make_bert, make_japanese_bert, make_roberta
 from tests.reference_masking import part_scores, studentised
 
@@ -62,7 +62,7 @@ def attack(
         assert n_documents == settings.n_documents
         return found[who] if found else blank(task, of_hospital=who == "hospital")
 
-    monkeypatch.setattr(generating.evidence, "generation_evidence", evidence_of)
+    monkeypatch.setattr(attacks.evidence, "generation_evidence", evidence_of)
     request = AuditRequest(1, Path("g"), Path("h"), NAMES, generation=settings, seed=11)
     result = generation_attack(
         request, pair, names=NAMES + REFERENCE, pool=POOL, sources=lambda who, phase: who
@@ -192,7 +192,7 @@ DOCUMENTS = {
 @pytest.fixture
 def found(monkeypatch) -> dict[str, GeneratedShard]:
     """Evidence made by hand: two blocks, of two documents and of one."""
-    monkeypatch.setattr("audit.membership.matching.blocks_of", lambda first, n: np.array([0, 0, 1]))
+    monkeypatch.setattr("audit.names.matching.blocks_of", lambda first, n: np.array([0, 0, 1]))
     size, rng = len(SPECIAL) + len(ALL_WORDS), np.random.default_rng(0)
     return {
         who: GeneratedShard(

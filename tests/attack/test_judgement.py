@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from audit.attack.judgement import name_columns, null_check
-from audit.membership.candidates import make_candidates
-from audit.membership.part_scores import both_parts, part_limits
+from audit.attack.scores import both_parts, part_limits
+from audit.names.candidates import make_candidates
 from tests.attack.planted_table import (
     FIXED,
     N_CONTROLS,

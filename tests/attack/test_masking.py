@@ -16,14 +16,14 @@ import pandas as pd
 import pytest
 
 from audit.__main__ import main
-from audit.attack.reference import with_reference
+from audit.attack.attacks import with_reference
+from audit.attack.posterior import draw_inputs
+from audit.attack.verdict import State
 from audit.errors import AuditError
-from audit.membership.candidates import Candidates
-from audit.membership.name_pools import us_pool
-from audit.membership.posterior import draw_inputs
-from audit.membership.verdict import State
 from audit.models.pair import load_pair
-from audit.report import AuditReport, names_csv, same_answer, write_report
+from audit.names.candidates import Candidates
+from audit.names.pools import us_pool
+from audit.report.report import AuditReport, names_csv, same_answer, write_report
 from audit.run import run_audit
 from cache.store import Store
 from tests.attack.masking_pair import LISTED, PASSAGES, UNKNOWN, folders, numbers, request_of, store

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from audit.attack.reference import with_reference
-from audit.inspection import kept_inspection
-from audit.membership.candidates import make_candidates
-from audit.membership.name_pools import us_pool
-from audit.membership.prompts import piece_counter
+from audit.attack.attacks import with_reference
+from audit.attack.prompts import piece_counter
 from audit.models.pair import load_pair
+from audit.names.candidates import make_candidates
+from audit.names.pools import us_pool
+from audit.report.report import kept_inspection
 from audit.run import run_audit
 from cache.store import Store
 from tests.attack.masking_pair import LISTED, folders, numbers, passages_of, request_of, store

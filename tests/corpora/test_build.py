@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from audit.corpora.build import FILES, build_corpus
-from audit.corpora.build_files import corpus_folder
-from audit.corpora.build_summary import CategoryCount, read_summary
-from audit.corpora.notes import open_notes
+from audit.corpus.build import FILES, CategoryCount, build_corpus, corpus_folder, read_summary
 from audit.errors import AuditCancelled, AuditError
+from audit.notes.read import open_notes
 from audit.progress import Progress
 from tests.corpora.make_notes import CATEGORIES, DATES, every_category, note_row, write_notes
 
@@ -93,7 +91,7 @@ def test_people_are_the_identities_of_the_notes(notes: Path, tmp_path: Path) -> 
 def test_one_seed_gives_the_same_bytes_for_any_number_of_workers(
     notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("audit.corpora.build._BATCH_NOTES", 7)
+    monkeypatch.setattr("audit.corpus.build._BATCH_NOTES", 7)
     for name, seed, n_workers in (("a", 1, 1), ("b", 1, 3), ("c", 2, 1)):
         build_corpus(open_notes(notes), out=tmp_path / name, seed=seed, n_workers=n_workers)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.corpora.canaries import COUNTS, plan_canaries, planted
-from audit.corpora.mentions import find_mentions
-from audit.corpora.notes import Note
+from audit.corpus.canaries import COUNTS, plan_canaries, planted
 from audit.errors import AuditError
-from audit.names import written_name
+from audit.names.text import written_name
+from audit.notes.mentions import find_mentions
+from audit.notes.read import Note
 
 NAMES = [
     (f"First{chr(65 + i // 26)}{chr(97 + i % 26)}", f"Last{chr(97 + i % 26)}") for i in range(80)

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpora.build import build_corpus
-from audit.corpora.build_summary import PEOPLE, PRIVATE, PUBLIC, read_summary
-from audit.corpora.example_notes import COLUMNS, example_csv, example_rows
-from audit.corpora.notes import open_notes
-from audit.corpora.placeholders import _KINDS, find_placeholders
+from audit.corpus.build import PEOPLE, PRIVATE, PUBLIC, build_corpus, read_summary
+from audit.corpus.demo_notes import COLUMNS, example_csv, example_rows
+from audit.notes.placeholders import _KINDS, find_placeholders
+from audit.notes.read import open_notes
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,9 @@ import pytest
 from faker.providers.person.en_US import Provider
 from scipy.stats import chisquare
 
-from audit.corpora.identities import Facts, draw, patient_of, person_of
-from audit.corpora.identity_values import VALUE_KINDS, prefix_of, value_of
-from audit.corpora.notes import Note
-from audit.corpora.patient_facts import PatientTable, facts_of_note
+from audit.corpus.build import PatientTable, facts_of_note
+from audit.names.people import VALUE_KINDS, Facts, draw, patient_of, person_of, prefix_of, value_of
+from audit.notes.read import Note
 
 
 def note(text: str, *, patient: str = "p", day: str = "2177-12-05") -> Note:

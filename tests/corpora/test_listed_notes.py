@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpora.listed_notes import ListedNotes, listed_bytes, listed_file, read_listed
+from audit.corpus.truth import ListedNotes, listed_bytes, listed_file, read_listed
 from audit.errors import AuditError
 
 

@@ -6,22 +6,24 @@ import json
 import re
 from pathlib import Path
 
-from audit.corpora.build import build_corpus
-from audit.corpora.demo import MENTIONS_PER_NAME, PATTERNS_PER_NAME, demo_notes
-from audit.corpora.mention_coverage import NO_NOTES, coverage, coverage_of
-from audit.corpora.mention_passages import patterns_of
-from audit.corpora.mention_truth import (
+from audit.corpus.build import build_corpus
+from audit.corpus.demo_notes import MENTIONS_PER_NAME, PATTERNS_PER_NAME, demo_notes
+from audit.corpus.examine import count_table, positives_of
+from audit.corpus.truth import (
+    NO_NOTES,
     NotePair,
     Piece,
     TrueName,
+    coverage,
+    coverage_of,
     pair_from_register,
     pair_from_truth,
+    patterns_of,
 )
-from audit.corpora.notes import open_notes
-from audit.corpora.passages import read_passages
-from audit.membership.corpus_candidates import count_table, positives_of
-from audit.membership.name_pools import us_pool
-from audit.names import fold_name
+from audit.names.pools import us_pool
+from audit.names.text import fold_name
+from audit.notes.passages import read_passages
+from audit.notes.read import open_notes
 
 PRIVATE = (
     "Seen by Dr. Ann Lee. HPI: John K. Smith is a 45-year-old man with gout. He fell on 3/4/2011. "

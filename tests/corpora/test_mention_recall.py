@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 from faker import Faker
 
-from audit.corpora.mentions import find_mentions
+from audit.notes.mentions import find_mentions
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared texts are not here")

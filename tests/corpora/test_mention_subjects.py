@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from audit.corpora.mention_record import Mention
-from audit.corpora.mentions import examine, find_mentions
+from audit.notes.mention_words import Mention
+from audit.notes.mentions import examine, find_mentions
 
 
 def named(text: str) -> list[str]:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.corpora.mention_japanese import split_japanese
-from audit.corpora.mention_record import Mention, Unnamed
-from audit.corpora.mentions import examine, find_mentions
+from audit.notes.mention_words import Mention, Unnamed
+from audit.notes.mentions import examine, find_mentions
+from audit.notes.mentions_ja import split_japanese
 
 
 def only(text: str) -> Mention:

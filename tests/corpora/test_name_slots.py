@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.corpora.name_slots import NameSlot, find_name_slot
+from audit.notes.placeholders import NameSlot, find_name_slot
 
 FIRST_LAST, LAST_FIRST, FULL = ("first", "last"), ("last", "first"), ("full",)
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from audit.corpora import note_streams
-from audit.corpora.notes import Note, open_notes
 from audit.errors import AuditError
+from audit.notes import read as note_streams
+from audit.notes.read import Note, open_notes
 from audit.tables import RowNote
 from tests.corpora.make_notes import csv_text, note_row, write_notes
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from audit.corpora import passages as module
-from audit.corpora.passages import Passage, read_passages
 from audit.errors import AuditError
+from audit.notes import passages
+from audit.notes.passages import Passage, read_passages
 
 SECRET = "Zaphodina"
 CSV = (
@@ -113,7 +113,7 @@ def test_a_file_without_any_place_for_a_name_is_refused(data: bytes) -> None:
 
 
 def test_too_many_lines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ROWS", 2)
+    monkeypatch.setattr(passages, "MAX_ROWS", 2)
     two = jsonl({"text": "[NAME]"}, {"text": "[NAME]"}) + b"\n"
     assert len(read_passages(two)) == 2
     with pytest.raises(AuditError, match="more than 2 lines"):

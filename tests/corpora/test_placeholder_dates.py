@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpora.placeholder_dates import DateContext, Interval, interval_for, new_date
+from audit.notes.dates import DateContext, Interval, interval_for, new_date
 
 # 172 years are 62,822 days; the nearest whole number of weeks is 62,825.
 INTERVAL = interval_for(date(2177, 1, 1), date(2196, 12, 1), draw=0)

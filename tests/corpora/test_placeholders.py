@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from audit.corpora.placeholders import Placeholder, find_placeholders
+from audit.notes.placeholders import Placeholder, find_placeholders
 from tests.corpora.make_notes import CATEGORIES, DATES
 
 

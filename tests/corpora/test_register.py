@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpora.notes import open_notes
-from audit.corpora.passages import read_passages
-from audit.corpora.register import read_register
-from audit.corpora.register_build import build_registered_corpus, without_names
-from audit.corpora.register_mentions import MentionFinder
+from audit.corpus.register import (
+    MentionFinder,
+    build_registered_corpus,
+    read_register,
+    without_names,
+)
 from audit.errors import AuditError
+from audit.notes.passages import read_passages
+from audit.notes.read import open_notes
 from tests.corpora.make_notes import note_row, write_notes
 
 REGISTER = read_register(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpora.sentences import end_of_sentences, sentence_spans, start_of_sentence
+from audit.notes.sentences import end_of_sentences, sentence_spans, start_of_sentence
 
 
 @pytest.mark.parametrize(

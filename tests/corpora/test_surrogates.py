@@ -7,9 +7,9 @@ from datetime import date
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpora.identities import Facts
-from audit.corpora.notes import Note
-from audit.corpora.surrogates import Surrogate, with_surrogates
+from audit.corpus.build import Surrogate, with_surrogates
+from audit.names.people import Facts
+from audit.notes.read import Note
 from tests.corpora.make_notes import CATEGORIES, DATES, every_category
 
 FACTS = Facts("F", date(2177, 1, 1), date(2178, 1, 1))

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from audit.curation.kept_corpora import KeptCorpus, corpus_at
-from audit.curation.make_corpus import make_corpus
-from audit.curation.order import CorpusOrder
+from audit.corpus.kept import KeptCorpus, corpus_at
+from audit.corpus.make import CorpusOrder, make_corpus
 from tests.corpora.make_notes import note_row, write_notes
 
 KNOWN = "[**Known firstname {n}**] [**Known lastname {n}**]"

@@ -7,21 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpora.passages import read_passages
-from audit.curation.corpus_lists import (
+from audit.corpus.examine import CONTROLS
+from audit.corpus.kept import (
+    KeptCorpus,
     check_controls,
+    corpus_dir,
     keep_for_audit,
     list_of,
+    new_corpus_id,
     passages_for,
     passages_of,
 )
-from audit.curation.kept_corpora import KeptCorpus, corpus_dir, new_corpus_id
-from audit.curation.list_files import CONTROLS
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, results_dir
-from audit.membership.candidates import make_candidates
-from audit.membership.names_csv import read_names
-from audit.prepare.lists import all_names, kept_names, kept_passages
+from audit.names.candidates import make_candidates
+from audit.names.files import read_names
+from audit.names.lists import all_names, kept_names, kept_passages
+from audit.notes.passages import read_passages
 from cache.store import Store
 from tests.curation.make_corpora import dummy_notes, lines, made
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.curation.examination import examination_bytes, examination_from_json, read_examination
-from audit.curation.kept_corpora import (
+from audit.corpus.examine import examination_bytes, examination_from_json, read_examination
+from audit.corpus.kept import (
     KeptCorpus,
     corpora_dir,
     corpus_at,

@@ -8,18 +8,15 @@ from typing import Any
 
 import pytest
 
-from audit.corpora.build import build_corpus
-from audit.corpora.build_summary import CategoryCount
-from audit.corpora.notes import open_notes
-from audit.corpora.passages import read_passages
-from audit.curation.examination import read_examination
-from audit.curation.kept_corpora import KeptCorpus
-from audit.curation.list_files import read_candidates
-from audit.curation.make_corpus import make_corpus
-from audit.curation.order import CorpusOrder
+from audit.corpus.build import CategoryCount, build_corpus
+from audit.corpus.examine import read_candidates, read_examination
+from audit.corpus.kept import KeptCorpus
+from audit.corpus.make import CorpusOrder, make_corpus
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
-from audit.membership.candidates import Candidates
+from audit.names.candidates import Candidates
+from audit.notes.passages import read_passages
+from audit.notes.read import open_notes
 from audit.progress import Progress
 from tests.curation.make_corpora import (
     contents,

@@ -8,15 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from audit.curation.note_files import (
-    EXAMPLE,
-    VARIABLE,
-    columns_of,
-    list_note_files,
-    resolve_note_file,
-)
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
+from audit.notes.read import EXAMPLE, VARIABLE, columns_of, list_note_files, resolve_note_file
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.curation import number_set
-from audit.curation.number_set import NumberSet
+from audit.corpus import examine
+from audit.corpus.examine import NumberSet
 
 
 @given(st.lists(st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1)), max_size=60))
 def test_it_says_what_a_set_says(numbers: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(number_set, "_MIN_BUFFER", 4)
+        patch.setattr(examine, "_MIN_BUFFER", 4)
         found, known = NumberSet(), set[int]()
         for number in numbers:
             assert found.add(number) is (number not in known)

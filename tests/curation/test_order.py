@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from audit.curation.order import CorpusOrder, order_from_json, order_to_json, without_title
+from audit.corpus.make import CorpusOrder, order_from_json, order_to_json, without_title
 from audit.errors import AuditError
 
 

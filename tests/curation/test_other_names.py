@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpora.identities import person_of
-from audit.curation.kept_corpora import KeptCorpus
-from audit.curation.other_names import OtherNames, write_other_names
+from audit.corpus.kept import KeptCorpus
+from audit.corpus.other_names import OtherNames, write_other_names
 from audit.errors import AuditCancelled
 from audit.home import HOME_VARIABLE
-from audit.membership.corpus_names import pair_of
+from audit.names.matching import pair_of
+from audit.names.people import person_of
 from tests.curation.make_corpora import dummy_notes, lines, made, register_files
 
 
@@ -90,7 +90,7 @@ def test_japanese_names_are_replaced_by_japanese_ones(tmp_path: Path) -> None:
 
 
 def test_no_other_name_is_taken_even_where_all_common_ones_are() -> None:
-    from audit.membership.name_pools import japanese_pool
+    from audit.names.pools import japanese_pool
 
     pool = japanese_pool()
     taken = {pair_of(first, last) for first in pool.first for last in pool.last}

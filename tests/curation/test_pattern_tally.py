@@ -5,12 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpora.mention_passages import NamePattern
-from audit.corpora.name_slots import find_name_slot
-from audit.corpora.passages import Passage
-from audit.curation.examine_batch import written_passage
-from audit.curation.pattern_tally import PatternTally, hash_of
-from audit.membership.corpus_candidates import count_table, positives_of
+from audit.corpus.examine import PatternTally, count_table, hash_of, positives_of, written_passage
+from audit.corpus.truth import NamePattern
+from audit.notes.passages import Passage
+from audit.notes.placeholders import find_name_slot
 
 NOWHERE = Passage("", ("full",), "", "", "", None)
 FOUND = st.lists(

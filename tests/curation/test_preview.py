@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpora.register import read_register
-from audit.curation.preview import preview, survey_head
+from audit.corpus.make import preview, survey_head
+from audit.corpus.register import read_register
 from audit.errors import AuditError
 from tests.corpora.make_notes import every_category, note_row, write_notes
 from tests.curation.make_corpora import REGISTER, dummy_notes, lines, made, register_files

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from audit.deid.documents import Span, TaggedDocument, tagged
-from audit.deid.given_notes import keep_notes
-from audit.deid.score_order import ScoreOrder, Source
-from audit.jobs.contact import Contact
-from audit.jobs.score_job import answer_score, score_question
+from audit.deid.given import keep_notes
+from audit.deid.score import ScoreOrder, Source
+from audit.jobs.kinds import answer_score, score_question
+from audit.jobs.table import Contact
+from audit.notes.spans import Span, TaggedDocument, tagged
 
 SURNAMES = ("山田", "佐藤", "高橋", "渡辺", "伊藤", "中村")
 GIVEN = ("太郎", "花子", "一郎", "恵子", "健")

@@ -8,8 +8,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from audit.deid.documents import Span, TaggedDocument, tagged
-from audit.deid.labels import JAPANESE
+from audit.notes.spans import JAPANESE, Span, TaggedDocument, tagged
 
 NAMES = ["足立志保", "山田太郎", "佐々木", "高橋ゆみ子", "ﾔﾏﾀﾞ ﾊﾅｺ", "斉藤", "Ｋ．Ｍ．", "田中一"]
 VALUES = {

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.alignment import align_output
-from audit.deid.character_alignment import align, fold
-from audit.deid.documents import Span, TaggedDocument, tagged
-from audit.deid.tags import TagCensus, scan_tags, write_tags
+from audit.deid.copies import align, align_output, fold
+from audit.notes.formats import TagCensus, scan_tags, write_tags
+from audit.notes.spans import Span, TaggedDocument, tagged
 from tests.deid.perturbed import PERTURBATIONS, edited, note_with_names
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "medtxt_ja.jsonl"

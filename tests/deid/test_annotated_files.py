@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from audit.corpora.notes import Note
-from audit.deid.annotated_files import annotated_notes, as_jsonl, notes_to_tag
-from audit.deid.documents import Span, TaggedDocument, tagged
-from audit.deid.formats import FORMATS, write_files
-from audit.deid_commands import add_deid
+from audit.cli import add_deid
+from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
 from audit.errors import AuditError
+from audit.notes.formats import FORMATS, write_files
+from audit.notes.read import Note
+from audit.notes.spans import Span, TaggedDocument, tagged
 
 TEXTS = {
     "高橋 太郎": "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。",

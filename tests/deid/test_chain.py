@@ -10,15 +10,20 @@ from typing import Any
 
 import pytest
 
-from audit.corpora.notes import open_notes
-from audit.deid.chain import FILES, SPLIT_FILES, ChainOrder, build_named
-from audit.deid.format_jsonl import read_jsonl
-from audit.deid.japanese_notes import with_template
-from audit.deid.labels import IDENTIFIER, TYPES
-from audit.deid.mask_kinds import find_marks
-from audit.deid.name_variants import ENGLISH
-from audit.deid.splits import SplitSizes
+from audit.deid.masks import find_marks
+from audit.deid.pipeline import (
+    FILES,
+    SPLIT_FILES,
+    ChainOrder,
+    SplitSizes,
+    build_named,
+    with_template,
+)
 from audit.errors import AuditCancelled, AuditError
+from audit.names.people import ENGLISH
+from audit.notes.formats import read_jsonl
+from audit.notes.read import open_notes
+from audit.notes.spans import IDENTIFIER, TYPES
 
 MASKED = (
     "Name: [**Known lastname 8**],[**Known firstname 7**]\nAdmission Date: [**2151-8-4**]\n"

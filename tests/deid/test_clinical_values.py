@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from audit.deid.documents import Span, TaggedDocument
-from audit.deid.known_taggers import load_tagger
-from audit.deid.redact import redact
-from audit.deid.rules_clinical import without_clinical
-from audit.deid.surrogate_text import Surrogates
+from audit.deid.release import Surrogates, redact
+from audit.deid.rules import without_clinical
 from audit.deid.tagger import tag_checked
+from audit.deid.taggers import load_tagger
+from audit.notes.spans import Span, TaggedDocument
 from tests.deid.clinical_values import N_VALUES, clinical_sentences
 
 MOST = 0.01

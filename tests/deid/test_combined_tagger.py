@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.combined_tagger import (
+from audit.deid.tagger import Tags, tag_checked
+from audit.deid.taggers import (
     CODES_FIRST,
     LONGEST,
     MODEL_FIRST,
@@ -20,8 +21,7 @@ from audit.deid.combined_tagger import (
     with_whole_numbers,
     without_edges,
 )
-from audit.deid.documents import Span, merged
-from audit.deid.tagger import Tags, tag_checked
+from audit.notes.spans import Span, merged
 
 TEXT = "氏名：山田 太郎、ID 1234 です"
 

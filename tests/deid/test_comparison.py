@@ -6,10 +6,9 @@ import random
 
 import pytest
 
-from audit.deid.comparison import Discordant, compare, discordant, seen_recall, surface_forms
-from audit.deid.counts import MatchCounts, count
-from audit.deid.documents import Span, TaggedDocument, tagged
-from audit.deid.matching import match
+from audit.deid.matching import MatchCounts, count, match
+from audit.deid.metrics import Discordant, compare, discordant, seen_recall, surface_forms
+from audit.notes.spans import Span, TaggedDocument, tagged
 
 TEXT = "Ann saw Bob today"
 ANN, BOB = Span(0, 3, "identifier"), Span(8, 11, "identifier")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.corrections import (
+from audit.deid.tagged import (
     ADDED,
     MAX_SPANS,
     REMOVED,
@@ -18,8 +18,8 @@ from audit.deid.corrections import (
     missing_marks,
     same_marks,
 )
-from audit.deid.documents import Span, TaggedDocument, tagged
 from audit.errors import AuditError
+from audit.notes.spans import Span, TaggedDocument, tagged
 
 TEXT = "高橋健一は高橋病院へ。Ann saw Annual Ann; 高橋"
 LABEL = "identifier"

@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.corpora.placeholder_dates import Interval
-from audit.deid.fill_masks import FilledSpan, filled
-from audit.deid.fill_values import NoteContext
-from audit.deid.identities import Profile, age_on, identity_of
-from audit.deid.labels import IDENTIFIER, QUASI_IDENTIFIER, TYPES
-from audit.deid.mask_kinds import KINDS, mark_text
-from audit.deid.name_variants import ENGLISH, JAPANESE, LOCALES, written
+from audit.deid.fill import FilledSpan, NoteContext, filled
+from audit.deid.masks import KINDS, mark_text
+from audit.names.people import ENGLISH, JAPANESE, LOCALES, Profile, age_on, identity_of, written
+from audit.notes.dates import Interval
+from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES
 
 NEAR = date(2151, 8, 4)
 WEEKS = Interval(-7 * 7305, -140)

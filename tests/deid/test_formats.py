@@ -8,12 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.documents import Span, TaggedDocument, n_overlapping, tagged
-from audit.deid.format_conll import read_conll, write_conll
-from audit.deid.format_jsonl import jsonl_line, read_line
-from audit.deid.formats import FORMATS, file_name, flattened, guess_format, read_files, write_files
-from audit.deid.labels import TYPES
 from audit.errors import AuditError
+from audit.notes.formats import (
+    FORMATS,
+    file_name,
+    flattened,
+    guess_format,
+    jsonl_line,
+    read_conll,
+    read_files,
+    read_line,
+    write_conll,
+    write_files,
+)
+from audit.notes.spans import TYPES, Span, TaggedDocument, n_overlapping, tagged
 
 LABELS = (*TYPES, "PATIENT", "LOCATION-OTHER", "フリガナ")
 CHARS = st.one_of(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid.given_notes import keep_given
+from audit.deid.given import keep_given
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 

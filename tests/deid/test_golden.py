@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid.counts import ANY, MISSED, SPURIOUS, MatchCounts, count
-from audit.deid.documents import Span, TaggedDocument, tagged
-from audit.deid.labels import TYPES, known_label
-from audit.deid.matching import match
+from audit.deid.matching import ANY, MISSED, SPURIOUS, MatchCounts, count, match
 from audit.deid.metrics import measured
 from audit.deid.score import score_pairs
+from audit.notes.spans import TYPES, Span, TaggedDocument, known_label, tagged
 
 TABLES = json.loads(
     (Path(__file__).resolve().parents[1] / "golden" / "deid_tables.json").read_text("utf-8")

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from audit.deid import handed_in
-from audit.deid.documents import Span, tagged
-from audit.deid.formats import write_files
-from audit.deid.handed_in import is_table, notes_lines
+from audit.deid import given
+from audit.deid.given import is_table, notes_lines
 from audit.errors import AuditError
+from audit.notes.formats import write_files
+from audit.notes.spans import Span, tagged
 
 NOTE = "氏名：高橋健一\n<5 mg/dL & more"
 DOCUMENT = tagged("高橋 1", text=NOTE, spans=[Span(3, 7, "identifier")])
@@ -66,14 +66,14 @@ def test_bombs_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(bomb) < 1_000_000
     with pytest.raises(AuditError, match="too large when unpacked"):
         notes_lines([("n.zip", bomb)])
-    monkeypatch.setattr(handed_in, "MAX_UNPACKED_BYTES", 9)
+    monkeypatch.setattr(given, "HANDED_IN_MAX_UNPACKED_BYTES", 9)
     with pytest.raises(AuditError, match="too large when unpacked"):
         notes_lines([("n.zip", zipped({"a.txt": b"12345", "b.txt": b"67890"}))])
-    monkeypatch.setattr(handed_in, "MAX_FILES", 2)
+    monkeypatch.setattr(given, "HANDED_IN_MAX_FILES", 2)
     many = zipped({f"{n}.txt": b"1" for n in range(3)})
     with pytest.raises(AuditError, match="more than 2 files"):
         notes_lines([("n.zip", many)])
-    monkeypatch.setattr(handed_in, "MAX_HANDED_IN_BYTES", 3)
+    monkeypatch.setattr(given, "MAX_HANDED_IN_BYTES", 3)
     with pytest.raises(AuditError, match="MB together"):
         notes_lines([("a.txt", b"12"), ("b.txt", b"34")])
 

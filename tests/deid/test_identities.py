@@ -10,15 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.identities import (
+from audit.names.people import (
+    ENGLISH,
+    JAPANESE,
+    LOCALES,
     Profile,
     age_on,
+    given_names,
     identities,
     identity_of,
     namesakes_expected,
+    surnames,
+    time_of,
 )
-from audit.deid.japanese_names import given_names, surnames, time_of
-from audit.deid.name_variants import ENGLISH, JAPANESE, LOCALES
 
 DAYS = st.dates(date(2000, 1, 1), date(2019, 12, 31))
 

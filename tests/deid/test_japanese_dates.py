@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from audit.deid.japanese_dates import STYLES, era_year, in_japanese, written_date
+from audit.notes.dates import STYLES, era_year, in_japanese, written_date
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpora.notes import open_notes
-from audit.deid.chain import ANSWERS, FILES, ChainOrder, build_named
-from audit.deid.kept_answers import AnswerFile, AskedModel, FillMeter, answers_kept
-from audit.deid.local_model import LocalModel
-from audit.deid.model_typer import ModelTyper
-from audit.deid.translation_step import ModelTranslation
+from audit.deid.generative.model import LocalModel
+from audit.deid.masks import ModelTranslation, ModelTyper
+from audit.deid.pipeline import (
+    ANSWERS,
+    FILES,
+    AnswerFile,
+    AskedModel,
+    ChainOrder,
+    FillMeter,
+    answers_kept,
+    build_named,
+)
 from audit.errors import AuditCancelled, AuditError
+from audit.notes.read import open_notes
 from audit.progress import Meter, Progress
 
 N_NOTES = 80

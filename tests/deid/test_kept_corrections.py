@@ -10,24 +10,34 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid.corrected_census import corrected_census
-from audit.deid.corrections import ADDED, REMOVED, Correction, missing_marks
-from audit.deid.documents import Span
-from audit.deid.kept_corrections import (
+from audit.deid.rules import RuleTagger
+from audit.deid.tagged import (
+    ADDED,
     CORRECTIONS,
+    REMOVED,
+    Correction,
+    ReleaseSettings,
+    TaggedSet,
+    census_of,
+    chosen_notes,
+    corrected_census,
+    corrected_note,
     corrections_of,
     corrections_stamp,
+    exported,
     keep_correction,
+    missing_marks,
+    note_at,
+    notes_of,
     now,
+    raw_note_at,
+    read_index,
+    tagged_text,
     undo_correction,
 )
-from audit.deid.kept_tagged import ReleaseSettings, TaggedSet
-from audit.deid.one_note import corrected_note, tagged_text
-from audit.deid.rule_tagger import RuleTagger
-from audit.deid.tagged_export import census_of, exported
-from audit.deid.tagged_index import chosen_notes, note_at, notes_of, raw_note_at, read_index
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
+from audit.notes.spans import Span
 from tests.deid.test_kept_tagged import NOTES, made
 
 
@@ -149,7 +159,7 @@ def test_a_correction_of_no_note_or_too_many_are_refused(
     one = made(tmp_path)
     with pytest.raises(ValueError, match="no such note"):
         keep_correction(one, Correction(3, ADDED, (Span(0, 1, "contact"),), "ann", now()))
-    monkeypatch.setattr("audit.deid.kept_corrections.MAX_LINES", 1)
+    monkeypatch.setattr("audit.deid.tagged.MAX_LINES", 1)
     add(one, 1, "特記")
     with pytest.raises(AuditError, match="no more"):
         add(one, 1, "なし")

@@ -11,29 +11,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.comparison import compare, discordant
-from audit.deid.counts import ANY, COLUMNS, MISSED, SPURIOUS
-from audit.deid.documents import Span, tagged
-from audit.deid.kept_scores import (
+from audit.deid.matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
+from audit.deid.metrics import compare, discordant
+from audit.deid.score import (
+    SAME,
+    SPAN_RECORDS_KINDS,
+    SpanWriter,
     forget_score,
     kept_score,
     kept_scores,
+    misses_of,
     patients_of,
     score_content,
     score_dir,
+    score_pairs,
+    score_summary,
     scores_dir,
+    span_index,
 )
-from audit.deid.labels import TYPES
-from audit.deid.matching import CRITERIA, match
-from audit.deid.misses import misses_of
-from audit.deid.score import score_pairs
-from audit.deid.score_summary import score_summary
-from audit.deid.span_records import KINDS, SAME, SpanWriter, span_index
+from audit.deid.score_view import ENTITY, compare_scores, published_deid, score_view
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
-from audit.view.deid_compare_view import compare_scores
-from audit.view.deid_score_view import score_view
-from audit.view.published_deid import ENTITY, published_deid
+from audit.notes.spans import TYPES, Span, tagged
 from tests.deid.make_scores import files_of, gold_notes, make_score, predicted_notes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -137,7 +136,9 @@ def test_every_cell_is_found_again_with_its_spans(
                     assert span is None or case.pieces(span)[1] == text[span[0] : span[1]]
                     assert "".join(case.pieces(span)) == case.text
         assert back == expected
-        differences = index.chosen(criterion=criterion, kinds=[k for k in KINDS if k != SAME])
+        differences = index.chosen(
+            criterion=criterion, kinds=[k for k in SPAN_RECORDS_KINDS if k != SAME]
+        )
         listed = misses_of(sides[0], predicted=sides[1], criterion=criterion)
         assert len(differences) == len(listed)
 
@@ -146,7 +147,9 @@ def test_a_case_says_the_same_as_the_list_of_misses() -> None:
     golds = gold_notes(3)
     predicted = predicted_notes(golds)
     index = span_index(kept_score(make_score(golds, predicted)).path)
-    numbers = index.chosen(criterion="label_relaxed", kinds=[k for k in KINDS if k != SAME])
+    numbers = index.chosen(
+        criterion="label_relaxed", kinds=[k for k in SPAN_RECORDS_KINDS if k != SAME]
+    )
     mine = [case.as_miss() for case in index.cases(numbers.tolist())]
     engine = [
         miss

@@ -11,32 +11,36 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpora.notes import open_notes
-from audit.deid.documents import Span, tagged
-from audit.deid.formats import read_files
-from audit.deid.kept_tagged import (
+from audit.deid.rules import RuleTagger
+from audit.deid.tag import tag_notes
+from audit.deid.tagged import (
+    MAX_TYPED_CHARS,
+    PRIVATE,
     RESULT,
     ReleaseSettings,
     TaggedSet,
     begin_set,
-    forget_set,
-    tagged_dir,
-    tagged_set,
-    tagged_sets,
-)
-from audit.deid.one_note import MAX_TYPED_CHARS, released_note, tagged_text
-from audit.deid.rule_tagger import RuleTagger
-from audit.deid.tag_files import tag_notes
-from audit.deid.tagged_export import (
-    PRIVATE,
     census_file,
     census_of,
     export_name,
     exported,
+    forget_set,
+    note_at,
+    notes_of,
+    notes_with,
+    read_index,
+    released_note,
+    tagged_dir,
+    tagged_set,
+    tagged_sets,
+    tagged_text,
+    write_index,
 )
-from audit.deid.tagged_index import note_at, notes_of, notes_with, read_index, write_index
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
+from audit.notes.formats import read_files
+from audit.notes.read import open_notes
+from audit.notes.spans import Span, tagged
 
 ID = "0123456789ab"
 NOTES = (

@@ -6,28 +6,24 @@ import json
 
 import pytest
 
-from audit.deid import known_taggers as known
-from audit.deid.kept_taggers import (
+from audit.deid import taggers
+from audit.deid.network.config import Material, synthetic
+from audit.deid.network.training import TaggerOrder, figures_of, predicted, train_tagger
+from audit.deid.tagger import tag_checked
+from audit.deid.taggers import (
+    DEFAULT,
+    RULES,
+    SHIPPED,
     forget_tagger,
+    load_default,
+    load_tagger,
+    load_tagger_folder,
     tagger_dir,
     taggers_dir,
     trained_tagger,
     trained_taggers,
-)
-from audit.deid.known_taggers import (
-    DEFAULT,
-    RULES,
-    SHIPPED,
-    load_default,
-    load_tagger,
-    load_tagger_folder,
     way_of,
 )
-from audit.deid.tagger import tag_checked
-from audit.deid.token.material import Material, synthetic
-from audit.deid.token.measure import figures_of, predicted
-from audit.deid.token.task import TaggerOrder
-from audit.deid.token.train import train_tagger
 from audit.errors import AuditError
 from tests.deid.token.make_notes import SMALL, notes, quick
 
@@ -43,7 +39,7 @@ def home(tmp_path, monkeypatch):
 
 
 def test_the_shipped_ones_come_first_and_are_what_they_say(home):
-    found = known.known_taggers()
+    found = taggers.known_taggers()
     assert [one.tagger_id for one in found] == [DEFAULT, RULES]
     for one in found:
         tagger = load_tagger(one.tagger_id, device="cpu")
@@ -70,7 +66,7 @@ def test_a_trained_one_is_kept_listed_loaded_and_forgotten(home):
     assert counts.n_gold == 12 and counts.n_found == 12 - one.measured["n_missed"]
     assert counts.n_predicted - counts.n_right == one.measured["n_spurious"]
     tagger = load_tagger(KEPT, device="cpu")
-    assert known.known_taggers()[-1].digest == tagger.digest == one.digest
+    assert taggers.known_taggers()[-1].digest == tagger.digest == one.digest
     forget_tagger(KEPT)
     assert trained_taggers() == ()
     for ask in (forget_tagger, trained_tagger, load_tagger):

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from audit.deid.labels import IDENTIFIER, LINKAGE_CODE, QUASI_IDENTIFIER
-from audit.deid.mask_kinds import KINDS, find_marks, has_marks, kind_for, known_kind, mark_text
-from audit.deid.mask_types import MaskAnswer, RuleTyper, masked_note, with_types
+from audit.deid.masks import (
+    KINDS,
+    MaskAnswer,
+    RuleTyper,
+    find_marks,
+    has_marks,
+    kind_for,
+    known_kind,
+    mark_text,
+    masked_note,
+    with_types,
+)
+from audit.notes.spans import IDENTIFIER, LINKAGE_CODE, QUASI_IDENTIFIER
 
 
 def typed(text: str, *, has_blanks: bool = False) -> str:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.assignment import best_assignment
-from audit.deid.documents import Span
 from audit.deid.matching import CRITERIA, MATCHERS, Matches, match, n_differing
+from audit.notes.spans import Span
+from audit.stats import best_assignment
 
 LABELS = ("identifier", "quasi_identifier", "contact")
 

@@ -10,14 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.bootstrap import interval, replicates
-from audit.deid.counts import ANY, COLUMNS, MISSED, SPURIOUS, MatchCounts, count, total
-from audit.deid.coverage import CoverageCounts, coverage
-from audit.deid.documents import Span, tagged
-from audit.deid.matching import match
+from audit.deid.matching import (
+    ANY,
+    COLUMNS,
+    MISSED,
+    SPURIOUS,
+    CoverageCounts,
+    MatchCounts,
+    count,
+    coverage,
+    match,
+    total,
+)
 from audit.deid.metrics import MEASURES, f1, measured
 from audit.deid.score import score_pairs
 from audit.errors import AuditCancelled, AuditError
+from audit.notes.spans import Span, tagged
+from audit.stats import interval, replicates
 
 LABELS = ("identifier", "contact", "OTHER")
 TEXT = "x" * 30

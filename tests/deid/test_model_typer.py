@@ -9,12 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.generation.causal_model import check_directory
-from audit.deid.local_model import LocalModel
-from audit.deid.mask_kinds import KINDS
-from audit.deid.mask_types import MaskAnswer, masked_note
-from audit.deid.model_typer import ModelTyper, read_answer
-from audit.deid.translation_step import ModelTranslation, NoTranslation, passages
+from audit.deid.generative.model import LocalModel, check_directory
+from audit.deid.masks import (
+    KINDS,
+    MaskAnswer,
+    ModelTranslation,
+    ModelTyper,
+    NoTranslation,
+    masked_note,
+    passages,
+    read_answer,
+)
 from audit.errors import AuditError
 
 

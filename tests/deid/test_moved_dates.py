@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.documents import Span, TaggedDocument, tagged
-from audit.deid.japanese_dates import era_year
-from audit.deid.moved_dates import MAX_OFFSET_DAYS
-from audit.deid.redact import Redacted, redact
-from audit.deid.surrogate_text import Surrogates
+from audit.deid.release import MAX_OFFSET_DAYS, Redacted, Surrogates, redact
+from audit.notes.dates import era_year
+from audit.notes.spans import Span, TaggedDocument, tagged
 
 WIDE = str.maketrans("0123456789/", "０１２３４５６７８９／")
 NARROW = str.maketrans("０１２３４５６７８９／", "0123456789/")

@@ -7,20 +7,21 @@ from collections import Counter
 
 import pytest
 
-from audit.deid.japanese_names import given_names, surnames
-from audit.deid.labels import IDENTIFIER, QUASI_IDENTIFIER
-from audit.deid.name_variants import (
+from audit.names.people import (
     ENGLISH,
     FORMS,
     JAPANESE,
     NamePart,
     PersonName,
     full_form,
+    given_names,
     hiragana,
     label_of,
     romaji_of,
+    surnames,
     written,
 )
+from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER
 
 OTA = PersonName(
     NamePart("太田", "オオタ", "Ota"), NamePart("順子", "ジュンコ", "Junko"), "", JAPANESE

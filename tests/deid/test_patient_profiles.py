@@ -6,14 +6,9 @@ from datetime import date
 
 import pytest
 
-from audit.corpora.notes import Note
-from audit.deid.mask_kinds import find_marks
-from audit.deid.patient_profiles import (
-    ProfileTable,
-    age_in,
-    profile_of_note,
-    with_marked_ages,
-)
+from audit.deid.fill import ProfileTable, age_in, profile_of_note, with_marked_ages
+from audit.deid.masks import find_marks
+from audit.notes.read import Note
 
 
 def note(text: str, *, patient: str = "p", day: str = "2151-08-04", row: int = 2) -> Note:

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.documents import Span, TaggedDocument, merged, n_overlapping, tagged
-from audit.deid.labels import TYPES
-from audit.deid.redact import MASK_CHAR, language_of, redact
+from audit.deid.release import MASK_CHAR, language_of, redact
+from audit.notes.spans import TYPES, Span, TaggedDocument, merged, n_overlapping, tagged
 
 
 @st.composite

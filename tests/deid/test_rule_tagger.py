@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.documents import Span, tagged
-from audit.deid.labels import TYPES
-from audit.deid.redact import redact
-from audit.deid.rule import Found, folded_text, strongest
-from audit.deid.rule_tagger import GROUPS, RuleTagger
+from audit.deid.release import redact
+from audit.deid.rules import GROUPS, Found, RuleTagger, folded_text, strongest
 from audit.deid.tagger import tag_checked
+from audit.notes.spans import TYPES, Span, tagged
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "medtxt_ja.jsonl"
 PIECES = st.sampled_from(

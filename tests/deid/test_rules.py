@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from audit.deid.identity_numbers import insurer_check_digit, my_number_check_digit
-from audit.deid.rule_tagger import RuleTagger
+from audit.deid.rules import RuleTagger
+from audit.names.people import insurer_check_digit, my_number_check_digit
 
 SHORT = {
     "identifier": "I", "quasi_identifier": "Q", "personal_id_code": "P", "linkage_code": "L",

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid import shipped_figures as module
-from audit.deid.known_taggers import SHIPPED, load_tagger
-from audit.deid.shipped_figures import shipped_figures
+from audit.deid import taggers
+from audit.deid.taggers import SHIPPED, load_tagger, shipped_figures
 
 NAMES = ("rules alone", "default")
 
@@ -25,8 +24,8 @@ def write(folder: Path, content: object) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(module, "SHIPPED", tmp_path)
-    module._figures.cache_clear()
+    monkeypatch.setattr(taggers, "SHIPPED", tmp_path)
+    taggers._figures.cache_clear()
     return tmp_path
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.splits import (
+from audit.deid.pipeline import (
     REST,
     SPLITS,
     TEST,

@@ -6,10 +6,8 @@ import re
 
 import pytest
 
-from audit.deid.documents import Span, TaggedDocument
-from audit.deid.labels import TYPES
-from audit.deid.redact import is_placeholder, redact
-from audit.deid.surrogate_text import Surrogates
+from audit.deid.release import Surrogates, is_placeholder, redact
+from audit.notes.spans import TYPES, Span, TaggedDocument
 from tests.deid.clinical_values import clinical_sentences
 
 ANNA, EVE = "p1", "p2"

@@ -9,15 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpora.notes import Note, open_notes
-from audit.deid.documents import TaggedDocument
-from audit.deid.generation.copies import CopyReading, Piece, read_pieces
-from audit.deid.labels import TYPES
-from audit.deid.rule_tagger import RuleTagger
-from audit.deid.tag_batches import BatchLimit, RowMeter, batches_of, source_size
-from audit.deid.tag_files import Release, tag_notes
+from audit.deid.copies import CopyReading, Piece, read_pieces
+from audit.deid.rules import RuleTagger
+from audit.deid.tag import BatchLimit, Release, RowMeter, batches_of, source_size, tag_notes
 from audit.deid.windows import windows_of
 from audit.errors import AuditCancelled
+from audit.notes.read import Note, open_notes
+from audit.notes.spans import TYPES, TaggedDocument
 from audit.progress import Progress
 from audit.tables import RowNote
 
@@ -87,7 +85,7 @@ def test_a_slow_tagger_gets_little_at_once_and_loses_no_more(tmp_path: Path) -> 
     assert whole.calls == [[3] * 8, [3, 3, 30_000], [3, 30_000], [9_000] * 3]
     # The clock of a second cannot be what keeps a batch that took minutes: it is asked after each.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("audit.deid.tag_files._KEEP_SECONDS", 0.0)
+        patch.setattr("audit.deid.tag._KEEP_SECONDS", 0.0)
         with pytest.raises(Killed):
             tag(path, tmp_path / "out", Copying(n_left=2))
     rest = Copying()

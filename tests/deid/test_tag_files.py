@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpora.notes import open_notes
-from audit.deid import tag_files
-from audit.deid.rule_tagger import RuleTagger
-from audit.deid.surrogate_text import Surrogates
-from audit.deid.tag_files import Release, tag_notes
+from audit.deid import tag as tag_files
+from audit.deid.release import Surrogates
+from audit.deid.rules import RuleTagger
+from audit.deid.tag import Release, tag_notes
 from audit.errors import AuditCancelled, AuditError
+from audit.notes.read import open_notes
 
 LINE = "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。特記なし。\n"
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid.kept_tagged import RESULT
-from audit.deid.tagged_copies import CopyOfNote, copy_at, copy_places
+from audit.deid.tagged import RESULT, CopyOfNote, copy_at, copy_places
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 from tests.deid.test_kept_tagged import made

@@ -7,13 +7,11 @@ from functools import cache
 
 import pytest
 
-from audit.deid.documents import n_overlapping
-from audit.deid.known_taggers import load_tagger
-from audit.deid.labels import CONTACT, TYPES
 from audit.deid.metrics import measured
 from audit.deid.score import Scored, score_pairs
-from audit.deid.shipped_figures import shipped_figures
 from audit.deid.tagger import tag_checked
+from audit.deid.taggers import load_tagger, shipped_figures
+from audit.notes.spans import CONTACT, TYPES, n_overlapping
 from tests.deid.unseen_notes import N_NOTES, N_WITHOUT, unseen
 
 CASES = tuple(N_NOTES)

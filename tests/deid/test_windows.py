@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.documents import Span
-from audit.deid.rule_tagger import RuleTagger
+from audit.deid.rules import RuleTagger
 from audit.deid.tagger import Tags, tag_checked
 from audit.deid.windows import Window, WindowedTagger, from_windows, windows_of
+from audit.notes.spans import Span
 
 SIZES = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n // 2)))
 TEXTS = st.text(st.sampled_from("ab。 \n、"), max_size=200)

@@ -10,8 +10,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-from audit.deid.documents import TaggedDocument, tagged
-from audit.deid.tags import TagCensus, scan_tags
+from audit.notes.formats import TagCensus, scan_tags
+from audit.notes.spans import TaggedDocument, tagged
 
 SETS = ("unseen", "unseen_second")
 N_NOTES = {

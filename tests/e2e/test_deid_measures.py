@@ -16,9 +16,9 @@ pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from playwright.sync_api import expect
 
-from audit.deid.format_jsonl import write_jsonl
-from audit.deid.kept_scores import kept_scores
+from audit.deid.score import kept_scores
 from audit.home import HOME_VARIABLE
+from audit.notes.formats import write_jsonl
 from pages.ui.language import words_of
 from tests.deid.make_scores import gold_notes, make_score, predicted_notes
 from tests.e2e.screen import SAY, is_whole, picture, press, saved, upload

@@ -12,12 +12,12 @@ import pytest
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
-from audit.deid.kept_tagged import ReleaseSettings
-from audit.deid.known_taggers import known_tagger
+from audit.deid.tagged import ReleaseSettings
+from audit.deid.taggers import known_tagger
 from audit.home import HOME_VARIABLE
 from audit.jobs import table
-from audit.jobs.orders import write_order
-from audit.jobs.tagging_job import one_text, tagging_question
+from audit.jobs.kinds import one_text, tagging_question
+from audit.jobs.table import write_order
 from pages.ui.language import words_of
 from tests.e2e.conftest import READY, Server
 from tests.e2e.screen import SAY, is_whole, job_state, press

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from audit.membership.metrics import ScoredNames, membership_metrics
-from audit.report import AuditReport
+from audit.attack.metrics import ScoredNames, membership_metrics
+from audit.report.report import AuditReport
 
 MENTIONS = (25, 7, 3, 2, 2, 1, 1, 1, 1, 1)
 N_EASY, N_HARD = 8, 6

@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.demo import SHIPPED
-from audit.experiment.order import GENERAL_TRAINING, TRAINING, ExperimentOrder
-from audit.request import GenerationSettings, PosteriorSettings
+from audit.experiment.paper_tables import GENERAL_TRAINING, TRAINING, ExperimentOrder
 from audit.tables import write_table
 
 GENERAL = SHIPPED / "en" / "models" / "general"

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.documents import Span
 from audit.errors import AuditCancelled
-from audit.experiment.deid_arms import (
+from audit.experiment.leakage import (
     MISSED,
     PART,
     WHOLE,
@@ -15,7 +14,15 @@ from audit.experiment.deid_arms import (
     released_texts,
     replaced_spans,
 )
-from audit.experiment.deid_order import MENTIONS, PATIENTS, PERFECT, RAW, TAGGER, Arm
+from audit.experiment.leakage_tables import (
+    MENTIONS,
+    PATIENTS,
+    PERFECT,
+    RAW,
+    TAGGER,
+    Arm,
+)
+from audit.notes.spans import Span
 from tests.experiment.tiny_leakage import demo_notes, tiny_notes
 
 SHARES = (0.01, 0.05, 0.1, 0.25, 0.5)

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from audit.errors import AuditError
-from audit.experiment.deid_kept import (
+from audit.experiment.leakage_tables import (
+    LeakageOrder,
     all_leakage,
     arms_dir,
     is_kept,
@@ -17,7 +18,6 @@ from audit.experiment.deid_kept import (
     leakage_dir,
     leakage_id,
 )
-from audit.experiment.deid_order import LeakageOrder
 from tests.experiment.tiny_leakage import tiny_tables
 
 ORDER = LeakageOrder(taggers=("rules",), language="ja")

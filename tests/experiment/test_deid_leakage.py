@@ -4,12 +4,7 @@ import math
 
 import pytest
 
-from audit.experiment.deid_order import MENTIONS
-from audit.experiment.deid_tables import (
-    leakage_csv,
-    leakage_json,
-    leakage_markdown,
-)
+from audit.experiment.leakage_tables import MENTIONS, leakage_csv, leakage_json, leakage_markdown
 from tests.experiment.tiny_leakage import three_arms, tiny_tables
 
 

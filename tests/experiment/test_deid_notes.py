@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from audit.corpora.passages import read_passages
-from audit.deid.labels import IDENTIFIER, QUASI_IDENTIFIER
 from audit.demo import SHIPPED
 from audit.errors import AuditError
-from audit.experiment.deid_notes import HospitalNotes, Mention, hospital_notes
+from audit.experiment.leakage import HospitalNotes, Mention, hospital_notes
+from audit.notes.passages import read_passages
+from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER
 from tests.experiment.tiny_leakage import demo_notes, tiny_notes
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from audit.errors import AuditError
-from audit.experiment.deid_order import LeakageOrder, leakage_order_from_json, quick
+from audit.experiment.leakage_tables import LeakageOrder, leakage_order_from_json, quick
 
 
 def test_an_order_survives_json():

@@ -10,18 +10,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from audit.attack import judgement
-from audit.deid.documents import Span
+from audit.attack import judgement, metrics
+from audit.attack.cohort import cohort_test
 from audit.errors import AuditCancelled
-from audit.experiment import deid_leakage, deid_run, deid_training
-from audit.experiment.deid_order import LeakageOrder
-from audit.experiment.deid_run import LeakageResult, run_leakage
-from audit.membership import metrics
-from audit.membership.cohort import cohort_test
-from audit.models.files import model_digest
-from audit.models.pretrain import PretrainSettings
-from audit.models.trained import trained_name
+from audit.experiment import leakage
+from audit.experiment.leakage import LeakageResult, run_leakage
+from audit.experiment.leakage_tables import LeakageOrder
+from audit.models.inspect import model_digest, trained_name
+from audit.notes.spans import Span
 from audit.progress import Progress
+from audit.training.small import PretrainSettings
 from cache.store import Store
 from tests.experiment.tiny_leakage import demo_notes
 
@@ -51,10 +49,10 @@ def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judgement, "cohort_test", partial(cohort_test, n_permutations=99))
         patch.setattr(metrics, "N_REPLICATES", 100)
-        patch.setattr(deid_leakage, "N_REPLICATES", 100)
+        patch.setattr(leakage, "N_REPLICATES", 100)
         small = PretrainSettings(n_rows=4, n_tokens_per_row=(32,))
-        patch.setattr(deid_training, "SETTINGS", small)
-        patch.setattr(deid_run, "hospital_notes", demo_notes)
+        patch.setattr(leakage, "SETTINGS", small)
+        patch.setattr(leakage, "hospital_notes", demo_notes)
         yield
     torch.set_num_threads(before)
 
@@ -99,7 +97,7 @@ def test_every_arm_is_audited_and_the_misses_are_the_taggers(done):
 def test_only_the_notes_differ(done):
     arms = done.result.tables.arms
     for arm in arms:
-        per_epoch = deid_training.SETTINGS.steps_per_epoch(arm.n_tokens)
+        per_epoch = leakage.SETTINGS.steps_per_epoch(arm.n_tokens)
         assert arm.n_steps == max(1, round(0.1 * per_epoch))
     with Store(done.folder / "store") as store:
         reports = [store.get_record(f"audit/{digest}") for digest in done.result.digests]
@@ -149,7 +147,7 @@ def test_stopped_in_the_middle_it_goes_on_to_the_same_tables(done, tmp_path, mon
     result = run(tmp_path)
     assert result.digests == done.result.digests
     assert result.tables.files() == done.result.tables.files()
-    monkeypatch.setattr(deid_training, "pretrain", None)  # nothing is trained twice
+    monkeypatch.setattr(leakage, "pretrain", None)  # nothing is trained twice
     assert run(tmp_path).digests == done.result.digests
 
 

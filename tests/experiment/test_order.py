@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.errors import AuditError
-from audit.experiment.order import TRAINING, ExperimentOrder, order_from_json
-from audit.request import GenerationSettings, PosteriorSettings
+from audit.experiment.paper_tables import TRAINING, ExperimentOrder, order_from_json
 
 ORDER = ExperimentOrder(
     notes=Path("/n/notes.csv"),

@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from audit.curation.examination import Examination
-from audit.experiment.results import tables_of
-from audit.experiment.table_rows import ExperimentTables, ExposureRow
-from audit.experiment.tables import tables_json, tables_markdown
-from audit.rates import wilson
+from audit.corpus.examine import Examination
+from audit.experiment.paper_tables import (
+    ExperimentTables,
+    ExposureRow,
+    tables_json,
+    tables_markdown,
+    tables_of,
+)
+from audit.stats import wilson
 from tests.experiment.fake_reports import MENTIONS, N_EASY, N_HARD, fake_report
 
 TABLE3 = ((2, 3), (1, 7))

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from audit.attack import judgement
+from audit.attack import judgement, metrics
+from audit.attack.cohort import cohort_test
 from audit.errors import AuditCancelled, AuditError
-from audit.experiment import run
-from audit.experiment.order import ExperimentOrder
-from audit.experiment.run import run_experiment
-from audit.membership import metrics
-from audit.membership.cohort import cohort_test
+from audit.experiment import paper
+from audit.experiment.paper import run_experiment
+from audit.experiment.paper_tables import ExperimentOrder
 from audit.progress import Progress
 from cache.store import Store
 from tests.experiment.small_experiment import N_NOTES, N_PATIENTS, write_notes
@@ -39,7 +38,7 @@ def _small() -> Iterator[None]:
 class Done:
     order: ExperimentOrder
     folder: Path
-    result: run.ExperimentResult
+    result: paper.ExperimentResult
     told: tuple[Progress, ...]
     said: tuple[str, ...]
 
@@ -111,7 +110,7 @@ def test_progress_never_falls_and_ends(done):
 
 def test_asked_again_nothing_is_made_twice(done, monkeypatch):
     before = (done.folder / "out" / "tables.json").read_bytes()
-    monkeypatch.setattr(run, "make_corpus", None)
+    monkeypatch.setattr(paper, "make_corpus", None)
     with Store(done.folder / "store") as store:
         again = run_experiment(done.order, out=done.folder / "out", store=store)
     assert again.digests == done.result.digests
@@ -132,7 +131,7 @@ def test_a_folder_of_other_settings_or_notes_is_refused(done, tmp_path):
 def test_stopped_anywhere_it_goes_on_to_the_same_tables(done, tmp_path):
     seen: list[str] = []
 
-    def go_on(*, until: str) -> run.ExperimentResult:
+    def go_on(*, until: str) -> paper.ExperimentResult:
         with Store(tmp_path / "store") as store:
             return run_experiment(
                 done.order, out=tmp_path / "out", store=store,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.errors import AuditError
-from audit.experiment.order import ExperimentOrder
-from audit.experiment.stages import (
+from audit.experiment.paper import (
     CORPUS,
     GENERAL,
     HOSPITAL,
@@ -15,8 +15,8 @@ from audit.experiment.stages import (
     audit_stage,
     stage_costs,
 )
+from audit.experiment.paper_tables import ExperimentOrder
 from audit.progress import Progress
-from audit.request import GenerationSettings, PosteriorSettings
 
 
 @pytest.fixture

@@ -7,18 +7,33 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from audit.corpora.passages import read_passages
-from audit.deid.coverage import CoverageCounts
-from audit.deid.documents import Span, tagged
+from audit.deid.matching import CoverageCounts
 from audit.demo import SHIPPED
-from audit.experiment.deid_arms import MISSED, WHOLE, NameMisses
-from audit.experiment.deid_leakage import ArmResult, arm_row, leak_rows, split_rows
-from audit.experiment.deid_notes import HospitalNotes, Mention, hospital_notes
-from audit.experiment.deid_order import MENTIONS, PERFECT, RAW, Arm, LeakageOrder
-from audit.experiment.deid_tables import LeakageTables
-from audit.experiment.deid_training import ArmModel
-from audit.membership.candidates import Candidates
-from audit.report import AuditReport
+from audit.experiment.leakage import (
+    MISSED,
+    WHOLE,
+    ArmModel,
+    ArmResult,
+    HospitalNotes,
+    Mention,
+    NameMisses,
+    arm_row,
+    hospital_notes,
+    leak_rows,
+    split_rows,
+)
+from audit.experiment.leakage_tables import (
+    MENTIONS,
+    PERFECT,
+    RAW,
+    Arm,
+    LeakageOrder,
+    LeakageTables,
+)
+from audit.names.candidates import Candidates
+from audit.notes.passages import read_passages
+from audit.notes.spans import Span, tagged
+from audit.report.report import AuditReport
 
 NAMES = (("Ann", "Lee"), ("Bob", "Ray"))
 CONTROLS = (("Cy", "Fox"), ("Di", "Hay"), ("Ed", "Kay"), ("Flo", "May"))

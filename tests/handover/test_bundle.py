@@ -15,11 +15,16 @@ from typing import Any
 import pytest
 
 from audit.errors import AuditError
-from audit.handover.bundle import bundle, bundle_file, bundle_files, bundle_name
-from audit.handover.measures_table import MEASURE_COLUMNS, measures_csv
-from audit.handover.name_forms import NAME_FORMS
-from audit.handover.report_choice import ReportChoice
-from audit.report import AuditReport, write_private_files
+from audit.report.export import (
+    MEASURE_COLUMNS,
+    bundle,
+    bundle_file,
+    bundle_files,
+    bundle_name,
+    measures_csv,
+)
+from audit.report.html import NAME_FORMS, ReportChoice
+from audit.report.report import AuditReport, write_private_files
 from tests.pages.make_reports import MEMBERS, make_report
 
 DOCUMENTS = {"hospital": ["sophia0 wright0 is here", "=1+1"], "general": ["nobody"]}

@@ -9,13 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from audit.handover.bundle import bundle_files
-from audit.handover.measures_table import measures_csv
-from audit.handover.report_choice import ReportChoice
-from audit.handover.report_html import report_html
-from audit.handover.report_language import report_words
-from audit.view.exposure_view import exposure_view
-from audit.view.reference_view import reference_view
+from audit.report.export import bundle_files, measures_csv
+from audit.report.html import ReportChoice, report_html, report_words
+from audit.report.reading import exposure_view, reference_view
 from tests.pages.make_reports import make_reference_reports, make_report, make_special_names
 
 HOSTILE = "<img src=x onerror=alert(1)>"

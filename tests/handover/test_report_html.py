@@ -14,16 +14,24 @@ from typing import Any
 
 import pytest
 
+from audit.attack.decisions import MIN_CONTROLS
+from audit.attack.verdict import REASONS
 from audit.errors import AuditError
-from audit.handover.name_forms import NAME_FORMS, masked_name, with_names_as
-from audit.handover.report_choice import OPTIONAL_SECTIONS, RECOMMENDATIONS, ReportChoice, SignOff
-from audit.handover.report_closing import command_of
-from audit.handover.report_findings import MAX_NAMES, standing_out
-from audit.handover.report_html import report_html
-from audit.handover.report_language import report_words
-from audit.membership.decisions import MIN_CONTROLS
-from audit.membership.verdict import REASONS
-from audit.report import AuditReport
+from audit.report.html import (
+    MAX_NAMES,
+    NAME_FORMS,
+    OPTIONAL_SECTIONS,
+    RECOMMENDATIONS,
+    ReportChoice,
+    SignOff,
+    command_of,
+    masked_name,
+    report_html,
+    report_words,
+    standing_out,
+    with_names_as,
+)
+from audit.report.report import AuditReport
 from pages.ui.text import masked
 from tests.pages.make_reports import MEMBERS, make_report
 

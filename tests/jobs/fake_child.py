@@ -14,8 +14,8 @@ from typing import Any
 from audit.errors import AuditCancelled, AuditError
 from audit.home import data_home
 from audit.jobs import child
-from audit.jobs.contact import Contact
 from audit.jobs.kinds import KINDS
+from audit.jobs.table import Contact
 from audit.progress import Progress
 from cache.store import Store
 from tests.cache.make_values import do_not_wait_for_the_disk, is_right, put

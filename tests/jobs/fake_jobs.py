@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from audit.home import HOME_VARIABLE, data_home, results_dir
-from audit.jobs import service, start
-from audit.jobs.job import Job
-from audit.jobs.question import Question
+from audit.jobs import service
+from audit.jobs import service as start
+from audit.jobs.table import Job, Question
 
 PATIENCE_SECONDS = 90.0
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from audit.jobs import start
-from audit.jobs.locks import Lock
+from audit.jobs import service
 from audit.jobs.worker import work
+from audit.shelf import Lock
 from tests.jobs.fake_child import note_process
 
 if __name__ == "__main__":
     note_process("worker")
-    start.WORKER_MODULE = "tests.jobs.fake_worker"  # of other devices
+    service.WORKER_MODULE = "tests.jobs.fake_worker"  # of other devices
     lock = Lock(int(sys.argv[2]))
     work(sys.argv[1], lock=lock, idle_seconds=30.0, child_module="tests.jobs.fake_child")

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpora.build_files import locked_folder
-from audit.curation.kept_corpora import corpora_dir, kept_corpus
-from audit.curation.order import CorpusOrder
+from audit.corpus.build import locked_folder
+from audit.corpus.kept import corpora_dir, kept_corpus
+from audit.corpus.make import CorpusOrder
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs import table
-from audit.jobs.contact import Contact
-from audit.jobs.corpus_job import answer_corpus, corpus_question
-from audit.jobs.kinds import KINDS
-from audit.jobs.recovery import recover_device
+from audit.jobs.kinds import KINDS, answer_corpus, corpus_question
+from audit.jobs.service import recover_device
+from audit.jobs.table import Contact
 from audit.progress import Progress
 from tests.curation.make_corpora import dummy_notes, register_files
 

@@ -6,13 +6,11 @@ from dataclasses import replace
 import pytest
 
 from audit.errors import AuditError
-from audit.experiment import deid_run
-from audit.experiment.deid_kept import kept_files
-from audit.experiment.deid_order import LeakageOrder, leakage_order_from_json
-from audit.experiment.deid_run import LeakageResult
-from audit.jobs.contact import Contact
-from audit.jobs.deid_experiment_job import answer_leakage, leakage_question
-from audit.jobs.kinds import KINDS
+from audit.experiment import leakage
+from audit.experiment.leakage import LeakageResult
+from audit.experiment.leakage_tables import LeakageOrder, kept_files, leakage_order_from_json
+from audit.jobs.kinds import KINDS, answer_leakage, leakage_question
+from audit.jobs.table import Contact
 from tests.experiment.tiny_leakage import tiny_tables
 
 ORDER = LeakageOrder(taggers=("rules",), device="cpu")
@@ -46,7 +44,7 @@ def test_what_was_answered_is_kept_and_not_done_again(monkeypatch):
         asked.append((order, how["load"]("rules").name, how["arms_folder"].name))
         return LeakageResult(tiny_tables(order), ("digest",))
 
-    monkeypatch.setattr(deid_run, "run_leakage", fake)
+    monkeypatch.setattr(leakage, "run_leakage", fake)
     question = leakage_question(ORDER)
     (kept_as,) = answer_leakage(question.order, CONTACT)
     assert kept_as == question.order["leakage_id"]

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from audit.errors import AuditError
-from audit.experiment.order import order_from_json
-from audit.jobs.experiment_job import experiment_question
-from audit.jobs.kinds import KINDS
+from audit.experiment.paper_tables import order_from_json
+from audit.jobs.kinds import KINDS, experiment_question
 from tests.experiment.small_experiment import write_notes
 
 

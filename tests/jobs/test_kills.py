@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from audit.jobs import service
-from audit.jobs.job import Job
-from audit.jobs.recovery import looking_after
+from audit.jobs.service import looking_after
+from audit.jobs.table import Job
 from cache.store import Store
 from tests.cache.make_store import contents, quick_disk
 from tests.cache.make_values import put

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpora.listed_notes import ListedNotes, listed_bytes
+from audit.corpus.truth import ListedNotes, listed_bytes
 from audit.errors import AuditError
-from audit.jobs import pretrain_job
-from audit.jobs.contact import Contact
-from audit.jobs.kinds import KINDS
-from audit.jobs.pretrain_job import (
+from audit.jobs import kinds
+from audit.jobs.kinds import (
+    KINDS,
     answer_pretrain,
     pretrain_order,
     pretrain_question,
     run_id_of,
     train_order,
 )
-from audit.training.kept_models import trained_models
+from audit.jobs.table import Contact
+from audit.training.kept import trained_models
 from tests.models.make_models import make_bert
 from tests.training.make_training import quick, write_notes
 
@@ -46,7 +46,7 @@ def place(tmp_path, monkeypatch):
             raise AuditError("There is no such corpus.")
         return Corpus(corpus_id, tmp_path / "corpus")
 
-    monkeypatch.setattr(pretrain_job, "kept_corpus", kept_corpus)
+    monkeypatch.setattr(kinds, "kept_corpus", kept_corpus)
     return tmp_path
 
 

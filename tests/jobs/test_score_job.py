@@ -10,26 +10,31 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid import score_build, score_sources
-from audit.deid.documents import Span, TaggedDocument
-from audit.deid.format_jsonl import write_jsonl
-from audit.deid.formats import write_files
-from audit.deid.generation.copies import CopyReading, Piece, read_pieces
-from audit.deid.given_notes import clear_given, given_path, keep_given, keep_notes, keep_outputs
-from audit.deid.kept_scores import kept_score, score_content, score_dir, scores_dir
-from audit.deid.known_taggers import KnownTagger
-from audit.deid.rule_tagger import RuleTagger
-from audit.deid.score_order import ScoreOrder, Source, order_from_json, order_to_json
-from audit.deid.tags import write_tags
+from audit.deid import score
+from audit.deid.copies import CopyReading, Piece, read_pieces
+from audit.deid.given import clear_given, given_path, keep_given, keep_notes, keep_outputs
+from audit.deid.rules import RuleTagger
+from audit.deid.score import (
+    ScoreOrder,
+    Source,
+    kept_score,
+    order_from_json,
+    order_to_json,
+    score_content,
+    score_dir,
+    scores_dir,
+)
+from audit.deid.taggers import KnownTagger
 from audit.deid.windows import Window
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
-from audit.jobs import score_job
-from audit.jobs.contact import Contact
-from audit.jobs.kinds import KINDS
-from audit.jobs.locks import SHORT
-from audit.jobs.score_job import answer_score, score_question
+from audit.jobs import kinds
+from audit.jobs.kinds import KINDS, answer_score, score_question
+from audit.jobs.table import Contact
+from audit.notes.formats import write_files, write_jsonl, write_tags
+from audit.notes.spans import Span, TaggedDocument
 from audit.progress import Progress
+from audit.shelf import SHORT
 from tests.deid.make_scores import files_of, gold_notes, predicted_notes, quiet
 
 RULES = KnownTagger("rules", "rules", "", RuleTagger().digest, is_quick=True)
@@ -38,7 +43,7 @@ RULES = KnownTagger("rules", "rules", "", RuleTagger().digest, is_quick=True)
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
-    monkeypatch.setattr(score_job, "known_taggers", lambda: (RULES,))
+    monkeypatch.setattr(kinds, "known_taggers", lambda: (RULES,))
 
 
 def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
@@ -95,7 +100,7 @@ def test_what_makes_another_question() -> None:
 
 
 def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score_sources, "_BATCH_NOTES", 4)
+    monkeypatch.setattr(score, "_BATCH_NOTES", 4)
     monkeypatch.setattr("audit.progress._REPORT_SECONDS", 0.0)
     golds = gold_notes(40)
     plain = score_question(order(golds)).order
@@ -117,7 +122,7 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
     (score_id,) = answer_score(plain, contact([]))
     assert sum(asked) == 40 and not making.exists()
     whole = score_content(score_id)["summary"]
-    monkeypatch.setattr(score_job, "score_dir", lambda _: Path("/nonexistent"))
+    monkeypatch.setattr(kinds, "score_dir", lambda _: Path("/nonexistent"))
     score_dir(score_id).rename(scores_dir() / ".away")
     (again,) = answer_score(plain, contact([]))
     assert score_content(again)["summary"] == whole and sum(asked) == 80
@@ -211,7 +216,7 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
 ) -> None:
     golds = gold_notes(6)
     copyist = Copyist(golds)
-    monkeypatch.setattr(score_job, "load_tagger", lambda tagger_id: copyist)
+    monkeypatch.setattr(kinds, "load_tagger", lambda tagger_id: copyist)
     monkeypatch.setattr("audit.progress._REPORT_SECONDS", 0.0)
     plain = score_question(order(golds)).order
     with pytest.raises(AuditCancelled):
@@ -268,7 +273,7 @@ def test_files_that_are_refused_do_not_tell_names() -> None:
 
 def test_what_was_given_long_ago_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = keep_notes(gold_notes(1)), keep_notes(gold_notes(2))
-    monkeypatch.setattr("audit.deid.given_notes.KEPT_SECONDS", -1.0)
+    monkeypatch.setattr("audit.deid.given.KEPT_SECONDS", -1.0)
     clear_given(keep=[new.digest])
     assert given_path(new.digest).is_file()
     with pytest.raises(AuditError, match="no longer kept"):
@@ -276,10 +281,10 @@ def test_what_was_given_long_ago_is_removed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_zip_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("audit.deid.given_notes.MAX_UNPACKED_BYTES", 1000)
+    monkeypatch.setattr("audit.deid.given.GIVEN_NOTES_MAX_UNPACKED_BYTES", 1000)
     with pytest.raises(AuditError, match="too large when unpacked"):
         keep_given(archive({"a.jsonl": b" " * 10_000}), name="a.zip", what="gold notes")
-    monkeypatch.setattr("audit.deid.given_notes.MAX_FILES", 1)
+    monkeypatch.setattr("audit.deid.given.GIVEN_NOTES_MAX_FILES", 1)
     with pytest.raises(AuditError, match="more than 1 files"):
         keep_given(archive({"a.jsonl": b"", "b.jsonl": b""}), name="a.zip", what="gold notes")
 
@@ -287,7 +292,7 @@ def test_a_zip_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_makers_of_one_score_do_not_meet() -> None:
     plain = score_question(order(gold_notes())).order
     with (
-        score_build.score_place(plain["score_id"]),
+        score.score_place(plain["score_id"]),
         pytest.raises(AuditError, match="made already"),
     ):
         answer_score(plain, quiet())

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from audit.corpora.build import BUILD, SURVEY
-from audit.curation import make_corpus
-from audit.jobs.job import STAGES, Job
-from audit.training.course import TRAIN
-from audit.training.tokenizing import TOKENIZE
+from audit.corpus import make
+from audit.corpus.build import BUILD, SURVEY
+from audit.jobs.table import STAGES, Job
+from audit.training.loop import TOKENIZE, TRAIN
 from pages.ui.language import words_of
 
 JOB = Job(
@@ -20,7 +19,7 @@ JOB = Job(
 
 
 def test_phases_of_corpora_and_trainings_are_known() -> None:
-    stages = {make_corpus.SAMPLE, make_corpus.NAMES, make_corpus.EXAMINE, make_corpus.LISTS}
+    stages = {make.SAMPLE, make.NAMES, make.EXAMINE, make.MAKE_CORPUS_LISTS}
     assert {SURVEY, BUILD} | stages <= set(STAGES["corpus"])
     assert set(STAGES["pretrain"]) == {TOKENIZE, TRAIN}
 

@@ -6,20 +6,19 @@ import json
 
 import pytest
 
-from audit.deid.format_jsonl import write_jsonl
-from audit.deid.kept_taggers import trained_tagger, trained_taggers
-from audit.deid.known_taggers import load_tagger
+from audit.deid.taggers import load_tagger, trained_tagger, trained_taggers
 from audit.errors import AuditCancelled, AuditError
-from audit.jobs.contact import Contact
-from audit.jobs.kinds import KINDS
-from audit.jobs.tagger_job import (
-    KIND,
+from audit.jobs.kinds import (
+    KINDS,
+    TAGGER_JOB_KIND,
     answer_tagger,
     tagger_folder,
     tagger_id_of,
     tagger_order,
     tagger_question,
 )
+from audit.jobs.table import Contact
+from audit.notes.formats import write_jsonl
 from tests.deid.token.make_notes import notes, quick
 
 
@@ -45,7 +44,7 @@ def test_an_order_is_plain_and_its_question_names_nobody(place):
     order = wanted(place, title="山田's")
     question = tagger_question(order)
     assert json.loads(json.dumps(dict(question.order))) == question.order
-    assert KINDS[question.kind] is answer_tagger and question.kind == KIND
+    assert KINDS[question.kind] is answer_tagger and question.kind == TAGGER_JOB_KIND
     assert "山田" not in question.label and str(place) not in question.label
     assert tagger_question(wanted(place)).digest == question.digest
 

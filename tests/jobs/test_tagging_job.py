@@ -7,30 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from audit.curation.note_files import VARIABLE
-from audit.deid import known_taggers, tag_files
-from audit.deid.kept_tagged import INPUT, ReleaseSettings, set_folder, tagged_dir, tagged_set
-from audit.deid.known_taggers import KnownTagger
-from audit.deid.rule_tagger import RuleTagger
-from audit.deid.tagged_index import notes_of
+from audit.deid import tag, taggers
+from audit.deid.rules import RuleTagger
+from audit.deid.tagged import INPUT, ReleaseSettings, notes_of, set_folder, tagged_dir, tagged_set
+from audit.deid.taggers import KnownTagger
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
-from audit.jobs import tagging_job
-from audit.jobs.contact import Contact
-from audit.jobs.job import STAGES
-from audit.jobs.kinds import KINDS
-from audit.jobs.locks import SHORT, queue_of
-from audit.jobs.tagging_job import (
-    NotesToTag,
-    answer_tagging,
-    one_text,
-    tagging_question,
-    uploaded,
-)
+from audit.jobs import kinds
+from audit.jobs.kinds import KINDS, NotesToTag, answer_tagging, one_text, tagging_question, uploaded
+from audit.jobs.table import STAGES, Contact
+from audit.notes.read import VARIABLE
 from audit.progress import Progress
+from audit.shelf import SHORT, queue_of
 
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
-RULES = known_taggers.known_tagger("rules")
+RULES = taggers.known_tagger("rules")
 HOW = ReleaseSettings()
 
 
@@ -73,7 +64,7 @@ def test_an_upload_becomes_a_set_and_what_was_handed_in_goes() -> None:
 
 
 def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path: Path) -> None:
-    default = known_taggers.known_tagger("default")
+    default = taggers.known_tagger("default")
     copying = KnownTagger("trained/" + "a" * 12, "generative", "", "d", is_quick=False)
     note, notes = one_text(NAMED, source="pasted"), NotesToTag("uploaded", given=many(9000))
     (tmp_path / "ward").mkdir()
@@ -140,8 +131,8 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatc
         uploaded([("n.jsonl", many(300))]), tagger=RULES, how=ReleaseSettings(language="en")
     ).order
     answer_tagging(whole, contact([]))
-    monkeypatch.setattr(tag_files, "_KEEP_SECONDS", 0.0)
-    monkeypatch.setattr(tag_files, "_BATCH_NOTES", 20)
+    monkeypatch.setattr(tag, "_KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(tag, "_BATCH_NOTES", 20)
     order = tagging_question(uploaded([("n.jsonl", many(300))]), tagger=RULES, how=HOW).order
     with pytest.raises(AuditCancelled):
         answer_tagging(order, contact([], stop_at=0.4))
@@ -154,7 +145,7 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatc
             n_tagged += len(texts)
             return super().tag(texts)
 
-    monkeypatch.setattr(tagging_job, "load_tagger", lambda tagger_id, device: Counting())
+    monkeypatch.setattr(kinds, "load_tagger", lambda tagger_id, device: Counting())
     (tagged_id,) = answer_tagging(order, contact([]))
     assert 0 < n_tagged < 300
     spans = [tagged_set(one).spans_path.read_bytes() for one in (tagged_id, whole["tagged_id"])]
@@ -164,7 +155,7 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatc
 def test_another_tagger_or_a_lost_input_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     order = tagging_question(one_text(NAMED, source="pasted"), tagger=RULES, how=HOW).order
     other = RuleTagger(groups=("dates",))
-    monkeypatch.setattr(tagging_job, "load_tagger", lambda tagger_id, device: other)
+    monkeypatch.setattr(kinds, "load_tagger", lambda tagger_id, device: other)
     with pytest.raises(AuditError, match="not the one that was asked for"):
         answer_tagging(order, contact([]))
     (set_folder(order["tagged_id"]) / INPUT).unlink()

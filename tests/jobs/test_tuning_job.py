@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid.generation.tuning_order import GenerativeOrder
-from audit.deid.kept_taggers import trained_tagger, trained_taggers
-from audit.deid.known_taggers import known_taggers, load_tagger
+from audit.deid.generative.config import GenerativeOrder
+from audit.deid.taggers import known_taggers, load_tagger, trained_tagger, trained_taggers
 from audit.errors import AuditCancelled, AuditError
-from audit.jobs.contact import Contact
-from audit.jobs.kinds import KINDS
-from audit.jobs.tuning_job import tuning_folder, tuning_question
+from audit.jobs.kinds import KINDS, tuning_folder, tuning_question
+from audit.jobs.table import Contact
 from tests.deid.generation.tiny_model import documents, order, write_gold, write_model
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from torch import nn
 
-from audit.membership.generation import GeneratedShard, GenerationTask, generated_shard
+from audit.attack.generation import GeneratedShard, GenerationTask, generated_shard
 from tests.table_model import (
     APART,
     MASK,

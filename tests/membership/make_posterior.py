@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from audit.corpora.passages import Passage
-from audit.membership.candidates import make_candidates
-from audit.membership.name_pools import NamePool
-from audit.membership.part_scores import NameParts, name_parts
-from audit.membership.posterior import PosteriorShard, PosteriorTask, posterior_shard
-from audit.membership.prompts import PartPieces, part_columns, pieces_by_role
+from audit.attack.posterior import PosteriorShard, PosteriorTask, posterior_shard
+from audit.attack.prompts import PartPieces, part_columns, pieces_by_role
+from audit.attack.scores import NameParts, name_parts
 from audit.models.load import load_model
+from audit.names.candidates import make_candidates
+from audit.names.pools import NamePool
+from audit.notes.passages import Passage
 from tests.reference_masking import PlainModel, can_be_scored, log_product, make_task
 
 RIGHT = " was seen by dr jones for pain."

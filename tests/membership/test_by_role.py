@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from audit.membership.by_role import MAX_ROLES, Attacked, RoleMeasures, measures_by_role
-from audit.membership.candidates import Candidates, make_candidates
+from audit.attack.metrics import MAX_ROLES, Attacked, RoleMeasures, measures_by_role
+from audit.names.candidates import Candidates, make_candidates
 
 
 def names_of(roles: list[str], *, n_controls: int = 4) -> Candidates:

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from audit.attack.attacks import link_passages
 from audit.errors import AuditError
-from audit.membership.candidates import Candidates, make_candidates, member_parts
-from audit.membership.controls import with_controls
-from audit.membership.linking import link_passages
-from audit.membership.names_csv import read_names
-from audit.prepare.lists import list_line
-from audit.prepare.names_file import names_file
+from audit.names.candidates import Candidates, make_candidates, member_parts
+from audit.names.controls import with_controls
+from audit.names.files import names_file, read_names
+from audit.names.lists import list_line
 from tests.membership.test_linking import passages_of, shard_of
 
 HEADER = "first_name,last_name,is_member,control_kind,role,n_mentions\n"

@@ -8,11 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audit.membership.candidates import (
-    control_kind_against,
-    make_candidates,
-    member_parts,
-)
+from audit.names.candidates import control_kind_against, make_candidates, member_parts
 
 MEMBERS = make_candidates(
     [("Thomas", "Young"), ("Mary", "James"), ("太郎", "山田")], is_member=True

@@ -12,13 +12,19 @@ import numpy as np
 import pytest
 import torch
 
-from audit.corpora.passages import Passage
-from audit.membership.chain import chain_shard, n_chain_rows
-from audit.membership.posterior import PosteriorShard, PosteriorTask, draw_inputs, posterior_shard
-from audit.membership.prompts import Template
-from audit.membership.scores import PosteriorSums, posterior_scores
-from audit.models.encoder import body_of
+from audit.attack.posterior import (
+    PosteriorShard,
+    PosteriorTask,
+    chain_shard,
+    draw_inputs,
+    n_chain_rows,
+    posterior_shard,
+)
+from audit.attack.prompts import Template
+from audit.attack.scores import PosteriorSums, posterior_scores
+from audit.models.forward import body_of
 from audit.models.load import load_model
+from audit.notes.passages import Passage
 from tests.membership.make_posterior import plain_pieces, plain_task
 from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
 from tests.reference_masking import SCORES, log_chain, make_task, plain_model, score_with_error

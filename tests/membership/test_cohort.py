@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from audit.membership.candidates import Candidates, make_candidates
-from audit.membership.cohort import (
+from audit.attack.cohort import (
     cohort_test,
     relabelling_test,
     smallest_detectable_auc,
     smallest_finding,
 )
-from audit.membership.part_scores import NameParts
-from audit.rates import auc
+from audit.attack.scores import NameParts
+from audit.names.candidates import Candidates, make_candidates
+from audit.stats import auc
 
 quick = settings(deadline=None, max_examples=25)
 

@@ -18,7 +18,7 @@ from sklearn.metrics import (
     recall_score,
 )
 
-from audit.membership.confusion import Confusion, confusion, f1_interval
+from audit.attack.decisions import Confusion, confusion, f1_interval
 
 TABLES = json.loads(
     (Path(__file__).parents[1] / "golden" / "kart_tables.json").read_text(encoding="utf-8")

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from audit.membership.candidates import Candidates, make_candidates
-from audit.membership.controls import (
+from audit.names.candidates import Candidates, make_candidates
+from audit.names.controls import (
     draw_names,
     easy_controls,
     hard_controls,
@@ -22,7 +22,7 @@ from audit.membership.controls import (
     recombined_controls,
     reference_controls,
 )
-from audit.membership.name_pools import NamePool, japanese_pool, popularity, us_pool
+from audit.names.pools import NamePool, japanese_pool, popularity, us_pool
 
 SMALL = NamePool("en_US", ("Ann", "Bo", "Cy"), ("Lee", "Hill"), (0.6, 0.3, 0.1), (0.75, 0.25))
 EXACT = {

@@ -9,10 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from audit.corpora.mention_passages import NamePattern
-from audit.corpora.passages import Passage
-from audit.membership.candidates import Candidates, make_candidates, member_parts
-from audit.membership.corpus_candidates import (
+from audit.corpus.examine import (
     CountTable,
     RegisteredPerson,
     carriers,
@@ -20,9 +17,12 @@ from audit.membership.corpus_candidates import (
     count_table,
     positives_of,
 )
-from audit.membership.corpus_names import NameIndex, Pair, pair_of
-from audit.membership.matched_controls import matched_controls
-from audit.membership.name_pools import NamePool, japanese_pool, popularity, us_pool
+from audit.corpus.truth import NamePattern
+from audit.names.candidates import Candidates, make_candidates, member_parts
+from audit.names.controls import matched_controls
+from audit.names.matching import NameIndex, Pair, pair_of
+from audit.names.pools import NamePool, japanese_pool, popularity, us_pool
+from audit.notes.passages import Passage
 
 PASSAGE = Passage("", ("first", "last"), " ", " is a", "1", None)
 POOL = us_pool()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from audit.membership.decisions import (
+from audit.attack.decisions import (
     critical_score,
     decide,
     held_out_threshold,
@@ -19,7 +19,7 @@ from audit.membership.decisions import (
     rank_p_values,
     undecided_mask,
 )
-from audit.rates import benjamini_hochberg
+from audit.stats import benjamini_hochberg
 
 quick = settings(deadline=None, max_examples=40)
 values = st.integers(-5, 5).map(float)

@@ -10,14 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from audit.membership.exposure import (
-    canary_names,
-    exposure,
-    exposure_bits,
-    rank_p_values,
-    rising,
-)
-from audit.membership.name_pools import us_pool
+from audit.attack.exposure import canary_names, exposure, exposure_bits, rank_p_values, rising
+from audit.names.pools import us_pool
 
 
 def test_ranks_and_bits_by_hand() -> None:

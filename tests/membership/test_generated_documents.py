@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import nn
 
+from audit.attack.generation import GeneratedShard, GenerationTask, shard_draws
 from audit.errors import AuditCancelled
-from audit.membership.generation import GeneratedShard, GenerationTask, shard_draws
-from audit.models.encoder import logits_at
+from audit.models.forward import logits_at
 from audit.models.load import load_model
 from tests.membership.make_documents import TABLES, generate, model_of, task_of
 from tests.models.make_models import make_bert

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from audit.membership.generation import GeneratedShard, GenerationTask, shard_draws, step
+from audit.attack.generation import GeneratedShard, GenerationTask, shard_draws, step
 from tests.membership.make_documents import TABLES, by_hundreds, generate, model_of, task_of
 from tests.one_thread import one_thread
 from tests.table_model import (

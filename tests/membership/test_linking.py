@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.corpora.passages import Passage
-from audit.membership.candidates import Candidates, make_candidates
-from audit.membership.linking import link_passages, owner_rows
-from audit.membership.posterior import PosteriorShard
+from audit.attack.attacks import link_passages, owner_rows
+from audit.attack.posterior import PosteriorShard
+from audit.names.candidates import Candidates, make_candidates
+from audit.notes.passages import Passage
 
 NAMES = make_candidates(
     [("Anna", "Able"), ("Bert", "Bold"), ("Carl", "Cool"), ("花子", "山田"), ("", "Solo")]

@@ -10,11 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audit.membership.candidates import Candidates, make_candidates
-from audit.membership.controls import draw_names, with_controls
-from audit.membership.match_quality import match_quality
-from audit.membership.name_pools import NamePool, us_pool
-from audit.translation import in_language
+from audit.names.candidates import Candidates, make_candidates
+from audit.names.controls import draw_names, match_quality, with_controls
+from audit.names.pools import NamePool, us_pool
+from audit.words import in_language
 
 POOL = NamePool(
     "en_US", ("Ann", "Bea", "Cy"), ("Hill", "Lee", "Moss"), (0.5, 0.3, 0.2), (0.6, 0.3, 0.1)

@@ -16,14 +16,19 @@ from sklearn.metrics import roc_auc_score
 
 from audit.demo import SHIPPED, DemoSettings, demo_request
 from audit.demo_build import ENGLISH, JAPANESE, demo_controls, demo_staff, null_names
-from audit.experiment.deid_notes import hospital_notes
-from audit.membership.candidates import Candidates, make_candidates, member_parts
-from audit.membership.controls import draw_names, with_controls
-from audit.membership.match_quality import match_quality
-from audit.membership.matched_controls import CALIPER_NATS, MatchedControls, matched_controls
-from audit.membership.name_pools import NamePool, japanese_pool, us_pool
-from audit.membership.names_csv import read_names
-from audit.names import fold_name, script_of
+from audit.experiment.leakage import hospital_notes
+from audit.names.candidates import Candidates, make_candidates, member_parts
+from audit.names.controls import (
+    CALIPER_NATS,
+    MatchedControls,
+    draw_names,
+    match_quality,
+    matched_controls,
+    with_controls,
+)
+from audit.names.files import read_names
+from audit.names.pools import NamePool, japanese_pool, us_pool
+from audit.names.text import fold_name, script_of
 from audit.run import run_audit
 from cache.store import Store
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.membership.candidates import make_candidates
-from audit.membership.matching import count_lexicon_names, fold, name_hits, words
 from audit.models.load import load_model
+from audit.names.candidates import make_candidates
+from audit.names.matching import count_lexicon_names, fold, name_hits, words
 from tests.models.make_models import SPECIAL, WORDS, make_bert
 
 quick = settings(deadline=None, max_examples=150)

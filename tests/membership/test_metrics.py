@@ -10,11 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audit.membership.confusion import Confusion
-from audit.membership.decisions import held_out_threshold
-from audit.membership.metrics import ScoredNames, membership_metrics
-from audit.membership.plain import plain
-from audit.rates import auc, tpr_at_fpr
+from audit.attack.decisions import Confusion, held_out_threshold
+from audit.attack.metrics import ScoredNames, membership_metrics, plain
+from audit.stats import auc, tpr_at_fpr
 
 
 def a_list(n_members=40, n_easy=40, n_hard=30, n_unknown=3, seed=0, shift=1.0):

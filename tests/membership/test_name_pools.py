@@ -11,8 +11,8 @@ import faker
 import pytest
 from scipy import stats
 
-from audit.membership.candidates import make_candidates
-from audit.membership.name_pools import (
+from audit.names.candidates import make_candidates
+from audit.names.pools import (
     NamePool,
     japanese_pool,
     pool_for,
@@ -20,7 +20,7 @@ from audit.membership.name_pools import (
     us_pool,
     with_popularity,
 )
-from audit.names import fold_name, written_name
+from audit.names.text import fold_name, written_name
 
 
 def test_the_us_pool_is_the_papers() -> None:

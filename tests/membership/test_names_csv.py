@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.errors import AuditError
-from audit.membership.names_csv import names_template, read_names
+from audit.names.files import names_template, read_names
 
 
 def rows_of(text: str, *, codec: str = "utf-8") -> list[tuple[str, str]]:

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
 
-from audit.membership.candidates import make_candidates
-from audit.membership.name_pools import NamePool
-from audit.membership.part_scores import (
+from audit.attack.scores import (
     NameParts,
     both_parts,
     name_limits,
@@ -24,6 +22,8 @@ from audit.membership.part_scores import (
     part_score_columns,
     soft_minimum,
 )
+from audit.names.candidates import make_candidates
+from audit.names.pools import NamePool
 from tests.reference_masking import PART_SCORES, part_scores, studentised
 
 quick = settings(deadline=None, max_examples=60)

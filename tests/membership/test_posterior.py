@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from audit.corpora.passages import Passage
-from audit.membership.posterior import PosteriorTask, draw_inputs, layouts, posterior_shard
-from audit.membership.prompts import Template
-from audit.membership.scores import PosteriorSums, posterior_scores
+from audit.attack.posterior import PosteriorTask, draw_inputs, layouts, posterior_shard
+from audit.attack.prompts import Template
+from audit.attack.scores import PosteriorSums, posterior_scores
+from audit.notes.passages import Passage
 from tests.membership.make_posterior import (
     NAMES,
     PASSAGES,

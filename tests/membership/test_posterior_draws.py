@@ -12,16 +12,16 @@ import pytest
 import torch
 from scipy import stats
 
-from audit.membership.posterior import (
+from audit.attack.posterior import (
     PosteriorShard,
     PosteriorTask,
     draw_inputs,
     n_rows,
     posterior_shard,
 )
-from audit.membership.prompts import Template
-from audit.membership.scores import PosteriorSums, posterior_scores
-from audit.models.encoder import body_of
+from audit.attack.prompts import Template
+from audit.attack.scores import PosteriorSums, posterior_scores
+from audit.models.forward import body_of
 from audit.models.load import load_model
 from tests.membership.make_posterior import (
     NAMES,

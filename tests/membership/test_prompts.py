@@ -11,10 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.corpora.passages import Passage, read_passages
-from audit.errors import AuditError
-from audit.membership.candidates import make_candidates
-from audit.membership.prompts import (
+from audit.attack.prompts import (
     FIRST,
     LAST,
     NO_PART,
@@ -32,7 +29,10 @@ from audit.membership.prompts import (
     token_ids,
     written_parts,
 )
+from audit.errors import AuditError
 from audit.models.load import load_model
+from audit.names.candidates import make_candidates
+from audit.notes.passages import Passage, read_passages
 from tests.models.make_models import make_bert, make_japanese_bert, make_roberta
 from tests.reference_masking import plain_model, spell
 

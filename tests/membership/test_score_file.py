@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from audit.attack.scores import score_file
 from audit.errors import AuditError
-from audit.membership.score_file import score_file
 
 LOSSES = Path(__file__).parents[2].parent / "shared" / "data" / "clinical_mlm_losses"
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.membership.part_scores import NameParts
-from audit.membership.scores import (
+from audit.attack.scores import (
     DRAW,
     MassSums,
+    NameParts,
     PosteriorSums,
     Score,
     blocks_of,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.membership.cohort import RelabellingTest, SmallestFinding
-from audit.membership.verdict import (
+from audit.attack.cohort import RelabellingTest, SmallestFinding
+from audit.attack.verdict import (
     REASONS,
     Ranked,
     equal_models_record,
@@ -19,7 +19,7 @@ from audit.membership.verdict import (
     is_ill_matched,
     is_leak,
 )
-from audit.rates import Estimate
+from audit.stats import Estimate
 
 CHANCE = Estimate(0.51, 0.45, 0.57)
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)

@@ -13,9 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.errors import AuditError
-from audit.models.config import parse_config
-from audit.models.files import inspect_model, model_digest, read_model_files
-from audit.models.shapes import expected_shapes
+from audit.models.inspect import (
+    expected_shapes,
+    inspect_model,
+    model_digest,
+    parse_config,
+    read_model_files,
+)
 from tests.models.editing import WEIGHTS, canary, edit_json, write_pickle
 from tests.models.hostile_models import BEFORE_LOADING, Spoiled
 from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta

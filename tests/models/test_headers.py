@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from audit.errors import AuditError
-from audit.models.headers import read_header
+from audit.models.inspect import read_header
 
 QUICK = settings(max_examples=30, deadline=None)
 

@@ -12,7 +12,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from audit.errors import AuditError
-from audit.models.files import model_digest
+from audit.models.inspect import model_digest
 from audit.models.load import LoadedModel, load_model
 from tests.models.editing import WEIGHTS, canary, write_pickle
 from tests.models.hostile_models import BEFORE_LOADING, EMBEDDING, WHILE_LOADING, Spoiled

@@ -5,8 +5,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from audit.models import pretrain as module
-from audit.models.pretrain import PretrainSettings, SpecialIds, pretrain
+from audit.training import small
+from audit.training.small import PretrainSettings, SpecialIds, pretrain
 
 SPECIAL = SpecialIds(cls=2, sep=3, mask=4, sentence_ends=(5,), n_vocabulary=40)
 SMALL = PretrainSettings(n_rows=64, n_tokens_per_row=(16,), n_warmup=5)
@@ -29,7 +29,7 @@ def documents(n: int = 20) -> list[np.ndarray]:
 
 def masked(n_rows: int = 400) -> tuple[np.ndarray, ...]:
     rows = np.tile(np.concatenate([[2], np.arange(6, 36), [3]]), (n_rows, 1))
-    parts = module._masked(rows, special=SPECIAL, share=0.15, rng=np.random.default_rng(0))
+    parts = small._masked(rows, special=SPECIAL, share=0.15, rng=np.random.default_rng(0))
     return (rows, *(part.numpy() for part in parts))
 
 
@@ -56,7 +56,7 @@ def test_of_the_asked_80_percent_are_masked_10_replaced_10_kept() -> None:
 
 
 def test_a_border_between_documents_is_a_separator() -> None:
-    stream = module._stream(documents(), special=SPECIAL, rng=np.random.default_rng(0))
+    stream = small._stream(documents(), special=SPECIAL, rng=np.random.default_rng(0))
     ends = np.flatnonzero(stream.ids == 3)
     assert len(ends) == 20
     assert set(stream.documents[1:]) == set(ends[:-1] + 1)
@@ -66,9 +66,9 @@ def test_a_border_between_documents_is_a_separator() -> None:
 
 def test_rows_are_framed_and_begin_where_the_settings_say() -> None:
     rng = np.random.default_rng(0)
-    stream = module._stream(documents(), special=SPECIAL, rng=rng)
+    stream = small._stream(documents(), special=SPECIAL, rng=rng)
     settings = PretrainSettings(n_rows=300, n_tokens_per_row=(10,), document_start_share=1.0)
-    rows = module._rows(stream, special=SPECIAL, settings=settings, rng=rng)
+    rows = small._rows(stream, special=SPECIAL, settings=settings, rng=rng)
     assert rows.shape == (300, 10)
     assert (rows[:, 0] == 2).all()
     assert (rows[:, -1] == 3).all()

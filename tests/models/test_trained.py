@@ -10,9 +10,8 @@ import pytest
 
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home
-from audit.models.files import inspect_model
+from audit.models.inspect import inspect_model, trained_dir, trained_name
 from audit.models.registry import VARIABLE, list_models, registered_folders, resolve_model
-from audit.models.trained import trained_dir, trained_name
 from tests.models.make_models import make_bert
 
 RUN = "0123456789ab"

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
 
-from audit.corpora.example_notes import example_csv
-from audit.curation.kept_corpora import KeptCorpus, corpus_dir, kept_corpus
-from audit.curation.make_corpus import make_corpus
-from audit.curation.order import CorpusOrder
+from audit.corpus.demo_notes import example_csv
+from audit.corpus.kept import KeptCorpus, corpus_dir, kept_corpus
+from audit.corpus.make import CorpusOrder, make_corpus
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CORPUS_ID = "0c0c0c0c0c0c"

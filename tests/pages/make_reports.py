@@ -12,13 +12,11 @@ import numpy as np
 
 from audit import demo
 from audit.attack.judgement import judge, name_columns
-from audit.corpora.passages import Passage
-from audit.inspection import Inspection, best_passages, keep_inspection
-from audit.membership.candidates import Candidates, make_candidates
-from audit.membership.part_scores import NameParts
-from audit.membership.scores import Score
-from audit.report import AuditReport
-from audit.scenario import SCENARIOS
+from audit.attack.question import SCENARIOS
+from audit.attack.scores import NameParts, Score
+from audit.names.candidates import Candidates, make_candidates
+from audit.notes.passages import Passage
+from audit.report.report import AuditReport, Inspection, best_passages, keep_inspection
 from cache.store import Store
 from tests.attack.planted_table import own_parts
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from audit.curation.kept_corpora import CORPUS, corpus_dir, describe_corpus
-from audit.models.files import inspect_model, model_digest
-from audit.training.kept_models import TrainingFacts, run_dir, write_facts
-from audit.training.settings import TrainSettings
-from audit.training.train_log import LossPoint, append_point
+from audit.corpus.kept import CORPUS, corpus_dir, describe_corpus
+from audit.models.inspect import inspect_model, model_digest
+from audit.training.config import LossPoint, TrainSettings, append_point
+from audit.training.kept import TrainingFacts, run_dir, write_facts
 from tests.models.make_models import make_bert
 
 CORPUS_ID, RUN = "0a0a0a0a0a0a", "1b1b1b1b1b1b"

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from audit.access.log import entries
-from audit.curation.note_files import VARIABLE
+from audit.access_log import entries
 from audit.jobs import service, table
-from audit.jobs.job import Failure
-from audit.jobs.orders import read_order
+from audit.jobs.table import Failure, read_order
+from audit.notes.read import VARIABLE
 from tests.pages.make_corpus import (
     CORPUS_ID,
     TITLE,

@@ -10,31 +10,24 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.corpora.identity_values import VALUE_KINDS
-from audit.corpora.mention_record import FORMS, REASONS
-from audit.corpora.placeholders import _KINDS
-from audit.curation.examination import (
+from audit.corpus.examine import (
+    CONTROLS,
     EXAMINATION,
+    MEMBERS,
     CountOf,
     examination_bytes,
     read_examination,
 )
-from audit.curation.kept_corpora import CORPUS, KeptCorpus, kept_corpora
-from audit.curation.list_files import CONTROLS, MEMBERS
+from audit.corpus.kept import CORPUS, GROUPS, KeptCorpus, kept_corpora
 from audit.home import results_dir
-from audit.prepare.lists import kept_names, kept_passages
-from audit.view.corpus_view import GROUPS
+from audit.names.lists import kept_names, kept_passages
+from audit.names.people import VALUE_KINDS
+from audit.notes.mention_words import FORMS, REASONS
+from audit.notes.placeholders import _KINDS
 from cache.store import Store
 from pages.ui.language import words_of
 from tests.models.make_models import make_bert
-from tests.pages.make_corpus import (
-    CORPUS_ID,
-    keep,
-    made_corpus,
-    open_corpus,
-    parameter,
-    texts,
-)
+from tests.pages.make_corpus import CORPUS_ID, keep, made_corpus, open_corpus, parameter, texts
 from tests.pages.quiet_home import quiet_home
 
 
@@ -126,7 +119,7 @@ def test_the_pair_that_was_trained_on_it_is_chosen_too(
     corpus: KeptCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from audit.models.registry import VARIABLE
-    from audit.training.kept_models import TRAINING, run_dir
+    from audit.training.kept import TRAINING, run_dir
     from tests.pages.make_trainings import RUN, make_training
 
     monkeypatch.setenv(VARIABLE, str(tmp_path / "models"))

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.experiment.deid_kept import keep_leakage
-from audit.experiment.deid_order import LeakageOrder, leakage_order_from_json
+from audit.experiment.leakage_tables import LeakageOrder, keep_leakage, leakage_order_from_json
 from audit.jobs import service
-from audit.jobs.orders import read_order
+from audit.jobs.table import read_order
 from tests.experiment.tiny_leakage import tiny_tables
 from tests.pages.quiet_home import quiet_home
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.access.log import entries
-from audit.deid.documents import Span
-from audit.deid.format_jsonl import write_jsonl
-from audit.deid.kept_scores import kept_scores
-from audit.deid.known_taggers import KnownTagger
-from audit.deid.rule_tagger import RuleTagger
-from audit.jobs import score_job, service
-from audit.jobs.locks import Lock
-from audit.jobs.orders import read_order
-from audit.jobs.score_job import answer_score
-from audit.rates import Estimate
+from audit.access_log import entries
+from audit.deid.rules import RuleTagger
+from audit.deid.score import kept_scores
+from audit.deid.taggers import KnownTagger
+from audit.jobs import kinds, service
+from audit.jobs.kinds import answer_score
+from audit.jobs.table import read_order
+from audit.notes.formats import write_jsonl
+from audit.notes.spans import Span
+from audit.shelf import Lock
+from audit.stats import Estimate
 from pages.ui import deid_score_cached
 from pages.ui.deid_score_words import p_text, unbroken_interval
 from tests.deid.make_scores import gold_notes, make_score, predicted_notes, quiet
@@ -31,7 +31,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Lock]]:
     rules = (KnownTagger("rules", "rules", "", RuleTagger().digest, is_quick=True),)
-    for module in (deid_score_cached, score_job):
+    for module in (deid_score_cached, kinds):
         monkeypatch.setattr(module, "known_taggers", lambda: rules)
     yield from quiet_home(tmp_path, monkeypatch)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.access.log import entries
-from audit.deid.kept_taggers import tagger_dir
-from audit.deid.one_note import MAX_TYPED_CHARS
+from audit.access_log import entries
+from audit.deid.tagged import MAX_TYPED_CHARS
+from audit.deid.taggers import tagger_dir
 from audit.home import HOME_VARIABLE, data_home
 from audit.jobs import service
 from pages.ui.language import words_of

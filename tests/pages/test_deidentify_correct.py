@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.access.log import entries
-from audit.deid.kept_corrections import CORRECTIONS, corrections_of
-from audit.deid.kept_tagged import RESULT, TaggedSet, tagged_sets
-from audit.deid.tagged_index import notes_of
+from audit.access_log import entries
+from audit.deid.tagged import CORRECTIONS, RESULT, TaggedSet, corrections_of, notes_of, tagged_sets
 from audit.jobs import service
-from audit.jobs.orders import read_order
-from audit.jobs.tagging_job import answer_tagging
+from audit.jobs.kinds import answer_tagging
+from audit.jobs.table import read_order
 from tests.pages.make_corpus import texts
 from tests.pages.quiet_home import quiet_home
 from tests.pages.test_deidentify import HOSTILE, NOTE, SAY, open_page, paste, sides

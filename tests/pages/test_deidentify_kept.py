@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.access.log import entries
-from audit.curation.note_files import VARIABLE
-from audit.deid.kept_tagged import ReleaseSettings, TaggedSet, tagged_set, tagged_sets
-from audit.deid.known_taggers import known_tagger
+from audit.access_log import entries
+from audit.deid.tagged import ReleaseSettings, TaggedSet, tagged_set, tagged_sets
+from audit.deid.taggers import known_tagger
 from audit.jobs import service, table
-from audit.jobs.contact import Contact
-from audit.jobs.orders import read_order
-from audit.jobs.tagging_job import answer_tagging, tagging_question, uploaded
+from audit.jobs.kinds import answer_tagging, tagging_question, uploaded
+from audit.jobs.table import Contact, read_order
+from audit.notes.read import VARIABLE
 from tests.pages.make_corpus import choose_file, parameter, texts
 from tests.pages.quiet_home import quiet_home
 from tests.pages.test_deidentify import HOSTILE, SAY, open_page, sides

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.corpora.passages import Passage
 from audit.home import HOME_VARIABLE, results_dir
-from audit.report import AuditReport
+from audit.notes.passages import Passage
+from audit.report.report import AuditReport
 from tests.pages.make_reports import MEMBERS, keep, keep_behind, make_inspection, make_report
 from tests.pages.test_names import HOSTILE, param, texts, widget
 

@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.access.log import entries
+from audit.access_log import entries
+from audit.attack.question import AuditRequest, GenerationSettings, request_to_json
 from audit.home import results_dir
 from audit.jobs import service, table
-from audit.jobs.job import Failure, Job
-from audit.jobs.locks import Lock
-from audit.jobs.question import Question
-from audit.membership.candidates import make_candidates
-from audit.request import AuditRequest, GenerationSettings
-from audit.request_file import request_to_json
+from audit.jobs.table import Failure, Job, Question
+from audit.names.candidates import make_candidates
+from audit.shelf import Lock
 from tests.pages.make_reports import keep, make_report
 from tests.pages.quiet_home import quiet_home
 
@@ -246,7 +244,7 @@ def test_time_left_in_words(seconds: float, english: str, japanese: str) -> None
 
 
 def test_every_stage_kind_and_state_has_its_words() -> None:
-    from audit.jobs.job import ACTIVE, ENDED
+    from audit.jobs.table import ACTIVE, ENDED
     from pages.ui.language import words_of
 
     stages = {f"{who}_{what}" for who in ("general", "hospital")

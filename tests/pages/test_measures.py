@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.home import HOME_VARIABLE, results_dir
-from audit.report import AuditReport
+from audit.report.report import AuditReport
 from pages.ui.language import words_of
 from tests.pages.make_reports import MEMBERS, keep, make_report
 from tests.view.test_measures_view import LINKING

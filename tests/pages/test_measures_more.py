@@ -8,16 +8,11 @@ from pathlib import Path
 import pytest
 
 from audit.home import HOME_VARIABLE, results_dir
-from audit.report import AuditReport
-from audit.view.exposure_view import exposure_view
+from audit.report.reading import exposure_view
+from audit.report.report import AuditReport
 from pages.ui.exposure_chart import exposure_chart
 from pages.ui.language import words_of
-from tests.pages.make_reports import (
-    keep,
-    make_reference_reports,
-    make_report,
-    make_special_names,
-)
+from tests.pages.make_reports import keep, make_reference_reports, make_report, make_special_names
 from tests.pages.test_measures import HOSTILE, open_measures, texts
 
 

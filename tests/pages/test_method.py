@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from audit.attack import decisions, verdict
+from audit.attack.question import GenerationSettings
 from audit.home import HOME_VARIABLE
-from audit.membership import decisions, verdict
-from audit.request import GenerationSettings
 from pages.ui.language import words_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]

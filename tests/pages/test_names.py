@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.corpora.passages import Passage
 from audit.home import HOME_VARIABLE, results_dir
-from audit.report import AuditReport
+from audit.notes.passages import Passage
+from audit.report.report import AuditReport
 from cache.store import Store
 from pages.ui import cached
 from pages.ui.language import words_of

@@ -13,10 +13,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit import demo
+from audit.attack.verdict import State
 from audit.home import HOME_VARIABLE, results_dir
-from audit.membership.verdict import State
-from audit.models.files import model_digest
-from audit.report import AuditReport
+from audit.models.inspect import model_digest
+from audit.report.report import AuditReport
 from cache.store import Store
 from tests.pages.make_reports import MEMBERS, keep, make_report
 

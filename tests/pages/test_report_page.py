@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.access import log as access_log
-from audit.handover.report_choice import OPTIONAL_SECTIONS
+from audit import access_log
 from audit.home import HOME_VARIABLE, data_home, results_dir
-from audit.report import AuditReport
+from audit.report.html import OPTIONAL_SECTIONS
+from audit.report.report import AuditReport
 from pages.ui.language import words_of
 from tests.pages.make_reports import MEMBERS, keep, make_report
 

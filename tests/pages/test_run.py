@@ -11,12 +11,13 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from audit import demo, pace
+from audit import demo
+from audit.attack import plan as pace
+from audit.attack.plan import full_question
+from audit.attack.question import AuditRequest, PosteriorSettings, question_digest
 from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs import service
 from audit.models.registry import VARIABLE
-from audit.prepare.plan import full_question
-from audit.request import AuditRequest, PosteriorSettings, question_digest
 from cache.store import Store
 from tests.pages.test_setup import DEMO, open_page, parameter, texts
 

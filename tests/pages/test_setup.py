@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from audit.home import HOME_VARIABLE, results_dir
 from audit.models.registry import VARIABLE
-from audit.prepare.lists import all_names, all_passages, kept_names
+from audit.names.lists import all_names, all_passages, kept_names
 from cache.store import Store
 from tests.models.make_models import WORDS, make_bert
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.access.log import entries
+from audit.access_log import entries
 from audit.jobs import service, table
-from audit.jobs.orders import read_order
+from audit.jobs.table import read_order
 from audit.models.registry import VARIABLE
-from audit.training.kept_models import run_dir, trained_models
-from audit.training.settings import TrainSettings
+from audit.training.config import TrainSettings
+from audit.training.kept import run_dir, trained_models
 from tests.models.make_models import make_bert
 from tests.pages.make_trainings import CORPUS_ID, RUN, make_corpus_folder, make_training
 from tests.pages.quiet_home import quiet_home

@@ -9,8 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.jobs import service, table
-from audit.jobs.job import Failure, Job
-from audit.jobs.question import Question
+from audit.jobs.table import Failure, Job, Question
 from tests.pages.quiet_home import quiet_home
 
 REPOSITORY = Path(__file__).resolve().parents[2]

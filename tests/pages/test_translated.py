@@ -10,11 +10,10 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from audit.handover.report_choice import ReportChoice
-from audit.handover.report_html import report_html
 from audit.home import HOME_VARIABLE, results_dir
-from audit.jobs.job import WORKER, Failure, Job
+from audit.jobs.table import WORKER, Failure, Job
 from audit.models.registry import VARIABLE
+from audit.report.html import ReportChoice, report_html
 from pages.ui.job_card import job_head
 from pages.ui.language import words_of
 from tests.models.make_models import WORDS, make_bert

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from audit import demo
-from audit.corpora.passages import read_passages
+from audit.attack.question import candidates_digest
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, results_dir
-from audit.membership.candidates import make_candidates
-from audit.membership.controls import MAX_DRAWN, with_controls
-from audit.membership.names_csv import read_names
-from audit.prepare.lists import (
+from audit.names.candidates import make_candidates
+from audit.names.controls import MAX_DRAWN, with_controls
+from audit.names.files import names_file, read_names
+from audit.names.lists import (
     all_names,
     all_passages,
     keep_names,
@@ -25,8 +25,7 @@ from audit.prepare.lists import (
     kept_passages,
     list_line,
 )
-from audit.prepare.names_file import names_file
-from audit.request import candidates_digest
+from audit.notes.passages import read_passages
 from audit.tables import RowNote
 from cache.store import Store
 
@@ -88,7 +87,7 @@ def test_an_empty_list_and_one_that_is_too_long_are_refused(
 ) -> None:
     with pytest.raises(AuditError, match="1 to"):
         keep_names(make_candidates([]), label="", notes=(), encoding="", store=store)
-    monkeypatch.setattr("audit.prepare.lists.MAX_NAMES", 1)
+    monkeypatch.setattr("audit.names.lists.MAX_NAMES", 1)
     two = make_candidates([("A", "B"), ("C", "D")])
     with pytest.raises(AuditError, match="1 to 1"):
         keep_names(two, label="", notes=(), encoding="", store=store)

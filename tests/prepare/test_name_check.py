@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from audit.attack.question import candidates_digest
 from audit.errors import AuditError
-from audit.membership.candidates import make_candidates
-from audit.membership.names_csv import read_names
-from audit.prepare.name_check import Wanted, make_draft, name_facts, script_of, spelling
-from audit.prepare.names_file import names_file
-from audit.request import candidates_digest
+from audit.names.candidates import make_candidates
+from audit.names.files import names_file, read_names
+from audit.names.lists import Wanted, make_draft, name_facts, script_of, spelling
 from tests.models.make_models import make_bert
 
 CSV = b"first_name,last_name,is_member\nAnna,Smith,1\nBert,Jones,0\nAnna,Smith,1\n"
@@ -123,7 +122,7 @@ def test_files_that_cannot_be_used_are_refused_with_the_way_out(
     for data in (b"", b"PK\x03\x04xlsx", b"a,b\n1,2\n", b"first_name,last_name\nA,B,C\n"):
         with pytest.raises(AuditError):
             make_draft(data, base=None, wanted=Wanted())
-    monkeypatch.setattr("audit.prepare.name_check.MAX_NAMES", 1)
+    monkeypatch.setattr("audit.names.lists.MAX_NAMES", 1)
     with pytest.raises(AuditError, match="more than 1 names"):
         make_draft(CSV, base=None, wanted=Wanted())
 

@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.errors import AuditError
-from audit.models import pair as loader
-from audit.models.files import model_digest
-from audit.models.load import load_model
-from audit.models.registry import VARIABLE
-from audit.prepare.pair_check import (
+from audit.attack.plan import (
     check_pair,
     find_model,
     is_quick,
@@ -23,6 +18,11 @@ from audit.prepare.pair_check import (
     tokenizer,
     tokenizer_differences,
 )
+from audit.errors import AuditError
+from audit.models import pair
+from audit.models.inspect import model_digest
+from audit.models.load import load_model
+from audit.models.registry import VARIABLE
 from tests.models.make_models import WORDS, make_bert, make_roberta
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -52,9 +52,9 @@ def test_a_pair_is_refused_in_the_loaders_own_words(tmp_path: Path, what: str) -
     else:
         other = make_roberta(tmp_path / "hospital")
     with pytest.raises(AuditError) as refused:
-        loader.load_pair(one, other)
+        pair.load_pair(one, other)
     assert check_pair(one, other).refusal == str(refused.value)
-    differences = loader.tokenizer_differences(load_model(one), hospital=load_model(other))
+    differences = pair.tokenizer_differences(load_model(one), hospital=load_model(other))
     assert differences
     assert tokenizer_differences(tokenizer(one), hospital=tokenizer(other)) == differences
 
@@ -70,8 +70,8 @@ def test_a_digest_is_remembered_until_a_file_changes(
         n_calls += 1
         return model_digest(of)
 
-    monkeypatch.setattr("audit.prepare.pair_check.model_digest", counted)
-    monkeypatch.setattr("audit.prepare.pair_check.QUICK_BYTES", 0)
+    monkeypatch.setattr("audit.attack.plan.model_digest", counted)
+    monkeypatch.setattr("audit.attack.plan.QUICK_BYTES", 0)
     assert not is_quick(path)
     assert known_digest(path) == known_digest(path) == model_digest(path)
     assert (n_calls, is_quick(path)) == (1, True)

@@ -8,27 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from audit import demo, pace
+from audit import demo
 from audit.__main__ import _parser
-from audit.attack import masking
-from audit.attack.reference import with_reference
-from audit.corpora.passages import read_passages
-from audit.errors import AuditError
-from audit.membership.candidates import make_candidates
-from audit.membership.name_pools import pool_for, us_pool
-from audit.models.pair import load_pair
-from audit.prepare.command_line import command_line
-from audit.prepare.plan import (
+from audit.attack import attacks
+from audit.attack import plan as pace
+from audit.attack.attacks import with_reference
+from audit.attack.plan import (
     PRESETS,
+    command_line,
     full_question,
     generation_preset,
     make_plan,
     posterior_preset,
     prepare,
     usual_prompt,
+    workload,
 )
-from audit.prepare.workload import workload
-from audit.request import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.errors import AuditError
+from audit.models.pair import load_pair
+from audit.names.candidates import make_candidates
+from audit.names.pools import pool_for, us_pool
+from audit.notes.passages import read_passages
 from audit.run import run_audit
 from cache.store import Store
 from tests.models.make_models import WORDS, make_bert
@@ -130,7 +131,7 @@ def test_the_workload_is_what_the_run_announces(models: tuple[Path, Path]) -> No
     request = request_of(models, 2, 100)
     pair = load_pair(request.general, request.hospital)
     names, _ = with_reference(request, pair, pool=pool_for(request.candidates))
-    announced = masking.posterior_rows(request, pair, names)
+    announced = attacks.posterior_rows(request, pair, names)
     load = workload(request)
     assert load.rows_per_unit * 100 == announced["posteriors"]
     assert load.rows_per_chain_input * 2 == announced["chain"]

@@ -12,22 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpora.listed_notes import ListedNotes, listed_bytes
+from audit.corpus.truth import ListedNotes, listed_bytes
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
-from audit.models.files import ModelSummary, inspect_model, model_digest
+from audit.models.inspect import ModelSummary, inspect_model, model_digest
 from audit.models.registry import VARIABLE, list_models
-from audit.prepare import training_plan as plans
-from audit.prepare.training_plan import NotesLoad
-from audit.training.kept_models import (
+from audit.training import kept as plans
+from audit.training.config import LossPoint, TrainSettings, append_point
+from audit.training.kept import (
+    NotesLoad,
     TrainedModel,
     TrainingFacts,
     run_dir,
     trained_models,
     write_facts,
 )
-from audit.training.settings import TrainSettings
-from audit.training.train_log import LossPoint, append_point
 from tests.models.make_models import make_bert
 
 

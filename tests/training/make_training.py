@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from audit.training.order import TrainOrder
-from audit.training.settings import TrainSettings
+from audit.training.config import TrainSettings
+from audit.training.kept import TrainOrder
 from tests.models.make_models import WORDS, make_bert
 
 PLAIN = [word for word in WORDS if word.isalpha()]

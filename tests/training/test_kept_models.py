@@ -8,12 +8,18 @@ import sys
 import pytest
 
 from audit.errors import AuditError
-from audit.private_files import whole_folder, write_whole
-from audit.training import kept_models
-from audit.training.hardware import multiplies_bfloat16, pick_precision, same_sums
-from audit.training.kept_models import TrainingFacts, write_facts
-from audit.training.settings import TrainSettings
-from audit.training.train_log import LossPoint, append_point, cut_log, last_held_out, read_losses
+from audit.shelf import whole_folder, write_whole
+from audit.training import kept
+from audit.training.config import (
+    LossPoint,
+    TrainSettings,
+    append_point,
+    cut_log,
+    last_held_out,
+    read_losses,
+)
+from audit.training.kept import TrainingFacts, write_facts
+from audit.training.loop import multiplies_bfloat16, pick_precision, same_sums
 
 POINTS = (
     LossPoint(0, None, 5.0, 0.0, 0.1),
@@ -36,7 +42,7 @@ def facts(**changes) -> TrainingFacts:
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
-    return kept_models.models_dir()
+    return kept.models_dir()
 
 
 def keep(home, run_id: str, *, is_whole: bool = True, **changes):
@@ -77,32 +83,32 @@ def test_the_list_is_newest_first_and_skips_what_is_no_training(home):
     keep(home, "ba9876543210", is_whole=False, created="2025-01-01T00:00:00+00:00")
     (home / "cccccccccccc").mkdir()
     (home / "elsewhere").mkdir()
-    new, old = kept_models.trained_models()
+    new, old = kept.trained_models()
     assert (new.run_id, old.run_id) == ("ba9876543210", "0123456789ab")
     assert (new.is_whole, old.is_whole) == (False, True)
     assert (old.n_steps_done, old.loss, old.held_out, old.first_held_out) == (20, 4.0, 4.25, 5.0)
     assert old.title == "<b>Ours</b>"
     assert old.n_epochs_done == pytest.approx(8.0)
     assert old.facts == facts()
-    assert kept_models.trained_model("0123456789ab") == old
+    assert kept.trained_model("0123456789ab") == old
 
 
 def test_directories_are_given_only_of_what_is_there(home):
     folder = keep(home, "0123456789ab", snapshots=(5, 10))
     (folder / "model-5").mkdir()
-    assert kept_models.model_dir("0123456789ab") == folder / "model"
-    assert kept_models.model_dir("0123456789ab", step=5) == folder / "model-5"
-    assert kept_models.trained_model("0123456789ab").snapshots == (5,)
+    assert kept.model_dir("0123456789ab") == folder / "model"
+    assert kept.model_dir("0123456789ab", step=5) == folder / "model-5"
+    assert kept.trained_model("0123456789ab").snapshots == (5,)
     keep(home, "ba9876543210", is_whole=False)
     with pytest.raises(AuditError, match="not finished"):
-        kept_models.model_dir("ba9876543210")
+        kept.model_dir("ba9876543210")
     for wrong in ("ffffffffffff", "../../etc", "", "0123456789AB"):
         with pytest.raises(AuditError, match="no such training"):
-            kept_models.model_dir(wrong)
-    kept_models.forget_model("0123456789ab")
-    assert len(kept_models.trained_models()) == 1
+            kept.model_dir(wrong)
+    kept.forget_model("0123456789ab")
+    assert len(kept.trained_models()) == 1
     with pytest.raises(AuditError, match="no such training"):
-        kept_models.forget_model("0123456789ab")
+        kept.forget_model("0123456789ab")
 
 
 def test_a_folder_is_whole_or_not_there(tmp_path):

@@ -11,14 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.corpora.listed_notes import ListedNotes, listed_bytes
-from audit.corpora.notes import open_notes
+from audit.corpus.truth import ListedNotes, listed_bytes
 from audit.errors import AuditError
 from audit.models.load import load_model
-from audit.training.rows import split_notes
-from audit.training.token_file import MISSING, TokenCounts, TokenFile
-from audit.training.tokenizing import tokenized
-from audit.training.train import train
+from audit.notes.read import open_notes
+from audit.training.loop import tokenized, train
+from audit.training.tokens import MISSING, TokenCounts, TokenFile, split_notes
 from tests.models.make_models import make_bert
 from tests.training.make_training import make_order, same_weights
 

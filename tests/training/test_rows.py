@@ -11,11 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.errors import AuditError
-from audit.models.row_masking import SpecialIds
-from audit.training.held_out import held_out, unigram_loss
-from audit.training.rows import MOST_HELD_OUT_ROWS, Rows, Stream, held_out_rows, split_notes
-from audit.training.settings import TrainSettings
-from audit.training.token_file import TokenCounts, TokenFile, token_counts
+from audit.training.config import TrainSettings
+from audit.training.tokens import (
+    MOST_HELD_OUT_ROWS,
+    Rows,
+    SpecialIds,
+    Stream,
+    TokenCounts,
+    TokenFile,
+    held_out,
+    held_out_rows,
+    split_notes,
+    token_counts,
+    unigram_loss,
+)
 
 CLS, SEP, MASK = 2, 3, 4
 SPECIAL = SpecialIds(cls=CLS, sep=SEP, mask=MASK, sentence_ends=(), n_vocabulary=5000)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.errors import AuditError
-from audit.training.settings import TrainSettings, settings_from_json
+from audit.training.config import TrainSettings, settings_from_json
 
 
 def test_the_defaults_are_clinicalberts():

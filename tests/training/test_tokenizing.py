@@ -7,13 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from audit.corpora.notes import open_notes
 from audit.errors import AuditCancelled, AuditError
 from audit.models.load import load_model
-from audit.training import tokenizing
-from audit.training.note_text import cleaned, prepared_sentences
-from audit.training.token_file import TokenWriter, open_tokens
-from audit.training.tokenizing import notes_digest, special_ids_out, tokenized
+from audit.notes.read import open_notes
+from audit.training import loop
+from audit.training.loop import notes_digest, special_ids_out, tokenized
+from audit.training.tokens import TokenWriter, cleaned, open_tokens, prepared_sentences
 from tests.models.make_models import make_bert, make_japanese_bert
 
 
@@ -105,8 +104,8 @@ def test_kept_tokens_are_taken_again_until_something_changes(tmp_path, tokenizer
     notes = source(tmp_path / "n.jsonl", {"text": "pain in the john"})
     first = tokenized((notes,), tokenizer, store=tmp_path / "t")
     made = []
-    right = tokenizing._write
-    monkeypatch.setattr(tokenizing, "_write", lambda *a, **k: (made.append(1), right(*a, **k)))
+    right = loop._write
+    monkeypatch.setattr(loop, "_write", lambda *a, **k: (made.append(1), right(*a, **k)))
     again = tokenized((notes,), tokenizer, store=tmp_path / "t")
     assert (again.ids == first.ids).all() and not made
     other = source(tmp_path / "n.jsonl", {"text": "pain in the mary"})

@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from audit.errors import AuditCancelled, AuditError
-from audit.models.checkpoints import CHECKPOINTS
 from audit.models.load import load_model
-from audit.training import course, kept_models
-from audit.training.train import train
-from audit.training.train_log import read_losses
+from audit.training import kept as kept_models
+from audit.training import loop
+from audit.training.config import read_losses
+from audit.training.loop import CHECKPOINTS, train
 from tests.models.make_models import make_bert, make_roberta
 from tests.training.make_training import make_order, same_weights, weights
 
@@ -221,13 +221,13 @@ def test_roberta_is_trained_too(tmp_path):
 
 def test_a_loss_that_is_no_number_ends_it_and_keeps_the_last_checkpoint(tmp_path, monkeypatch):
     order = make_order(tmp_path, n_steps=20)
-    right = course.Learner.step
+    right = loop.Learner.step
 
     def wrong(self, step, rows):
         loss, norm = right(self, step, rows)
         return (loss * float("nan") if step == 11 else loss), norm
 
-    monkeypatch.setattr(course.Learner, "step", wrong)
+    monkeypatch.setattr(loop.Learner, "step", wrong)
     with pytest.raises(AuditError, match="no longer a number") as caught:
         train(order)
     assert "lower learning rate" in caught.value.do
@@ -239,7 +239,7 @@ def test_memory_that_runs_out_says_what_to_try(tmp_path, monkeypatch):
     def full(self, step, rows):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(course.Learner, "step", full)
+    monkeypatch.setattr(loop.Learner, "step", full)
     with pytest.raises(AuditError, match="with 4 rows a pass") as caught:
         train(make_order(tmp_path))
     assert caught.value.do == "Try `micro_batch` 2."

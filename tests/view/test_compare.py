@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from audit.rates import auc, bootstrap_ranking
-from audit.report import AuditReport
-from audit.view.compare import compare_audits
-from audit.view.paired_tests import Flags, auc_difference, mcnemar_p, paired_difference
+from audit.report.compare import Flags, auc_difference, compare_audits, mcnemar_p, paired_difference
+from audit.report.report import AuditReport
+from audit.stats import auc, bootstrap_ranking
 from tests.pages.make_reports import MEMBERS, make_report
 
 

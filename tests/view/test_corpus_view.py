@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpora.build_summary import REFUSED
-from audit.corpora.identity_values import VALUE_KINDS
-from audit.view.corpus_view import GROUPS, LOWS, beside_paper, group_of, refused_rows
+from audit.corpus.build import REFUSED
+from audit.corpus.kept import GROUPS, LOWS, beside_paper, group_of, refused_rows
+from audit.names.people import VALUE_KINDS
 
 
 def test_the_paper_has_130_names_158_passages_232_mentions() -> None:

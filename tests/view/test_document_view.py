@@ -12,24 +12,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.corpora.passages import Passage
-from audit.membership.candidates import make_candidates
-from audit.membership.matching import fold, name_hits
-from audit.view.document_view import (
+from audit.names.candidates import make_candidates
+from audit.names.matching import fold, name_hits
+from audit.notes.passages import Passage
+from audit.report.documents import (
     FILTERS,
     DocumentView,
     DocumentWish,
+    Hit,
     document_view,
+    find_hits,
+    fold_with_offsets,
     listed_passages,
     marked_pairs,
+    marks_of,
     n_pages,
     next_hit,
     page_number,
     page_rows,
     select_documents,
 )
-from audit.view.name_hits import Hit, find_hits, fold_with_offsets, marks_of
-from audit.view.name_table import name_table
+from audit.report.names import name_table
 from tests.pages.make_reports import make_inspection, make_report
 
 quick = settings(deadline=None, max_examples=200)

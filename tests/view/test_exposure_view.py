@@ -8,18 +8,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audit.report import AuditReport
-from audit.view.compare import compare_audits
-from audit.view.exposure_view import exposure_view
-from audit.view.kept import kept_audit, same_but_reference
-from audit.view.measures_view import measures_view
-from audit.view.name_table import name_table
-from audit.view.name_view import KINDS, kind_scores, name_kinds, strongest_names
-from audit.view.overview import overview_of
-from audit.view.reference_view import MAX_REFERENCES, reference_view
-from audit.view.roc import volcano
-from audit.view.role_view import role_lines
-from audit.view.threshold import ranked_names
+from audit.report.compare import compare_audits
+from audit.report.names import KINDS, kind_scores, name_kinds, name_table, strongest_names
+from audit.report.reading import (
+    MAX_REFERENCES,
+    exposure_view,
+    measures_view,
+    overview_of,
+    reference_view,
+    role_lines,
+)
+from audit.report.report import AuditReport, kept_audit, same_but_reference
+from audit.report.threshold import ranked_names, volcano
 from tests.pages.make_reports import (
     N_PER_KIND,
     make_reference_reports,

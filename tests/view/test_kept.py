@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from audit.view.kept import KeptAudit, choose_audit, kept_audit, other_scenario
+from audit.report.report import KeptAudit, choose_audit, kept_audit, other_scenario
 from tests.pages.make_reports import make_report
 
 

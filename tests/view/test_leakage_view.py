@@ -6,9 +6,7 @@ import math
 import pytest
 
 from audit.errors import AuditError
-from audit.experiment.deid_order import LeakageOrder
-from audit.experiment.deid_tables import leakage_json
-from audit.view.leakage_view import leakage_view
+from audit.experiment.leakage_tables import LeakageOrder, leakage_json, leakage_view
 from tests.experiment.tiny_leakage import tiny_tables
 
 TABLES = tiny_tables(LeakageOrder(language="ja", seed=4))

@@ -10,13 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.view.loss_curve import (
-    MAX_POINTS,
-    STATES,
-    LossCurve,
-    loss_curve,
-    moving_average,
-)
+from audit.training.config import MAX_POINTS, STATES, LossCurve, loss_curve, moving_average
 
 
 @dataclass(frozen=True)

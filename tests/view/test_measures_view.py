@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audit.view.linking_view import LINKED_BY, linking_of
-from audit.view.measures_view import band_half_width, measures_view
+from audit.report.reading import LINKED_BY, band_half_width, linking_of, measures_view
 from tests.pages.make_reports import N_PER_KIND, make_report
 
 LINKING = {

@@ -8,11 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audit.corpora.passages import Passage
-from audit.inspection import Inspection
-from audit.membership.decisions import name_p_values
-from audit.view.name_detail import among_controls, name_detail
-from audit.view.name_table import name_table
+from audit.attack.decisions import name_p_values
+from audit.notes.passages import Passage
+from audit.report.names import among_controls, name_detail, name_table
+from audit.report.report import Inspection
 from tests.pages.make_reports import make_inspection, make_report
 
 PASSAGES = (

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.names import fold_name
-from audit.report import AuditReport
-from audit.view.name_table import (
+from audit.names.text import fold_name
+from audit.report.names import (
     FACETS,
     NUMBERS,
     NameTable,
@@ -25,6 +24,7 @@ from audit.view.name_table import (
     script,
     select,
 )
+from audit.report.report import AuditReport
 from tests.pages.make_reports import make_report
 
 quick = settings(deadline=None, max_examples=100)

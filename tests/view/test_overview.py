@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audit.rates import Rate, auc
-from audit.report import AuditReport
-from audit.view.name_view import N_STRONGEST, KindScores, number
-from audit.view.overview import estimate, overview_of
+from audit.report.names import N_STRONGEST, KindScores, number
+from audit.report.reading import estimate, overview_of
+from audit.report.report import AuditReport
+from audit.stats import Rate, auc
 from tests.pages.make_reports import MEMBERS, N_PER_KIND, N_REFERENCE, make_report
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.membership.confusion import Confusion
-from audit.view.paper import published_tables
+from audit.attack.decisions import Confusion
+from audit.report.reading import published_tables
 
 GOLDEN = json.loads(
     (Path(__file__).parents[1] / "golden" / "kart_tables.json").read_text(encoding="utf-8")

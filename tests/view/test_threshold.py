@@ -12,24 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix, precision_score, recall_score
 
+from audit.attack.attacks import GENERAL_SCORE
 from audit.attack.curve import RANKED
-from audit.attack.result import GENERAL_SCORE
-from audit.membership.metrics import GENERAL_ALONE
-from audit.rates import Estimate, bootstrap_ranking, tpr_at_fpr
-from audit.view.roc import fdr_line, roc_view, volcano
-from audit.view.threshold import (
+from audit.attack.metrics import GENERAL_ALONE
+from audit.report.threshold import (
     GENERAL_COLUMN,
     USEFUL,
     RankedNames,
     ScoreAxis,
     at_threshold,
+    fdr_line,
     first_threshold,
     predictive_value,
     ranked_names,
+    roc_view,
     score_codes,
     strata_of,
     useful_thresholds,
+    volcano,
 )
+from audit.stats import Estimate, bootstrap_ranking, tpr_at_fpr
 from tests.pages.make_reports import make_report
 
 REPORTS = {scenario: make_report(scenario) for scenario in (1, 2)}

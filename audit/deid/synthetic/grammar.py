@@ -1,23 +1,46 @@
-r"""Grammars of synthetic notes: rules of alternatives, read from text files beside this one.
-
-A file holds rules. `= name` and lines: each line is an alternative (`\n` breaks a line of the
-note). `~ name` and words: each word is one. `== name` and blocks parted by lines of `--`: each
-block is one, as it stands. `#` begins a comment line outside of blocks. In an alternative:
-
-    {name}      an alternative of another rule
-    {*name 2-5} two to five different alternatives of a rule, one behind the other
-    {#1-9}      a number from 1 to 9; {#0.5-9.5} with one decimal
-    {@kind}     a value of the note's people and places: gold, unless its type is none
-    <a|b|>      one of these, or nothing
-"""
+"""Writes a note from a grammar: pieces of text, each gold of a type or none."""
 
 from __future__ import annotations
 
 import functools
+import random
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+from audit.names.people import draw
+
+T = TypeVar("T")
+
+
+class Dice:
+    """A stream of draws for one place, the same in every process.
+
+    Only `random.Random.random` is asked, whose numbers for a seed Python keeps from version to
+    version.
+    """
+
+    def __init__(self, seed: int, purpose: str, *keys: str) -> None:
+        self._next = random.Random(draw(seed, purpose, *keys)).random
+
+    def pick(self, choices: Sequence[T]) -> T:
+        """Return one of some choices."""
+        return choices[int(self._next() * len(choices))]
+
+    def between(self, low: int, high: int) -> int:
+        """Return a whole number from `low` to `high`, both included."""
+        return low + int(self._next() * (high - low + 1))
+
+    def chance(self, share: float) -> bool:
+        """Whether something happens that happens in this share (0-1) of places."""
+        return self._next() < share
+
+    def number(self) -> int:
+        """Return a number of 53 bits, for functions that take a drawn number."""
+        return int(self._next() * 2**53)
+
 
 _HEAD = re.compile(r"(=|==|~) ([A-Za-z_][A-Za-z0-9_.]*)")
 _TOKEN = re.compile(r"\{[^{}]*\}|[<>|]|[^{}<>|]+")
@@ -219,3 +242,83 @@ def word_list(language: str, name: str) -> tuple[str, ...]:
     path = Path(__file__).resolve().parent / language / f"{name}.txt"
     lines = path.read_text("utf-8").splitlines()
     return tuple(word for line in lines if not line.startswith("#") for word in line.split())
+
+
+ValueOf = Callable[[str], "Piece"]
+_MAX_DEPTH = 40
+_N_TRIES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a note: `label` is one of the five types, or "" for what is none."""
+
+    text: str
+    label: str = ""
+
+
+class Writer:
+    """Expands templates into pieces; in one note no sentence stands twice if others are left.
+
+    `field` is a field of medicine: its own words and sentences come before the general ones.
+    `joiner` stands between the sentences of a series.
+    """
+
+    def __init__(
+        self,
+        grammar: Grammar,
+        *,
+        dice: Dice,
+        value_of: ValueOf,
+        field: str = "",
+        joiner: str = "",
+    ) -> None:
+        self._joiner = joiner
+        self._grammar = grammar
+        self._field = field
+        self._dice = dice
+        self._value_of = value_of
+        self._used: set[tuple[str, int]] = set()
+        self.pieces: list[Piece] = []
+
+    def write(self, rule: str, *, depth: int = 0) -> None:
+        """Write one alternative of a rule, or of the rule of that name for the note's field.
+
+        Raises
+        ------
+        ValueError
+            If rules name each other without an end.
+        """
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"{rule}: rules without an end")
+        self._expand(self._alternative(rule), depth)
+
+    def _alternative(self, rule: str) -> Template:
+        own = f"{rule}.{self._field}"
+        rule = own if own in self._grammar else rule
+        alternatives = self._grammar[rule]
+        for _ in range(_N_TRIES):
+            place = self._dice.between(0, len(alternatives) - 1)
+            if (rule, place) not in self._used:
+                break
+        self._used.add((rule, place))
+        return alternatives[place]
+
+    def _expand(self, template: Template, depth: int) -> None:
+        dice = self._dice
+        for node in template:
+            if isinstance(node, Literal):
+                self.pieces.append(Piece(node.text))
+            elif isinstance(node, Reference):
+                for place in range(dice.between(node.low, node.high)):
+                    if place and self._joiner and not self.pieces[-1].text.endswith("\n"):
+                        self.pieces.append(Piece(self._joiner))
+                    self.write(node.rule, depth=depth + 1)
+            elif isinstance(node, Choice):
+                self._expand(dice.pick(node.options), depth)
+            elif isinstance(node, Number):
+                number = dice.between(node.low, node.high)
+                text = f"{number / 10**node.n_decimals:.{node.n_decimals}f}"
+                self.pieces.append(Piece(text))
+            else:
+                self.pieces.append(self._value_of(node.kind))

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from audit.deid.documents import Span, TaggedDocument, tagged
-from audit.deid.generation.copies import (
-    CopyingTagger,
-    Piece,
-    added,
-    copies_summary,
-    numbers_of,
-    read_pieces,
-)
-from audit.deid.rule_tagger import RuleTagger
+from audit.deid.copies import CopyingTagger, Piece, added, copies_summary, numbers_of, read_pieces
+from audit.deid.rules import RuleTagger
 from audit.deid.windows import Window
+from audit.notes.spans import Span, TaggedDocument, tagged
 
 NOTE = TaggedDocument("d", "森健一様 52歳", patient_id="p")
 

@@ -6,12 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.documents import Span, tagged
-from audit.deid.generation.examples import examples_of
-from audit.deid.generation.pieces import SPARE, Room, pieces_of, room_in
-from audit.deid.generation.prompt import answer_text, frame_of, text_ids
-from audit.deid.tags import scan_tags
+from audit.deid.generative.config import (
+    SPARE,
+    Room,
+    answer_text,
+    frame_of,
+    pieces_of,
+    room_in,
+    text_ids,
+)
+from audit.deid.generative.training import examples_of
 from audit.errors import AuditError
+from audit.notes.formats import scan_tags
+from audit.notes.spans import Span, tagged
 from tests.deid.generation.tiny_model import character_tokenizer, documents
 
 

@@ -10,17 +10,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from audit.corpora.notes import open_notes
-from audit.deid.documents import TaggedDocument
-from audit.deid.generation import generative_tagger, greedy
-from audit.deid.generation.causal_model import CausalModel, check_directory, load_causal
-from audit.deid.generation.generative_file import GenerativeFacts
-from audit.deid.generation.generative_tagger import GenerativeTagger, load_generative, tagger_of
-from audit.deid.generation.greedy import Asked, cache_bytes, generated
-from audit.deid.generation.prompt import text_ids
-from audit.deid.generation.train_generative import train_generative
-from audit.deid.tag_files import COPIES, SPANS, Release, tag_notes
+from audit.deid.generative import tagger as generative_tagger
+from audit.deid.generative import tagger as greedy
+from audit.deid.generative.config import GenerativeFacts, text_ids
+from audit.deid.generative.model import CausalModel, check_directory, load_causal
+from audit.deid.generative.tagger import (
+    Asked,
+    GenerativeTagger,
+    cache_bytes,
+    generated,
+    load_generative,
+    tagger_of,
+)
+from audit.deid.generative.training import train_generative
+from audit.deid.tag import COPIES, SPANS, Release, tag_notes
 from audit.errors import AuditCancelled, AuditError
+from audit.notes.read import open_notes
+from audit.notes.spans import TaggedDocument
 from tests.deid.generation.tiny_model import NOTES, documents, line_of, order, write_model
 
 
@@ -190,7 +196,7 @@ def test_a_file_of_notes_its_copies_and_what_is_summed(
 def test_stopped_and_gone_on_the_files_have_the_same_bytes(
     folder: Path, tagger: GenerativeTagger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("audit.deid.tag_files._KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("audit.deid.tag._KEEP_SECONDS", 0.0)
     notes = notes_file(tmp_path / "notes.jsonl")
     tag(tagger, notes, tmp_path / "whole")
     real, calls = GenerativeTagger.read, []

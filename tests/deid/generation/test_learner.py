@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from audit.deid.generation.causal_model import load_causal
-from audit.deid.generation.examples import Example
-from audit.deid.generation.learner import IGNORED, Learner, batch_of, step_rows
-from audit.deid.generation.tuning_settings import TuningSettings
+from audit.deid.generative.config import TuningSettings
+from audit.deid.generative.model import load_causal
+from audit.deid.generative.training import IGNORED, Example, Learner, batch_of, step_rows
 from tests.deid.generation.tiny_model import write_model
 
 

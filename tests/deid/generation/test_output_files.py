@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from audit.deid.documents import TaggedDocument
-from audit.deid.generation.output_files import OutputFiles
-from audit.deid.tags import write_tags
-from audit.deid_commands import score_command
+from audit.cli import score_command
+from audit.deid.copies import OutputFiles
 from audit.errors import AuditError
+from audit.notes.formats import write_tags
+from audit.notes.spans import TaggedDocument
 from tests.deid.generation.tiny_model import documents, line_of, write_gold
 
 

@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from audit.deid.generation.causal_model import load_causal
-from audit.deid.generation.generative_file import read_generative_file
-from audit.deid.generation.generative_tagger import load_generative
-from audit.deid.generation.train_generative import train_generative
-from audit.deid.generation.tuning_settings import Lora, TuningSettings, tuning_from_json
-from audit.deid.token.train_points import TrainPoint
+from audit.deid.generative.config import (
+    Lora,
+    TuningSettings,
+    read_generative_file,
+    tuning_from_json,
+)
+from audit.deid.generative.model import load_causal
+from audit.deid.generative.tagger import load_generative
+from audit.deid.generative.training import train_generative
+from audit.deid.network.config import TrainPoint
 from audit.errors import AuditCancelled, AuditError
 from tests.deid.generation.tiny_model import documents, order, write_gold, write_model
 
@@ -153,7 +157,7 @@ def test_modules_that_are_not_there_are_said(tmp_path: Path) -> None:
 
 def test_a_loss_that_is_no_number_ends_it(tmp_path: Path) -> None:
     asked = order(tmp_path, write_model(tmp_path / "m"), **SHORT | {"learning_rate": 1.0})
-    learner = importlib.import_module("audit.deid.generation.learner")
+    learner = importlib.import_module("audit.deid.generative.training")
     patch = pytest.MonkeyPatch()
     patch.setattr(learner.Learner, "step", lambda *_: float("nan"))
     with patch.context(), pytest.raises(AuditError, match="no longer a number"):

@@ -11,12 +11,9 @@ import tokenizers
 import torch
 import transformers
 
-from audit.deid.documents import Span, TaggedDocument, tagged
-from audit.deid.format_jsonl import jsonl_line
-from audit.deid.generation.prompt import SYSTEM
-from audit.deid.generation.tuning_order import GenerativeOrder
-from audit.deid.generation.tuning_settings import TuningSettings
-from audit.deid.labels import JAPANESE
+from audit.deid.generative.config import SYSTEM, GenerativeOrder, TuningSettings
+from audit.notes.formats import jsonl_line
+from audit.notes.spans import JAPANESE, Span, TaggedDocument, tagged
 
 NOTES = (
     ("氏名:足立志保 番号:53662", (("足立志保", "identifier"), ("53662", "linkage_code"))),

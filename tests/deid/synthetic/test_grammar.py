@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from audit.deid.synthetic.dice import Dice
 from audit.deid.synthetic.grammar import (
     Choice,
+    Dice,
     Literal,
     Number,
+    Piece,
     Reference,
     Value,
+    Writer,
     grammar,
     grammar_of,
     rules_of,
     template_of,
 )
-from audit.deid.synthetic.writer import Piece, Writer
 
 
 def test_an_alternative_is_read_in_pieces() -> None:

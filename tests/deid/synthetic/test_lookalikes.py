@@ -7,19 +7,27 @@ import re
 
 import pytest
 
-from audit.deid.documents import TaggedDocument
-from audit.deid.labels import CONTACT, IDENTIFIER, LINKAGE_CODE, PERSONAL_ID_CODE, QUASI_IDENTIFIER
 from audit.deid.synthetic import HELD_OUT_STYLES, synthetic_notes
-from audit.deid.synthetic.cast_en import EnglishCast
-from audit.deid.synthetic.cast_ja import JapaneseCast
-from audit.deid.synthetic.dates_ja import sexed_age
-from audit.deid.synthetic.dice import Dice
-from audit.deid.synthetic.grammar import grammar, references, word_list
-from audit.deid.synthetic.names_foreign import foreign_name, foreign_parts
-from audit.deid.synthetic.patients import patient_facts
-from audit.deid.synthetic.people import english_name, japanese_name
-from audit.deid.synthetic.surface import surfaced
-from audit.deid.synthetic.writer import Piece
+from audit.deid.synthetic.grammar import Dice, Piece, grammar, references, word_list
+from audit.deid.synthetic.notes import surfaced
+from audit.deid.synthetic.people import (
+    EnglishCast,
+    JapaneseCast,
+    english_name,
+    foreign_name,
+    foreign_parts,
+    japanese_name,
+    patient_facts,
+    sexed_age,
+)
+from audit.notes.spans import (
+    CONTACT,
+    IDENTIFIER,
+    LINKAGE_CODE,
+    PERSONAL_ID_CODE,
+    QUASI_IDENTIFIER,
+    TaggedDocument,
+)
 
 _WIDE = str.maketrans("０１２３４５６７８９．／♂♀", "0123456789./♂♀")
 

@@ -12,11 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.documents import Span, TaggedDocument
-from audit.deid.labels import CONTACT, IDENTIFIER, PERSONAL_ID_CODE, QUASI_IDENTIFIER, TYPES
-from audit.deid.rule_tagger import RuleTagger
+from audit.deid.rules import RuleTagger
 from audit.deid.synthetic import HELD_OUT_STYLES, TRAIN_STYLES, styles_of, synthetic_notes
 from audit.deid.synthetic.grammar import Choice, Template, Value, grammar, grammar_texts
+from audit.notes.spans import (
+    CONTACT,
+    IDENTIFIER,
+    PERSONAL_ID_CODE,
+    QUASI_IDENTIFIER,
+    TYPES,
+    Span,
+    TaggedDocument,
+)
 
 LANGUAGES = ("ja", "en")
 _WIDE = str.maketrans("０１２３４５６７８９", "0123456789")

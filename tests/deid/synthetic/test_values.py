@@ -11,19 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.identity_numbers import insurer_check_digit, my_number_check_digit
-from audit.deid.labels import IDENTIFIER, QUASI_IDENTIFIER, TYPES
-from audit.deid.name_variants import romaji_of
-from audit.deid.synthetic.cast_en import EnglishCast
-from audit.deid.synthetic.cast_ja import JapaneseCast
-from audit.deid.synthetic.dates_ja import DateWriter, kanji_number
-from audit.deid.synthetic.dice import Dice
-from audit.deid.synthetic.grammar import Choice, Template, Value, grammar
-from audit.deid.synthetic.numbers import NUMBERS, email
-from audit.deid.synthetic.patients import patient_facts
-from audit.deid.synthetic.people import japanese_name
-from audit.deid.synthetic.surface import surfaced
-from audit.deid.synthetic.writer import Piece
+from audit.deid.synthetic.grammar import Choice, Dice, Piece, Template, Value, grammar
+from audit.deid.synthetic.notes import surfaced
+from audit.deid.synthetic.people import (
+    NUMBERS,
+    DateWriter,
+    EnglishCast,
+    JapaneseCast,
+    email,
+    japanese_name,
+    kanji_number,
+    patient_facts,
+)
+from audit.names.people import insurer_check_digit, my_number_check_digit, romaji_of
+from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES
 
 CASTS = {"ja": JapaneseCast, "en": EnglishCast}
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from audit.deid.documents import Span, TaggedDocument
-from audit.deid.labels import CONTACT, IDENTIFIER, LINKAGE_CODE
-from audit.deid.token.settings import Shape, TaggerSettings
+from audit.deid.network.config import Shape, TaggerSettings
+from audit.notes.spans import CONTACT, IDENTIFIER, LINKAGE_CODE, Span, TaggedDocument
 
 SURNAMES = ["山田", "鈴木", "高橋", "中村", "小林", "吉川", "森田", "池上"]
 GIVEN = ["太郎", "花子", "健一", "美咲", "直樹", "由美"]

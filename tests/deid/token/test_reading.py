@@ -10,17 +10,20 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from audit.deid.documents import Span
-from audit.deid.token.characters import (
+from audit.deid.network.decode import (
     KINDS,
     Characters,
+    TokenizerReader,
+    Tokens,
     characters_from_json,
     characters_of,
     kind_of_character,
     plain,
+    runs_of,
+    spans_of,
 )
-from audit.deid.token.reading import TokenizerReader, Tokens, runs_of, spans_of
 from audit.errors import AuditError
+from audit.notes.spans import Span
 
 NASTY = "𠮷野家　㌔㍿①\r\nＡＢＣ ｱﾞé\u0301 \ud83d x😀山田\u3000太郎\tｶﾞ\u200d"
 TEXTS = st.text(st.sampled_from(NASTY + "abc 12"), max_size=30) | st.text(max_size=20)

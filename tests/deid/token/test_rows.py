@@ -8,11 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.labels import TYPES
-from audit.deid.token.characters import characters_of
-from audit.deid.token.rows import batches_of, padded, piece, rows_of
-from audit.deid.token.token_model import new_model
-from audit.deid.token.token_tagger import scores_of
+from audit.deid.network.decode import characters_of
+from audit.deid.network.model import batches_of, new_model, padded, piece, rows_of
+from audit.deid.network.tagger import scores_of
+from audit.notes.spans import TYPES
 from tests.deid.token.make_notes import SMALL, notes
 
 SIZES = st.integers(1, 30).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n // 2)))

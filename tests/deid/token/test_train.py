@@ -11,27 +11,32 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel
 
-from audit.deid.documents import Span, tagged
-from audit.deid.labels import TYPES
-from audit.deid.tagger import tag_checked
-from audit.deid.token.characters import characters_of
-from audit.deid.token.lessons import NO_TAG, Lessons, lessons_of
-from audit.deid.token.material import (
+from audit.deid.network.config import (
     Material,
+    TaggerSettings,
     read_gold,
+    read_points,
+    read_tagger_file,
+    settings_from_json,
     split_off,
     synthetic,
     with_mixed_lines,
 )
-from audit.deid.token.measure import figures_of, in_five_types, predicted
-from audit.deid.token.scheme import BILOU, TagScheme
-from audit.deid.token.settings import TaggerSettings, settings_from_json
-from audit.deid.token.tagger_file import read_tagger_file
-from audit.deid.token.task import TaggerOrder
-from audit.deid.token.token_tagger import load_token_tagger
-from audit.deid.token.train import train_tagger
-from audit.deid.token.train_points import read_points
+from audit.deid.network.decode import BILOU, TagScheme, characters_of
+from audit.deid.network.tagger import load_token_tagger
+from audit.deid.network.training import (
+    NO_TAG,
+    Lessons,
+    TaggerOrder,
+    figures_of,
+    in_five_types,
+    lessons_of,
+    predicted,
+    train_tagger,
+)
+from audit.deid.tagger import tag_checked
 from audit.errors import AuditCancelled, AuditError
+from audit.notes.spans import TYPES, Span, tagged
 from tests.deid.token.make_notes import SMALL, notes, quick
 from tests.deid.token.test_reading import wordpiece
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.token.scheme import BILOU, BIO, SCHEMES, TagScheme
-from audit.deid.token.viterbi import best_tags
+from audit.deid.network.decode import BILOU, BIO, SCHEMES, TagScheme, best_tags
 
 LABELS = ("x", "y")
 KINDS = st.sampled_from(SCHEMES)

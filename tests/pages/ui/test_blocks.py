@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from audit.rates import Estimate
-from audit.view.overview import RuleFigures
-from audit.view.paper import published_tables
+from audit.report.reading import RuleFigures, published_tables
+from audit.stats import Estimate
 from pages.ui import blocks, paper_table
 from pages.ui.language import words_of
 

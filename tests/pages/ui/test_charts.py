@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from audit.rates import Estimate, Rate
-from audit.view.name_view import KindScores
-from audit.view.overview import MentionBin
+from audit.report.names import KindScores
+from audit.report.reading import MentionBin
+from audit.stats import Estimate, Rate
 from pages.ui import charts
 
 WORDS = {"x": "mentions", "y": "share", "controls": "controls", "names": "n = {n}"}

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from audit.experiment.deid_tables import leakage_json
-from audit.rates import Rate
-from audit.view.leakage_view import Leak, leakage_view
+from audit.experiment.leakage_tables import Leak, leakage_json, leakage_view
+from audit.stats import Rate
 from pages.ui import charts
 from pages.ui.deid_leakage_chart import leakage_chart
 from tests.experiment.tiny_leakage import tiny_tables

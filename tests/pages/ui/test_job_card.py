@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.jobs.job import STAGES
+from audit.jobs.table import STAGES
 from pages.ui import job_card
 
 WORDS = Path(job_card.__file__).parent / "words"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from audit.attack.curve import RANKED
-from audit.membership.candidates import CONTROL_KINDS
-from audit.membership.metrics import GENERAL_ALONE
+from audit.attack.metrics import GENERAL_ALONE
+from audit.names.candidates import CONTROL_KINDS
 from pages.ui.language import LANGUAGES, words_of
 
 PAGES = Path(__file__).resolve().parents[3] / "pages"

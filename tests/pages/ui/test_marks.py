@@ -8,8 +8,8 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.membership.candidates import make_candidates
-from audit.view.name_hits import Hit, find_hits, marks_of
+from audit.names.candidates import make_candidates
+from audit.report.documents import Hit, find_hits, marks_of
 from pages.ui.marks import MarkLabel, marked, masked_stretch, shown_text, with_slot
 
 quick = settings(deadline=None, max_examples=200)

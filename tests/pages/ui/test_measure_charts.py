@@ -8,10 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audit.view.linking_view import linking_of
-from audit.view.measures_view import Calibration, CurveLine
-from audit.view.roc import RocView, VolcanoNames
-from audit.view.threshold import ScoreAxis
+from audit.report.reading import Calibration, CurveLine, linking_of
+from audit.report.threshold import RocView, ScoreAxis, VolcanoNames
 from pages.ui.charts import GREY, RUST
 from pages.ui.measure_charts import (
     calibration_chart,

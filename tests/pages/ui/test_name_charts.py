@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audit.rates import Estimate, Rate
-from audit.view.name_detail import AmongControls, ModelBlocks
+from audit.report.names import AmongControls, ModelBlocks
+from audit.stats import Estimate, Rate
 from pages.ui.charts import GREY, RUST
 from pages.ui.name_charts import among_histogram, block_strip
 

@@ -8,8 +8,8 @@ import json
 
 import numpy as np
 
-from audit.view.document_view import DocumentView, document_view
-from audit.view.name_table import name_table
+from audit.report.documents import DocumentView, document_view
+from audit.report.names import name_table
 from pages.ui.screen_files import columns_csv, documents_file
 from tests.pages.make_reports import make_report
 

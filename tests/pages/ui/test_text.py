@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from audit.rates import Estimate
+from audit.stats import Estimate
 from pages.ui import text
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.view.loss_curve import LossCurve
+from audit.training.config import LossCurve
 from pages.ui import charts
 from pages.ui.train_charts import epoch_ticks, loss_chart
 

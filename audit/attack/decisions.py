@@ -1,0 +1,378 @@
+"""Decisions: from a score per name to p, q, and flagged / not flagged / undecided.
+
+The null hypothesis of a name: it is exchangeable with reference controls, names from the same
+generator that are not in the notes. It is never "the score is zero", for further training on
+clinical text moves every name. Columns of different length raise ValueError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from audit.stats import BoolArray, Estimate, FloatArray, Rate, benjamini_hochberg
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Members flagged (tp) and missed (fn), controls flagged (fp) and left alone (tn); adds with +.
+
+    Raises
+    ------
+    ValueError
+        If a count is negative.
+    """
+
+    tp: int
+    fn: int
+    fp: int
+    tn: int
+
+    def __post_init__(self) -> None:
+        """Check the counts, once."""
+        if min(self.tp, self.fn, self.fp, self.tn) < 0:
+            raise ValueError(f"negative count: {self}")
+
+    def __add__(self, other: Confusion) -> Confusion:
+        return Confusion(
+            self.tp + other.tp, self.fn + other.fn, self.fp + other.fp, self.tn + other.tn
+        )
+
+    @property
+    def n_members(self) -> int:
+        """Members judged."""
+        return self.tp + self.fn
+
+    @property
+    def n_controls(self) -> int:
+        """Controls judged."""
+        return self.fp + self.tn
+
+    @property
+    def n_flagged(self) -> int:
+        """Names flagged, rightly or not."""
+        return self.tp + self.fp
+
+    @property
+    def recall(self) -> Rate:
+        """Members flagged, of the members."""
+        return Rate(self.tp, self.n_members)
+
+    @property
+    def false_positive_rate(self) -> Rate:
+        """Controls flagged, of the controls."""
+        return Rate(self.fp, self.n_controls)
+
+    @property
+    def precision(self) -> Rate:
+        """Members, of the names flagged."""
+        return Rate(self.tp, self.n_flagged)
+
+    @property
+    def accuracy(self) -> Rate:
+        """Names judged rightly, of all names."""
+        return Rate(self.tp + self.tn, self.n_members + self.n_controls)
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall, 2 tp / (2 tp + fp + fn); NaN for 0 / 0."""
+        total = 2 * self.tp + self.fp + self.fn
+        return 2 * self.tp / total if total else math.nan
+
+
+def confusion(flagged: ArrayLike, is_member: ArrayLike) -> Confusion:
+    """Count decisions [N] against truth [N], both booleans.
+
+    Raises
+    ------
+    ValueError
+        If the two columns do not fit.
+    """
+    flag = np.asarray(flagged, dtype=np.bool_)
+    member = np.asarray(is_member, dtype=np.bool_)
+    if flag.ndim != 1 or flag.shape != member.shape:
+        raise ValueError(f"decisions {flag.shape} and truth {member.shape}: two columns are needed")
+    return Confusion(
+        tp=int((flag & member).sum()),
+        fn=int((~flag & member).sum()),
+        fp=int((flag & ~member).sum()),
+        tn=int((~flag & ~member).sum()),
+    )
+
+
+def f1_interval(counts: Confusion, *, seed: int, n_replicates: int = 2000) -> Estimate:
+    """Return F1 with the percentile interval of a bootstrap over names, stratified by truth.
+
+    Of a rule's decisions a bootstrap keeps only how many members and how many controls are flagged,
+    and these are binomial: the same distribution as drawing the names, without drawing them.
+    Always "member" has an F1 without sampling error, hence an interval of width zero.
+    Differs: where else every replicate is the same (a rule never wrong, or never right), the Wilson
+    bounds of recall and false-positive rate take its place.
+    """
+    value, n_members, n_controls = counts.f1, counts.n_members, counts.n_controls
+    if math.isnan(value):
+        return Estimate(math.nan, math.nan, math.nan)
+    rng = np.random.default_rng(seed)
+    tp = rng.binomial(n_members, counts.tp / max(n_members, 1), size=n_replicates)
+    fp = rng.binomial(n_controls, counts.fp / max(n_controls, 1), size=n_replicates)
+    f1 = 2 * tp / np.maximum(n_members + tp + fp, 1)  # tp + fn stays n_members
+    if f1.min() < f1.max() or counts.n_flagged == n_members + n_controls:
+        low, high = np.quantile(f1, [0.025, 0.975])
+        return Estimate(value, float(low), float(high))
+    recall, fpr = counts.recall.interval(), counts.false_positive_rate.interval()
+    bounds = []
+    for recall_bound, fpr_bound in ((recall.low, fpr.high), (recall.high, fpr.low)):
+        hits = recall_bound * n_members if n_members else 0.0
+        false = fpr_bound * n_controls if n_controls else 0.0
+        bounds.append(2 * hits / (n_members + hits + false))
+    return Estimate(value, bounds[0], bounds[1])
+
+
+FLAGGED, NOT_FLAGGED, UNDECIDED, NOT_SCORED, NOT_JUDGED = DECISIONS = (
+    "flagged",
+    "not flagged",
+    "undecided",
+    "not scored",
+    "not judged",
+)
+"""The words a decision can be. A name without comparable controls is scored, but not judged;
+"undecided" stands in reports of older versions only: today it is a mark beside the decision."""
+
+ALPHA = 0.05
+"""Share of false findings among the flagged that is accepted."""
+
+MIN_CONTROLS = 200
+"""With fewer comparable controls a name is not judged."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """One decision for each of N names.
+
+    Attributes
+    ----------
+    decision
+        One of `DECISIONS`, without regard to Monte-Carlo error.
+    point_flag
+        [N], score > threshold: who stands out.
+    is_undecided
+        [N], whether Monte-Carlo error covers the threshold.
+    threshold
+        [N], the critical score; inf where the list is too short to flag anybody.
+    p, q
+        [N], NaN where not scored or not judged. q counts members and unknown names as one family,
+        listed controls as another.
+    rule
+        The rule in words.
+    """
+
+    decision: tuple[str, ...]
+    point_flag: BoolArray
+    is_undecided: BoolArray
+    threshold: FloatArray
+    p: FloatArray
+    q: FloatArray
+    rule: str
+
+    def without_flags(self) -> Decisions:
+        """Return the same p and q in an audit that found no leak: there nobody stands out."""
+        nobody = np.zeros_like(self.point_flag)
+        return replace(
+            self,
+            decision=tuple(NOT_FLAGGED if word == FLAGGED else word for word in self.decision),
+            point_flag=nobody,
+            is_undecided=nobody,
+            threshold=np.full_like(self.threshold, math.inf),
+        )
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Pooled counts of a threshold chosen on one half of the names and judged on the other."""
+
+    confusion: Confusion
+    thresholds: tuple[float, float]
+    n_not_scored: int
+
+
+def rank_p_values(scores: ArrayLike, *, controls: ArrayLike) -> FloatArray:
+    """Return p [N] = (1 + number of controls with score >= s) / (1 + n); NaN for a NaN score.
+
+    NaN controls are left out. Valid (super-uniform) if name and controls are exchangeable.
+    Source: Phipson & Smyth 2010, doi:10.2202/1544-6115.1585.
+    """
+    score = np.asarray(scores, dtype=np.float64)
+    pool = _sorted_scored(controls)
+    n_as_high = len(pool) - np.searchsorted(pool, score, side="left")
+    return np.asarray(np.where(np.isnan(score), math.nan, (1 + n_as_high) / (1 + len(pool))))
+
+
+def name_p_values(
+    scores: ArrayLike,
+    *,
+    group: ArrayLike,
+    control_scores: ArrayLike,
+    control_group: ArrayLike,
+    min_controls: int = MIN_CONTROLS,
+) -> FloatArray:
+    """Return each name's p-value [N] against reference controls of its own group.
+
+    A group is what makes names comparable: numbers of word pieces and of parts. Where fewer than
+    `min_controls` such controls are scored the name is not judged (NaN). Scores and groups [N], of
+    controls [K].
+    """
+    score, of_name = np.asarray(scores, dtype=np.float64), np.asarray(group)
+    controls, of_control = np.asarray(control_scores, dtype=np.float64), np.asarray(control_group)
+    if score.shape != of_name.shape or controls.shape != of_control.shape:
+        raise ValueError(f"scores {score.shape} and {controls.shape} do not fit their groups")
+    p = np.full(score.shape, math.nan)
+    for key in np.unique(of_name):
+        pool = _sorted_scored(controls[of_control == key])
+        if len(pool) >= min_controls:
+            p[of_name == key] = rank_p_values(score[of_name == key], controls=pool)
+    return p
+
+
+def q_values(p: ArrayLike, *, is_member: Sequence[bool | None]) -> FloatArray:
+    """Return Benjamini-Hochberg q [N]; members and unknown are one family, controls another."""
+    p_values = np.asarray(p, dtype=np.float64)
+    is_control = _is_control(is_member)
+    q = np.full(p_values.shape, math.nan)
+    for family in (is_control, ~is_control):
+        q[family] = benjamini_hochberg(p_values[family])
+    # Rank p-values are fractions: q is exactly 0.05 for some, and must not miss it by rounding.
+    return np.round(q, 12)
+
+
+def decide(
+    scores: ArrayLike,
+    *,
+    standard_error: ArrayLike,
+    n_blocks: int,
+    group: ArrayLike,
+    is_member: Sequence[bool | None],
+    reference_scores: ArrayLike,
+    reference_group: ArrayLike,
+    limit: ArrayLike | None = None,
+    part_p: ArrayLike | None = None,
+    min_controls: int = MIN_CONTROLS,
+) -> Decisions:
+    """Flag the names with q <= 0.05, and mark those whose Monte-Carlo error covers the threshold.
+
+    Scores, their standard errors (over `n_blocks` blocks) and groups of comparable names [N];
+    reference controls [K]. The threshold is the score at which q reaches 0.05 with everybody else's
+    decision as it is, so that score > threshold is the same as q <= 0.05; listed controls are
+    asked at the same threshold, so that those above it are false findings of the same rule.
+
+    `limit` [N] is a score that must be exceeded in any case, and `part_p` [N] the p-value that
+    says so: names for which it is above 0.05, which lie at the limit or below, have at least this.
+    """
+    score, groups = np.asarray(scores, dtype=np.float64), np.asarray(group)
+    if not len(score) == len(is_member) == len(np.asarray(standard_error)):
+        raise ValueError("scores, standard errors and truth differ in length")
+    p = name_p_values(
+        score,
+        group=groups,
+        control_scores=reference_scores,
+        control_group=reference_group,
+        min_controls=min_controls,
+    )
+    if part_p is not None:
+        weakest = np.asarray(part_p, dtype=np.float64)
+        p = np.where(weakest > ALPHA, np.maximum(p, weakest), p)
+    q = q_values(p, is_member=is_member)
+    controls, of_control = np.asarray(reference_scores), np.asarray(reference_group)
+    is_control = _is_control(is_member)
+    tested = q[is_control] if is_control.all() else q[~is_control]
+    n_tested, n_flagged = int((~np.isnan(tested)).sum()), int((tested <= ALPHA).sum())
+    threshold = np.full(score.shape, math.inf)
+    for key in np.unique(groups[~np.isnan(p)]):
+        threshold[groups == key] = critical_score(
+            controls[of_control == key], n_flagged=n_flagged, n_tested=n_tested
+        )
+    if limit is not None:
+        threshold = np.maximum(threshold, np.asarray(limit, dtype=np.float64))
+    flag = score > threshold
+    undecided = undecided_mask(
+        score, standard_error=standard_error, threshold=threshold, n_blocks=n_blocks
+    )
+    words = np.select(
+        [np.isnan(score), np.isnan(p), flag], [NOT_SCORED, NOT_JUDGED, FLAGGED], NOT_FLAGGED
+    )
+    rule = f"q <= {ALPHA} (Benjamini-Hochberg); undecided within t standard errors"
+    return Decisions(tuple(words.tolist()), flag, undecided, threshold, p, q, rule)
+
+
+def critical_score(controls: ArrayLike, *, n_flagged: int, n_tested: int) -> float:
+    """Return the score above which q <= 0.05, given that `n_flagged` of `n_tested` names reach it.
+
+    The r-th highest control, r = floor(p* (n + 1)), p* = 0.05 k / m (0.05 / m for k = 0); inf where
+    r = 0: so few controls cannot flag anybody.
+    """
+    pool = _sorted_scored(controls)
+    # Exact fractions: in floats 0.05 k / m (n + 1) falls just short of a whole number now and then.
+    critical_p = Fraction(str(ALPHA)) * max(n_flagged, 1) / max(n_tested, 1)
+    r = int(critical_p * (len(pool) + 1))
+    return float(pool[-r]) if 0 < r <= len(pool) else math.inf
+
+
+def undecided_mask(
+    scores: ArrayLike, *, standard_error: ArrayLike, threshold: ArrayLike, n_blocks: int
+) -> BoolArray:
+    """Return where |score - threshold| <= t standard errors [N], t of 97.5 % and n_blocks - 1.
+
+    A score without a standard error (NaN) is undecided; no score, or an infinite threshold, is not.
+    """
+    from scipy.stats import t
+
+    score = np.asarray(scores, dtype=np.float64)
+    limit = np.asarray(threshold, dtype=np.float64)
+    quantile = float(t.ppf(0.975, n_blocks - 1)) if n_blocks > 1 else math.inf
+    with np.errstate(invalid="ignore"):  # inf - inf
+        is_clear = np.abs(score - limit) > quantile * np.asarray(standard_error, dtype=np.float64)
+    return np.asarray(~is_clear & ~np.isnan(score) & np.isfinite(limit))
+
+
+def held_out_threshold(
+    scores: ArrayLike, is_member: ArrayLike, *, seed: int, max_fpr: float = 0.05
+) -> HeldOut:
+    """Choose a threshold on one half of the names, judge the other half, swap, and pool the counts.
+
+    Halves are drawn stratified by truth; the threshold is the lowest control score above which at
+    most `max_fpr` of that half's controls lie (inf without controls). Scores and truth [N].
+    """
+    score = np.asarray(scores, dtype=np.float64)
+    member = np.asarray(is_member, dtype=np.bool_)
+    if score.shape != member.shape:
+        raise ValueError(f"scores {score.shape} and truth {member.shape} do not fit")
+    rng = np.random.default_rng(seed)
+    fold = np.full(score.shape, -1)
+    for truth in (True, False):
+        rows = np.flatnonzero((member == truth) & ~np.isnan(score))
+        fold[rng.permutation(rows)] = np.arange(len(rows)) % 2
+    counts, thresholds = Confusion(0, 0, 0, 0), []
+    for judged in (0, 1):
+        controls = np.sort(score[(fold == 1 - judged) & ~member])
+        n_allowed = int(max_fpr * len(controls) + 1e-9)  # 0.05 * 20 may fall just short of 1
+        # Without controls nothing is known and nobody flagged.
+        ladder = [*controls, math.inf] if not len(controls) else [-math.inf, *controls]
+        limit = float(ladder[-1 - n_allowed])
+        rows = np.flatnonzero(fold == judged)
+        counts += confusion(score[rows] > limit, member[rows])
+        thresholds.append(limit)
+    n_not_scored = int(np.isnan(score).sum())
+    return HeldOut(counts, (thresholds[0], thresholds[1]), n_not_scored)
+
+
+def _sorted_scored(scores: ArrayLike) -> FloatArray:
+    values = np.asarray(scores, dtype=np.float64)
+    return np.sort(values[~np.isnan(values)])
+
+
+def _is_control(is_member: Sequence[bool | None]) -> BoolArray:
+    return np.array([truth is not None and not truth for truth in is_member], dtype=np.bool_)

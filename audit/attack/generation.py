@@ -1,0 +1,268 @@
+"""Scenario 1: Gibbs-style generation, and the probability mass that names get along the way.
+
+Comes in: one model, a prompt as token ids. Goes out: generated documents, and Rao-Blackwell sums:
+at each step the sampler already knows the probability of every token at the sampled position, so
+these are added up instead of waiting for a token to be drawn. The expectation is that of counting
+all draws. Knows no text. Legend: B documents of a shard, L tokens, T steps, k top tokens,
+V vocabulary, b blocks, Q parts of names with several word pieces.
+
+Source: Nakamura et al., section 4.1 and appendix B, after Wang & Cho 2019 (arXiv 1902.04094).
+Differs: "Gibbs-style" only. BERT's conditionals need not belong to one joint distribution
+(Cho's correction to that paper), so no convergence is claimed. The sampled position is set back to
+[MASK] before the forward pass, as their code does; `is_remasked=False` is the paper's literal text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from audit.attack.posterior import Floats, Tick
+from audit.attack.prompts import Ids
+from audit.attack.scores import DRAW, blocks_of
+from audit.models.forward import logits_at
+from audit.rng import generator
+
+FIXED_POINT = float(2**40)
+"""Masses are added as integers of 2^-40: sums are then the same in any order, on any device."""
+
+
+@dataclass(frozen=True)
+class GenerationTask:
+    """One scenario-1 question, as integers; the same for both models of a pair.
+
+    Attributes
+    ----------
+    prompt
+        [L] token ids of x(0), special tokens included; every [MASK] in it is sampled.
+    name_slots
+        Positions where a name is expected: the first run of masks.
+    multi_piece_parts
+        Q parts of several word pieces, each a tuple of ids.
+    n_steps, top_k, temperature
+        T, k and alpha of appendix B.
+    """
+
+    prompt: tuple[int, ...]
+    name_slots: tuple[int, ...]
+    mask_id: int
+    multi_piece_parts: tuple[tuple[int, ...], ...]
+    seed: int
+    n_steps: int = 500
+    top_k: int = 100
+    temperature: float = 1.0
+    is_remasked: bool = True
+
+    @property
+    def sampled_positions(self) -> Ids:
+        """Positions that are [MASK] in x(0)."""
+        return np.flatnonzero(np.array(self.prompt) == self.mask_id)
+
+
+@dataclass(frozen=True)
+class GeneratedShard:
+    """Documents of one shard and the mass that tokens got while they were made, by block.
+
+    Attributes
+    ----------
+    n_documents
+        [b] documents of each block.
+    documents
+        [B, L] token ids after the last step.
+    mass, slot_mass
+        [b, V] renormalised top-k probability of each token, summed over documents, steps and all
+        sampled positions, or the name slots alone.
+    part_mass
+        [b, Q] the same for parts of several pieces: the probability of the piece that completes
+        the part where its neighbours stand in place.
+    n_slot_visits
+        [b] how often a name slot was sampled.
+    """
+
+    n_documents: Ids
+    documents: Ids
+    mass: Floats
+    slot_mass: Floats
+    part_mass: Floats
+    n_slot_visits: Ids
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """All randomness of a shard: positions [T, B] and uniforms [T, B]."""
+
+    positions: Ids
+    uniforms: Floats
+
+
+def shard_draws(task: GenerationTask, *, first: int, n_documents: int) -> _Draws:
+    """Draw positions and uniforms by hundreds, so that a document never depends on its shard.
+
+    `first` is a multiple of `DRAW`.
+    """
+    sampled = task.sampled_positions
+    positions, uniforms = [], []
+    for number in range(first // DRAW, -(-(first + n_documents) // DRAW)):
+        n_here = min(DRAW, first + n_documents - number * DRAW)
+        rng = generator(task.seed, "generation", number)
+        positions.append(rng.integers(len(sampled), size=(task.n_steps, DRAW))[:, :n_here])
+        uniforms.append(rng.random(size=(task.n_steps, DRAW))[:, :n_here])
+    return _Draws(sampled[np.concatenate(positions, axis=1)], np.concatenate(uniforms, axis=1))
+
+
+def generated_shard(
+    model: nn.Module,
+    task: GenerationTask,
+    *,
+    shard: int,
+    n_shard_documents: int,
+    n_documents: int,
+    n_vocabulary: int,
+    device: str,
+    tick: Tick,
+) -> GeneratedShard:
+    """Generate the documents of one shard with one model, all of them side by side.
+
+    Parameters
+    ----------
+    shard, n_shard_documents
+        Which shard, and how many documents a full one has (a multiple of `DRAW`).
+    n_documents
+        Documents of this shard; fewer than `n_shard_documents` only in the last one.
+    tick
+        Called with the number of documents after each step; may raise to stop.
+    """
+    first = shard * n_shard_documents
+    draws = shard_draws(task, first=first, n_documents=n_documents)
+    blocks = blocks_of(first, n_documents)  # [B]
+    positions = torch.from_numpy(draws.positions).to(device)  # [T, B]
+    uniforms = torch.from_numpy(draws.uniforms).to(device)
+    state = torch.tensor(task.prompt, device=device).repeat(n_documents, 1)  # [B, L]
+    tally = _Tally(task, blocks=blocks, n_vocabulary=n_vocabulary, device=device)
+    model.eval()
+    with torch.inference_mode():
+        for t in range(task.n_steps):
+            step(model, task, state, positions=positions[t], uniforms=uniforms[t], tally=tally)
+            tick(n_documents)
+    is_slot = np.isin(draws.positions, task.name_slots).sum(axis=0)  # [B]
+    return GeneratedShard(
+        n_documents=np.bincount(blocks),
+        documents=state.to(torch.int32).cpu().numpy().astype(np.int64),
+        mass=tally.mass(0),
+        slot_mass=tally.mass(1),
+        part_mass=tally.part_mass(),
+        n_slot_visits=np.bincount(blocks, weights=is_slot).astype(np.int64),
+    )
+
+
+def step(
+    model: nn.Module,
+    task: GenerationTask,
+    state: Tensor,
+    *,
+    positions: Tensor,
+    uniforms: Tensor,
+    tally: _Tally | None = None,
+) -> None:
+    """Sample one position of every document in place (appendix B).
+
+    Parameters
+    ----------
+    state
+        [B, L] token ids.
+    positions, uniforms
+        [B] the position to sample and the uniform number that picks the token, by inverting the
+        cumulative distribution over the top k tokens in order of falling logit.
+    """
+    rows = torch.arange(len(state), device=state.device)
+    if task.is_remasked:
+        state[rows, positions] = task.mask_id
+    logits = logits_at(model, state, positions=positions.unsqueeze(dim=1))[:, 0].float()  # [B, V]
+    top, tokens = logits.topk(min(task.top_k, logits.shape[-1]), dim=-1)  # [B, k]
+    weights = torch.softmax(top / task.temperature, dim=-1)  # [B, k]
+    cumulative = weights.double().cumsum(dim=-1)
+    below = (uniforms.unsqueeze(dim=1) * cumulative[:, -1:]) >= cumulative  # [B, k]
+    picked = below.sum(dim=-1).clamp(max=weights.shape[-1] - 1)
+    if tally is not None:
+        tally.add(state, positions, tokens, weights)
+    state[rows, positions] = tokens[rows, picked]
+
+
+class _Tally:
+    """Integer sums of probability mass by block: over all positions, name slots, and parts."""
+
+    def __init__(
+        self, task: GenerationTask, *, blocks: Ids, n_vocabulary: int, device: str
+    ) -> None:
+        n_blocks = int(blocks[-1]) + 1
+        self._n_vocabulary = n_vocabulary
+        self._n_parts = len(task.multi_piece_parts)
+        self._sums = torch.zeros((2, n_blocks * n_vocabulary), dtype=torch.int64, device=device)
+        self._parts = torch.zeros(n_blocks * self._n_parts, dtype=torch.int64, device=device)
+        self._block = torch.from_numpy(blocks).to(device)  # [B]
+        self._slots = torch.tensor(task.name_slots, device=device)
+        self._groups = _part_groups(task.multi_piece_parts, device=device)
+
+    def add(self, state: Tensor, positions: Tensor, tokens: Tensor, weights: Tensor) -> None:
+        """Add one step: `weights` [B, k] of `tokens` [B, k] at `positions` [B]."""
+        mass = (weights.double() * FIXED_POINT).round().long()
+        where = self._block.unsqueeze(dim=1) * self._n_vocabulary + tokens  # [B, k]
+        self._sums[0].index_add_(0, where.flatten(), mass.flatten())
+        in_slot = torch.isin(positions, self._slots).unsqueeze(dim=1)
+        self._sums[1].index_add_(0, where.flatten(), (mass * in_slot).flatten())
+        for length, index, parts in self._groups:
+            self._add_parts(state, positions, tokens, mass, length=length, index=index, parts=parts)
+
+    def _add_parts(
+        self, state: Tensor, positions: Tensor, tokens: Tensor, mass: Tensor,
+        *, length: int, index: Tensor, parts: Tensor,
+    ) -> None:  # fmt: skip
+        """Add the mass of pieces that complete a part of `length` pieces [q, length]."""
+        n_tokens = state.shape[1]
+        for j in range(length):  # the sampled position holds piece j
+            start = positions - j  # [B]
+            fits = (start >= 0) & (start + length <= n_tokens)
+            offsets = torch.arange(length, device=state.device)
+            window = state.gather(
+                1, (start.clamp(min=0).unsqueeze(1) + offsets).clamp(max=n_tokens - 1)
+            )
+            matches = fits.unsqueeze(1).expand(-1, len(parts)).clone()  # [B, q]
+            for other in range(length):
+                if other != j:
+                    matches &= window[:, other : other + 1] == parts[:, other]
+            rows, found = matches.nonzero(as_tuple=True)
+            hit = tokens[rows] == parts[found, j].unsqueeze(1)  # [n, k]
+            added = (mass[rows] * hit).sum(dim=-1)
+            self._parts.index_add_(0, self._block[rows] * self._n_parts + index[found], added)
+
+    def mass(self, which: int) -> Floats:
+        """Return the sums [b, V] over all positions (0) or the name slots (1)."""
+        sums = self._sums[which].view(-1, self._n_vocabulary).double() / FIXED_POINT
+        result: Floats = sums.cpu().numpy()
+        return result
+
+    def part_mass(self) -> Floats:
+        """Return the sums [b, Q] of parts of several pieces."""
+        shape = (int(self._block[-1]) + 1, self._n_parts)
+        result: Floats = (self._parts.view(shape).double() / FIXED_POINT).cpu().numpy()
+        return result
+
+
+def _part_groups(
+    parts: tuple[tuple[int, ...], ...], *, device: str
+) -> list[tuple[int, Tensor, Tensor]]:
+    """Group parts by length: (length, indices [q], pieces [q, length])."""
+    by_length: dict[int, list[int]] = {}
+    for index, part in enumerate(parts):
+        by_length.setdefault(len(part), []).append(index)
+    return [
+        (
+            length,
+            torch.tensor(where, device=device),
+            torch.tensor([parts[i] for i in where], device=device),
+        )
+        for length, where in sorted(by_length.items())
+    ]

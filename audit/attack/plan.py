@@ -1,0 +1,739 @@
+"""The plan of an audit: its digest, what is kept already, how long the rest will take, the command.
+
+Comes in: a request and a store. Goes out: frozen values for the screen. Torch-free.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from audit.attack import prompts
+from audit.attack.cohort import members_enough, smallest_detectable_auc
+from audit.attack.prompts import PartPieces
+from audit.attack.question import (
+    AuditRequest,
+    GenerationSettings,
+    PosteriorSettings,
+    question_digest,
+)
+from audit.attack.verdict import NONE_BELOW
+from audit.demo import JAPANESE_PROMPT, SHIPPED
+from audit.errors import AuditError
+from audit.models.inspect import ModelFiles, ModelSummary, display_name, inspect_model, model_digest
+from audit.models.inspect import read_model_files as _read
+from audit.models.registry import RegisteredModel, list_models
+from audit.names.candidates import Candidates
+from audit.names.pools import pool_for
+from audit.notes.passages import Passage
+from audit.shelf import ResultStore
+from cache.store import Store
+
+SIZES = ("n_documents", "n_inputs", "n_chain_inputs")
+"""Settings that say how much is made and not what."""
+
+_MIN_SECONDS = 0.05
+
+
+def light_key(question: Mapping[str, Any], *, who: str, device: str) -> str:
+    """Return a digest of what determines one model's evidence, its amount left out.
+
+    Lighter than a shard's own key, which needs the tokenizer and the number of threads: what it
+    says is kept can, after a change of those, have to be made again.
+
+    Parameters
+    ----------
+    question
+        As `AuditRequest.question`, with the digest of the name pool.
+    who
+        "general" or "hospital".
+    device
+        "cpu" or "cuda".
+    """
+    settings = {key: v for key, v in dict(question["settings"]).items() if key not in SIZES}
+    names = ("evidence_version", "scenario", "candidates", "passages", "seed", "dtype", "name_pool")
+    content = {name: question.get(name) for name in names} | {
+        "model": question[who],
+        "settings": settings,
+        "device": device,
+        "libraries": [_version(name) for name in ("torch", "transformers", "numpy")],
+    }
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def note_made(store: ResultStore, key: str, *, kind: str, n_made: int, n_shard: int) -> None:
+    """Note that `n_made` units are kept, in shards of `n_shard`; fewer than before change nothing.
+
+    Parameters
+    ----------
+    key
+        A `light_key`; "" where the question is not known, and then nothing is noted.
+    kind
+        "generation", "posterior" or "chain".
+    """
+    if not key:
+        return
+    known = store.get_record(_made(key, kind)) or {}
+    if n_made > int(known.get("n_made", 0)):
+        store.put_record(_made(key, kind), {"n_made": n_made, "n_shard": n_shard})
+
+
+def n_made(store: ResultStore, key: str, *, kind: str, n_wanted: int) -> int:
+    """Return how many of the wanted units need not be made again: whole shards, or all of them."""
+    known = store.get_record(_made(key, kind)) or {}
+    n, n_shard = int(known.get("n_made", 0)), max(1, int(known.get("n_shard", 1)))
+    if n == n_wanted:
+        return n
+    return min(n, n_wanted) // n_shard * n_shard
+
+
+def note_pace(
+    store: ResultStore, *, kind: str, device: str, dtype: str, seconds: float, work: float
+) -> None:
+    """Note how long the latest work took; what was too short to be timed is left out.
+
+    Parameters
+    ----------
+    work
+        Rows of forward passes x tokens of a row x parameters of the model.
+    """
+    if seconds >= _MIN_SECONDS and work > 0:
+        store.put_record(_pace(kind, device, dtype), {"seconds_per_work": seconds / work})
+
+
+def seconds_per_work(store: ResultStore, *, kind: str, device: str, dtype: str) -> float | None:
+    """Return the seconds that a unit of work took last; None where nothing was ever timed."""
+    known = store.get_record(_pace(kind, device, dtype)) or {}
+    value = known.get("seconds_per_work")
+    is_usable = isinstance(value, float) and math.isfinite(value) and value > 0
+    return value if is_usable else None
+
+
+def _made(key: str, kind: str) -> str:
+    return f"made/{key}/{kind}"
+
+
+def _pace(kind: str, device: str, dtype: str) -> str:
+    return f"pace/{kind}/{device}/{dtype}"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+DEMO_PREFIX = "demo:"
+QUICK_BYTES = 64_000_000
+"""Weights up to this size are digested without being asked to."""
+
+_MAX_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Trait:
+    """One fact of both models; `code` names it: "architecture", "n_layers" ..."""
+
+    code: str
+    general: str | int | float
+    hospital: str | int | float
+
+    @property
+    def is_different(self) -> bool:
+        """Whether the two models differ in it."""
+        return self.general != self.hospital
+
+
+@dataclass(frozen=True)
+class PairCheck:
+    """What can be said of two models before their weights are read.
+
+    Attributes
+    ----------
+    traits
+        Facts of both.
+    tokenizer_differences
+        What their tokenizers differ in; empty where they split every text alike.
+    refusal
+        Why the pair would be refused; "" where it would not.
+    is_one_directory
+        Whether both are the same directory.
+    """
+
+    traits: tuple[Trait, ...]
+    tokenizer_differences: tuple[str, ...]
+    refusal: str
+    is_one_directory: bool
+
+
+def model_choices() -> tuple[RegisteredModel, ...]:
+    """Return the registered models, then the demo's, refused ones with their reason."""
+    return (*list_models(), *_demo_models())
+
+
+def find_model(model_id: str, *, among: tuple[RegisteredModel, ...]) -> RegisteredModel | None:
+    """Return the model of this identifier; identifiers are compared, never made into a path."""
+    return next((model for model in among if model.model_id == model_id), None)
+
+
+def check_pair(general: Path, hospital: Path) -> PairCheck:
+    """Compare two models by their configurations and tokenizers.
+
+    Raises
+    ------
+    AuditError
+        If one of the directories can no longer be read.
+    """
+    one, other = inspect_model(general), inspect_model(hospital)
+    files = _read(general), _read(hospital)
+    refusal = ""
+    differences: tuple[str, ...] = ()
+    try:
+        differences = tokenizer_differences(tokenizer(general), hospital=tokenizer(hospital))
+    except AuditError as error:
+        refusal = str(error)
+    if differences:
+        shown = "; ".join(differences[:_MAX_SHOWN])
+        more = len(differences) - _MAX_SHOWN
+        refused = AuditError(
+            f"The two models have different tokenizers: {shown}"
+            f"{f'; and {more} more' if more > 0 else ''}.",
+            where=f"{one.name} and {other.name}",
+            do="Choose as general model the one that the hospital's training started from.",
+        )
+        refusal = str(refused)
+    is_one = os.path.realpath(general) == os.path.realpath(hospital)
+    return PairCheck(_traits((one, other), files), differences, refusal, is_one)
+
+
+def tokenizer(path: Path) -> Any:
+    """Return a model's tokenizer, built from its checked files and remembered.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be built, or the model is refused.
+    """
+    return _tokenizer(path, signature(path))
+
+
+def tokenizer_differences(general: Any, *, hospital: Any) -> tuple[str, ...]:
+    """Say how two tokenizers differ, as `audit.models.pair.tokenizer_differences` of two models."""
+    from audit.models.load import tokenizer_settings
+
+    first, second = general.get_vocab(), hospital.get_vocab()
+    n_entries = sum(first.get(token) != second.get(token) for token in first.keys() | second.keys())
+    differences = [f"{n_entries} entries of the vocabulary"] if n_entries else []
+    settings, others = tokenizer_settings(general), tokenizer_settings(hospital)
+    names = sorted(settings.keys() | others.keys())
+    differences += [name for name in names if settings.get(name) != others.get(name)]
+    return tuple(differences)
+
+
+def known_digest(path: Path) -> str:
+    """Return a model's digest, remembered until a file's size or time changes; raises as there."""
+    return _known_digest(path, signature(path))
+
+
+def is_quick(path: Path) -> bool:
+    """Whether the digest comes at once: the weights are small, or it is known already."""
+    files = signature(path)
+    return (path, files) in _DIGESTED or sum(size for _, size, _ in files) <= QUICK_BYTES
+
+
+_DIGESTED: set[tuple[Path, Any]] = set()
+Signature = tuple[tuple[str, int, int], ...]
+"""Name, size in bytes and time of the last change in nanoseconds of each file."""
+
+
+def signature(path: Path) -> Signature:
+    """Return what tells whether a model's files have changed; raises `AuditError` if unreadable."""
+    try:
+        entries = [(entry.name, entry.stat()) for entry in os.scandir(path) if entry.is_file()]
+    except OSError:
+        raise AuditError(
+            "The model's directory cannot be read any more.", do="Choose another model."
+        ) from None
+    return tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in entries))
+
+
+@functools.lru_cache(maxsize=64)
+def _known_digest(path: Path, files: Signature) -> str:
+    digest = model_digest(path)
+    _DIGESTED.add((path, files))
+    return digest
+
+
+@functools.lru_cache(maxsize=8)
+def _tokenizer(path: Path, files: Signature) -> Any:
+    from audit.models.load import build_tokenizer
+
+    found = _read(path)
+    return build_tokenizer(found.tokenizer, config=found.config, name=found.folder.name)
+
+
+def _demo_models() -> list[RegisteredModel]:
+    models = []
+    for language in ("en", "ja"):
+        folder = SHIPPED / language / "models"
+        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        # The general model first: it is the other ones' beginning.
+        for name in sorted(names, key=lambda name: (name != "general", name)):
+            model_id = f"{DEMO_PREFIX}{language}/{name}"
+            try:
+                summary = inspect_model(folder / name)
+                models.append(RegisteredModel(model_id, folder / name, summary, ""))
+            except AuditError as refused:
+                models.append(RegisteredModel(model_id, folder / name, None, str(refused)))
+    return models
+
+
+def _traits(
+    summaries: tuple[ModelSummary, ModelSummary], files: tuple[ModelFiles, ModelFiles]
+) -> tuple[Trait, ...]:
+    fields = (
+        "architecture", "n_layers", "hidden_size", "vocab_size", "n_parameters", "n_positions",
+        "tokenizer",
+    )  # fmt: skip
+    traits = [Trait(name, *(getattr(summary, name) for summary in summaries)) for name in fields]
+    for name in ("n_heads", "hidden_dropout", "attention_dropout"):
+        traits.append(Trait(name, *(getattr(one.config, name) for one in files)))
+    return tuple(traits)
+
+
+_N_SAMPLED = 200
+"""Passages from which the mean length is taken."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What one model has to do for one unit, an input or a document.
+
+    Attributes
+    ----------
+    rows_per_unit
+        Rows of forward passes of one input (scenario 2) or document (scenario 1).
+    rows_per_chain_input
+        The same for an input of `chain`; 0 in scenario 1.
+    n_tokens
+        Mean length of a row.
+    """
+
+    rows_per_unit: float
+    rows_per_chain_input: float
+    n_tokens: float
+
+
+def workload(request: AuditRequest) -> Workload:
+    """Return the workload of a request; chain rows as the run announces them.
+
+    Raises
+    ------
+    AuditError
+        If the hospital model's tokenizer cannot be built.
+    """
+    if request.scenario_number == 1:
+        settings = request.generation
+        return Workload(float(settings.n_steps), 0.0, float(settings.n_tokens))
+    passages = request.passages.passages if request.passages else ()
+    speller = tokenizer(request.hospital)
+    kinds, kind_of_passage = prompts.kinds_of(passages)
+    pieces = [
+        prompts.part_pieces(request.candidates, kind=kind, tokenizer=speller) for kind in kinds
+    ]
+    share = np.bincount(kind_of_passage, minlength=len(kinds)) / len(passages)
+    rows = float(np.dot(share, [_n_layouts(one) for one in pieces]))
+    chain = max(_chain_rows(one) for one in pieces) if request.posterior.n_chain_inputs else 0
+    return Workload(rows, float(chain), _mean_tokens(passages, request, speller))
+
+
+def _n_layouts(pieces: PartPieces) -> int:
+    return len(set(pieces.n_pieces[pieces.is_known].sum(axis=1).tolist()))
+
+
+def _chain_rows(pieces: PartPieces) -> int:
+    groups: dict[tuple[int, int], list[int]] = {}
+    for row in np.flatnonzero(pieces.is_known):
+        first, second = pieces.n_pieces[row]
+        groups.setdefault((int(first), int(second)), []).append(int(row))
+    n_rows = 0
+    for (_, second), rows in groups.items():
+        n_parts = [len(np.unique(pieces.ids[rows, part], axis=0)) for part in (0, 1)]
+        n_rows += 1 + sum(n_parts) if second else 1
+    return n_rows
+
+
+def _mean_tokens(passages: Sequence[Passage], request: AuditRequest, speller: object) -> float:
+    step = max(1, len(passages) // _N_SAMPLED)
+    longest = request.posterior.max_tokens
+    lengths = [
+        min(
+            longest,
+            2
+            + len(prompts.token_ids(speller, passage.left))
+            + len(prompts.token_ids(speller, passage.right)),
+        )
+        for passage in passages[::step]
+    ]
+    return float(np.mean(lengths)) if lengths else 0.0
+
+
+def command_line(
+    request: AuditRequest, *, names: str = "names.csv", passages: str = "passages.jsonl"
+) -> str:
+    """Return the command that asks the same question; settings left at their default are left out.
+
+    `names` and `passages` are the files' names, as they are handed out beside the command.
+    """
+    words = [
+        "python", "-m", "audit", "run", "--scenario", str(request.scenario_number),
+        "--general", str(request.general), "--hospital", str(request.hospital), "--names", names,
+    ]  # fmt: skip
+    if request.scenario_number == 1:
+        words += _generation_options(request.generation)
+    else:
+        words += ["--passages", passages, *_posterior_options(request.posterior)]
+    for option, value, usual in (
+        ("--seed", request.seed, 0),
+        ("--threshold", request.threshold, None),
+        ("--dtype", request.dtype, "float32"),
+        ("--device", request.device, "auto"),
+    ):
+        words += _option(option, value, usual=usual)
+    return shlex.join([*words, "--out", "results"])
+
+
+def _generation_options(settings: GenerationSettings) -> list[str]:
+    usual, words = GenerationSettings(), []
+    for option, field in (
+        ("--documents", "n_documents"),
+        ("--steps", "n_steps"),
+        ("--tokens", "n_tokens"),
+        ("--top-k", "top_k"),
+        ("--temperature", "temperature"),
+        ("--prompt", "prompt"),
+    ):
+        words += _option(option, getattr(settings, field), usual=getattr(usual, field))
+    return words if settings.is_remasked else [*words, "--keep-sampled"]
+
+
+def _posterior_options(settings: PosteriorSettings) -> list[str]:
+    usual, words = PosteriorSettings(), []
+    for option, field in (
+        ("--inputs", "n_inputs"),
+        ("--chain-inputs", "n_chain_inputs"),
+        ("--micro-batch", "micro_batch"),
+        ("--max-tokens", "max_tokens"),
+    ):
+        words += _option(option, getattr(settings, field), usual=getattr(usual, field))
+    return words if settings.is_dropout_on else [*words, "--no-dropout"]
+
+
+def _option(name: str, value: object, *, usual: object) -> list[str]:
+    if value == usual:
+        return []
+    text = repr(value) if isinstance(value, float) else str(value)
+    return [f"{name}={text}"] if text.startswith("-") else [name, text]
+
+
+PRESETS = ("quick", "paper", "thorough")
+_GENERATION = {
+    "quick": GenerationSettings(n_documents=300),
+    "paper": GenerationSettings(),
+    "thorough": GenerationSettings(n_documents=30_000),
+}
+_POSTERIOR = {
+    "quick": PosteriorSettings(n_inputs=2_000, n_chain_inputs=0),
+    "paper": PosteriorSettings(),
+    "thorough": PosteriorSettings(n_inputs=30_000, n_chain_inputs=500),
+}
+_GPU = Path("/dev/nvidia0")
+_START_SECONDS = 8.0
+"""Starting a process, loading two models, judging and writing the report."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one model has to do.
+
+    Attributes
+    ----------
+    who
+        "general" or "hospital".
+    name
+        The model's folder.
+    digest
+        Of the model.
+    n_units, n_kept
+        Documents or inputs wanted, and how many of them are kept from earlier runs.
+    n_chain, n_chain_kept
+        The same for the inputs of `chain`.
+    """
+
+    who: str
+    name: str
+    digest: str
+    n_units: int
+    n_kept: int
+    n_chain: int
+    n_chain_kept: int
+
+
+@dataclass(frozen=True)
+class ListPower:
+    """What a list could show, known before any model is asked.
+
+    `smallest_auc` is the AUC that it would show in four cases out of five (NaN: none), `n_enough`
+    the members, and as many controls, with which one of `NONE_BELOW` would be seen; None where this
+    list is enough, or says too little of who is a member.
+    """
+
+    smallest_auc: float
+    n_enough: int | None
+
+    @property
+    def english(self) -> str:
+        """The same as a sentence, for the command line."""
+        if math.isnan(self.smallest_auc):
+            return "Too few names of known membership for a ranking: names are judged one by one."
+        shown = f"This list can show a leak of {100 * min(self.smallest_auc, 1):.0f} % of pairs"
+        if self.n_enough is None:
+            return f"{shown}: enough to say that nothing was found."
+        return (
+            f"{shown}. To say that nothing was found takes about {self.n_enough} members and as "
+            "many controls."
+        )
+
+
+def list_power(candidates: Candidates) -> ListPower:
+    """Return what a list could show (`audit.membership.cohort.smallest_detectable_auc`)."""
+    smallest = smallest_detectable_auc(candidates)
+    patients = candidates.without_canaries()
+    n_members, n_controls = (patients.is_member.count(truth) for truth in (True, False))
+    if math.isnan(smallest) or smallest <= NONE_BELOW:
+        return ListPower(smallest, None)
+    return ListPower(
+        smallest,
+        members_enough(n_members, n_controls, smallest_auc=smallest, wanted=NONE_BELOW),
+    )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What follows from a request alone.
+
+    Attributes
+    ----------
+    question, digest
+        As `run_audit` names them.
+    load
+        Rows of forward passes.
+    n_parameters
+        Of the models, "general" and "hospital".
+    power
+        What the list could show.
+    """
+
+    question: Mapping[str, object]
+    digest: str
+    load: Workload
+    n_parameters: Mapping[str, int]
+    power: ListPower
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What running a request means on this machine.
+
+    Attributes
+    ----------
+    digest
+        The audit's name.
+    is_answered
+        Whether its report is kept.
+    device
+        "cpu" or "cuda".
+    unit
+        "documents" or "inputs".
+    parts
+        The general model's and the hospital model's.
+    seconds
+        Expected time; None where nothing like it was ever run on this device.
+    command
+        The command line that does the same.
+    power
+        What the list could show.
+    """
+
+    digest: str
+    is_answered: bool
+    device: str
+    unit: str
+    parts: tuple[Part, ...]
+    seconds: float | None
+    command: str
+    power: ListPower
+
+
+def prepare(request: AuditRequest) -> Prepared:
+    """Work out what does not change while the request stays as it is; this is the slow part.
+
+    Raises
+    ------
+    AuditError
+        If a model is refused or can no longer be read.
+    """
+    question = full_question(request)
+    return Prepared(
+        question=question,
+        digest=question_digest(question),
+        load=workload(request),
+        n_parameters={
+            who: inspect_model(getattr(request, who)).n_parameters
+            for who in ("general", "hospital")
+        },
+        power=list_power(request.candidates),
+    )
+
+
+def make_plan(
+    request: AuditRequest,
+    *,
+    store: Store,
+    prepared: Prepared | None = None,
+    passages_file: str = "passages.jsonl",
+) -> Plan:
+    """Say what a request would take now.
+
+    Parameters
+    ----------
+    store
+        Of results.
+    prepared
+        As `prepare` gives it for this request; made here if it is not given.
+    passages_file
+        What the file of passages is called in the command.
+
+    Raises
+    ------
+    AuditError
+        As `prepare`.
+    """
+    prepared = prepared or prepare(request)
+    device = device_for(request.device)
+    parts = tuple(
+        _part(request, prepared.question, who=who, device=device, store=store)
+        for who in ("general", "hospital")
+    )
+    is_answered = bool(store.keys(f"audit/{prepared.digest}"))
+    seconds = _seconds(request, parts, prepared=prepared, device=device, store=store)
+    return Plan(
+        digest=prepared.digest,
+        is_answered=is_answered,
+        device=device,
+        unit="documents" if request.scenario_number == 1 else "inputs",
+        parts=parts,
+        seconds=0.0 if is_answered else seconds,
+        command=command_line(request, passages=passages_file),
+        power=prepared.power,
+    )
+
+
+def full_question(request: AuditRequest) -> dict[str, object]:
+    """Return the question as `run_audit` digests it; models' digests are remembered.
+
+    Raises
+    ------
+    AuditError
+        If a model is refused or can no longer be read.
+    """
+    pool = pool_for(request.candidates)
+    return request.question(digest_of=known_digest) | {"name_pool": pool.digest()}
+
+
+def device_for(wanted: str) -> str:
+    """Return the device that "auto" means here, "cpu" or "cuda", judged without torch."""
+    if wanted != "auto":
+        return wanted
+    return "cuda" if _GPU.exists() else "cpu"
+
+
+def usual_prompt(candidates: Candidates) -> str:
+    """Return the prompt to begin with: the paper's, or for Japanese names the Japanese notes'."""
+    pool = pool_for(candidates)
+    return JAPANESE_PROMPT if pool.locale == "ja_JP" else GenerationSettings().prompt
+
+
+def generation_preset(name: str, *, prompt: str | None = None) -> GenerationSettings:
+    """Return a preset of scenario 1, with another prompt if one is given."""
+    settings = _GENERATION[name]
+    return settings if prompt is None else replace(settings, prompt=prompt)
+
+
+def posterior_preset(name: str) -> PosteriorSettings:
+    """Return a preset of scenario 2."""
+    return _POSTERIOR[name]
+
+
+def _part(
+    request: AuditRequest,
+    question: Mapping[str, object],
+    *,
+    who: str,
+    device: str,
+    store: Store,
+) -> Part:
+    key = light_key(question, who=who, device=device)
+    is_generation = request.scenario_number == 1
+    n_units = request.generation.n_documents if is_generation else request.posterior.n_inputs
+    n_chain = 0 if is_generation else request.posterior.n_chain_inputs
+    kind = "generation" if is_generation else "posterior"
+    path: Path = getattr(request, who)
+    return Part(
+        who=who,
+        name=display_name(path),
+        digest=str(question[who]),
+        n_units=n_units,
+        n_kept=n_made(store, key, kind=kind, n_wanted=n_units),
+        n_chain=n_chain,
+        n_chain_kept=n_made(store, key, kind="chain", n_wanted=n_chain),
+    )
+
+
+def _seconds(
+    request: AuditRequest,
+    parts: tuple[Part, ...],
+    *,
+    prepared: Prepared,
+    device: str,
+    store: Store,
+) -> float | None:
+    """Return the expected seconds, from the pace of the latest work of each kind."""
+    load = prepared.load
+    kind = "generation" if request.scenario_number == 1 else "posterior"
+    total = _START_SECONDS
+    for part in parts:
+        for what, n_left, rows in (
+            (kind, part.n_units - part.n_kept, load.rows_per_unit),
+            ("chain", part.n_chain - part.n_chain_kept, load.rows_per_chain_input),
+        ):
+            if not n_left:
+                continue
+            per_work = seconds_per_work(store, kind=what, device=device, dtype=request.dtype)
+            if per_work is None:
+                return None
+            total += n_left * rows * load.n_tokens * prepared.n_parameters[part.who] * per_work
+    return total

@@ -1,1 +1,0 @@
-"""Corpora: where notes, names and truth come from."""

@@ -1,0 +1,574 @@
+"""The file `tagger.json` of a generative tagger: what it is, beside its model; torch-free.
+
+A tagger is a folder with `tagger.json` and `model/`, an ordinary causal language model.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from audit.deid.tagger import MAX_TITLE, TAGGER, deciding_digest, read_facts, written_facts
+from audit.deid.windows import Window, windows_of
+from audit.errors import AuditError
+from audit.notes.spans import TYPES
+from audit.task import check_number, check_one_of, check_whole
+
+SPARE = 64
+"""Tokens for tags that every answer has, however short the note is."""
+GROWTH = 2.0
+"""Tokens of an answer for one of its note, where no training has measured it."""
+_LEAST_TOKENS = 16
+_SHRINK = 0.8
+
+
+@dataclass(frozen=True)
+class Room:
+    """How long a note and its answer may be.
+
+    Attributes
+    ----------
+    n_note
+        Tokens of a window at most.
+    growth
+        Tokens of an answer for one of its note, `SPARE` not counted.
+    """
+
+    n_note: int
+    growth: float = GROWTH
+
+    def __post_init__(self) -> None:
+        """Check the numbers, once."""
+        if self.n_note < 1 or not self.growth >= 1:
+            raise ValueError(f"no room: {self}")
+
+    def n_answer(self, n_note: int) -> int:
+        """Return how many tokens an answer may have for so many of its note."""
+        return math.ceil(self.growth * n_note) + SPARE
+
+
+def room_in(n_context: int, *, n_frame: int, growth: float = GROWTH) -> Room:
+    """Return the room in a context of so many tokens.
+
+    Raises
+    ------
+    AuditError
+        If note and copy do not fit.
+    """
+    n_note = math.floor((n_context - n_frame - SPARE - 1) / (1 + growth))
+    if n_note < _LEAST_TOKENS:
+        raise AuditError(
+            f"A context of {n_context} tokens has no room for a note and its copy.",
+            where="language model",
+            do="Take a model with a longer context, or set `max_tokens` higher.",
+        )
+    return Room(n_note, growth)
+
+
+def pieces_of(
+    text: str, *, n_tokens: Callable[[str], int], room: Room, overlap: int
+) -> tuple[Window, ...]:
+    """Cut a note into windows that fit; one window where it fits whole.
+
+    Parameters
+    ----------
+    n_tokens
+        Counts the tokens of a text.
+    overlap
+        Characters, as in `windows_of`; less where windows are short.
+
+    Raises
+    ------
+    AuditError
+        If not even a single character fits.
+    """
+    if not text:
+        return ()
+    n_whole = n_tokens(text)
+    if n_whole <= room.n_note:
+        return (Window(0, len(text)),)
+    size = max(1, len(text) * room.n_note // n_whole)
+    while True:
+        windows = windows_of(text, size=size, overlap=min(overlap, size // 4))
+        if all(n_tokens(text[one.start : one.end]) <= room.n_note for one in windows):
+            return windows
+        if size == 1:
+            raise AuditError("A character of a note has more tokens than a window.")
+        size = max(1, int(size * _SHRINK))
+
+
+SYSTEM = {
+    "ja": "以下の診療テキストから個人識別情報を抽出してください。",
+    "en": "Extract the personal identifiers from the following clinical text.",
+}
+"""The instruction; the Japanese one is the paper's, word by word."""
+
+_PLAIN = {"ja": ("入力", "出力"), "en": ("Input", "Output")}
+_NOTE, _ANSWER = "\ue0f0", "\ue0f1"  # of a private area: no template holds them
+_WHERE = "language model"
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The tokens around a note and behind an answer.
+
+    Attributes
+    ----------
+    head, middle
+        Before the note, and between note and answer.
+    tail
+        Behind the answer; the last one is where the model must stop.
+    stops
+        Tokens that end an answer.
+    """
+
+    head: tuple[int, ...]
+    middle: tuple[int, ...]
+    tail: tuple[int, ...]
+    stops: tuple[int, ...]
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens beside note and answer."""
+        return len(self.head) + len(self.middle) + len(self.tail)
+
+    def prompt(self, note: Sequence[int]) -> list[int]:
+        """Return the tokens that the model is given."""
+        return [*self.head, *note, *self.middle]
+
+
+def text_ids(tokenizer: Any, text: str) -> list[int]:
+    """Return the tokens of a text; what is written like a special token is plain text.
+
+    Half a surrogate pair, which no tokenizer takes, is read as the replacement character.
+    """
+    text = _LONE.sub("\ufffd", text)
+    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    return list(ids)
+
+
+def answer_text(tokenizer: Any, ids: Sequence[int]) -> str:
+    """Return what tokens say, without special tokens and with every space as it is."""
+    text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return str(text)
+
+
+def frame_of(tokenizer: Any, *, language: str) -> Frame:
+    """Return the frame of a model: by its chat template, else a plain one.
+
+    The plain one, for base models as the paper's: instruction, empty line, `### 入力:`, note, empty
+    line, `### 出力:`, answer, end token. In English `### Input:` and `### Output:`.
+
+    Raises
+    ------
+    AuditError
+        If the template cannot be used, or no token ends an answer.
+    """
+    end = tokenizer.eos_token_id
+    if getattr(tokenizer, "chat_template", None):
+        head, middle, tail_text = _chat(tokenizer, language=language)
+        leading: list[int] = []
+        tail = _until_special(_marked_ids(tokenizer, tail_text), tokenizer)
+    else:
+        given, wanted = _PLAIN[language]
+        head, middle = f"{SYSTEM[language]}\n\n### {given}:\n", f"\n\n### {wanted}:\n"
+        leading, tail = _leading(tokenizer), ()
+    if not tail and end is not None:
+        tail = (end,)
+    if not tail:
+        raise AuditError("The tokenizer has no token that ends a text.", where=_WHERE)
+    return Frame(
+        head=(*leading, *_marked_ids(tokenizer, head)),
+        middle=tuple(_marked_ids(tokenizer, middle)),
+        tail=tail,
+        stops=tuple(sorted({tail[-1], *([] if end is None else [end])})),
+    )
+
+
+def _chat(tokenizer: Any, *, language: str) -> tuple[str, str, str]:
+    """Return the template's text before the note, between note and answer, and behind that."""
+    own = {"role": "system", "content": SYSTEM[language]}
+    note = {"role": "user", "content": _NOTE}
+    in_one = {"role": "user", "content": f"{SYSTEM[language]}\n\n{_NOTE}"}
+    answer = {"role": "assistant", "content": _ANSWER}
+    for turns in ([own, note], [in_one]):  # some templates know no system turn
+        try:
+            asked = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+            whole = tokenizer.apply_chat_template([*turns, answer], tokenize=False)
+        except Exception:  # noqa: BLE001 - a template is a program of its own and raises anything
+            continue
+        if asked.count(_NOTE) == whole.count(_ANSWER) == 1 and SYSTEM[language] in asked:
+            head, _, middle = asked.partition(_NOTE)
+            return head, middle, whole.partition(_ANSWER)[2]
+    raise AuditError(
+        "The chat template of this model does not take an instruction and a text.",
+        where=_WHERE,
+        do="Take another model, or remove the template for a plain prompt.",
+    )
+
+
+def _marked_ids(tokenizer: Any, text: str) -> list[int]:
+    """Return the tokens of a template's text, special tokens among them."""
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _until_special(ids: Sequence[int], tokenizer: Any) -> tuple[int, ...]:
+    """Return tokens up to the first special one; none where there is no such."""
+    special = set(tokenizer.all_special_ids) | _added(tokenizer)
+    for n, one in enumerate(ids, start=1):
+        if one in special:
+            return tuple(ids[:n])
+    return ()
+
+
+def _added(tokenizer: Any) -> set[int]:
+    decoder = getattr(tokenizer, "added_tokens_decoder", {})
+    return {number for number, token in decoder.items() if getattr(token, "special", False)}
+
+
+def _leading(tokenizer: Any) -> list[int]:
+    first = tokenizer("a")["input_ids"][:1]
+    begin = tokenizer.bos_token_id
+    return [begin] if begin is not None and first == [begin] else []
+
+
+WHERE = "tuning settings"
+SCHEDULES = ("linear", "constant")
+PRECISIONS = ("auto", "float32", "bfloat16")
+LANGUAGES = ("ja", "en")
+ALL_LINEAR = "all-linear"
+_FULL_RATE, _LORA_RATE = 2e-5, 2e-4
+_NOT_OF_THE_WEIGHTS = ("checkpoint_every",)
+
+
+@dataclass(frozen=True)
+class Lora:
+    """A low-rank adapter beside frozen weights.
+
+    Source: Hu et al. 2021, LoRA (arXiv 2106.09685).
+
+    Attributes
+    ----------
+    rank
+        Of the adapter's matrices.
+    alpha
+        The adapter's product is multiplied by alpha / rank.
+    dropout
+        Of the adapter's input, 0-1.
+    targets
+        Names of the modules that get one; "all-linear" stands for all but the output layer.
+    """
+
+    rank: int = 16
+    alpha: float = 32.0
+    dropout: float = 0.05
+    targets: tuple[str, ...] = (ALL_LINEAR,)
+
+    def __post_init__(self) -> None:
+        """Check the ranges, once."""
+        object.__setattr__(self, "targets", tuple(self.targets))
+        check_whole("rank", self.rank, low=1, high=1024, where=WHERE)
+        check_number("alpha", self.alpha, low=1e-3, high=1e4, where=WHERE)
+        check_number("dropout", self.dropout, low=0.0, high=0.9, where=WHERE)
+        is_named = all(isinstance(one, str) and one for one in self.targets)
+        if not self.targets or not is_named:
+            raise AuditError("The adapter has no module to stand beside.", where=WHERE)
+
+
+@dataclass(frozen=True)
+class TuningSettings:
+    """How to tune.
+
+    The paper gives the model, its 32,768 tokens and bfloat16, and neither learning rate nor epochs.
+    Differs: those defaults are ours.
+
+    Attributes
+    ----------
+    n_epochs
+        Times that every window is seen.
+    batch, micro_batch
+        Windows a step and of one pass; the second divides the first. Dropout depends on both.
+    learning_rate
+        The highest; None: 2e-5, and 2e-4 for an adapter.
+    schedule, warmup_share
+        What follows the rise from zero, and the share of the steps that it takes.
+    weight_decay
+        Of matrices.
+    clip
+        Largest norm of a step's gradient.
+    precision
+        "auto" is bfloat16 on a GPU that has it, else float32.
+    max_tokens
+        Prompt, note and copy together; the model's own limit holds too.
+    overlap
+        Characters that a window of a long note shares with the one before it.
+    language
+        Of the tags and of the instruction.
+    gradient_checkpointing
+        Compute activations twice and keep fewer: less memory, a third more time.
+    checkpoint_every
+        Steps.
+    lora
+        None: all weights are tuned.
+    """
+
+    n_epochs: float = 2.0
+    batch: int = 16
+    micro_batch: int = 1
+    learning_rate: float | None = None
+    schedule: str = "linear"
+    warmup_share: float = 0.05
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    seed: int = 0
+    precision: str = "auto"
+    max_tokens: int = 32_768
+    overlap: int = 200
+    language: str = "ja"
+    gradient_checkpointing: bool = False
+    checkpoint_every: int = 200
+    lora: Lora | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges, once."""
+        for name, low, high in (
+            ("batch", 1, 65_536), ("micro_batch", 1, 65_536), ("seed", 0, 2**63 - 1),
+            ("max_tokens", 64, 1_000_000), ("overlap", 0, 10_000), ("checkpoint_every", 1, 10**9),
+        ):  # fmt: skip
+            check_whole(name, getattr(self, name), low=low, high=high, where=WHERE)
+        for name, least, most in (
+            ("n_epochs", 1e-6, 1e5), ("warmup_share", 0.0, 1.0), ("weight_decay", 0.0, 1.0),
+            ("clip", 1e-3, 1e6), ("rate", 1e-9, 1.0),
+        ):  # fmt: skip
+            check_number(name, getattr(self, name), low=least, high=most, where=WHERE)
+        for name, known in (
+            ("schedule", SCHEDULES), ("precision", PRECISIONS), ("language", LANGUAGES),
+        ):  # fmt: skip
+            check_one_of(name, getattr(self, name), known, where=WHERE)
+        if self.batch % self.micro_batch:
+            raise AuditError(
+                f"{self.batch} windows a step are no multiple of {self.micro_batch} a pass.",
+                where=WHERE,
+                do="Choose a micro-batch that divides the batch.",
+            )
+
+    @property
+    def rate(self) -> float:
+        """The highest learning rate."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return _FULL_RATE if self.lora is None else _LORA_RATE
+
+    def n_steps(self, n_windows: int) -> int:
+        """Return how many steps a tuning on so many windows takes."""
+        return max(1, math.ceil(self.n_epochs * n_windows / self.batch - 1e-9))
+
+    def rate_factor(self, step: int, *, n_steps: int) -> float:
+        """Return the share of the highest learning rate in a step, 1 to `n_steps`."""
+        n_warmup = round(self.warmup_share * n_steps)
+        if step <= n_warmup:
+            return step / n_warmup
+        if self.schedule == "constant":
+            return 1.0
+        return max(0.0, (n_steps - step + 1) / (n_steps - n_warmup))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain values."""
+        plain = asdict(self)
+        if self.lora is not None:
+            plain["lora"]["targets"] = list(self.lora.targets)
+        return plain
+
+    def decisive(self) -> dict[str, Any]:
+        """Return what decides the weights."""
+        return {k: v for k, v in self.to_json().items() if k not in _NOT_OF_THE_WEIGHTS}
+
+
+def tuning_from_json(value: Mapping[str, Any]) -> TuningSettings:
+    """Return settings from plain values; what is not named has its default.
+
+    Raises
+    ------
+    AuditError
+        If a setting is unknown or out of its range.
+    """
+    given = dict(value)
+    if isinstance(given.get("lora"), Mapping):
+        given["lora"] = Lora(**_known(given["lora"], kind=Lora))
+    return TuningSettings(**_known(given, kind=TuningSettings))
+
+
+def _known(value: Mapping[str, Any], *, kind: type[Lora] | type[TuningSettings]) -> dict[str, Any]:
+    known = {field.name for field in fields(kind)}
+    for name in value:
+        if name not in known:
+            raise AuditError(f"`{name!s:.40}` is no setting of a tuning.", where=WHERE)
+    return dict(value)
+
+
+_MAX_TITLE_CHARS = 200
+
+
+@dataclass(frozen=True)
+class GenerativeOrder:
+    """What to tune, on what, where to.
+
+    Attributes
+    ----------
+    gold
+        Files of notes with spans, in any format of `audit.deid.formats`, or folders of such.
+    model
+        Directory of the causal language model to start from.
+    out
+        Folder of the tagger: made, or gone on with.
+    validation
+        Notes whose loss is measured before and after; none is needed.
+    device
+        "auto", "cpu" or "cuda".
+    """
+
+    gold: tuple[Path, ...]
+    model: Path
+    out: Path
+    settings: TuningSettings = field(default_factory=TuningSettings)
+    title: str = ""
+    validation: tuple[Path, ...] = ()
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Check that there is something to learn from, once."""
+        if not self.gold:
+            raise AuditError("There are no gold notes to train on.", where="gold notes")
+        if len(self.title) > _MAX_TITLE_CHARS:
+            raise AuditError(
+                f"The title is longer than {_MAX_TITLE_CHARS} characters.", where=WHERE
+            )
+
+
+@dataclass(frozen=True)
+class GenerativeResult:
+    """What came of a tuning.
+
+    Attributes
+    ----------
+    directory
+        The tagger: `tagger.json` and `model`.
+    digest
+        As `Tagger.digest`.
+    n_steps, n_notes, n_windows
+        What was learned from.
+    n_left_out, n_changed, n_cut
+        As in `Examples`.
+    loss
+        Of the last point, in nats a token.
+    first_validation, validation
+        Loss of the validation notes before and after; None where there are none.
+    """
+
+    directory: Path
+    digest: str
+    n_steps: int
+    n_notes: int
+    n_windows: int
+    n_left_out: int
+    n_changed: int
+    n_cut: int
+    loss: float
+    first_validation: float | None
+    validation: float | None
+
+
+KIND = "generative"
+_DECISIVE = ("labels", "n_note_tokens", "growth", "max_tokens", "overlap", "language", "model")
+
+
+@dataclass(frozen=True)
+class GenerativeFacts:
+    """What is known of a generative tagger without its weights.
+
+    Attributes
+    ----------
+    title
+        What its maker called it: untrusted text.
+    labels
+        That it was taught.
+    n_note_tokens, growth
+        Longest window of a note, and tokens of an answer for one of its note, as in `Room`.
+    max_tokens
+        Prompt, note and copy together.
+    overlap
+        Characters that a window shares with the one before it.
+    language
+        Of tags and instruction.
+    model
+        Digest of the model's files.
+    created
+        When it was finished, ISO 8601.
+    training
+        How and on what it was tuned: settings, counts, versions.
+    measured
+        Losses.
+    """
+
+    title: str
+    model: str
+    labels: tuple[str, ...] = TYPES
+    n_note_tokens: int = 1_000_000
+    growth: float = GROWTH
+    max_tokens: int = 32_768
+    overlap: int = 200
+    language: str = "ja"
+    created: str = ""
+    training: Mapping[str, Any] = field(default_factory=dict)
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the numbers, once."""
+        Room(self.n_note_tokens, self.growth)
+        if self.language not in LANGUAGES or self.overlap < 0 or self.max_tokens < 1:
+            raise ValueError("windows or language are not possible")
+        if len(self.title) > MAX_TITLE:
+            raise ValueError("the title is too long")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that decides the answers."""
+        return deciding_digest(asdict(self), names=_DECISIVE)
+
+    def to_json(self) -> str:
+        """Return the text of the file."""
+        return written_facts(asdict(self), kind=KIND, digest=self.digest)
+
+
+def read_generative_file(folder: Path) -> GenerativeFacts:
+    """Return what a folder says of its generative tagger; reads no weights.
+
+    Raises
+    ------
+    AuditError
+        If there is none, or the file is not understood.
+    """
+    where = f"{folder.name}/{TAGGER}"
+    refused = AuditError("This file does not describe a generative tagger.", where=where)
+    return read_facts(folder, kind=KIND, read=_facts, refused=refused)
+
+
+def _facts(content: dict[str, Any], digest: str) -> GenerativeFacts:
+    checked = {
+        "title": str(content["title"]),
+        "labels": tuple(map(str, content["labels"])),
+        "n_note_tokens": int(content["n_note_tokens"]),
+        "growth": float(content["growth"]),
+        "max_tokens": int(content["max_tokens"]),
+        "overlap": int(content["overlap"]),
+        "model": str(content["model"]),
+    }
+    facts = GenerativeFacts(**content | checked)
+    if facts.digest != digest:
+        raise ValueError("another digest")
+    return facts

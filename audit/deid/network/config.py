@@ -1,0 +1,492 @@
+"""What a tagger is trained on: files of annotated notes, or synthetic ones; torch-free."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from audit.deid.network.decode import BIO, SCHEMES, TagScheme
+from audit.deid.tagger import (
+    MAX_TITLE,
+    TAGGER,
+    deciding_digest,
+    read_facts,
+    unreadable,
+    written_facts,
+)
+from audit.errors import AuditCancelled, AuditError
+from audit.notes.formats import guess_format, jsonl_line, read_unnamed
+from audit.notes.spans import Span, TaggedDocument, tagged
+from audit.progress import StopQuestion
+from audit.rng import generator
+from audit.shelf import write_whole
+
+WHERE = "tagger settings"
+PRECISIONS = ("auto", "float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of the small network of characters that is trained from scratch.
+
+    Attributes
+    ----------
+    width
+        Numbers that stand for a character between two layers.
+    dilations
+        Of each layer: how far its neighbours stand; their sum is how far a character sees.
+    n_characters
+        Most characters of the vocabulary; the rest is unknown, with its kind.
+    n_times
+        How often a character must occur in the notes to be in it.
+    """
+
+    width: int = 128
+    dilations: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 1, 1)
+    n_characters: int = 2000
+    n_times: int = 5
+
+    def __post_init__(self) -> None:
+        """Check the shape, once."""
+        small = min(self.width, self.n_characters, self.n_times, *self.dilations)
+        if small < 1 or self.width > 4096 or not 1 <= len(self.dilations) <= 64:
+            raise AuditError("This shape of a network is not possible.", where=WHERE)
+
+
+@dataclass(frozen=True)
+class TaggerSettings:
+    """How a token classifier is trained.
+
+    Attributes
+    ----------
+    n_tokens, overlap
+        Tokens of a row, special ones included, and how many a row of an encoder shares with the
+        one before it when notes are tagged; a row of training begins anywhere.
+    n_epochs
+        How often every note is seen.
+    batch, micro_batch
+        Rows of a step, and of one forward pass.
+    learning_rate
+        The highest; reached after `warmup_share` of the steps, then falling in a line to 0.
+    unknown_share
+        Share of the tokens that are shown as unknown.
+    hidden_share
+        Share of the spans whose tokens are all shown as unknown: names nobody has seen.
+    n_evaluations
+        How often the tagger is measured on the validation notes; the best weights are kept.
+    recall_weight
+        The beta of the F measure by which weights and bias are chosen: recall weighs beta times as
+        much as precision.
+    biases
+        What may be added to the scores of all tags but O; the best is chosen.
+    scheme
+        "BIO" or "BILOU".
+    """
+
+    n_tokens: int = 192
+    overlap: int = 48
+    n_epochs: float = 3.0
+    batch: int = 32
+    micro_batch: int = 32
+    learning_rate: float = 5e-5
+    warmup_share: float = 0.1
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    unknown_share: float = 0.02
+    hidden_share: float = 0.1
+    n_evaluations: int = 4
+    checkpoint_every: int = 200
+    recall_weight: float = 2.0
+    biases: tuple[float, ...] = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
+    scheme: str = BIO
+    precision: str = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check everything, once."""
+        rules = (
+            ("n_tokens", 8 <= self.n_tokens <= 32_768),
+            ("overlap", 0 <= self.overlap <= self.n_tokens // 2),
+            ("n_epochs", _is_number(self.n_epochs) and 0 < self.n_epochs <= 10_000),
+            ("batch", 1 <= self.batch <= 4096),
+            ("micro_batch", 1 <= self.micro_batch <= self.batch),
+            ("learning_rate", _is_number(self.learning_rate) and 0 < self.learning_rate <= 1),
+            ("warmup_share", 0 <= self.warmup_share < 1),
+            ("weight_decay", 0 <= self.weight_decay <= 1),
+            ("clip", _is_number(self.clip) and self.clip > 0),
+            ("unknown_share", 0 <= self.unknown_share < 1),
+            ("hidden_share", 0 <= self.hidden_share < 1),
+            ("n_evaluations", 1 <= self.n_evaluations <= 1000),
+            ("checkpoint_every", self.checkpoint_every >= 1),
+            ("recall_weight", _is_number(self.recall_weight) and 0.1 <= self.recall_weight <= 10),
+            ("biases", bool(self.biases) and all(map(_is_number, self.biases))),
+            ("scheme", self.scheme in SCHEMES),
+            ("precision", self.precision in PRECISIONS),
+        )
+        for name, is_right in rules:
+            if not is_right:
+                raise AuditError(f"The setting `{name}` is out of bounds.", where=WHERE)
+
+    def rate(self, step: int, *, n_steps: int) -> float:
+        """Return the learning rate of a step, 1 to `n_steps`."""
+        n_warmup = max(1, round(self.warmup_share * n_steps))
+        left = (n_steps - step + 1) / max(1, n_steps - n_warmup + 1)
+        return self.learning_rate * min(step / n_warmup, left, 1.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain values."""
+        return asdict(self) | {"biases": list(self.biases)}
+
+
+def settings_from_json(value: Mapping[str, Any]) -> TaggerSettings:
+    """Return settings of plain values.
+
+    Raises
+    ------
+    AuditError
+        If one is unknown, of another kind or out of bounds.
+    """
+    given = dict(value)
+    for one in fields(TaggerSettings):
+        if one.name in given and not _fits(given[one.name], one.default):
+            raise AuditError(f"The setting `{one.name}` is out of bounds.", where=WHERE)
+    try:
+        return TaggerSettings(**given | {"biases": tuple(given.get("biases", (0.0,)))})
+    except TypeError:
+        raise AuditError("There is no such setting.", where=WHERE) from None
+
+
+def _fits(given: object, default: object) -> bool:
+    if isinstance(default, float | int):
+        is_whole = isinstance(given, int) and not isinstance(given, bool)
+        return is_whole or (isinstance(default, float) and isinstance(given, float))
+    return isinstance(given, str) if isinstance(default, str) else isinstance(given, list | tuple)
+
+
+def _is_number(value: float) -> bool:
+    return math.isfinite(value)
+
+
+KIND = "token"
+_CHUNK_BYTES = 1 << 20
+_DECISIVE = ("labels", "scheme", "n_tokens", "overlap", "bias", "files")
+
+
+@dataclass(frozen=True)
+class TaggerFacts:
+    """What is known of a token classifier without its weights.
+
+    Attributes
+    ----------
+    title
+        What its maker called it: untrusted text.
+    labels, scheme
+        Its tags.
+    n_tokens, overlap
+        Tokens of a row, special ones included, and how many it shares with the one before.
+    bias
+        Added to the scores of all tags but O.
+    files
+        File of `model/` -> SHA-256 of it.
+    created
+        When it was finished, ISO 8601.
+    training
+        How and on what it was trained: settings, counts, versions.
+    measured
+        Its figures on the validation notes.
+    """
+
+    title: str
+    labels: tuple[str, ...]
+    scheme: str
+    n_tokens: int
+    overlap: int
+    bias: float
+    files: Mapping[str, str]
+    created: str = ""
+    training: Mapping[str, Any] = field(default_factory=dict)
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the numbers, once."""
+        TagScheme(self.labels, self.scheme)
+        if not (8 <= self.n_tokens <= 32_768 and 0 <= 2 * self.overlap <= self.n_tokens):
+            raise ValueError("rows of this length are not possible")
+        if len(self.title) > MAX_TITLE:
+            raise ValueError("the title is too long")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that decides the answers."""
+        return deciding_digest(asdict(self), names=_DECISIVE)
+
+    def to_json(self) -> str:
+        """Return the text of the file."""
+        return written_facts(asdict(self), kind=KIND, digest=self.digest)
+
+
+def read_tagger_file(path: Path) -> TaggerFacts:
+    """Return what a folder says of its token classifier; reads no weights.
+
+    Raises
+    ------
+    AuditError
+        If there is none, or the file is not understood.
+    """
+    where = f"{path.name}/{TAGGER}"
+    refused = AuditError("This file does not describe a token classifier.", where=where)
+    return read_facts(path, kind=KIND, read=_facts, refused=refused)
+
+
+def _facts(content: dict[str, Any], digest: str) -> TaggerFacts:
+    checked = {
+        "labels": tuple(map(str, content["labels"])),
+        "scheme": str(content.get("scheme", BIO)),
+        "n_tokens": int(content["n_tokens"]),
+        "overlap": int(content["overlap"]),
+        "bias": float(content["bias"]),
+        "files": {str(name): str(one) for name, one in content["files"].items()},
+    }
+    facts = TaggerFacts(**content | checked)
+    if facts.digest != digest:
+        raise ValueError("another digest")
+    return facts
+
+
+def file_digests(path: Path) -> dict[str, str]:
+    """Return the SHA-256 of every plain file of a folder, by name.
+
+    Raises
+    ------
+    AuditError
+        If one cannot be read.
+    """
+    try:
+        return {one.name: _digest(one) for one in sorted(path.iterdir()) if one.is_file()}
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _digest(path: Path) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+POINTS = "losses.jsonl"
+
+
+@dataclass(frozen=True)
+class TrainPoint:
+    """A point of the curve.
+
+    Attributes
+    ----------
+    step
+        Finished steps.
+    loss
+        Mean since the last point, in nats a token; None before the first step.
+    seconds
+        Of training until then.
+    precision, recall, f
+        On the validation notes, with a bias of 0; None where not measured.
+    """
+
+    step: int
+    loss: float | None
+    seconds: float
+    precision: float | None = None
+    recall: float | None = None
+    f: float | None = None
+
+
+def add_point(folder: Path, point: TrainPoint) -> None:
+    """Add a point to the curve of a folder, in place of those of this step and later ones."""
+    kept = [one for one in read_points(folder) if one.step < point.step]
+    lines = [json.dumps(asdict(one), allow_nan=False) + "\n" for one in (*kept, point)]
+    write_whole(folder / POINTS, "".join(lines).encode("ascii"))
+
+
+def read_points(folder: Path) -> tuple[TrainPoint, ...]:
+    """Return the curve of a folder; empty where there is none, or it is damaged."""
+    try:
+        lines = (folder / POINTS).read_text(encoding="ascii").splitlines()
+        return tuple(TrainPoint(**json.loads(line)) for line in lines)
+    except (OSError, ValueError, TypeError):
+        return ()
+
+
+MAX_SYNTHETIC = 1_000_000
+_VALIDATION_SHARE = 0.1
+_MOST_VALIDATION = 1000
+_ASK_EVERY = 50
+_WHERE = "annotated notes"
+
+
+@dataclass(frozen=True)
+class Material:
+    """Annotated notes to learn from and to measure on."""
+
+    train: tuple[TaggedDocument, ...]
+    validation: tuple[TaggedDocument, ...]
+
+    def __post_init__(self) -> None:
+        """Check that there is something of both, once."""
+        if not self.train or not self.validation:
+            raise AuditError(
+                "There are too few notes to train on some and measure on others.",
+                where=_WHERE,
+                do="Give notes of two patients or more, or validation notes of their own.",
+            )
+        if not any(document.spans for document in self.train):
+            raise AuditError("No note holds a span: there is nothing to learn.", where=_WHERE)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all notes and spans, in their order."""
+        return notes_digest((*self.train, *self.validation), mark=len(self.train))
+
+
+def notes_digest(documents: Iterable[TaggedDocument], *, mark: int = 0) -> str:
+    """Return the SHA-256 of notes and spans, in their order; `mark` tells sets apart."""
+    found = hashlib.sha256(f"{mark}\n".encode())
+    for document in documents:
+        found.update(jsonl_line(document).encode("utf-8", "surrogatepass"))
+    return found.hexdigest()
+
+
+def read_gold(path: Path) -> tuple[TaggedDocument, ...]:
+    """Return the annotated notes of a file or a folder, in any format of `audit.deid.formats`.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be read, its format is not known, or a file is not understood.
+    """
+    try:
+        paths = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+        files = {one.name: one.read_bytes() for one in paths if not one.name.startswith(".")}
+    except OSError as error:
+        raise AuditError(f"They cannot be read ({error.strerror}).", where=_WHERE) from None
+    documents = read_unnamed(files, form=guess_format(files), what=_WHERE)
+    if not documents:
+        raise AuditError("There is no note.", where=_WHERE)
+    return documents
+
+
+def synthetic(
+    n: int,
+    *,
+    seed: int,
+    languages: Sequence[str],
+    is_held_out: bool = False,
+    should_stop: StopQuestion = lambda: False,
+) -> Iterator[TaggedDocument]:
+    """Yield synthetic notes, as many of each language, in turn; of held-out styles if asked.
+
+    Raises
+    ------
+    AuditCancelled
+        If the person asked to stop.
+    """
+    from audit.deid.synthetic import HELD_OUT_STYLES, TRAIN_STYLES, synthetic_notes
+
+    styles = HELD_OUT_STYLES if is_held_out else TRAIN_STYLES
+    known = [language for language in languages if language in styles]
+    for number, language in enumerate(known):
+        share = n // len(known) + (number < n % len(known))
+        notes = synthetic_notes(share, seed=seed, language=language, styles=styles[language])
+        for i, note in enumerate(notes):
+            if i % _ASK_EVERY == 0 and should_stop():
+                raise AuditCancelled
+            yield note.named(f"{language}/{note.doc_id}")
+
+
+def split_off(
+    documents: Sequence[TaggedDocument],
+    *,
+    seed: int,
+    share: float = _VALIDATION_SHARE,
+    most: int = _MOST_VALIDATION,
+) -> Material:
+    """Keep the notes of a share of the patients apart, to measure on.
+
+    Parameters
+    ----------
+    most
+        No more notes than this, unless one patient has them.
+    """
+    patients = sorted({document.patient for document in documents})
+    order = generator(seed, "tagger validation").permutation(len(patients))
+    n_notes = dict.fromkeys(patients, 0)
+    for document in documents:
+        n_notes[document.patient] += 1
+    wanted = min(most, max(1, round(share * len(documents))))
+    kept: set[tuple[int, str]] = set()
+    n = 0
+    for place in order[: len(patients) - 1]:
+        if n >= wanted:
+            break
+        kept.add(patients[place])
+        n += n_notes[patients[place]]
+    return Material(
+        tuple(d for d in documents if d.patient not in kept),
+        tuple(d for d in documents if d.patient in kept),
+    )
+
+
+def with_mixed_lines(
+    documents: Sequence[TaggedDocument], *, seed: int
+) -> tuple[TaggedDocument, ...]:
+    """Return notes made of the lines of two others each, in any order: many layouts out of few.
+
+    A line break inside a span is none here. There are as many as were given.
+    """
+    made = []
+    for number, document in enumerate(documents):
+        rng = generator(seed, "mixed lines", number)
+        other = documents[int(rng.integers(len(documents)))]
+        lines = [*_lines(document), *_lines(other)]
+        order = rng.permutation(len(lines))[: max(1, len(lines) // 2)]
+        text, spans = "", list[Span]()
+        for place in order:
+            line = lines[place]
+            spans += [Span(s.start + len(text), s.end + len(text), s.label) for s in line.spans]
+            text += line.text
+        made.append(tagged(f"mixed/{document.doc_id}", text=text, spans=spans))
+    return tuple(made)
+
+
+def _lines(document: TaggedDocument) -> list[TaggedDocument]:
+    found = []
+    start = 0
+    for line in document.text.splitlines(keepends=True):
+        end = start + len(line)
+        found.append((start, end))
+        start = end
+    joined: list[tuple[int, int]] = []
+    for start, end in found:
+        is_inside = any(s.start < start < s.end for s in document.spans)
+        if is_inside and joined:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return [
+        tagged(
+            "",
+            text=document.text[start:end],
+            spans=[
+                Span(s.start - start, s.end - start, s.label)
+                for s in document.spans
+                if start <= s.start < end
+            ],
+        )
+        for start, end in joined
+    ]

@@ -1,0 +1,886 @@
+"""The chain from masked notes to a corpus with names: typed, translated, filled, split.
+
+Comes in: a source of notes, a seed. Goes out: a folder with `train.jsonl`, `validation.jsonl`,
+`test.jsonl`, `rest.jsonl` (notes with spans), `refused.jsonl` and `summary.json`. The source is
+read twice; memory does not grow with the notes but by some bytes for each note and patient.
+Where language models are asked, their answers stay when a build is stopped or killed, and the next
+one of the same folder asks for the others alone.
+
+Source: paper 002, section 2.1, steps 1 to 6.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from audit.corpus.build import CorpusFile, building_folder, corpus_folder
+from audit.deid.fill import (
+    FilledNote,
+    NoteContext,
+    ProfileTable,
+    filled,
+    profile_of_note,
+    with_marked_ages,
+)
+from audit.deid.masks import (
+    Answerer,
+    MaskTyper,
+    NoTranslation,
+    RuleTyper,
+    Translated,
+    Translator,
+    TypedNote,
+    masked_note,
+    with_types,
+)
+from audit.deid.masks import has_marks as has_typed_marks
+from audit.errors import AuditError
+from audit.names.people import JAPANESE, LOCALES, draw, identity_of, namesakes_expected
+from audit.notes.dates import parsed_day
+from audit.notes.placeholders import has_marks
+from audit.notes.read import Note, NoteSource
+from audit.notes.spans import TYPES
+from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.tables import RowNote
+
+TRAIN, VALIDATION, TEST, REST = "train", "validation", "test", "rest"
+SPLITS = (TRAIN, VALIDATION, TEST, REST)
+_PAPER_EACH, _PAPER_TRAIN = 5_000, 50_000
+_SHARE = 10
+
+
+@dataclass(frozen=True)
+class SplitSizes:
+    """How many notes each split has.
+
+    Raises
+    ------
+    ValueError
+        If a size is negative.
+    """
+
+    n_validation: int
+    n_test: int
+    n_train: int
+
+    def __post_init__(self) -> None:
+        """Check the sizes, once."""
+        if min(self.n_validation, self.n_test, self.n_train) < 0:
+            raise ValueError("a split has a negative size")
+
+
+def usual_sizes(*, n_notes: int, n_single: int) -> SplitSizes:
+    """Return the paper's sizes, 5,000 and 5,000 and 50,000, or less where there are fewer notes.
+
+    Parameters
+    ----------
+    n_notes, n_single
+        All notes, and those of patients who have no other.
+    """
+    each = min(_PAPER_EACH, n_single // _SHARE)
+    return SplitSizes(each, each, min(_PAPER_TRAIN, n_notes - 2 * each))
+
+
+def split_notes(n_notes: int, *, single: Sequence[bool], sizes: SplitSizes, seed: int) -> bytes:
+    """Return the split of each note, as its place in `SPLITS`.
+
+    Parameters
+    ----------
+    n_notes
+        Notes are counted from 0, in the source's order.
+    single
+        For each note whether its patient has no other.
+    sizes
+        Of the splits; what is left is "rest".
+
+    Raises
+    ------
+    AuditError
+        If there are too few notes.
+    """
+    order = sorted(range(n_notes), key=lambda place: (draw(seed, "split", str(place)), place))
+    alone = [place for place in order if single[place]]
+    n_held_out = sizes.n_validation + sizes.n_test
+    if n_held_out > len(alone):
+        raise AuditError(
+            f"{n_held_out} notes are to be held out, but only {len(alone)} are of patients who "
+            "have a single note.",
+            where="splits",
+            do="Choose smaller sizes for validation and test.",
+        )
+    split = bytearray([SPLITS.index(REST)]) * n_notes
+    for place in alone[: sizes.n_validation]:
+        split[place] = SPLITS.index(VALIDATION)
+    for place in alone[sizes.n_validation : n_held_out]:
+        split[place] = SPLITS.index(TEST)
+    rest = [place for place in order if split[place] == SPLITS.index(REST)]
+    if sizes.n_train > len(rest):
+        raise AuditError(
+            f"{sizes.n_train} notes are to be trained on, but only {len(rest)} are left.",
+            where="splits",
+            do="Choose a smaller size for training.",
+        )
+    for place in rest[: sizes.n_train]:
+        split[place] = SPLITS.index(TRAIN)
+    return bytes(split)
+
+
+@dataclass(frozen=True)
+class LeakCheck:
+    """What splits share.
+
+    Attributes
+    ----------
+    n_shared_patients, n_shared_notes, n_shared_texts
+        Patients, identifiers of notes and whole texts that are in more than one of training,
+        validation and test: all three must be 0 but for texts that the source has twice.
+    n_names, n_seen_names
+        Different full names in validation and test, and those that are in training too (namesakes,
+        and staff of several patients): the measurement tells them apart.
+    """
+
+    n_shared_patients: int
+    n_shared_notes: int
+    n_shared_texts: int
+    n_names: int
+    n_seen_names: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no patient, no note and no text crosses a split."""
+        return not (self.n_shared_patients or self.n_shared_notes or self.n_shared_texts)
+
+    def plain(self) -> dict[str, int | bool]:
+        """Return the counts as plain values."""
+        return {**asdict(self), "is_clean": self.is_clean}
+
+
+class LeakCounter:
+    """Reads the notes of all splits one by one, and counts what crosses them.
+
+    Keeps 8 bytes for each different patient, note, text and name, and what Python needs for them.
+    """
+
+    def __init__(self) -> None:
+        self._splits: dict[str, dict[int, int]] = {"patient": {}, "note": {}, "text": {}}
+        self._names: dict[int, int] = {}
+
+    def add(
+        self, split: str, *, patient: str, doc_id: str, text: str, names: Iterable[str]
+    ) -> None:
+        """Take in a note; those of the rest are in no split."""
+        if split == REST:
+            return
+        bit = 1 << SPLITS.index(split)
+        for what, value in (("patient", patient), ("note", doc_id), ("text", text)):
+            seen = self._splits[what]
+            key = draw(0, what, value)
+            seen[key] = seen.get(key, 0) | bit
+        for name in names:
+            key = draw(0, "name", "".join(name.split()).casefold())
+            self._names[key] = self._names.get(key, 0) | bit
+
+    def check(self) -> LeakCheck:
+        """Return what was counted."""
+        shared = Counter(
+            {what: sum(bits & (bits - 1) > 0 for bits in seen.values())
+             for what, seen in self._splits.items()}
+        )  # fmt: skip
+        train = 1 << SPLITS.index(TRAIN)
+        held_out = [bits for bits in self._names.values() if bits & ~train]
+        return LeakCheck(
+            n_shared_patients=shared["patient"],
+            n_shared_notes=shared["note"],
+            n_shared_texts=shared["text"],
+            n_names=len(held_out),
+            n_seen_names=sum(bool(bits & train) for bits in held_out),
+        )
+
+
+@dataclass(frozen=True)
+class ChainSummary:
+    """Counts of a corpus with names; no name and no text of a note.
+
+    Attributes
+    ----------
+    n_notes, n_refused, n_patients
+        Of the source; patients are those that the source names.
+    n_templates
+        Notes without masks that got a Japanese header and mentions.
+    n_restored
+        Masks that were no personal information and hold text again.
+    unknown
+        Masks that stayed, by category.
+    n_marks_left
+        Typed placeholders of no known name, which stayed.
+    n_passages, n_passages_kept
+        Of the translation: asked for, and left in their language.
+    n_spans
+        By type.
+    kinds
+        Values by the name of their kind of mask.
+    splits
+        Notes by split.
+    leaks
+        What the splits share.
+    namesakes_per_100_000
+        People of 100,000 who share somebody's full name, on average, by the tables of names.
+    digests
+        SHA-256 of each file.
+    """
+
+    seed: int
+    locale: str
+    n_notes: int
+    n_refused: int
+    n_patients: int
+    n_templates: int
+    n_restored: int
+    unknown: Mapping[str, int]
+    n_marks_left: int
+    n_passages: int
+    n_passages_kept: int
+    n_spans: Mapping[str, int]
+    kinds: Mapping[str, int]
+    splits: Mapping[str, int]
+    leaks: LeakCheck
+    namesakes_per_100_000: float
+    digests: Mapping[str, str]
+
+    def plain(self) -> dict[str, object]:
+        """Return the summary as plain values for JSON."""
+        return {**asdict(self), "leaks": self.leaks.plain()}
+
+
+class ChainTally:
+    """Counts over all notes."""
+
+    def __init__(self) -> None:
+        self.n_refused = self.n_templates = 0
+        self._n_notes = self._n_restored = self._n_left = 0
+        self._n_passages = self._n_kept = 0
+        self._unknown: Counter[str] = Counter()
+        self._spans: Counter[str] = Counter()
+        self._kinds: Counter[str] = Counter()
+        self._splits: Counter[str] = Counter()
+
+    def add_typed(self, note: TypedNote) -> None:
+        """Count the masks of a note."""
+        self._unknown.update(note.unknown)
+        self._n_restored += note.n_restored
+
+    def add(self, note: FilledNote, translated: Translated, *, split: str) -> None:
+        """Count the values of a note."""
+        self._n_notes += 1
+        self._n_left += note.n_left
+        self._n_passages += translated.n_passages
+        self._n_kept += translated.n_kept
+        self._splits[split] += 1
+        self._spans.update(span.label for span in note.spans)
+        self._kinds.update(span.kind for span in note.spans)
+
+    def summary(
+        self,
+        *,
+        seed: int,
+        locale: str,
+        n_patients: int,
+        leaks: LeakCheck,
+        digests: Mapping[str, str],
+    ) -> ChainSummary:
+        """Return the counts."""
+        return ChainSummary(
+            seed=seed,
+            locale=locale,
+            n_notes=self._n_notes,
+            n_refused=self.n_refused,
+            n_patients=n_patients,
+            n_templates=self.n_templates,
+            n_restored=self._n_restored,
+            unknown=_ranked(self._unknown),
+            n_marks_left=self._n_left,
+            n_passages=self._n_passages,
+            n_passages_kept=self._n_kept,
+            n_spans={name: self._spans[name] for name in TYPES},
+            kinds=_ranked(self._kinds),
+            splits={name: self._splits[name] for name in SPLITS},
+            leaks=leaks,
+            namesakes_per_100_000=round(namesakes_expected(locale=locale), 3),
+            digests=digests,
+        )
+
+
+def summary_bytes(summary: ChainSummary) -> bytes:
+    """Return the summary as the content of its file."""
+    return (json.dumps(summary.plain(), indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _ranked(counts: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+@dataclass(frozen=True, eq=False)
+class Surveyed:
+    """What the first pass found.
+
+    Attributes
+    ----------
+    profiles
+        Of the patients.
+    has_blanks
+        Whether blanks are masks: no note has a placeholder.
+    n_notes
+        Rows that are notes.
+    split
+        For each note the number of its split in `SPLITS`.
+    has_same_ids
+        Whether two notes have the same name.
+    """
+
+    profiles: ProfileTable
+    has_blanks: bool
+    n_notes: int
+    split: bytes
+    has_same_ids: bool
+
+
+def survey(
+    source: NoteSource, *, sizes: SplitSizes | None, seed: int, on_bytes: Callable[[int], None]
+) -> Surveyed:
+    """Read all notes once.
+
+    Parameters
+    ----------
+    sizes
+        Of the splits; None for the paper's, or less where there are fewer notes.
+    on_bytes
+        Told of the bytes that were read.
+
+    Raises
+    ------
+    AuditError
+        If the source cannot be read, holds no note, or has too few for the splits.
+    """
+    profiles = ProfileTable()
+    owners = array("q")
+    place_of: dict[str, int] = {}
+    ids: set[int] = set()
+    marks = False
+    for note in source.read(on_bytes=on_bytes):
+        if isinstance(note, RowNote):
+            continue
+        profiles.add(note)
+        # A note without a patient is a patient of its own.
+        own = place_of.setdefault(note.patient_id, len(place_of)) if note.patient_id else -1
+        owners.append(own)
+        ids.add(hash(note.note_id))
+        marks = marks or has_marks(note.text)
+    if not owners:
+        raise AuditError("No row is a note.", where="notes")
+    patients = list(place_of)
+    single = [own < 0 or profiles.n_notes(patients[own]) == 1 for own in owners]
+    wanted = sizes or usual_sizes(n_notes=len(owners), n_single=sum(single))
+    split = split_notes(len(owners), single=single, sizes=wanted, seed=seed)
+    return Surveyed(profiles, not marks, len(owners), split, len(ids) < len(owners))
+
+
+_HEADERS = (
+    "患者氏名：{{Patient Name}}　フリガナ：{{Patient Name Kana}}\n"
+    "生年月日：{{Birth Date}}　性別：{{Sex}}\n"
+    "患者ID：{{Record Number}}\n住所：〒{{Postal Code}} {{Address}}\n電話：{{Telephone}}\n\n",
+    "【患者】{{Patient Name}}様（{{Patient Name Half Kana}}）{{Age}}歳 {{Sex}}\n"
+    "【カルテ番号】{{Record Number}}\n【入院日】{{Admission Date}}\n【退院日】{{Discharge Date}}\n"
+    "【主治医】{{Physician Name 1}}\n\n",
+    "{{Hospital Name}}　{{Ward}}\nID {{Record Number}}　{{Patient Name}}　殿\n"
+    "{{Birth Date}}生（{{Age}}歳）\n検査日：{{Examination Date}}　依頼医：{{Physician Name 1}}\n\n",
+    "紹介患者：{{Patient Name}}（{{Patient Name Romaji}}）\n職業：{{Occupation}}\n"
+    "保険者番号：{{Insurer Number}}　記号・番号：{{Insured Number}}\n"
+    "緊急連絡先：{{Family Member Name 1}}（{{Telephone 1}}）\n\n",
+    "No.{{Record Number}} {{Patient Initials}} {{Age}}歳{{Sex}}\n"
+    "撮影日 {{Examination Date}}　読影医 {{Physician Surname 2}}\n\n",
+    "氏名　{{Patient Name}}\n個人番号　{{My Number}}\n基礎年金番号　{{Pension Number}}\n"
+    "現住所　{{Address}}\n勤務先　{{Company}}\n\n",
+)
+_MENTIONS = (
+    "{{Patient Surname}}さんに結果を説明した。",
+    "{{Patient Surname}}氏の同意を得た。",
+    "{{Family Member Name 1}}さん（家族）にも同席していただいた。",
+    "{{Physician Surname 1}}医師に相談した。",
+    "{{Examination Date}}に{{Hospital Name 1}}より紹介された。",
+    "{{Patient Name}}様は{{City}}在住である。",
+    "次回は{{Date}}に{{Physician Surname 2}}が診察する。",
+)
+_CLOSES = (
+    "\n\n以上\n{{Hospital Name}}　{{Physician Name 1}}",
+    "\n\n記載者：{{Physician Name 1}}　{{Discharge Date}}\n連絡先：{{Telephone 2}}",
+    "\n\n読影：{{Physician Name 2}}（確認：{{Physician Surname 1}}）",
+    "\n\n問い合わせ：{{Email 1}}　FAX {{Fax 2}}",
+    "",
+)
+N_HEADERS, N_MENTIONS, N_CLOSES = len(_HEADERS), len(_MENTIONS), len(_CLOSES)
+_MAX_MENTIONS = 3
+
+_DIGIT = "[0-9０-９]"
+_ERA = "(?:明治|大正|昭和|平成|令和|[MTSHR])"
+_KEPT = re.compile(
+    rf"(?P<age>(?<![.．0-9０-９]){_DIGIT}{{1,3}}\s?(?:歳代|歳|才)(?:{_DIGIT}{{1,2}}[ヶか]月)?)"
+    r"|(?P<sex>男性|女性|男児|女児)"
+    rf"|(?P<date>(?:{_ERA}\s?{_DIGIT}{{1,2}}|{_DIGIT}{{4}})\s?年(?:\s?{_DIGIT}{{1,2}}\s?月"
+    rf"(?:\s?{_DIGIT}{{1,2}}\s?日)?)?|(?<!{_DIGIT}){_DIGIT}{{4}}[/／.．]{_DIGIT}{{1,2}}[/／.．]"
+    rf"{_DIGIT}{{1,2}}(?!{_DIGIT})|(?<!{_DIGIT}){_DIGIT}{{1,2}}月{_DIGIT}{{1,2}}日)"
+)
+_NAMES = {"age": "Age", "sex": "Sex", "date": "Date"}
+# No decimal point (３．５), and not inside brackets.
+_SENTENCE = re.compile(r"(?:。|(?<!\d)．|．(?!\d))(?=[^」）)\]]|\Z)\n?")
+
+
+def with_template(text: str, *, seed: int, note: str) -> str:
+    """Return a Japanese text with a header, up to three mentions and a close.
+
+    Parameters
+    ----------
+    text
+        Braces in it become brackets, so that nothing in it is taken for a placeholder.
+    note
+        Which note this is: the same note gets the same templates.
+    """
+    body = _marked(text.replace("{{", "［［").replace("}}", "］］"))
+    header = _HEADERS[draw(seed, "header", note) % N_HEADERS]
+    close = _CLOSES[draw(seed, "close", note) % N_CLOSES]
+    return header + _with_mentions(body, seed=seed, note=note) + close
+
+
+def _marked(text: str) -> str:
+    def mark(match: re.Match[str]) -> str:
+        return f"{{{{{_NAMES[match.lastgroup or 'date']}|={match[0]}}}}}"
+
+    return _KEPT.sub(mark, text)
+
+
+def _with_mentions(body: str, *, seed: int, note: str) -> str:
+    ends = [match.end() for match in _SENTENCE.finditer(body)] or [len(body)]
+    n = draw(seed, "mentions", note) % (_MAX_MENTIONS + 1)
+    chosen: dict[int, str] = {}
+    for place in range(n):
+        end = ends[draw(seed, "mention place", note, str(place)) % len(ends)]
+        mention = _MENTIONS[draw(seed, "mention", note, str(place)) % N_MENTIONS]
+        # At a line's end the mention is a line of its own.
+        line = f"{mention}\n" if body[:end].endswith("\n") else mention
+        chosen[end] = line
+    pieces, done = [], 0
+    for end in sorted(chosen):
+        pieces += [body[done:end], chosen[end]]
+        done = end
+    return "".join([*pieces, body[done:]])
+
+
+BatchListener = Callable[[float, bool], None]
+"""Told after each batch: its share of the prompts of this call, and whether its answers were there
+already."""
+
+
+class AskedModel:
+    """A language model that is asked in batches of like length; a prompt once in a call.
+
+    Parameters
+    ----------
+    model
+        Answers prompts; the answers must not depend on chance.
+    digest
+        Of all that decides its answers.
+    n_at_once
+        Prompts of a batch.
+    """
+
+    def __init__(self, model: Answerer, *, digest: str, n_at_once: int) -> None:
+        self._model, self._digest, self._n_at_once = model, digest, n_at_once
+        self._file: AnswerFile | None = None
+        self._on_batch: BatchListener = lambda share, is_known: None
+
+    def __call__(self, prompts: Sequence[str]) -> list[str]:
+        """Return an answer for each prompt, in the order of the prompts."""
+        order = sorted(dict.fromkeys(prompts), key=lambda prompt: (len(prompt), prompt))
+        found: dict[str, str] = {}
+        for start in range(0, len(order), self._n_at_once):
+            batch = order[start : start + self._n_at_once]
+            answers, is_known = self._answered(batch)
+            found.update(zip(batch, answers, strict=True))
+            self._on_batch(len(batch) / len(order), is_known)
+        return [found[prompt] for prompt in prompts]
+
+    def keep_in(self, file: AnswerFile | None, on_batch: BatchListener) -> None:
+        """Keep answers in a file from now on, and take from it what it has; None for no file."""
+        self._file, self._on_batch = file, on_batch
+
+    def _answered(self, batch: list[str]) -> tuple[list[str], bool]:
+        if self._file is None:
+            return self._model(batch), False
+        content = json.dumps([self._digest, *batch]).encode("ascii")
+        key = hashlib.sha256(content).hexdigest()[:32]
+        kept = self._file.get(key)
+        if kept is not None and len(kept) == len(batch):
+            return kept, True
+        answers = self._model(batch)
+        self._file.add(key, answers)
+        return answers, False
+
+
+class AnswerFile:
+    """Lines `[key, answers]`, private; in memory is where each of them begins.
+
+    Parameters
+    ----------
+    path
+        A file that may be there: what a kill left half written at its end is cut off.
+    """
+
+    def __init__(self, path: Path) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = os.fdopen(os.open(path, flags, 0o600), "r+b")
+        os.fchmod(self._file.fileno(), 0o600)
+        self._places: dict[bytes, int] = {}
+        self._end = 0
+        for line in self._file:
+            entry = _entry(line)
+            if entry is None:
+                break
+            self._places[bytes.fromhex(entry[0])] = self._end
+            self._end += len(line)
+        self._file.truncate(self._end)
+
+    def __len__(self) -> int:
+        """Return how many batches are kept."""
+        return len(self._places)
+
+    def get(self, key: str) -> list[str] | None:
+        """Return the answers under a key of 32 hexadecimal digits, if they are kept."""
+        place = self._places.get(bytes.fromhex(key))
+        if place is None:
+            return None
+        self._file.seek(place)
+        entry = _entry(self._file.readline())
+        return None if entry is None or entry[0] != key else entry[1]
+
+    def add(self, key: str, answers: Sequence[str]) -> None:
+        """Append answers; a kill after this does not lose them."""
+        line = json.dumps([key, list(answers)]).encode("ascii") + b"\n"
+        self._file.seek(self._end)
+        self._file.write(line)
+        self._file.flush()
+        self._places[bytes.fromhex(key)] = self._end
+        self._end += len(line)
+
+    def close(self) -> None:
+        """Close, with all answers on the disk for good."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+
+def _entry(line: bytes) -> tuple[str, list[str]] | None:
+    """Return a line's key and answers; None where it is not whole."""
+    try:
+        key, answers = json.loads(line)
+        is_whole = line.endswith(b"\n") and len(bytes.fromhex(key)) == 16
+    except (ValueError, TypeError):
+        return None
+    if not is_whole or not isinstance(answers, list):
+        return None
+    return (key, answers) if all(isinstance(one, str) for one in answers) else None
+
+
+@contextmanager
+def answers_kept(
+    models: Sequence[AskedModel], path: Path, *, on_batch: BatchListener
+) -> Iterator[None]:
+    """Let models keep their answers in one file during the block; without models there is none."""
+    if not models:
+        yield
+        return
+    file = AnswerFile(path)
+    try:
+        for model in models:
+            model.keep_in(file, on_batch)
+        yield
+    finally:
+        for model in models:
+            model.keep_in(None, lambda share, is_known: None)
+        file.close()
+
+
+class FillMeter:
+    """Counts the second pass of the chain as notes are done, and within them as answers come.
+
+    Parameters
+    ----------
+    n_units
+        Of a note, of the meter's phase.
+    models
+        Each has an equal part of the units of a batch of notes.
+    """
+
+    def __init__(
+        self, meter: Meter, phase: str, *, n_units: float, models: Sequence[AskedModel]
+    ) -> None:
+        self._meter, self._phase, self._n_units = meter, phase, n_units
+        self._n_models = len(models)
+        self._units = self._left = 0.0
+        self._is_again = bool(models)
+
+    def read(self, n_bytes: int) -> None:
+        """Give a sign that the source is read; a person may stop there."""
+        self._meter.add(self._phase, 0.0)
+
+    def begin(self, n_notes: int) -> None:
+        """Begin a batch of notes."""
+        self._units = self._left = self._n_units * n_notes
+
+    def answered(self, share: float, is_known: bool) -> None:
+        """Count a part of a model's prompts of this batch."""
+        # Until the first new answer everything was done by an earlier build.
+        self._is_again = self._is_again and is_known
+        units = min(self._left, self._units * share / self._n_models)
+        self._left -= units
+        self._meter.add(self._phase, units, is_cached=is_known)
+
+    def end(self) -> None:
+        """Count what is left of the batch of notes."""
+        left, self._left = self._left, 0.0
+        self._meter.add(self._phase, left, is_cached=self._is_again)
+
+
+REFUSED, SUMMARY = "refused.jsonl", "summary.json"
+ANSWERS = "answers.jsonl"
+SPLIT_FILES = {split: f"{split}.jsonl" for split in SPLITS}
+FILES = (*SPLIT_FILES.values(), REFUSED, SUMMARY)
+SURVEY, FILL = "reading who the notes are about", "filling names in"
+_BATCH_NOTES = 32
+_MODEL_WEIGHT = 20.0
+_WHERE = "notes"
+
+
+@dataclass(frozen=True)
+class ChainOrder:
+    """How a corpus with names is made.
+
+    Attributes
+    ----------
+    seed
+        Of identities and splits.
+    locale
+        Of the names: "ja_JP" or "en_US".
+    has_template
+        Whether notes without any mask get a Japanese header and mentions.
+    sizes
+        Of the splits; None for the paper's, or less where there are fewer notes.
+    typer, translator
+        Steps 2 and 3: rules and nobody by default.
+    models
+        The language models that these two ask, so that their answers are kept.
+    """
+
+    seed: int = 0
+    locale: str = JAPANESE
+    has_template: bool = True
+    sizes: SplitSizes | None = None
+    typer: MaskTyper = field(default_factory=RuleTyper)
+    translator: Translator = field(default_factory=NoTranslation)
+    models: tuple[AskedModel, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the locale, once."""
+        if self.locale not in LOCALES:
+            raise ValueError(f"{self.locale}: no names of this locale")
+
+
+def build_named(
+    source: NoteSource,
+    *,
+    out: Path,
+    order: ChainOrder,
+    progress: ProgressListener = lambda report: None,
+    should_stop: StopQuestion = lambda: False,
+) -> ChainSummary:
+    """Make a corpus with names; the folder appears when it is whole.
+
+    Parameters
+    ----------
+    source
+        From `open_notes`.
+    out
+        Must not be there, or be empty.
+    progress, should_stop
+        Asked for each batch of notes and of a model's prompts; the unit is bytes of the source.
+
+    Raises
+    ------
+    AuditError
+        If the source cannot be read or changes, holds no note, has too few notes for the splits,
+        or the folder cannot be written.
+    AuditCancelled
+        If the person asked to stop; nothing is left but a model's answers.
+    """
+    # Models take hours where the first pass takes a minute: it is no part of the time left then.
+    n_fill = source.n_bytes * (_MODEL_WEIGHT if order.models else 1.0)
+    totals = {SURVEY: float(source.n_bytes), FILL: n_fill}
+    meter = Meter(totals, listener=progress, should_stop=should_stop)
+
+    def on_survey(n: int) -> None:
+        meter.add(SURVEY, n, is_cached=bool(order.models))
+
+    with corpus_folder(out, names=FILES, kept=ANSWERS if order.models else "") as files:
+        surveyed = survey(source, sizes=order.sizes, seed=order.seed, on_bytes=on_survey)
+        meter.finish(SURVEY)
+        tally, leaks = ChainTally(), LeakCounter()
+        filler = _Filler(order, surveyed)
+        gauge = FillMeter(meter, FILL, n_units=n_fill / surveyed.n_notes, models=order.models)
+        batches = _batches(source, gauge, refused=files[REFUSED], tally=tally)
+        with answers_kept(order.models, building_folder(out) / ANSWERS, on_batch=gauge.answered):
+            for batch in batches:
+                for line in filler.lines(batch, tally=tally, leaks=leaks):
+                    files[SPLIT_FILES[line.split]].write(line.data)
+        if filler.n_done != surveyed.n_notes:
+            raise AuditError("The notes changed while they were read.", where=_WHERE)
+        meter.finish(FILL)
+        summary = tally.summary(
+            seed=order.seed,
+            locale=order.locale,
+            n_patients=len(surveyed.profiles),
+            leaks=leaks.check(),
+            digests={name: files[name].digest for name in FILES if name != SUMMARY},
+        )
+        files[SUMMARY].write(summary_bytes(summary))
+    return summary
+
+
+def _batches(
+    source: NoteSource, gauge: FillMeter, *, refused: CorpusFile, tally: ChainTally
+) -> Iterator[list[Note]]:
+    notes: list[Note] = []
+    for note in source.read(on_bytes=gauge.read):
+        if isinstance(note, RowNote):
+            tally.n_refused += 1
+            refused.write(_line(asdict(note)))
+            continue
+        notes.append(note)
+        if len(notes) == _BATCH_NOTES:
+            gauge.begin(len(notes))
+            yield notes
+            gauge.end()
+            notes = []
+    if notes:
+        gauge.begin(len(notes))
+        yield notes
+        gauge.end()
+
+
+@dataclass(frozen=True)
+class _Line:
+    split: str
+    data: bytes
+
+
+class _Filler:
+    """Steps 2 to 5 for batch after batch."""
+
+    def __init__(self, order: ChainOrder, surveyed: Surveyed) -> None:
+        self._order = order
+        self._surveyed = surveyed
+        self.n_done = 0
+
+    def lines(self, notes: list[Note], *, tally: ChainTally, leaks: LeakCounter) -> Iterator[_Line]:
+        if self.n_done + len(notes) > self._surveyed.n_notes:
+            raise AuditError("The notes changed while they were read.", where=_WHERE)
+        texts = self._typed(notes, tally=tally)
+        for note, text in zip(notes, self._order.translator.translate(texts), strict=True):
+            done = filled(text.text, context=self._context(note))
+            split = SPLITS[self._surveyed.split[self.n_done]]
+            self.n_done += 1
+            doc_id = f"{note.note_id}#{note.row}" if self._surveyed.has_same_ids else note.note_id
+            tally.add(done, text, split=split)
+            leaks.add(
+                split,
+                patient=_owner(note),
+                doc_id=doc_id,
+                text=done.text,
+                names=_full_names(done),
+            )
+            yield _Line(split, named_line(done, doc_id=doc_id, note=note))
+
+    def _typed(self, notes: list[Note], *, tally: ChainTally) -> list[str]:
+        masked = [masked_note(note.text, has_blanks=self._surveyed.has_blanks) for note in notes]
+        answers = self._order.typer.types(masked)
+        texts: list[str] = []
+        for note, one, types in zip(notes, masked, answers, strict=True):
+            if not one.places and self._order.has_template and not has_typed_marks(note.text):
+                tally.n_templates += 1
+                key = f"{_owner(note)}/{note.row}"
+                texts.append(with_template(note.text, seed=self._order.seed, note=key))
+                continue
+            typed = with_types(one, types)
+            tally.add_typed(typed)
+            texts.append(with_marked_ages(typed.text))
+        return texts
+
+    def _context(self, note: Note) -> NoteContext:
+        seed = self._order.seed
+        try:
+            known = (
+                self._surveyed.profiles.profile(note.patient_id, seed=seed)
+                if note.patient_id
+                else profile_of_note(note, seed=seed)
+            )
+        except KeyError:
+            raise AuditError("The notes changed while they were read.", where=_WHERE) from None
+        owner = _owner(note)
+        return NoteContext(
+            seed=seed,
+            identity=identity_of(seed, owner, known.profile, locale=self._order.locale),
+            stay=f"{owner}/{note.admission_id}",
+            note=f"{owner}/{note.row}",
+            near=parsed_day(note.chart_time) or known.first_day,
+            interval=known.interval,
+            locale=self._order.locale,
+        )
+
+
+def named_line(done: FilledNote, *, doc_id: str, note: Note) -> bytes:
+    """Return a note with names as a line of JSONL, as `deid score` and taggers read it."""
+    record: dict[str, object] = {"doc_id": doc_id, "text": done.text}
+    if note.patient_id:
+        record["patient_id"] = note.patient_id
+    record["spans"] = [
+        {
+            "start": span.start,
+            "end": span.end,
+            "label": span.label,
+            "kind": span.kind,
+            "person": span.person,
+        }
+        for span in done.spans
+    ]
+    return _line(record)
+
+
+def _line(record: object) -> bytes:
+    text = json.dumps(record, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _owner(note: Note) -> str:
+    return f"patient:{note.patient_id}" if note.patient_id else f"note:{note.row}"
+
+
+def _full_names(done: FilledNote) -> Iterator[str]:
+    for span, value in zip(done.spans, done.values, strict=True):
+        if span.label == "identifier":
+            yield value

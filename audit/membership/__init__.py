@@ -1,1 +1,0 @@
-"""System 1: was this person's name in the notes the model was trained on?"""

@@ -1,0 +1,1 @@
+"""Names of people: pools, invented people, candidates and their controls, lists, matching."""

@@ -1,0 +1,233 @@
+"""Candidates: the list L of names whose membership an attacker asks about, and its controls.
+
+Comes in: rows from a file (`names_csv.py`) or from a generator (`controls.py`). Goes out: one
+frozen table. This file knows no model and no file format.
+
+Source: Nakamura et al., section 3.4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from audit.names.text import fold_name, is_unspaced, written_name
+
+CONTROL_KINDS = ("given", "easy", "hard", "recombined", "reference", "canary")
+"""Kinds of controls; "given": came with the list, and neither of its parts says more; "canary": the
+held-out twin of a planted name, compared with planted names only."""
+
+SHARED = ("easy", "hard", "recombined")
+"""Kinds of controls by how many of their parts are members'."""
+
+CANARY = "canary"
+"""Role of names that never existed: members that were planted, and their held-out twins."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """N names, in columns. `name_id` is the row's position, 0 to N-1.
+
+    Attributes
+    ----------
+    first, last
+        Given and family name as written; one of them may be empty (a name that cannot be split).
+    is_member
+        True: in the notes. False: a control, not in the notes. None: unknown (a normal case).
+    control_kind
+        For controls one of `CONTROL_KINDS`; "" for all others.
+    role
+        "patient", "staff" or any word of the auditor's; "" where not given. Members of the role
+        "canary" were planted `n_mentions` times; the i-th of them pairs with the i-th control of
+        the kind "canary".
+    sex
+        As given; "" where not given.
+    n_mentions
+        How often the name occurs in the notes; None where not known.
+    popularity
+        Share of people who carry the name according to the name generator, 0-1; NaN where the
+        generator does not know it.
+    row
+        The name's row in the auditor's own file, as a spreadsheet counts; None where it has none:
+        it was typed, drawn, or taken from a corpus.
+    is_kind_guessed
+        Whether the list does not say the control's kind: it is then worked out from the members on
+        the list, and "given" where there are none.
+    """
+
+    first: tuple[str, ...]
+    last: tuple[str, ...]
+    is_member: tuple[bool | None, ...]
+    control_kind: tuple[str, ...]
+    role: tuple[str, ...]
+    sex: tuple[str, ...]
+    n_mentions: tuple[int | None, ...]
+    popularity: tuple[float, ...]
+    row: tuple[int | None, ...] = ()
+    is_kind_guessed: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the columns against each other, once."""
+        for name, unknown in (("row", None), ("is_kind_guessed", False)):
+            if not getattr(self, name):
+                object.__setattr__(self, name, (unknown,) * len(self.first))
+        lengths = {f.name: len(getattr(self, f.name)) for f in fields(self)}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns of different length: {lengths}")
+        for row, (first, last) in enumerate(zip(self.first, self.last, strict=True)):
+            if not first and not last:
+                raise ValueError(f"row {row}: both parts of the name are empty")
+            if self.control_kind[row] and self.control_kind[row] not in CONTROL_KINDS:
+                raise ValueError(f"row {row}: unknown control kind {self.control_kind[row]!r}")
+            if bool(self.control_kind[row]) != (self.is_member[row] is False):
+                raise ValueError(f"row {row}: controls, and only they, have a control kind")
+            self._check_numbers(row)
+
+    def _check_numbers(self, row: int) -> None:
+        # A numpy bool is not True: it would pass for "unknown" wherever `is True` is asked.
+        if not isinstance(self.is_member[row], bool | None):
+            raise ValueError(f"row {row}: is_member is True, False or None")
+        if (self.n_mentions[row] or 0) < 0:
+            raise ValueError(f"row {row}: the number of mentions is negative")
+        if not (math.isnan(self.popularity[row]) or 0 <= self.popularity[row] <= 1):
+            raise ValueError(f"row {row}: the popularity is not within 0-1")
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def is_canary(self, row: int) -> bool:
+        """Whether the name was planted or held out: no patient's, and in no table of theirs."""
+        return is_canary(self.is_member[row], control_kind=self.control_kind[row],
+                         role=self.role[row])  # fmt: skip
+
+    def without_canaries(self) -> Candidates:
+        """Return the same list without planted and held-out names."""
+        return self.rows([row for row in range(len(self)) if not self.is_canary(row)])
+
+    @property
+    def has_own_rows(self) -> bool:
+        """Whether the rows of the auditor's file say more than the order of the names does."""
+        is_in_order = all(row == place for place, row in enumerate(self.row, start=2))
+        return not is_in_order and any(row is not None for row in self.row)
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether there are both members and controls among the rows."""
+        return any(m is True for m in self.is_member) and any(m is False for m in self.is_member)
+
+    def parts(self, row: int) -> tuple[tuple[str, str], ...]:
+        """Return the name's parts in the order in which they are written, as (role, text).
+
+        Western names: first, last. Names in Han or kana: last, first.
+        """
+        ordered = (("first", self.first[row]), ("last", self.last[row]))
+        if is_unspaced(self.first[row] + self.last[row]):
+            ordered = (ordered[1], ordered[0])
+        return tuple(part for part in ordered if part[1])
+
+    def separator(self, row: int) -> str:
+        """Return what stands between the parts in running text: a space, or nothing."""
+        return "" if is_unspaced(self.first[row] + self.last[row]) else " "
+
+    def full_name(self, row: int) -> str:
+        """Return the name as it is written in running text."""
+        return written_name(self.first[row], self.last[row])
+
+    def rows(self, indices: Sequence[int]) -> Candidates:
+        """Return the given rows, in the given order."""
+        return replace(
+            self, **{f.name: tuple(getattr(self, f.name)[i] for i in indices) for f in fields(self)}
+        )
+
+    def __add__(self, other: Candidates) -> Candidates:
+        return Candidates(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+def make_candidates(
+    names: Sequence[tuple[str, str]],
+    *,
+    is_member: bool | None = None,
+    control_kind: str = "",
+    n_mentions: Sequence[int | None] | None = None,
+    popularity: Sequence[float] | None = None,
+) -> Candidates:
+    """Build candidates of one kind from (first, last) pairs.
+
+    Raises
+    ------
+    ValueError
+        If a column does not fit, as `Candidates` says.
+    """
+    n = len(names)
+    return Candidates(
+        first=tuple(first for first, _ in names),
+        last=tuple(last for _, last in names),
+        is_member=(is_member,) * n,
+        control_kind=(control_kind,) * n,
+        role=("",) * n,
+        sex=("",) * n,
+        n_mentions=tuple(n_mentions) if n_mentions is not None else (None,) * n,
+        popularity=tuple(popularity) if popularity is not None else (math.nan,) * n,
+    )
+
+
+def is_canary(is_member: bool | int | None, *, control_kind: str, role: str) -> bool:
+    """Whether a name was planted (a member of this role) or is a held-out twin (of this kind)."""
+    return control_kind == CANARY or (bool(is_member) and fold_name(role) == CANARY)
+
+
+def member_parts(candidates: Candidates) -> frozenset[str]:
+    """Return every part of every member's name, first and last alike, as names are compared.
+
+    Planted names are no members here: a control is easy or hard against patients. 106 of the US
+    generator's names are both first and last names, so a part is known whatever its role (spec of
+    section 3.4: compare across roles).
+    """
+    is_members = enumerate(candidates.is_member)
+    members = [row for row, is_member in is_members if is_member and not candidates.is_canary(row)]
+    folded = {fold_name(text) for row in members for _, text in candidates.parts(row)}
+    return frozenset(folded)
+
+
+GUESSED_KINDS = (
+    "The list does not say the kind of {n} controls. It was worked out, once, from the members on "
+    "the list: {easy} easy, {hard} hard, {recombined} recombined. Beside other members the same "
+    "name can be of another kind; a column control_kind in the list decides it."
+)
+"""What a reader must know of a list with guessed kinds; `guessed_kinds` has its numbers."""
+
+
+def guessed_kinds(candidates: Candidates) -> dict[str, int]:
+    """Return the numbers of `GUESSED_KINDS`; empty where nothing was worked out."""
+    pairs = zip(candidates.control_kind, candidates.is_kind_guessed, strict=True)
+    guessed = [kind for kind, is_guessed in pairs if is_guessed and kind in SHARED]
+    counts = {kind: guessed.count(kind) for kind in SHARED}
+    return {"n": len(guessed), **counts} if guessed else {}
+
+
+def with_kinds(candidates: Candidates, *, has_new_members: bool = False) -> Candidates:
+    """Return the list with those kinds worked out that it does not say itself.
+
+    What it says stays; only where members have come since (`has_new_members`) an easy control that
+    shares a part with one of them becomes hard, and so on: members that come never undo a kind.
+    """
+    parts = member_parts(candidates)
+    kinds = list(candidates.control_kind)
+    for row, kind in enumerate(kinds):
+        is_guessed = candidates.is_kind_guessed[row]
+        if not parts or not (is_guessed or (has_new_members and kind in SHARED)):
+            continue
+        found = control_kind_against(parts, first=candidates.first[row], last=candidates.last[row])
+        kinds[row] = found if is_guessed else max(kind, found, key=SHARED.index)
+    return replace(candidates, control_kind=tuple(kinds))
+
+
+def control_kind_against(parts: frozenset[str], *, first: str, last: str) -> str:
+    """Return the kind of a control against the members' parts (section 3.4).
+
+    "easy": neither part is a member's; "hard": exactly one is; "recombined": both are (that they
+    never stand together is the caller's to see to).
+    """
+    n_shared = sum(bool(part) and fold_name(part) in parts for part in (first, last))
+    return SHARED[n_shared]

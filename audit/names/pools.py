@@ -1,0 +1,142 @@
+"""Pools: first and last names with the share of people who carry each, from Faker's tables.
+
+The tables are read directly; a name's popularity is exact, not counted from draws.
+
+Source: Nakamura et al., section 3.4.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from audit.names.candidates import Candidates
+from audit.names.text import fold_name, is_unspaced
+
+
+@dataclass(frozen=True)
+class NamePool:
+    """First and last names and the share of people who carry each.
+
+    Attributes
+    ----------
+    locale
+        Of the generator: "en_US" or "ja_JP".
+    first, last
+        F and L distinct names.
+    first_share, last_share
+        F and L shares, 0-1, each summing to 1.
+    """
+
+    locale: str
+    first: tuple[str, ...]
+    last: tuple[str, ...]
+    first_share: tuple[float, ...]
+    last_share: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Check names against shares."""
+        for names, shares in ((self.first, self.first_share), (self.last, self.last_share)):
+            if len(names) != len(shares) or len({fold_name(name) for name in names}) != len(names):
+                raise ValueError("names are not distinct, or as many as shares")
+            if not all(share > 0 for share in shares) or abs(math.fsum(shares) - 1) > 1e-9:
+                raise ValueError("shares are not positive, or do not sum to 1")
+
+    @functools.cached_property
+    def first_shares(self) -> dict[str, float]:
+        """Share of each first name, by the form in which names are compared."""
+        return dict(zip(map(fold_name, self.first), self.first_share, strict=True))
+
+    @functools.cached_property
+    def last_shares(self) -> dict[str, float]:
+        """Share of each last name, by the form in which names are compared."""
+        return dict(zip(map(fold_name, self.last), self.last_share, strict=True))
+
+    def digest(self) -> str:
+        """Return the SHA-256 of names and shares: what a draw depends on beside its seed."""
+        content = [self.locale, self.first, self.last, self.first_share, self.last_share]
+        return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()
+
+
+@functools.cache
+def us_pool() -> NamePool:
+    """Return Faker's approximation of US names: 690 first and 1,000 last names (section 3.4)."""
+    from faker.providers.person.en_US import Provider
+
+    return _pool(
+        "en_US",
+        first=_half_each(Provider.first_names_male, Provider.first_names_female),
+        last=Provider.last_names,
+    )
+
+
+@functools.cache
+def japanese_pool() -> NamePool:
+    """Return Faker's Japanese names: 51 first names, as likely within a sex, and 50 last ones."""
+    from faker.providers.person.ja_JP import Provider
+
+    return _pool(
+        "ja_JP",
+        first=_half_each(
+            {pair[0]: 1.0 for pair in Provider.first_name_male_pairs},
+            {pair[0]: 1.0 for pair in Provider.first_name_female_pairs},
+        ),
+        last={pair[0]: share for pair, share in Provider.last_name_pairs.items()},
+    )
+
+
+def pool_for(candidates: Candidates) -> NamePool:
+    """Return the Japanese pool where most names are in Han or kana, else the US pool."""
+    n_unspaced = sum(
+        map(is_unspaced, map("".join, zip(candidates.first, candidates.last, strict=True)))
+    )
+    return japanese_pool() if 2 * n_unspaced > len(candidates) else us_pool()
+
+
+def pool_of_script(script: str) -> NamePool | None:
+    """Return the pool of names in a script of `audit.names.script_of`; None where there is none."""
+    return {"latin": us_pool, "han_kana": japanese_pool}.get(script, lambda: None)()
+
+
+def popularity(pool: NamePool, *, first: str, last: str) -> float:
+    """Return the share of people with this full name, 0-1: the product of its parts' shares.
+
+    NaN where the pool does not know one of the parts. Case and width do not matter.
+    """
+    unknown = math.nan
+    return pool.first_shares.get(fold_name(first), unknown) * pool.last_shares.get(
+        fold_name(last), unknown
+    )
+
+
+def with_popularity(candidates: Candidates, *, pool: NamePool | None = None) -> Candidates:
+    """Return the same names with their popularity in `pool` (default: the one that fits them)."""
+    pool = pool or pool_for(candidates)
+    names = zip(candidates.first, candidates.last, strict=True)
+    shares = tuple(popularity(pool, first=first, last=last) for first, last in names)
+    return replace(candidates, popularity=shares)
+
+
+def _half_each(male: Mapping[str, float], female: Mapping[str, float]) -> dict[str, float]:
+    # Faker draws the sex first; 13 of the US names are in both lists, and their shares add.
+    shares: dict[str, float] = {}
+    for group in (male, female):
+        total = math.fsum(group.values())
+        for name, weight in group.items():
+            shares[name] = shares.get(name, 0.0) + weight / total / 2
+    return shares
+
+
+def _pool(locale: str, *, first: Mapping[str, float], last: Mapping[str, float]) -> NamePool:
+    total_first, total_last = math.fsum(first.values()), math.fsum(last.values())
+    return NamePool(
+        locale=locale,
+        first=tuple(first),
+        last=tuple(last),
+        first_share=tuple(weight / total_first for weight in first.values()),
+        last_share=tuple(weight / total_last for weight in last.values()),
+    )

@@ -1,0 +1,1 @@
+"""Clinical notes as text: reading, formats, placeholders, dates, sentences, mentions of people."""

@@ -1,0 +1,289 @@
+"""Dates as Japanese notes write them: western years, eras, letters of eras, full-width digits."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import MINYEAR, date, timedelta
+
+FIRST_DAY = date(2000, 1, 1)
+LAST_DAY = date(2019, 12, 31)
+_DAYS_PER_YEAR = 365.2425
+# MIMIC-III writes the birth of who is over 89 three hundred years before the admission.
+_MARKED_YEARS = 150
+_MARK_YEARS = 300
+_OLDEST_YEARS = 91
+
+_NUMBER = re.compile(r"\d+")
+_UNITS = re.compile("month|day|year")
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """How a patient's dates move: `n_days` later, which is `n_years` but for a few days."""
+
+    n_days: int
+    n_years: int
+
+    def move(self, day: date) -> date:
+        """Return a day moved; ValueError or OverflowError where the calendar ends."""
+        return day + timedelta(days=self.n_days)
+
+
+def interval_for(first: date, last: date, *, draw: int) -> Interval:
+    """Return an interval that brings `first` to `last` into 2000-2019, if they fit into 20 years.
+
+    Where they do not fit, the first day comes into 2000 or 2001.
+    """
+    fitting = _fitting(first, last)
+    return fitting[draw % len(fitting)]
+
+
+@functools.lru_cache(maxsize=10_000)
+def _fitting(first: date, last: date) -> tuple[Interval, ...]:
+    found = tuple(
+        interval
+        for year in range(FIRST_DAY.year, LAST_DAY.year + 1)
+        if (interval := _whole_weeks(year - first.year)).move(first) >= FIRST_DAY
+        and interval.move(last) <= LAST_DAY
+    )
+    return found or (_whole_weeks(FIRST_DAY.year + 1 - first.year),)
+
+
+def _whole_weeks(n_years: int) -> Interval:
+    return Interval(7 * round(n_years * _DAYS_PER_YEAR / 7), n_years)
+
+
+@dataclass(frozen=True, slots=True)
+class DateContext:
+    """What a date's new text depends on beside the date.
+
+    Attributes
+    ----------
+    interval
+        Of the patient.
+    near
+        The note's own date as the source has it: gives the year where a date has none.
+    draw
+        A number for this date, for forms that do not say which day it was.
+    """
+
+    interval: Interval
+    near: date
+    draw: int
+
+
+def new_date(content: str, category: str, *, number: str, context: DateContext) -> str:
+    """Return the text for a date placeholder.
+
+    Parameters
+    ----------
+    content, category, number
+        As in `Placeholder`: the numbers of a date, or a category such as `Month/Day (2)`.
+    """
+    if content.startswith(("-", "/", *"0123456789")):
+        return _moved_numbers(content, context)
+    words = category.lower()
+    month = next((i for i, name in enumerate(_MONTHS, 1) if words.startswith(name.lower())), 0)
+    if month:
+        return _moved_month(month, number, context)
+    day = context.interval.move(context.near) - timedelta(days=context.draw % 30)
+    if words.startswith("date range"):
+        return _range(words, day, draw=context.draw)
+    return _written(words, day)
+
+
+def _moved_numbers(content: str, context: DateContext) -> str:
+    numbers = _NUMBER.findall(content)
+    roles = _roles(numbers)
+    given = {role: int(text) for role, text in zip(roles, numbers, strict=True)}
+    moved = _moved(given, is_short=_is_short_year(numbers, roles), context=context)
+    is_padded = any(text.startswith("0") for text in numbers if len(text) < 3)
+    texts = iter(
+        _number(moved[role], role=role, like=text, is_padded=is_padded)
+        for role, text in zip(roles, numbers, strict=True)
+    )
+    return _NUMBER.sub(lambda match: next(texts), content)
+
+
+def _roles(numbers: list[str]) -> str:
+    # "y", "m", "d" in the order in which the numbers stand.
+    if len(numbers) >= 3:
+        if len(numbers[0]) > 2:
+            return "ymd"
+        return "dmy" if int(numbers[0]) > 12 >= int(numbers[1]) else "mdy"
+    if len(numbers) == 2:
+        if len(numbers[0]) > 2:
+            return "ym"
+        if len(numbers[1]) > 2 or int(numbers[1]) > 31:
+            return "my"
+        return "dm" if int(numbers[0]) > 12 >= int(numbers[1]) else "md"
+    return "y" if len(numbers[0]) > 2 else "m"
+
+
+def _is_short_year(numbers: list[str], roles: str) -> bool:
+    return "y" in roles and len(numbers[roles.index("y")]) <= 2
+
+
+def _moved(given: dict[str, int], *, is_short: bool, context: DateContext) -> dict[str, int]:
+    near = context.near
+    year = given.get("y", near.year)
+    if is_short:
+        year = near.year - (near.year - year + 50) % 100 + 50
+    if year < near.year - _MARKED_YEARS:
+        year += _MARK_YEARS - _OLDEST_YEARS - context.draw % 9
+    if year > near.year + _MARKED_YEARS:
+        return given | {"y": FIRST_DAY.year + context.draw % 20}
+    if "m" not in given:
+        return {"y": max(MINYEAR, year + context.interval.n_years)}
+    try:
+        day = date(year, given["m"], given.get("d", 15))
+        if "y" not in given:
+            day = _nearest(day, near)
+        day = context.interval.move(day)
+    except (ValueError, OverflowError):  # month 13, 30 February, year 9999
+        return given | {"y": FIRST_DAY.year + context.draw % 20}
+    return {"y": day.year, "m": day.month, "d": day.day}
+
+
+def _nearest(day: date, near: date) -> date:
+    # The same day of the year, at most half a year away.
+    if (day - near).days > 182:
+        return _in_year(day, day.year - 1)
+    if (near - day).days > 182:
+        return _in_year(day, day.year + 1)
+    return day
+
+
+def _in_year(day: date, year: int) -> date:
+    return day.replace(year=year, day=28) if (day.month, day.day) == (2, 29) else day.replace(year)
+
+
+def _number(value: int, *, role: str, like: str, is_padded: bool) -> str:
+    if role == "y":
+        return f"{value % 100:02d}" if len(like) <= 2 else f"{value:04d}"
+    return f"{value:02d}" if is_padded else str(value)
+
+
+def _moved_month(month: int, number: str, context: DateContext) -> str:
+    # "January 2150" holds a year, "January 12" a day; any other number only tells places apart.
+    if number.isdigit() and 1700 <= int(number) <= 2400:
+        moved = _moved({"m": month, "y": int(number)}, is_short=False, context=context)
+        return f"{_MONTHS[moved['m'] - 1]} {moved['y']}"
+    day = int(number) if number.isdigit() and 1 <= int(number) <= 28 else 1 + context.draw % 28
+    moved = _moved({"m": month, "d": day}, is_short=False, context=context)
+    return f"{_MONTHS[moved['m'] - 1]} {moved['d']}"
+
+
+def _written(words: str, day: date) -> str:
+    units = _UNITS.findall(words.split("(")[0])
+    if "(only" in words or units == ["month"]:
+        return _MONTHS[day.month - 1]
+    if units == ["year"]:
+        return f"{day.year % 100:02d}" if "2 digit" in words else str(day.year)
+    if "/" in words:
+        return "/".join(str(getattr(day, unit)) for unit in units)
+    texts = {"month": _MONTHS[day.month - 1], "day": str(day.day), "year": str(day.year)}
+    if not units:
+        return day.isoformat()
+    text = " ".join(texts[unit] for unit in units)
+    return text.replace(f" {day.day} {day.year}", f" {day.day}, {day.year}")
+
+
+def _range(words: str, last: date, *, draw: int) -> str:
+    first = last - timedelta(days=1 + draw // 30 % 20)
+    form: Callable[[date], str] = lambda day: f"{day.month}/{day.day}"  # noqa: E731
+    if "(2)" in words:
+        return "-".join(f"{form(day)}/{day.year}" for day in (first, last))
+    tail = f"/{last.year}" if "(3)" in words else ""
+    return f"{form(first)}-{form(last)}{tail}"
+
+
+def parsed_day(text: str) -> date | None:
+    """Return the day at the start of "2151-08-04 12:00:00"; None where there is none."""
+    try:
+        return date.fromisoformat(text[:10])
+    except ValueError:
+        return None
+
+
+# First day, name, letter.
+ERAS = (
+    (date(2019, 5, 1), "令和", "R"),
+    (date(1989, 1, 8), "平成", "H"),
+    (date(1926, 12, 25), "昭和", "S"),
+    (date(1912, 7, 30), "大正", "T"),
+    (date(1868, 1, 25), "明治", "M"),
+)
+STYLES = ("western", "slashes", "era", "letter", "wide", "dashes")
+_WIDE_DIGITS = str.maketrans("0123456789", "０１２３４５６７８９")
+_WHOLE = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})")
+_MONTH_FIRST = re.compile(r"(\d{1,2})[-/](\d{1,2})[-/](\d{4})")
+_YEAR_MONTH = re.compile(r"(\d{4})[-/](\d{1,2})")
+_MONTH_DAY = re.compile(r"(\d{1,2})[-/](\d{1,2})")
+_YEAR = re.compile(r"\d{4}")
+
+
+def era_year(day: date) -> tuple[str, str, int]:
+    """Return the era's name, its letter, and the year in it, from 1.
+
+    Raises
+    ------
+    ValueError
+        If the day is before the Meiji era.
+    """
+    for first, name, letter in ERAS:
+        if day >= first:
+            return name, letter, day.year - first.year + 1
+    raise ValueError("before the first era that is known here")
+
+
+def written_date(day: date, *, style: str) -> str:
+    """Return a day in one of `STYLES`; before the Meiji era always with the western year.
+
+    Raises
+    ------
+    ValueError
+        If there is no such style.
+    """
+    if style not in STYLES:
+        raise ValueError(f"{style}: no such style of a date")
+    western = f"{day.year}年{day.month}月{day.day}日"
+    if style == "slashes":
+        return f"{day.year}/{day.month:02d}/{day.day:02d}"
+    if style == "dashes":
+        return day.isoformat()
+    if style == "wide":
+        return western.translate(_WIDE_DIGITS)
+    if style == "western" or day < ERAS[-1][0]:
+        return western
+    name, letter, year = era_year(day)
+    if style == "letter":
+        return f"{letter}{year}.{day.month}.{day.day}"
+    return f"{name}{'元' if year == 1 else year}年{day.month}月{day.day}日"
+
+
+def in_japanese(numbers: str, *, style: str) -> str:
+    """Return a date that is written in numbers ("2011-8-4", "8/4", "2011") as Japanese has it.
+
+    What is no such date stays as it is.
+    """
+    for pattern, order in ((_WHOLE, (1, 2, 3)), (_MONTH_FIRST, (3, 1, 2))):
+        match = pattern.fullmatch(numbers)
+        if match:
+            try:
+                day = date(*(int(match[group]) for group in order))
+            except ValueError:
+                return numbers
+            return written_date(day, style=style)
+    if match := _YEAR_MONTH.fullmatch(numbers):
+        return f"{match[1]}年{int(match[2])}月"
+    if match := _MONTH_DAY.fullmatch(numbers):
+        return f"{int(match[1])}月{int(match[2])}日"
+    return f"{numbers}年" if _YEAR.fullmatch(numbers) else numbers

@@ -1,0 +1,1008 @@
+"""Two JSONL files of the same notes, gold and predicted, read side by side in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO
+from urllib.parse import unquote
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape, quoteattr
+
+from audit.errors import AuditError
+from audit.notes.spans import (
+    JAPANESE,
+    MAX_LABEL_CHARS,
+    NAMES,
+    RISK_ORDER,
+    Span,
+    TaggedDocument,
+    folded,
+    known_label,
+    n_overlapping,
+    tagged,
+)
+
+MAX_SPAN_CHARS = 200
+"""A tag that is closed later than this is taken as not closed: nothing personal is that long."""
+
+_UNKNOWN = re.compile(r"[<＜]\s?[/／]?\s?([^\W\d_][\w-]{0,39})\s?[>＞]")
+
+
+@dataclass(frozen=True)
+class TagCensus:
+    """How many tags of an output were malformed, by kind.
+
+    Attributes
+    ----------
+    n_tags
+        Pairs of tags that were read, malformed or not.
+    n_unclosed
+        Opened and never closed: they end at the next tag or at the end of their line.
+    n_stray
+        Closed and never opened: left out.
+    n_crossing
+        Closed under another label than opened: the innermost open tag is closed, under its own.
+    n_nested
+        Inside another tag.
+    n_unknown
+        Of no known label: they stay text.
+    n_empty
+        Around nothing but white space: left out.
+    """
+
+    n_tags: int = 0
+    n_unclosed: int = 0
+    n_stray: int = 0
+    n_crossing: int = 0
+    n_nested: int = 0
+    n_unknown: int = 0
+    n_empty: int = 0
+
+    @property
+    def n_malformed(self) -> int:
+        """All malformed tags together."""
+        n_all: int = sum(getattr(self, f.name) for f in fields(self))
+        return n_all - self.n_tags
+
+    def __add__(self, other: TagCensus) -> TagCensus:
+        """Count two outputs together."""
+        return TagCensus(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class ScannedTags:
+    """An output without its tags, the spans on it, and the census. Spans may be nested."""
+
+    plain: str
+    spans: tuple[Span, ...]
+    census: TagCensus
+
+
+@dataclass
+class _Open:
+    """A tag that was opened, and where it was closed."""
+
+    label: str
+    start: int
+    end: int | None = None  # None: not closed
+    is_crossing: bool = False
+
+
+def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) -> ScannedTags:
+    """Read the tags of an output.
+
+    Parameters
+    ----------
+    output
+        What the model wrote.
+    source
+        The note it should have copied: what looks like a tag there is no unknown tag.
+    labels
+        Labels beside the five types.
+    """
+    pattern = _pattern(labels)
+    plain: list[str] = []
+    at = n_plain = 0
+    opened: list[_Open] = []
+    stack: list[_Open] = []
+    marks: list[int] = []  # where tags stood in the plain text
+    n_stray = 0
+    owed: Counter[str] = Counter()
+    for tag in pattern.finditer(output):
+        plain.append(output[at : tag.start()])
+        n_plain += tag.start() - at
+        at = tag.end()
+        label = known_label(tag[2])
+        if not tag[1]:
+            stack.append(_Open(label, n_plain))
+            opened.append(stack[-1])
+            marks.append(n_plain)
+            continue
+        while stack and n_plain - stack[-1].start > MAX_SPAN_CHARS:
+            stack.pop()
+        marks.append(n_plain)
+        if not stack:
+            n_stray += 1
+            continue
+        closed = stack.pop()
+        closed.end = n_plain
+        if closed.label == label:
+            continue
+        if owed[label]:  # the other half of a crossing that is counted
+            owed[label] -= 1
+        else:
+            closed.is_crossing = True
+            owed[closed.label] += 1
+    plain.append(output[at:])
+    text = "".join(plain)
+    expected = _normal(source)
+    spans, n_unclosed, n_nested, n_empty = _ends(opened, text=text, marks=marks)
+    census = TagCensus(
+        n_tags=len(opened),
+        n_unclosed=n_unclosed,
+        n_stray=n_stray,
+        n_crossing=sum(tag.is_crossing for tag in opened),
+        n_nested=n_nested,
+        n_unknown=sum(_normal(tag[0]) not in expected for tag in _UNKNOWN.finditer(text)),
+        n_empty=n_empty,
+    )
+    return ScannedTags(text, tuple(sorted(set(spans))), census)
+
+
+def _normal(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
+
+
+def _pattern(labels: Iterable[str]) -> re.Pattern[str]:
+    known = {*NAMES, *labels}
+    spelled = sorted({form for label in known for form in (label, folded(label))}, key=len)
+    names = "|".join(re.escape(label).replace("_", r"[_\s-]") for label in reversed(spelled))
+    return re.compile(rf"[<＜]\s*([/／]?)\s*({names})\s*[>＞]", re.IGNORECASE)
+
+
+def _ends(opened: list[_Open], *, text: str, marks: list[int]) -> tuple[list[Span], int, int, int]:
+    spans: list[Span] = []
+    n_unclosed = n_nested = n_empty = 0
+    reached = 0  # end of the closed tags so far
+    following = iter(marks)
+    after = next(following, None)
+    for tag in opened:
+        while after is not None and after <= tag.start:
+            after = next(following, None)
+        end = tag.end
+        if end is None:
+            n_unclosed += 1
+            line_end = text.find("\n", tag.start)
+            ends = [len(text), *(x for x in (line_end, after) if x is not None and x >= 0)]
+            end = min(*ends, tag.start + MAX_SPAN_CHARS)
+        else:
+            n_nested += tag.start < reached and not tag.is_crossing
+            reached = max(reached, end)
+        if text[tag.start : end].strip():
+            spans.append(Span(tag.start, end, tag.label))
+        else:
+            n_empty += 1
+    return spans, n_unclosed, n_nested, n_empty
+
+
+def write_tags(document: TaggedDocument, *, language: str = "ja") -> str:
+    """Return a note with each span wrapped in a tag of its label: what a tagger learns to write.
+
+    Raises
+    ------
+    AuditError
+        If spans overlap, or the note itself holds something that would be read as a tag.
+    """
+    if n_overlapping(document.spans):
+        raise AuditError(
+            "Spans of a note overlap, and inline tags cannot say so.",
+            do="Flatten the spans first, or choose another format.",
+        )
+    labels = {span.label for span in document.spans}
+    if any(set(label) & set("<>＜＞/／") or len(label) > MAX_LABEL_CHARS for label in labels):
+        raise AuditError("A label holds a bracket or a slash, and inline tags cannot say so.")
+    pieces, at = [], 0
+    for span in document.spans:
+        name = JAPANESE.get(span.label, span.label) if language == "ja" else span.label
+        pieces += [document.text[at : span.start], f"<{name}>"]
+        pieces += [document.text[span.start : span.end], f"</{name}>"]
+        at = span.end
+    written = "".join([*pieces, document.text[at:]])
+    back = scan_tags(written, labels=labels)
+    if back.plain != document.text or back.spans != document.spans:
+        raise AuditError(
+            "A note cannot be written with inline tags: it holds something that reads as a tag, or "
+            "a span is white space or too long.",
+            do="Choose another format.",
+        )
+    return written
+
+
+_LINE = re.compile(r"T\S*\t(\S+) (\d+ \d+(?:;\d+ \d+)*)\t(.*)", re.DOTALL)
+_MAX_DIGITS = 12
+
+
+def read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> TaggedDocument:
+    """Read a note and its annotations.
+
+    A span with gaps is one span where nothing but white space lies between its parts (brat breaks
+    spans at line ends), else each part is a span of its own: no character is added or lost.
+
+    Raises
+    ------
+    AuditError
+        If a line is not understood, or its text is not what stands at its offsets.
+    """
+    spans: list[Span] = []
+    for number, line in enumerate(annotations.split("\n"), start=1):
+        if line.startswith("T"):
+            where = f"{what}, line {number}"
+            spans += _spans(line.removesuffix("\r"), text=text, where=where)
+    return tagged(doc_id, text=text, spans=spans)
+
+
+def _spans(line: str, *, text: str, where: str) -> Iterator[Span]:
+    read = _LINE.fullmatch(line)
+    if read is None or len(max(re.findall(r"\d+", read[2]), key=len)) > _MAX_DIGITS:
+        raise AuditError(
+            "This line of a brat file is not understood.",
+            where=where,
+            do="A span is written: T1, a tab, label, start, end, a tab, the text.",
+        )
+    parts = [tuple(map(int, part.split())) for part in read[2].split(";")]
+    said = " ".join(text[start:end] for start, end in parts)
+    is_inside = all(start < end <= len(text) for start, end in parts)
+    if not is_inside or said.split() != read[3].split():
+        raise AuditError(
+            "The text of this span is not what stands at its offsets.",
+            where=where,
+            do="Offsets count code points of the .txt file as it is, line ends included.",
+        )
+    label = known_label(read[1])
+    start, end = parts[0]
+    for next_start, next_end in parts[1:]:
+        if next_start >= end and not text[end:next_start].strip():
+            end = next_end
+        else:
+            yield _format_brat_span(start, end, label, where=where)
+            start, end = next_start, next_end
+    yield _format_brat_span(start, end, label, where=where)
+
+
+def _format_brat_span(start: int, end: int, label: str, *, where: str) -> Span:
+    try:
+        return Span(start, end, label)
+    except ValueError:
+        raise AuditError("The label of this span cannot be used.", where=where) from None
+
+
+def write_brat(document: TaggedDocument) -> tuple[str, str]:
+    """Return a note and its annotations; a line end inside a span is written as a space."""
+    lines = []
+    for i, span in enumerate(document.spans, start=1):
+        said = re.sub("[\t\r\n]", " ", document.text[span.start : span.end])
+        lines.append(f"T{i}\t{span.label} {span.start} {span.end}\t{said}\n")
+    return document.text, "".join(lines)
+
+
+SCHEMES = ("BIO", "IOBES")
+
+_TOKEN = re.compile(r"[^\W_]+|\s+|[^\s]", re.UNICODE)
+_CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_HEADER = re.compile(r"# (doc_id|patient_id|text) = (.*)")
+_TAG = re.compile(r"O|([BIESLU])-(\S+)")
+
+
+@dataclass
+class _Note:
+    """A note while it is read."""
+
+    doc_id: str
+    patient_id: str | None = None
+    text: str | None = None
+    tokens: list[tuple[int, int, str, str]] = field(default_factory=list)  # start, end, mark, label
+    words: list[str] = field(default_factory=list)  # of a file without the text: what it is made of
+    n_chars: int = 0
+
+
+def write_conll(documents: Iterable[TaggedDocument], *, scheme: str = "BIO") -> str:
+    """Return documents as the text of one file.
+
+    Raises
+    ------
+    AuditError
+        If spans of a note overlap: a token has one tag.
+    """
+    return "".join(line for document in documents for line in _lines(document, scheme=scheme))
+
+
+def _lines(document: TaggedDocument, *, scheme: str) -> Iterator[str]:
+    if scheme not in SCHEMES:
+        raise ValueError(f"{scheme}: choose one of {', '.join(SCHEMES)}")
+    if n_overlapping(document.spans):
+        raise AuditError(
+            "Spans of a note overlap, and a token of CoNLL has one tag.",
+            do="Flatten the spans first, or choose another format.",
+        )
+    yield "-DOCSTART-\tO\n\n"
+    yield f"# doc_id = {json.dumps(document.doc_id, ensure_ascii=False)}\n"
+    if document.patient_id is not None:
+        yield f"# patient_id = {json.dumps(document.patient_id, ensure_ascii=False)}\n"
+    yield f"# text = {json.dumps(document.text)}\n"
+    text, at = document.text, 0
+    for span in document.spans:
+        yield from _tokens(text, start=at, end=span.start, label="", scheme=scheme)
+        yield from _tokens(text, start=span.start, end=span.end, label=span.label, scheme=scheme)
+        at = span.end
+    yield from _tokens(text, start=at, end=len(text), label="", scheme=scheme)
+    yield "\n"
+
+
+def _tokens(text: str, *, start: int, end: int, label: str, scheme: str) -> Iterator[str]:
+    pieces = list(_pieces(text, start=start, end=end))
+    last = len(pieces) - 1
+    for i, (begin, stop) in enumerate(pieces):
+        token = text[begin:stop]
+        is_edge = bool(label) and i in (0, last)
+        if token.isspace() and not is_edge:
+            continue
+        mark = "B" if i == 0 else "I"
+        if scheme == "IOBES" and i == last:
+            mark = "S" if i == 0 else "E"
+        tag = f"{mark}-{label}" if label else "O"
+        yield f"{_shown(token)}\t{begin}\t{stop}\t{tag}\n"
+
+
+def _pieces(text: str, *, start: int, end: int) -> Iterator[tuple[int, int]]:
+    for found in _TOKEN.finditer(text, start, end):
+        if _CJK.search(found[0]):  # no spaces between words: each character is a token
+            yield from ((i, i + 1) for i in range(found.start(), found.end()))
+        else:
+            yield found.span()
+
+
+def _shown(token: str) -> str:
+    written = json.dumps(token, ensure_ascii=False)[1:-1]
+    return re.sub(r"[^\S]|[\x7f-\xa0]", lambda space: f"\\u{ord(space[0]):04x}", written)
+
+
+def read_conll(text: str, *, what: str) -> Iterator[TaggedDocument]:
+    """Yield the documents of a file.
+
+    A tag I, E or L that continues nothing begins a span, as in the CoNLL evaluation script.
+
+    Raises
+    ------
+    AuditError
+        If a line is not understood or does not fit the note.
+    """
+    note: _Note | None = None
+    n_notes = 0
+    for number, written in enumerate(text.split("\n"), start=1):
+        line = written.removesuffix("\r")
+        where = f"{what}, line {number}"
+        header = _HEADER.fullmatch(line)
+        if line.startswith("-DOCSTART-") or (note is None and line.strip()):
+            if note is not None:
+                yield _document(note, where=where)
+            n_notes += 1
+            note = _Note(str(n_notes))
+            if line.startswith("-DOCSTART-"):
+                continue
+        if note is None:
+            continue
+        if header is not None and not note.tokens:
+            _take_header(note, header[1], header[2], where=where)
+        elif line.strip():
+            _take_token(note, re.split(r"\t| +", line.strip(" ")), where=where)
+        elif note.words and note.words[-1] != "\n":
+            note.words.append("\n")
+            note.n_chars += 1
+    if note is not None:
+        yield _document(note, where=what)
+
+
+def _take_header(note: _Note, name: str, value: str, *, where: str) -> None:
+    try:
+        content = json.loads(value)
+    except ValueError:
+        content = value
+    if not isinstance(content, str) or (name == "doc_id" and not content):
+        content = value
+    if name == "doc_id":
+        note.doc_id = content
+    elif name == "patient_id":
+        note.patient_id = content
+    else:
+        note.text = content
+
+
+def _take_token(note: _Note, columns: list[str], *, where: str) -> None:
+    tag = _TAG.fullmatch(columns[-1])
+    if tag is None or len(columns) < 2:
+        raise AuditError(
+            "This line of a CoNLL file is not understood.",
+            where=where,
+            do="A line is a token and a tag: O, B-label, I-label, E-label or S-label.",
+        )
+    mark, label = tag[1] or "O", known_label(tag[2] or "")
+    if note.text is None:
+        if note.words and note.words[-1] != "\n":
+            note.words.append(" ")
+            note.n_chars += 1
+        start, end = note.n_chars, note.n_chars + len(columns[0])
+        note.words.append(columns[0])
+        note.n_chars = end
+    else:
+        place = columns[1:3] if len(columns) == 4 else []
+        start, end = (int(x) if x.isascii() and x.isdigit() else -1 for x in place or ("", ""))
+        if not 0 <= start < end <= len(note.text) or _shown(note.text[start:end]) != columns[0]:
+            raise AuditError(
+                "This token is not what stands at its offsets.",
+                where=where,
+                do="Below a line `# text =` the columns are token, start, end and tag.",
+            )
+    note.tokens.append((start, end, mark, label))
+
+
+def _document(note: _Note, *, where: str) -> TaggedDocument:
+    text = "".join(note.words).rstrip("\n") if note.text is None else note.text
+    spans: list[list[int]] = []
+    labels: list[str] = []
+    open_label: str | None = None
+    for start, end, mark, label in note.tokens:
+        if mark == "O":
+            open_label = None
+            continue
+        if mark in "BSU" or open_label != label:
+            spans.append([start, end])
+            labels.append(label)
+        else:
+            spans[-1][1] = end
+        open_label = None if mark in "ESLU" else label
+    try:
+        found = [Span(s, e, label) for (s, e), label in zip(spans, labels, strict=True)]
+        return tagged(note.doc_id, text=text, spans=found, patient_id=note.patient_id)
+    except ValueError:
+        raise AuditError("The tags of a note give no spans.", where=where) from None
+
+
+_CATEGORIES = {
+    "NAME": "PATIENT DOCTOR USERNAME identifier",
+    "PROFESSION": "PROFESSION",
+    "LOCATION": "HOSPITAL ORGANIZATION STREET CITY STATE COUNTRY ZIP LOCATION-OTHER ROOM",
+    "AGE": "AGE",
+    "DATE": "DATE",
+    "CONTACT": "PHONE FAX EMAIL URL IPADDR contact",
+    "ID": "MEDICALRECORD HEALTHPLAN ACCOUNT LICENSE VEHICLE DEVICE BIOID IDNUM SSN linkage_code "
+    "personal_id_code",
+}
+_CATEGORY = {label: name for name, labels in _CATEGORIES.items() for label in labels.split()}
+_MAX_MARKS = 500_000  # counted before it is read, for each becomes an object
+_UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
+    """Read one note.
+
+    A tag's label is its TYPE, or the name of its element where it has none. A file with a document
+    type or entities of its own is refused: neither belongs in this format.
+
+    Raises
+    ------
+    AuditError
+        If it is no such file, or a tag's text is not what stands at its offsets.
+    """
+    root = _root(xml, what=what)
+    note, tags = _note(root, what=what), root.find("TAGS")
+    text = note.text or ""
+    spans = [
+        _format_i2b2_span(tag, text=text, what=what, number=number)
+        for number, tag in enumerate(tags if tags is not None else (), start=1)
+    ]
+    return tagged(doc_id, text=text, spans=spans)
+
+
+def i2b2_text(xml: str, *, what: str) -> str:
+    """Return the text of one note alone: its tags are not looked at. Raises as `read_i2b2`."""
+    return _note(_root(xml, what=what), what=what).text or ""
+
+
+def _root(xml: str, *, what: str) -> ElementTree.Element:
+    if xml.count("<") + xml.count("=") > _MAX_MARKS:
+        raise AuditError("The XML has too many tags for one note.", where=what)
+    if re.search("<!(?:DOCTYPE|ENTITY)", xml):
+        raise AuditError("The XML defines entities of its own; this is refused.", where=what)
+    try:
+        return ElementTree.fromstring(re.sub(r"\A\ufeff?\s*<\?xml[^>]*\?>", "", xml, count=1))
+    except (ElementTree.ParseError, ValueError):
+        raise AuditError("This is no well-formed XML.", where=what) from None
+
+
+def _note(root: ElementTree.Element, *, what: str) -> ElementTree.Element:
+    note = root.find("TEXT")
+    if note is None:
+        raise AuditError(
+            "The XML has no element TEXT.", where=what, do="Give i2b2 2014 files, one note each."
+        )
+    return note
+
+
+def _format_i2b2_span(tag: ElementTree.Element, *, text: str, what: str, number: int) -> Span:
+    where = f"{what}, tag {number}"
+    label, said = known_label(tag.get("TYPE") or tag.tag), tag.get("text")
+    try:
+        span = Span(int(tag.get("start", "")), int(tag.get("end", "")), label)
+    except ValueError:
+        raise AuditError("This tag lacks a usable `start`, `end` or `TYPE`.", where=where) from None
+    found = text[span.start : span.end]
+    is_inside = span.end <= len(text)
+    if not is_inside or (said is not None and said.split() != found.split()):
+        raise AuditError(
+            "The text of this tag is not what stands at its offsets.",
+            where=where,
+            do="Offsets count code points of TEXT, from 0.",
+        )
+    return span
+
+
+def write_i2b2(document: TaggedDocument) -> str:
+    """Return a note as XML; carriage returns are written as `&#13;`, or a reader would drop them.
+
+    Raises
+    ------
+    AuditError
+        If the note holds a control character, for which XML has no form.
+    """
+    if _UNWRITABLE.search(document.text):
+        raise AuditError(
+            "A note holds a control character, for which XML has no form.",
+            do="Choose another format, or clean the note.",
+        )
+    lines = [
+        f'<{_CATEGORY.get(span.label, "PHI")} id="P{i}" start="{span.start}" '
+        f'end="{span.end}" text={_attribute(document.text[span.start : span.end])} '
+        f'TYPE={quoteattr(span.label)} comment="" />\n'
+        for i, span in enumerate(document.spans)
+    ]
+    text = escape(document.text, {"\r": "&#13;"})
+    return (
+        '<?xml version="1.0" encoding="UTF-8" ?>\n<deIdi2b2>\n'
+        f"<TEXT>{text}</TEXT>\n<TAGS>\n{''.join(lines)}</TAGS>\n</deIdi2b2>\n"
+    )
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(text, {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;"})
+
+
+_LONE = re.compile("[\ud800-\udfff]")
+_SHAPE = (
+    "A line is a JSON object with `doc_id`, `text` and `spans`; a span has `start`, `end` and "
+    "`label`."
+)
+
+
+def read_jsonl(text: str, *, what: str) -> Iterator[TaggedDocument]:
+    """Yield the documents of a file, in its order; empty lines are skipped.
+
+    Raises
+    ------
+    AuditError
+        With the number of the line that is not understood.
+    """
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield read_line(line, what=what, number=number)
+
+
+def read_line(line: str, *, what: str, number: int) -> TaggedDocument:
+    """Read one line.
+
+    Raises
+    ------
+    AuditError
+        If it is no such object, or a span does not lie in the text.
+    """
+    where = f"{what}, line {number}"
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        raise AuditError("This line is no JSON object.", where=where, do=_SHAPE) from None
+    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+        raise AuditError("This line has no `text`.", where=where, do=_SHAPE)
+    doc_id, spans = record.get("doc_id"), record.get("spans", [])
+    if not _is_id(doc_id):
+        raise AuditError("This line has no `doc_id`.", where=where, do=_SHAPE)
+    patient, unaligned = record.get("patient_id"), record.get("unaligned", [])
+    if not isinstance(spans, list) or not isinstance(unaligned, list):
+        raise AuditError("`spans` is no list.", where=where, do=_SHAPE)
+    found = [
+        _format_jsonl_span(one, what=what, number=number, place=i)
+        for i, one in enumerate(spans, start=1)
+    ]
+    try:
+        return tagged(
+            str(doc_id),
+            text=record["text"],
+            spans=found,
+            patient_id=str(patient) if _is_id(patient) else None,
+            unaligned=[known_label(str(label)) for label in unaligned],
+        )
+    except ValueError:
+        raise AuditError(
+            "A span ends behind the text.",
+            where=where,
+            do="Offsets count code points of the text, from 0; `end` is exclusive.",
+        ) from None
+
+
+def _is_id(value: object) -> bool:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return is_number or (isinstance(value, str) and bool(value))
+
+
+def _format_jsonl_span(given: object, *, what: str, number: int, place: int) -> Span:
+    where = f"{what}, line {number}, span {place}"
+    one: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    start, end, label = one.get("start"), one.get("end"), one.get("label")
+    if type(start) is not int or type(end) is not int or not isinstance(label, str):
+        raise AuditError("This span lacks `start`, `end` or `label`.", where=where, do=_SHAPE)
+    try:
+        return Span(start, end, known_label(label))
+    except ValueError:
+        raise AuditError(
+            "This span is empty, begins before the text, or has no usable label.",
+            where=where,
+            do="`start` is at least 0 and below `end`; a label has 1 to 100 characters.",
+        ) from None
+
+
+def jsonl_line(document: TaggedDocument) -> str:
+    """Return a document as one line, with its line end."""
+    record: dict[str, object] = {"doc_id": document.doc_id, "text": document.text}
+    if document.patient_id is not None:
+        record["patient_id"] = document.patient_id
+    record["spans"] = [
+        {"start": span.start, "end": span.end, "label": span.label} for span in document.spans
+    ]
+    if document.unaligned:
+        record["unaligned"] = list(document.unaligned)
+    line = json.dumps(record, ensure_ascii=False)
+    # Half a surrogate pair is no UTF-8: it stays escaped, so that the line can be read again.
+    return (json.dumps(record) if _LONE.search(line) else line) + "\n"
+
+
+def write_jsonl(documents: Iterable[TaggedDocument]) -> str:
+    """Return documents as the text of one file."""
+    return "".join(map(jsonl_line, documents))
+
+
+FORMATS = ("jsonl", "brat", "i2b2", "conll", "inline")
+
+_FORMAT_OF_ENDING = {
+    ".jsonl": "jsonl", ".ann": "brat", ".xml": "i2b2", ".conll": "conll", ".bio": "conll",
+    ".iob": "conll", ".txt": "inline",
+}  # fmt: skip
+_MAX_NAME_BYTES = 200
+
+
+def guess_format(names: Iterable[str]) -> str:
+    """Return the format that the files' names tell: `.ann` beside `.txt` is brat.
+
+    Raises
+    ------
+    AuditError
+        If no name tells it.
+    """
+    endings = {PurePath(name).suffix.lower() for name in names}
+    for ending, form in _FORMAT_OF_ENDING.items():
+        if ending in endings:
+            return form
+    raise AuditError(
+        "The format of these files is not known.",
+        do="Their names end in .jsonl, .ann and .txt, .xml, .conll, or .txt.",
+    )
+
+
+def read_files(
+    files: Mapping[str, bytes], *, form: str, labels: Iterable[str] = ()
+) -> tuple[TaggedDocument, ...]:
+    """Read annotated notes.
+
+    Parameters
+    ----------
+    files
+        From a file's name to its bytes.
+    form
+        One of `FORMATS`.
+    labels
+        Of inline tags: labels beside the five types.
+
+    Raises
+    ------
+    AuditError
+        If a file is not understood, or two notes have the same name.
+    """
+    texts = {name: _text(content, what=name) for name, content in files.items()}
+    documents: list[TaggedDocument] = []
+    for name, text in sorted(texts.items()):
+        path = PurePath(name)
+        doc_id, ending = unquote(path.stem), path.suffix.lower()
+        if form == "jsonl":
+            documents += read_jsonl(text, what=name)
+        elif form == "conll":
+            documents += read_conll(text, what=name)
+        elif form == "i2b2":
+            documents.append(read_i2b2(text, doc_id=doc_id, what=name))
+        elif form == "inline":
+            scanned = scan_tags(text, labels=tuple(labels))
+            documents.append(tagged(doc_id, text=scanned.plain, spans=scanned.spans))
+        elif form == "brat" and ending == ".txt":
+            notes = texts.get(str(path.with_suffix(".ann")), "")
+            what = str(path.with_suffix(".ann"))
+            documents.append(read_brat(text, annotations=notes, doc_id=doc_id, what=what))
+        elif form == "brat" and str(path.with_suffix(".txt")) not in texts:
+            raise AuditError("The .txt file beside this .ann file is missing.", where=name)
+    _check_ids(documents)
+    return tuple(documents)
+
+
+def read_unnamed(files: Mapping[str, bytes], *, form: str, what: str) -> tuple[TaggedDocument, ...]:
+    """Read annotated notes; errors tell a file by its number, since its name may hold a person's.
+
+    Raises
+    ------
+    AuditError
+        As `read_files`.
+    """
+    try:
+        return read_files(files, form=form)
+    except AuditError as error:
+        named = [(len(name), i) for i, name in enumerate(sorted(files), 1) if name in error.where]
+        where = f"{what}, file {max(named)[1]}" if named else what
+        raise AuditError(error.what, where=where, do=error.do) from None
+
+
+def write_files(
+    documents: Iterable[TaggedDocument], *, form: str, language: str = "en"
+) -> dict[str, bytes]:
+    """Return annotated notes as files: from name to bytes.
+
+    Raises
+    ------
+    AuditError
+        If the format cannot say what a note holds.
+    """
+    documents = list(documents)
+    _check_ids(documents)
+    files: dict[str, str] = {}
+    if form == "jsonl":
+        files["notes.jsonl"] = write_jsonl(documents)
+    elif form == "conll":
+        files["notes.conll"] = write_conll(documents)
+    for document in documents if not files else ():
+        name = file_name(document.doc_id)
+        if form == "brat":
+            files[f"{name}.txt"], files[f"{name}.ann"] = write_brat(document)
+        elif form == "i2b2":
+            files[f"{name}.xml"] = write_i2b2(document)
+        else:
+            files[f"{name}.txt"] = write_tags(document, language=language)
+    try:
+        return {name: text.encode("utf-8") for name, text in files.items()}
+    except UnicodeEncodeError:
+        raise AuditError(
+            "A note holds half a character, which no file of this format can.", do="Choose JSONL."
+        ) from None
+
+
+def flattened(document: TaggedDocument) -> TaggedDocument:
+    """Return the document without overlaps: the longest span stays whole, then by risk of its type.
+
+    A shorter one keeps what is not covered yet, so that no character loses its label.
+    """
+    if not n_overlapping(document.spans):
+        return document
+    risk = {label: i for i, label in enumerate(RISK_ORDER)}
+    order = sorted(
+        document.spans, key=lambda s: (-s.n_chars, risk.get(s.label, len(risk)), s.start, s.label)
+    )
+    is_taken = bytearray(len(document.text))
+    kept: list[Span] = []
+    for span in order:
+        at = span.start
+        while at < span.end:
+            free = is_taken.find(0, at, span.end)
+            if free < 0:
+                break
+            taken = is_taken.find(1, free, span.end)
+            at = span.end if taken < 0 else taken
+            kept.append(Span(free, at, span.label))
+        is_taken[span.start : span.end] = b"\1" * span.n_chars
+    return document.with_spans(kept)
+
+
+def file_name(doc_id: str) -> str:
+    """Return the name of a note's file, without its ending: what no file may be called is escaped.
+
+    Raises
+    ------
+    AuditError
+        If it would be too long.
+    """
+    name = "".join(c if c.isalnum() or c in "-_ " else _escaped(c) for c in doc_id)
+    if len(name.encode()) > _MAX_NAME_BYTES:
+        raise AuditError("The name of a note is too long for a file.", do="Choose JSONL or CoNLL.")
+    return name
+
+
+def _escaped(char: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", errors="replace"))
+
+
+def _text(content: bytes, *, what: str) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise AuditError("The file is not UTF-8.", where=what, do="Save it as UTF-8.") from None
+
+
+def _check_ids(documents: Iterable[TaggedDocument]) -> None:
+    known: set[str] = set()
+    for number, document in enumerate(documents, start=1):
+        if document.doc_id in known:
+            raise AuditError(
+                "Two notes have the same name.",
+                where=f"note {number}",
+                do="Give every note a `doc_id` of its own.",
+            )
+        known.add(document.doc_id)
+
+
+GOLD, PREDICTED = "gold notes", "predicted notes"
+MAX_LINE_BYTES = 50_000_000
+
+
+@dataclass
+class PairedFiles:
+    """The notes of two files; after iteration the attributes say what did not fit.
+
+    Attributes
+    ----------
+    n_gold_only
+        Notes of the gold file that were not predicted: every span there counts as missed.
+    n_predicted_only
+        Notes without gold: they cannot be judged and are left out.
+    """
+
+    gold: Path
+    predicted: Path
+    n_gold_only: int = field(default=0, init=False)
+    n_predicted_only: int = field(default=0, init=False)
+
+    def __iter__(self) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
+        """Yield (gold, predicted) in the order of the gold file.
+
+        Raises
+        ------
+        AuditError
+            If a file cannot be read, a note is there twice, the texts of a note differ, or the
+            files have no note in common.
+        """
+        with opened(self.gold, GOLD) as golds, opened(self.predicted, PREDICTED) as predictions:
+            places = _places(predictions)
+            n_predicted, n_common = len(places), 0
+            self.n_gold_only = 0
+            seen: set[str] = set()
+            for number, line, _ in numbered_lines(golds, what=GOLD):
+                gold = read_line(line, what=GOLD, number=number)
+                refuse_twice(gold.doc_id, seen, where=f"{GOLD}, line {number}")
+                place = places.pop(gold.doc_id, None)
+                if place is None:
+                    self.n_gold_only += 1
+                    yield gold, gold.with_spans(())
+                    continue
+                n_common += 1
+                yield gold, _predicted(predictions, place, gold=gold)
+            self.n_predicted_only = len(places)
+            if not seen:
+                raise AuditError(
+                    "There is no note to score.",
+                    where="gold notes",
+                    do="Give files with at least one note.",
+                )
+            if n_predicted and not n_common:
+                raise AuditError(
+                    "The two files have no note in common.",
+                    where="predicted notes",
+                    do="Give every note the same `doc_id` in both files.",
+                )
+
+
+def _predicted(file: BinaryIO, place: tuple[int, int], *, gold: TaggedDocument) -> TaggedDocument:
+    number, offset = place
+    if file.tell() != offset:
+        file.seek(offset)
+    document = read_line(
+        _decoded(file.readline(), PREDICTED, number), what=PREDICTED, number=number
+    )
+    if document.text != gold.text:
+        raise AuditError(
+            "The text of this note is not that of the gold file, so offsets mean something else.",
+            where=f"{PREDICTED}, line {number}",
+            do="Give the source text in both files, without any change.",
+        )
+    return document
+
+
+def _places(file: BinaryIO) -> dict[str, tuple[int, int]]:
+    """Return for each note the number of its line and where in the file that begins."""
+    places: dict[str, tuple[int, int]] = {}
+    seen: set[str] = set()
+    for number, line, offset in numbered_lines(file, what=PREDICTED):
+        doc_id = read_line(line, what=PREDICTED, number=number).doc_id
+        refuse_twice(doc_id, seen, where=f"{PREDICTED}, line {number}")
+        places[doc_id] = number, offset
+    return places
+
+
+def refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:
+    """Take a note's name into those that were seen.
+
+    Raises
+    ------
+    AuditError
+        If it was there before.
+    """
+    if doc_id in seen:
+        raise AuditError(
+            "This note is there twice.", where=where, do="Give every note a `doc_id` of its own."
+        )
+    seen.add(doc_id)
+
+
+def numbered_lines(file: BinaryIO, *, what: str) -> Iterator[tuple[int, str, int]]:
+    """Yield each line that is not blank: its number from 1, its text, where it begins in bytes.
+
+    Raises
+    ------
+    AuditError
+        If a line is too long or no UTF-8.
+    """
+    offset = 0
+    for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
+        if len(line) > MAX_LINE_BYTES:
+            raise AuditError("This line is longer than 50 MB.", where=f"{what}, line {number}")
+        if line.strip():
+            yield number, _decoded(line, what, number), offset
+        offset += len(line)
+
+
+def _decoded(line: bytes, what: str, number: int) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError:
+        raise AuditError(
+            "This line is not UTF-8.", where=f"{what}, line {number}", do="Save the file as UTF-8."
+        ) from None
+
+
+def opened(path: Path, what: str) -> BinaryIO:
+    """Open a file to be read.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be read.
+    """
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise AuditError(f"Cannot be read ({error.strerror}).", where=what) from None

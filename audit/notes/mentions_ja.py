@@ -1,0 +1,265 @@
+"""Mentions in Japanese text: 70歳男性の山田太郎, 山田太郎(70歳,男性), 山田太郎は70歳の男性.
+
+Comes in: a text. Goes out: as the English finder: mentions, and ages without one. Japanese has no
+spaces to tell a name from a noun: a name is known by its length and place, by a list of common
+family names, by さん or 様, and by characters that names do not have.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from audit.notes.mention_words import (
+    JAPANESE_KANA_NAMES,
+    JAPANESE_NO_NAMES,
+    JAPANESE_SURNAMES,
+    Mention,
+    Unnamed,
+    placeholder_role,
+)
+
+_WINDOW_CHARS = 60
+_SIGNS = ("歳", "才", "代", "年齢")
+_HAN = "\u3005\u3006\u3400-\u9fff\uf900-\ufaffヶ"
+_KANJI_DIGITS = "〇一二三四五六七八九"
+_SEX = "男性|女性|男児|女児|男子|女子|男の子|女の子|男|女"
+_SLOT = r"(?:[\[［][^\W\d_][^\[\]［］\n]{0,20}[\]］]|\[\*\*[^\[\]]{0,80}\*\*\]|_{3,12})"
+_NAME = (
+    rf"(?P<slots>{_SLOT}(?:[ \u3000]?{_SLOT})?)"
+    rf"|(?P<name>[{_HAN}]{{1,4}}[ \u3000][{_HAN}]{{1,4}}|[{_HAN}]{{1,4}}[ \u3000]?[ァ-ヶー]{{2,6}}"
+    rf"|[{_HAN}]{{1,4}}[ \u3000]?[ぁ-ん]{{1,3}}[子美代江香恵]"
+    rf"|[{_HAN}]{{1,4}}[ \u3000][ぁ-ん]{{2,5}}|[{_HAN}]{{2,6}}[ぁ-ん]{{0,3}}?|[{_HAN}]"
+    rf"|[{_HAN}]{{1,3}}[ぁ-ん]{{2,4}}?"
+    r"|[ァ-ヶー]{2,12}[・=＝ \u3000][ァ-ヶー]{2,12}(?:[・=＝ \u3000][ァ-ヶー]{2,12})?)"
+)
+_HONOUR = r"(?<![様氏殿君])(?P<honour>さん|様|さま|氏|殿|君|くん|ちゃん)?"
+_AGE = re.compile(
+    r"(?<![0-9０-９〜～~-])(?<![0-9０-９][．.,，])(?P<number>[0-9０-９]{1,3}|[〇一二三四五六七八九十百]{1,5}"
+    r"|(?=[\[［](?:年齢|AGE)))"
+    r"(?:[ \u3000]?(?P<unit>歳|才|代)(?:[0-9０-９]{1,2}[かヶカケヵ]月)?代?"
+    r"|[\[［](?:年齢|AGE)[\]］](?:歳|才)?)"
+    r"(?!時|以|から|まで|未|頃|代前|まえ|の時|の頃)"
+)
+_KANA = r"ぁ-んァ-ヶー・\u3000"
+_READING = rf"(?:[（(][{_KANA} ]{{2,20}}[）)])?"
+_FORMS = {"は": "ja_is", "が": "ja_is"} | dict.fromkeys("（([［", "ja_bracket")
+_INFLECTED = "るたなでにい"  # "入院した山田太郎は"
+_SEX_AFTER = re.compile(
+    rf"[\s，,、・／/の]{{0,3}}(?:(?<=の)[{_HAN}ァ-ヶー]{{1,8}}の)?(?P<sex>{_SEX})(?:患者)?"
+)
+_BEFORE = re.compile(
+    rf"(?:(?<![^\s。．.、，,：:；;「『（(【】\]］・はのがも{_INFLECTED}])|(?<=患者)|^)(?:{_NAME}){_HONOUR}{_READING}"
+    rf"(?P<link>[ \u3000]?(?:[はが](?P<aside>[^\s。．.、，,はが]{{2,15}}[のなるたい])?"
+    rf"|[（(\[［](?:[{_KANA} ]{{2,20}}[、，,])?|[、，,・／/]|[ \u3000])[ \u3000]?)"
+    rf"(?:(?P<sex>{_SEX})[、，,・／/ \u3000]{{1,2}})?(?:満|現在|当時)?\Z"
+)
+_FIELDS = re.compile(
+    rf"(?:氏名|患者名|名前)[：:\s]{{1,3}}(?:{_NAME}){_HONOUR}[\s、，,／/]{{0,3}}"
+    rf"(?:性別[：:\s]{{0,2}}(?P<sex>{_SEX})[\s、，,／/]{{0,3}})?年[齢令][：:\s]{{0,2}}\Z"
+)
+_SEX_FIELD = re.compile(rf"[\s、，,／/]{{0,3}}性別[：:\s]{{0,2}}(?P<sex>{_SEX})")
+_AFTER = re.compile(
+    rf"(?:の患者)?(?:[のである]{{0,3}}[、，,：:（(]?|[、，,：:（(])[ \u3000]?"
+    rf"(?:{_NAME}){_HONOUR}"
+    r"(?=[はがをにのでともへ、，。．,\s）)]|\Z)"
+)
+_RELATIVE = re.compile(
+    r"(?:母|父|妻|夫|兄|弟|姉|妹|息子|娘|祖父|祖母|長男|長女|次男|次女|子)親?[のはが、：:（(]?\Z"
+)
+# None of these stands in a name, but for family names on the list.
+_NO_NAME_CHARS = frozenset(
+    "病症癌炎痛腫瘍術院科血圧胃肝腎肺腸膵胆脳膚診療検査退発熱初再転移死亡期時後前年週齢性例者歴剤"
+    "欲低悪嘔吐咳痰眩倦怠黄疸浮喀頭眼腹胸背腰脚薬投与始約均計数最各該群式型量率値右左側部位指摘有無認的係員師業際"
+)
+_GIVEN_ENDS = frozenset("子郎美代江香恵雄夫男介助彦太也哉樹枝")
+_COMMON = tuple(word for word in JAPANESE_NO_NAMES if len(word) > 1)
+_GENERIC = re.compile(
+    r"(?:患者|症例[０-９0-9Ａ-ＺA-Z]{0,2}|本例|自験例|本症例)(?:は|、|，|：|:|】)?[ \u3000]?\Z"
+)
+
+
+def find_japanese(text: str) -> Iterator[Mention | Unnamed]:
+    """Yield, for every age in Japanese, the mention it belongs to or why there is none."""
+    if not any(sign in text for sign in _SIGNS):
+        return
+    for match in _AGE.finditer(text):
+        number, years = match["number"], _years(match["number"])
+        is_counted = match["unit"] == "代" or years <= 120 or not number
+        if not is_counted:
+            continue
+        sex_match = _SEX_AFTER.match(text, match.end()) or _SEX_FIELD.match(text, match.end())
+        end = sex_match.end() if sex_match else match.end()
+        found = _before(text, match, end, years, sex_match["sex"] if sex_match else "")
+        if found is None and sex_match:
+            found = _after(text, match, end, years, sex_match["sex"])
+        if found is not None:
+            yield found
+        elif sex_match or _GENERIC.search(text, max(0, match.start() - 12), match.start()):
+            yield _unnamed(text, match, end)
+
+
+def split_japanese(name: str) -> tuple[str, str]:
+    """Split a name written without a space into (first, last), by the list and by its length."""
+    for mark in ("\u3000", " "):
+        if mark in name:
+            last, _, first = name.partition(mark)
+            return first.strip(), last
+    for mark in "・＝=":
+        if mark in name:
+            first, _, last = name.rpartition(mark)
+            return first, last
+    han = re.match(rf"[{_HAN}]+", name)
+    n_han = han.end() if han else 0
+    if n_han < len(name) or len(name) < 2:  # kana: the given name begins there at the latest
+        n_last = next((n for n in (3, 2, 1) if name[:n] in JAPANESE_SURNAMES), n_han)
+        return (name[n_last:], name[:n_last]) if n_last else ("", name)
+    usual = {2: {1: 2.0}, 3: {2: 2.0}, 4: {2: 2.5}, 5: {2: 1.5, 3: 1.2}, 6: {3: 2.0}}[
+        min(len(name), 6)
+    ]
+
+    def fitness(n_last: int) -> float:
+        listed = (1.0 + n_last) if name[:n_last] in JAPANESE_SURNAMES else 0.0
+        return listed * (n_last < 4) + usual.get(n_last, 0.0)
+
+    n_last = max(range(1, len(name)), key=fitness)
+    return name[n_last:], name[:n_last]
+
+
+def _before(
+    text: str, age: re.Match[str], end: int, years: float, sex: str
+) -> Mention | Unnamed | None:
+    at = age.start()
+    first = max(0, at - _WINDOW_CHARS)
+    match = _FIELDS.search(text, first, at)
+    form = "ja_fields"
+    if match is None:
+        match = _BEFORE.search(text, first, at)
+        # The longest fit comes first; a shorter one may be the name ("患者は山田太郎、").
+        while match is not None and not _is_name(match, has_sex=bool(sex or match["sex"])):
+            match = _BEFORE.search(text, match.start() + 1, at)
+        if match is None:
+            return None
+        form = _FORMS.get(match["link"].strip()[:1], "ja_comma")
+    if form != "ja_fields" and _RELATIVE.search(text, max(0, match.start() - 6), match.start()):
+        return Unnamed(at, end, at, at, "relative")
+    return _mention(match, form=form, end=end, years=years, sex=sex or match["sex"] or "")
+
+
+def _after(text: str, age: re.Match[str], end: int, years: float, sex: str) -> Mention | None:
+    match = _AFTER.match(text, end, min(len(text), end + _WINDOW_CHARS))
+    if match is None or not _is_name(match, has_sex=True):
+        return None
+    is_listed = match["name"] and any(match["name"][:n] in JAPANESE_SURNAMES for n in (1, 2, 3))
+    if not (is_listed or match["honour"] or match["slots"]) and text[match.end() :][:1] in "をにで":
+        return None  # "67歳女性、食欲低下を主訴に"
+    found = _mention(match, form="ja_after", end=end, years=years, sex=sex)
+    return Mention(**{**found.__dict__, "start": age.start(), "end": found.name_end})
+
+
+def _unnamed(text: str, age: re.Match[str], end: int) -> Unnamed:
+    at = age.start()
+    if _RELATIVE.search(text, max(0, at - 6), at):
+        return Unnamed(at, end, at, at, "relative")
+    generic = _GENERIC.search(text, max(0, at - 12), at)
+    if generic:
+        return Unnamed(at, end, generic.start(), at, "generic")
+    return Unnamed(at, end, at, at, "none")
+
+
+def _is_name(match: re.Match[str], *, has_sex: bool) -> bool:
+    if match["slots"] is not None:
+        return _slot_roles(match["slots"]) != ()
+    name, honour = match["name"], match["honour"]
+    bare = re.sub(r"[\s・＝=]", "", name)
+    if any(word in bare for word in _COMMON):
+        return False
+    if honour or len(bare) < len(name):
+        return len(bare) > 1 or bool(honour)
+    if any(_is_given(bare[n:]) for n in (1, 2, 3) if bare[:n] in JAPANESE_SURNAMES):
+        is_short = bare[0] not in JAPANESE_SURNAMES or len(bare) < 5
+        return is_short and (len(bare) > 2 or has_sex)
+    if _NO_NAME_CHARS & set(bare) or not has_sex:
+        return False
+    family, kana = _before_kana(bare)
+    if kana:
+        return len(family) < 4 and _in_hiragana(kana) in JAPANESE_KANA_NAMES
+    is_usual = bare[-1] in _GIVEN_ENDS and 4 <= len(bare) <= 6
+    return is_usual or (3 <= len(bare) <= 5 and not _is_in_clause(match))
+
+
+def _is_given(rest: str) -> bool:
+    """Whether what stands behind a family name on the list can be a given name."""
+    _, kana = _before_kana(rest)
+    if kana == rest:
+        return _in_hiragana(kana) in JAPANESE_KANA_NAMES or 2 <= len(kana) <= 3
+    return len(rest) < 4
+
+
+def _before_kana(name: str) -> tuple[str, str]:
+    kanji = re.match(rf"[{_HAN}]*", name)
+    end = kanji.end() if kanji else 0
+    return name[:end], name[end:]
+
+
+def _in_hiragana(kana: str) -> str:
+    return "".join(chr(ord(c) - 0x60) if "ァ" <= c <= "ヶ" else c for c in kana)
+
+
+def _is_in_clause(match: re.Match[str]) -> bool:
+    """Whether a name follows an inflected word ("ある…は"), or is far from its age."""
+    before = match.string[max(0, match.start() - 1) : match.start()]
+    return bool(before and before in _INFLECTED) or bool(match.groupdict().get("aside"))
+
+
+def _slot_roles(slots: str) -> tuple[str, ...]:
+    parts = re.findall(_SLOT, slots)
+    roles = [placeholder_role(part) for part in parts]
+    if roles in (["full"], ["blank"]):
+        return ("full",)
+    if sorted(roles) == ["first", "last"]:
+        return tuple(roles)
+    if roles == ["blank", "blank"]:
+        return ("last", "first")
+    return tuple(roles) if len(roles) == 1 and roles[0] in ("first", "last") else ()
+
+
+def _mention(match: re.Match[str], *, form: str, end: int, years: float, sex: str) -> Mention:
+    is_placeholder = match["slots"] is not None
+    start, stop = match.span("slots" if is_placeholder else "name")
+    first, last = ("", "") if is_placeholder else split_japanese(match["name"])
+    roles = _slot_roles(match["slots"]) if is_placeholder else ("last", "first")
+    if not is_placeholder and not first:
+        roles = ("last",)
+    return Mention(
+        start=start,
+        end=max(end, stop),
+        name_start=start,
+        name_end=stop,
+        first=first,
+        last=last,
+        roles=roles,
+        title="",
+        age_years=years,
+        sex={"男": "male", "女": "female"}.get(sex[:1], ""),
+        form=form,
+        is_placeholder=is_placeholder,
+    )
+
+
+def _years(number: str) -> float:
+    if not number:
+        return math.nan
+    plain = unicodedata.normalize("NFKC", number)
+    if plain.isdigit() and plain.isascii():
+        return float(plain)
+    total, digit = 0, 0
+    for character in number:
+        if character in _KANJI_DIGITS:
+            digit = digit * 10 + _KANJI_DIGITS.index(character)
+        else:
+            total += max(digit, 1) * (100 if character == "百" else 10)
+            digit = 0
+    return float(total + digit)

@@ -1,0 +1,254 @@
+"""Passages: de-identified text in which the place of a patient's name is known.
+
+Comes in: CSV or JSONL with a column `text`. Goes out: for each row the text before the name, the
+roles of the name's places in their order, and the text after it. Knows no model and no candidate.
+
+Source: Nakamura et al., section 4.2: S' = the passages with the leading two name placeholders
+masked and every other placeholder deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
+
+from audit.errors import AuditError
+from audit.foreign import decode_text
+from audit.names.text import MAX_NAME_CHARS, NameColumns, find_name_columns
+from audit.notes.placeholders import find_name_slot
+from audit.tables import MAX_FIELD_CHARS, MAX_ROWS, RowNote, heading_key, read_table
+
+MAX_TEXT_CHARS = 100_000
+
+_COLUMNS = {"text": "text", "passageid": "passage_id", "nameid": "name_id"}
+_FORMAT = "Write CSV with a column `text`, or one JSON object a line with a key `text`."
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One passage and the place of the name in it.
+
+    Attributes
+    ----------
+    left, right
+        Text before and after the name, other placeholders deleted, line breaks as spaces.
+    slots
+        Roles of the name's places in their order: ("first", "last"), ("last", "first"), or
+        ("full",) for one place that takes the whole name in its own order and separator.
+    separator
+        What stands between the two places; "" for one place.
+    passage_id
+        As given, or the row number.
+    owner
+        Whose passage it is, (first, last) or the candidate's row; None where not given.
+    """
+
+    left: str
+    slots: tuple[str, ...]
+    separator: str
+    right: str
+    passage_id: str
+    owner: tuple[str, str] | int | None
+
+
+@dataclass(frozen=True)
+class Passages:
+    """The passages of a file.
+
+    Attributes
+    ----------
+    passages
+        P passages in the file's order.
+    notes
+        Rows that were left out, by number, with the reason.
+    encoding
+        Of the file, to be shown to the person.
+    """
+
+    passages: tuple[Passage, ...]
+    notes: tuple[RowNote, ...]
+    encoding: str
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    @property
+    def has_owners(self) -> bool:
+        """Whether any passage says whose it is."""
+        return any(passage.owner is not None for passage in self.passages)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the passages' content; file format and encoding play no part."""
+        content = json.dumps([astuple(passage) for passage in self.passages], ensure_ascii=False)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Row:
+    number: int
+    text: str
+    passage_id: str
+    owner: tuple[str, str] | int | None
+
+
+def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -> Passages:
+    """Read passages from CSV or JSONL.
+
+    The name is written `[NAME]`, `[FIRST] [LAST]`, `[LAST], [FIRST]`, `[氏名]`, `[姓][名]` or as
+    MIMIC-III placeholders. The first of these in a text is the name's place; every other
+    placeholder is deleted.
+
+    Parameters
+    ----------
+    data
+        The file.
+    what
+        What to call the file in messages.
+    file_name
+        Its name; one that ends with .jsonl, .ndjson or .json is read as JSONL, as is a file whose
+        first character is "{".
+
+    Raises
+    ------
+    AuditError
+        If the file cannot be read, a text is too long, two passages have the same id, or no text
+        has a place for a name.
+    """
+    is_jsonl = file_name.lower().endswith((".jsonl", ".ndjson", ".json"))
+    is_jsonl = is_jsonl or data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    encoding, rows = (_jsonl_rows if is_jsonl else _csv_rows)(data, what=what)
+    passages: list[Passage] = []
+    notes: list[RowNote] = []
+    for row in _checked(rows, what=what):
+        slot = find_name_slot(row.text)
+        if slot is None:
+            reason = "has no place for a full name" if row.text.strip() else "is empty"
+            notes.append(RowNote(row.number, f"The text {reason}; left out."))
+            continue
+        passages.append(
+            Passage(slot.left, slot.roles, slot.separator, slot.right, row.passage_id, row.owner)
+        )
+    if not passages:
+        raise AuditError(
+            "No text has a place for a full name.",
+            where=what,
+            do="Write [NAME], or [FIRST] [LAST], where the name stood.",
+        )
+    return Passages(passages=tuple(passages), notes=tuple(notes), encoding=encoding)
+
+
+def _checked(rows: Iterable[_Row], *, what: str) -> Iterator[_Row]:
+    number_of_id: dict[str, int] = {}
+    for row in rows:
+        if len(row.text) > MAX_TEXT_CHARS:
+            raise AuditError(
+                f"The text is longer than {MAX_TEXT_CHARS:,} characters.",
+                where=f"{what}, row {row.number}",
+                do="Cut it to the sentences around the name.",
+            )
+        twin = number_of_id.setdefault(row.passage_id, row.number)
+        if twin != row.number:
+            raise AuditError(f"Rows {twin} and {row.number} have the same passage_id.", where=what)
+        yield row
+
+
+def _csv_rows(data: bytes, *, what: str) -> tuple[str, Iterator[_Row]]:
+    table = read_table(data, what=what)
+    columns, names = _columns(table.header, where=f"{what}, row 1")
+
+    def rows() -> Iterator[_Row]:
+        for number, cells in zip(table.row_numbers, table.rows, strict=True):
+            values = {field: cells[column] for field, column in columns.items()}
+            yield _row(values, cells, names, number=number, where=f"{what}, row {number}")
+
+    return table.encoding, rows()
+
+
+def _jsonl_rows(data: bytes, *, what: str) -> tuple[str, Iterator[_Row]]:
+    text, encoding = decode_text(data, what=what)
+    text = text.removesuffix("\n")
+    if text.count("\n") >= MAX_ROWS:  # before each line becomes an object
+        raise AuditError(f"The file has more than {MAX_ROWS:,} lines.", where=what)
+    lines = text.split("\n")
+
+    def rows() -> Iterator[_Row]:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                where = f"{what}, row {number}"
+                record = _json_record(line, where=where)
+                columns, names = _columns(tuple(record), where=where)
+                cells = list(record.values())
+                values = {field: cells[column] for field, column in columns.items()}
+                yield _row(values, cells, names, number=number, where=where)
+
+    return encoding, rows()
+
+
+def _json_record(line: str, *, where: str) -> dict[str, str]:
+    if len(line) > MAX_FIELD_CHARS:
+        raise AuditError("The line is longer than 1 MB.", where=where)
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):  # the parser's own text may quote the line
+        raise AuditError("The line is not JSON.", where=where, do=_FORMAT) from None
+    if not isinstance(record, dict):
+        raise AuditError("The line is not a JSON object.", where=where, do=_FORMAT)
+    cells: dict[str, str] = {}
+    for key, value in record.items():
+        if value is None or isinstance(value, str):
+            cells[key] = value or ""
+        elif isinstance(value, int) and not isinstance(value, bool):
+            cells[key] = str(value)
+    if re.search("[\ud800-\udfff]", "".join(cells.values())):
+        raise AuditError("The line holds half a character.", where=where, do=_FORMAT)
+    return cells
+
+
+def _columns(header: Sequence[str], *, where: str) -> tuple[dict[str, int], NameColumns]:
+    columns: dict[str, int] = {}
+    for column, heading in enumerate(header):
+        field = _COLUMNS.get(heading_key(heading))
+        if field in columns:
+            raise AuditError(f"Two columns mean {field}.", where=where, do="Keep one of them.")
+        if field:
+            columns[field] = column
+    if "text" not in columns:
+        raise AuditError("There is no `text`.", where=where, do=_FORMAT)
+    try:
+        return columns, find_name_columns(header)
+    except ValueError as error:
+        raise AuditError(f"{error}.", where=where, do="Keep one of them.") from None
+
+
+def _row(
+    values: Mapping[str, str], cells: Sequence[str], names: NameColumns, *, number: int, where: str
+) -> _Row:
+    passage_id = values.get("passage_id", str(number)).strip()
+    if not passage_id or len(passage_id) > MAX_NAME_CHARS:
+        raise AuditError(
+            f"The passage_id is empty or longer than {MAX_NAME_CHARS} characters.", where=where
+        )
+    owner = _owner(values.get("name_id", "").strip(), cells, names, where=where)
+    return _Row(number=number, text=values["text"], passage_id=passage_id, owner=owner)
+
+
+def _owner(
+    name_id: str, cells: Sequence[str], names: NameColumns, *, where: str
+) -> tuple[str, str] | int | None:
+    if name_id:
+        if not re.fullmatch("[0-9]{1,9}", name_id):
+            raise AuditError(
+                "The name_id is not a whole number.",
+                where=where,
+                do="It counts the rows of the list of names, from 0.",
+            )
+        return int(name_id)
+    if names.is_empty:
+        return None
+    if any(len(cells[column]) > MAX_NAME_CHARS for column in names.used):
+        raise AuditError(f"The name is longer than {MAX_NAME_CHARS} characters.", where=where)
+    owner = names.read(cells)
+    return owner if any(owner) else None

@@ -1,0 +1,895 @@
+"""Files of notes that this installation may read: those under the registered folders.
+
+Pages pick a file from this list by its identifier, which is compared and never made into a path; a
+path typed by a person is accepted on the command line only. Torch-free.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import importlib
+import math
+import os
+import re
+import stat
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from audit.corpus.demo_notes import example_csv
+from audit.errors import AuditError
+from audit.foreign import SAVE_AS_UTF8, decode_text, json_value, refusing
+from audit.home import data_home, results_dir
+from audit.report.report import write_private_files
+from audit.tables import MAX_COLUMNS, MAX_FIELD_CHARS, MAX_HEADER_BYTES, RowNote, heading_key
+
+MAX_LINE_CHARS = 8_000_000
+"""Above this a line is cut and ends with a NUL, which no reader takes for a good row."""
+
+_BLOCK_BYTES = 1 << 20
+_HEAD_BYTES = 1 << 20
+_GZIP = b"\x1f\x8b"
+# Notes pack five to one; what unpacks to a hundred times its size is made to fill a disk.
+_MAX_RATIO = 100
+_RATIO_SLACK_BYTES = 64 << 20
+_ARCHIVES = {
+    b"PK\x03\x04": "a zip archive or an Excel workbook",
+    b"BZh": "a bzip2 archive",
+    b"\xfd7zXZ\x00": "an xz archive",
+    b"\x28\xb5\x2f\xfd": "a zstd archive",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    b"%PDF": "a PDF file",
+}
+_MAX_NUL_SHARE = 0.02
+_FEW_BROKEN = 1000
+_HALF = re.compile("[\ud800-\udfff]")
+
+ByteListener = Callable[[int], None]
+
+
+def regular_size(path: Path, *, what: str) -> int:
+    """Return the bytes of a regular file.
+
+    Raises
+    ------
+    AuditError
+        If it is not there, cannot be read, is empty, or is no regular file.
+    """
+    try:
+        found = path.stat()
+    except OSError:
+        raise AuditError("The file is not there or cannot be read.", where=what) from None
+    if not stat.S_ISREG(found.st_mode):
+        raise AuditError("This is not a regular file.", where=what)
+    if not found.st_size:
+        raise AuditError("The file is empty.", where=what)
+    return found.st_size
+
+
+def head_of(path: Path, *, what: str) -> bytes:
+    """Return the first megabyte of a file, unpacked.
+
+    Raises
+    ------
+    AuditError
+        If the file cannot be read, or is an archive of a kind other than gzip.
+    """
+    head = next(blocks_of(path, what=what, on_bytes=lambda n: None), b"")
+    for magic, kind in _ARCHIVES.items():
+        if head.startswith(magic):
+            raise AuditError(f"This is {kind}.", where=what, do="Unpack it first, or use gzip.")
+    return head[:_HEAD_BYTES]
+
+
+def blocks_of(path: Path, *, what: str, on_bytes: ByteListener) -> Iterator[bytes]:
+    """Read a plain or gzip file block by block, a megabyte at most each.
+
+    Parameters
+    ----------
+    on_bytes
+        Called with the bytes of the file (packed, if it is packed) since the last call.
+
+    Raises
+    ------
+    AuditError
+        If the file cannot be read, or a gzip file is damaged, cut off, or unpacks to more than a
+        hundred times its size.
+    """
+    try:
+        with path.open("rb") as file:
+            is_packed = file.read(2) == _GZIP
+            file.seek(0)
+            yield from (_unpacked if is_packed else _plain)(file, what=what, on_bytes=on_bytes)
+    except EOFError:
+        raise AuditError("The gzip file ends in the middle.", where=what) from None
+    except (gzip.BadGzipFile, zlib.error):
+        raise AuditError("The gzip file is damaged.", where=what) from None
+    except OSError:
+        raise AuditError("The file cannot be read.", where=what) from None
+
+
+def _plain(file: BinaryIO, *, what: str, on_bytes: ByteListener) -> Iterator[bytes]:
+    while block := file.read(_BLOCK_BYTES):
+        yield block
+        on_bytes(len(block))
+
+
+def _unpacked(file: BinaryIO, *, what: str, on_bytes: ByteListener) -> Iterator[bytes]:
+    n_unpacked = n_reported = 0
+    with gzip.GzipFile(fileobj=file) as unpacked:
+        while block := unpacked.read(_BLOCK_BYTES):
+            n_unpacked += len(block)
+            n_packed = file.tell()
+            if n_unpacked > _MAX_RATIO * n_packed + _RATIO_SLACK_BYTES:
+                raise AuditError(
+                    f"The gzip file unpacks to more than {_MAX_RATIO} times its size.",
+                    where=what,
+                    do="Unpack it yourself if it is what you expect.",
+                )
+            yield block
+            on_bytes(n_packed - n_reported)
+            n_reported = n_packed
+    on_bytes(file.tell() - n_reported)
+
+
+def encoding_of(head: bytes, *, what: str) -> str:
+    """Return the codec of a file from its first megabyte: "utf-8-sig" or "cp932".
+
+    A head with a few broken bytes among whole letters is UTF-8; rows that hold them are refused
+    one by one. Everything else that is not surely UTF-8 or CP932 is refused here.
+
+    Raises
+    ------
+    AuditError
+        If the file is binary, UTF-16, ISO-2022-JP, or in a Western or an unknown encoding.
+    """
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head.count(0) > _MAX_NUL_SHARE * len(head):
+        raise AuditError("The file is UTF-16 or not text.", where=what, do=SAVE_AS_UTF8)
+    text = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode(head)
+    n_broken = len(_HALF.findall(text))
+    n_good = len(text) - len(text.encode("ascii", errors="ignore")) - n_broken
+    if n_broken > n_good:
+        whole = head[: head.rfind(b"\n") + 1] or head
+        try:
+            if decode_text(whole.replace(b"\0", b""), what=what)[1] == "CP932":
+                return "cp932"
+        except AuditError:
+            if n_broken > max(1, len(text) // _FEW_BROKEN):
+                raise
+    return "utf-8-sig"
+
+
+def lines_of(blocks: Iterable[bytes], *, codec: str) -> Iterator[str]:
+    """Cut decoded blocks into lines at line feeds; the line feed stays, carriage returns too."""
+    decoder = codecs.getincrementaldecoder(codec)("surrogateescape")
+    pieces: list[str] = []
+    n_kept = 0
+    for block in blocks:
+        first, *others = decoder.decode(block).split("\n")
+        n_kept = _keep(pieces, first, n_kept)
+        if not others:
+            continue
+        yield "".join(pieces) + "\n"
+        last = others.pop()
+        for line in others:
+            yield line + "\n"
+        pieces.clear()
+        n_kept = _keep(pieces, last, 0)
+    n_kept = _keep(pieces, decoder.decode(b"", final=True), n_kept)
+    if n_kept:
+        yield "".join(pieces)
+
+
+def _keep(pieces: list[str], piece: str, n_kept: int) -> int:
+    if n_kept > MAX_LINE_CHARS:
+        return n_kept
+    pieces.append(piece)
+    n_kept += len(piece)
+    if n_kept > MAX_LINE_CHARS:
+        pieces.append("\0")
+    return n_kept
+
+
+def is_whole(text: str) -> bool:
+    """Whether a text holds no NUL and no half character: a byte that did not fit, half a pair."""
+    return "\0" not in text and (text.isascii() or not _HALF.search(text))
+
+
+MAX_RECORD_CHARS = 4 * MAX_FIELD_CHARS
+# Lines that a broken row had swallowed are read again; a file made of broken quotes may not turn
+# that into work without end.
+_REREAD_SHARE = 2
+_REREAD_CHARS = 64_000_000
+
+_BROKEN = "A quote is opened and not closed well, or the row is longer than 1 MB"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row: its number (the header is row 1) and its cells."""
+
+    row: int
+    cells: tuple[str, ...] | Mapping[str, str]
+
+
+class CsvRecords:
+    """The rows of a CSV file.
+
+    A row that cannot be parsed gives up its first line only: the others are read again, so that
+    good rows which an open quote had swallowed are found. What lies between is one refusal with the
+    numbers of its lines.
+
+    Parameters
+    ----------
+    lines
+        With their line ends.
+    what
+        What to call the file in messages.
+
+    Raises
+    ------
+    AuditError
+        If the header cannot be read.
+    """
+
+    def __init__(self, lines: Iterator[str], *, what: str) -> None:
+        csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
+        self._lines = lines
+        self._queue: deque[str] = deque()
+        self._taken: list[str] = []
+        self._n_lines = self._n_chars = self._n_read = self._n_reread = 0
+        first = next(lines, "")
+        if len(first.encode("utf-8", "surrogatepass")) > MAX_HEADER_BYTES:
+            raise AuditError("The header is longer than 64 KB.", where=f"{what}, row 1")
+        self._delimiter = _delimiter(first)
+        self._queue.append(first)
+        self._reader = self._new_reader()
+        self.header = self._header(what=what)
+
+    def __iter__(self) -> Iterator[Record | RowNote]:
+        """Go through the rows after the header."""
+        row, broken_at = 1, 0
+        while True:
+            start = self._n_lines + 1
+            cells = self._next()
+            if isinstance(cells, tuple):
+                break
+            is_good = cells is not None and len(cells) == len(self.header)
+            if broken_at and not is_good:
+                continue
+            if broken_at:
+                yield _broken(row, broken_at, start - 1)
+                broken_at = 0
+            row += 1
+            if cells is None:
+                broken_at = start
+            elif cells != [""]:
+                yield self._checked(row, cells)
+        if broken_at:
+            yield _broken(row, broken_at, self._n_lines)
+
+    def _next(self) -> list[str] | tuple[()] | None:
+        # An empty line is [""]; the end is (); a row that cannot be parsed is None.
+        self._taken.clear()
+        self._n_chars = 0
+        try:
+            return next(self._reader) or [""]
+        except StopIteration:
+            return ()
+        except csv.Error:
+            self._give_back()
+            self._reader = self._new_reader()
+            return None
+
+    def _checked(self, row: int, cells: list[str]) -> Record | RowNote:
+        if len(cells) != len(self.header):
+            return RowNote(
+                row, f"The row has {len(cells)} cells where the header has {len(self.header)}."
+            )
+        if max(map(len, cells)) > MAX_FIELD_CHARS:
+            return RowNote(row, "A cell is longer than 1 MB.")
+        if not all(map(is_whole, cells)):
+            return RowNote(row, "The row holds a NUL character or bytes outside its encoding.")
+        return Record(row, tuple(cells))
+
+    def _header(self, *, what: str) -> tuple[str, ...]:
+        cells = self._next()
+        header = tuple(name.strip() for name in cells or ())
+        if not any(header):
+            raise AuditError("The first row does not name the columns.", where=f"{what}, row 1")
+        if len(header) > MAX_COLUMNS:
+            raise AuditError(f"There are more than {MAX_COLUMNS} columns.", where=f"{what}, row 1")
+        return header
+
+    def _new_reader(self) -> Iterator[list[str]]:
+        return csv.reader(self._feed(), delimiter=self._delimiter, strict=True)
+
+    def _feed(self) -> Iterator[str]:
+        while True:
+            line = self._queue.popleft() if self._queue else next(self._lines, None)
+            if line is None:
+                return
+            self._n_lines += 1
+            self._n_chars += len(line)
+            self._n_read += len(line)
+            self._taken.append(line)
+            if self._n_chars > MAX_RECORD_CHARS:
+                raise csv.Error
+            yield line
+
+    def _give_back(self) -> None:
+        again = self._taken[1:]
+        n_chars = sum(map(len, again))
+        self._n_reread += n_chars
+        if self._n_reread > _REREAD_CHARS + self._n_read // _REREAD_SHARE:
+            return
+        self._queue.extendleft(reversed(again))
+        self._n_lines -= len(again)
+
+
+def _broken(row: int, first: int, last: int) -> RowNote:
+    lines = f"line {first}" if first == last else f"lines {first} to {last}"
+    return RowNote(row, f"{_BROKEN}; {lines} left out.")
+
+
+def _delimiter(first_line: str) -> str:
+    unquoted = re.sub('"[^"]*"', "", first_line)
+    return max(",;\t", key=unquoted.count)
+
+
+def json_records(lines: Iterator[str]) -> Iterator[Record | RowNote]:
+    """Go through the objects of a JSONL file; numbers become text, other values are left out."""
+    for row, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        yield _json_record(line, row=row)
+
+
+def _number_text(written: str) -> str | None:
+    if written.lstrip("-").isdecimal():
+        return written
+    value = float(written)
+    if not math.isfinite(value):
+        return written if "e" in written.lower() else None
+    return f"{value:.0f}" if value.is_integer() else str(value)
+
+
+def _json_record(line: str, *, row: int) -> Record | RowNote:
+    if len(line) > MAX_LINE_CHARS:
+        return RowNote(row, "The line is too long.")
+    try:
+        found = json_value(line, refusal=AuditError("The line is not JSON."), number=_number_text)
+    except AuditError:
+        return RowNote(row, "The line is not JSON.")
+    if not isinstance(found, dict):
+        return RowNote(row, "The line is not a JSON object.")
+    cells: dict[str, str] = {}
+    for key, value in found.items():
+        if isinstance(value, str):
+            cells[key] = value
+    if any(len(cell) > MAX_FIELD_CHARS for cell in cells.values()):
+        return RowNote(row, "A text is longer than 1 MB.")
+    if not all(map(is_whole, cells.values())):
+        return RowNote(row, "The line holds a NUL or half a character.")
+    return Record(row, cells)
+
+
+FIELDS = ("note_id", "patient_id", "admission_id", "category", "chart_time", "text")
+
+# In the order in which they are taken where a table has several.
+_HEADINGS: Mapping[str, Sequence[str]] = {
+    "note_id": ("noteid", "rowid", "documentid", "docid", "id"),
+    "patient_id": ("patientid", "subjectid", "患者id", "患者番号"),
+    "admission_id": ("admissionid", "hadmid", "encounterid", "visitid"),
+    "category": ("category", "notetype", "type"),
+    "chart_time": ("charttime", "chartdate", "notedate", "date", "日付"),
+    "text": ("text", "notetext", "note", "本文"),
+}
+_MAX_ID_CHARS = 200
+_NOTES_PARQUET = b"PAR1"
+_PARQUET_ROWS = 64
+_FORMAT = "Name the column of the notes `text`, or say which column it is."
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One note.
+
+    Attributes
+    ----------
+    note_id
+        As given, or the row's number.
+    patient_id, admission_id, category, chart_time
+        As given; "" where there is none.
+    text
+        As written, line ends included.
+    row
+        Number of the row (the header is row 1), of the line (JSONL), or of the file (folder, in
+        the order of the paths). No two notes of a source have the same.
+    """
+
+    note_id: str
+    patient_id: str
+    admission_id: str
+    category: str
+    chart_time: str
+    text: str
+    row: int
+
+
+@dataclass(frozen=True)
+class NoteSource:
+    """Where notes are read from, with what was found out about it before reading.
+
+    Attributes
+    ----------
+    kind
+        "csv", "jsonl", "parquet" or "folder".
+    codec
+        "utf-8-sig" or "cp932"; "" where it does not apply.
+    columns
+        Field of a note -> its columns in the order in which they are taken; empty for a folder.
+    n_bytes
+        Of the file or files, packed if they are packed.
+    """
+
+    path: Path
+    kind: str
+    codec: str
+    columns: Mapping[str, tuple[str, ...]]
+    n_bytes: int
+
+    @property
+    def name(self) -> str:
+        """What to call the source in messages."""
+        return "notes"
+
+    def read(self, *, on_bytes: ByteListener = lambda n: None) -> Iterator[Note | RowNote]:
+        """Go through the notes and the refusals in the source's order.
+
+        Parameters
+        ----------
+        on_bytes
+            Called with the bytes read since the last call.
+
+        Raises
+        ------
+        AuditError
+            If the source cannot be read to its end.
+        """
+        if self.kind == "folder":
+            yield from _folder_notes(self.path, on_bytes=on_bytes)
+            return
+        if self.kind == "parquet":
+            records = _parquet_records(self, on_bytes=on_bytes)
+        else:
+            blocks = blocks_of(self.path, what=self.name, on_bytes=on_bytes)
+            lines = lines_of(blocks, codec=self.codec)
+            records = json_records(lines) if self.kind == "jsonl" else _csv_records(self, lines)
+        for record in records:
+            yield record if isinstance(record, RowNote) else self._note(record)
+
+    def _note(self, record: Record) -> Note | RowNote:
+        cells = record.cells
+        assert isinstance(cells, Mapping)
+        found = {
+            field: next((value for name in names if (value := cells.get(name, ""))), "")
+            for field, names in self.columns.items()
+        }
+        return _checked_note(found, row=record.row)
+
+
+def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:
+    """Find out what a path holds and which columns are which, without reading the notes.
+
+    Parameters
+    ----------
+    path
+        `NOTEEVENTS.csv`, `discharge.csv`, any CSV, JSONL or Parquet file with a column of texts
+        (CSV and JSONL also as .gz), or a folder of .txt files: there a folder inside it is a
+        patient, if there are any.
+    columns
+        Field of a note -> name of its column, for names that are not known.
+
+    Raises
+    ------
+    AuditError
+        If there is nothing readable, no column of texts, or a column named here that is not there.
+    """
+    columns = columns or {}
+    if unknown := sorted(set(columns) - set(FIELDS)):
+        raise AuditError(f"`{unknown[0]}` is no field of a note.", where="columns")
+    if path.is_dir():
+        n_bytes = sum(size for _, size in _text_files(path))
+        if not n_bytes:
+            raise AuditError("The folder holds no .txt files.", where="notes")
+        return NoteSource(path, "folder", "", {}, n_bytes)
+    n_bytes = regular_size(path, what="notes")
+    head = head_of(path, what="notes")
+    if head.startswith(_NOTES_PARQUET):
+        kind, codec, header = "parquet", "", _parquet_header(path)
+    else:
+        codec = encoding_of(head, what="notes")
+        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        kind = "jsonl" if start.startswith(b"{") else "csv"
+        if kind == "csv" and path.suffix.lower() == ".txt":
+            raise AuditError(
+                "This is one text, not a table of notes.",
+                where="notes",
+                do="Give the folder that it lies in: each .txt there is a note.",
+            )
+        lines = lines_of(iter([head]), codec=codec)
+        header = _json_header(lines) if kind == "jsonl" else CsvRecords(lines, what="notes").header
+    return NoteSource(path, kind, codec, _columns(header, wanted=columns), n_bytes)
+
+
+def _json_header(lines: Iterator[str]) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for record in json_records(lines):
+        if isinstance(record, Record):
+            names.update(dict.fromkeys(record.cells))
+    return tuple(names)
+
+
+def _columns(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    by_key: dict[str, list[str]] = {}
+    for name in header:
+        by_key.setdefault(heading_key(name), []).append(name)
+    for field, headings in _HEADINGS.items():
+        if field in wanted:
+            if wanted[field] not in header:
+                raise AuditError(f"There is no column for {field} of this name.", where="notes")
+            found[field] = (wanted[field],)
+        else:
+            found[field] = tuple(name for key in headings for name in by_key.get(key, ()))
+    if not found["text"]:
+        raise AuditError("There is no column of texts.", where="notes", do=_FORMAT)
+    return found
+
+
+def _checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
+    values = {field: found.get(field, "").strip() for field in FIELDS if field != "text"}
+    if any(len(value) > _MAX_ID_CHARS for value in values.values()):
+        return RowNote(row, f"An id, category or time is longer than {_MAX_ID_CHARS} characters.")
+    text = found["text"]
+    if not text.strip():
+        return RowNote(row, "The note is empty.")
+    if len(text) > MAX_FIELD_CHARS:
+        return RowNote(row, "The note is longer than 1 MB.")
+    if not is_whole(text):
+        return RowNote(row, "The note holds a NUL character or bytes outside its encoding.")
+    values["note_id"] = values["note_id"] or str(row)
+    return Note(text=text, row=row, **values)
+
+
+def _csv_records(source: NoteSource, lines: Iterator[str]) -> Iterator[Record | RowNote]:
+    table = CsvRecords(lines, what=source.name)
+    used = {name for names in source.columns.values() for name in names}
+    places = [(name, place) for place, name in enumerate(table.header) if name in used]
+    for record in table:
+        if isinstance(record, RowNote):
+            yield record
+        else:
+            cells = tuple(record.cells)
+            yield Record(record.row, {name: cells[place] for name, place in places})
+
+
+def _parquet(path: Path) -> Any:
+    try:
+        importlib.import_module("pyarrow")
+        parquet = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise AuditError(
+            "Parquet needs the package pyarrow, which is not installed.",
+            where="notes",
+            do="Install it, or save the notes as CSV or JSONL.",
+        ) from None
+    with _refusing_damage():
+        return parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+
+
+def _refusing_damage() -> AbstractContextManager[None]:
+    return refusing(AuditError("The Parquet file is damaged.", where="notes"))
+
+
+def _parquet_header(path: Path) -> tuple[str, ...]:
+    with _parquet(path) as file, _refusing_damage():
+        return tuple(file.schema_arrow.names)
+
+
+def _parquet_records(source: NoteSource, *, on_bytes: ByteListener) -> Iterator[Record | RowNote]:
+    names = list(dict.fromkeys(name for found in source.columns.values() for name in found))
+    row = 1
+    with _parquet(source.path) as file, _refusing_damage():
+        n_rows = max(1, file.metadata.num_rows)
+        for batch in file.iter_batches(_PARQUET_ROWS, columns=names, use_threads=False):
+            for cells in batch.to_pylist():
+                row += 1
+                texts = {n: str(v) for n, v in cells.items() if v is not None}
+                yield Record(row, texts)
+            on_bytes(source.n_bytes * len(batch) // n_rows)
+
+
+def _text_files(folder: Path) -> list[tuple[Path, int]]:
+    # Links are not followed: a link out of the folder is not what was chosen.
+    found: list[tuple[Path, int]] = []
+    for top, folders, names in os.walk(folder, followlinks=False):
+        folders.sort()
+        for name in names:
+            path = Path(top, name)
+            if name.lower().endswith(".txt") and path.is_file() and not path.is_symlink():
+                found.append((path, path.stat().st_size))
+    return sorted(found)
+
+
+def _folder_notes(folder: Path, *, on_bytes: ByteListener) -> Iterator[Note | RowNote]:
+    for row, (path, size) in enumerate(_text_files(folder), start=1):
+        if size > 4 * MAX_FIELD_CHARS:
+            yield RowNote(row, "The note is longer than 1 MB.")
+        else:
+            try:
+                data = path.read_bytes()
+                text = data.decode(encoding_of(data, what=f"notes, file {row}"), "surrogateescape")
+            except OSError:
+                yield RowNote(row, "The file cannot be read.")
+            except AuditError as error:
+                yield RowNote(row, error.what)
+            else:
+                inside = path.relative_to(folder).parts
+                patient = inside[0] if len(inside) > 1 else ""
+                yield _checked_note({"text": text, "patient_id": patient}, row=row)
+        on_bytes(size)
+
+
+_NOTE_COLUMNS_PARQUET = b"PAR1"
+
+
+def headings_of(path: Path) -> tuple[str, tuple[str, ...]]:
+    """Return (kind, headings) of a file; of JSONL the keys in its first megabyte.
+
+    Raises
+    ------
+    AuditError
+        If the file cannot be read.
+    """
+    regular_size(path, what="notes")
+    head = head_of(path, what="notes")
+    if head.startswith(_NOTE_COLUMNS_PARQUET):
+        return "parquet", _parquet_headings(path)
+    lines = lines_of(iter([head]), codec=encoding_of(head, what="notes"))
+    if not head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        return "csv", CsvRecords(lines, what="notes").header
+    names: dict[str, None] = {}
+    for record in json_records(lines):
+        if isinstance(record, Record):
+            names.update(dict.fromkeys(record.cells))
+    return "jsonl", tuple(names)
+
+
+def columns_taken(path: Path, *, headings: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    """Return field of a note -> headings that are taken for it, as `open_notes` takes them."""
+    try:
+        return open_notes(path).columns
+    except AuditError:
+        # No column of texts: any column in its place shows what the others would be.
+        taken = dict(open_notes(path, columns={"text": headings[0]}).columns)
+        return {field: taken[field] if field != "text" else () for field in FIELDS}
+
+
+def _parquet_headings(path: Path) -> tuple[str, ...]:
+    try:
+        parquet = importlib.import_module("pyarrow.parquet")
+        return tuple(str(name) for name in parquet.read_schema(path).names)
+    except ImportError:
+        raise AuditError(
+            "Parquet needs the package pyarrow, which is not installed.",
+            where="notes",
+            do="Install it, or save the notes as CSV or JSONL.",
+        ) from None
+    except (OSError, ValueError):
+        raise AuditError("The Parquet file is damaged.", where="notes") from None
+
+
+VARIABLE = "KART_AUDIT_NOTES"
+"""Environment variable that names the registered folders, separated as in PATH."""
+EXAMPLE = "example/notes.csv"
+"""Invented notes that are always there, to try the program with."""
+
+_SUFFIXES = {
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".tsv": "csv",
+    ".jsonl": "jsonl",
+    ".jsonl.gz": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
+_MAX_DEPTH = 4
+_MAX_ENTRIES = 20_000
+_MAX_FILES = 2_000
+
+
+@dataclass(frozen=True)
+class NoteFile:
+    """A file, or a folder of texts, in the list.
+
+    Attributes
+    ----------
+    file_id
+        The folder's label and the path under it, with "/".
+    kind
+        "csv", "jsonl", "parquet" or "folder", by its name alone.
+    n_bytes
+        Of a file; of the texts right inside a folder.
+    path
+        Where it lies, links resolved.
+    """
+
+    file_id: str
+    kind: str
+    n_bytes: int
+    path: Path
+
+
+@dataclass(frozen=True)
+class NoteColumns:
+    """What a file's columns are.
+
+    Attributes
+    ----------
+    kind
+        As it is read: "csv", "jsonl", "parquet" or "folder".
+    headings
+        All of them, in order; empty for a folder.
+    taken
+        Field of a note -> headings that are taken for it, the first that is filled wins.
+    """
+
+    kind: str
+    headings: tuple[str, ...]
+    taken: Mapping[str, tuple[str, ...]]
+
+    @property
+    def has_text(self) -> bool:
+        """Whether it is clear where the notes stand."""
+        return self.kind == "folder" or bool(self.taken.get("text"))
+
+
+def registered_note_folders() -> tuple[tuple[str, Path], ...]:
+    """Return (label, path) of the registered folders that exist, as the variable orders them."""
+    folders: list[tuple[str, Path]] = []
+    used = {EXAMPLE.partition("/")[0]}
+    for text in os.environ.get(VARIABLE, "").split(os.pathsep):
+        if not text.strip():
+            continue
+        path = Path(os.path.realpath(Path(text.strip()).expanduser()))
+        if not path.is_dir() or any(path == known for _, known in folders):
+            continue
+        base = path.name or "notes"
+        numbers = range(2, len(folders) + 4)
+        label = next(n for n in (base, *(f"{base}-{i}" for i in numbers)) if n not in used)
+        used.add(label)
+        folders.append((label, path))
+    return tuple(folders)
+
+
+def list_note_files() -> tuple[NoteFile, ...]:
+    """Return every file of notes under the registered folders, then the example."""
+    return (*_found(), _example())
+
+
+def resolve_note_file(file_id: str) -> Path:
+    """Return the path of a file in the list.
+
+    Raises
+    ------
+    AuditError
+        If no file of the list has this identifier.
+    """
+    if file_id == EXAMPLE:
+        return _example().path
+    found = next((file.path for file in _found() if file.file_id == file_id), None)
+    if found is None:
+        raise AuditError(
+            "No registered file has this identifier.",
+            where="notes",
+            do=f"Choose one from the list; notes lie under the folders named in {VARIABLE}.",
+        )
+    return found
+
+
+def columns_of(path: Path) -> NoteColumns:
+    """Return a file's headings and which of them are taken for what.
+
+    Raises
+    ------
+    AuditError
+        If the file cannot be read.
+    """
+    if path.is_dir():
+        return NoteColumns(open_notes(path).kind, (), {})
+    kind, headings = headings_of(path)
+    return NoteColumns(kind, headings, columns_taken(path, headings=headings))
+
+
+def _example() -> NoteFile:
+    results_dir()  # marks the data directory as ours before anything else is in it
+    path = data_home() / EXAMPLE
+    if not path.is_file():
+        write_private_files({path.name: example_csv()}, path.parent)
+    return NoteFile(EXAMPLE, "csv", path.stat().st_size, path)
+
+
+def _found() -> Iterator[NoteFile]:
+    """Yield what can be read, in order of name; links are not followed."""
+    for label, top in registered_note_folders():
+        n_seen = n_files = 0
+        waiting = [top]
+        while waiting and n_seen < _MAX_ENTRIES and n_files < _MAX_FILES:
+            folder = waiting.pop()
+            # A folder can be exchanged for a link meanwhile.
+            if not Path(os.path.realpath(folder)).is_relative_to(top):
+                continue
+            entries = _entries(folder)
+            n_seen += len(entries)
+            parts = (label, *folder.relative_to(top).parts)
+            files, folders = _sorted_out(entries)
+            n_texts = sum(entry.name.lower().endswith(".txt") for entry in files)
+            is_texts = bool(n_texts) or _holds_patients(folders, files)
+            if is_texts:
+                size = sum(_size(e) for e in files if e.name.lower().endswith(".txt"))
+                yield NoteFile("/".join(parts), "folder", size, folder)
+                n_files += 1
+            for entry in files:
+                if kind := _kind_of(entry.name):
+                    file_id = "/".join((*parts, entry.name))
+                    yield NoteFile(file_id, kind, _size(entry), Path(entry.path))
+                    n_files += 1
+            if not is_texts and len(parts) <= _MAX_DEPTH:
+                waiting += [Path(entry.path) for entry in reversed(folders)]
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        found = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    return [entry for entry in found[:_MAX_ENTRIES] if not entry.name.startswith(".")]
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_size
+    except OSError:  # gone meanwhile
+        return 0
+
+
+def _sorted_out(
+    entries: list[os.DirEntry[str]],
+) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]:
+    files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
+    folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return files, folders
+
+
+def _holds_patients(folders: list[os.DirEntry[str]], files: list[os.DirEntry[str]]) -> bool:
+    """Whether the folders are patients: each of the first ones holds texts and nothing else."""
+    if not folders or any(_kind_of(entry.name) for entry in files):
+        return False
+    for folder in folders[:20]:
+        inside, deeper = _sorted_out(_entries(Path(folder.path)))
+        if deeper or not inside or not all(e.name.lower().endswith(".txt") for e in inside):
+            return False
+    return True
+
+
+def _kind_of(name: str) -> str:
+    lower = name.lower()
+    return next((kind for suffix, kind in _SUFFIXES.items() if lower.endswith(suffix)), "")

@@ -1,0 +1,334 @@
+"""Notes with spans: which characters of a text are personal information, and of which type.
+
+Offsets count code points of the source text, half open, as Python slices do.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from audit.errors import AuditError
+
+MAX_LABEL_CHARS = 100
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Span:
+    """Characters `start` to `end` (exclusive) of a text, and what they are.
+
+    Raises
+    ------
+    ValueError
+        If the span is empty or begins before the text, or if the label is empty, too long, or holds
+        white space or characters that cannot be printed.
+    """
+
+    start: int
+    end: int
+    label: str
+
+    def __post_init__(self) -> None:
+        """Check offsets and label, once."""
+        if not 0 <= self.start < self.end:
+            raise ValueError(f"a span goes from {self.start} to {self.end}")
+        label = self.label
+        if not 0 < len(label) <= MAX_LABEL_CHARS or not label.isprintable() or " " in label:
+            raise ValueError("a label is empty, too long, or holds white space")
+
+    @property
+    def n_chars(self) -> int:
+        """How many characters it covers."""
+        return self.end - self.start
+
+    def overlap(self, other: Span) -> int:
+        """How many characters two spans share."""
+        return max(0, min(self.end, other.end) - max(self.start, other.start))
+
+
+@dataclass(frozen=True)
+class TaggedDocument:
+    """A note and its spans.
+
+    Parameters
+    ----------
+    doc_id
+        What the note is called.
+    text
+        The note.
+    spans
+        Sorted, each once; they may overlap.
+    patient_id
+        Whose note it is; None where that is not known.
+    n_duplicates
+        How many spans were given more than once and left out.
+    unaligned
+        Labels of predictions that have no place in the text: they count as spurious.
+
+    Raises
+    ------
+    ValueError
+        If a span ends behind the text, or the spans are not sorted and different.
+    """
+
+    doc_id: str
+    text: str
+    spans: tuple[Span, ...] = ()
+    patient_id: str | None = None
+    n_duplicates: int = 0
+    unaligned: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the spans against the text, once."""
+        for before, after in zip(self.spans, self.spans[1:], strict=False):
+            if before >= after:
+                raise ValueError("spans are not sorted, or one is there twice")
+        last = max((span.end for span in self.spans), default=0)
+        if last > len(self.text):
+            raise ValueError(f"a span ends at {last}, the text at {len(self.text)}")
+
+    @property
+    def patient(self) -> tuple[int, str]:
+        """The key of the patient; a note of unknown owner is a patient of its own."""
+        return (0, self.doc_id) if self.patient_id is None else (1, self.patient_id)
+
+    def with_spans(self, spans: Iterable[Span]) -> TaggedDocument:
+        """Return the note with other spans."""
+        return tagged(self.doc_id, text=self.text, spans=spans, patient_id=self.patient_id)
+
+    def named(self, doc_id: str) -> TaggedDocument:
+        """Return the note under another name."""
+        return replace(self, doc_id=doc_id)
+
+
+def tagged(
+    doc_id: str,
+    *,
+    text: str,
+    spans: Iterable[Span],
+    patient_id: str | None = None,
+    unaligned: Iterable[str] = (),
+) -> TaggedDocument:
+    """Return a document of spans in any order; a span that is given twice is counted and left out.
+
+    Raises
+    ------
+    ValueError
+        If a span ends behind the text.
+    """
+    given = list(spans)
+    different = tuple(sorted(set(given)))
+    return TaggedDocument(
+        doc_id=doc_id,
+        text=text,
+        spans=different,
+        patient_id=patient_id,
+        n_duplicates=len(given) - len(different),
+        unaligned=tuple(sorted(unaligned)),
+    )
+
+
+def n_overlapping(spans: Iterable[Span]) -> int:
+    """Return how many spans share a character with one that begins before them."""
+    n, reached = 0, 0
+    for span in sorted(spans):
+        n += span.start < reached
+        reached = max(reached, span.end)
+    return n
+
+
+def merged(spans: Iterable[Span]) -> tuple[tuple[int, int], ...]:
+    """Return the union of spans as stretches (start, end) that neither overlap nor touch."""
+    stretches: list[tuple[int, int]] = []
+    for span in sorted(spans):
+        if stretches and span.start <= stretches[-1][1]:
+            stretches[-1] = (stretches[-1][0], max(stretches[-1][1], span.end))
+        else:
+            stretches.append((span.start, span.end))
+    return tuple(stretches)
+
+
+IDENTIFIER = "identifier"
+QUASI_IDENTIFIER = "quasi_identifier"
+PERSONAL_ID_CODE = "personal_id_code"
+LINKAGE_CODE = "linkage_code"
+CONTACT = "contact"
+
+TYPES = (IDENTIFIER, QUASI_IDENTIFIER, PERSONAL_ID_CODE, LINKAGE_CODE, CONTACT)
+"""In the order of the paper's section 2.2."""
+
+JAPANESE = {
+    IDENTIFIER: "識別子",
+    QUASI_IDENTIFIER: "準識別子",
+    PERSONAL_ID_CODE: "個人識別符号",
+    LINKAGE_CODE: "連結符号",
+    CONTACT: "連絡先情報",
+}
+
+RISK_ORDER = (IDENTIFIER, PERSONAL_ID_CODE, CONTACT, LINKAGE_CODE, QUASI_IDENTIFIER)
+"""Which type a stretch of text has where several claim it: what identifies most comes first."""
+
+NAMES: dict[str, str] = {name: name for name in TYPES}
+NAMES |= {japanese: name for name, japanese in JAPANESE.items()}
+NAMES |= {"連絡先": CONTACT, "contact_information": CONTACT, "contact_info": CONTACT}
+"""Every name of a type that is understood, in the form of `folded`."""
+
+_I2B2 = {
+    IDENTIFIER: "patient doctor",
+    QUASI_IDENTIFIER: "profession hospital organization street city state country zip location "
+    "location-other room department age date",
+    PERSONAL_ID_CODE: "healthplan ssn license",
+    LINKAGE_CODE: "medicalrecord account vehicle device bioid idnum username id",
+    CONTACT: "phone fax email url ipaddr ipaddress",
+}
+_MEDDOCAN = {
+    IDENTIFIER: "nombre_sujeto_asistencia nombre_personal_sanitario",
+    QUASI_IDENTIFIER: "edad_sujeto_asistencia sexo_sujeto_asistencia familiares_sujeto_asistencia "
+    "otros_sujeto_asistencia fechas territorio calle pais hospital centro_salud institucion "
+    "profesion",
+    PERSONAL_ID_CODE: "id_aseguramiento numero_benef_plan_salud",
+    LINKAGE_CODE: "id_sujeto_asistencia id_contacto_asistencial id_empleo_personal_sanitario "
+    "id_titulacion_personal_sanitario identif_vehiculos_nrserie_placas "
+    "identif_dispositivos_nrserie identif_biometricos otro_numero_identif",
+    CONTACT: "correo_electronico numero_telefono numero_fax direc_prot_internet url_web",
+}
+_OTHERS = {
+    IDENTIFIER: "per person name staff hcw phi_person 氏名 患者名 医師名 patient_name doctor_name "
+    "physician physician_name nurse nurse_name provider provider_name clinician_name staff_name "
+    "person_name full_name relative_name family_member_name contact_name 家族氏名 看護師名",
+    QUASI_IDENTIFIER: "loc gpe org orgname time birthdate sex gender address initials "
+    "other_patorg patorg hosp phi_age phi_job phi_location phi_hospital 年齢 性別 住所 日付 病院名 "
+    "facility facility_name hospital_name clinic clinic_name date_of_birth dob birth_date birthday "
+    "date_time admission_date discharge_date date_of_admission date_of_discharge visit_date "
+    "first_name last_name given_name surname family_name initial street_address postal_code "
+    "zipcode zip_code postcode address_line nationality nrp occupation job relative ward 生年月日 "
+    "施設名 入院日 退院日 姓 名 職業 郵便番号",
+    PERSONAL_ID_CODE: "passport mynumber my_number insurance pension 保険者番号 マイナンバー "
+    "social_security_number us_ssn us_passport us_driver_license driver_license drivers_license "
+    "passport_number insurance_number health_plan_number",
+    LINKAGE_CODE: "mrn record_number phi_id 患者番号 カルテ番号 patient_id medical_record_number "
+    "account_number accession_number device_id serial_number vehicle_id",
+    CONTACT: "tel telephone phi_tel phone_number mail 電話番号 email_address fax_number "
+    "telephone_number ip_address pager メールアドレス",
+}
+FOREIGN: dict[str, str] = {
+    label: name
+    for table in (_OTHERS, _MEDDOCAN, _I2B2)
+    for name, labels in table.items()
+    for label in labels.split()
+}
+"""Labels of i2b2 2014, MEDDOCAN and others, in the form of `folded`, and the type of each.
+
+Differs: the paper has one corpus and one label set. A person's name counts as an identifier, since
+these label sets do not tell a full name from a surname.
+"""
+
+
+def folded(label: str) -> str:
+    """Return the form in which labels are compared: NFKC, no case, words joined by underscores."""
+    return "_".join(unicodedata.normalize("NFKC", label).casefold().split())
+
+
+def _joined(key: str) -> str:
+    return key.replace("-", "_")
+
+
+def known_label(label: str) -> str:
+    """Return the English name of one of the five types; any other label as it is, in one piece."""
+    name = NAMES.get(_joined(folded(label)))
+    return name or "_".join(label.split())
+
+
+@dataclass(frozen=True)
+class LabelMap:
+    """Which label becomes which.
+
+    Parameters
+    ----------
+    labels
+        From a label, in the form of `folded`, to another; to "" where its spans are left out.
+    """
+
+    labels: Mapping[str, str]
+
+    def of(self, label: str) -> str | None:
+        """Return what a label becomes; None where the map does not know it."""
+        name = known_label(label)
+        key = folded(label)
+        return name if name in TYPES else self.labels.get(key, self.labels.get(_joined(key)))
+
+
+FIVE_TYPES = LabelMap(FOREIGN)
+"""The map that comes with the tool."""
+
+
+@dataclass(frozen=True)
+class Relabelled:
+    """A document whose labels were mapped.
+
+    `n_left_out` spans have a label whose type is "", and `unknown` labels are not in the map.
+    """
+
+    document: TaggedDocument
+    n_left_out: int
+    unknown: tuple[str, ...]
+
+
+def relabelled(document: TaggedDocument, *, by: LabelMap) -> Relabelled:
+    """Return a document with its labels mapped; a span of an unknown label keeps its own."""
+    spans, n_left_out, unknown = [], 0, set()
+    for span in document.spans:
+        label = by.of(span.label)
+        if label is None:
+            unknown.add(span.label)
+        if label == "":
+            n_left_out += 1
+        else:
+            spans.append(Span(span.start, span.end, label or span.label))
+    unaligned = [name for label in document.unaligned if (name := _or_own(label, by=by))]
+    mapped = tagged(
+        document.doc_id,
+        text=document.text,
+        spans=spans,
+        patient_id=document.patient_id,
+        unaligned=unaligned,
+    )
+    return Relabelled(mapped, n_left_out, tuple(sorted(unknown)))
+
+
+def _or_own(label: str, *, by: LabelMap) -> str:
+    new = by.of(label)
+    return label if new is None else new
+
+
+def read_label_map(text: str, *, what: str) -> LabelMap:
+    """Read a map: a JSON object from label to type; null or "" leaves the label's spans out.
+
+    Raises
+    ------
+    AuditError
+        If it is no such object.
+    """
+    try:
+        given = json.loads(text)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict) or not all(
+        value is None or (isinstance(value, str) and len(value) <= MAX_LABEL_CHARS)
+        for value in given.values()
+    ):
+        raise AuditError(
+            "This is no JSON object from label to type.",
+            where=what,
+            do='Write one line a label, as in "PATIENT": "identifier", between braces.',
+        )
+    return LabelMap({folded(key): known_label(value or "") for key, value in given.items()})
+
+
+def ordered(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return labels in the order of tables: the five types first, then others by their letters."""
+    different = set(labels)
+    first = tuple(name for name in TYPES if name in different)
+    return first + tuple(sorted(different - set(TYPES)))

@@ -1,1 +1,0 @@
-"""Before a run: kept lists, checks of models and names, and the plan of an audit."""

@@ -1,0 +1,423 @@
+"""The ROC curve with its band, and the names of a volcano chart: what is drawn beside a threshold.
+
+Comes in: one score over a list (`audit.view.threshold`). Goes out: few points for any list.
+Torch-free.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from audit.attack.decisions import ALPHA, Confusion, confusion, f1_interval
+from audit.attack.metrics import GENERAL_ALONE
+from audit.report.names import is_canary_kind, name_kinds, number
+from audit.report.report import AuditReport
+from audit.stats import (
+    BoolArray,
+    Estimate,
+    FloatArray,
+    Rate,
+    percentile_interval,
+    roc_curve,
+    wilson,
+)
+
+POPULARITY = "popularity"
+ALL = "all"
+"""The stratum of every listed control; the others are kinds of controls."""
+GENERAL_COLUMN = {1: "general_product", 2: "general_mean_log"}
+"""The column that is M_general alone, by scenario."""
+LOW_FPR = 0.01
+PAPER_THRESHOLD = 0.0
+"""The rules of the paper say that a score is above this (sections 4.1 and 4.2)."""
+USEFUL = ("fpr", "fdr", "youden", "paper")
+"""Codes of the thresholds that are offered."""
+
+_HOSPITAL_COLUMN = {
+    name: f"hospital_{name}" for name in ("product", "minimum", "hits", "full_hits")
+}
+_LOG_COLUMNS = (
+    "hospital_product", "hospital_minimum", "general_product", "hospital_posterior", POPULARITY,
+)  # fmt: skip
+_N_STEPS = 200
+
+
+@dataclass(frozen=True)
+class ScoreAxis:
+    """Where scores are drawn: as they are, or by their logarithm to base 10.
+
+    On a logarithmic axis 0 (and less) stands at `low`, one decade below the smallest score above 0.
+    `low`, `high` and `step` are places on the axis.
+    """
+
+    is_log: bool
+    low: float
+    high: float
+
+    @property
+    def step(self) -> float:
+        """Return a two-hundredth of the axis."""
+        return (self.high - self.low) / _N_STEPS
+
+    def place(self, scores: FloatArray) -> FloatArray:
+        """Return where scores [N] are drawn; NaN and infinite ones are NaN."""
+        finite = np.where(np.isfinite(scores), scores, math.nan)
+        if not self.is_log:
+            return finite
+        positive = np.where(finite > 0, finite, 1.0)
+        return np.where(finite > 0, np.log10(positive), np.where(finite <= 0, self.low, math.nan))
+
+    def place_of(self, threshold: float) -> float:
+        """Return where a threshold is drawn, held inside the axis."""
+        place = float(self.place(np.array([threshold]))[0])
+        if math.isnan(place):
+            place = self.high if threshold > 0 else self.low
+        return min(max(place, self.low), self.high)
+
+    def score_at(self, place: float) -> float:
+        """Return the score at a place on the axis; the lower end of a logarithmic one is 0."""
+        if not self.is_log:
+            return float(place)
+        return 0.0 if place <= self.low else float(10.0**place)
+
+
+@dataclass(frozen=True, eq=False)
+class RankedNames:
+    """N names of a list in one stratum, with one score.
+
+    Attributes
+    ----------
+    rows
+        [N], rows of the report's per-name table.
+    values
+        [N] scores, NaN where not scored.
+    is_member
+        [N]; False for controls, and for everybody where `has_truth` is False.
+    q, critical
+        [N], of the score that was fixed beforehand: q value, and the score above which a tested
+        name stands out (NaN for controls; infinite where no leak is found, or none is high enough);
+        NaN where not judged.
+    axis
+        Where the scores are drawn.
+    """
+
+    score: str
+    stratum: str
+    is_fixed: bool
+    has_truth: bool
+    rows: np.ndarray
+    values: FloatArray
+    is_member: BoolArray
+    q: FloatArray
+    critical: FloatArray
+    axis: ScoreAxis
+
+
+@dataclass(frozen=True)
+class ThresholdView:
+    """What one threshold reaches; without truth there are counts of flagged names only.
+
+    `ppv` is the share of members among the flagged in a crowd of which `prevalence` are members,
+    from the recall and the false-positive rate; its interval takes the bounds of both together.
+    """
+
+    score: str
+    stratum: str
+    threshold: float
+    flagged: Rate
+    n_not_scored: int
+    counts: Confusion | None
+    f1: Estimate
+    accuracy: Estimate
+    recall: Estimate
+    precision: Estimate
+    fpr: Estimate
+    prevalence: float
+    ppv: Estimate
+
+
+def score_codes(report: AuditReport) -> tuple[str, ...]:
+    """Return the scores that can be looked at, the fixed one first, baselines last."""
+    strata = report.measures["strata"]
+    found = list(strata[ALL]["scores"]) if strata else []
+    known = [code for code in found if _column(report, code) in report.names]
+    others = [code for code in known if code != report.fixed_score]
+    return (report.fixed_score, *others, GENERAL_ALONE, POPULARITY)
+
+
+def strata_of(report: AuditReport) -> tuple[str, ...]:
+    """Return the kinds of controls that can be chosen: "all" first; "all" alone without truth."""
+    return tuple(report.measures["strata"]) or (ALL,)
+
+
+def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> RankedNames:
+    """Return the names of one stratum with one score; canaries are in none.
+
+    Raises
+    ------
+    ValueError
+        If the report has no such score or stratum.
+    """
+    if score not in score_codes(report) or stratum not in strata_of(report):
+        raise ValueError("no such score or stratum in this report")
+    names = report.names
+    truth = np.array([-1 if t is None else int(t) for t in names["is_member"]])
+    kinds = np.array(names["control_kind"], dtype=np.str_)
+    has_truth = bool(report.measures["strata"])
+    keep = np.array([not is_canary_kind(kind) for kind in name_kinds(names)], dtype=np.bool_)
+    if has_truth:
+        keep &= (truth == 1) | ((truth == 0) if stratum == ALL else (kinds == stratum))
+    rows = np.flatnonzero(keep)
+    column = _column(report, score)
+    values = _numbers(names[column])[rows]
+    return RankedNames(
+        score=score,
+        stratum=stratum,
+        is_fixed=score == report.fixed_score,
+        has_truth=has_truth,
+        rows=rows,
+        values=values,
+        is_member=truth[rows] == 1,
+        q=_numbers(names["q_value"])[rows],
+        critical=np.where(
+            (truth == 0) | np.isnan(_numbers(names["q_value"])),
+            math.nan,
+            _numbers(names["threshold"]),
+        )[rows],
+        axis=_axis(values, is_log=column in _LOG_COLUMNS),
+    )
+
+
+def at_threshold(names: RankedNames, *, threshold: float, prevalence: float) -> ThresholdView:
+    """Return what the rule "score above threshold" reaches; `prevalence` is a fraction."""
+    is_scored = ~np.isnan(names.values)
+    flag = names.values[is_scored] > threshold
+    counts = confusion(flag, names.is_member[is_scored]) if names.has_truth else None
+    nothing = Estimate(math.nan, math.nan, math.nan)
+    rates = counts or Confusion(0, 0, 0, 0)
+    return ThresholdView(
+        score=names.score,
+        stratum=names.stratum,
+        threshold=threshold,
+        flagged=Rate(int(flag.sum()), len(flag)),
+        n_not_scored=int((~is_scored).sum()),
+        counts=counts,
+        f1=f1_interval(counts, seed=0) if counts else nothing,
+        accuracy=rates.accuracy.interval(),
+        recall=rates.recall.interval(),
+        precision=rates.precision.interval(),
+        fpr=rates.false_positive_rate.interval(),
+        prevalence=prevalence,
+        ppv=predictive_value(
+            rates.recall.interval(),
+            fpr=rates.false_positive_rate.interval(),
+            prevalence=prevalence,
+        ),
+    )
+
+
+def predictive_value(recall: Estimate, *, fpr: Estimate, prevalence: float) -> Estimate:
+    """Return the share of members among the flagged, where `prevalence` of all are members.
+
+    Bayes' rule; the interval pairs the lower bound of one rate with the upper bound of the other,
+    so it holds in at least 90 of 100 cases. NaN where nobody would be flagged.
+    """
+
+    def share(hit: float, false: float) -> float:
+        flagged = prevalence * hit + (1 - prevalence) * false
+        return prevalence * hit / flagged if flagged > 0 else math.nan
+
+    return Estimate(
+        share(recall.value, fpr.value), share(recall.low, fpr.high), share(recall.high, fpr.low)
+    )
+
+
+def useful_thresholds(names: RankedNames) -> dict[str, float]:
+    """Return the thresholds of `USEFUL`; NaN where the list has none.
+
+    "fpr": the lowest with at most 1 % of the controls above it (needs 100 controls). "fdr": every
+    tested name above it stands out, q <= 0.05 (the fixed score only; NaN where nobody does).
+    "youden": the largest difference of recall and false-positive rate. "paper": 0. All but the last
+    are chosen on the names they judge.
+    """
+    found = dict.fromkeys(USEFUL, math.nan) | {"paper": PAPER_THRESHOLD}
+    critical = names.critical[~np.isnan(names.critical)]  # infinite: nobody could be flagged
+    if (
+        names.is_fixed
+        and len(critical)
+        and bool((names.q[~np.isnan(names.critical)] <= ALPHA).any())
+    ):
+        found["fdr"] = float(critical.max())
+    is_scored = ~np.isnan(names.values)
+    n_members = int(names.is_member[is_scored].sum())
+    n_controls = int(is_scored.sum()) - n_members
+    if names.has_truth and n_members and n_controls:
+        curve = roc_curve(names.values, names.is_member)
+        if n_controls * LOW_FPR >= 1:
+            found["fpr"] = float(curve.threshold[np.flatnonzero(curve.fpr <= LOW_FPR)[-1]])
+        found["youden"] = float(curve.threshold[int(np.argmax(curve.tpr - curve.fpr))])
+    return {code: value if math.isfinite(value) else math.nan for code, value in found.items()}
+
+
+def first_threshold(useful: dict[str, float]) -> float:
+    """Return the threshold to begin with: q <= 0.05, else an FPR of 1 %, else Youden's, else 0."""
+    wanted = (useful[code] for code in ("fdr", "fpr", "youden", "paper"))
+    return next(value for value in wanted if not math.isnan(value))
+
+
+def read_threshold(text: str) -> float:
+    """Return a threshold out of a link; NaN where it holds no finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
+
+
+def _column(report: AuditReport, code: str) -> str:
+    scenario = int(report.scenario["number"])
+    if code == GENERAL_ALONE:
+        return GENERAL_COLUMN[scenario]
+    return _HOSPITAL_COLUMN.get(code, code) if scenario == 1 else code
+
+
+def _numbers(column: list[object]) -> FloatArray:
+    return np.array([number(value) for value in column], dtype=np.float64)
+
+
+def _axis(values: FloatArray, *, is_log: bool) -> ScoreAxis:
+    finite = values[np.isfinite(values)]
+    if is_log:
+        positive = np.log10(finite[finite > 0])
+        if not len(positive):
+            return ScoreAxis(is_log, -1.0, 0.0)
+        return ScoreAxis(is_log, math.floor(positive.min()) - 1.0, float(math.ceil(positive.max())))
+    if not len(finite):
+        return ScoreAxis(is_log, -1.0, 1.0)
+    low, high = min(float(finite.min()), PAPER_THRESHOLD), max(float(finite.max()), PAPER_THRESHOLD)
+    margin = (high - low or 1.0) / 50
+    return ScoreAxis(is_log, low - margin, high + margin)
+
+
+_N_REPLICATES = 2000
+_N_POINTS = 120
+_GRID = (150, 100)
+"""Columns and rows of the grid to which a volcano's points are thinned."""
+
+
+@dataclass(frozen=True, eq=False)
+class RocView:
+    """One score's ROC: steps at FPR [P], and the pointwise 95 % band of the TPR at the same FPR.
+
+    `tpr` is the largest TPR with at most so many controls flagged; `lowest_fpr` = 1 / controls is
+    the smallest FPR above 0 that the list resolves.
+    """
+
+    score: str
+    stratum: str
+    n_members: int
+    n_controls: int
+    fpr: FloatArray
+    tpr: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    @property
+    def lowest_fpr(self) -> float:
+        """Return 1 / number of controls; NaN without controls."""
+        return 1 / self.n_controls if self.n_controls else math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class VolcanoNames:
+    """Names of one kind in a volcano chart: places on the score's axis [P], -log10 q [P].
+
+    Names that would be drawn on top of each other are one point; `n_names` [P] counts them.
+    """
+
+    kind: str
+    x: FloatArray
+    y: FloatArray
+    n_names: np.ndarray
+
+
+def roc_view(names: RankedNames, *, seed: int = 0) -> RocView:
+    """Return the ROC of one score with a bootstrap band; empty without members or controls.
+
+    The band is the percentile interval of a bootstrap over names, members and controls apart, the
+    threshold chosen anew in each replicate. It is drawn without resampling names: of n controls
+    drawn with replacement the (k+1)-th highest is the one at place floor(n B), B ~ Beta(k+1, n-k)
+    (an order statistic of n uniforms), and the members above it are binomial.
+    Source: Efron & Tibshirani 1993, chapter 13; David & Nagaraja 2003, section 2.1.
+    """
+    is_scored = ~np.isnan(names.values)
+    truth = names.is_member[is_scored]
+    members = np.sort(names.values[is_scored][truth])
+    controls = np.sort(names.values[is_scored][~truth])[::-1]
+    n, m = len(controls), len(members)
+    if not names.has_truth or not n or not m:
+        empty = np.zeros(0)
+        return RocView(names.score, names.stratum, m, n, empty, empty, empty, empty)
+
+    def share_above(limits: FloatArray) -> FloatArray:
+        share: FloatArray = (m - np.searchsorted(members, limits, side="right")) / m
+        return share
+
+    rng = np.random.default_rng(seed)
+    n_allowed = _few_counts(n)
+    tpr = np.append(share_above(controls[n_allowed[:-1]]), 1.0)
+    low, high = np.ones(len(tpr)), np.ones(len(tpr))
+    for i, k in enumerate(n_allowed[:-1].tolist()):
+        places = np.floor(n * rng.beta(k + 1, n - k, size=_N_REPLICATES)).astype(int)
+        limits = controls[np.minimum(places, n - 1)]
+        replicates = rng.binomial(m, share_above(limits)) / m
+        band = percentile_interval(float(tpr[i]), replicates=replicates, n_names=m)
+        low[i], high[i] = band.low, band.high
+        if tpr[i] == 1:  # members who are all found leave a bootstrap too sure of itself
+            low[i] = min(band.low, wilson(1.0, n_total=m).low)
+    return RocView(names.score, names.stratum, m, n, n_allowed / n, tpr, low, high)
+
+
+def volcano(report: AuditReport, *, score: str) -> tuple[VolcanoNames, ...]:
+    """Return every name that has a score and a q, by kind: "member", "unknown", "control"."""
+    names = ranked_names(report, score=score)
+    truth = [report.names["is_member"][row] for row in names.rows.tolist()]
+    kinds = np.array(["unknown" if t is None else "member" if t else "control" for t in truth])
+    x = names.axis.place(names.values)
+    with np.errstate(divide="ignore"):
+        y = -np.log10(names.q)
+    found = []
+    for kind in ("control", "unknown", "member"):
+        rows = (kinds == kind) & np.isfinite(x) & np.isfinite(y)
+        if rows.any():
+            found.append(_thinned(kind, x[rows], y[rows]))
+    return tuple(found)
+
+
+def fdr_line() -> float:
+    """Return where q = 0.05 stands on a volcano's axis."""
+    return -math.log10(ALPHA)
+
+
+def _few_counts(n: int) -> np.ndarray:
+    """Numbers of controls from 0 to n at which the curve is read: all of few, else spread out."""
+    if n <= _N_POINTS:
+        return np.arange(n + 1)
+    spread = np.concatenate([np.linspace(0, n, _N_POINTS // 2), np.geomspace(1, n, _N_POINTS // 2)])
+    return np.unique(np.concatenate([[0, n], np.round(spread)]).astype(int))
+
+
+def _thinned(kind: str, x: FloatArray, y: FloatArray) -> VolcanoNames:
+    """Keep one point of each cell of the grid, in the order of the cells."""
+
+    def cells(values: FloatArray, n_cells: int) -> np.ndarray:
+        width = np.ptp(values) or 1.0
+        place = (values - values.min()) / width * (n_cells - 1)
+        return np.asarray(np.floor(place), dtype=np.int64)
+
+    cell = cells(x, _GRID[0]) * _GRID[1] + cells(y, _GRID[1])
+    _, first, count = np.unique(cell, return_index=True, return_counts=True)
+    return VolcanoNames(kind, x[first], y[first], count)

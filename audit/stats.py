@@ -1,0 +1,530 @@
+"""Maximum-weight matching of a small sparse bipartite graph, with exact integer weights."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from audit.rng import generator
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+Z_95 = 1.959963984540054
+FPRS = (0.1, 0.01, 0.001)
+"""False-positive rates (fractions) at which a ranking is read."""
+
+MIN_NAMES = 5
+"""With fewer members or controls an AUC decides nothing."""
+MIN_PARTS = 10
+"""Effectively different parts on each side from which names that share parts have an interval."""
+
+_RATES_CELLS_PER_CHUNK = (
+    1_000_000  # counts held at once while resampling: bounds memory to some 40 MB
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and its 95 % interval, in the unit of the value; NaN where undefined."""
+
+    value: float
+    low: float
+    high: float
+
+
+def wilson(value: float, *, n_total: int) -> Estimate:
+    """Return a share of `n_total` trials with its Wilson 95 % score interval; NaN for no trial.
+
+    Source: Wilson 1927, doi:10.1080/01621459.1927.10502953.
+    """
+    if n_total == 0 or math.isnan(value):
+        return Estimate(math.nan, math.nan, math.nan)
+    shrink = 1 / (1 + Z_95**2 / n_total)
+    centre = (value + Z_95**2 / (2 * n_total)) * shrink
+    spread = value * (1 - value) / n_total + Z_95**2 / (4 * n_total**2)
+    half = Z_95 * math.sqrt(spread) * shrink
+    # At 0 and 1 the bound equals the value; rounding must not push it past.
+    return Estimate(value, max(0.0, min(value, centre - half)), min(1.0, max(value, centre + half)))
+
+
+@dataclass(frozen=True)
+class Rate:
+    """`n_hits` out of `n_total` trials that were really made."""
+
+    n_hits: int
+    n_total: int
+
+    def __post_init__(self) -> None:
+        """Check the counts, once."""
+        if not 0 <= self.n_hits <= self.n_total:
+            raise ValueError(f"{self.n_hits} hits of {self.n_total} trials")
+
+    @property
+    def value(self) -> float:
+        """The share of hits, 0-1; NaN without a trial."""
+        return self.n_hits / self.n_total if self.n_total else math.nan
+
+    def interval(self) -> Estimate:
+        """Return the share with its Wilson 95 % interval."""
+        return wilson(self.value, n_total=self.n_total)
+
+
+@dataclass(frozen=True, eq=False)
+class RocCurve:
+    """Points [G + 1] from (0, 0) to (1, 1), one for each distinct score and one for "all flagged".
+
+    `fpr` and `tpr` (fractions) are those of the rule `score > threshold`.
+    """
+
+    fpr: FloatArray
+    tpr: FloatArray
+    threshold: FloatArray
+
+
+@dataclass(frozen=True)
+class RankingIntervals:
+    """How well scores rank members above controls, each number with its bootstrap interval.
+
+    `tpr_at_fpr` holds (fpr, estimate); the estimate is NaN ("not resolvable") below 1/n_controls.
+    """
+
+    n_members: int
+    n_controls: int
+    n_not_scored: int
+    n_replicates: int
+    auc: Estimate
+    tpr_at_fpr: tuple[tuple[float, Estimate], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _TieGroups:
+    """Scores in G groups of equal value, highest first, with members and controls counted."""
+
+    value: FloatArray  # [G]
+    members: IntArray  # [G]
+    controls: IntArray  # [G]
+    n_not_scored: int
+
+    @property
+    def n_members(self) -> int:
+        return int(self.members.sum())
+
+    @property
+    def n_controls(self) -> int:
+        return int(self.controls.sum())
+
+
+def _tie_groups(scores: ArrayLike, is_member: ArrayLike) -> _TieGroups:
+    score = np.asarray(scores, dtype=np.float64)
+    member = np.asarray(is_member, dtype=np.bool_)
+    if score.ndim != 1 or score.shape != member.shape:
+        raise ValueError(f"scores {score.shape} and truth {member.shape}: two columns are needed")
+    is_scored = ~np.isnan(score)
+    value, rank = np.unique(score[is_scored], return_inverse=True)
+    n_groups = len(value)
+    members = np.bincount(rank[member[is_scored]], minlength=n_groups)[::-1]
+    controls = np.bincount(rank[~member[is_scored]], minlength=n_groups)[::-1]
+    return _TieGroups(value[::-1], members, controls, n_not_scored=int((~is_scored).sum()))
+
+
+def _auc(members: IntArray, controls: IntArray) -> FloatArray:
+    """Mann-Whitney per row of counts [R, G], highest group first; ties count one half."""
+    n_members, n_controls = int(members[0].sum()), int(controls[0].sum())
+    # Twice the controls beaten by a member of each group: those below it, and half of those in it.
+    twice_beaten = 2 * (n_controls - np.cumsum(controls, axis=1)) + controls
+    twice_wins = np.einsum("rg,rg->r", members, twice_beaten)
+    wins: FloatArray = twice_wins / (2.0 * n_members * n_controls)
+    return wins
+
+
+def _tpr_at_fpr(members: IntArray, controls: IntArray, *, fpr: float) -> FloatArray:
+    """Largest TPR with FPR <= fpr per row of counts [R, G]; no interpolation."""
+    n_members, n_controls = int(members[0].sum()), int(controls[0].sum())
+    if fpr < 1 / n_controls:
+        return np.full(len(members), math.nan)
+    # Dividing, as a reader would: 13 / 130 is the same float as 0.1, 0.1 * 130 need not be 13.
+    n_allowed = (np.cumsum(controls, axis=1) / n_controls <= fpr).sum(axis=1)
+    n_found = np.cumsum(members, axis=1)
+    last = np.take_along_axis(n_found, np.maximum(n_allowed - 1, 0)[:, None], axis=1)[:, 0]
+    return np.asarray(np.where(n_allowed > 0, last, 0) / n_members, dtype=np.float64)
+
+
+def auc(scores: ArrayLike, is_member: ArrayLike) -> float:
+    """Return the share of member-control pairs in which the member scores higher, ties one half.
+
+    Scores and truth [N]; NaN without members or without controls. Time O(n log n).
+    Source: Mann & Whitney 1947, doi:10.1214/aoms/1177730491.
+    """
+    groups = _tie_groups(scores, is_member)
+    if not groups.n_members or not groups.n_controls:
+        return math.nan
+    return float(_auc(groups.members[None], groups.controls[None])[0])
+
+
+def roc_curve(scores: ArrayLike, is_member: ArrayLike) -> RocCurve:
+    """Return the ROC's points at the distinct thresholds, for the rule `score > threshold`."""
+    groups = _tie_groups(scores, is_member)
+    n_members, n_controls = groups.n_members or math.nan, groups.n_controls or math.nan
+    return RocCurve(
+        fpr=np.concatenate([[0], np.cumsum(groups.controls)]) / n_controls,
+        tpr=np.concatenate([[0], np.cumsum(groups.members)]) / n_members,
+        threshold=np.concatenate([groups.value, [-np.inf]]),
+    )
+
+
+def tpr_at_fpr(scores: ArrayLike, is_member: ArrayLike, *, fpr: float) -> float:
+    """Return the largest TPR among thresholds whose FPR is at most `fpr`; no interpolation.
+
+    NaN means "not resolvable": `fpr` below 1/n_controls, or no members or no controls.
+    """
+    groups = _tie_groups(scores, is_member)
+    if not groups.n_members or not groups.n_controls:
+        return math.nan
+    return float(_tpr_at_fpr(groups.members[None], groups.controls[None], fpr=fpr)[0])
+
+
+def _read(members: IntArray, controls: IntArray, fprs: Sequence[float]) -> FloatArray:
+    """TPR at each FPR: [F, R] for counts [R, G]."""
+    tprs = [_tpr_at_fpr(members, controls, fpr=fpr) for fpr in fprs]
+    return np.stack(tprs) if tprs else np.empty((0, len(members)))
+
+
+def _resample(
+    groups: _TieGroups, *, n_replicates: int, seed: int
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Draw names with replacement, members and controls apart; yield counts [R, G] in chunks."""
+    rng = np.random.default_rng(seed)
+    n_groups = len(groups.value)
+    n_rows = max(1, _RATES_CELLS_PER_CHUNK // max(n_groups, 1))
+    for start in range(0, n_replicates, n_rows):
+        rows = np.arange(min(n_rows, n_replicates - start))[:, None]
+        counts = []
+        for per_group in (groups.members, groups.controls):
+            group_of_name = np.repeat(np.arange(n_groups), per_group)
+            drawn = rng.integers(len(group_of_name), size=(len(rows), len(group_of_name)))
+            cells = (group_of_name[drawn] + rows * n_groups).ravel()
+            counts.append(np.bincount(cells, minlength=len(rows) * n_groups))
+        yield counts[0].reshape(-1, n_groups), counts[1].reshape(-1, n_groups)
+
+
+def auc_interval(
+    scores: ArrayLike, is_member: ArrayLike, *, clusters: Sequence[ArrayLike] = ()
+) -> Estimate:
+    """Return the AUC with its 95 % interval, where names may share parts.
+
+    The variance is that of the placement values (DeLong), added up over clusters in both ways
+    (first parts, last parts, less names): names that share a part rise and fall together. The
+    interval is symmetric in the logit, with Satterthwaite's t. Where the smaller group times
+    min(A, 1 - A) is below 5, the normal approximation of a share fails and Wilson's interval of
+    that group joins it; under 5 names Wilson's stands alone. NaN bounds where names share parts and
+    fewer than 10 parts (1 / sum of squared shares) are effectively different on some side.
+
+    Parameters
+    ----------
+    scores, is_member
+        [N]; NaN scores are left out.
+    clusters
+        Ids [N] of each name's first and last part; -1: none, a cluster of its own.
+
+    Sources: DeLong et al. 1988, doi:10.2307/2531595; Cameron, Gelbach & Miller 2011,
+    doi:10.1198/jbes.2010.07136; coverage: `benchmarks/verdict_rates.py`.
+    """
+    score, member = np.asarray(scores, dtype=np.float64), np.asarray(is_member, dtype=np.bool_)
+    if score.ndim != 1 or score.shape != member.shape:
+        raise ValueError(f"scores {score.shape} and truth {member.shape}: two columns are needed")
+    # In order of scores, so that the order of the rows does not matter to the last bit.
+    order = np.lexsort((score, member))
+    order = order[~np.isnan(score[order])]
+    score, member = score[order], member[order]
+    m, n = int(member.sum()), int((~member).sum())
+    if not m or not n:
+        return Estimate(math.nan, math.nan, math.nan)
+    value = auc(score, member)
+    influence = _influence(score, member, value)
+    by_wilson = wilson(value, n_total=min(m, n))
+    if min(m, n) < MIN_NAMES:
+        return by_wilson
+    ids = [_cluster_ids(np.asarray(one)[order]) for one in clusters]
+    variance, freedom = _clustered_variance(influence, member, ids)
+    if math.isnan(variance):
+        return Estimate(value, math.nan, math.nan)
+    return _logit_interval(value, variance, freedom, by_wilson, n_smaller=min(m, n))
+
+
+def _influence(score: FloatArray, member: BoolArray, value: float) -> FloatArray:
+    """Each name's share in the AUC's error [N], whose squares add up to DeLong's variance."""
+    ups, downs = np.sort(score[member]), np.sort(score[~member])
+    m, n = len(ups), len(downs)
+
+    def share_below(x: FloatArray, pool: FloatArray) -> FloatArray:
+        below = np.searchsorted(pool, x, "left") + np.searchsorted(pool, x, "right")
+        return np.asarray(below / (2 * len(pool)))
+
+    influence = np.empty(len(score))
+    influence[member] = (share_below(score[member], downs) - value) / math.sqrt(m * max(m - 1, 1))
+    influence[~member] = (1 - share_below(score[~member], ups) - value) / math.sqrt(
+        n * max(n - 1, 1)
+    )
+    return influence
+
+
+def _cluster_ids(ids: IntArray) -> IntArray:
+    """Number clusters from 0; every -1 is one of its own."""
+    own = ids.max(initial=0) + 1 + np.arange(len(ids))
+    return np.unique(np.where(ids < 0, own, ids), return_inverse=True)[1]
+
+
+def _clustered_variance(
+    influence: FloatArray, member: BoolArray, ids: Sequence[IntArray]
+) -> tuple[float, float]:
+    """The AUC's variance and its degrees of freedom; NaN where too few parts differ."""
+    by_side = np.array([(influence[side] ** 2).sum() for side in (member, ~member)])
+    total = float(by_side.sum())
+    sizes = np.array([member.sum(), (~member).sum()])
+    freedom = total**2 / float((by_side**2 / (sizes - 1)).sum()) if total else 1.0
+    if all(len(np.unique(one)) == len(one) for one in ids):
+        return total, freedom
+    n_effective = [
+        1 / float((np.bincount(one[side]) ** 2 / side.sum() ** 2).sum())
+        for one in ids
+        for side in (member, ~member)
+    ]
+    if min(n_effective) < MIN_PARTS:
+        return math.nan, math.nan
+    together = [float((np.bincount(one, weights=influence) ** 2).sum()) for one in ids]
+    variance = max(total, sum(together) - (len(ids) - 1) * total)
+    return variance, min(freedom, min(n_effective) - 1)
+
+
+def _logit_interval(
+    value: float, variance: float, freedom: float, by_wilson: Estimate, *, n_smaller: int
+) -> Estimate:
+    from scipy.special import expit, logit
+    from scipy.stats import t
+
+    if value in (0.0, 1.0):
+        return by_wilson
+    half = float(t.ppf(0.975, freedom)) * math.sqrt(variance) / (value * (1 - value))
+    low, high = (float(expit(logit(value) + sign * half)) for sign in (-1, 1))
+    if n_smaller * min(value, 1 - value) < 5:
+        low, high = min(low, by_wilson.low), max(high, by_wilson.high)
+    return Estimate(value, low, high)
+
+
+def percentile_interval(value: float, *, replicates: FloatArray, n_names: int) -> Estimate:
+    """Return `value` with the 2.5th and 97.5th percentile of its bootstrap replicates [R].
+
+    Differs: where every replicate is the same (a perfect or a constant ranking) resampling knows no
+    error, and three names against three would look certain. The Wilson interval of that share among
+    `n_names` trials stands in.
+    """
+    if math.isnan(value):
+        return Estimate(math.nan, math.nan, math.nan)
+    if replicates.min() == replicates.max():
+        return wilson(value, n_total=n_names)
+    low, high = np.quantile(replicates, [0.025, 0.975])
+    return Estimate(value, float(low), float(high))
+
+
+def bootstrap_ranking(
+    scores: ArrayLike,
+    is_member: ArrayLike,
+    *,
+    seed: int,
+    clusters: Sequence[ArrayLike] = (),
+    fprs: Sequence[float] = FPRS,
+    n_replicates: int = 2000,
+) -> RankingIntervals:
+    """Return the AUC (`auc_interval`), and TPR at FPR with intervals of a bootstrap over names.
+
+    Members and controls [N] are resampled apart, so their numbers stay; thresholds are chosen anew
+    in each replicate. The order of the rows does not matter, to the last bit.
+    Source: Efron & Tibshirani 1993, chapter 13.
+    """
+    groups = _tie_groups(scores, is_member)
+    n_members, n_controls = groups.n_members, groups.n_controls
+    counts = (n_members, n_controls, groups.n_not_scored, n_replicates)
+    if not n_members or not n_controls:
+        nothing = Estimate(math.nan, math.nan, math.nan)
+        return RankingIntervals(*counts, nothing, tuple((fpr, nothing) for fpr in fprs))
+    value = _read(groups.members[None], groups.controls[None], fprs)
+    replicates = np.empty((len(fprs), 0))
+    if fprs:
+        drawn = _resample(groups, n_replicates=n_replicates, seed=seed)
+        replicates = np.concatenate([_read(*chunk, fprs) for chunk in drawn], axis=1)
+    tpr_intervals = [
+        percentile_interval(float(v[0]), replicates=r, n_names=n_members)
+        for v, r in zip(value, replicates, strict=True)
+    ]
+    area = auc_interval(scores, is_member, clusters=clusters)
+    return RankingIntervals(*counts, area, tuple(zip(fprs, tpr_intervals, strict=True)))
+
+
+def benjamini_hochberg(p: ArrayLike) -> FloatArray:
+    """Return q values [N] for p-values [N]; NaN stays NaN and is no member of the family.
+
+    Source: Benjamini & Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x.
+    """
+    p_values = np.asarray(p, dtype=np.float64)
+    q = np.full(p_values.shape, math.nan)
+    order = np.argsort(p_values)[: int((~np.isnan(p_values)).sum())]  # NaN sorts last
+    raw = p_values[order] * (len(order) / np.arange(1, len(order) + 1))
+    q[order] = np.minimum(np.minimum.accumulate(raw[::-1])[::-1], 1.0)
+    return q
+
+
+def two_sample_ks(a: ArrayLike, b: ArrayLike) -> tuple[float, float]:
+    """Return the two-sided two-sample Kolmogorov-Smirnov statistic and its asymptotic p-value.
+
+    NaN values are left out; (NaN, NaN) if nothing is left of either sample.
+    Source: Stephens 1970, doi:10.1111/j.2517-6161.1970.tb00821.x (small-sample correction).
+    """
+    samples = [np.asarray(x, dtype=np.float64) for x in (a, b)]
+    first, second = (np.sort(x[~np.isnan(x)]) for x in samples)
+    if not len(first) or not len(second):
+        return math.nan, math.nan
+    at = np.concatenate([first, second])
+    gap = np.searchsorted(first, at, side="right") / len(first)
+    gap = gap - np.searchsorted(second, at, side="right") / len(second)
+    statistic = float(np.abs(gap).max())
+    root = math.sqrt(len(first) * len(second) / (len(first) + len(second)))
+    scaled = (root + 0.12 + 0.11 / root) * statistic
+    if scaled < 0.2:  # the series needs many terms there, and p is 1 to twelve digits
+        return statistic, 1.0
+    j = np.arange(1, 101)
+    p = float(2 * np.sum((-1.0) ** (j - 1) * np.exp(-2 * (j * scaled) ** 2)))
+    return statistic, min(max(p, 0.0), 1.0)
+
+
+N_REPLICATES = 1000
+_BOOTSTRAP_CELLS_PER_CHUNK = 4_000_000  # draws held at once: bounds memory to some 100 MB
+
+Measure = Callable[[FloatArray], FloatArray]
+
+
+def drawn_weights(n_patients: int, *, seed: int, n_replicates: int) -> Iterator[FloatArray]:
+    """Yield how often each patient is drawn, [chunk of replicates, patients], with replacement."""
+    n_rows = max(1, _BOOTSTRAP_CELLS_PER_CHUNK // max(n_patients, 1))
+    for start in range(0, n_replicates, n_rows):
+        rng = generator(seed, "deid-patients", start)
+        rows = min(n_rows, n_replicates - start)
+        drawn = rng.integers(n_patients, size=(rows, n_patients))
+        cells = (drawn + np.arange(rows)[:, None] * n_patients).ravel()
+        yield np.bincount(cells, minlength=rows * n_patients).reshape(rows, -1).astype(np.float64)
+
+
+def replicates(
+    table: IntArray, measure: Measure, *, seed: int, n_replicates: int = N_REPLICATES
+) -> FloatArray:
+    """Return the measure on resampled patients: `measure` of counts [R, ...] gives [R, V].
+
+    Parameters
+    ----------
+    table
+        Counts by patient [P, ...].
+    measure
+        From counts of R sets of patients [R, ...] to V values each [R, V]; NaN where undefined.
+
+    The order of the patients matters to the last digits; give them sorted.
+    Source: Efron & Tibshirani 1993, chapter 13.
+    """
+    n_patients = len(table)
+    flat = table.reshape(n_patients, -1).astype(np.float64)
+    parts = [
+        measure((weights @ flat).reshape(-1, *table.shape[1:]))
+        for weights in drawn_weights(n_patients, seed=seed, n_replicates=n_replicates)
+    ]
+    return np.concatenate(parts)
+
+
+def interval(value: float, drawn: FloatArray, *, n_total: int) -> Estimate:
+    """Return a value with the 95 % percentile interval of its replicates [R].
+
+    Replicates in which it is undefined are left out; if it is in all of them, the value stands
+    without an interval. Where all replicates agree, the Wilson interval of that share among
+    `n_total` trials stands in (see `percentile_interval`).
+    """
+    defined = drawn[~np.isnan(drawn)]
+    if np.isnan(value) or not len(defined):
+        return Estimate(value, float("nan"), float("nan"))
+    return percentile_interval(value, replicates=defined, n_names=n_total)
+
+
+def ratio(hits: FloatArray, totals: FloatArray) -> FloatArray:
+    """Return hits / totals; NaN where there is no trial."""
+    out = np.full(np.broadcast(hits, totals).shape, np.nan)
+    np.divide(hits, totals, out=out, where=totals > 0)
+    return out
+
+
+def best_assignment(weights: Mapping[tuple[int, int], int]) -> dict[int, int]:
+    """Return the one-to-one matching, row to column, of the largest total weight.
+
+    Parameters
+    ----------
+    weights
+        The edges (row, column) and their weights, all above 0.
+
+    Which of several best matchings comes back depends only on the numbers of rows and columns.
+    Time O(matched * rows * edges) at worst; the graphs here are a handful of spans.
+    Source: successive best augmenting paths (Ahuja, Magnanti & Orlin 1993, section 9.7).
+    """
+    columns_of: dict[int, list[int]] = {}
+    for row, column in sorted(weights):
+        columns_of.setdefault(row, []).append(column)
+    column_of: dict[int, int] = {}
+    row_of: dict[int, int] = {}
+    while True:
+        path = _best_path(weights, columns_of=columns_of, column_of=column_of, row_of=row_of)
+        if path is None:
+            return column_of
+        for row, column in path:
+            column_of[row] = column
+            row_of[column] = row
+
+
+def _best_path(
+    weights: Mapping[tuple[int, int], int],
+    *,
+    columns_of: Mapping[int, list[int]],
+    column_of: Mapping[int, int],
+    row_of: Mapping[int, int],
+) -> list[tuple[int, int]] | None:
+    """Return the new pairs of the augmenting path of the largest gain; None if none gains."""
+    gain = {row: 0 for row in columns_of if row not in column_of}
+    came_from: dict[int, int] = {}  # column -> row
+    gain_at: dict[int, int] = {}  # column -> gain of the best path that ends there
+    waiting = deque(gain)
+    is_waiting = set(gain)
+    while waiting:
+        row = waiting.popleft()
+        is_waiting.discard(row)
+        for column in columns_of[row]:
+            if column_of.get(row) == column:
+                continue
+            new = gain[row] + weights[row, column]
+            if column in gain_at and new <= gain_at[column]:
+                continue
+            gain_at[column], came_from[column] = new, row
+            owner = row_of.get(column)
+            if owner is not None:
+                gain[owner] = new - weights[owner, column]
+                if owner not in is_waiting:
+                    waiting.append(owner)
+                    is_waiting.add(owner)
+    ends = [column for column in sorted(gain_at) if column not in row_of and gain_at[column] > 0]
+    if not ends:
+        return None
+    at: int | None = max(ends, key=lambda end: gain_at[end])
+    path = []
+    while at is not None:
+        path.append((came_from[at], at))
+        at = column_of.get(came_from[at])
+    return path

@@ -1,0 +1,429 @@
+"""The loss curve of a training: points of its log in, few frozen values for a chart out.
+
+Losses are nats per masked token. Held-out losses are of rows and masks that stay the same through
+the whole training, so that they can be compared with each other and with the unigram baseline: the
+loss of always answering with the words' frequencies, whatever stands around the mask. Torch-free.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Protocol
+
+from audit.errors import AuditError
+from audit.task import check_number, check_one_of, check_whole
+
+SCHEDULES = ("linear", "constant")
+PRECISIONS = ("auto", "float32", "bfloat16")
+WHERE = "training settings"
+_NOT_OF_THE_WEIGHTS = ("evaluate_every", "checkpoint_every")
+_MOST_POINTS = 500
+_LONGEST_WAIT = 50
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How to train.
+
+    Source: Nakamura et al., section 3.3 (128 tokens, 2e-5, 64 rows, 100,000 steps); the rest as
+    BERT (Devlin et al. 2019) and ClinicalBERT (Alsentzer et al. 2019).
+
+    Attributes
+    ----------
+    n_tokens
+        Tokens a row, [CLS] and [SEP] included.
+    batch
+        Rows a step.
+    micro_batch
+        Rows of one forward pass; divides `batch`. Dropout depends on it, so it names the training
+        too.
+    n_steps
+        Steps; not used where `n_epochs` is given.
+    n_epochs
+        Times that every token is seen, in place of `n_steps`.
+    learning_rate
+        The highest, of the encoder.
+    head_learning_rate
+        The highest, of the masked-LM head; None: the same.
+    schedule
+        What follows the warm-up: "linear" falls to zero at the last step, "constant" stays, so
+        that snapshots along one run are models of their own.
+    warmup_share
+        Share of the steps in which the rate rises from zero.
+    weight_decay
+        Of matrices; biases and layer norms have none.
+    mask_share
+        Share of the positions that are asked for: 80 % masked, 10 % replaced, 10 % kept.
+    clip
+        Largest norm of a step's gradient.
+    precision
+        "auto" is bfloat16 where the hardware multiplies it faster, float32 elsewhere; weights
+        stay float32.
+    held_out_share
+        Share of the patients (of the notes, where no patient is told) that are never trained on.
+    evaluate_every, checkpoint_every
+        Steps between two held-out losses, and between two checkpoints.
+    from_scratch
+        Fresh weights in the shape of the general model.
+    """
+
+    n_tokens: int = 128
+    batch: int = 64
+    micro_batch: int = 32
+    n_steps: int = 100_000
+    n_epochs: float | None = None
+    learning_rate: float = 2e-5
+    head_learning_rate: float | None = None
+    schedule: str = "linear"
+    warmup_share: float = 0.1
+    weight_decay: float = 0.01
+    mask_share: float = 0.15
+    clip: float = 1.0
+    precision: str = "auto"
+    seed: int = 0
+    held_out_share: float = 0.01
+    evaluate_every: int = 1_000
+    checkpoint_every: int = 1_000
+    from_scratch: bool = False
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("n_tokens", 8, 4096), ("batch", 1, 65_536), ("micro_batch", 1, 65_536),
+            ("n_steps", 1, 100_000_000), ("seed", 0, 2**63 - 1), ("evaluate_every", 1, 10**9),
+            ("checkpoint_every", 1, 10**9),
+        ):  # fmt: skip
+            check_whole(name, getattr(self, name), low=low, high=high, where=WHERE)
+        for name, least, most in (
+            ("learning_rate", 1e-9, 1.0), ("warmup_share", 0.0, 1.0), ("weight_decay", 0.0, 1.0),
+            ("mask_share", 0.01, 0.4), ("clip", 1e-3, 1e6), ("held_out_share", 0.0, 0.5),
+        ):  # fmt: skip
+            check_number(name, getattr(self, name), low=least, high=most, where=WHERE)
+        if self.n_epochs is not None:
+            check_number("n_epochs", self.n_epochs, low=1e-6, high=1e6, where=WHERE)
+        if self.head_learning_rate is not None:
+            check_number(
+                "head_learning_rate", self.head_learning_rate, low=1e-9, high=1.0, where=WHERE
+            )
+        check_one_of("schedule", self.schedule, SCHEDULES, where=WHERE)
+        check_one_of("precision", self.precision, PRECISIONS, where=WHERE)
+        if not isinstance(self.from_scratch, bool):
+            raise AuditError("`from_scratch` is yes or no.", where=WHERE)
+        if self.batch % self.micro_batch:
+            raise AuditError(
+                f"{self.batch} rows a step are no multiple of {self.micro_batch} rows a pass.",
+                where=WHERE,
+                do="Choose a micro-batch that divides the batch.",
+            )
+
+    @property
+    def n_inner(self) -> int:
+        """Tokens of notes in a row: all but [CLS] and [SEP]."""
+        return self.n_tokens - 2
+
+    @property
+    def n_passes(self) -> int:
+        """Forward passes of a step."""
+        return self.batch // self.micro_batch
+
+    def n_rows(self, n_train_tokens: int) -> int:
+        """Return how many rows an epoch has."""
+        return n_train_tokens // self.n_inner
+
+    def steps(self, n_train_tokens: int) -> int:
+        """Return how many steps a training on so many tokens takes."""
+        if self.n_epochs is None:
+            return self.n_steps
+        return self.steps_of_epochs(self.n_epochs, n_train_tokens=n_train_tokens)
+
+    def steps_of_epochs(self, n_epochs: float, *, n_train_tokens: int) -> int:
+        """Return the first step after which so many epochs have been seen."""
+        return max(1, math.ceil(n_epochs * self.n_rows(n_train_tokens) / self.batch - 1e-9))
+
+    def epochs(self, n_steps: float, *, n_train_tokens: int) -> float:
+        """Return how often every token has been seen after so many steps."""
+        n_rows = self.n_rows(n_train_tokens)
+        return n_steps * self.batch / n_rows if n_rows else math.nan
+
+    def rate_factor(self, step: int, *, n_steps: int) -> float:
+        """Return the share of the highest learning rate in a step, 1 to `n_steps`."""
+        n_warmup = round(self.warmup_share * n_steps)
+        if step <= n_warmup:
+            return step / n_warmup
+        if self.schedule == "constant":
+            return 1.0
+        return max(0.0, (n_steps - step + 1) / (n_steps - n_warmup))
+
+    def point_every(self, n_steps: int) -> int:
+        """Return the steps between two points of the loss curve."""
+        return max(1, min(_LONGEST_WAIT, n_steps // _MOST_POINTS))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain values."""
+        return asdict(self)
+
+    def decisive(self) -> dict[str, Any]:
+        """Return what decides the weights: all but when it is looked at and kept."""
+        return {k: v for k, v in asdict(self).items() if k not in _NOT_OF_THE_WEIGHTS}
+
+
+def settings_from_json(value: Mapping[str, Any]) -> TrainSettings:
+    """Return settings from plain values; what is not named has its default.
+
+    Raises
+    ------
+    AuditError
+        If a setting is unknown or out of its range.
+    """
+    known = {field.name for field in fields(TrainSettings)}
+    for name in value:
+        if name not in known:
+            raise AuditError(f"`{name!s:.40}` is no setting of a training.", where=WHERE)
+    return TrainSettings(**value)
+
+
+LOSSES = "losses.jsonl"
+
+
+@dataclass(frozen=True)
+class LossPoint:
+    """One point of a loss curve.
+
+    Attributes
+    ----------
+    step
+        Finished steps.
+    loss
+        Mean training loss since the point before, in nats a token; None at step 0.
+    held_out
+        Loss of the held-out rows, in nats a token; None where it was not measured.
+    learning_rate
+        Of the last step, of the encoder.
+    seconds
+        Of training so far, pauses left out.
+    """
+
+    step: int
+    loss: float | None
+    held_out: float | None
+    learning_rate: float
+    seconds: float
+
+
+def read_losses(run_dir: Path) -> tuple[LossPoint, ...]:
+    """Return the points in order of their steps; none where there is no log yet.
+
+    Of two points of one step, which a training leaves that was killed and went on, the later one
+    counts; a line that is just being written does not.
+    """
+    try:
+        lines = (run_dir / LOSSES).read_bytes().split(b"\n")
+    except OSError:
+        return ()
+    points: dict[int, LossPoint] = {}
+    for line in lines[:-1]:
+        point = _point(line)
+        if point is not None:
+            points[point.step] = point
+    return tuple(points[step] for step in sorted(points))
+
+
+def append_point(run_dir: Path, point: LossPoint) -> None:
+    """Add a point at the end of the log."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    descriptor = os.open(run_dir / LOSSES, flags, 0o600)
+    try:
+        os.write(descriptor, _line(point))
+    finally:
+        os.close(descriptor)
+
+
+def cut_log(run_dir: Path, *, step: int) -> None:
+    """Forget the points after a step: they are made again."""
+    kept = [point for point in read_losses(run_dir) if point.step <= step]
+    partial = run_dir / f".{LOSSES}.part"
+    partial.unlink(missing_ok=True)
+    partial.touch(mode=0o600)
+    partial.write_bytes(b"".join(map(_line, kept)))
+    partial.replace(run_dir / LOSSES)
+
+
+def last_held_out(points: Iterable[LossPoint]) -> float | None:
+    """Return the held-out loss that was measured last; None where none was."""
+    found = [point.held_out for point in points if point.held_out is not None]
+    return found[-1] if found else None
+
+
+def _line(point: LossPoint) -> bytes:
+    return json.dumps(asdict(point), allow_nan=False).encode("ascii") + b"\n"
+
+
+def _point(line: bytes) -> LossPoint | None:
+    try:
+        value = json.loads(line)
+        loss, held_out = (
+            None if value[name] is None else float(value[name]) for name in ("loss", "held_out")
+        )
+        point = LossPoint(
+            int(value["step"]), loss, held_out, float(value["learning_rate"]),
+            float(value["seconds"]),
+        )  # fmt: skip
+    except (ValueError, KeyError, TypeError):
+        return None
+    numbers = (point.loss or 0.0, point.held_out or 0.0, point.learning_rate, point.seconds)
+    return point if all(map(math.isfinite, numbers)) else None
+
+
+MAX_POINTS = 400
+PLATEAU_NATS = 0.1
+"""A held-out loss within this of the unigram baseline has learned next to nothing from context."""
+
+RISE_NATS = 0.02
+"""A held-out loss this far above its lowest is called rising: less is noise of so few rows."""
+
+_SMOOTHED_SHARE = 0.05
+STATES = ("nothing", "early", "plateau", "rising", "falling", "level")
+
+
+class LoggedPoint(Protocol):
+    """One line of a training's log."""
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+
+    @property
+    def loss(self) -> float | None:
+        """Training loss of these steps; None or NaN before the first one."""
+
+    @property
+    def held_out(self) -> float | None:
+        """Held-out loss after them; None where it was not measured."""
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """What the chart of one training shows.
+
+    Attributes
+    ----------
+    steps, losses, smoothed
+        Training loss by step [P], each the mean of the points drawn as one, and its moving average.
+    held_out
+        (step, loss) of every measurement, step 0 being the model it started from.
+    unigram
+        Loss of the unigram baseline on the held-out rows; NaN where it is not known.
+    n_steps
+        Steps of the whole training.
+    steps_per_epoch
+        Steps in which every token is seen once; NaN where it is not known.
+    """
+
+    steps: tuple[int, ...]
+    losses: tuple[float, ...]
+    smoothed: tuple[float, ...]
+    held_out: tuple[tuple[int, float], ...]
+    unigram: float
+    n_steps: int
+    steps_per_epoch: float
+
+    def __post_init__(self) -> None:
+        """Refuse columns of different length."""
+        if not len(self.steps) == len(self.losses) == len(self.smoothed):
+            raise ValueError("steps and losses are of different length")
+
+    @property
+    def n_done(self) -> int:
+        """Last step of which anything is known."""
+        return max([*self.steps[-1:], *(step for step, _ in self.held_out[-1:]), 0])
+
+    @property
+    def lowest(self) -> tuple[int, float]:
+        """Step and value of the lowest held-out loss; (0, NaN) without one."""
+        return min(self.held_out, key=lambda point: point[1], default=(0, math.nan))
+
+    @property
+    def state(self) -> str:
+        """What can be said of the held-out loss, one of `STATES`.
+
+        "nothing": it was never measured; "early": only once; "plateau": it is no lower than
+        knowing the words' frequencies alone; "rising": it has left its lowest value upwards;
+        "falling" and "level": below where it began, or not.
+        """
+        if len(self.held_out) < 2:
+            return "early" if self.held_out else "nothing"
+        (_, first), (_, last) = self.held_out[0], self.held_out[-1]
+        if last > self.unigram - PLATEAU_NATS:
+            return "plateau"
+        if last > self.lowest[1] + RISE_NATS:
+            return "rising"
+        return "falling" if last < first - RISE_NATS else "level"
+
+    def epochs(self, step: float) -> float:
+        """Return how often every token has been seen after `step` steps; NaN where not known."""
+        return step / self.steps_per_epoch
+
+
+def loss_curve(
+    points: Sequence[LoggedPoint],
+    *,
+    n_steps: int,
+    steps_per_epoch: float = math.nan,
+    unigram: float | None = None,
+) -> LossCurve:
+    """Return the chart of a log; points that were logged twice (after a resume) count once."""
+    latest = {point.step: point for point in points}
+    ordered = [latest[step] for step in sorted(latest)]
+    trained = [(p.step, p.loss) for p in ordered if p.loss is not None and math.isfinite(p.loss)]
+    smoothed = moving_average([loss for _, loss in trained])
+    drawn = [
+        (group[-1][0], sum(loss for _, loss in group) / len(group), average)
+        for group, average in _grouped(trained, smoothed)
+    ]
+    held_out = {
+        p.step: p.held_out for p in ordered if p.held_out is not None and math.isfinite(p.held_out)
+    }
+    return LossCurve(
+        steps=tuple(step for step, _, _ in drawn),
+        losses=tuple(loss for _, loss, _ in drawn),
+        smoothed=tuple(average for _, _, average in drawn),
+        held_out=tuple(held_out.items()),
+        unigram=math.nan if unigram is None else unigram,
+        n_steps=n_steps,
+        steps_per_epoch=steps_per_epoch if steps_per_epoch > 0 else math.nan,
+    )
+
+
+def moving_average(values: Sequence[float], *, n_window: float | None = None) -> list[float]:
+    """Return the exponential moving average of values, free of the bias of its beginning.
+
+    s_i = sum_j b^(i-j) x_j / sum_j b^(i-j) over j <= i, with b = 1 - 2 / (n_window + 1): the first
+    value is itself, and a constant stays that constant (Kingma and Ba 2015, section 3).
+
+    Parameters
+    ----------
+    n_window
+        Points that the average is about; a twentieth of all, where not given.
+    """
+    window = max(1.0, _SMOOTHED_SHARE * len(values)) if n_window is None else n_window
+    keep = 1 - 2 / (window + 1)
+    weighted, weight, smoothed = 0.0, 0.0, []
+    for value in values:
+        weighted = keep * weighted + value
+        weight = keep * weight + 1
+        smoothed.append(weighted / weight)
+    return smoothed
+
+
+def _grouped(
+    trained: Sequence[tuple[int, float]], smoothed: Sequence[float]
+) -> list[tuple[Sequence[tuple[int, float]], float]]:
+    """Return at most `MAX_POINTS` runs of neighbouring points, each with its last average."""
+    size = max(1, math.ceil(len(trained) / MAX_POINTS))
+    groups = [trained[start : start + size] for start in range(0, len(trained), size)]
+    ends = [min(start + size, len(trained)) - 1 for start in range(0, len(trained), size)]
+    return [(group, smoothed[end]) for group, end in zip(groups, ends, strict=True)]

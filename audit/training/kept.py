@@ -1,0 +1,645 @@
+"""The plan of a training: tokens of the notes, steps, epochs, time, and whether it was done before.
+
+Comes in: a general model, a file of a corpus, settings. Goes out: frozen values for the screen.
+Torch-free; transformers is imported where a tokenizer is built, and not before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from audit.attack.plan import is_quick, known_digest, tokenizer
+from audit.corpus.truth import listed_file, read_listed
+from audit.errors import AuditError
+from audit.home import home_folder
+from audit.models.inspect import ModelSummary, inspect_model
+from audit.models.registry import RegisteredModel
+from audit.shelf import forget_folder, write_whole
+from audit.training.config import (
+    WHERE,
+    TrainSettings,
+    last_held_out,
+    read_losses,
+    settings_from_json,
+)
+from audit.training.tokens import prepared_sentences
+
+SOURCES = ("private", "public", "other_names", "file")
+TRAINING = "training.json"
+MODEL = "model"
+_RUN_ID = re.compile(r"[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """What is known of a training before its first step.
+
+    Attributes
+    ----------
+    title
+        What a person called it.
+    parent, parent_digest
+        Name and digest of the general model that it started from.
+    corpus_id
+        Of the corpus; "" where the notes were a file.
+    source
+        Which notes: "private", "public", "other_names" (of the corpus) or "file".
+    settings
+        How.
+    n_steps
+        Steps that it takes.
+    n_documents, n_train_tokens, n_held_out_documents
+        What it is trained on: notes, tokens of them, and notes that were kept out.
+    unigram_loss
+        What guessing by frequency alone reaches on the held-out tokens, in nats; None without.
+    key
+        Digest of everything that decides the weights but hardware and libraries.
+    precision, device, kernels
+        With which numbers, on what, with which kernels.
+    versions
+        Library -> version.
+    created
+        When it began, ISO 8601.
+    snapshots
+        Steps after which a copy is kept.
+    n_listed_patients
+        Patients who could not be held out, since their notes hold a name of the candidate list; 0
+        where nothing was to be held out.
+    """
+
+    title: str
+    parent: str
+    parent_digest: str
+    corpus_id: str
+    source: str
+    settings: TrainSettings
+    n_steps: int
+    n_documents: int
+    n_train_tokens: int
+    n_held_out_documents: int
+    unigram_loss: float | None
+    key: str
+    precision: str
+    device: str
+    kernels: str
+    versions: Mapping[str, str]
+    created: str
+    snapshots: tuple[int, ...] = ()
+    n_listed_patients: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts as plain values."""
+        return asdict(self) | {"snapshots": list(self.snapshots), "versions": dict(self.versions)}
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A training in the list, finished or not.
+
+    Attributes
+    ----------
+    run_id
+        12 hexadecimal digits.
+    facts
+        What it is.
+    is_whole
+        Whether it has ended and its model can be used.
+    n_steps_done
+        Steps of which the curve tells.
+    loss, held_out, first_held_out
+        The last training loss, the last and the first held-out loss, in nats; None without.
+    snapshots
+        Steps whose copies are there.
+    """
+
+    run_id: str
+    facts: TrainingFacts
+    is_whole: bool
+    n_steps_done: int
+    loss: float | None
+    held_out: float | None
+    first_held_out: float | None
+    snapshots: tuple[int, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What a person called it."""
+        return self.facts.title
+
+    @property
+    def n_epochs_done(self) -> float:
+        """How often every token has been seen."""
+        facts = self.facts
+        return facts.settings.epochs(self.n_steps_done, n_train_tokens=facts.n_train_tokens)
+
+
+def models_dir() -> Path:
+    """Return the folder of the trained models, made with mode 700 if it is not there."""
+    return home_folder("models")
+
+
+def run_dir(run_id: str) -> Path:
+    """Return the folder of a training, which need not be there.
+
+    Raises
+    ------
+    AuditError
+        If that is no identifier of a training.
+    """
+    if not _RUN_ID.fullmatch(run_id):
+        raise _none()
+    return models_dir() / run_id
+
+
+def trained_models() -> tuple[TrainedModel, ...]:
+    """Return every training that is kept, the newest first."""
+    found = []
+    for path in models_dir().iterdir():
+        if _RUN_ID.fullmatch(path.name) and (model := read_training(path)) is not None:
+            found.append(model)
+    return tuple(sorted(found, key=lambda m: (m.facts.created, m.run_id), reverse=True))
+
+
+def trained_model(run_id: str) -> TrainedModel:
+    """Return one training.
+
+    Raises
+    ------
+    AuditError
+        If none has this identifier.
+    """
+    model = read_training(run_dir(run_id))
+    if model is None:
+        raise _none()
+    return model
+
+
+def model_dir(run_id: str, *, step: int | None = None) -> Path:
+    """Return the directory of a trained model, or of its snapshot after a step.
+
+    Raises
+    ------
+    AuditError
+        If there is none, or it is not finished.
+    """
+    folder = run_dir(run_id)
+    path = folder / (MODEL if step is None else snapshot_name(step))
+    if not path.is_dir():
+        if read_training(folder) is None:
+            raise _none()
+        raise AuditError(
+            "This training is not finished.", where="trained model", do="Let its job go on."
+        )
+    return path
+
+
+def forget_model(run_id: str) -> None:
+    """Remove a training with everything that it holds.
+
+    Raises
+    ------
+    AuditError
+        If none has this identifier, or it cannot be removed.
+    """
+    refused = AuditError("The training cannot be removed.", where="trained model")
+    forget_folder(run_dir(run_id), unknown=_none(), refused=refused)
+
+
+def snapshot_name(step: int) -> str:
+    """Return the name of the folder of the copy that is kept after a step."""
+    return f"{MODEL}-{step}"
+
+
+def read_training(folder: Path) -> TrainedModel | None:
+    """Return the training in a folder; None where there is none, or it cannot be read."""
+    facts = read_facts(folder)
+    if facts is None:
+        return None
+    points = read_losses(folder)
+    measured = [point.held_out for point in points if point.held_out is not None]
+    losses = [point.loss for point in points if point.loss is not None]
+    return TrainedModel(
+        run_id=folder.name,
+        facts=facts,
+        is_whole=(folder / MODEL).is_dir(),
+        n_steps_done=points[-1].step if points else 0,
+        loss=losses[-1] if losses else None,
+        held_out=last_held_out(points),
+        first_held_out=measured[0] if measured else None,
+        snapshots=tuple(s for s in facts.snapshots if (folder / snapshot_name(s)).is_dir()),
+    )
+
+
+def read_facts(folder: Path) -> TrainingFacts | None:
+    """Return what a folder says of its training; None where it says nothing readable."""
+    try:
+        value = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
+        settings = settings_from_json(value["settings"])
+        snapshots = tuple(int(step) for step in value["snapshots"])
+        return TrainingFacts(**value | {"settings": settings, "snapshots": snapshots})
+    except (OSError, ValueError, KeyError, TypeError, AuditError):
+        return None
+
+
+def write_facts(folder: Path, facts: TrainingFacts) -> None:
+    """Write what a training is, whole or not at all."""
+    text = json.dumps(facts.to_json(), ensure_ascii=True, indent=1, allow_nan=False)
+    write_whole(folder / TRAINING, text.encode("ascii"))
+
+
+def _none() -> AuditError:
+    return AuditError("There is no such training.", where="trained model")
+
+
+_MAX_TITLE_CHARS = 200
+
+
+@dataclass(frozen=True)
+class TrainOrder:
+    """What to train, on what, where to.
+
+    Attributes
+    ----------
+    general
+        Directory of the model to start from; of a training from scratch, its shape.
+    notes
+        Files or folders that `audit.corpora.notes.open_notes` reads, in this order.
+    out
+        Folder of the training: made, or gone on with.
+    settings
+        How.
+    title
+        For the list of trained models.
+    source, corpus_id
+        Where the notes come from, as in `TrainingFacts`.
+    columns
+        Field of a note -> name of its column, for names that are not known.
+    token_store
+        Folder where tokens are kept for other trainings on the same notes; None: in `out`.
+    listed
+        The corpus's `listed.json`: patients with a note in it are never held out. None: anybody
+        may be.
+    snapshot_steps, snapshot_epochs
+        After which a copy is kept, as `model-<step>`; best with the schedule "constant".
+    device
+        "auto", "cpu" or "cuda".
+    """
+
+    general: Path
+    notes: tuple[Path, ...]
+    out: Path
+    settings: TrainSettings = field(default_factory=TrainSettings)
+    title: str = ""
+    source: str = "file"
+    corpus_id: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    token_store: Path | None = None
+    listed: Path | None = None
+    snapshot_steps: tuple[int, ...] = ()
+    snapshot_epochs: tuple[float, ...] = ()
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not self.notes:
+            raise AuditError("There are no notes to train on.", where="notes")
+        if self.source not in SOURCES:
+            raise AuditError(f"`source` must be one of: {', '.join(SOURCES)}.", where=WHERE)
+        if len(self.title) > _MAX_TITLE_CHARS:
+            raise AuditError(
+                f"The title is longer than {_MAX_TITLE_CHARS} characters.", where=WHERE
+            )
+        if any(not step > 0 for step in (*self.snapshot_steps, *self.snapshot_epochs)):
+            raise AuditError("A snapshot comes after the first step.", where=WHERE)
+
+    def snapshots(self, n_train_tokens: int) -> tuple[int, ...]:
+        """Return the steps after which a copy is kept, in order.
+
+        Raises
+        ------
+        AuditError
+            If one comes after the last step.
+        """
+        steps = {
+            self.settings.steps_of_epochs(n, n_train_tokens=n_train_tokens)
+            for n in self.snapshot_epochs
+        }
+        found = tuple(sorted(steps | set(self.snapshot_steps)))
+        n_steps = self.settings.steps(n_train_tokens)
+        if found and found[-1] > n_steps:
+            raise AuditError(
+                f"A snapshot after step {found[-1]} was asked for, but the training has {n_steps} "
+                "steps.",
+                where=WHERE,
+                do="Train longer, or ask for earlier snapshots.",
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy of the model along the way.
+
+    Attributes
+    ----------
+    step, n_epochs
+        After how many steps, and how often every token had been seen.
+    path
+        Its model directory.
+    """
+
+    step: int
+    n_epochs: float
+    path: Path
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What came of a training.
+
+    Attributes
+    ----------
+    run_dir, model_dir
+        Its folder, and the model in it.
+    n_steps, n_epochs
+        Steps, and how often every token was seen.
+    loss
+        Training loss of the last point, in nats a token.
+    first_held_out, held_out, unigram_loss
+        Held-out loss before the first step and after the last, and of guessing by frequency; None
+        where nothing was held out.
+    snapshots
+        In order.
+    """
+
+    run_dir: Path
+    model_dir: Path
+    n_steps: int
+    n_epochs: float
+    loss: float
+    first_held_out: float | None
+    held_out: float | None
+    unigram_loss: float | None
+    snapshots: tuple[Snapshot, ...]
+
+
+PRESETS = ("small", "clinicalbert", "scratch")
+SMALL_EPOCHS, SMALL_STEPS = 10, 2_000
+SAMPLE_BYTES = 1_000_000
+"""What is read of a file to judge how many tokens all of it has."""
+
+_SMALL_WIDTH = 256
+_MIN_SECONDS = 2.0
+_SIZE_RATIO = 3.0
+
+
+@dataclass(frozen=True)
+class NotesLoad:
+    """How much text there is to train on.
+
+    Attributes
+    ----------
+    n_notes
+        Notes with any text in them; as the corpus says where it was not all read.
+    n_tokens
+        Tokens of all of them after the text was prepared, one [SEP] a note included.
+    is_exact
+        Whether all of it was read; otherwise judged by the first million bytes.
+    free_share
+        Share of the patients that may be held out: those with a listed name may not.
+    """
+
+    n_notes: int
+    n_tokens: int
+    is_exact: bool
+    free_share: float = 1.0
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a training will take.
+
+    Attributes
+    ----------
+    load
+        The notes.
+    n_train_tokens
+        Tokens that are trained on: those of held-out patients are not.
+    n_rows
+        Rows of one epoch.
+    n_steps, n_epochs
+        Length of the training, both ways.
+    steps_per_epoch
+        Steps in which every token is seen once.
+    seconds
+        Expected time; None where nothing like it was ever measured on this device.
+    """
+
+    load: NotesLoad
+    n_train_tokens: int
+    n_rows: int
+    n_steps: int
+    n_epochs: float
+    steps_per_epoch: float
+    seconds: float | None
+
+
+def preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSettings:
+    """Return the settings of a preset for a general model and notes of so many tokens.
+
+    "clinicalbert" are the paper's; "scratch" the same from fresh weights, with BERT's own learning
+    rate (Devlin et al. 2019); "small" a few passes over the notes that a processor can make.
+
+    Raises
+    ------
+    ValueError
+        If there is no such preset.
+    """
+    if code not in PRESETS:
+        raise ValueError("there is no such preset")
+    row = min(128, parent.n_positions)
+    if code == "clinicalbert":
+        return TrainSettings(n_tokens=row)
+    if code == "scratch":
+        return TrainSettings(n_tokens=row, from_scratch=True, learning_rate=1e-4)
+    small = TrainSettings(
+        n_tokens=row,
+        batch=32,
+        micro_batch=32,
+        n_epochs=SMALL_EPOCHS,
+        learning_rate=5e-4 if parent.hidden_size <= _SMALL_WIDTH else 1e-4,
+        held_out_share=0.05,
+    )
+    n_steps = small.steps(n_tokens)
+    if n_steps > SMALL_STEPS:
+        n_steps, small = SMALL_STEPS, replace(small, n_epochs=None, n_steps=SMALL_STEPS)
+    every = max(1, n_steps // 20)
+    return replace(small, evaluate_every=every, checkpoint_every=max(50, every))
+
+
+def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
+    """Count a file's tokens as a model's tokenizer splits them.
+
+    Parameters
+    ----------
+    path
+        JSON lines with a field "text"; who of the corpus is listed is read beside it.
+    n_notes
+        Notes of the whole file.
+
+    Raises
+    ------
+    AuditError
+        If the file or the model cannot be read.
+    """
+    split = tokenizer(model)
+    try:
+        n_bytes = path.stat().st_size
+        read = [(n, _n_tokens(text, split=split)) for n, text in _first_texts(path)]
+    except OSError as error:
+        raise AuditError(
+            f"The notes cannot be read ({error.strerror}).", where="corpus", do="Build it again."
+        ) from None
+    listed = listed_file(path)
+    free = 1.0 if listed is None else read_listed(listed).free_share
+    n_read = sum(n for n, _ in read)
+    counts = [count for _, count in read if count]
+    n_tokens = sum(counts) + len(counts)
+    if n_read >= n_bytes:
+        return NotesLoad(len(counts), n_tokens, is_exact=True, free_share=free)
+    n_tokens = round(n_tokens * n_bytes / max(1, n_read))
+    return NotesLoad(n_notes, n_tokens, is_exact=False, free_share=free)
+
+
+def make_training_plan(
+    settings: TrainSettings,
+    *,
+    parent: ModelSummary,
+    load: NotesLoad,
+    seconds_per_work: float | None = None,
+) -> TrainingPlan:
+    """Return what a training will take.
+
+    Raises
+    ------
+    AuditError
+        If rows are longer than the model can read, or the notes do not fill one.
+    """
+    if settings.n_tokens > parent.n_positions:
+        raise AuditError(
+            f"This model reads at most {parent.n_positions} tokens at once.",
+            where="training settings",
+            do="Choose shorter rows.",
+        )
+    n_train = round(load.n_tokens * (1 - min(settings.held_out_share, load.free_share)))
+    n_rows = settings.n_rows(n_train)
+    if not n_rows:
+        raise AuditError(
+            "The notes are too short: they do not fill a single row.",
+            where="corpus",
+            do="Choose shorter rows or more notes.",
+        )
+    n_steps = settings.steps(n_train)
+    work = n_steps * settings.batch * settings.n_tokens * parent.n_parameters
+    return TrainingPlan(
+        load=load,
+        n_train_tokens=n_train,
+        n_rows=n_rows,
+        n_steps=n_steps,
+        n_epochs=settings.epochs(n_steps, n_train_tokens=n_train),
+        steps_per_epoch=n_rows / settings.batch,
+        seconds=None if seconds_per_work is None else seconds_per_work * work,
+    )
+
+
+def measured_pace(
+    models: Iterable[TrainedModel], *, device: str, n_parameters: int
+) -> float | None:
+    """Return the seconds that a token times a parameter took in the newest like training.
+
+    Like: on the same kind of device, with a model of at most three times or a third of the size.
+    None where there is no such training.
+    """
+    for model in models:
+        if not model.is_whole or model.facts.device.partition(":")[0] != device:
+            continue
+        try:
+            n = inspect_model(model_dir(model.run_id)).n_parameters
+        except AuditError:
+            continue
+        points = read_losses(run_dir(model.run_id))
+        is_like = n_parameters / _SIZE_RATIO <= n <= n_parameters * _SIZE_RATIO
+        if is_like and points and points[-1].seconds >= _MIN_SECONDS:
+            settings = model.facts.settings
+            work = points[-1].step * settings.batch * settings.n_tokens * n
+            return points[-1].seconds / work
+    return None
+
+
+def same_training(
+    models: Iterable[TrainedModel],
+    *,
+    parent: Path,
+    corpus_id: str,
+    source: str,
+    settings: TrainSettings,
+) -> TrainedModel | None:
+    """Return the kept training that was asked the same, the newest first; None without one.
+
+    A large model's digest is not read for this: its name has to do.
+    """
+    name = inspect_model(parent).name
+    digest = known_digest(parent) if is_quick(parent) else ""
+    for model in models:
+        facts = model.facts
+        is_parent = facts.parent_digest == digest if digest else facts.parent == name
+        if (
+            is_parent
+            and (facts.corpus_id, facts.source) == (corpus_id, source)
+            and facts.settings.decisive() == settings.decisive()
+        ):
+            return model
+    return None
+
+
+def parent_of(model: TrainedModel, *, among: Iterable[RegisteredModel]) -> RegisteredModel | None:
+    """Return the general model that a training started from, if it is still in the list.
+
+    Where several have its name, the digest tells them apart; a large model's is not read for this.
+    """
+    alike = [
+        one for one in among if one.summary is not None and one.summary.name == model.facts.parent
+    ]
+    quick = [one for one in alike if is_quick(one.path)]
+    same = [one for one in quick if known_digest(one.path) == model.facts.parent_digest]
+    others = [one for one in alike if one not in quick]
+    return next(iter(same or others), None)
+
+
+def _n_tokens(text: str, *, split: Any) -> int:
+    sentences = prepared_sentences(text)
+    if not sentences:
+        return 0
+    coded = split(sentences, add_special_tokens=False, verbose=False)
+    return sum(map(len, coded["input_ids"]))
+
+
+def _first_texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield each line's length in bytes and its text, until enough was read."""
+    n_read = 0
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                text = json.loads(line)["text"]
+            except (ValueError, KeyError, TypeError):
+                raise AuditError(
+                    "The notes are damaged.", where="corpus", do="Build it again."
+                ) from None
+            yield len(line), str(text)
+            n_read += len(line)
+            if n_read >= SAMPLE_BYTES:
+                return
