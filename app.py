@@ -13,6 +13,7 @@ from pathlib import Path
 
 # Here, once, though nothing here needs them: Streamlit imports them at the first table and chart,
 # and several sessions that begin at the same moment found them half imported.
+import pandas  # noqa: F401
 import plotly.tools
 import streamlit as st
 from starlette.middleware import Middleware

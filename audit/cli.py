@@ -1680,8 +1680,10 @@ def train_command(options: Namespace) -> dict[str, Any]:
     folder = options.out or tagger_dir(tagger_id)
     facts = read_tagger_file(folder)
     measured = facts.measured
-    _say(f"Recall {_rate_shown(measured['recall'])}, precision {_rate_shown(measured['precision'])} "
-         f"(strict, {measured['n_gold']} spans of {facts.training['n_validation_notes']} notes of the same "
+    recall, precision = (_rate_shown(measured[key]) for key in ("recall", "precision"))
+    n_notes = facts.training["n_validation_notes"]
+    _say(f"Recall {recall}, precision {precision} (strict, {measured['n_gold']} spans of "
+         f"{n_notes} notes of the same "
          "kind as those it learned from).")  # fmt: skip
     _say(f"The tagger: {folder if options.out else tagger_id}")
     return {

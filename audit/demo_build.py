@@ -22,9 +22,9 @@ from audit.models.forward import onednn_float32
 from audit.names.candidates import Candidates, control_kind_against, member_parts
 from audit.names.controls import draw_names, matched_controls
 from audit.names.pools import NamePool, japanese_pool, us_pool
-from audit.names.text import fold_name
 from audit.rng import generator
 from audit.tables import write_table
+from audit.text import fold_name
 from audit.training.small import PretrainSettings, SpecialIds, pretrain
 
 EXPOSURES = (1.6, 5.0, 20.0, 40.0)

@@ -104,7 +104,8 @@ def _run_words(tree: Tree, scenario: int, out: Path) -> tuple[str, ...]:
     return (
         "run", "--general", str(here / "models/general"),
         "--hospital", str(here / "models/hospital-20"), "--scenario", str(scenario),
-        "--names", str(here / "names.csv"), "--passages", str(here / "passages.jsonl"),
+        "--names", str(here / "names.csv"),
+        *(("--passages", str(here / "passages.jsonl")) if scenario == 2 else ()),
         "--documents", tree.size["documents"], "--steps", "60", "--inputs", tree.size["inputs"],
         "--chain-inputs", "20", "--seed", "5", "--out", str(out), "--json",
     )  # fmt: skip
@@ -115,7 +116,6 @@ def run(tree: Tree) -> Iterator[tuple[str, Any]]:
     for scenario in (1, 2):
         out = tree.place / f"scenario-{scenario}"
         words = _run_words(tree, scenario, out)
-        words = words if scenario == 2 else tuple(w for i, w in enumerate(words) if i not in (9, 10))
         process = tree.start(*words)
         time.sleep(float(tree.size["kill_after"]))
         process.send_signal(signal.SIGKILL)
@@ -168,8 +168,11 @@ def training(tree: Tree) -> Iterator[tuple[str, Any]]:
     )  # fmt: skip
     yield "pretrained weights", _files(out / "model", only=("model.safetensors",))
     out = tree.place / "tagger"
-    yield "deid train", tree.call(
-        "deid", "train", "--synthetic", "60", "--epochs", "1", "--out", str(out), "--json"
+    yield (
+        "deid train",
+        tree.call(
+            "deid", "train", "--synthetic", "60", "--epochs", "1", "--out", str(out), "--json"
+        ),
     )
     yield "tagger weights", _files(out / "model", only=("model.safetensors", "characters.json"))
 

@@ -3,7 +3,7 @@
     python -m benchmarks.pretrain_speed --layers 2 --rounds 4 --steps 2
 
 Plain: transformers' eager attention, logits and labels at all positions, an attention mask as for
-padded rows, AdamW over lists of tensors. Ours: `audit.training.learner`. Both start from the same
+padded rows, AdamW over lists of tensors. Ours: `audit.training.loop`. Both start from the same
 weights and see the same masked rows in the same steps; the rounds take turns, so that other load
 on the machine falls on both. The gain depends on the processor: bfloat16 is taken only where it
 has instructions for it, and nothing is promised of one machine from another.

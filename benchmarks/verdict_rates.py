@@ -42,9 +42,9 @@ from audit.models.pair import load_pair
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import reference_controls
 from audit.names.pools import us_pool
-from audit.names.text import fold_name
 from audit.progress import Meter
 from audit.stats import Rate, auc_interval
+from audit.text import fold_name
 from cache.store import Store
 
 POOL = us_pool()

@@ -14,10 +14,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 MARK = "\0"
 """Stands for a place until the places of a sentence are numbered."""
 
-COMMAND_LINE = re.compile(
-    r"audit/(?:commands|\w+_commands|console|selftest|__main__)\.py"
-    r"|audit/access/log_command\.py|audit/corpora/demo\w*\.py"
-)
+COMMAND_LINE = re.compile(r"audit/(?:cli|selftest|__main__|corpus/demo_notes)\.py")
 """Modules whose errors only the command line shows: the commands, and the maker of the demo."""
 
 PASSED_ON = {
@@ -28,7 +25,7 @@ PASSED_ON = {
 }  # fmt: skip
 """Arguments that hold a text made elsewhere, or a name of the reader's own."""
 
-BORROWED = {"{0}.": "audit/names.py"}
+BORROWED = {"{0}.": "audit/text.py"}
 """Sentence made of another error's text -> where that one's `ValueError`s are."""
 
 

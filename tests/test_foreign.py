@@ -192,7 +192,7 @@ LARGE = (
 def test_a_large_model_folder_is_refused_early(spoil: Callable[[Path], None], copy: Path) -> None:
     spoil(copy)
     ended = run_bounded(
-        "import sys\nfrom pathlib import Path\nfrom audit.models.files import inspect_model",
+        "import sys\nfrom pathlib import Path\nfrom audit.models.inspect import inspect_model",
         "inspect_model(Path(sys.argv[1]))",
         copy,
     )
@@ -248,7 +248,7 @@ def test_a_tagger_that_promises_more_than_the_memory_is_not_built(
     (tmp_path / WEIGHTS).write_bytes((2).to_bytes(8, "little") + b"{}")
     ended = run_bounded(
         "import sys\nfrom pathlib import Path\n"
-        "from audit.deid.token.token_model import load_model_folder\n"
+        "from audit.deid.network.model import load_model_folder\n"
         "import transformers.models.bert.modeling_bert",
         "load_model_folder(Path(sys.argv[1]), n_tags=3, device='cpu')",
         tmp_path,
@@ -308,8 +308,8 @@ def test_a_bomb_is_refused_or_read_in_bounds(kind: str, door: str, tmp_path: Pat
         import os, sys
         from pathlib import Path
         os.environ[{HOME_VARIABLE!r}] = str(Path(sys.argv[1]).with_name("home"))
-        from audit.deid.given_notes import keep_given
-        from audit.deid.handed_in import notes_lines
+        from audit.deid.given import keep_given
+        from audit.deid.given import notes_lines
         data = Path(sys.argv[1]).read_bytes()
         """,
         calls[door],
@@ -338,8 +338,8 @@ def test_a_large_upload_is_refused_or_read_in_bounds(kind: str, tmp_path: Path) 
         """
         import sys
         from pathlib import Path
-        from audit.corpora.passages import read_passages
-        from audit.deid.given_notes import keep_outputs
+        from audit.notes.passages import read_passages
+        from audit.deid.given import keep_outputs
         from audit.tables import read_table
         data = Path(sys.argv[1]).read_bytes()
         """,

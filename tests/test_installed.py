@@ -31,7 +31,7 @@ def test_a_missing_package_is_said_and_no_error(monkeypatch: pytest.MonkeyPatch)
 def test_torch_is_not_imported_for_its_version() -> None:
     script = (
         "import sys\n"
-        "from audit.installed import installed_packages\n"
+        "from audit.home import installed_packages\n"
         "assert installed_packages()[1].version\n"
         "assert not {'torch', 'transformers'} & set(sys.modules)\n"
     )

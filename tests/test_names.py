@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.names.text import (
+from audit.text import (
     NameColumns,
     find_name_columns,
     fold_name,

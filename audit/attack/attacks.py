@@ -35,8 +35,8 @@ from audit.names.candidates import Candidates
 from audit.names.controls import part_controls, reference_controls
 from audit.names.matching import count_lexicon_names, name_hits
 from audit.names.pools import NamePool, with_popularity
-from audit.names.text import fold_name
 from audit.notes.passages import Passage
+from audit.text import fold_name
 
 FIXED_SCORE = {1: "residual", 2: "residual"}
 """The score decided on beforehand for each scenario, for names and for the group (decisions.md)."""

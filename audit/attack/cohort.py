@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from audit.attack.decisions import ALPHA
 from audit.attack.scores import NameParts, both_parts, part_limits, soft_minimum
 from audit.names.candidates import Candidates
-from audit.names.text import fold_name
 from audit.stats import MIN_NAMES, Z_95, BoolArray, FloatArray
+from audit.text import fold_name
 
 Ids = NDArray[np.int64]
 POWER = 0.8

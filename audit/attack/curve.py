@@ -42,7 +42,7 @@ _CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 
 
 class Attack(Protocol):
-    """What is needed of an attack's result (`audit.attack.result.AttackResult`)."""
+    """What is needed of an attack's result (`audit.attack.attacks.AttackResult`)."""
 
     @property
     def scores(self) -> Mapping[str, Score]:

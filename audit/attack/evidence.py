@@ -41,7 +41,7 @@ DOCUMENTS_PER_SHARD = {"cpu": 100, "cuda": 2000}
 class Source:
     """Where evidence comes from: a model on a device, a store, a meter.
 
-    `light_key` is that of `audit.pace`, under which plans find what is kept; "": not noted.
+    `light_key` is that of `audit.attack.plan`, under which plans find what is kept; "": not noted.
     """
 
     loaded: LoadedModel

@@ -4,7 +4,7 @@ Comes in: an attack's scores and the list. Goes out: the same without canaries, 
 the planted names as plain values. The i-th planted name pairs with the i-th held-out one; where
 their numbers differ there are no pairs, and the held-out names only give the ranks.
 
-Source: Carlini et al. 2019, section 4 (`audit.membership.exposure`).
+Source: Carlini et al. 2019, section 4 (`audit.attack.exposure`).
 """
 
 from __future__ import annotations

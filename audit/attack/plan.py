@@ -232,7 +232,7 @@ def tokenizer(path: Path) -> Any:
 
 def tokenizer_differences(general: Any, *, hospital: Any) -> tuple[str, ...]:
     """Say how two tokenizers differ, as `audit.models.pair.tokenizer_differences` of two models."""
-    from audit.models.load import tokenizer_settings
+    from audit.models.tokenizer import tokenizer_settings
 
     first, second = general.get_vocab(), hospital.get_vocab()
     n_entries = sum(first.get(token) != second.get(token) for token in first.keys() | second.keys())
@@ -279,7 +279,7 @@ def _known_digest(path: Path, files: Signature) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _tokenizer(path: Path, files: Signature) -> Any:
-    from audit.models.load import build_tokenizer
+    from audit.models.tokenizer import build_tokenizer
 
     found = _read(path)
     return build_tokenizer(found.tokenizer, config=found.config, name=found.folder.name)
@@ -519,7 +519,7 @@ class ListPower:
 
 
 def list_power(candidates: Candidates) -> ListPower:
-    """Return what a list could show (`audit.membership.cohort.smallest_detectable_auc`)."""
+    """Return what a list could show (`audit.attack.cohort.smallest_detectable_auc`)."""
     smallest = smallest_detectable_auc(candidates)
     patients = candidates.without_canaries()
     n_members, n_controls = (patients.is_member.count(truth) for truth in (True, False))

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from audit.errors import AuditError
 from audit.names.candidates import Candidates
-from audit.names.text import is_unspaced
 from audit.notes.passages import Passage
+from audit.text import is_unspaced
 
 Ids = NDArray[np.int64]
 NO_PIECE = -1

@@ -13,8 +13,8 @@ from audit.attack.decisions import confusion, critical_score, rank_p_values
 from audit.errors import AuditError
 from audit.names.candidates import Candidates
 from audit.names.pools import NamePool
-from audit.names.text import fold_name
 from audit.stats import BoolArray, FloatArray, bootstrap_ranking
+from audit.text import fold_name
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]

@@ -13,11 +13,11 @@ from typing import Any
 from audit.corpus.build import json_line
 from audit.corpus.truth import CANARY, NoteLines, note_pair, read_line
 from audit.errors import AuditError
-from audit.names.text import fold_name, is_unspaced, written_name
 from audit.notes.mention_words import Unnamed
 from audit.notes.mentions import examine
 from audit.notes.read import Note
 from audit.rng import generator
+from audit.text import fold_name, is_unspaced, written_name
 
 COUNTS = (1, 2, 4, 8)
 _SEXES = (("man", "男性"), ("woman", "女性"))

@@ -49,13 +49,13 @@ from audit.names.controls import (
 )
 from audit.names.matching import NameIndex, Pair, pair_of
 from audit.names.pools import NamePool, with_popularity
-from audit.names.text import fold_name, is_unspaced, written_name
 from audit.notes.mention_words import Mention
 from audit.notes.mentions import examine
 from audit.notes.passages import Passage
 from audit.notes.read import open_notes
 from audit.rng import generator
 from audit.tables import RowNote, read_table, write_table
+from audit.text import fold_name, is_unspaced, written_name
 
 _MIN_BUFFER = 65_536
 
@@ -220,9 +220,9 @@ def corpus_candidates(
     Parameters
     ----------
     patterns
-        From `audit.corpora.mention_passages.patterns_of`, of all notes.
+        From `audit.corpus.truth.patterns_of`, of all notes.
     found
-        Names that occur in D_private, from an `audit.membership.corpus_names.NameIndex` of the
+        Names that occur in D_private, from an `audit.names.matching.NameIndex` of the
         parts of pool and positives: no control is one of them.
     pool
         Where controls come from.

@@ -117,7 +117,7 @@ class CorpusOrder:
     ----------
     notes, file_id
         The file or folder of notes: its path, as on the command line, or its place in the list of
-        `audit.curation.note_files`. One of them.
+        `audit.notes.read`. One of them.
     columns
         (field of a note, name of its column), for headings that are not known.
     kind

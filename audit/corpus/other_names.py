@@ -22,8 +22,8 @@ from audit.names.controls import Name
 from audit.names.matching import NameIndex, Pair, pair_of
 from audit.names.people import Person, draw, person_of
 from audit.names.pools import japanese_pool, us_pool
-from audit.names.text import is_unspaced, written_name
 from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.text import is_unspaced, written_name
 
 OTHER_NAMES = "other_names.jsonl"
 LOOK, WRITE = "looking for names", "writing other names"

@@ -32,10 +32,10 @@ from audit.corpus.build import (
     note_line,
 )
 from audit.errors import AuditError
-from audit.names.text import MAX_NAME_CHARS, find_name_columns, fold_name, is_unspaced
 from audit.notes.read import Note, NoteSource
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.tables import RowNote, heading_key, read_table
+from audit.text import MAX_NAME_CHARS, find_name_columns, fold_name, is_unspaced
 
 _PATIENT_ID = {"patientid", "subjectid", "mrn", "id", "患者id", "患者番号"}
 _MIDDLE = {"middlename", "middle", "middleinitial", "secondname"}

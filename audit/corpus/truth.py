@@ -82,7 +82,7 @@ class _Place:
 def pair_from_truth(
     record: Mapping[str, object], *, note_id: str, private: str, public: str
 ) -> NotePair:
-    """Read a record of the truth file of `audit.corpora.build`: dummy identities put in.
+    """Read a record of the truth file of `audit.corpus.build`: dummy identities put in.
 
     Names of one person that stand together are one name; initials belong to it.
     """
@@ -101,7 +101,7 @@ def pair_from_truth(
 def pair_from_register(
     record: Mapping[str, object] | None, *, note_id: str, private: str, public: str
 ) -> NotePair:
-    """Read a record of the truth file of `audit.corpora.register_build`: real names taken out.
+    """Read a record of the truth file of `audit.corpus.register`: real names taken out.
 
     None where the file has no record of the note: it names nobody of the register. A name that
     several patients carry is the note's own patient's, else the first one's.

@@ -627,7 +627,7 @@ def copies_summary(sums: Mapping[str, float]) -> dict[str, Any]:
     `faithful` is the share of exact copies, `error_rate` the mean of the notes' character error
     rates, `pooled_error_rate` that of all characters, `truncated` the share of copies without the
     end of their note, `malformed` the share of notes with a malformed tag. The statuses are those
-    of `audit.deid.alignment`; a note in windows has the worst of its windows.
+    of `audit.deid.copies`; a note in windows has the worst of its windows.
     """
     n = int(sums.get("n_notes", 0))
     by_status = {status: int(sums.get(f"status {status}", 0)) for status in STATUSES}

@@ -51,7 +51,7 @@ class AnnotatedNotes:
     Attributes
     ----------
     kind
-        One of `audit.deid.formats.FORMATS`.
+        One of `audit.notes.formats.FORMATS`.
     files
         Name of a note -> its file, and that of its annotations where they lie beside it.
     n_bytes

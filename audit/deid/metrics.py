@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from audit.deid.matching import ANY, COLUMNS, OPTIMAL, MatchCounts, as_table, match, total
-from audit.names.text import fold_name
 from audit.notes.spans import TaggedDocument
 from audit.rng import generator
 from audit.stats import (
@@ -25,6 +24,7 @@ from audit.stats import (
     ratio,
     replicates,
 )
+from audit.text import fold_name
 
 MEASURES = ("precision", "recall", "f1", "complete", "clean", "exact")
 _AT = {name: i for i, name in enumerate(COLUMNS)}
@@ -40,7 +40,7 @@ class LabelMetrics:
     label
         `ANY` for all labels together (micro).
     counts
-        A number for each of `audit.deid.counts.COLUMNS`.
+        A number for each of `audit.deid.matching.COLUMNS`.
     estimates
         In the order of `MEASURES`; NaN where the denominator is empty.
     """

@@ -10,12 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from audit.deid.tagger import Tags
-from audit.names import people
 from audit.names.people import insurer_check_digit, my_number_check_digit
-from audit.notes import mentions
 from audit.notes.mention_words import (
     ADVERBS,
     ARTICLES,
@@ -1197,6 +1194,13 @@ GROUPS: dict[str, tuple[Rule, ...]] = {
 """Rules by group; those for names are no plain patterns and stand in `rules_names`."""
 
 
+RULES_VERSION = "rules 1"
+"""Goes up with every change of what the rules find: figures measured of older rules are not theirs.
+
+A test holds the answers of this version on synthetic notes.
+"""
+
+
 @dataclass(frozen=True)
 class RuleTagger:
     """Finds spans by rule.
@@ -1231,12 +1235,8 @@ class RuleTagger:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the source of all that decides, and of the groups in use."""
-        known = hashlib.sha256(" ".join(self.groups).encode())
-        here, notes = Path(__file__), Path(str(mentions.__file__)).parent
-        for path in (here, Path(str(people.__file__)), *sorted(notes.glob("mention*.py"))):
-            known.update(path.read_bytes())
-        return known.hexdigest()
+        """SHA-256 of the version of the rules and of the groups in use."""
+        return hashlib.sha256(" ".join((RULES_VERSION, *self.groups)).encode()).hexdigest()
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
         """Return the spans of each text."""

@@ -754,7 +754,7 @@ class KeptScore:
     title
         As given: untrusted text; may be empty.
     gold, predicted
-        Kind and reference of both sides, as in `audit.deid.score_order.Source`.
+        Kind and reference of both sides, as in `audit.deid.score.Source`.
     tagger
         What the tagger calls itself: untrusted text; empty where predictions were given.
     gold_digest

@@ -154,7 +154,7 @@ class TagCounts:
     n_no_language
         Notes neither in Japanese nor in English.
     copies
-        Of a tagger that writes copies: what `audit.deid.generation.copies` adds up.
+        Of a tagger that writes copies: what `audit.deid.copies` adds up.
     """
 
     n_rows: int = 0

@@ -323,7 +323,7 @@ class ReleaseSettings:
     Parameters
     ----------
     mode
-        One of `audit.deid.redact.MODES`.
+        One of `audit.deid.release.MODES`.
     language
         Of placeholders: "ja", "en", or "text" for that of each note.
     seed
@@ -373,7 +373,7 @@ class TaggedSet:
     source
         One of `SOURCES`.
     tagger_id, tagger_digest
-        As in `audit.deid.known_taggers.KnownTagger`.
+        As in `audit.deid.taggers.KnownTagger`.
     how
         How spans are replaced.
     created
@@ -926,7 +926,7 @@ class CopyOfNote:
     Attributes
     ----------
     status
-        One of `audit.deid.alignment.STATUSES`.
+        One of `audit.deid.copies.STATUSES`.
     error_rate
         Edited characters over those of the note; None for an empty note.
     n_unaligned

@@ -83,7 +83,7 @@ class LeakageOrder:
     units
         Out of `UNITS`.
     mode
-        What takes a span's place, one of `audit.deid.redact.MODES`.
+        What takes a span's place, one of `audit.deid.release.MODES`.
     epochs
         How often each model reads its notes.
     scenarios
@@ -285,7 +285,7 @@ class LeakageTables:
     n_notes, n_patients
         Of the demo hospital.
     arms, leaks, splits
-        As `audit.experiment.deid_leakage` makes them.
+        As `audit.experiment.leakage` makes them.
     """
 
     order: LeakageOrder

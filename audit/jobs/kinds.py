@@ -437,7 +437,7 @@ class NotesToTag:
     Parameters
     ----------
     source
-        One of `audit.deid.kept_tagged.SOURCES`.
+        One of `audit.deid.tagged.SOURCES`.
     given
         Bytes that `open_notes` reads; None for a registered file.
     file_id
@@ -492,7 +492,7 @@ def uploaded(files: Files) -> NotesToTag:
     Raises
     ------
     AuditError
-        As `audit.deid.handed_in.notes_lines`, or if an only text is empty or too long.
+        As `audit.deid.given.notes_lines`, or if an only text is empty or too long.
     """
     if is_table(files):
         return NotesToTag("uploaded", given=files[0][1])

@@ -9,11 +9,7 @@ of the very bytes that were read.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import os
-import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,18 +17,14 @@ from typing import Any
 import torch
 import transformers
 from safetensors.torch import load as load_tensors
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from audit.errors import AuditError
 from audit.foreign import refuse_without_memory, refusing
 from audit.models.inspect import (
-    CONFIG_FILE,
-    FAST_FILE,
     ModelConfig,
     ModelFiles,
     ModelFolder,
-    TokenizerFiles,
     combined_digest,
     current_name,
     expected_shapes,
@@ -40,6 +32,7 @@ from audit.models.inspect import (
     same_tensors,
     unreadable,
 )
+from audit.models.tokenizer import build_tokenizer, tokenizer_notes
 
 
 def pick_device(wanted: str) -> str:
@@ -59,174 +52,6 @@ def pick_device(wanted: str) -> str:
     if wanted == "cuda":
         raise AuditError("No CUDA device is available.", where="device", do="Choose auto or cpu.")
     return "cpu"
-
-
-os.environ["HF_HUB_OFFLINE"] = "1"  # read when transformers is imported
-
-
-SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")
-"""Special tokens that an audit needs."""
-
-# Capitals, accents, hyphens, digits, Han and kana: what tokenizers are known to differ in.
-_PROBES = (
-    "Mr. O'Neil-Brown saw DR. müller at 10:45 a.m.",
-    "José's pulse was 72/min, WBC 11.3",
-    "山田花子は１２時に受診した。カテーテル",
-)
-
-
-def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) -> Any:
-    """Build the tokenizer and hold it to what its files declare.
-
-    Parameters
-    ----------
-    files
-        The checked files.
-    config
-        The model's configuration; the tokenizer must fit its embedding.
-    name
-        The model's name, for messages.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be built, has entries that no file holds, lacks a special token or does not
-        fit the model.
-    """
-    tokenizer = _from_private_copy(files, where=name)
-    vocabulary: dict[str, int] = tokenizer.get_vocab()
-    if max(vocabulary.values(), default=0) >= config.vocab_size:
-        raise AuditError(
-            f"The tokenizer numbers its tokens up to {max(vocabulary.values())}, but the model has "
-            f"only {config.vocab_size} embeddings.",
-            where=name,
-            do="Use the tokenizer that was saved with this model.",
-        )
-    _check_special(tokenizer, files=files, config=config, where=name)
-    invented = [i for i in vocabulary.values() if i not in files.declared]
-    if invented:
-        raise AuditError(
-            f"The tokenizer has {len(invented)} entries that its files do not hold.",
-            where=name,
-            do="Copy all tokenizer files that were saved with the model.",
-        )
-    return tokenizer
-
-
-def _from_private_copy(files: TokenizerFiles, *, where: str) -> Any:
-    try:
-        with tempfile.TemporaryDirectory(prefix="kart-audit-") as folder:
-            for file, data in files.used.items():
-                (Path(folder) / file).write_bytes(data)
-            settings = json.dumps(dict(files.settings))
-            (Path(folder) / CONFIG_FILE).write_text(settings, encoding="ascii")
-            tokenizer = getattr(transformers, files.kind).from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
-        # Settings of a wrong kind show only in use.
-        if FAST_FILE in files.used:
-            Tokenizer.from_str(files.used[FAST_FILE].decode("utf-8"))
-        for probe in _PROBES:
-            tokenizer(probe, truncation=True, max_length=8)
-            tokenizer(probe, add_special_tokens=False)
-    except ImportError as fault:
-        raise AuditError(
-            f"The tokenizer needs the package {fault.name or 'fugashi'}, which is not installed.",
-            where=where,
-            do="Install fugashi and the dictionary that tokenizer_config.json names.",
-        ) from None
-    except BaseException as fault:
-        # The tokenizers library raises bare Exception, and panics outside Exception.
-        if not isinstance(fault, Exception) and type(fault).__name__ != "PanicException":
-            raise
-        raise AuditError(
-            "The tokenizer cannot be built from its files.",
-            where=where,
-            do="Copy the tokenizer files again from where the model was saved.",
-        ) from None
-    tokenizer.name_or_path = where
-    for key in ("vocab", "merges", "vocab_file", "merges_file", "tokenizer_file", "name_or_path"):
-        tokenizer.init_kwargs.pop(key, None)  # places in the private copy, which is gone
-    return tokenizer
-
-
-def _check_special(
-    tokenizer: Any, *, files: TokenizerFiles, config: ModelConfig, where: str
-) -> None:
-    for role in SPECIAL_ROLES:
-        token = getattr(tokenizer, f"{role}_token")
-        token_id = getattr(tokenizer, f"{role}_token_id")
-        if token is None or token_id is None or files.declared.get(token_id) != str(token):
-            raise AuditError(
-                f"The tokenizer has no {role} token in its vocabulary.",
-                where=where,
-                do="Use the tokenizer that was saved with this model.",
-            )
-    if config.architecture == "roberta" and tokenizer.pad_token_id != config.pad_token_id:
-        # RoBERTa counts its positions from the padding token's number.
-        raise AuditError(
-            f"The padding token is {tokenizer.pad_token_id} in the tokenizer and "
-            f"{config.pad_token_id} in config.json.",
-            where=where,
-            do="Use the tokenizer that was saved with this model.",
-        )
-
-
-def tokenizer_notes(tokenizer: Any, *, files: TokenizerFiles) -> tuple[str, ...]:
-    """Return what the reader should know of how this tokenizer treats text, in sentences."""
-    notes = []
-    if FAST_FILE in files.used:
-        saved = _backend_state(Tokenizer.from_str(files.used[FAST_FILE].decode("utf-8")))
-        built = _backend_state(tokenizer.backend_tokenizer)
-        if any(saved[part] != built[part] for part in ("normalizer", "pre_tokenizer")):
-            notes.append(
-                "tokenizer.json and tokenizer_config.json treat capitals, accents or word "
-                "boundaries differently; the latter is followed, as transformers does."
-            )
-    elif files.kind in ("BertTokenizer", "DistilBertTokenizer"):
-        n_capital = sum(t != t.lower() and not t.startswith("[") for t in files.declared.values())
-        if "do_lower_case" not in files.settings and n_capital:
-            notes.append(
-                f"Nothing says whether text is lower-cased; transformers does it, and then "
-                f"{n_capital} entries of the vocabulary with capitals are never used."
-            )
-    return tuple(notes)
-
-
-def _backend_state(backend: Any) -> dict[str, Any]:
-    state: dict[str, Any] = json.loads(backend.to_str())
-    return state
-
-
-def tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
-    """Return everything but the vocabulary that decides how a tokenizer splits text."""
-    settings: dict[str, object] = {
-        f"{role}_token": getattr(tokenizer, f"{role}_token_id") for role in SPECIAL_ROLES
-    }
-    settings["special tokens around a text"] = tokenizer("")["input_ids"]
-    settings["splitting of test sentences"] = [
-        tokenizer(probe, add_special_tokens=False)["input_ids"] for probe in _PROBES
-    ]
-    if not tokenizer.is_fast:
-        names = (
-            "do_lower_case", "do_word_tokenize", "do_subword_tokenize", "word_tokenizer_type",
-            "subword_tokenizer_type", "never_split",
-        )  # fmt: skip
-        settings |= {name: getattr(tokenizer, name) for name in names}
-        # No mecab_kwargs at all means this dictionary.
-        mecab = {"mecab_dic": "unidic_lite", **(tokenizer.mecab_kwargs or {})}
-        settings |= {name: mecab[name] for name in sorted(mecab) if mecab[name] is not None}
-        return settings
-    state = _backend_state(tokenizer.backend_tokenizer)
-    model = {key: value for key, value in state["model"].items() if key != "vocab"}
-    merges = json.dumps(model.pop("merges", []))
-    settings["merges"] = hashlib.sha256(merges.encode("ascii")).hexdigest()
-    for part, value in (("normalizer", state["normalizer"]), ("model", model)):
-        fields = value if isinstance(value, dict) else {"type": value}
-        settings |= {f"{part}.{key}": item for key, item in fields.items()}
-    settings["pre_tokenizer"] = state["pre_tokenizer"]
-    settings["added tokens"] = state["added_tokens"]
-    return settings
 
 
 DTYPES = {

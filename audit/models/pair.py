@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError
-from audit.models.load import LoadedModel, load_model, tokenizer_settings
+from audit.models.load import LoadedModel, load_model
+from audit.models.tokenizer import tokenizer_settings
 
 _MAX_SHOWN = 6
 

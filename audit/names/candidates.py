@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from audit.names.text import fold_name, is_unspaced, written_name
+from audit.text import fold_name, is_unspaced, written_name
 
 CONTROL_KINDS = ("given", "easy", "hard", "recombined", "reference", "canary")
 """Kinds of controls; "given": came with the list, and neither of its parts says more; "canary": the

@@ -33,8 +33,8 @@ from audit.names.pools import (
     us_pool,
     with_popularity,
 )
-from audit.names.text import fold_name, is_unspaced, script_of, written_name
 from audit.rng import generator
+from audit.text import fold_name, is_unspaced, script_of, written_name
 
 CALIPER_NATS = 0.25
 """Two parts are within the caliper if neither is more than 28 % commoner (ln share), and both have

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from audit.errors import AuditError
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates, make_candidates, with_kinds
 from audit.names.controls import without_popularity
-from audit.names.text import (
+from audit.tables import RowNote, Table, heading_key, read_table, write_table
+from audit.text import (
     MAX_NAME_CHARS,
     NameColumns,
     find_name_columns,
@@ -19,7 +20,6 @@ from audit.names.text import (
     split_name,
     written_name,
 )
-from audit.tables import RowNote, Table, heading_key, read_table, write_table
 
 
 def canary_cells(

@@ -28,9 +28,9 @@ from audit.names.candidates import Candidates
 from audit.names.controls import with_controls, without_popularity
 from audit.names.files import read_names, with_typed
 from audit.names.pools import with_popularity
-from audit.names.text import script_of
 from audit.notes.passages import Passages, read_passages
 from audit.tables import RowNote
+from audit.text import script_of
 from cache.store import Store
 
 MAX_NAMES = 50_000

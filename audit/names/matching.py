@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from audit.attack.scores import blocks_of
 from audit.names.candidates import Candidates
-from audit.names.text import is_unspaced
+from audit.text import is_unspaced
 
 # A special token is a word of its own: "[MASK]" is nobody of that name, and still parts two words.
 WORD = re.compile(r"\[(?:cls|sep|mask|unk|pad)\]|</?s>|<(?:mask|unk|pad)>|\w+")
@@ -141,7 +141,7 @@ class _Index:
 
 
 Pair = tuple[str, str]
-"""(first, last) as `audit.membership.matching.fold` writes them."""
+"""(first, last) as `audit.names.matching.fold` writes them."""
 
 _GAP_WORDS = 1  # a middle name or initial at most between the two
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from audit.names.candidates import Candidates
-from audit.names.text import fold_name, is_unspaced
+from audit.text import fold_name, is_unspaced
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def pool_for(candidates: Candidates) -> NamePool:
 
 
 def pool_of_script(script: str) -> NamePool | None:
-    """Return the pool of names in a script of `audit.names.script_of`; None where there is none."""
+    """Return the pool of names in a script of `audit.text.script_of`; None where there is none."""
     return {"latin": us_pool, "han_kana": japanese_pool}.get(script, lambda: None)()
 
 

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from audit.names.text import fold_name
 from audit.notes.placeholders import find_name_slot
+from audit.text import fold_name
 
 ENGLISH_FORMS = (
     "is_a",

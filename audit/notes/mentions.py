@@ -529,7 +529,7 @@ def find_mentions(text: str, *, known: Collection[str] = ()) -> tuple[Mention, .
     text
         A note.
     known
-        Parts of names, as `audit.names.fold_name` gives them, that count as names whatever their
+        Parts of names, as `audit.text.fold_name` gives them, that count as names whatever their
         case, as from a register of patients; for notes without capitals.
     """
     return tuple(found for found in examine(text, known=known) if isinstance(found, Mention))

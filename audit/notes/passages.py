@@ -17,9 +17,9 @@ from dataclasses import astuple, dataclass
 
 from audit.errors import AuditError
 from audit.foreign import decode_text
-from audit.names.text import MAX_NAME_CHARS, NameColumns, find_name_columns
 from audit.notes.placeholders import find_name_slot
 from audit.tables import MAX_FIELD_CHARS, MAX_ROWS, RowNote, heading_key, read_table
+from audit.text import MAX_NAME_CHARS, NameColumns, find_name_columns
 
 MAX_TEXT_CHARS = 100_000
 

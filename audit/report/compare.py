@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from audit.names.text import fold_name
 from audit.report.names import is_canary_kind, name_kinds, number
 from audit.report.report import AuditReport, name_labels
 from audit.report.threshold import ALL
 from audit.stats import Z_95, BoolArray, Estimate, FloatArray, auc, wilson
+from audit.text import fold_name
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _wins(scores: FloatArray, is_member: BoolArray) -> tuple[FloatArray, FloatAr
 class PairedName:
     """One name that both audits list; numbers are (first audit, second audit).
 
-    `kind` is one of `audit.view.name_view.KINDS`, or "differs" where the audits contradict each
+    `kind` is one of `audit.report.names.KINDS`, or "differs" where the audits contradict each
     other. A flag is None where the name has no q.
     """
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.matching import WORD, fold
-from audit.names.text import fold_name, is_unspaced
 from audit.report.names import NameTable
 from audit.report.report import AuditReport, Inspection
 from audit.stats import Rate
+from audit.text import fold_name, is_unspaced
 
 PARTS = ("full", "first", "last", "either")
 """What of a name a hit is; "either": the first name of some and the last name of others."""

@@ -22,7 +22,6 @@ from typing import Any, Literal
 
 from audit.attack.decisions import MIN_CONTROLS
 from audit.errors import AuditError
-from audit.names.text import is_unspaced, written_name
 from audit.report.names import NAME_EVIDENCE, KindScores, name_kinds, number
 from audit.report.reading import (
     ExposureGroup,
@@ -49,6 +48,7 @@ from audit.tables import (
     raised,
     small,
 )
+from audit.text import is_unspaced, written_name
 from audit.words import in_language
 
 LANGUAGES = ("en", "ja")

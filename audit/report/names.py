@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from audit.attack.decisions import DECISIONS, FLAGGED, NOT_FLAGGED, UNDECIDED
 from audit.attack.scores import jackknife
 from audit.names.candidates import CANARY, is_canary
-from audit.names.text import fold_name, is_unspaced, written_name
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport, Inspection, name_labels
 from audit.stats import Z_95, Estimate, Rate
+from audit.text import fold_name, is_unspaced, written_name
 
 N_STRONGEST = 10
 NAME_EVIDENCE = {
@@ -166,7 +166,7 @@ class NameTable:
     first, last
         The parts of the names, for the masking helper only.
     labels
-        What each name is called where it is not named, as `audit.report.name_labels`.
+        What each name is called where it is not named, as `audit.report.report.name_labels`.
     numbers
         One column [N] of floats for each of `NUMBERS`: evidence of both models (a probability in
         scenario 2, the product of the masses of both parts in scenario 1) and log10 of their ratio;
@@ -535,7 +535,7 @@ def among_controls(
     """Return a score's place among the reference controls; None where there are none to compare.
 
     Compared are controls of the same number of word pieces, as the p-value does it
-    (`audit.membership.decisions.name_p_values`); `is_unmatched` where they are too few to judge.
+    (`audit.attack.decisions.name_p_values`); `is_unmatched` where they are too few to judge.
     """
     pool = inspection.reference_score
     pool = pool[(inspection.reference_n_pieces == n_pieces) & ~np.isnan(pool)]

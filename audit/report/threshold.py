@@ -1,6 +1,6 @@
 """The ROC curve with its band, and the names of a volcano chart: what is drawn beside a threshold.
 
-Comes in: one score over a list (`audit.view.threshold`). Goes out: few points for any list.
+Comes in: one score over a list (`audit.report.threshold`). Goes out: few points for any list.
 Torch-free.
 """
 

@@ -268,7 +268,7 @@ class TrainOrder:
     general
         Directory of the model to start from; of a training from scratch, its shape.
     notes
-        Files or folders that `audit.corpora.notes.open_notes` reads, in this order.
+        Files or folders that `audit.notes.read.open_notes` reads, in this order.
     out
         Folder of the training: made, or gone on with.
     settings

@@ -33,7 +33,8 @@ from audit.corpus.truth import ListedNotes, read_listed
 from audit.errors import AuditCancelled, AuditError
 from audit.models.forward import body_of, exact_kernels, logits_at
 from audit.models.inspect import CONFIG_FILE, SINGLE_FILE, expected_shapes, read_model_files
-from audit.models.load import LoadedModel, load_model, pick_device, tokenizer_settings
+from audit.models.load import LoadedModel, load_model, pick_device
+from audit.models.tokenizer import tokenizer_settings
 from audit.notes.read import Note, NoteSource, open_notes
 from audit.progress import Meter, Progress, ProgressListener, StopQuestion
 from audit.rng import generator, torch_seed

@@ -15,7 +15,6 @@ from audit.attack.metrics import RoleMeasures
 from audit.demo import demo_digests, is_demo
 from audit.errors import AuditError
 from audit.home import data_home, results_dir
-from audit.names.text import written_name
 from audit.report.compare import Comparison, compare_audits
 from audit.report.documents import DocumentView, document_view
 from audit.report.names import NameTable, name_table
@@ -47,6 +46,7 @@ from audit.report.threshold import (
     roc_view,
     volcano,
 )
+from audit.text import written_name
 from cache.store import Store, StoreError
 from pages.ui.text import masked
 

@@ -42,7 +42,7 @@ def previewed(
     Raises
     ------
     AuditError
-        As `audit.curation.preview.preview` and `read_register`.
+        As `audit.corpus.make.preview` and `read_register`.
     """
     beside = (str(register.path), _mark(register.path)) if register else ("", "")
     return _preview(str(file.path), _mark(file.path), columns, number, seed, *beside)

@@ -39,7 +39,7 @@ def census(tagged: TaggedSet) -> dict[str, Any]:
 
 
 def copy_places(tagged: TaggedSet) -> Places:
-    """Return where the tagger's copies stand; raises as `audit.deid.tagged_copies`."""
+    """Return where the tagger's copies stand; raises as `audit.deid.tagged`."""
     return _copy_places(str(tagged.path), tagged.tagged_id, tagged.created)
 
 

@@ -28,7 +28,7 @@ def draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> N
     Parameters
     ----------
     census
-        From `audit.deid.corrected_census`.
+        From `audit.deid.tagged`.
     """
     facts = [
         ("source", say.text(f"deidentify_source_{tagged.source}")),

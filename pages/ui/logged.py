@@ -35,7 +35,7 @@ def note(action: str, *, audit: str = "", **counts: int | str) -> None:
     Parameters
     ----------
     action, audit, counts
-        As `audit.access.log.record` takes them.
+        As `audit.access_log.record` takes them.
 
     Raises
     ------

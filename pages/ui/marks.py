@@ -31,7 +31,7 @@ def marked(
 ) -> str:
     """Return text as HTML in which every marked stretch carries its words.
 
-    Marks are in order and do not overlap, as `audit.view.name_hits.marks_of` gives them.
+    Marks are in order and do not overlap, as `audit.report.documents.marks_of` gives them.
     """
     pieces = []
     for piece, mark in _pieces(text, marks):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.errors import AuditError
-from audit.names.text import written_name
+from audit.text import written_name
 from audit.words import error_text
 from pages.ui import blocks
 from pages.ui.language import Words

@@ -52,12 +52,12 @@ def check(general: Path, hospital: Path) -> pair_check.PairCheck:
 
 
 def names(code: str) -> ListView:
-    """Return a kept list; raises as `audit.prepare.lists.kept_names`."""
+    """Return a kept list; raises as `audit.names.lists.kept_names`."""
     return _names(str(results_dir()), code)
 
 
 def passages(code: str) -> lists.KeptPassages:
-    """Return kept passages; raises as `audit.prepare.lists.kept_passages`."""
+    """Return kept passages; raises as `audit.names.lists.kept_passages`."""
     return _passages(str(results_dir()), code)
 
 
@@ -85,7 +85,7 @@ def make_plan(request: AuditRequest, *, names: str, passages: str, passages_file
     Raises
     ------
     AuditError, StoreError
-        As `audit.prepare.plan.make_plan`, or if the data directory cannot be used.
+        As `audit.attack.plan.make_plan`, or if the data directory cannot be used.
     """
     files = [pair_check.signature(path) for path in (request.general, request.hospital)]
     key = repr((

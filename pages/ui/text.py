@@ -11,9 +11,9 @@ import html
 import math
 import re
 
-from audit.names.text import is_unspaced, written_name
 from audit.stats import Estimate
 from audit.tables import UNDEFINED, decimal, decimal_interval, small
+from audit.text import is_unspaced, written_name
 
 __all__ = [
     "UNDEFINED", "day", "decimal", "decimal_interval", "escaped", "masked", "percent",

@@ -190,9 +190,9 @@ def test_a_line_whose_head_was_never_written_is_kept(folder: Path) -> None:
 REPOSITORY = Path(__file__).resolve().parents[2]
 WRITE_MANY = """
 import sys
-from audit.access import log
+from audit import access_log
 for number in range(15):
-    log.record("exported", who=sys.argv[1], n_names=number)
+    access_log.record("exported", who=sys.argv[1], n_names=number)
 """
 
 

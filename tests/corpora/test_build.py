@@ -153,7 +153,7 @@ def test_two_builds_of_one_folder_cannot_run_at_once(tmp_path: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from audit.corpora.build_files import corpus_folder
+from audit.corpus.build import corpus_folder
 with corpus_folder(Path(sys.argv[1]), names=["private.jsonl"]) as files:
     files["private.jsonl"].write(b"x" * 5_000_000)
     print("writing", flush=True)
@@ -185,7 +185,7 @@ def test_a_killed_build_is_not_taken_for_a_corpus(notes: Path, tmp_path: Path) -
 def test_workers_end_with_a_killed_parent(notes: Path, tmp_path: Path) -> None:
     script = (
         "import sys, time, multiprocessing\nfrom pathlib import Path\n"
-        "from audit.corpora.build import build_corpus\nfrom audit.corpora.notes import open_notes\n"
+        "from audit.corpus.build import build_corpus\nfrom audit.notes.read import open_notes\n"
         "def told(report):\n"
         "    pids = [child.pid for child in multiprocessing.active_children()]\n"
         "    if pids:\n        print(*pids, flush=True)\n        time.sleep(60)\n"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from audit.corpus.canaries import COUNTS, plan_canaries, planted
 from audit.errors import AuditError
-from audit.names.text import written_name
 from audit.notes.mentions import find_mentions
 from audit.notes.read import Note
+from audit.text import written_name
 
 NAMES = [
     (f"First{chr(65 + i // 26)}{chr(97 + i % 26)}", f"Last{chr(97 + i % 26)}") for i in range(80)

@@ -21,9 +21,9 @@ from audit.corpus.truth import (
     patterns_of,
 )
 from audit.names.pools import us_pool
-from audit.names.text import fold_name
 from audit.notes.passages import read_passages
 from audit.notes.read import open_notes
+from audit.text import fold_name
 
 PRIVATE = (
     "Seen by Dr. Ann Lee. HPI: John K. Smith is a 45-year-old man with gout. He fell on 3/4/2011. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.deid.release import redact
-from audit.deid.rules import GROUPS, Found, RuleTagger, folded_text, strongest
+from audit.deid.rules import GROUPS, RULES_VERSION, Found, RuleTagger, folded_text, strongest
 from audit.deid.tagger import tag_checked
 from audit.notes.spans import TYPES, Span, tagged
 
@@ -124,3 +125,11 @@ def test_real_reports_without_names_get_hardly_any() -> None:
     found = [span for spans in RuleTagger().tag(texts) for span in spans]
     assert sum(span.label == "quasi_identifier" for span in found) > 400
     assert sum(span.label != "quasi_identifier" for span in found) <= 2
+
+
+def test_a_change_of_what_the_rules_find_goes_with_a_new_version() -> None:
+    here = Path(__file__).parent
+    texts = [path.read_text("utf-8") for path in sorted(here.glob("unseen*/*.txt"))]
+    spans = repr([[(s.start, s.end, s.label) for s in one] for one in RuleTagger().tag(texts)])
+    found = sha256(spans.encode()).hexdigest()[:16]
+    assert (RULES_VERSION, len(texts), found) == ("rules 1", 4, "53eb20e919752ecf")

@@ -36,7 +36,7 @@ from pages.ui.text import masked
 from tests.pages.make_reports import MEMBERS, make_report
 
 HOSTILE = "\"'><script>alert(1)</script><img src=http://evil.example/p.png>"
-AUDIT = Path(__file__).resolve().parents[2] / "audit" / "handover"
+AUDIT = Path(__file__).resolve().parents[2] / "audit" / "report"
 VOID = {"meta", "br"}
 
 
@@ -243,7 +243,7 @@ def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
     assert not any(re.search(r"\bsafe\b", sentence) for sentence in english.values())
     sources = "\n".join(
         path.read_text(encoding="utf-8")
-        for path in (*AUDIT.glob("report_*.py"), AUDIT / "bundle.py")
+        for path in (AUDIT / "html.py", AUDIT / "export.py")
     )
     literal = set(re.findall(r"""["']([a-z][a-z0-9_]*)["']""", sources))
     prefixes = set(re.findall(r"""f["']([a-z_]+_)\{""", sources))

@@ -222,9 +222,9 @@ def test_starting_a_worker_leaves_no_child_behind(home: Path, tmp_path: Path) ->
 import os, sys
 from pathlib import Path
 from typing import Any
-from audit.jobs import service, start
+from audit.jobs import service
 from tests.jobs.fake_jobs import counting, until_state
-start.WORKER_MODULE = "tests.jobs.fake_worker"
+service.WORKER_MODULE = "tests.jobs.fake_worker"
 until_state(service.ask(counting(Path({str(tmp_path / "a")!r}))), "done")
 try:
     os.waitpid(-1, os.WNOHANG)

@@ -28,8 +28,8 @@ from audit.names.controls import (
 )
 from audit.names.files import read_names
 from audit.names.pools import NamePool, japanese_pool, us_pool
-from audit.names.text import fold_name, script_of
 from audit.run import run_audit
+from audit.text import fold_name, script_of
 from cache.store import Store
 
 TINY = NamePool(

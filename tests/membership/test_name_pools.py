@@ -20,7 +20,7 @@ from audit.names.pools import (
     us_pool,
     with_popularity,
 )
-from audit.names.text import fold_name, written_name
+from audit.text import fold_name, written_name
 
 
 def test_the_us_pool_is_the_papers() -> None:

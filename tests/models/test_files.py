@@ -249,7 +249,7 @@ def test_inspection_needs_neither_torch_nor_transformers(good: Path) -> None:
         "for name in ('torch', 'transformers', 'safetensors', 'tokenizers', 'numpy'):\n"
         "    sys.modules[name] = None\n"
         "import audit.models.registry\n"
-        "from audit.models.files import inspect_model\n"
+        "from audit.models.inspect import inspect_model\n"
         "print(inspect_model(pathlib.Path(sys.argv[1])).architecture)\n"
     )
     done = subprocess.run(

@@ -111,9 +111,9 @@ def test_a_folder_that_is_gone_is_refused(tmp_path: Path) -> None:
 def test_comparing_and_spelling_need_no_torch() -> None:
     script = (
         "import sys; sys.modules['torch'] = None\n"
-        "from audit.prepare.pair_check import check_pair, model_choices\n"
-        "from audit.prepare.name_check import spelling\n"
-        "from audit.prepare.lists import kept_names\n"
+        "from audit.attack.plan import check_pair, model_choices\n"
+        "from audit.names.lists import spelling\n"
+        "from audit.names.lists import kept_names\n"
         "paths = [m.path for m in model_choices() if m.model_id.startswith('demo:en')]\n"
         "names = kept_names('demo-en', store=None).candidates\n"
         "print(check_pair(*paths[:2]).refusal == '', spelling(names, model=paths[0]).n_pieces[0])\n"

@@ -28,7 +28,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from tests.training.make_training import make_order
-from audit.training.train import train
+from audit.training.loop import train
 train(make_order(Path(sys.argv[1]), out=sys.argv[2], n_steps=int(sys.argv[3])))
 """
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.names.text import fold_name
 from audit.report.names import (
     FACETS,
     NUMBERS,
@@ -25,6 +24,7 @@ from audit.report.names import (
     select,
 )
 from audit.report.report import AuditReport
+from audit.text import fold_name
 from tests.pages.make_reports import make_report
 
 quick = settings(deadline=None, max_examples=100)

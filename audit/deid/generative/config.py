@@ -421,7 +421,7 @@ class GenerativeOrder:
     Attributes
     ----------
     gold
-        Files of notes with spans, in any format of `audit.deid.formats`, or folders of such.
+        Files of notes with spans, in any format of `audit.notes.formats`, or folders of such.
     model
         Directory of the causal language model to start from.
     out

@@ -363,7 +363,7 @@ def notes_digest(documents: Iterable[TaggedDocument], *, mark: int = 0) -> str:
 
 
 def read_gold(path: Path) -> tuple[TaggedDocument, ...]:
-    """Return the annotated notes of a file or a folder, in any format of `audit.deid.formats`.
+    """Return the annotated notes of a file or a folder, in any format of `audit.notes.formats`.
 
     Raises
     ------
