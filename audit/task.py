@@ -1,10 +1,92 @@
-"""Checks of single settings: a whole number, a number, one of several words."""
+"""Records that cross a file or a process, and tasks: what long work is asked to do, checked once."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from audit.errors import AuditError
+
+_WORDS = {
+    "missing": "is missing",
+    "extra_forbidden": "is unknown",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be less than {lt}",
+    "literal_error": "must be {expected}",
+    "finite_number": "must be a finite number",
+}
+
+
+class Record(BaseModel):
+    """A frozen value with a written form; what is refused is refused in words, without the value.
+
+    Subclasses give every field its bounds. A validator may raise `AuditError` itself.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, hide_input_in_errors=True, allow_inf_nan=False
+    )
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **values: Any) -> None:
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise refusal(error) from None
+
+        __init__.__pydantic_base_init__ = True
+
+    @classmethod
+    def read(cls, data: bytes | str, *, where: str) -> Self:
+        """Return the record that `written` wrote.
+
+        Raises
+        ------
+        AuditError
+            If it is no such record; `where` is the place that the sentence names.
+        """
+        try:
+            return cls.model_validate_json(data)
+        except ValidationError as error:
+            raise refusal(error, where=where) from None
+
+    def plain(self) -> dict[str, Any]:
+        """Return the record as values of JSON."""
+        return self.model_dump(mode="json")
+
+    def written(self) -> bytes:
+        """Return the record as canonical JSON: keys in order, ASCII, no spaces."""
+        return canonical(self.plain())
+
+    def digest(self) -> str:
+        """SHA-256 of `written`."""
+        return hashlib.sha256(self.written()).hexdigest()
+
+    def with_(self, **changes: Any) -> Self:
+        """Return the record with some fields changed, checked again."""
+        return type(self)(
+            **{name: getattr(self, name) for name in type(self).model_fields} | changes
+        )
+
+
+def canonical(value: Any) -> bytes:
+    """Return a value of JSON as bytes that are the same wherever it is written."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def refusal(error: ValidationError, *, where: str = "") -> AuditError:
+    """Return what is wrong with the first field that is refused, in words and without its value."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    words = _WORDS.get(first["type"], "cannot be taken: " + first["msg"].lower())
+    return AuditError(words.format(**first.get("ctx", {})) + ".", where=where or field)
 
 
 def check_whole(name: str, value: object, *, low: int, high: int, where: str) -> None:

@@ -242,8 +242,7 @@ def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
     assert not any("匿名" in sentence for sentence in japanese.values())
     assert not any(re.search(r"\bsafe\b", sentence) for sentence in english.values())
     sources = "\n".join(
-        path.read_text(encoding="utf-8")
-        for path in (AUDIT / "html.py", AUDIT / "export.py")
+        path.read_text(encoding="utf-8") for path in (AUDIT / "html.py", AUDIT / "export.py")
     )
     literal = set(re.findall(r"""["']([a-z][a-z0-9_]*)["']""", sources))
     prefixes = set(re.findall(r"""f["']([a-z_]+_)\{""", sources))
