@@ -1,4 +1,4 @@
-"""Records that cross a file or a process, and tasks: what long work is asked to do, checked once."""
+"""Records that cross a file or a process, and tasks: what long work is asked to do."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def refusal(error: ValidationError, *, where: str = "") -> AuditError:
     first = error.errors(include_input=False, include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     words = _WORDS.get(first["type"], "cannot be taken: " + first["msg"].lower())
-    return AuditError(words.format(**first.get("ctx", {})) + ".", where=where or field)
+    place = f"{where} ({field})" if where and field else where or field
+    return AuditError(words.format(**first.get("ctx", {})) + ".", where=place)
 
 
 def check_whole(name: str, value: object, *, low: int, high: int, where: str) -> None:
