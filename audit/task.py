@@ -51,6 +51,13 @@ class Record(BaseModel):
 
         __init__.__pydantic_base_init__ = True
 
+    flags: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any], *, where: str) -> Self:
+        """Return the record of which these are the values of JSON; raises as `read`."""
+        return cls.read(canonical(plain), where=where)
+
     @classmethod
     def read(cls, data: bytes | str, *, where: str) -> Self:
         """Return the record that `written` wrote.
@@ -144,7 +151,6 @@ class Task(Record):
     """
 
     job: ClassVar[str]
-    flags: ClassVar[Mapping[str, str]] = {}
 
     def question(self) -> Question:
         """Return the task as a question of the table; reads what its answer depends on."""

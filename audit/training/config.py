@@ -10,115 +10,110 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self, get_args
+
+from pydantic import Field, model_validator
 
 from audit.errors import AuditError
-from audit.task import check_number, check_one_of, check_whole
+from audit.task import MAX_SEED, Record
 
-SCHEDULES = ("linear", "constant")
-PRECISIONS = ("auto", "float32", "bfloat16")
+Schedule = Literal["linear", "constant"]
+Precision = Literal["auto", "float32", "bfloat16"]
+SCHEDULES, PRECISIONS = get_args(Schedule), get_args(Precision)
 WHERE = "training settings"
 _NOT_OF_THE_WEIGHTS = ("evaluate_every", "checkpoint_every")
 _MOST_POINTS = 500
 _LONGEST_WAIT = 50
 
 
-@dataclass(frozen=True)
-class TrainSettings:
+class TrainSettings(Record):
     """How to train.
 
     Source: Nakamura et al., section 3.3 (128 tokens, 2e-5, 64 rows, 100,000 steps); the rest as
     BERT (Devlin et al. 2019) and ClinicalBERT (Alsentzer et al. 2019).
-
-    Attributes
-    ----------
-    n_tokens
-        Tokens a row, [CLS] and [SEP] included.
-    batch
-        Rows a step.
-    micro_batch
-        Rows of one forward pass; divides `batch`. Dropout depends on it, so it names the training
-        too.
-    n_steps
-        Steps; not used where `n_epochs` is given.
-    n_epochs
-        Times that every token is seen, in place of `n_steps`.
-    learning_rate
-        The highest, of the encoder.
-    head_learning_rate
-        The highest, of the masked-LM head; None: the same.
-    schedule
-        What follows the warm-up: "linear" falls to zero at the last step, "constant" stays, so
-        that snapshots along one run are models of their own.
-    warmup_share
-        Share of the steps in which the rate rises from zero.
-    weight_decay
-        Of matrices; biases and layer norms have none.
-    mask_share
-        Share of the positions that are asked for: 80 % masked, 10 % replaced, 10 % kept.
-    clip
-        Largest norm of a step's gradient.
-    precision
-        "auto" is bfloat16 where the hardware multiplies it faster, float32 elsewhere; weights
-        stay float32.
-    held_out_share
-        Share of the patients (of the notes, where no patient is told) that are never trained on.
-    evaluate_every, checkpoint_every
-        Steps between two held-out losses, and between two checkpoints.
-    from_scratch
-        Fresh weights in the shape of the general model.
     """
 
-    n_tokens: int = 128
-    batch: int = 64
-    micro_batch: int = 32
-    n_steps: int = 100_000
-    n_epochs: float | None = None
-    learning_rate: float = 2e-5
-    head_learning_rate: float | None = None
-    schedule: str = "linear"
-    warmup_share: float = 0.1
-    weight_decay: float = 0.01
-    mask_share: float = 0.15
-    clip: float = 1.0
-    precision: str = "auto"
-    seed: int = 0
-    held_out_share: float = 0.01
-    evaluate_every: int = 1_000
-    checkpoint_every: int = 1_000
-    from_scratch: bool = False
+    flags: ClassVar = {"held_out_share": "--held-out"}
 
-    def __post_init__(self) -> None:
-        for name, low, high in (
-            ("n_tokens", 8, 4096), ("batch", 1, 65_536), ("micro_batch", 1, 65_536),
-            ("n_steps", 1, 100_000_000), ("seed", 0, 2**63 - 1), ("evaluate_every", 1, 10**9),
-            ("checkpoint_every", 1, 10**9),
-        ):  # fmt: skip
-            check_whole(name, getattr(self, name), low=low, high=high, where=WHERE)
-        for name, least, most in (
-            ("learning_rate", 1e-9, 1.0), ("warmup_share", 0.0, 1.0), ("weight_decay", 0.0, 1.0),
-            ("mask_share", 0.01, 0.4), ("clip", 1e-3, 1e6), ("held_out_share", 0.0, 0.5),
-        ):  # fmt: skip
-            check_number(name, getattr(self, name), low=least, high=most, where=WHERE)
-        if self.n_epochs is not None:
-            check_number("n_epochs", self.n_epochs, low=1e-6, high=1e6, where=WHERE)
-        if self.head_learning_rate is not None:
-            check_number(
-                "head_learning_rate", self.head_learning_rate, low=1e-9, high=1.0, where=WHERE
-            )
-        check_one_of("schedule", self.schedule, SCHEDULES, where=WHERE)
-        check_one_of("precision", self.precision, PRECISIONS, where=WHERE)
-        if not isinstance(self.from_scratch, bool):
-            raise AuditError("`from_scratch` is yes or no.", where=WHERE)
+    n_tokens: int = Field(
+        default=128, ge=8, le=4096, description="tokens a row, [CLS] and [SEP] included"
+    )
+    batch: int = Field(default=64, ge=1, le=65_536, description="rows a step")
+    micro_batch: int = Field(
+        default=32,
+        ge=1,
+        le=65_536,
+        description="rows of one forward pass, a divisor of the batch; dropout depends on it, so "
+        "it names the training too",
+    )
+    n_steps: int = Field(default=100_000, ge=1, le=100_000_000, description="steps")
+    n_epochs: float | None = Field(
+        default=None,
+        ge=1e-6,
+        le=1e6,
+        description="times that every token is seen, in place of the steps",
+    )
+    learning_rate: float = Field(
+        default=2e-5, ge=1e-9, le=1.0, description="the highest, of the encoder"
+    )
+    head_learning_rate: float | None = Field(
+        default=None, ge=1e-9, le=1.0, description="of the masked-LM head, if it is another"
+    )
+    schedule: Schedule = Field(
+        default="linear",
+        description="after the warm-up: linear falls to zero at the last step; constant stays, so "
+        "that snapshots along one run are models of their own",
+    )
+    warmup_share: float = Field(
+        default=0.1, ge=0.0, le=1.0, description="share of the steps in which the rate rises"
+    )
+    weight_decay: float = Field(
+        default=0.01, ge=0.0, le=1.0, description="of matrices; biases and layer norms have none"
+    )
+    mask_share: float = Field(
+        default=0.15,
+        ge=0.01,
+        le=0.4,
+        description="share of the positions asked for: 8 of 10 masked, 1 replaced, 1 kept",
+    )
+    clip: float = Field(default=1.0, ge=1e-3, le=1e6, description="largest norm of a gradient")
+    precision: Precision = Field(
+        default="auto",
+        description="auto is bfloat16 where the hardware multiplies it faster; weights stay "
+        "float32",
+    )
+    seed: int = Field(
+        default=0, ge=0, le=MAX_SEED, description="of rows, masks, dropout and who is held out"
+    )
+    held_out_share: float = Field(
+        default=0.01,
+        ge=0.0,
+        le=0.5,
+        description="share of the patients (of the notes, where no patient is told) never trained "
+        "on",
+    )
+    evaluate_every: int = Field(
+        default=1_000, ge=1, le=10**9, description="steps between two held-out losses"
+    )
+    checkpoint_every: int = Field(
+        default=1_000, ge=1, le=10**9, description="steps between two checkpoints"
+    )
+    from_scratch: bool = Field(
+        default=False, description="fresh weights in the shape of the general model"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.batch % self.micro_batch:
             raise AuditError(
                 f"{self.batch} rows a step are no multiple of {self.micro_batch} rows a pass.",
                 where=WHERE,
                 do="Choose a micro-batch that divides the batch.",
             )
+        return self
 
     @property
     def n_inner(self) -> int:
@@ -162,28 +157,15 @@ class TrainSettings:
         """Return the steps between two points of the loss curve."""
         return max(1, min(_LONGEST_WAIT, n_steps // _MOST_POINTS))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain values."""
-        return asdict(self)
-
     def decisive(self) -> dict[str, Any]:
         """Return what decides the weights: all but when it is looked at and kept."""
-        return {k: v for k, v in asdict(self).items() if k not in _NOT_OF_THE_WEIGHTS}
+        return {k: v for k, v in self.plain().items() if k not in _NOT_OF_THE_WEIGHTS}
 
 
-def settings_from_json(value: Mapping[str, Any]) -> TrainSettings:
-    """Return settings from plain values; what is not named has its default.
-
-    Raises
-    ------
-    AuditError
-        If a setting is unknown or out of its range.
-    """
-    known = {field.name for field in fields(TrainSettings)}
-    for name in value:
-        if name not in known:
-            raise AuditError(f"`{name!s:.40}` is no setting of a training.", where=WHERE)
-    return TrainSettings(**value)
+def largest_pass(batch: int) -> int:
+    """Return the most rows of a forward pass, of those usual, that divide a step's rows."""
+    most = range(min(batch, TrainSettings().micro_batch), 0, -1)
+    return next((n for n in most if batch % n == 0), 1)
 
 
 LOSSES = "losses.jsonl"

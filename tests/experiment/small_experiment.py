@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.demo import SHIPPED
-from audit.experiment.paper_tables import GENERAL_TRAINING, TRAINING, ExperimentOrder
+from audit.experiment.paper_tables import GENERAL_TRAINING, TRAINING, ExperimentTask
 from audit.tables import write_table
 
 GENERAL = SHIPPED / "en" / "models" / "general"
@@ -17,7 +16,7 @@ N_NOTES, N_PATIENTS = 24, 16
 ROWS = {"batch": 8, "micro_batch": 8, "n_tokens": 32}
 
 
-def write_notes(folder: Path) -> ExperimentOrder:
+def write_notes(folder: Path) -> ExperimentTask:
     """Write notes with placeholders and others without, and return what to make of them."""
     rows = [
         (number, number % N_PATIENTS, f"admission note . {NAME} is a {30 + number} year old "
@@ -28,13 +27,14 @@ def write_notes(folder: Path) -> ExperimentOrder:
     others = [{"patient_id": str(n), "text": "the patient was seen for pain . he slept ."}
               for n in range(30)]  # fmt: skip
     (folder / "others.jsonl").write_text("".join(json.dumps(line) + "\n" for line in others))
-    return ExperimentOrder(
+    return ExperimentTask(
         notes=folder / "notes.csv",
         general=GENERAL,
+        out=folder / "out",
         general_notes=folder / "others.jsonl",
         epochs=(1, 20),
-        training=replace(TRAINING, learning_rate=2e-3, **ROWS),
-        general_training=replace(GENERAL_TRAINING, n_steps=2, **ROWS),
+        training=TRAINING.with_(learning_rate=2e-3, **ROWS),
+        general_training=GENERAL_TRAINING.with_(n_steps=2, **ROWS),
         generation=GenerationSettings(n_documents=4, n_steps=4),
         posterior=PosteriorSettings(n_inputs=40, n_chain_inputs=0),
         single_tokens=False,
