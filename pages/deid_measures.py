@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.score import KeptScore, forget_score
+from audit.deid.score import SCORES, KeptScore
 from audit.words import error_text
 from pages.ui import (
     blocks,
@@ -120,7 +120,7 @@ def draw_removal(say: Words, kept: KeptScore) -> None:
     ):
         st.html(blocks.heading("", below=say.text("deid_measures_remove_why")))
         if st.button(say.text("deid_measures_remove_now"), key="deid_measures_remove_now"):
-            forget_score(kept.score_id)
+            SCORES.forget(kept.score_id)
             note("removed", what="score", run=kept.score_id)
             st.query_params.pop("score", None)
             st.rerun()

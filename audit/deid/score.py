@@ -10,20 +10,15 @@ import hashlib
 import json
 import math
 import os
-import shutil
-import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
-from audit.corpus.build import locked_folder
 from audit.deid.copies import EXACT, CopyingTagger, OutputFiles, added, copies_summary
 from audit.deid.matching import (
     ANY,
@@ -53,7 +48,6 @@ from audit.deid.metrics import (
 from audit.deid.tag import COPIES
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
-from audit.home import home_folder
 from audit.notes.formats import GOLD, MAX_LINE_BYTES, PREDICTED, PairedFiles, jsonl_line, read_line
 from audit.notes.spans import (
     FIVE_TYPES,
@@ -65,7 +59,7 @@ from audit.notes.spans import (
     relabelled,
 )
 from audit.progress import Meter, ProgressListener, StopQuestion
-from audit.shelf import coded_folders, forget_folder, is_code, write_whole
+from audit.shelf import Shelf, new_file, now, one_line, write_whole
 from audit.stats import N_REPLICATES, BoolArray, Estimate, IntArray, Rate
 from audit.tables import write_table
 
@@ -537,8 +531,7 @@ class SpanWriter:
     """Writes the cases of notes, one note after the other."""
 
     def __init__(self, folder: Path, *, matcher: str = OPTIMAL) -> None:
-        descriptor = os.open(folder / SPANS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        self._file = os.fdopen(descriptor, "wb", buffering=1 << 20)
+        self._file = new_file(folder / SPANS)
         self._folder = folder
         self._matcher = matcher
         self._columns = {name: array("q") for name in _COLUMNS}
@@ -574,8 +567,7 @@ class SpanWriter:
         columns: dict[str, Any] = {
             name: np.frombuffer(column, dtype=np.int64) for name, column in self._columns.items()
         }
-        descriptor = os.open(self._folder / INDEX, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
+        with new_file(self._folder / INDEX) as file:
             labels = np.array(list(self._labels), dtype=np.str_)
             np.savez_compressed(file, labels=labels, **columns)
 
@@ -739,7 +731,6 @@ def _kind(gold: Span | None, predicted: Span | None) -> str:
 
 SCORE, PATIENTS = "score.json", "patients.npz"
 FORMAT = 1
-MAX_TITLE_CHARS = 80
 _NEEDED = (SCORE, PATIENTS, SPANS, INDEX)
 
 
@@ -765,6 +756,8 @@ class KeptScore:
         Of the gold notes.
     path
         The folder.
+    content
+        All that `score.json` says.
     """
 
     score_id: str
@@ -778,100 +771,31 @@ class KeptScore:
     n_patients: int
     n_gold: int
     path: Path
-
-    def __post_init__(self) -> None:
-        """Check the code, once."""
-        if not is_code(self.score_id):
-            raise ValueError("a score_id is 12 hexadecimal digits")
+    content: Mapping[str, Any] = field(repr=False, compare=False)
 
 
-def scores_dir() -> Path:
-    """Return the directory of the kept scores, made with mode 700 if it is not there.
-
-    Raises
-    ------
-    AuditError
-        As `audit.home.data_home`.
-    """
-    return home_folder("scores")
-
-
-def score_dir(score_id: str) -> Path:
-    """Return the folder of a score, be it there already or not."""
-    if not is_code(score_id):
-        raise _unknown()
-    return scores_dir() / score_id
-
-
-def kept_scores() -> tuple[KeptScore, ...]:
-    """Return the kept scores, the newest first; what is damaged is left out."""
-    found = []
-    for folder in coded_folders(scores_dir()):
-        try:
-            found.append(kept_score(folder.name))
-        except AuditError:
-            continue
-    return tuple(sorted(found, key=lambda one: (one.created, one.score_id), reverse=True))
+def _read_score(folder: Path) -> KeptScore:
+    content = json.loads((folder / SCORE).read_bytes())
+    if content["format"] != FORMAT or not all((folder / name).is_file() for name in _NEEDED):
+        raise ValueError
+    summary = content["summary"]
+    return KeptScore(
+        score_id=folder.name,
+        title=str(content["title"]),
+        gold=(str(content["gold"]["kind"]), str(content["gold"]["ref"])),
+        predicted=(str(content["predicted"]["kind"]), str(content["predicted"]["ref"])),
+        tagger=str(content["tagger"]["name"]),
+        gold_digest=str(content["gold_digest"]),
+        created=str(content["created"]),
+        n_documents=int(summary["n_documents"]),
+        n_patients=int(summary["n_patients"]),
+        n_gold=int(summary["criteria"][CRITERIA[0]]["together"]["n_gold"]),
+        path=folder,
+        content=content,
+    )
 
 
-def kept_score(score_id: str) -> KeptScore:
-    """Return a kept score.
-
-    Raises
-    ------
-    AuditError
-        If there is none of this id, or it is damaged.
-    """
-    content = score_content(score_id)
-    try:
-        summary = content["summary"]
-        return KeptScore(
-            score_id=score_id,
-            title=str(content["title"]),
-            gold=(str(content["gold"]["kind"]), str(content["gold"]["ref"])),
-            predicted=(str(content["predicted"]["kind"]), str(content["predicted"]["ref"])),
-            tagger=str(content["tagger"]["name"]),
-            gold_digest=str(content["gold_digest"]),
-            created=str(content["created"]),
-            n_documents=int(summary["n_documents"]),
-            n_patients=int(summary["n_patients"]),
-            n_gold=int(summary["criteria"][CRITERIA[0]]["together"]["n_gold"]),
-            path=score_dir(score_id),
-        )
-    except (KeyError, TypeError, ValueError):
-        raise _damaged() from None
-
-
-def score_content(score_id: str) -> dict[str, Any]:
-    """Return all that `score.json` says.
-
-    Raises
-    ------
-    AuditError
-        If there is no such score, it is damaged, or of another version.
-    """
-    folder = score_dir(score_id)
-    if not folder.is_dir():
-        raise _unknown()
-    try:
-        content = json.loads((folder / SCORE).read_bytes())
-        if content["format"] != FORMAT or not all((folder / name).is_file() for name in _NEEDED):
-            raise ValueError
-    except (OSError, ValueError, TypeError, KeyError):
-        raise _damaged() from None
-    return dict(content)
-
-
-def forget_score(score_id: str) -> None:
-    """Remove a kept score with all of its files.
-
-    Raises
-    ------
-    AuditError
-        If there is none of this id, or it cannot be removed.
-    """
-    refused = AuditError("The score cannot be removed.", where="score")
-    forget_folder(score_dir(score_id), unknown=_unknown(), refused=refused)
+SCORES = Shelf("scores", where="score", read=_read_score)
 
 
 def write_patients(folder: Path, scored: Scored) -> None:
@@ -895,12 +819,9 @@ def patients_of(score_id: str, *, criterion: str) -> tuple[MatchCounts, ...]:
     AuditError
         If there is no such score, or it is damaged.
     """
-    path = kept_score(score_id).path / PATIENTS
-    try:
-        with np.load(path, allow_pickle=False) as tables:
-            table, labels = tables[criterion], [str(x) for x in tables[f"{criterion} labels"]]
-    except (OSError, KeyError, ValueError):
-        raise _damaged() from None
+    path = SCORES.get(score_id).path / PATIENTS
+    with SCORES.reading(), np.load(path, allow_pickle=False) as tables:
+        table, labels = tables[criterion], [str(x) for x in tables[f"{criterion} labels"]]
     return tuple(_counts(labels, rows.tolist()) for rows in table)
 
 
@@ -909,18 +830,6 @@ def _counts(labels: Sequence[str], rows: Sequence[Sequence[int]]) -> MatchCounts
         label: tuple(row) for label, row in zip(labels, rows, strict=True) if any(row)
     }
     return MatchCounts(found)
-
-
-def _unknown() -> AuditError:
-    return AuditError(
-        "There is no such score here.", where="score", do="Choose one of those that are listed."
-    )
-
-
-def _damaged() -> AuditError:
-    return AuditError(
-        "This is no whole score of this version.", where="score", do="Measure the tagger again."
-    )
 
 
 GIVEN, FILE, EXAMPLE = "given", "file", "example"
@@ -1101,7 +1010,7 @@ def write_notes(
 ) -> str:
     """Write notes with their labels mapped; return the digest of them all, in any order."""
     digests = []
-    with private_file(path) as file:
+    with new_file(path) as file:
         for given in notes:
             note = given
             noticed.n_duplicates += note.n_duplicates
@@ -1206,57 +1115,9 @@ def _is_json(line: bytes) -> bool:
         return False
 
 
-def private_file(path: Path) -> BinaryIO:
-    """Return a new file for its owner alone, in the place of one that may be there."""
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    return os.fdopen(descriptor, "wb", buffering=1 << 20)
-
-
 TAGGED_FROM = "tagged-from.json"
 """Which tagger has written the predictions of an earlier run, and of which gold notes."""
 ABANDONED_SECONDS = 7 * 86400.0
-
-
-@contextmanager
-def score_place(score_id: str) -> Iterator[Path]:
-    """Give the folder in which a score is made; its tags of an earlier run stay in it.
-
-    Raises
-    ------
-    AuditError
-        If somebody else makes this score, or the folder cannot be written.
-    """
-    _clear_abandoned(keep=score_id)
-    building = scores_dir() / f".{score_id}.making"
-    lock = -1
-    try:
-        try:
-            lock = locked_folder(building)
-        except AuditError:
-            raise AuditError("This score is being made already.", where="score") from None
-        for path in building.iterdir():
-            if path.name not in (PREDICTED_FILE, COPIES, TAGGED_FROM):
-                path.unlink()
-        yield building
-    except OSError as error:
-        raise AuditError(
-            f"The score cannot be written ({os.strerror(error.errno or 0)}).", where="score"
-        ) from None
-    finally:
-        if lock >= 0:
-            os.close(lock)
-
-
-def _clear_abandoned(*, keep: str) -> None:
-    """Remove what scores that nobody went on with for a week have left."""
-    for path in scores_dir().glob(".*.making"):
-        try:
-            is_old = time.time() - path.stat().st_mtime > ABANDONED_SECONDS
-        except OSError:
-            continue
-        if is_old and path.name != f".{keep}.making":
-            shutil.rmtree(path, ignore_errors=True)
 
 
 OnCharacters = Callable[[int], None]
@@ -1274,11 +1135,11 @@ def write_outputs(
         As `OutputFiles`.
     """
     files = OutputFiles(gold, outputs)
-    with private_file(folder / PREDICTED_FILE) as file:
+    with new_file(folder / PREDICTED_FILE) as file:
         for note, predicted in files:
             file.write(jsonl_line(predicted).encode("utf-8", "surrogatepass"))
             on_characters(len(note.text))
-    with private_file(folder / VERBATIM_FILE) as file:
+    with new_file(folder / VERBATIM_FILE) as file:
         for _, predicted in files.verbatim():
             file.write(jsonl_line(predicted).encode("utf-8", "surrogatepass"))
     return files
@@ -1303,7 +1164,7 @@ def write_exact(gold: Path, predicted: Path, *, copies: Path, folder: Path) -> S
                     exact.add(str(record["doc_id"]))
     except (OSError, ValueError, KeyError, TypeError):
         raise AuditError("The tagger's copies cannot be read.", where="predicted notes") from None
-    with private_file(folder / VERBATIM_FILE) as file:
+    with new_file(folder / VERBATIM_FILE) as file:
         for note, found in PairedFiles(gold, predicted):
             kept = found if note.doc_id in exact else note.with_spans(())
             file.write(jsonl_line(kept).encode("utf-8", "surrogatepass"))
@@ -1379,18 +1240,16 @@ def build_score(
         If the person asked to stop.
     """
     meter = _meter(inputs, progress, should_stop)
-    with score_place(score_id) as folder:
+    with SCORES.making(score_id, stays=(PREDICTED_FILE, COPIES, TAGGED_FROM)) as folder:
+        SCORES.clear_abandoned(seconds=ABANDONED_SECONDS)
         run = _Run(order, inputs, folder=folder, meter=meter, should_stop=should_stop)
         run.read()
         content = run.compare()
         write_whole(folder / SCORE, (json.dumps(content, ensure_ascii=False) + "\n").encode())
         for name in (GOLD_FILE, PREDICTED_FILE, VERBATIM_FILE, COPIES, TAGGED_FROM):
             (folder / name).unlink(missing_ok=True)
-        for path in folder.iterdir():
-            path.chmod(0o600)
-        folder.rename(score_dir(score_id))
-        meter.finish(JUDGING)
-    return score_dir(score_id)
+    meter.finish(JUDGING)
+    return SCORES.place(score_id)
 
 
 class _Run:
@@ -1479,8 +1338,8 @@ class _Run:
         order, inputs = self._order, self._inputs
         return {
             "format": FORMAT,
-            "title": " ".join(order.title.split())[:MAX_TITLE_CHARS],
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "title": one_line(order.title),
+            "created": now(),
             "gold": vars(order.gold),
             "predicted": vars(order.predicted),
             "tagger": {"name": inputs.tagger_name, "digest": inputs.tagger_digest},

@@ -20,14 +20,7 @@ import numpy as np
 
 from audit.deid.matching import ANY, CRITERIA, MISSED, SPURIOUS
 from audit.deid.metrics import MEASURES, Difference, Discordant, compare, f1
-from audit.deid.score import (
-    KeptScore,
-    SpanIndex,
-    kept_score,
-    patients_of,
-    score_content,
-    span_index,
-)
+from audit.deid.score import SCORES, KeptScore, SpanIndex, patients_of, span_index
 from audit.errors import AuditError
 from audit.notes.spans import IDENTIFIER, TYPES, ordered
 from audit.stats import Estimate, IntArray, Rate
@@ -344,7 +337,7 @@ def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared
     AuditError
         If one of them is not there, or they are not of the same gold notes.
     """
-    one, other = kept_score(first), kept_score(second)
+    one, other = SCORES.get(first), SCORES.get(second)
     if one.gold_digest != other.gold_digest:
         raise AuditError(
             "These two scores are not of the same gold notes.",
@@ -352,8 +345,8 @@ def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared
             do="Measure both taggers on the same notes, with the same labels.",
         )
     counts = [patients_of(score_id, criterion=criterion) for score_id in (first, second)]
-    seed = int(score_content(first)["summary"]["seed"])
-    n_replicates = int(score_content(first)["summary"]["n_replicates"])
+    seed = int(SCORES.get(first).content["summary"]["seed"])
+    n_replicates = int(SCORES.get(first).content["summary"]["n_replicates"])
     labels = ordered({label for side in counts for c in side for label in c.rows} - {ANY})
     lines = []
     for label in (ANY, *labels):

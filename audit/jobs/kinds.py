@@ -12,8 +12,8 @@ from typing import Any
 
 from audit.attack.question import AuditRequest, question_digest, request_from_json
 from audit.corpus.build import PRIVATE
-from audit.corpus.kept import corpus_dir, kept_corpus, new_corpus_id
-from audit.corpus.make import CorpusOrder, clear_abandoned, make_corpus, paths_of, without_title
+from audit.corpus.kept import CORPORA
+from audit.corpus.make import CorpusOrder, make_corpus, paths_of, without_title
 from audit.corpus.make import order_from_json as make_order_from_json
 from audit.corpus.make import order_to_json as make_order_to_json
 from audit.corpus.truth import listed_file, read_listed
@@ -34,13 +34,13 @@ from audit.deid.network.config import settings_from_json as network_settings_fro
 from audit.deid.score import (
     EXAMPLE,
     FILE,
+    SCORES,
     TAGGED,
     TAGGER,
     ScoreInputs,
     ScoreOrder,
     Source,
     build_score,
-    score_dir,
 )
 from audit.deid.score import order_from_json as score_order_from_json
 from audit.deid.score import order_to_json as score_order_to_json
@@ -48,12 +48,10 @@ from audit.deid.tag import tag_notes
 from audit.deid.tagged import (
     INPUT,
     RESULT,
+    TAGGED_SETS,
     ReleaseSettings,
     TaggedSet,
     begin_set,
-    forget_set,
-    set_folder,
-    tagged_set,
     write_index,
 )
 from audit.deid.taggers import TRAINED, KnownTagger, known_taggers, load_tagger, tagger_dir
@@ -72,16 +70,17 @@ from audit.experiment.paper_tables import order_from_json as paper_tables_order_
 from audit.foreign import decode_text
 from audit.home import results_dir, salted_digest
 from audit.jobs import table
+from audit.jobs.locks import SHORT, queue_of
 from audit.jobs.table import Contact, Job, Part, Question
 from audit.models.inspect import inspect_model, model_digest
 from audit.notes.read import open_notes, resolve_note_file
 from audit.progress import Pace, Progress
 from audit.report.report import AuditReport
-from audit.shelf import SHORT, queue_of
+from audit.shelf import new_identifier
 from audit.tables import MAX_FIELD_CHARS
 from audit.training.config import LossPoint, TrainSettings
 from audit.training.config import settings_from_json as training_settings_from_json
-from audit.training.kept import TrainOrder, run_dir
+from audit.training.kept import MODELS, TrainOrder
 from cache.store import Store
 
 CORPUS_JOB_KIND = "corpus"
@@ -121,7 +120,7 @@ def corpus_question(order: CorpusOrder, *, out: Path | None = None) -> Question:
         audits=(),
         order={
             "corpus": make_order_to_json(order),
-            "corpus_id": new_corpus_id(),
+            "corpus_id": new_identifier(),
             "out": None if out is None else str(out.resolve()),
         },
     )
@@ -134,11 +133,11 @@ def answer_corpus(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]
     names its corpus, so that nothing is made twice.
     """
     corpus_id = str(order["corpus_id"])
-    out = corpus_dir(corpus_id) if order["out"] is None else Path(order["out"])
+    out = CORPORA.place(corpus_id) if order["out"] is None else Path(order["out"])
     if order["out"] is None and out.is_dir():  # made, and stopped before that was written down
         return (corpus_id,)
     if order["out"] is None:
-        clear_abandoned(out.parent)  # notes of jobs that were killed and never asked for again
+        CORPORA.clear_abandoned()  # notes of jobs that were killed and never asked for again
     make_corpus(
         make_order_from_json(order["corpus"]),
         out=out,
@@ -201,7 +200,7 @@ def pretrain_order(
     if corpus_id:
         if source not in CORPUS_SOURCES:
             raise AuditError("There are no such notes in a corpus.", where="source")
-        kept_corpus(corpus_id)
+        CORPORA.get(corpus_id)
     inspect_model(general)
     return {
         "general": str(general),
@@ -274,9 +273,9 @@ def answer_pretrain(order: Mapping[str, Any], contact: Contact) -> tuple[str, ..
 def train_order(order: Mapping[str, Any], *, contact: Contact) -> TrainOrder:
     """Return what the engine is asked for; writes the notes with other names if they are wanted."""
     run_id = str(order["run_id"])
-    out = Path(order["out"]) if order["out"] else run_dir(run_id)
+    out = Path(order["out"]) if order["out"] else MODELS.place(run_id)
     if order["corpus_id"]:
-        corpus = kept_corpus(order["corpus_id"])
+        corpus = CORPORA.get(order["corpus_id"])
         notes = _corpus_notes(order, contact=contact)
         token_store: Path | None = corpus.path / "tokens"
     else:
@@ -298,7 +297,7 @@ def train_order(order: Mapping[str, Any], *, contact: Contact) -> TrainOrder:
 
 
 def _corpus_notes(order: Mapping[str, Any], *, contact: Contact) -> Path:
-    corpus = kept_corpus(order["corpus_id"])
+    corpus = CORPORA.get(order["corpus_id"])
     if order["source"] != "other_names":
         return corpus.path / f"{order['source']}.jsonl"
     from audit.corpus.other_names import write_other_names
@@ -314,7 +313,7 @@ def _pretrain_job_identity(order: Mapping[str, Any]) -> dict[str, Any]:
         found = {"corpus": order["corpus_id"], "source": order["source"]}
         if order["source"] == "other_names":
             found["seed"] = order["other_names_seed"]
-        if listed := listed_file(kept_corpus(order["corpus_id"]).path / PRIVATE):
+        if listed := listed_file(CORPORA.get(order["corpus_id"]).path / PRIVATE):
             found["listed"] = read_listed(listed).digest
         return found
     try:
@@ -515,7 +514,7 @@ def tagging_question(
         If the notes cannot be read, or the folder cannot be written.
     """
     tagged_id = tagged_id_of(notes, tagger=tagger, how=how)
-    is_new = not set_folder(tagged_id).is_dir()
+    is_new = not TAGGED_SETS.place(tagged_id).is_dir()
     begun = begin_set(
         tagged_id, source=notes.source, tagger_id=tagger.tagger_id, tagger_digest=tagger.digest,
         how=how, title=title, given=notes.given,
@@ -530,7 +529,7 @@ def tagging_question(
             open_notes(_path_of(order), columns=dict(notes.columns))
         except AuditError:
             if is_new:
-                forget_set(tagged_id)
+                TAGGED_SETS.forget(tagged_id)
             raise
     return Question(
         kind=TAGGING_JOB_KIND,
@@ -568,7 +567,7 @@ def active_tagging(tagged_id: str) -> Job | None:
 def answer_tagging(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Tag the notes of a set, or go on with it; returns its identifier."""
     tagged_id = str(order["tagged_id"])
-    tagged = tagged_set(tagged_id)
+    tagged = TAGGED_SETS.get(tagged_id)
     if not tagged.is_whole:
         if not (tagged.path / RESULT).is_dir():
             _tag(tagged, order, contact)
@@ -606,7 +605,7 @@ def _is_short(notes: NotesToTag, *, tagger: KnownTagger) -> bool:
 def _path_of(order: Mapping[str, Any]) -> Path:
     if order["file_id"]:
         return resolve_note_file(order["file_id"])
-    path = set_folder(order["tagged_id"]) / INPUT
+    path = TAGGED_SETS.place(order["tagged_id"]) / INPUT
     if not path.is_file():
         raise AuditError("The notes that were handed in are gone.", where="notes", do="Ask again.")
     return path
@@ -667,7 +666,7 @@ def score_question(order: ScoreOrder) -> Question:
 def answer_score(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Measure; returns the identifier of the score. One that is kept already is not made again."""
     score_id, wanted = str(order["score_id"]), score_order_from_json(order["score"])
-    if score_dir(score_id).is_dir():
+    if SCORES.place(score_id).is_dir():
         return (score_id,)
     sides = (wanted.gold, wanted.predicted, wanted.training)
     clear_given(keep=[one.ref for one in sides if one is not None])
@@ -692,7 +691,7 @@ def _inputs(order: ScoreOrder) -> ScoreInputs:
         )  # fmt: skip
     name = digest = ""
     if order.predicted.kind == TAGGED:
-        marked = tagged_set(order.predicted.ref)
+        marked = TAGGED_SETS.get(order.predicted.ref)
         name, digest = marked.tagger_id, marked.tagger_digest
     return ScoreInputs(
         gold, _path(order.predicted), training, tagger_name=name, tagger_digest=digest
@@ -705,7 +704,7 @@ def _path(source: Source) -> Path:
     if source.kind == FILE:
         return resolve_note_file(source.ref)
     if source.kind == TAGGED:
-        marked = tagged_set(source.ref)
+        marked = TAGGED_SETS.get(source.ref)
         if not marked.is_whole:
             raise AuditError(
                 "This set is not tagged to its end.", where="score", do="Resume its job first."

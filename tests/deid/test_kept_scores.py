@@ -15,18 +15,13 @@ from audit.deid.matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
 from audit.deid.metrics import compare, discordant
 from audit.deid.score import (
     SAME,
+    SCORES,
     SPAN_RECORDS_KINDS,
     SpanWriter,
-    forget_score,
-    kept_score,
-    kept_scores,
     misses_of,
     patients_of,
-    score_content,
-    score_dir,
     score_pairs,
     score_summary,
-    scores_dir,
     span_index,
 )
 from audit.deid.score_view import ENTITY, compare_scores, published_deid, score_view
@@ -47,15 +42,15 @@ def test_what_is_kept_is_what_the_engine_says_and_is_private() -> None:
     golds = gold_notes()
     predicted = predicted_notes(golds)
     score_id = make_score(golds, predicted, title="  A \n ward ")
-    content = score_content(score_id)
+    content = SCORES.get(score_id).content
     pairs = list(zip(golds, predicted, strict=True))
     expected = score_summary(score_pairs(pairs), matcher="optimal", seed=0, n_replicates=100)
     assert content["summary"] == json.loads(json.dumps(expected))
-    one = kept_score(score_id)
+    one = SCORES.get(score_id)
     assert (one.title, one.n_documents, one.n_patients, one.n_gold) == ("A ward", 12, 6, 48)
-    assert kept_scores() == (one,)
+    assert SCORES.all() == (one,)
     assert set(files_of(one.path).values()) == {0o600}
-    assert one.path.stat().st_mode & 0o777 == scores_dir().stat().st_mode & 0o777 == 0o700
+    assert one.path.stat().st_mode & 0o777 == SCORES.home().stat().st_mode & 0o777 == 0o700
     assert set(files_of(one.path)) == {"score.json", "patients.npz", "spans.jsonl", "spans.npz"}
     assert "山田" not in (one.path / "score.json").read_text()
 
@@ -78,24 +73,24 @@ def test_the_order_of_notes_and_spans_makes_no_other_gold_but_a_label_does() -> 
     predicted = predicted_notes(golds)
     mixed = [golds[i] for i in np.random.default_rng(1).permutation(len(golds))]
     digests = {
-        kept_score(make_score(order, predicted)).gold_digest for order in (golds, mixed)
+        SCORES.get(make_score(order, predicted)).gold_digest for order in (golds, mixed)
     }  # fmt: skip
     assert len(digests) == 1
     other = [golds[0].with_spans(golds[0].spans[1:]), *golds[1:]]
-    assert kept_score(make_score(other, predicted)).gold_digest not in digests
+    assert SCORES.get(make_score(other, predicted)).gold_digest not in digests
 
 
 def test_damaged_and_unknown_scores() -> None:
     score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
     for code in ("0" * 12, "../../etc", ""):
-        with pytest.raises(AuditError, match="no such score"):
-            kept_score(code)
-    (score_dir(score_id) / "score.json").write_text('{"format": 99}')
-    with pytest.raises(AuditError, match="no whole score"):
-        kept_score(score_id)
-    assert kept_scores() == ()
-    forget_score(score_id)
-    assert not score_dir(score_id).exists() and not list(scores_dir().glob(".*forgotten"))
+        with pytest.raises(AuditError, match="This is not kept here"):
+            SCORES.get(code)
+    (SCORES.place(score_id) / "score.json").write_text('{"format": 99}')
+    with pytest.raises(AuditError, match="It is damaged"):
+        SCORES.get(score_id)
+    assert SCORES.all() == ()
+    SCORES.forget(score_id)
+    assert not SCORES.place(score_id).exists() and not list(SCORES.home().glob(".*forgotten"))
 
 
 _SPANS = st.lists(
@@ -146,7 +141,7 @@ def test_every_cell_is_found_again_with_its_spans(
 def test_a_case_says_the_same_as_the_list_of_misses() -> None:
     golds = gold_notes(3)
     predicted = predicted_notes(golds)
-    index = span_index(kept_score(make_score(golds, predicted)).path)
+    index = span_index(SCORES.get(make_score(golds, predicted)).path)
     numbers = index.chosen(
         criterion="label_relaxed", kinds=[k for k in SPAN_RECORDS_KINDS if k != SAME]
     )
@@ -199,7 +194,7 @@ def test_two_scores_are_compared_as_the_engine_does() -> None:
 
 def test_the_headline_counted_by_hand() -> None:
     score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
-    view = score_view(kept_score(score_id), content=score_content(score_id))
+    view = score_view(SCORES.get(score_id), content=SCORES.get(score_id).content)
     head = view.headline
     assert (head.label, head.missed.n_hits, head.missed.n_total) == ("identifier", 4, 12)
     assert (head.notes.n_hits, head.notes.n_total, head.readable.n_hits) == (4, 12, 4)
@@ -219,7 +214,7 @@ def test_without_identifiers_the_headline_is_about_all_spans() -> None:
         for note in gold_notes()
     ]
     score_id = make_score(golds, [note.with_spans(()) for note in golds])
-    view = score_view(kept_score(score_id), content=score_content(score_id))
+    view = score_view(SCORES.get(score_id), content=SCORES.get(score_id).content)
     assert (view.headline.label, view.headline.missed.n_hits) == (ANY, 36)
     assert np.isnan(view.criteria["strict"].together.shares["precision"].estimate.value)
 
@@ -244,6 +239,6 @@ def test_many_notes_stay_in_order(tmp_path: Path) -> None:
     rng = random.Random(0)
     golds = gold_notes(300)
     predicted = predicted_notes(golds, every=rng.choice([3, 5]))
-    index = span_index(kept_score(make_score(golds, predicted)).path)
+    index = span_index(SCORES.get(make_score(golds, predicted)).path)
     notes = index.note[index.chosen(criterion="strict")]
     assert (np.diff(notes) >= 0).all() and notes[-1] == 299
