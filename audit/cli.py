@@ -43,6 +43,7 @@ from audit.corpus.kept import (
 )
 from audit.corpus.make import LANGUAGES as MAKE_LANGUAGES
 from audit.corpus.make import CorpusOrder
+from audit.deid.cases import Miss, misses_csv, misses_jsonl, misses_of
 from audit.deid.copies import OutputFiles, copies_summary
 from audit.deid.generative.config import LANGUAGES as GENERATIVE_LANGUAGES
 from audit.deid.generative.config import PRECISIONS as GENERATIVE_PRECISIONS
@@ -63,15 +64,7 @@ from audit.deid.network.decode import SCHEMES
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
 from audit.deid.release import FROM_TEXT, MODES, PLACEHOLDER, SURROGATE, Surrogates
 from audit.deid.release import LANGUAGES as RELEASE_LANGUAGES
-from audit.deid.score import (
-    Miss,
-    Pair,
-    misses_csv,
-    misses_jsonl,
-    misses_of,
-    score_pairs,
-    score_summary,
-)
+from audit.deid.score import Pair, ScoreSummary, score_pairs, score_summary
 from audit.deid.tag import REDACTED, SPANS, Release, tag_notes
 from audit.deid.tagger import TAGGER, Tagger
 from audit.deid.taggers import (
@@ -1817,19 +1810,21 @@ def _scored(options: Namespace, folder: Path) -> dict[str, Any]:
         if unknown and options.five_types:
             raise _unknown(unknown)
     how = {"matcher": options.matcher, "seed": options.seed, "n_replicates": options.replicates}
-    summary: dict[str, Any] = score_summary(scored, **how)
+    score = score_summary(scored, **how)
+    summary = score.plain()
     notes = list(_notes(files, unknown=unknown))
     for note in notes:
         _say(note)
-    _deid_commands_tell(summary)
+    _deid_commands_tell(score)
     if copies is not None:
         exact_only = _mapped(copies.verbatim(), by=by, unknown=unknown)
         verbatim = score_pairs(exact_only, matcher=options.matcher)
-        summary |= {"verbatim": score_summary(verbatim, **how)}
+        exact = score_summary(verbatim, **how)
+        summary |= {"verbatim": exact.plain()}
         summary |= {"copies": copies_summary(copies.sums)}
         tell_copies(summary["copies"])
         _say("Of copies that are exact alone, all others counted as without a span:")
-        _deid_commands_tell(summary["verbatim"])
+        _deid_commands_tell(exact)
     return {**summary, "notes": notes}
 
 
@@ -1887,19 +1882,19 @@ def _notes(files: PairedFiles | OutputFiles, *, unknown: set[str]) -> Iterator[s
         yield f"{len(unknown)} labels are not in the map and were kept: {names}"
 
 
-def _deid_commands_tell(summary: dict[str, Any]) -> None:
-    _say(f"{summary['n_documents']} notes of {summary['n_patients']} patients.")
-    covered = summary["coverage"]["labels"].get(IDENTIFIER) or summary["coverage"]["together"]
-    n_readable = covered["n_gold"] - covered["n_covered_whole"]
-    what = "identifiers" if IDENTIFIER in summary["coverage"]["labels"] else "personal items"
-    _say(f"{n_readable} of {covered['n_gold']} {what} are still readable, in whole or in part.")
+def _deid_commands_tell(summary: ScoreSummary) -> None:
+    _say(f"{summary.n_documents} notes of {summary.n_patients} patients.")
+    covered = summary.coverage.labels.get(IDENTIFIER, summary.coverage.together)
+    n_readable = covered.n_gold - covered.n_covered_whole
+    what = "identifiers" if IDENTIFIER in summary.coverage.labels else "personal items"
+    _say(f"{n_readable} of {covered.n_gold} {what} are still readable, in whole or in part.")
     head = ("precision", "recall", "f1", "complete", "clean", "exact", "n_gold", "n_predicted")
-    for criterion, one in summary["criteria"].items():
+    for criterion, one in summary.criteria.items():
         _say(f"{criterion:<28}" + " ".join(f"{name:>11}" for name in head))
-        for label, entry in (*one["labels"].items(), ("all labels", one["together"])):
+        for label, entry in (*one.labels.items(), ("all labels", one.together)):
             _say(
                 f"  {label:<26}"
-                + " ".join(f"{_deid_commands_shown(entry[name]):>11}" for name in head)
+                + " ".join(f"{_deid_commands_shown(getattr(entry, name)):>11}" for name in head)
             )
 
 

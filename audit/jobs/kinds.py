@@ -36,14 +36,10 @@ from audit.deid.score import (
     FILE,
     TAGGED,
     TAGGER,
-    ScoreInputs,
-    ScoreOrder,
     Source,
-    build_score,
     score_dir,
 )
-from audit.deid.score import order_from_json as score_order_from_json
-from audit.deid.score import order_to_json as score_order_to_json
+from audit.deid.scoring import ScoreInputs, ScoreOrder, build_score
 from audit.deid.tag import tag_notes
 from audit.deid.tagged import (
     INPUT,
@@ -660,13 +656,16 @@ def score_question(order: ScoreOrder) -> Question:
         device=_queue(order, tagger=tagger),
         digest=question_digest({SCORE_JOB_KIND: score_id}),
         audits=(),
-        order={"score": score_order_to_json(order), "score_id": score_id},
+        order={"score": order.plain(), "score_id": score_id},
     )
 
 
 def answer_score(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Measure; returns the identifier of the score. One that is kept already is not made again."""
-    score_id, wanted = str(order["score_id"]), score_order_from_json(order["score"])
+    score_id, wanted = (
+        str(order["score_id"]),
+        ScoreOrder.read(json.dumps(order["score"]), where="order"),
+    )
     if score_dir(score_id).is_dir():
         return (score_id,)
     sides = (wanted.gold, wanted.predicted, wanted.training)

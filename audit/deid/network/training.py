@@ -1016,7 +1016,8 @@ def _by_language(documents: Sequence[TaggedDocument], tags: Sequence[Tags]) -> d
 
 def shown_measures(scored: Scored) -> dict[str, Any]:
     """Return counts, rates and intervals by type, under two criteria, as the page shows them."""
-    summary: dict[str, Any] = score_summary(scored, matcher=OPTIMAL, n_replicates=N_REPLICATES)
+    score = score_summary(scored, matcher=OPTIMAL, n_replicates=N_REPLICATES)
+    summary = score.plain()
     criteria: dict[str, Any] = summary["criteria"]
     return {
         "n_notes": summary["n_documents"],
