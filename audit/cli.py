@@ -45,8 +45,6 @@ from audit.corpus.make import LANGUAGES as MAKE_LANGUAGES
 from audit.corpus.make import CorpusOrder
 from audit.deid.copies import OutputFiles, copies_summary
 from audit.deid.generative.config import LANGUAGES as GENERATIVE_LANGUAGES
-from audit.deid.generative.config import PRECISIONS as GENERATIVE_PRECISIONS
-from audit.deid.generative.config import SCHEDULES as GENERATIVE_SCHEDULES
 from audit.deid.generative.config import (
     GenerativeFacts,
     GenerativeOrder,
@@ -962,7 +960,7 @@ def summary(trained: TrainedModel, *, folder: Path, run_id: str) -> dict[str, An
         "device": facts.device,
         "kernels": facts.kernels,
         "versions": dict(facts.versions),
-        "settings": asdict(facts.settings),
+        "settings": facts.settings.plain(),
     }
 
 
@@ -1356,8 +1354,8 @@ def add_generative_options(parser: Any) -> None:
                        "it into the model")  # fmt: skip
     group.add_argument("--lora-targets", default=_LORA.targets[0], metavar="A,B",
                        help="modules that get an adapter")  # fmt: skip
-    group.add_argument("--gen-schedule", choices=GENERATIVE_SCHEDULES, default=d.schedule)
-    group.add_argument("--gen-precision", choices=GENERATIVE_PRECISIONS, default=d.precision)
+    group.add_argument("--gen-schedule", choices=TRAINING_SCHEDULES, default=d.schedule)
+    group.add_argument("--gen-precision", choices=TRAINING_PRECISIONS, default=d.precision)
     group.add_argument(
         "--gen-language", choices=GENERATIVE_LANGUAGES, default=d.language, help="of the tags"
     )
@@ -1376,7 +1374,10 @@ def tuning_settings(options: Namespace) -> TuningSettings:
     lora = None
     if options.lora:
         targets = tuple(part.strip() for part in options.lora_targets.split(",") if part.strip())
-        lora = Lora(options.lora_rank, options.lora_alpha, options.lora_dropout, targets)
+        lora = Lora(
+            rank=options.lora_rank, alpha=options.lora_alpha, dropout=options.lora_dropout,
+            targets=targets,
+        )  # fmt: skip
     return TuningSettings(
         n_epochs=options.gen_epochs,
         batch=options.gen_batch,
@@ -1756,8 +1757,8 @@ def _deid_train_commands_chosen(options: Namespace) -> TaggerSettings:
         values["overlap"] = min(
             values.get("overlap", _DEID_TRAIN_COMMANDS_DEFAULT.overlap), options.tokens // 4
         )
-    return replace(
-        _DEID_TRAIN_COMMANDS_DEFAULT, scheme=options.scheme, seed=options.train_seed, **values
+    return _DEID_TRAIN_COMMANDS_DEFAULT.with_(
+        scheme=options.scheme, seed=options.train_seed, **values
     )
 
 

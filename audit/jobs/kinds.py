@@ -17,7 +17,7 @@ from audit.corpus.make import CorpusOrder, clear_abandoned, make_corpus, paths_o
 from audit.corpus.make import order_from_json as make_order_from_json
 from audit.corpus.make import order_to_json as make_order_to_json
 from audit.corpus.truth import listed_file, read_listed
-from audit.deid.generative.config import GenerativeOrder, tuning_from_json
+from audit.deid.generative.config import GenerativeOrder, TuningSettings
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, clear_given, given_path, is_table, keep_notes, notes_lines
 from audit.deid.network.config import (
@@ -30,7 +30,6 @@ from audit.deid.network.config import (
     split_off,
     synthetic,
 )
-from audit.deid.network.config import settings_from_json as network_settings_from_json
 from audit.deid.score import (
     EXAMPLE,
     FILE,
@@ -80,7 +79,6 @@ from audit.report.report import AuditReport
 from audit.shelf import SHORT, queue_of
 from audit.tables import MAX_FIELD_CHARS
 from audit.training.config import LossPoint, TrainSettings
-from audit.training.config import settings_from_json as training_settings_from_json
 from audit.training.kept import TrainOrder, run_dir
 from cache.store import Store
 
@@ -205,7 +203,7 @@ def pretrain_order(
     inspect_model(general)
     return {
         "general": str(general),
-        "settings": settings.to_json(),
+        "settings": settings.plain(),
         "corpus_id": corpus_id,
         "source": source if corpus_id else "file",
         "notes": None if notes is None else str(notes.resolve()),
@@ -226,7 +224,7 @@ def run_id_of(order: Mapping[str, Any]) -> str:
     """
     question = {
         "general": model_digest(Path(order["general"])),
-        "settings": training_settings_from_json(order["settings"]).decisive(),
+        "settings": TrainSettings.of(order["settings"]).decisive(),
         "notes": _pretrain_job_identity(order),
         "columns": order["columns"],
         "snapshot_epochs": order["snapshot_epochs"],
@@ -285,7 +283,7 @@ def train_order(order: Mapping[str, Any], *, contact: Contact) -> TrainOrder:
         general=Path(order["general"]),
         notes=(notes,),
         out=out,
-        settings=training_settings_from_json(order["settings"]),
+        settings=TrainSettings.of(order["settings"]),
         title=order["title"],
         source=order["source"],
         corpus_id=order["corpus_id"],
@@ -777,7 +775,7 @@ def tuning_question(order: GenerativeOrder, *, is_kept: bool = True) -> Question
     """
     check_directory(order.model)
     asked = {
-        "settings": order.settings.to_json(),
+        "settings": order.settings.plain(),
         "gold": [str(path.resolve()) for path in order.gold],
         "validation": [str(path.resolve()) for path in order.validation],
         "model": str(order.model.resolve()),
@@ -819,7 +817,7 @@ def answer_tuning(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]
             gold=tuple(map(Path, asked["gold"])),
             model=Path(asked["model"]),
             out=tuning_folder(order),
-            settings=tuning_from_json(asked["settings"]),
+            settings=TuningSettings.of(asked["settings"]),
             title=order["title"],
             validation=tuple(map(Path, asked["validation"])),
             device=order["device"],
@@ -909,7 +907,7 @@ def tagger_order(
     if encoder is not None and not (encoder / "config.json").is_file():
         raise AuditError("There is no model directory with a config.json.", where="encoder")
     return {
-        "settings": settings.to_json(),
+        "settings": settings.plain(),
         "gold": _whole(gold),
         "n_synthetic": n_synthetic,
         "languages": list(languages),
@@ -977,7 +975,7 @@ def answer_tagger(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]
     contact.say(f"{n} notes to learn from, {len(material.validation)} to measure on.")
     wanted = TaggerOrder(
         out=tagger_folder(order),
-        settings=network_settings_from_json(order["settings"]),
+        settings=TaggerSettings.of(order["settings"]),
         encoder=Path(order["encoder"]) if order["encoder"] else None,
         title=order["title"],
         device=order["device"],
@@ -996,7 +994,7 @@ def answer_tagger(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]
 def _material(order: Mapping[str, Any], contact: Contact) -> Material:
     from audit.deid.network.training import in_five_types
 
-    seed = network_settings_from_json(order["settings"]).seed
+    seed = TaggerSettings.of(order["settings"]).seed
     if order["gold"]:
         documents, unknown = in_five_types(read_gold(Path(order["gold"])))
         if unknown:
