@@ -438,7 +438,7 @@ def run(options: Namespace) -> dict[str, Any]:
         for number, path in enumerate(paths, start=1):
             _say(f"The same audit with reference {number} in the general model's place.")
             folder = out / f"reference-{number}" if out else None
-            others.append(_audited(replace(request, general=path), out=folder))
+            others.append(_audited(request.with_(general=path), out=folder))
         result["references"] = _beside(report, others)
     return result
 
@@ -573,7 +573,7 @@ def _generation_settings(options: Namespace) -> GenerationSettings:
         temperature=options.temperature,
         is_remasked=not options.keep_sampled,
     )
-    return settings if options.prompt is None else replace(settings, prompt=options.prompt)
+    return settings if options.prompt is None else settings.with_(prompt=options.prompt)
 
 
 def _passages(path: Path | None) -> Passages | None:

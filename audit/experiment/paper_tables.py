@@ -139,6 +139,8 @@ class ExperimentOrder:
     def to_json(self) -> dict[str, Any]:
         """Return the order as plain values; `order_from_json` reads it."""
         plain = asdict(self)
+        for name in ("generation", "posterior"):
+            plain[name] = getattr(self, name).plain()
         for name in _PATHS:
             plain[name] = None if plain[name] is None else str(plain[name])
         lists = {name: list(plain[name]) for name in ("epochs", "canary_counts")}

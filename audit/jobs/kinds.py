@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from audit.attack.question import AuditRequest, question_digest, request_from_json
+from audit.attack.question import AuditRequest, question_digest
 from audit.corpus.build import PRIVATE
 from audit.corpus.kept import corpus_dir, kept_corpus, new_corpus_id
 from audit.corpus.make import CorpusOrder, clear_abandoned, make_corpus, paths_of, without_title
@@ -1048,7 +1048,7 @@ def answer_audit(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Answer one question."""
     from audit.run import run_audit
 
-    request = request_from_json(order["request"])
+    request = AuditRequest.read(json.dumps(order["request"]), where="request")
     with Store(results_dir()) as store:
         report = run_audit(
             request,
