@@ -29,7 +29,6 @@ from audit.jobs.table import (
     WORKER,
     Failure,
     Job,
-    Question,
     Setting,
     Wait,
     forget_order,
@@ -49,6 +48,7 @@ from audit.shelf import (
     unusable,
     worker_lock,
 )
+from audit.task import Question
 from cache.store import Store
 
 WORKER_MODULE = "audit.jobs.worker"
