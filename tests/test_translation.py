@@ -65,7 +65,11 @@ def test_every_template_has_a_sentence():
     settings = set(first_arguments("audit/attack/question.py", "_whole"))
     assert len(settings) == 9
     where = texts("place") | settings
-    given = {"{0}, row {1}", "register", "threshold"}  # "row 1" is one of them; readers are told what they read
+    given = {
+        "{0}, row {1}",
+        "register",
+        "threshold",
+    }  # "row 1" is one of them; readers are told what they read
     assert PLACES.keys() - where - given == set()
 
 
