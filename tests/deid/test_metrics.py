@@ -198,9 +198,7 @@ def test_intervals_come_from_patients_and_not_from_notes():
 
     def width(patients):
         scored = score_pairs(pairs(patients))
-        recall = (
-            measured(scored.criteria["strict"].by_patient).labels["contact"].estimate("recall")
-        )
+        recall = measured(scored.criteria["strict"].by_patient).labels["contact"].estimate("recall")
         assert recall.value == 0.5
         return recall.high - recall.low
 
