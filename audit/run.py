@@ -69,7 +69,7 @@ def run_audit(
         If `should_stop` said so.
     """
     pool = pool_for(request.candidates)
-    question = request.question() | {"name_pool": pool.digest()}
+    question = request.question()
     digest = question_digest(question)
     if (known := _known_report(digest, store=store)) is not None:
         return known

@@ -19,7 +19,6 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -109,11 +108,8 @@ def part_evidence(
     store: Store, model: Path, *, scenario: int, seed: int = 0, n: int = 0, n_steps: int = 500
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the evidence of every part by block [b, F + L], and [b] inputs or documents."""
-    request = replace(
-        demo_request(scenario, settings=DemoSettings(N_DOCUMENTS, N_INPUTS, seed=seed)),
-        hospital=model,
-        candidates=every_part(),
-    )
+    request = demo_request(scenario, settings=DemoSettings(N_DOCUMENTS, N_INPUTS, seed=seed))
+    request = request.with_(hospital=model, candidates=every_part())
     pair = load_pair(request.general, model, device="cpu", dtype="float32")
     meter = Meter({"evidence": 1.0}, listener=lambda _: None, should_stop=lambda: False)
     source = evidence.Source(pair.hospital, "cpu", "float32", store, meter, "evidence")
@@ -122,7 +118,7 @@ def part_evidence(
         task = attacks._posterior_task(request, pair, names)
         shard = evidence.posterior_evidence(source, task, n_inputs=n or N_INPUTS)
         return _by_pool(shard.sum_log_p, task.part_columns), shard.n_inputs
-    request = replace(request, generation=replace(request.generation, n_steps=n_steps))
+    request = request.with_(generation=request.generation.with_(n_steps=n_steps))
     kind = attacks.main_lead(request)
     pieces = spelling.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
     task = attacks._generation_task(request, pair, pieces)
@@ -429,10 +425,10 @@ def errors(options: argparse.Namespace) -> None:
 def chain_errors(options: argparse.Namespace, store: Store) -> None:
     """The same for `chain`, 12 names and 60 inputs."""
     names, found = every_part().rows(range(12)), []
-    request = replace(demo_request(2, hospital="hospital-5"), candidates=names)
+    request = demo_request(2, hospital="hospital-5").with_(candidates=names)
     pair = load_pair(request.general, request.hospital, device="cpu", dtype="float32")
     for seed in range(options.runs):
-        task = attacks._posterior_task(replace(request, seed=seed), pair, names)
+        task = attacks._posterior_task(request.with_(seed=seed), pair, names)
         shards = []
         for loaded in (pair.hospital, pair.general):
             meter = Meter({"chain": 1.0}, listener=lambda _: None, should_stop=lambda: False)

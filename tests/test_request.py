@@ -38,8 +38,11 @@ def folders(tmp_path_factory) -> tuple[Path, Path]:
 
 
 def request_of(folders: tuple[Path, Path], scenario: int = 1, **changes) -> AuditRequest:
-    request = AuditRequest(scenario, *folders, candidates=NAMES, passages=PASSAGES)
-    return replace(request, **changes)
+    request = AuditRequest(
+        scenario_number=scenario, general=folders[0], hospital=folders[1], candidates=NAMES,
+        passages=PASSAGES,
+    )  # fmt: skip
+    return request.with_(**changes)
 
 
 def digest(request: AuditRequest) -> str:
@@ -75,9 +78,9 @@ def test_every_setting_changes_the_digest_of_its_own_scenario_alone(folders):
         (1, GenerationSettings(), OTHER_GENERATION, "generation"),
         (2, PosteriorSettings(), OTHER_POSTERIOR, "posterior"),
     ):
-        assert set(other) == {f.name for f in fields(settings)}
+        assert set(other) == set(type(settings).model_fields)
         for field, value in other.items():
-            changed = {name: replace(settings, **{field: value})}
+            changed = {name: settings.with_(**{field: value})}
             before, after = (
                 digest(request_of(folders, scenario, **c)) for c in ({name: settings}, changed)
             )

@@ -11,7 +11,7 @@ import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -606,8 +606,7 @@ def full_question(request: AuditRequest) -> dict[str, object]:
     AuditError
         If a model is refused or can no longer be read.
     """
-    pool = pool_for(request.candidates)
-    return request.question(digest_of=known_digest) | {"name_pool": pool.digest()}
+    return request.question(digest_of=known_digest)
 
 
 def device_for(wanted: str) -> str:
@@ -626,7 +625,7 @@ def usual_prompt(candidates: Candidates) -> str:
 def generation_preset(name: str, *, prompt: str | None = None) -> GenerationSettings:
     """Return a preset of scenario 1, with another prompt if one is given."""
     settings = _GENERATION[name]
-    return settings if prompt is None else replace(settings, prompt=prompt)
+    return settings if prompt is None else settings.with_(prompt=prompt)
 
 
 def posterior_preset(name: str) -> PosteriorSettings:

@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -782,7 +782,7 @@ def _request(
     """Return the same question about every arm: only the hospital's model differs."""
     generation = GenerationSettings(n_documents=order.n_documents)
     if order.language == "ja":
-        generation = replace(generation, prompt=JAPANESE_PROMPT)
+        generation = generation.with_(prompt=JAPANESE_PROMPT)
     return AuditRequest(
         scenario_number=scenario,
         general=notes.general,
