@@ -10,26 +10,19 @@ from pathlib import PurePosixPath
 
 import streamlit as st
 
+from audit.deid.cases import SpanIndex, span_index
 from audit.deid.given import GivenNotes, keep_given, keep_outputs
-from audit.deid.score import SCORES, KeptScore, SpanIndex, span_index
-from audit.deid.score_view import ScoresCompared, ScoreView, compare_scores, score_view
+from audit.deid.score import SCORES, Score, ScoresCompared, compare_scores
 from audit.deid.tagged import TAGGED_SETS, TaggedSet
 from audit.deid.taggers import KnownTagger, known_taggers
-from audit.errors import AuditError
 from audit.home import data_home
 from audit.stats import IntArray
 
 
-def scores() -> tuple[KeptScore, ...]:
+def scores() -> tuple[Score, ...]:
     """Return the kept scores, the newest first."""
     folder = SCORES.home()
     return _scores(str(folder), folder.stat().st_mtime_ns)
-
-
-def view(score_id: str) -> ScoreView:
-    """Return a kept score as the page shows it; raises as `SCORES.get`."""
-    SCORES.get(score_id)  # it may have been removed meanwhile
-    return _view(str(data_home()), score_id)
 
 
 def index(score_id: str) -> SpanIndex:
@@ -65,20 +58,8 @@ def marked_sets() -> tuple[TaggedSet, ...]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
-def _scores(folder: str, mark: int) -> tuple[KeptScore, ...]:
+def _scores(folder: str, mark: int) -> tuple[Score, ...]:
     return SCORES.all()
-
-
-@st.cache_resource(show_spinner=False, max_entries=16)
-def _view(home: str, score_id: str) -> ScoreView:
-    try:
-        return score_view(SCORES.get(score_id), content=SCORES.get(score_id).content)
-    except (KeyError, TypeError, ValueError):
-        raise AuditError(
-            "This is no whole score of this version.",
-            where="score",
-            do="Measure the tagger again.",
-        ) from None
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)

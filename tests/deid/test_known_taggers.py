@@ -69,13 +69,13 @@ def test_a_trained_one_is_kept_listed_loaded_and_forgotten(home):
     forget_tagger(KEPT)
     assert TAGGERS.all() == ()
     for ask in (forget_tagger, trained_tagger, load_tagger):
-        with pytest.raises(AuditError, match="not kept here|no such tagger"):
+        with pytest.raises(AuditError, match=r"not kept here|no such tagger"):
             ask(KEPT)
 
 
 @pytest.mark.parametrize("name", ["", "x", "trained/", "trained/../rules", "trained/0123456789AB"])
 def test_what_is_no_identifier_names_no_tagger(home, name):
-    with pytest.raises(AuditError, match="not kept here|no such tagger"):
+    with pytest.raises(AuditError, match=r"not kept here|no such tagger"):
         load_tagger(name)
 
 
