@@ -23,8 +23,6 @@ from pydantic.fields import FieldInfo
 from audit import demo as demo_hospital
 from audit.access_log import LogEntry, entries, log_seal, record, verify
 from audit.attack.metrics import plain
-from audit.attack.plan import tokenizer
-from audit.attack.prompts import piece_counter
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.attack.scores import score_file
 from audit.attack.verdict import REASONS
@@ -98,7 +96,7 @@ from audit.experiment.paper_tables import (
     ExperimentOrder,
 )
 from audit.foreign import decode_text
-from audit.home import data_home, results_dir
+from audit.home import DEMO_HOSPITAL, data_home, results_dir
 from audit.jobs import service
 from audit.jobs.here import answer_here, waits_for_text
 from audit.jobs.kinds import (
@@ -115,11 +113,12 @@ from audit.jobs.kinds import (
 from audit.jobs.service import audit_question, demo_question
 from audit.jobs.table import Job
 from audit.jobs.worker import work
-from audit.models.registry import model_path
+from audit.models.registry import model_path, tokenizer
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.names.controls import with_controls
 from audit.names.files import names_file, read_names
 from audit.names.people import ENGLISH, JAPANESE
+from audit.names.spelling import piece_counter
 from audit.notes.formats import FORMATS, GOLD, PREDICTED, PairedFiles, flattened, write_files
 from audit.notes.passages import Passages, read_passages
 from audit.notes.read import FIELDS, open_notes
@@ -615,7 +614,7 @@ def selftest(options: Namespace) -> dict[str, Any]:
 
     with Store(results_dir()) as store:
         result = self_test(
-            options.directory or demo_hospital.SHIPPED, store=store, seed=options.seed,
+            options.directory or DEMO_HOSPITAL, store=store, seed=options.seed,
             device=options.device, progress=progress_line(),
         )  # fmt: skip
     for check in result.checks:

@@ -50,7 +50,7 @@ from audit.deid.tagged import (
     write_index,
 )
 from audit.deid.taggers import TRAINED, KnownTagger, known_taggers, load_tagger, tagger_dir
-from audit.demo import SHIPPED, DemoSettings, demo_audits, demo_request, remember
+from audit.demo import DemoSettings, demo_audits, demo_request, remember
 from audit.errors import AuditError
 from audit.experiment.leakage_tables import (
     LeakageOrder,
@@ -63,7 +63,7 @@ from audit.experiment.leakage_tables import (
 from audit.experiment.paper_tables import ExperimentOrder
 from audit.experiment.paper_tables import order_from_json as paper_tables_order_from_json
 from audit.foreign import decode_text
-from audit.home import results_dir, salted_digest
+from audit.home import DEMO_HOSPITAL, results_dir, salted_digest
 from audit.jobs import table
 from audit.jobs.table import Job
 from audit.models.inspect import inspect_model, model_digest
@@ -1034,7 +1034,7 @@ def demo_order(
 def demo_requests(order: Mapping[str, Any]) -> tuple[tuple[str, AuditRequest], ...]:
     """Return the demo's audits as (name, request)."""
     settings = DemoSettings(**order["settings"])
-    directory = SHIPPED if order["directory"] is None else Path(order["directory"])
+    directory = DEMO_HOSPITAL if order["directory"] is None else Path(order["directory"])
     audits = demo_audits(all_of_them=order["all_of_them"])
     return tuple(
         (name, demo_request(settings=settings, directory=directory, **how)) for name, how in audits

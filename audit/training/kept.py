@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from audit.attack.plan import is_quick, known_digest, tokenizer
 from audit.corpus.truth import listed_file, read_listed
 from audit.errors import AuditError
 from audit.home import home_folder
 from audit.models.inspect import ModelSummary, inspect_model
-from audit.models.registry import RegisteredModel
+from audit.models.registry import RegisteredModel, is_quick, known_digest, tokenizer
 from audit.shelf import forget_folder, write_whole
 from audit.training.config import (
     WHERE,
