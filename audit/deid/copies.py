@@ -696,7 +696,7 @@ class OutputFiles:
             yield gold, reading.document
 
     def verbatim(self) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
-        """Yield the same after a whole iteration, without the spans of copies that are not exact."""
+        """After a whole iteration, yield the same without spans of copies that are not exact."""
         for gold, reading in self._readings(without=self._not_exact):
             yield gold, gold.with_spans(()) if reading is None else reading.verbatim
 

@@ -253,7 +253,7 @@ def keep_notes(documents: Sequence[TaggedDocument]) -> GivenNotes:
 
 
 def keep_outputs(content: bytes, *, what: str) -> GivenNotes:
-    """Keep a model's copies of notes, in the shape that `OutputFiles` reads; the job aligns them."""
+    """Keep a model's copies of notes as `OutputFiles` reads them; the job aligns them."""
     _check_n_lines(content, form="jsonl", what=what)
     text = _unmarked(content, what).decode("utf-8", "surrogatepass")
     n_notes = 0

@@ -96,7 +96,7 @@ class RowMeter:
 
 
 def source_size(source: RowSource, progress: ProgressListener, should_stop: StopQuestion) -> int:
-    """Return the units of a source by reading it once: a file tells its bytes by the megabyte only."""
+    """Return the units of a source by reading it once: files tell bytes by the megabyte only."""
     progress(Progress(TAGGING, 0.0, 1.0, None))
     n_units = 0
 
