@@ -119,7 +119,7 @@ class Rule:
 
 def _rule(entry: str, pattern: str) -> Rule:
     name, label, weight, *more = entry.split(" | ")
-    options = dict((*one.split(" ", 1), "")[:2] for one in more)
+    options = {one.partition(" ")[0]: one.partition(" ")[2] for one in more}
     return Rule(
         name,
         QUASI_IDENTIFIER if label == "quasi" else label,
