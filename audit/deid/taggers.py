@@ -350,13 +350,7 @@ def known_taggers() -> tuple[KnownTagger, ...]:
 
 
 def known_tagger(tagger_id: str) -> KnownTagger:
-    """Return one of them.
-
-    Raises
-    ------
-    AuditError
-        If there is no such tagger.
-    """
+    """Return one of them."""
     found = next((one for one in known_taggers() if one.tagger_id == tagger_id), None)
     if found is None:
         raise _known_taggers_none()
@@ -382,13 +376,7 @@ def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
 
 
 def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
-    """Return the tagger of a folder with `tagger.json`, of whatever kind it is.
-
-    Raises
-    ------
-    AuditError
-        If there is none, or its model is refused.
-    """
+    """Return the tagger of a folder with `tagger.json`, of whatever kind it is."""
     kind = _plain_file(folder / TAGGER).get("kind")
     if kind == TOKEN:
         from audit.deid.network.tagger import load_token_tagger
@@ -402,13 +390,7 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
 
 
 def load_default(folder: Path, *, device: str = "auto") -> Tagger:
-    """Return the default tagger of a folder: rules and a token classifier, as `how.json` says.
-
-    Raises
-    ------
-    AuditError
-        If a file is missing or damaged.
-    """
+    """Return the default tagger of a folder: rules and a token classifier, as `how.json` says."""
     from audit.deid.network.tagger import load_token_tagger
 
     model = load_token_tagger(folder, device=device)
@@ -416,13 +398,7 @@ def load_default(folder: Path, *, device: str = "auto") -> Tagger:
 
 
 def way_of(folder: Path) -> str:
-    """Return how the default tagger of a folder puts rules and model together.
-
-    Raises
-    ------
-    AuditError
-        If the file does not say it.
-    """
+    """Return how the default tagger of a folder puts rules and model together."""
     way = _plain_file(folder / HOW).get("way")
     if way not in WAYS:
         raise AuditError("It is damaged.", where="default tagger", do="Install it again.")
