@@ -26,10 +26,9 @@ from audit.home import results_dir
 from audit.models.inspect import inspect_model
 from audit.report.reading import published_tables
 from audit.report.report import AuditReport
-from audit.shelf import queue_of
 from audit.stats import Estimate, FloatArray, Rate, bootstrap_ranking
 from audit.tables import decimal
-from audit.task import MAX_SEED, Columns, Contact, Device, Question, Task
+from audit.task import MAX_SEED, Columns, Contact, Device, Question, Task, queue_of
 from audit.training.config import TrainSettings
 from cache.store import Store
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from audit.attack.question import AuditRequest, question_digest, request_from_json
+from audit.attack.question import AuditRequest, question_digest
 from audit.corpus.make import CorpusTask
-from audit.deid.generative.config import GenerativeOrder, tuning_from_json
+from audit.deid.generative.config import GenerativeOrder, TuningSettings
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, clear_given, given_path, is_table, keep_notes, notes_lines
 from audit.deid.network.config import (
@@ -25,47 +25,32 @@ from audit.deid.network.config import (
     split_off,
     synthetic,
 )
-from audit.deid.network.config import settings_from_json as network_settings_from_json
-from audit.deid.score import (
-    EXAMPLE,
-    FILE,
-    TAGGED,
-    TAGGER,
-    ScoreInputs,
-    ScoreOrder,
-    Source,
-    build_score,
-    score_dir,
-)
-from audit.deid.score import order_from_json as score_order_from_json
-from audit.deid.score import order_to_json as score_order_to_json
+from audit.deid.score import EXAMPLE, FILE, SCORES, TAGGED, TAGGER, Source
+from audit.deid.scoring import ScoreInputs, ScoreOrder, build_score
 from audit.deid.tag import tag_notes
 from audit.deid.tagged import (
     INPUT,
     RESULT,
+    TAGGED_SETS,
     ReleaseSettings,
     TaggedSet,
     begin_set,
-    forget_set,
-    set_folder,
-    tagged_set,
     write_index,
 )
 from audit.deid.taggers import TRAINED, KnownTagger, known_taggers, load_tagger, tagger_dir
-from audit.demo import SHIPPED, DemoSettings, demo_audits, demo_request, remember
+from audit.demo import DemoSettings, demo_audits, demo_request, remember
 from audit.errors import AuditError
 from audit.experiment.leakage_tables import LeakageTask
 from audit.experiment.paper_tables import ExperimentTask
 from audit.foreign import decode_text
-from audit.home import results_dir, salted_digest
+from audit.home import DEMO_HOSPITAL, results_dir, salted_digest
 from audit.jobs import table
 from audit.jobs.table import Job
 from audit.notes.read import open_notes, resolve_note_file
 from audit.progress import Pace, Progress
 from audit.report.report import AuditReport
-from audit.shelf import SHORT, queue_of
 from audit.tables import MAX_FIELD_CHARS
-from audit.task import Contact, Part, Question
+from audit.task import SHORT, Contact, Part, Question, queue_of
 from audit.training.kept import PretrainTask
 from cache.store import Store
 
@@ -161,7 +146,7 @@ def tagging_question(
         If the notes cannot be read, or the folder cannot be written.
     """
     tagged_id = tagged_id_of(notes, tagger=tagger, how=how)
-    is_new = not set_folder(tagged_id).is_dir()
+    is_new = not TAGGED_SETS.place(tagged_id).is_dir()
     begun = begin_set(
         tagged_id, source=notes.source, tagger_id=tagger.tagger_id, tagger_digest=tagger.digest,
         how=how, title=title, given=notes.given,
@@ -176,7 +161,7 @@ def tagging_question(
             open_notes(_path_of(order), columns=dict(notes.columns))
         except AuditError:
             if is_new:
-                forget_set(tagged_id)
+                TAGGED_SETS.forget(tagged_id)
             raise
     return Question(
         kind=TAGGING_JOB_KIND,
@@ -214,7 +199,7 @@ def active_tagging(tagged_id: str) -> Job | None:
 def answer_tagging(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Tag the notes of a set, or go on with it; returns its identifier."""
     tagged_id = str(order["tagged_id"])
-    tagged = tagged_set(tagged_id)
+    tagged = TAGGED_SETS.get(tagged_id)
     if not tagged.is_whole:
         if not (tagged.path / RESULT).is_dir():
             _tag(tagged, order, contact)
@@ -252,7 +237,7 @@ def _is_short(notes: NotesToTag, *, tagger: KnownTagger) -> bool:
 def _path_of(order: Mapping[str, Any]) -> Path:
     if order["file_id"]:
         return resolve_note_file(order["file_id"])
-    path = set_folder(order["tagged_id"]) / INPUT
+    path = TAGGED_SETS.place(order["tagged_id"]) / INPUT
     if not path.is_file():
         raise AuditError("The notes that were handed in are gone.", where="notes", do="Ask again.")
     return path
@@ -306,14 +291,17 @@ def score_question(order: ScoreOrder) -> Question:
         device=_queue(order, tagger=tagger),
         digest=question_digest({SCORE_JOB_KIND: score_id}),
         audits=(),
-        order={"score": score_order_to_json(order), "score_id": score_id},
+        order={"score": order.plain(), "score_id": score_id},
     )
 
 
 def answer_score(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Measure; returns the identifier of the score. One that is kept already is not made again."""
-    score_id, wanted = str(order["score_id"]), score_order_from_json(order["score"])
-    if score_dir(score_id).is_dir():
+    score_id, wanted = (
+        str(order["score_id"]),
+        ScoreOrder.read(json.dumps(order["score"]), where="order"),
+    )
+    if SCORES.place(score_id).is_dir():
         return (score_id,)
     sides = (wanted.gold, wanted.predicted, wanted.training)
     clear_given(keep=[one.ref for one in sides if one is not None])
@@ -338,7 +326,7 @@ def _inputs(order: ScoreOrder) -> ScoreInputs:
         )  # fmt: skip
     name = digest = ""
     if order.predicted.kind == TAGGED:
-        marked = tagged_set(order.predicted.ref)
+        marked = TAGGED_SETS.get(order.predicted.ref)
         name, digest = marked.tagger_id, marked.tagger_digest
     return ScoreInputs(
         gold, _path(order.predicted), training, tagger_name=name, tagger_digest=digest
@@ -351,7 +339,7 @@ def _path(source: Source) -> Path:
     if source.kind == FILE:
         return resolve_note_file(source.ref)
     if source.kind == TAGGED:
-        marked = tagged_set(source.ref)
+        marked = TAGGED_SETS.get(source.ref)
         if not marked.is_whole:
             raise AuditError(
                 "This set is not tagged to its end.", where="score", do="Resume its job first."
@@ -423,7 +411,7 @@ def tuning_question(order: GenerativeOrder, *, is_kept: bool = True) -> Question
     """
     check_directory(order.model)
     asked = {
-        "settings": order.settings.to_json(),
+        "settings": order.settings.plain(),
         "gold": [str(path.resolve()) for path in order.gold],
         "validation": [str(path.resolve()) for path in order.validation],
         "model": str(order.model.resolve()),
@@ -465,7 +453,7 @@ def answer_tuning(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]
             gold=tuple(map(Path, asked["gold"])),
             model=Path(asked["model"]),
             out=tuning_folder(order),
-            settings=tuning_from_json(asked["settings"]),
+            settings=TuningSettings.of(asked["settings"]),
             title=order["title"],
             validation=tuple(map(Path, asked["validation"])),
             device=order["device"],
@@ -555,7 +543,7 @@ def tagger_order(
     if encoder is not None and not (encoder / "config.json").is_file():
         raise AuditError("There is no model directory with a config.json.", where="encoder")
     return {
-        "settings": settings.to_json(),
+        "settings": settings.plain(),
         "gold": _whole(gold),
         "n_synthetic": n_synthetic,
         "languages": list(languages),
@@ -623,7 +611,7 @@ def answer_tagger(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]
     contact.say(f"{n} notes to learn from, {len(material.validation)} to measure on.")
     wanted = TaggerOrder(
         out=tagger_folder(order),
-        settings=network_settings_from_json(order["settings"]),
+        settings=TaggerSettings.of(order["settings"]),
         encoder=Path(order["encoder"]) if order["encoder"] else None,
         title=order["title"],
         device=order["device"],
@@ -642,7 +630,7 @@ def answer_tagger(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]
 def _material(order: Mapping[str, Any], contact: Contact) -> Material:
     from audit.deid.network.training import in_five_types
 
-    seed = network_settings_from_json(order["settings"]).seed
+    seed = TaggerSettings.of(order["settings"]).seed
     if order["gold"]:
         documents, unknown = in_five_types(read_gold(Path(order["gold"])))
         if unknown:
@@ -694,7 +682,7 @@ def answer_audit(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Answer one question."""
     from audit.run import run_audit
 
-    request = request_from_json(order["request"])
+    request = AuditRequest.read(json.dumps(order["request"]), where="request")
     with Store(results_dir()) as store:
         report = run_audit(
             request,
@@ -756,7 +744,7 @@ def demo_order(
 def demo_requests(order: Mapping[str, Any]) -> tuple[tuple[str, AuditRequest], ...]:
     """Return the demo's audits as (name, request)."""
     settings = DemoSettings(**order["settings"])
-    directory = SHIPPED if order["directory"] is None else Path(order["directory"])
+    directory = DEMO_HOSPITAL if order["directory"] is None else Path(order["directory"])
     audits = demo_audits(all_of_them=order["all_of_them"])
     return tuple(
         (name, demo_request(settings=settings, directory=directory, **how)) for name, how in audits

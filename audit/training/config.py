@@ -1,8 +1,8 @@
-"""The loss curve of a training: points of its log in, few frozen values for a chart out.
+"""Settings of a training and its loss curve; torch-free.
 
-Losses are nats per masked token. Held-out losses are of rows and masks that stay the same through
-the whole training, so that they can be compared with each other and with the unigram baseline: the
-loss of always answering with the words' frequencies, whatever stands around the mask. Torch-free.
+Losses are nats per token that is asked for. Held-out losses are of rows and masks that stay the
+same through the whole training, so that they can be compared with each other and with the unigram
+baseline: the loss of always answering with the words' frequencies, whatever stands beside them.
 """
 
 from __future__ import annotations
@@ -10,27 +10,105 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
 
 from pydantic import Field, model_validator
 
 from audit.errors import AuditError
-from audit.task import MAX_SEED, Record
+from audit.task import Record, canonical
 
+WHERE = "training settings"
 Schedule = Literal["linear", "constant"]
 Precision = Literal["auto", "float32", "bfloat16"]
 SCHEDULES, PRECISIONS = get_args(Schedule), get_args(Precision)
-WHERE = "training settings"
-_NOT_OF_THE_WEIGHTS = ("evaluate_every", "checkpoint_every")
+Rows = Annotated[int, Field(ge=1, le=65_536)]
+Steps = Annotated[int, Field(ge=1, le=10**9)]
+Rate = Annotated[float, Field(ge=1e-9, le=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 _MOST_POINTS = 500
 _LONGEST_WAIT = 50
 
 
-class TrainSettings(Record):
-    """How to train.
+class LoopSettings(Record):
+    """What every training is told: passes, optimizer, schedule, precision, checkpoints."""
+
+    batch: Rows = Field(default=32, description="rows a step")
+    micro_batch: Rows = Field(
+        default=32, description="rows of one forward pass; names the training too"
+    )
+    """Dropout depends on it, so it names the training."""
+    warmup_share: Share = Field(
+        default=0.1, description="share of the steps in which the learning rate rises from zero"
+    )
+    weight_decay: Share = Field(default=0.01, description="of matrices; vectors have none")
+    clip: float = Field(default=1.0, ge=1e-3, le=1e6, description="largest norm of a gradient")
+    precision: Precision = Field(
+        default="auto", description="of products; auto: bfloat16 where it is faster"
+    )
+    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="of all that is drawn")
+    checkpoint_every: Steps = Field(default=200, description="steps between two checkpoints")
+
+    not_of_the_weights: ClassVar[tuple[str, ...]] = ("checkpoint_every",)
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any], *, where: str = WHERE) -> Self:
+        """Return settings from values of JSON; what is not named has its default.
+
+        Raises
+        ------
+        AuditError
+            If a setting is unknown or out of its range.
+        """
+        return cls.read(canonical(value), where=where)
+
+    @property
+    def highest_rate(self) -> float:
+        """The highest learning rate."""
+        raise NotImplementedError
+
+    def rate_factor(self, step: int, *, n_steps: int) -> float:
+        """Return the share of the highest learning rate in a step, 1 to `n_steps`."""
+        raise NotImplementedError
+
+    def decisive(self) -> dict[str, Any]:
+        """Return what decides the weights: all but when they are looked at and kept."""
+        return {k: v for k, v in self.plain().items() if k not in self.not_of_the_weights}
+
+
+class ScheduledSettings(LoopSettings):
+    """Settings with a choice of what follows the warm-up; the passes of a step are of one size.
+
+    "linear" falls to zero at the last step; "constant" stays, so that snapshots along one run are
+    models of their own.
+    """
+
+    schedule: Schedule = Field(default="linear", description="what follows the warm-up")
+
+    @model_validator(mode="after")
+    def _check_passes(self) -> Self:
+        if self.batch % self.micro_batch:
+            raise AuditError(
+                f"{self.batch} rows a step are no multiple of {self.micro_batch} rows a pass.",
+                where=WHERE,
+                do="Choose a micro-batch that divides the batch.",
+            )
+        return self
+
+    def rate_factor(self, step: int, *, n_steps: int) -> float:
+        """Return the share of the highest learning rate in a step, 1 to `n_steps`."""
+        n_warmup = round(self.warmup_share * n_steps)
+        if step <= n_warmup:
+            return step / n_warmup
+        if self.schedule == "constant":
+            return 1.0
+        return max(0.0, (n_steps - step + 1) / (n_steps - n_warmup))
+
+
+class TrainSettings(ScheduledSettings):
+    """How to train a masked language model.
 
     Source: Nakamura et al., section 3.3 (128 tokens, 2e-5, 64 rows, 100,000 steps); the rest as
     BERT (Devlin et al. 2019) and ClinicalBERT (Alsentzer et al. 2019).
@@ -41,89 +119,39 @@ class TrainSettings(Record):
     n_tokens: int = Field(
         default=128, ge=8, le=4096, description="tokens a row, [CLS] and [SEP] included"
     )
-    batch: int = Field(default=64, ge=1, le=65_536, description="rows a step")
-    micro_batch: int = Field(
-        default=32,
-        ge=1,
-        le=65_536,
-        description="rows of one forward pass, a divisor of the batch; dropout depends on it, so "
-        "it names the training too",
-    )
+    batch: Rows = Field(default=64, description="rows a step")
     n_steps: int = Field(default=100_000, ge=1, le=100_000_000, description="steps")
     n_epochs: float | None = Field(
-        default=None,
-        ge=1e-6,
-        le=1e6,
-        description="times that every token is seen, in place of the steps",
-    )
-    learning_rate: float = Field(
-        default=2e-5, ge=1e-9, le=1.0, description="the highest, of the encoder"
-    )
-    head_learning_rate: float | None = Field(
-        default=None, ge=1e-9, le=1.0, description="of the masked-LM head, if it is another"
-    )
-    schedule: Schedule = Field(
-        default="linear",
-        description="after the warm-up: linear falls to zero at the last step; constant stays, so "
-        "that snapshots along one run are models of their own",
-    )
-    warmup_share: float = Field(
-        default=0.1, ge=0.0, le=1.0, description="share of the steps in which the rate rises"
-    )
-    weight_decay: float = Field(
-        default=0.01, ge=0.0, le=1.0, description="of matrices; biases and layer norms have none"
+        default=None, ge=1e-6, le=1e6,
+        description="times that every token is seen, in place of steps",
+    )  # fmt: skip
+    learning_rate: Rate = Field(default=2e-5, description="the highest, of the encoder")
+    head_learning_rate: Rate | None = Field(
+        default=None, description="of the masked-LM head, if it is another"
     )
     mask_share: float = Field(
-        default=0.15,
-        ge=0.01,
-        le=0.4,
-        description="share of the positions asked for: 8 of 10 masked, 1 replaced, 1 kept",
+        default=0.15, ge=0.01, le=0.4, description="share of the positions asked for"
     )
-    clip: float = Field(default=1.0, ge=1e-3, le=1e6, description="largest norm of a gradient")
-    precision: Precision = Field(
-        default="auto",
-        description="auto is bfloat16 where the hardware multiplies it faster; weights stay "
-        "float32",
-    )
-    seed: int = Field(
-        default=0, ge=0, le=MAX_SEED, description="of rows, masks, dropout and who is held out"
-    )
+    """80 % of these are masked, 10 % replaced, 10 % kept."""
     held_out_share: float = Field(
-        default=0.01,
-        ge=0.0,
-        le=0.5,
-        description="share of the patients (of the notes, where no patient is told) never trained "
-        "on",
+        default=0.01, ge=0, le=0.5, description="share of the patients never trained on"
     )
-    evaluate_every: int = Field(
-        default=1_000, ge=1, le=10**9, description="steps between two held-out losses"
-    )
-    checkpoint_every: int = Field(
-        default=1_000, ge=1, le=10**9, description="steps between two checkpoints"
-    )
-    from_scratch: bool = Field(
-        default=False, description="fresh weights in the shape of the general model"
-    )
+    """Of the notes, where no patient is told."""
+    evaluate_every: Steps = Field(default=1_000, description="steps between two held-out losses")
+    checkpoint_every: Steps = Field(default=1_000, description="steps between two checkpoints")
+    from_scratch: bool = Field(default=False, description="fresh weights in the model's shape")
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.batch % self.micro_batch:
-            raise AuditError(
-                f"{self.batch} rows a step are no multiple of {self.micro_batch} rows a pass.",
-                where=WHERE,
-                do="Choose a micro-batch that divides the batch.",
-            )
-        return self
+    not_of_the_weights: ClassVar[tuple[str, ...]] = ("evaluate_every", "checkpoint_every")
+
+    @property
+    def highest_rate(self) -> float:
+        """Of the encoder."""
+        return self.learning_rate
 
     @property
     def n_inner(self) -> int:
         """Tokens of notes in a row: all but [CLS] and [SEP]."""
         return self.n_tokens - 2
-
-    @property
-    def n_passes(self) -> int:
-        """Forward passes of a step."""
-        return self.batch // self.micro_batch
 
     def n_rows(self, n_train_tokens: int) -> int:
         """Return how many rows an epoch has."""
@@ -144,22 +172,10 @@ class TrainSettings(Record):
         n_rows = self.n_rows(n_train_tokens)
         return n_steps * self.batch / n_rows if n_rows else math.nan
 
-    def rate_factor(self, step: int, *, n_steps: int) -> float:
-        """Return the share of the highest learning rate in a step, 1 to `n_steps`."""
-        n_warmup = round(self.warmup_share * n_steps)
-        if step <= n_warmup:
-            return step / n_warmup
-        if self.schedule == "constant":
-            return 1.0
-        return max(0.0, (n_steps - step + 1) / (n_steps - n_warmup))
 
-    def point_every(self, n_steps: int) -> int:
-        """Return the steps between two points of the loss curve."""
-        return max(1, min(_LONGEST_WAIT, n_steps // _MOST_POINTS))
-
-    def decisive(self) -> dict[str, Any]:
-        """Return what decides the weights: all but when it is looked at and kept."""
-        return {k: v for k, v in self.plain().items() if k not in _NOT_OF_THE_WEIGHTS}
+def point_every(n_steps: int) -> int:
+    """Return the steps between two points of the loss curve."""
+    return max(1, min(_LONGEST_WAIT, n_steps // _MOST_POINTS))
 
 
 def largest_pass(batch: int) -> int:

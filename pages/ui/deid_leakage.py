@@ -9,13 +9,13 @@ import streamlit as st
 from audit.deid.taggers import DEFAULT, RULES, known_taggers
 from audit.experiment.leakage_tables import (
     LANGUAGES,
+    LEAKAGE,
     TAGGER,
     KeptLeakage,
     Leak,
     LeakageArm,
     LeakageTask,
     LeakageView,
-    all_leakage,
     leakage_view,
     quick,
 )
@@ -40,7 +40,7 @@ def draw_leakage(say: Words) -> None:
     st.html(blocks.heading(say.text("deid_leakage_title"), below=say.text("deid_leakage_below")))
     try:
         job = next((job for job in service.active_jobs() if job.kind == LeakageTask.job), None)
-        kept = all_leakage()
+        kept = LEAKAGE.all()
         if kept:
             asked = st.query_params.get("leakage", "")
             chosen = next((one for one in kept if one.leakage_id == asked), kept[0])

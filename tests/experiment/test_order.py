@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,7 +71,7 @@ def test_the_digest_knows_everything_but_the_device():
 
 
 def test_other_attacks_need_no_other_models():
-    more = ORDER.with_(posterior=replace(ORDER.posterior, n_inputs=ORDER.posterior.n_inputs + 1))
+    more = ORDER.with_(posterior=ORDER.posterior.with_(n_inputs=ORDER.posterior.n_inputs + 1))
     assert more.answer_digest() != ORDER.answer_digest()
     assert more.trained_digest() == ORDER.trained_digest()
     assert ORDER.with_(seed=4).trained_digest() != ORDER.trained_digest()

@@ -51,7 +51,7 @@ def test_without_a_run_it_says_so_and_offers_one():
     assert not app.exception
     (job,) = service.active_jobs()
     assert job.kind == "leakage"
-    order = LeakageTask.ordered(read_order(job.job_id)["leakage"])
+    order = LeakageTask.ordered(read_order(job.job_id))
     assert (order.language, order.epochs) == ("en", 4.0)
     assert "rules" in order.taggers
 
