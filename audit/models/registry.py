@@ -167,18 +167,18 @@ def _all_found() -> Iterator[tuple[str, Path]]:
 
 def _found() -> Iterator[tuple[str, Path]]:
     """Yield identifier and directory of everything with a config.json, in order of name."""
-    for folder in registered_folders():
+    for label, folder in registered_folders(VARIABLE, taken=LABEL, unnamed="models"):
         n_seen = 0
-        waiting = [folder.path]
+        waiting = [folder]
         while waiting and n_seen < _MAX_DIRECTORIES:
             directory = waiting.pop()
             n_seen += 1
             # Links are not followed below, but a folder can be exchanged for one meanwhile.
-            if not Path(os.path.realpath(directory)).is_relative_to(folder.path):
+            if not Path(os.path.realpath(directory)).is_relative_to(folder):
                 continue
-            parts = directory.relative_to(folder.path).parts
+            parts = directory.relative_to(folder).parts
             if _is_model(directory):
-                yield "/".join((folder.label, *map(_whole, parts))), directory
+                yield "/".join((label, *map(_whole, parts))), directory
             if len(parts) < _MAX_DEPTH:
                 waiting.extend(reversed(_subdirectories(directory)))
 

@@ -25,7 +25,7 @@ from audit.names.candidates import Candidates
 from audit.names.controls import with_controls, without_popularity
 from audit.names.files import read_names, with_typed
 from audit.names.pools import with_popularity
-from audit.names.spelling import PassageKind, part_pieces, piece_counter
+from audit.names.spelling import RUNNING_TEXT, part_pieces, piece_counter
 from audit.notes.passages import Passages, read_passages
 from audit.tables import RowNote
 from audit.text import script_of
@@ -473,7 +473,7 @@ def spelling(candidates: Candidates, *, model: Path) -> Spelling:
     AuditError
         If the tokenizer cannot be built.
     """
-    kind = PassageKind(slots=("full",), separator="", lead=" ")
+    kind = RUNNING_TEXT
     pieces = part_pieces(candidates, kind=kind, tokenizer=tokenizer(model))
     totals = pieces.n_pieces.sum(axis=1)
     known = tuple(int(n) if ok else 0 for n, ok in zip(totals, pieces.is_known, strict=True))

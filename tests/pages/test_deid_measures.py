@@ -10,11 +10,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
+from audit.deid import scoring
 from audit.deid.rules import RuleTagger
 from audit.deid.score import SCORES
+from audit.deid.scoring import ScoreTask
 from audit.deid.taggers import KnownTagger
-from audit.jobs import kinds, service
-from audit.jobs.kinds import answer_score
+from audit.jobs import service
 from audit.jobs.table import read_order
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import Span
@@ -31,7 +32,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Lock]]:
     rules = (KnownTagger("rules", "rules", "", RuleTagger().digest, is_quick=True),)
-    for module in (deid_score_cached, kinds):
+    for module in (deid_score_cached, scoring):
         monkeypatch.setattr(module, "known_taggers", lambda: rules)
     yield from quiet_home(tmp_path, monkeypatch)
 
@@ -192,7 +193,7 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
     assert order["score"]["gold"]["kind"] == "given" and "山田" not in json.dumps(order)
-    answer_score(order, quiet())
+    ScoreTask.answer(order, quiet())
     (score,) = SCORES.all()
     assert score.summary.n_documents == 6
     assert all("山田" not in str(line) for line in entries())
