@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from audit import demo as demo_hospital
 from audit.access_log import LogEntry, entries, log_seal, record, verify
@@ -25,7 +29,8 @@ from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSet
 from audit.attack.scores import score_file
 from audit.attack.verdict import REASONS
 from audit.corpus.build import refuse_full
-from audit.corpus.examine import CONTROLS, MEMBERS, Examination, mentions_in, read_examination
+from audit.corpus.candidate_lists import CONTROLS, MEMBERS
+from audit.corpus.examine import Examination, mentions_in, read_examination
 from audit.corpus.kept import (
     ROLES,
     KeptCorpus,
@@ -41,8 +46,7 @@ from audit.corpus.kept import (
     list_of,
     passages_for,
 )
-from audit.corpus.make import LANGUAGES as MAKE_LANGUAGES
-from audit.corpus.make import CorpusOrder
+from audit.corpus.make import CorpusTask
 from audit.deid.copies import OutputFiles, copies_summary
 from audit.deid.generative.config import LANGUAGES as GENERATIVE_LANGUAGES
 from audit.deid.generative.config import PRECISIONS as GENERATIVE_PRECISIONS
@@ -108,7 +112,6 @@ from audit.home import data_home, results_dir
 from audit.jobs import service
 from audit.jobs.here import answer_here, waits_for_text
 from audit.jobs.kinds import (
-    corpus_question,
     demo_order,
     experiment_question,
     leakage_question,
@@ -120,7 +123,7 @@ from audit.jobs.kinds import (
     tuning_question,
 )
 from audit.jobs.service import audit_question, demo_question
-from audit.jobs.table import Job, Question
+from audit.jobs.table import Job
 from audit.jobs.worker import work
 from audit.models.registry import model_path
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
@@ -156,11 +159,101 @@ from audit.report.report import (
 from audit.shelf import queue_of, whole_folder
 from audit.stats import N_REPLICATES
 from audit.tables import read_table, write_table
+from audit.task import Question, Record, Task
 from audit.training.config import PRECISIONS as TRAINING_PRECISIONS
 from audit.training.config import SCHEDULES as TRAINING_SCHEDULES
 from audit.training.config import TrainSettings
 from audit.training.kept import MODEL, TrainedModel, read_training, run_dir, snapshot_name
 from cache.store import Store
+
+_KEPT = "kept"
+"""In place of a folder: what is made is kept on this installation."""
+
+
+def add_options(parser: Any, record: type[Record], *, but: Collection[str] = ()) -> None:
+    """Add an option for every field of a task, or of settings, that has a description.
+
+    What is not given stays out of the parsed options, so that the record's own default holds.
+    """
+    for name, field in record.model_fields.items():
+        if field.description and name not in but:
+            parser.add_argument(
+                _flag(record, name), dest=name, default=SUPPRESS, help=field.description,
+                **_how(name, field, flag=_flag(record, name)),
+            )  # fmt: skip
+
+
+def chosen(options: Namespace, record: type[Record]) -> dict[str, Any]:
+    """Return the fields of a record that options give."""
+    fields = [name for name, field in record.model_fields.items() if field.description]
+    given = {name: vars(options)[name] for name in fields if name in options}
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+
+
+def _flag(record: type[Record], name: str) -> str:
+    flags = record.flags if issubclass(record, Task) else {}
+    return flags.get(name) or "--" + re.sub("^(n|is|has)_", "", name).replace("_", "-")
+
+
+def _how(name: str, field: FieldInfo, *, flag: str) -> dict[str, Any]:
+    """Return how the values of a field are read: from its type, and its examples."""
+    kind = _without_none(field.annotation)
+    if kind is bool:
+        return {"action": "store_false" if field.default else "store_true"}
+    if get_origin(kind) is Literal:
+        return {"choices": get_args(kind)}
+    if get_origin(kind) is not tuple:
+        reader = kind if kind is not Path else _kept_or_place if name == "out" else place
+        return {"type": reader, "required": field.is_required()}
+    one = _without_none(get_args(kind)[0])
+    if field.examples:
+        return {"type": _numbers(one, flag=flag), "metavar": field.examples[0]}
+    if get_origin(one) is tuple:
+        return {"type": column_pair, "action": "append", "metavar": "FIELD=NAME"}
+    choices = {"choices": get_args(one)} if get_origin(one) is Literal else {}
+    kind_of_one = type(choices["choices"][0]) if choices else place if one is Path else one
+    return {"type": kind_of_one, "action": "append", **choices}
+
+
+def _without_none(kind: Any) -> Any:
+    """Return the type that `kind | None`, or an annotated one, is about."""
+    if isinstance(kind, UnionType):
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def place(text: str) -> Path:
+    """Return the whole path that a person wrote."""
+    return Path(text).expanduser().absolute()
+
+
+def _kept_or_place(text: str) -> Path | None:
+    return None if text == _KEPT else place(text)
+
+
+def column_pair(text: str) -> tuple[str, str]:
+    """Return field and column of "field=column"."""
+    field, sign, name = text.partition("=")
+    if not (sign and name) or field not in FIELDS:
+        raise AuditError(
+            "This is no FIELD=NAME.", where="--column",
+            do=f"Fields are {', '.join(FIELDS)}; as text=body.",
+        )  # fmt: skip
+    return field, name
+
+
+def _numbers(kind: type[Any], *, flag: str) -> Callable[[str], tuple[Any, ...]]:
+    def read(text: str) -> tuple[Any, ...]:
+        try:
+            return tuple(kind(part) for part in text.split(",") if part.strip())
+        except ValueError:
+            what = "whole numbers" if kind is int else "numbers"
+            raise AuditError(
+                f"These are no {what} with commas between.", where=flag, do="As 1,2,4,8."
+            ) from None
+
+    return read
+
 
 _WATCH_SECONDS = 1.0
 
@@ -611,9 +704,6 @@ def _truth(cell: str, *, row: int) -> bool:
     return known[cell.strip().lower()]
 
 
-_CORPUS_COMMANDS_KEPT = "kept"
-
-
 def add_corpus(commands_of: Any) -> None:
     """Add the commands' parsers."""
     corpus = commands_of.add_parser("corpus", help="from notes to what an audit needs")
@@ -624,7 +714,8 @@ def add_corpus(commands_of: Any) -> None:
     of.add_argument("--corpus", help="identifier or folder of a corpus")
     of.add_argument("--notes", type=Path, help="file or folder of notes of which no truth is known")
     mentions.add_argument("--names", action="store_true", help="with --notes: the names themselves")
-    _corpus_commands_column(mentions)
+    mentions.add_argument("--column", type=column_pair, action="append", default=[],
+                          metavar="FIELD=NAME", help="as text=body")  # fmt: skip
     mentions.set_defaults(command=mentions_command)
     candidates = whats.add_parser("candidates", help="the list of names and the passages")
     candidates.add_argument("--corpus", required=True, help="identifier or folder of a corpus")
@@ -648,53 +739,16 @@ def add_corpus(commands_of: Any) -> None:
 
 def _add_build(whats: Any) -> None:
     build = whats.add_parser("build", help="D_private, D_public, the truth, and the lists")
-    build.add_argument("--notes", type=Path, required=True, help="NOTEEVENTS.csv(.gz), discharge."
-                       "csv(.gz), CSV, JSONL, Parquet, or a folder of .txt")  # fmt: skip
-    build.add_argument("--register", type=Path, help="CSV of patients: the notes are identified")
-    _corpus_commands_column(build)
-    build.add_argument("--seed", type=int, default=0)
-    build.add_argument("--workers", type=int, default=1, help="processes; they change no byte")
-    build.add_argument(
-        "--out", default=_CORPUS_COMMANDS_KEPT, help="a new folder; kept: on this installation"
-    )
-    build.add_argument("--title", default="", help="for the list of corpora")
-    build.add_argument("--sample", type=int, help="draw so many notes at random")
-    build.add_argument("--canaries", default="", metavar="1,2,4,8",
-                       help="plant invented names so many times")  # fmt: skip
-    build.add_argument("--canary-names", type=int, default=10, help="names for each number")
-    build.add_argument("--sentences", type=int, default=5, help="sentences of a passage")
-    build.add_argument("--left", action="store_true",
-                       help="passages begin with the sentence of the name")  # fmt: skip
-    build.add_argument("--language", choices=MAKE_LANGUAGES, default="auto", help="of drawn names")
-    build.add_argument("--tokenizer", type=Path, metavar="DIR", help="general model: names whose "
-                       "parts are single tokens of it only, as in the paper")  # fmt: skip
+    add_options(build, CorpusTask)
     build.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     build.set_defaults(command=corpus_commands_build_command)
 
 
 def corpus_commands_build_command(options: Namespace) -> dict[str, Any]:
     """Make a corpus."""
-    order = CorpusOrder(
-        notes=options.notes.expanduser().absolute(),
-        columns=tuple(columns_from(options.column).items()),
-        kind="dummy" if options.register is None else "register",
-        register=None if options.register is None else options.register.expanduser().absolute(),
-        seed=options.seed,
-        n_workers=options.workers,
-        title=options.title,
-        sample=options.sample,
-        canary_counts=_corpus_commands_numbers(options.canaries),
-        n_canaries=options.canary_names,
-        n_sentences=options.sentences,
-        has_left=options.left,
-        language=options.language,
-        tokenizer=None if options.tokenizer is None else options.tokenizer.expanduser().absolute(),
-    )
-    out = (
-        None if options.out == _CORPUS_COMMANDS_KEPT else Path(options.out).expanduser().absolute()
-    )
-    (corpus_id,) = answered(corpus_question(order, out=out))
-    corpus = kept_corpus(corpus_id) if out is None else corpus_at(out)
+    task = CorpusTask(**chosen(options, CorpusTask))
+    (corpus_id,) = answered(task.question())
+    corpus = corpus_at(task.out) if task.out else kept_corpus(corpus_id)
     found = read_examination(corpus.path)
     for line in _corpus_commands_report(corpus, found):
         say(line)
@@ -719,26 +773,24 @@ def mentions_command(options: Namespace) -> dict[str, Any]:
         for line in _corpus_commands_report(corpus, found):
             say(line)
         return {"corpus": corpus_line(corpus), **_corpus_commands_plain(found)}
-    result = mentions_in(
-        options.notes.expanduser(), columns=columns_from(options.column), with_names=options.names
+    coverage, n_refused, mentions = mentions_in(
+        options.notes.expanduser(), columns=dict(options.column), with_names=options.names
     )
-    for form, n in result.coverage.by_form:
+    for form, n in coverage.by_form:
         say(f"{form}: {n:,}")
-    say(f"{result.coverage.n_mentions:,} mentions in {result.coverage.n_notes:,} notes.")
+    say(f"{coverage.n_mentions:,} mentions in {coverage.n_notes:,} notes.")
     if options.names and not options.json:
-        named = (
-            (one["first"], one["last"]) for one in result.mentions if not one["is_placeholder"]
-        )
+        named = ((one["first"], one["last"]) for one in mentions if not one["is_placeholder"])
         rows = [(*name, n) for name, n in Counter(named).most_common() if any(name)]
         sys.stdout.write(write_table(("first", "last", "n_mentions"), rows))
     return {
-        "n_notes": result.coverage.n_notes,
-        "n_refused": result.n_refused,
-        "n_mentions": result.coverage.n_mentions,
-        "by_form": dict(result.coverage.by_form),
-        "without_a_mention": dict(result.coverage.by_reason),
-        "n_left_out": result.n_left_out,
-        "mentions": list(result.mentions),
+        "n_notes": coverage.n_notes,
+        "n_refused": n_refused,
+        "n_mentions": coverage.n_mentions,
+        "by_form": dict(coverage.by_form),
+        "without_a_mention": dict(coverage.by_reason),
+        "n_left_out": coverage.n_mentions - len(mentions),
+        "mentions": list(mentions),
     }
 
 
@@ -803,48 +855,13 @@ def forget_command(options: Namespace) -> dict[str, Any]:
     return {"forgotten": options.corpus}
 
 
-def columns_from(texts: list[str]) -> dict[str, str]:
-    """Return field -> column of "field=column" texts.
-
-    Raises
-    ------
-    AuditError
-        If one is not of this form.
-    """
-    columns: dict[str, str] = {}
-    for text in texts:
-        field, sign, name = text.partition("=")
-        if not (sign and name) or field not in FIELDS or field in columns:
-            raise AuditError(
-                "This is no FIELD=NAME, or the field is given twice.",
-                where="--column",
-                do=f"Fields are {', '.join(FIELDS)}; as text=body.",
-            )
-        columns[field] = name
-    return columns
-
-
-def _corpus_commands_column(command: Any) -> None:
-    command.add_argument("--column", action="append", default=[], metavar="FIELD=NAME",
-                         help="which column holds a field, as text=body")  # fmt: skip
-
-
 def _words(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
-def _corpus_commands_numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in _words(text))
-    except ValueError:
-        raise AuditError(
-            "These are no whole numbers with commas between.", where="--canaries", do="As 1,2,4,8."
-        ) from None
-
-
 def _corpus_commands_plain(found: Examination) -> dict[str, Any]:
-    return asdict(found) | {
-        "coverage": asdict(found.coverage)
+    return found.model_dump(mode="json", exclude={"format"}) | {
+        "coverage": found.coverage.plain()
         | {
             "forms": dict(found.coverage.by_form),
             "reasons": dict(found.coverage.by_reason),

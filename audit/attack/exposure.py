@@ -22,9 +22,6 @@ from audit.attack.decisions import ALPHA, Decisions
 from audit.attack.metrics import GENERAL_ALONE, RoleMeasures, plain
 from audit.attack.scores import Floats, Ids, NameParts, Score
 from audit.names.candidates import Candidates
-from audit.names.controls import Name, draw_names
-from audit.names.matching import Pair, pair_of
-from audit.names.pools import NamePool
 from audit.rng import generator
 from audit.stats import Estimate, FloatArray, IntArray, Rate
 
@@ -88,19 +85,6 @@ class Exposure:
     alpha: float
     groups: tuple[GroupExposure, ...]
     found_from: Estimate
-
-
-def canary_names(
-    pool: NamePool, *, n: int, seed: int, found: Mapping[Pair, int], exclude: Sequence[Name] = ()
-) -> tuple[Name, ...]:
-    """Draw n names of the pool that are not in the notes, to be planted or held out."""
-    taken = {*found, *(pair_of(*name) for name in exclude)}
-
-    def absent(first: str, last: str) -> bool:
-        return pair_of(first, last) not in taken and pair_of(last, first) not in taken
-
-    drawn = draw_names(pool, n=n, seed=seed, accepts=absent, purpose="canaries")
-    return tuple(zip(drawn.first, drawn.last, strict=True))
 
 
 def rank_p_values(scores: ArrayLike, *, held_out: ArrayLike) -> FloatArray:

@@ -16,11 +16,10 @@ from pathlib import Path
 from statistics import fmean
 
 from audit.attack.question import AuditRequest
-from audit.corpus.build import PRIVATE
-from audit.corpus.examine import PASSAGES, read_examination
+from audit.corpus.examine import read_examination
 from audit.corpus.kept import corpus_at, list_of, passages_for
 from audit.corpus.make import make_corpus
-from audit.corpus.truth import listed_file
+from audit.corpus.truth import PASSAGES, PRIVATE, listed_file
 from audit.errors import AuditError
 from audit.experiment.paper_tables import (
     CONTROLS,

@@ -19,7 +19,7 @@ from audit.attack.decisions import Confusion
 from audit.attack.metrics import plain
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.corpus.examine import Examination
-from audit.corpus.make import CorpusOrder
+from audit.corpus.make import CorpusTask
 from audit.errors import AuditError
 from audit.report.reading import published_tables
 from audit.report.report import AuditReport
@@ -76,7 +76,7 @@ class ExperimentOrder:
     generation, posterior
         What the attacker may try in scenarios 1 and 2.
     canary_counts, n_canaries
-        As in `CorpusOrder`; none by default.
+        As in `CorpusTask`; none by default.
     single_tokens
         Whether only names count whose parts are single tokens of M_general (section 3.4).
     seed
@@ -123,9 +123,9 @@ class ExperimentOrder:
         object.__setattr__(self, "general_training", general)
         self.corpus_order()
 
-    def corpus_order(self) -> CorpusOrder:
+    def corpus_order(self) -> CorpusTask:
         """Return the order of D_private, D_public and the candidate list."""
-        return CorpusOrder(
+        return CorpusTask(
             notes=self.notes,
             columns=self.columns,
             seed=self.seed,

@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from audit.attack.question import AuditRequest, question_digest, request_from_json
-from audit.corpus.build import PRIVATE
-from audit.corpus.kept import corpus_dir, kept_corpus, new_corpus_id
-from audit.corpus.make import CorpusOrder, clear_abandoned, make_corpus, paths_of, without_title
-from audit.corpus.make import order_from_json as make_order_from_json
-from audit.corpus.make import order_to_json as make_order_to_json
-from audit.corpus.truth import listed_file, read_listed
+from audit.corpus.kept import kept_corpus
+from audit.corpus.make import CorpusTask
+from audit.corpus.truth import PRIVATE, listed_file, read_listed
 from audit.deid.generative.config import GenerativeOrder, tuning_from_json
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, clear_given, given_path, is_table, keep_notes, notes_lines
@@ -72,89 +69,18 @@ from audit.experiment.paper_tables import order_from_json as paper_tables_order_
 from audit.foreign import decode_text
 from audit.home import results_dir, salted_digest
 from audit.jobs import table
-from audit.jobs.table import Contact, Job, Part, Question
+from audit.jobs.table import Job
 from audit.models.inspect import inspect_model, model_digest
 from audit.notes.read import open_notes, resolve_note_file
 from audit.progress import Pace, Progress
 from audit.report.report import AuditReport
 from audit.shelf import SHORT, queue_of
 from audit.tables import MAX_FIELD_CHARS
+from audit.task import Contact, Part, Question
 from audit.training.config import LossPoint, TrainSettings
 from audit.training.config import settings_from_json as training_settings_from_json
 from audit.training.kept import TrainOrder, run_dir
 from cache.store import Store
-
-CORPUS_JOB_KIND = "corpus"
-DEVICE = "cpu"
-
-
-def corpus_question(order: CorpusOrder, *, out: Path | None = None) -> Question:
-    """Return an order as a question of the table.
-
-    Parameters
-    ----------
-    order
-        What is to be made.
-    out
-        The folder of the corpus; None keeps it among the corpora of this installation.
-
-    Raises
-    ------
-    AuditError
-        If notes or register are not there.
-    """
-    notes, register = paths_of(order)
-    question: dict[str, object] = {
-        # A title makes no other corpus, but a file that has changed does.
-        CORPUS_JOB_KIND: make_order_to_json(without_title(order)),
-        "notes": _corpus_job_state(notes, where="notes"),
-        "register": None if register is None else _corpus_job_state(register, where="register"),
-        "out": None if out is None else str(out.resolve()),
-    }
-    return Question(
-        kind=CORPUS_JOB_KIND,
-        label=notes.name,
-        scenario=0,
-        device=DEVICE,
-        # Salted: where notes lie is nobody's business outside this installation.
-        digest=salted_digest(f"corpus {question_digest(question)}"),
-        audits=(),
-        order={
-            "corpus": make_order_to_json(order),
-            "corpus_id": new_corpus_id(),
-            "out": None if out is None else str(out.resolve()),
-        },
-    )
-
-
-def answer_corpus(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-    """Make a corpus; returns its identifier.
-
-    Where the job was interrupted, what it had left is cleared and the work begins anew: an order
-    names its corpus, so that nothing is made twice.
-    """
-    corpus_id = str(order["corpus_id"])
-    out = corpus_dir(corpus_id) if order["out"] is None else Path(order["out"])
-    if order["out"] is None and out.is_dir():  # made, and stopped before that was written down
-        return (corpus_id,)
-    if order["out"] is None:
-        clear_abandoned(out.parent)  # notes of jobs that were killed and never asked for again
-    make_corpus(
-        make_order_from_json(order["corpus"]),
-        out=out,
-        progress=lambda report: contact.report(report, ()),
-        should_stop=contact.should_stop,
-    )
-    return (corpus_id,)
-
-
-def _corpus_job_state(path: Path, *, where: str) -> list[object]:
-    try:
-        found = path.stat()
-    except OSError:
-        raise AuditError("The file is not there or cannot be read.", where=where) from None
-    return [str(path.resolve()), found.st_size, found.st_mtime_ns]
-
 
 PRETRAIN_JOB_KIND = "pretrain"
 CORPUS_SOURCES = ("private", "public", "other_names")
@@ -1086,7 +1012,7 @@ KINDS: dict[str, Answer] = {
     "audit": answer_audit,
     "demo": answer_demo,
     "pretrain": answer_pretrain,
-    "corpus": answer_corpus,
+    "corpus": CorpusTask.answer,
     "experiment": answer_experiment,
     "leakage": answer_leakage,
     "tagger": answer_tagger,

@@ -33,7 +33,6 @@ from audit.jobs.table import (
     WORKER,
     Failure,
     Job,
-    Question,
     Setting,
     Wait,
     forget_order,
@@ -53,6 +52,7 @@ from audit.shelf import (
     unusable,
     worker_lock,
 )
+from audit.task import Question
 from cache.store import Store
 
 WORKER_MODULE = "audit.jobs.worker"

@@ -8,8 +8,8 @@ from pathlib import Path
 from audit.deid.given import keep_notes
 from audit.deid.score import ScoreOrder, Source
 from audit.jobs.kinds import answer_score, score_question
-from audit.jobs.table import Contact
 from audit.notes.spans import Span, TaggedDocument, tagged
+from audit.task import Contact
 
 SURNAMES = ("山田", "佐藤", "高橋", "渡辺", "伊藤", "中村")
 GIVEN = ("太郎", "花子", "一郎", "恵子", "健")

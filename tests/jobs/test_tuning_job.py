@@ -12,7 +12,7 @@ from audit.deid.generative.config import GenerativeOrder
 from audit.deid.taggers import known_taggers, load_tagger, trained_tagger, trained_taggers
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs.kinds import KINDS, tuning_folder, tuning_question
-from audit.jobs.table import Contact
+from audit.task import Contact
 from tests.deid.generation.tiny_model import documents, order, write_gold, write_model
 
 

@@ -14,9 +14,10 @@ from audit.access_log import entries
 from audit.attack.question import AuditRequest, GenerationSettings, request_to_json
 from audit.home import results_dir
 from audit.jobs import service, table
-from audit.jobs.table import Failure, Job, Question
+from audit.jobs.table import Failure, Job
 from audit.names.candidates import make_candidates
 from audit.shelf import Lock
+from audit.task import Question
 from tests.pages.make_reports import keep, make_report
 from tests.pages.quiet_home import quiet_home
 
