@@ -23,8 +23,6 @@ from pydantic.fields import FieldInfo
 from audit import demo as demo_hospital
 from audit.access_log import LogEntry, entries, log_seal, record, verify
 from audit.attack.metrics import plain
-from audit.attack.plan import tokenizer
-from audit.attack.prompts import piece_counter
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.attack.scores import score_file
 from audit.attack.verdict import REASONS
@@ -47,10 +45,9 @@ from audit.corpus.kept import (
     passages_for,
 )
 from audit.corpus.make import CorpusTask
+from audit.deid.cases import Miss, misses_csv, misses_jsonl, misses_of
 from audit.deid.copies import OutputFiles, copies_summary
 from audit.deid.generative.config import LANGUAGES as GENERATIVE_LANGUAGES
-from audit.deid.generative.config import PRECISIONS as GENERATIVE_PRECISIONS
-from audit.deid.generative.config import SCHEDULES as GENERATIVE_SCHEDULES
 from audit.deid.generative.config import (
     GenerativeFacts,
     GenerativeOrder,
@@ -67,15 +64,7 @@ from audit.deid.network.decode import SCHEMES
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
 from audit.deid.release import FROM_TEXT, MODES, PLACEHOLDER, SURROGATE, Surrogates
 from audit.deid.release import LANGUAGES as RELEASE_LANGUAGES
-from audit.deid.score import (
-    Miss,
-    Pair,
-    misses_csv,
-    misses_jsonl,
-    misses_of,
-    score_pairs,
-    score_summary,
-)
+from audit.deid.score import Pair, ScoreSummary, score_pairs, score_summary
 from audit.deid.tag import REDACTED, SPANS, Release, tag_notes
 from audit.deid.tagger import TAGGER, Tagger
 from audit.deid.taggers import (
@@ -108,7 +97,7 @@ from audit.experiment.paper_tables import (
     ExperimentOrder,
 )
 from audit.foreign import decode_text
-from audit.home import data_home, results_dir
+from audit.home import DEMO_HOSPITAL, data_home, results_dir
 from audit.jobs import service
 from audit.jobs.here import answer_here, waits_for_text
 from audit.jobs.kinds import (
@@ -125,11 +114,12 @@ from audit.jobs.kinds import (
 from audit.jobs.service import audit_question, demo_question
 from audit.jobs.table import Job
 from audit.jobs.worker import work
-from audit.models.registry import model_path
+from audit.models.registry import model_path, tokenizer
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.names.controls import with_controls
 from audit.names.files import names_file, read_names
 from audit.names.people import ENGLISH, JAPANESE
+from audit.names.spelling import piece_counter
 from audit.notes.formats import FORMATS, GOLD, PREDICTED, PairedFiles, flattened, write_files
 from audit.notes.passages import Passages, read_passages
 from audit.notes.read import FIELDS, open_notes
@@ -531,7 +521,7 @@ def run(options: Namespace) -> dict[str, Any]:
         for number, path in enumerate(paths, start=1):
             _say(f"The same audit with reference {number} in the general model's place.")
             folder = out / f"reference-{number}" if out else None
-            others.append(_audited(replace(request, general=path), out=folder))
+            others.append(_audited(request.with_(general=path), out=folder))
         result["references"] = _beside(report, others)
     return result
 
@@ -625,7 +615,7 @@ def selftest(options: Namespace) -> dict[str, Any]:
 
     with Store(results_dir()) as store:
         result = self_test(
-            options.directory or demo_hospital.SHIPPED, store=store, seed=options.seed,
+            options.directory or DEMO_HOSPITAL, store=store, seed=options.seed,
             device=options.device, progress=progress_line(),
         )  # fmt: skip
     for check in result.checks:
@@ -666,7 +656,7 @@ def _generation_settings(options: Namespace) -> GenerationSettings:
         temperature=options.temperature,
         is_remasked=not options.keep_sampled,
     )
-    return settings if options.prompt is None else replace(settings, prompt=options.prompt)
+    return settings if options.prompt is None else settings.with_(prompt=options.prompt)
 
 
 def _passages(path: Path | None) -> Passages | None:
@@ -979,7 +969,7 @@ def summary(trained: TrainedModel, *, folder: Path, run_id: str) -> dict[str, An
         "device": facts.device,
         "kernels": facts.kernels,
         "versions": dict(facts.versions),
-        "settings": asdict(facts.settings),
+        "settings": facts.settings.plain(),
     }
 
 
@@ -1373,8 +1363,8 @@ def add_generative_options(parser: Any) -> None:
                        "it into the model")  # fmt: skip
     group.add_argument("--lora-targets", default=_LORA.targets[0], metavar="A,B",
                        help="modules that get an adapter")  # fmt: skip
-    group.add_argument("--gen-schedule", choices=GENERATIVE_SCHEDULES, default=d.schedule)
-    group.add_argument("--gen-precision", choices=GENERATIVE_PRECISIONS, default=d.precision)
+    group.add_argument("--gen-schedule", choices=TRAINING_SCHEDULES, default=d.schedule)
+    group.add_argument("--gen-precision", choices=TRAINING_PRECISIONS, default=d.precision)
     group.add_argument(
         "--gen-language", choices=GENERATIVE_LANGUAGES, default=d.language, help="of the tags"
     )
@@ -1393,7 +1383,10 @@ def tuning_settings(options: Namespace) -> TuningSettings:
     lora = None
     if options.lora:
         targets = tuple(part.strip() for part in options.lora_targets.split(",") if part.strip())
-        lora = Lora(options.lora_rank, options.lora_alpha, options.lora_dropout, targets)
+        lora = Lora(
+            rank=options.lora_rank, alpha=options.lora_alpha, dropout=options.lora_dropout,
+            targets=targets,
+        )  # fmt: skip
     return TuningSettings(
         n_epochs=options.gen_epochs,
         batch=options.gen_batch,
@@ -1773,8 +1766,8 @@ def _deid_train_commands_chosen(options: Namespace) -> TaggerSettings:
         values["overlap"] = min(
             values.get("overlap", _DEID_TRAIN_COMMANDS_DEFAULT.overlap), options.tokens // 4
         )
-    return replace(
-        _DEID_TRAIN_COMMANDS_DEFAULT, scheme=options.scheme, seed=options.train_seed, **values
+    return _DEID_TRAIN_COMMANDS_DEFAULT.with_(
+        scheme=options.scheme, seed=options.train_seed, **values
     )
 
 
@@ -1834,19 +1827,21 @@ def _scored(options: Namespace, folder: Path) -> dict[str, Any]:
         if unknown and options.five_types:
             raise _unknown(unknown)
     how = {"matcher": options.matcher, "seed": options.seed, "n_replicates": options.replicates}
-    summary: dict[str, Any] = score_summary(scored, **how)
+    score = score_summary(scored, **how)
+    summary = score.plain()
     notes = list(_notes(files, unknown=unknown))
     for note in notes:
         _say(note)
-    _deid_commands_tell(summary)
+    _deid_commands_tell(score)
     if copies is not None:
         exact_only = _mapped(copies.verbatim(), by=by, unknown=unknown)
         verbatim = score_pairs(exact_only, matcher=options.matcher)
-        summary |= {"verbatim": score_summary(verbatim, **how)}
+        exact = score_summary(verbatim, **how)
+        summary |= {"verbatim": exact.plain()}
         summary |= {"copies": copies_summary(copies.sums)}
         tell_copies(summary["copies"])
         _say("Of copies that are exact alone, all others counted as without a span:")
-        _deid_commands_tell(summary["verbatim"])
+        _deid_commands_tell(exact)
     return {**summary, "notes": notes}
 
 
@@ -1904,19 +1899,19 @@ def _notes(files: PairedFiles | OutputFiles, *, unknown: set[str]) -> Iterator[s
         yield f"{len(unknown)} labels are not in the map and were kept: {names}"
 
 
-def _deid_commands_tell(summary: dict[str, Any]) -> None:
-    _say(f"{summary['n_documents']} notes of {summary['n_patients']} patients.")
-    covered = summary["coverage"]["labels"].get(IDENTIFIER) or summary["coverage"]["together"]
-    n_readable = covered["n_gold"] - covered["n_covered_whole"]
-    what = "identifiers" if IDENTIFIER in summary["coverage"]["labels"] else "personal items"
-    _say(f"{n_readable} of {covered['n_gold']} {what} are still readable, in whole or in part.")
+def _deid_commands_tell(summary: ScoreSummary) -> None:
+    _say(f"{summary.n_documents} notes of {summary.n_patients} patients.")
+    covered = summary.coverage.labels.get(IDENTIFIER, summary.coverage.together)
+    n_readable = covered.n_gold - covered.n_covered_whole
+    what = "identifiers" if IDENTIFIER in summary.coverage.labels else "personal items"
+    _say(f"{n_readable} of {covered.n_gold} {what} are still readable, in whole or in part.")
     head = ("precision", "recall", "f1", "complete", "clean", "exact", "n_gold", "n_predicted")
-    for criterion, one in summary["criteria"].items():
+    for criterion, one in summary.criteria.items():
         _say(f"{criterion:<28}" + " ".join(f"{name:>11}" for name in head))
-        for label, entry in (*one["labels"].items(), ("all labels", one["together"])):
+        for label, entry in (*one.labels.items(), ("all labels", one.together)):
             _say(
                 f"  {label:<26}"
-                + " ".join(f"{_deid_commands_shown(entry[name]):>11}" for name in head)
+                + " ".join(f"{_deid_commands_shown(getattr(entry, name)):>11}" for name in head)
             )
 
 

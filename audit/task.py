@@ -47,7 +47,7 @@ class Record(BaseModel):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                raise refusal(error) from None
+                raise refusal(error, of=type(self)) from None
 
         __init__.__pydantic_base_init__ = True
 
@@ -63,7 +63,7 @@ class Record(BaseModel):
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:
-            raise refusal(error, where=where) from None
+            raise refusal(error, where=where, of=cls) from None
 
     def plain(self) -> dict[str, Any]:
         """Return the record as values of JSON."""
@@ -213,12 +213,23 @@ def canonical(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-def refusal(error: ValidationError, *, where: str = "") -> AuditError:
-    """Return what is wrong with the first field that is refused, in words and without its value."""
+def refusal(
+    error: ValidationError, *, where: str = "", of: type[BaseModel] | None = None
+) -> AuditError:
+    """Return what is wrong with the first field that is refused, in words and without its value.
+
+    A field's title is what it is called; one of whole numbers with two bounds is told both.
+    """
     first = error.errors(include_input=False, include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
+    known = of.model_fields.get(field) if of else None
+    field = known.title or field if known else field
     words = _WORDS.get(first["type"], "cannot be taken: " + first["msg"].lower())
     place = f"{where} ({field})" if where and field else where or field
+    bounds = {type(one).__name__: one for one in known.metadata} if known else {}
+    if known and known.annotation is int and bounds.keys() >= {"Ge", "Le"}:
+        low, high = bounds["Ge"].ge, bounds["Le"].le
+        return AuditError(f"must be a whole number from {low} to {high}.", where=place)
     return AuditError(words.format(**first.get("ctx", {})) + ".", where=place)
 
 

@@ -769,8 +769,8 @@ def one_token_each(tokenizer: Path) -> Accepts:
     AuditError
         If the tokenizer cannot be built.
     """
-    from audit.attack.plan import tokenizer as built_tokenizer
-    from audit.attack.prompts import piece_counter
+    from audit.models.registry import tokenizer as built_tokenizer
+    from audit.names.spelling import piece_counter
 
     count: Callable[[str, str], int] = piece_counter(built_tokenizer(tokenizer))
     return lambda first, last: count("first", first) == 1 and count("last", last) == 1

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from audit.attack.question import AuditRequest, question_digest, request_from_json
+from audit.attack.question import AuditRequest, question_digest
 from audit.corpus.kept import kept_corpus
 from audit.corpus.make import CorpusTask
 from audit.corpus.truth import PRIVATE, listed_file, read_listed
-from audit.deid.generative.config import GenerativeOrder, tuning_from_json
+from audit.deid.generative.config import GenerativeOrder, TuningSettings
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, clear_given, given_path, is_table, keep_notes, notes_lines
 from audit.deid.network.config import (
@@ -27,20 +27,15 @@ from audit.deid.network.config import (
     split_off,
     synthetic,
 )
-from audit.deid.network.config import settings_from_json as network_settings_from_json
 from audit.deid.score import (
     EXAMPLE,
     FILE,
     TAGGED,
     TAGGER,
-    ScoreInputs,
-    ScoreOrder,
     Source,
-    build_score,
     score_dir,
 )
-from audit.deid.score import order_from_json as score_order_from_json
-from audit.deid.score import order_to_json as score_order_to_json
+from audit.deid.scoring import ScoreInputs, ScoreOrder, build_score
 from audit.deid.tag import tag_notes
 from audit.deid.tagged import (
     INPUT,
@@ -54,7 +49,7 @@ from audit.deid.tagged import (
     write_index,
 )
 from audit.deid.taggers import TRAINED, KnownTagger, known_taggers, load_tagger, tagger_dir
-from audit.demo import SHIPPED, DemoSettings, demo_audits, demo_request, remember
+from audit.demo import DemoSettings, demo_audits, demo_request, remember
 from audit.errors import AuditError
 from audit.experiment.leakage_tables import (
     LeakageOrder,
@@ -67,7 +62,7 @@ from audit.experiment.leakage_tables import (
 from audit.experiment.paper_tables import ExperimentOrder
 from audit.experiment.paper_tables import order_from_json as paper_tables_order_from_json
 from audit.foreign import decode_text
-from audit.home import results_dir, salted_digest
+from audit.home import DEMO_HOSPITAL, results_dir, salted_digest
 from audit.jobs import table
 from audit.jobs.table import Job
 from audit.models.inspect import inspect_model, model_digest
@@ -78,7 +73,6 @@ from audit.shelf import SHORT, queue_of
 from audit.tables import MAX_FIELD_CHARS
 from audit.task import Contact, Part, Question
 from audit.training.config import LossPoint, TrainSettings
-from audit.training.config import settings_from_json as training_settings_from_json
 from audit.training.kept import TrainOrder, run_dir
 from cache.store import Store
 
@@ -131,7 +125,7 @@ def pretrain_order(
     inspect_model(general)
     return {
         "general": str(general),
-        "settings": settings.to_json(),
+        "settings": settings.plain(),
         "corpus_id": corpus_id,
         "source": source if corpus_id else "file",
         "notes": None if notes is None else str(notes.resolve()),
@@ -152,7 +146,7 @@ def run_id_of(order: Mapping[str, Any]) -> str:
     """
     question = {
         "general": model_digest(Path(order["general"])),
-        "settings": training_settings_from_json(order["settings"]).decisive(),
+        "settings": TrainSettings.of(order["settings"]).decisive(),
         "notes": _pretrain_job_identity(order),
         "columns": order["columns"],
         "snapshot_epochs": order["snapshot_epochs"],
@@ -211,7 +205,7 @@ def train_order(order: Mapping[str, Any], *, contact: Contact) -> TrainOrder:
         general=Path(order["general"]),
         notes=(notes,),
         out=out,
-        settings=training_settings_from_json(order["settings"]),
+        settings=TrainSettings.of(order["settings"]),
         title=order["title"],
         source=order["source"],
         corpus_id=order["corpus_id"],
@@ -586,13 +580,16 @@ def score_question(order: ScoreOrder) -> Question:
         device=_queue(order, tagger=tagger),
         digest=question_digest({SCORE_JOB_KIND: score_id}),
         audits=(),
-        order={"score": score_order_to_json(order), "score_id": score_id},
+        order={"score": order.plain(), "score_id": score_id},
     )
 
 
 def answer_score(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Measure; returns the identifier of the score. One that is kept already is not made again."""
-    score_id, wanted = str(order["score_id"]), score_order_from_json(order["score"])
+    score_id, wanted = (
+        str(order["score_id"]),
+        ScoreOrder.read(json.dumps(order["score"]), where="order"),
+    )
     if score_dir(score_id).is_dir():
         return (score_id,)
     sides = (wanted.gold, wanted.predicted, wanted.training)
@@ -703,7 +700,7 @@ def tuning_question(order: GenerativeOrder, *, is_kept: bool = True) -> Question
     """
     check_directory(order.model)
     asked = {
-        "settings": order.settings.to_json(),
+        "settings": order.settings.plain(),
         "gold": [str(path.resolve()) for path in order.gold],
         "validation": [str(path.resolve()) for path in order.validation],
         "model": str(order.model.resolve()),
@@ -745,7 +742,7 @@ def answer_tuning(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]
             gold=tuple(map(Path, asked["gold"])),
             model=Path(asked["model"]),
             out=tuning_folder(order),
-            settings=tuning_from_json(asked["settings"]),
+            settings=TuningSettings.of(asked["settings"]),
             title=order["title"],
             validation=tuple(map(Path, asked["validation"])),
             device=order["device"],
@@ -835,7 +832,7 @@ def tagger_order(
     if encoder is not None and not (encoder / "config.json").is_file():
         raise AuditError("There is no model directory with a config.json.", where="encoder")
     return {
-        "settings": settings.to_json(),
+        "settings": settings.plain(),
         "gold": _whole(gold),
         "n_synthetic": n_synthetic,
         "languages": list(languages),
@@ -903,7 +900,7 @@ def answer_tagger(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]
     contact.say(f"{n} notes to learn from, {len(material.validation)} to measure on.")
     wanted = TaggerOrder(
         out=tagger_folder(order),
-        settings=network_settings_from_json(order["settings"]),
+        settings=TaggerSettings.of(order["settings"]),
         encoder=Path(order["encoder"]) if order["encoder"] else None,
         title=order["title"],
         device=order["device"],
@@ -922,7 +919,7 @@ def answer_tagger(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]
 def _material(order: Mapping[str, Any], contact: Contact) -> Material:
     from audit.deid.network.training import in_five_types
 
-    seed = network_settings_from_json(order["settings"]).seed
+    seed = TaggerSettings.of(order["settings"]).seed
     if order["gold"]:
         documents, unknown = in_five_types(read_gold(Path(order["gold"])))
         if unknown:
@@ -974,7 +971,7 @@ def answer_audit(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Answer one question."""
     from audit.run import run_audit
 
-    request = request_from_json(order["request"])
+    request = AuditRequest.read(json.dumps(order["request"]), where="request")
     with Store(results_dir()) as store:
         report = run_audit(
             request,
@@ -1036,7 +1033,7 @@ def demo_order(
 def demo_requests(order: Mapping[str, Any]) -> tuple[tuple[str, AuditRequest], ...]:
     """Return the demo's audits as (name, request)."""
     settings = DemoSettings(**order["settings"])
-    directory = SHIPPED if order["directory"] is None else Path(order["directory"])
+    directory = DEMO_HOSPITAL if order["directory"] is None else Path(order["directory"])
     audits = demo_audits(all_of_them=order["all_of_them"])
     return tuple(
         (name, demo_request(settings=settings, directory=directory, **how)) for name, how in audits
