@@ -12,8 +12,6 @@ Source: Nakamura et al., sections 3.2 to 3.4.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,7 +31,6 @@ from audit.corpus.build import (
     corpus_folder,
     dummy_people,
     facts_of_note,
-    locked_folder,
     ordered_map,
 )
 from audit.corpus.canaries import CanaryPlan, Planting, absent_names, canary_name, plan_canaries
@@ -60,7 +57,7 @@ from audit.corpus.examine import (
     patterns_of,
     written_passage,
 )
-from audit.corpus.kept import MAX_TITLE_CHARS, corpus_dir, describe_corpus, new_corpus_id
+from audit.corpus.kept import CORPORA, describe_corpus
 from audit.corpus.register import (
     Register,
     Registered,
@@ -99,7 +96,7 @@ from audit.notes.placeholders import has_marks
 from audit.notes.read import FIELDS, ByteListener, Note, NoteSource, open_notes, resolve_note_file
 from audit.progress import Meter, Pace, Progress, ProgressListener, StopQuestion
 from audit.rng import generator
-from audit.shelf import FORGOTTEN
+from audit.shelf import MAX_TITLE_CHARS, new_identifier
 from audit.tables import RowNote
 from audit.task import MAX_SEED, Columns, Contact, Question, Task, states_of
 
@@ -159,7 +156,7 @@ class CorpusTask(Task):
         description="general model: names whose parts are single tokens of it only, as in the "
         "paper (section 3.4)",
     )
-    corpus_id: str = Field(default_factory=new_corpus_id, pattern="^[0-9a-f]{12}$")
+    corpus_id: str = Field(default_factory=new_identifier, pattern="^[0-9a-f]{12}$")
     out: Path | None = Field(
         default=None, description="a new folder; kept: among the corpora of this installation"
     )
@@ -191,7 +188,7 @@ class CorpusTask(Task):
     @property
     def folder(self) -> Path:
         """Where the corpus will lie."""
-        return self.out or corpus_dir(self.corpus_id)
+        return self.out or CORPORA.place(self.corpus_id)
 
     def question(self) -> Question:
         """Return the question: a title makes no other corpus, but a file that has changed does."""
@@ -210,7 +207,7 @@ class CorpusTask(Task):
         if self.out is None and self.folder.is_dir():  # made, and stopped before it was noted
             return (self.corpus_id,)
         if self.out is None:
-            clear_abandoned(self.folder.parent)  # notes of jobs that were killed
+            CORPORA.clear_abandoned()  # notes of jobs that were killed
         make_corpus(self, out=self.folder, progress=contact.listen, should_stop=contact.should_stop)
         return (self.corpus_id,)
 
@@ -779,23 +776,6 @@ def one_token_each(tokenizer: Path) -> Accepts:
 def _pool(order: CorpusTask, people: People) -> NamePool:
     is_japanese = order.language == "ja" or (order.language == "auto" and people.is_unspaced)
     return japanese_pool() if is_japanese else us_pool()
-
-
-_MADE = (".making", ".building")
-
-
-def clear_abandoned(parent: Path) -> None:
-    """Remove what killed processes left in a folder of corpora; what is being made stays."""
-    for path in parent.iterdir():
-        if path.name.startswith(".") and path.name.endswith((*_MADE, FORGOTTEN)):
-            try:
-                lock = locked_folder(path)
-            except (AuditError, OSError):  # being made
-                continue
-            try:
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(lock)
 
 
 @dataclass(frozen=True)

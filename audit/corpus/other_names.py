@@ -14,7 +14,7 @@ from pathlib import Path
 
 from audit.corpus.build import CorpusFile
 from audit.corpus.examine import People
-from audit.corpus.kept import KeptCorpus, kept_corpus
+from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.truth import CANARY, PEOPLE, PRIVATE, Place, corpus_notes, json_line
 from audit.errors import AuditError
 from audit.names.controls import Name
@@ -52,7 +52,7 @@ def write_other_names(
     AuditCancelled
         If the person asked to stop; nothing is left.
     """
-    corpus = kept_corpus(corpus) if isinstance(corpus, str) else corpus
+    corpus = CORPORA.get(corpus) if isinstance(corpus, str) else corpus
     private = corpus.path / PRIVATE
     n_bytes = float(private.stat().st_size)
     totals = {LOOK: n_bytes, WRITE: n_bytes}

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from audit.corpus.build import CorpusFile, building_folder, corpus_folder
+from audit.corpus.build import CorpusFile, corpus_folder
 from audit.deid.fill import (
     FilledNote,
     NoteContext,
@@ -50,6 +50,7 @@ from audit.notes.placeholders import has_marks
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import TYPES
 from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.shelf import building_folder
 from audit.tables import RowNote
 
 TRAIN, VALIDATION, TEST, REST = "train", "validation", "test", "rest"

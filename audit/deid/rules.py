@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
+from audit.deid.patterns import HAN, HIRA, KATA, folded_text, pattern_table
 from audit.deid.tagger import Tags
 from audit.names.people import insurer_check_digit, my_number_check_digit
 from audit.notes.mention_words import (
@@ -35,49 +35,7 @@ from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span
 SURE, CUED, SHAPED, LOOSE = 4, 3, 2, 1
 """Weights of rules; what they mean stands in `rules.txt`."""
 
-_FOLD = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
-_FOLD |= dict.fromkeys(map(ord, "\u3000\u00a0\u2002\u2003\u2009\u202f\t"), ord(" "))
-_FOLD |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff70"), ord("-"))
-_FOLD |= {ord("⼀"): ord("一"), ord("⽉"): ord("月"), ord("⽇"): ord("日"), ord("⽣"): ord("生")}
-_FOLD |= {ord("⽐"): ord("比"), ord("⼈"): ord("人"), ord("⽒"): ord("氏"), ord("⼥"): ord("女")}
-
-HAN = r"\u3005\u3006\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaffヶ"
-KATA = "ァ-ヴー"
-HIRA = "ぁ-ゖ"
-_PARTS = {"HAN": HAN, "KATA": KATA, "HIRA": HIRA, "K": "〇一二三四五六七八九十百"}
-"""Patterns by name; those of the file are added to them."""
-
-
-def _table() -> dict[str, list[tuple[str, str]]]:
-    """Read `rules.txt`: by group, each entry and its pattern; named patterns go into `_PARTS`."""
-    groups: dict[str, list[tuple[str, str]]] = {}
-    group: list[tuple[str, str]] = []
-    text = (Path(__file__).parent / "rules.txt").read_text(encoding="utf-8")
-    for block in re.sub(r"\n +", "\0", re.sub(r"(?m)^(?:#.*)?\n", "", text)).splitlines():
-        first, *lines = block.split("\0")
-        named = re.match(r"([A-Z][A-Z0-9_]*) = ?", first)
-        if named:
-            lines = [first[named.end() :], *lines]
-        pattern = re.sub(r"\{([A-Z][A-Z0-9_]*)\}", lambda m: _PARTS[m[1]], "".join(lines))
-        if named:
-            _PARTS[named[1]] = pattern
-        elif first.startswith("["):
-            group = groups.setdefault(first.strip("[]"), [])
-        else:
-            group.append((first, pattern))
-    return groups
-
-
-_TABLE = _table()
-
-
-def folded_text(text: str) -> str:
-    """Return a text of the same length, in which rules are looked for.
-
-    Full-width letters, digits and signs become plain ones, all blanks but line ends become spaces,
-    dashes become hyphens, and radicals that stand for a character become it. Offsets stay.
-    """
-    return text if text.isascii() and "\t" not in text else text.translate(_FOLD)
+_PARTS, _TABLE = pattern_table("rules.txt", numbers="〇一二三四五六七八九十百")
 
 
 @dataclass(frozen=True, order=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from audit.corpus.build import corpus_folder
-from audit.corpus.kept import corpus_at
+from audit.corpus.kept import CORPORA
 from audit.corpus.make import CorpusTask, make_corpus
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
@@ -188,8 +188,8 @@ def test_a_killed_build_is_not_taken_for_a_corpus(notes: Path, tmp_path: Path) -
         assert process.stdout.readline() == b"writing\n"
         process.send_signal(signal.SIGKILL)
     assert not out.exists()
-    with pytest.raises(AuditError, match="no whole corpus"):
-        corpus_at(out)
+    with pytest.raises(AuditError, match="damaged, or of another version"):
+        CORPORA.at(out)
     assert built(notes, out, seed=1)["n_notes"] == 60
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from audit.corpus.build import CategoryCount, building_folder
+from audit.corpus.build import CategoryCount
 from audit.corpus.candidate_lists import read_candidates
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import KeptCorpus
@@ -18,6 +18,7 @@ from audit.home import HOME_VARIABLE
 from audit.names.candidates import Candidates
 from audit.notes.passages import read_passages
 from audit.progress import Progress
+from audit.shelf import building_folder
 from tests.curation.make_corpora import (
     contents,
     dummy_notes,
