@@ -39,7 +39,6 @@ NOT_YET = {
     "audit.corpus.make (corpus) imports audit.attack.plan (attack)",
     "audit.corpus.make (corpus) imports audit.attack.prompts (attack)",
     "audit.corpus.make (corpus) imports audit.report.report (report)",
-    "audit.models.forward (models) imports audit.attack.question (attack)",
     "audit.names.controls (names) imports audit.attack.decisions (attack)",
     "audit.names.controls (names) imports audit.attack.prompts (attack)",
     "audit.names.lists (names) imports audit.attack.plan (attack)",

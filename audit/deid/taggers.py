@@ -18,7 +18,7 @@ from typing import Any
 
 from audit.deid.generative.config import KIND as GENERATIVE
 from audit.deid.network.config import KIND as TOKEN
-from audit.deid.network.config import TrainPoint, read_points, read_tagger_file
+from audit.deid.network.config import read_tagger_file
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags
 from audit.errors import AuditError
@@ -26,6 +26,7 @@ from audit.home import home_folder
 from audit.notes.spans import CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE, Span
 from audit.shelf import forget_folder
 from audit.stats import Estimate
+from audit.training.config import LossPoint, read_losses
 
 LONGEST, RULES_FIRST, MODEL_FIRST, CODES_FIRST = (
     "longest", "rules first", "model first", "codes by rule",
@@ -247,7 +248,7 @@ class TrainedTagger:
     created: str
     training: Mapping[str, Any]
     measured: Mapping[str, Any]
-    points: tuple[TrainPoint, ...] = ()
+    points: tuple[LossPoint, ...] = ()
 
     @property
     def validation(self) -> ValidationCounts | None:
@@ -334,7 +335,7 @@ def _kept_taggers_read(folder: Path, tagger_id: str) -> TrainedTagger | None:
             created=str(content.get("created", "")),
             training=dict(content.get("training", {})),
             measured=dict(content.get("measured", {})),
-            points=read_points(folder),
+            points=read_losses(folder),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -22,7 +22,6 @@ from audit.deid.network.config import (
     MAX_SYNTHETIC,
     Material,
     TaggerSettings,
-    TrainPoint,
     file_digests,
     read_gold,
     split_off,
@@ -33,12 +32,10 @@ from audit.deid.score import (
     FILE,
     TAGGED,
     TAGGER,
-    ScoreInputs,
-    ScoreOrder,
     Source,
-    build_score,
     score_dir,
 )
+from audit.deid.scoring import ScoreInputs, ScoreOrder, build_score
 from audit.deid.score import order_from_json as score_order_from_json
 from audit.deid.score import order_to_json as score_order_to_json
 from audit.deid.tag import tag_notes
@@ -182,7 +179,7 @@ def pretrain_question(order: Mapping[str, Any]) -> Question:
 
 def answer_pretrain(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Train, or go on with a training; returns its identifier."""
-    from audit.training.loop import train
+    from audit.training.masked_lm import train
 
     wanted = train_order(order, contact=contact)
     result = train(
@@ -770,10 +767,10 @@ def _tuning_job_state(paths: tuple[Path, ...] | list[Path]) -> list[list[object]
         ) from None
 
 
-def _tuning_job_told(say: Callable[[str], None]) -> Callable[[TrainPoint], None]:
+def _tuning_job_told(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
     said = [float("-inf")]
 
-    def tell(point: TrainPoint) -> None:
+    def tell(point: LossPoint) -> None:
         if point.seconds - said[0] >= _SAY_SECONDS and point.loss is not None:
             said[0] = point.seconds
             say(f"Step {point.step}: loss {point.loss:.4f} nats a token.")
@@ -955,8 +952,8 @@ def _tagger_job_state(path: str | None) -> list[object] | None:
         ) from None
 
 
-def _tagger_job_told(say: Callable[[str], None]) -> Callable[[TrainPoint], None]:
-    def tell(point: TrainPoint) -> None:
+def _tagger_job_told(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
+    def tell(point: LossPoint) -> None:
         if point.f is None or point.loss is None:
             return
         recall, precision = point.recall or 0.0, point.precision or 0.0
@@ -1048,7 +1045,7 @@ def finished_part(request: AuditRequest, progress: Progress) -> Part:
     Only whole shards are kept. M_general comes first, so M_hospital's share is what both have.
     """
     from audit.attack.evidence import CHAIN_INPUTS_PER_SHARD, DOCUMENTS_PER_SHARD, INPUTS_PER_SHARD
-    from audit.models.forward import pick_device
+    from audit.models.load import pick_device
 
     shares = dict(progress.by_phase)
     if request.scenario_number == 1:

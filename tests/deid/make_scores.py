@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from audit.deid.given import keep_notes
-from audit.deid.score import ScoreOrder, Source
+from audit.deid.score import Source
+from audit.deid.scoring import ScoreOrder
 from audit.jobs.kinds import answer_score, score_question
 from audit.notes.spans import Span, TaggedDocument, tagged
 from audit.task import Contact
@@ -59,8 +60,8 @@ def make_score(
 ) -> str:
     """Keep a score of these notes as a job does, and return its identifier."""
     order = ScoreOrder(
-        gold=Source("given", keep_notes(golds).digest),
-        predicted=Source("given", keep_notes(predicted).digest),
+        gold=Source(kind="given", ref=keep_notes(golds).digest),
+        predicted=Source(kind="given", ref=keep_notes(predicted).digest),
         n_replicates=100,
         **settings,  # type: ignore[arg-type]
     )

@@ -34,8 +34,6 @@ from audit.deid.generative.config import (
     room_in,
     text_ids,
 )
-from audit.deid.generative.config import WHERE as GENERATIVE_WHERE
-from audit.deid.generative.model import WHERE as MODEL_WHERE
 from audit.deid.generative.model import CausalModel, load_causal
 from audit.deid.tagger import MODEL, TAGGER, Tags
 from audit.errors import AuditCancelled, AuditError
@@ -155,7 +153,7 @@ def _halving(
         if len(rows) == 1:
             raise AuditError(
                 "Memory ran out with a single window.",
-                where=MODEL_WHERE,
+                where="language model",
                 do="Set `max_tokens` lower, or take a smaller model.",
             ) from None
     torch.cuda.empty_cache()
@@ -237,7 +235,7 @@ def with_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
     except ImportError:
         raise AuditError(
             "Adapters need the package peft, which is not installed.",
-            where=GENERATIVE_WHERE,
+            where="tuning settings",
             do="Install peft, or tune all weights.",
         ) from None
     targets = ALL_LINEAR if lora.targets == (ALL_LINEAR,) else list(lora.targets)
@@ -255,7 +253,7 @@ def with_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
         except ValueError:
             raise AuditError(
                 "The model has no module of these names to put an adapter beside.",
-                where=GENERATIVE_WHERE,
+                where="tuning settings",
                 do=f"Name others, or choose {ALL_LINEAR}.",
             ) from None
 

@@ -258,6 +258,11 @@ class TokenModel:
         found: Tensor = self.module(**given).logits
         return found
 
+    def logits_of(self, given: Padded) -> Tensor:
+        """Return scores [B, L, T] of padded rows, wherever they lie."""
+        kinds = None if given.kinds is None else given.kinds.to(self.device)
+        return self.logits(given.ids.to(self.device), mask=given.mask.to(self.device), kinds=kinds)
+
     @property
     def device(self) -> torch.device:
         """Where its weights are."""
