@@ -126,13 +126,7 @@ def total_variation(one: nn.Module, other: nn.Module, *, ids: Tensor, positions:
 def refuse_changed_distributions(
     exact: nn.Module, rounded: nn.Module, *, ids: Tensor, mask_id: int, name: str
 ) -> float:
-    """Compare a rounded model with its float32 self on rows `ids` [B, L] with masks in them.
-
-    Raises
-    ------
-    AuditError
-        If its distributions moved by more than `MAX_TOTAL_VARIATION`.
-    """
+    """Compare a rounded model with its float32 self on rows `ids` [B, L] with masks in them."""
     positions = mask_positions(ids, mask_id=mask_id)
     moved = total_variation(exact, rounded, ids=ids, positions=positions)
     if not moved <= MAX_TOTAL_VARIATION:

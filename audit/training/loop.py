@@ -398,13 +398,7 @@ def save_checkpoint(folder: Path, state: CheckpointState, *, learner: Learner) -
 
 
 def load_checkpoint(folder: Path, *, key: str, learner: Learner) -> CheckpointState | None:
-    """Put the newest readable checkpoint into a learner; None where there is none.
-
-    Raises
-    ------
-    AuditError
-        If there are checkpoints and none can be read.
-    """
+    """Put the newest readable checkpoint into a learner; None where there is none."""
     parameters = trained_parameters(learner.model)
     shapes = {name: parameter.shape for name, parameter in parameters.items()}
     found = _checkpoints(folder)

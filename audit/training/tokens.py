@@ -252,13 +252,6 @@ def tokenized(
         Folder of token files; each has its own folder in it, named by its key.
     progress, should_stop
         The unit is bytes of the sources.
-
-    Raises
-    ------
-    AuditError
-        If a source cannot be read, holds no text, or nothing can be written.
-    AuditCancelled
-        If the person asked to stop.
     """
     meter = Meter(
         {TOKENIZE: float(2 * sum(source.n_bytes for source in sources))},
@@ -385,13 +378,7 @@ def _tokenizing_key(sources: Sequence[NoteSource], tokenizer: Any, *, meter: Met
 
 
 def notes_digest(path: Path, *, meter: Meter | None = None) -> str:
-    """Return the SHA-256 of a file of notes, or of all text files of a folder with their names.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be read.
-    """
+    """Return the SHA-256 of a file of notes, or of all text files of a folder with their names."""
     digest = hashlib.sha256()
     is_folder = path.is_dir()
     files = sorted(p for p in path.rglob("*.txt") if p.is_file()) if is_folder else [path]
@@ -512,11 +499,6 @@ def split_notes(
         Of all patients; drawn among those who are not listed, or all of these if they are fewer.
     listed
         Which notes hold a listed name. Where every patient has one, nothing is held out.
-
-    Raises
-    ------
-    AuditError
-        If all notes are one patient's, who is not listed, or `listed` is of other notes.
     """
     if listed is not None and listed.n_notes != tokens.counts.n_read:
         raise AuditError(
@@ -574,11 +556,6 @@ class Rows:
         Tokens of notes in a row.
     batch
         Rows a step.
-
-    Raises
-    ------
-    AuditError
-        If there are fewer tokens than a row has.
     """
 
     stream: Stream

@@ -59,7 +59,9 @@ def test_an_order_becomes_a_kept_score_once() -> None:
     question = score_question(order(gold_notes(), title="A ward"))
     plain = json.loads(json.dumps(question.order))
     assert question.kind in KINDS and question.label == "rules" and question.device == SHORT
-    assert ScoreOrder.read(json.dumps(plain["score"]), where="order") == order(gold_notes(), title="A ward")
+    assert ScoreOrder.read(json.dumps(plain["score"]), where="order") == order(
+        gold_notes(), title="A ward"
+    )
     assert "山田" not in json.dumps(plain, ensure_ascii=False)
     seen: list[Progress] = []
     (score_id,) = answer_score(plain, contact(seen))

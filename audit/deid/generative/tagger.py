@@ -223,13 +223,7 @@ def _until_stop(answer: list[int], stops: Sequence[int]) -> list[int]:
 
 
 def with_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
-    """Return the model with a fresh adapter, everything else frozen; it changes no answer yet.
-
-    Raises
-    ------
-    AuditError
-        If peft is not installed, or the model has no such modules.
-    """
+    """Return the model with a fresh adapter, everything else frozen; it changes no answer yet."""
     try:
         peft: Any = importlib.import_module("peft")
     except ImportError:
@@ -318,15 +312,7 @@ class GenerativeTagger:
         should_stop: StopQuestion = lambda: False,
         on_share: ShareListener = lambda share: None,
     ) -> tuple[CopyReading, ...]:
-        """Return what the model's copies say of each note; spans that notes have are ignored.
-
-        Raises
-        ------
-        AuditError
-            If memory runs out.
-        AuditCancelled
-            If the person asked to stop.
-        """
+        """Return what the model's copies say of each note; spans that notes have are ignored."""
         tokenizer = self.loaded.tokenizer
         windows = [
             pieces_of(
@@ -399,13 +385,7 @@ def load_generative(
 
 
 def tagger_of(loaded: CausalModel, facts: GenerativeFacts, *, name: str) -> GenerativeTagger:
-    """Return the tagger of a model that is loaded.
-
-    Raises
-    ------
-    AuditError
-        If its context has no room for a note and its copy.
-    """
+    """Return the tagger of a model that is loaded."""
     frame = frame_of(loaded.tokenizer, language=facts.language)
     n_context = min(loaded.n_context, facts.max_tokens)
     room = room_in(n_context, n_frame=frame.n_tokens, growth=facts.growth)

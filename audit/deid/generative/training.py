@@ -134,11 +134,6 @@ def examples_of(
 
     A span that the edge of a window cuts is tagged as far as it goes: windows of tagging are joined
     in the same way. Of spans that overlap the longest stays whole.
-
-    Raises
-    ------
-    AuditError
-        If no example is left.
     """
     rows: list[Example] = []
     labels: set[str] = set()
@@ -385,13 +380,7 @@ def train_generative(
 
 
 def gold_notes(paths: tuple[Path, ...], *, what: str) -> tuple[TaggedDocument, ...]:
-    """Read notes with spans; a note's name may be there once in each file or folder.
-
-    Raises
-    ------
-    AuditError
-        If a file cannot be read or is not understood.
-    """
+    """Read notes with spans; a note's name may be there once in each file or folder."""
     found: list[TaggedDocument] = []
     for path in paths:
         try:

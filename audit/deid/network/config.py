@@ -153,13 +153,7 @@ class TaggerFacts:
 
 
 def read_tagger_file(path: Path) -> TaggerFacts:
-    """Return what a folder says of its token classifier; reads no weights.
-
-    Raises
-    ------
-    AuditError
-        If there is none, or the file is not understood.
-    """
+    """Return what a folder says of its token classifier; reads no weights."""
     where = f"{path.name}/{TAGGER}"
     refused = AuditError("This file does not describe a token classifier.", where=where)
     return read_facts(path, kind=KIND, read=_facts, refused=refused)
@@ -181,13 +175,7 @@ def _facts(content: dict[str, Any], digest: str) -> TaggerFacts:
 
 
 def file_digests(path: Path) -> dict[str, str]:
-    """Return the SHA-256 of every plain file of a folder, by name.
-
-    Raises
-    ------
-    AuditError
-        If one cannot be read.
-    """
+    """Return the SHA-256 of every plain file of a folder, by name."""
     try:
         return {one.name: _digest(one) for one in sorted(path.iterdir()) if one.is_file()}
     except OSError as error:
@@ -242,13 +230,7 @@ def notes_digest(documents: Iterable[TaggedDocument], *, mark: int = 0) -> str:
 
 
 def read_gold(path: Path) -> tuple[TaggedDocument, ...]:
-    """Return the annotated notes of a file or a folder, in any format of `audit.notes.formats`.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be read, its format is not known, or a file is not understood.
-    """
+    """Return the annotated notes of a file or a folder, in any format of `audit.notes.formats`."""
     try:
         paths = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
         files = {one.name: one.read_bytes() for one in paths if not one.name.startswith(".")}
@@ -268,13 +250,7 @@ def synthetic(
     is_held_out: bool = False,
     should_stop: StopQuestion = lambda: False,
 ) -> Iterator[TaggedDocument]:
-    """Yield synthetic notes, as many of each language, in turn; of held-out styles if asked.
-
-    Raises
-    ------
-    AuditCancelled
-        If the person asked to stop.
-    """
+    """Yield synthetic notes, as many of each language, in turn; of held-out styles if asked."""
     from audit.deid.synthetic import HELD_OUT_STYLES, TRAIN_STYLES, synthetic_notes
 
     styles = HELD_OUT_STYLES if is_held_out else TRAIN_STYLES

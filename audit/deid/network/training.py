@@ -379,13 +379,7 @@ class Task:
 
 
 def task_of(order: TaggerOrder, material: Material, *, device: str) -> Task:
-    """Build the model and the rows of an order.
-
-    Raises
-    ------
-    AuditError
-        If the encoder is refused, or its rows are too short.
-    """
+    """Build the model and the rows of an order."""
     settings = order.settings
     scheme = TagScheme(TYPES, settings.scheme)
     model = _model(order, material, scheme=scheme)
@@ -727,15 +721,7 @@ def _put_down(work: Path, *, out: Path, how: dict[str, Any]) -> None:
 
 
 def measure_again(out: Path, *, should_stop: StopQuestion = lambda: False) -> dict[str, Any]:
-    """Choose the combination and measure it anew, as after a change of the rules; trains nothing.
-
-    Raises
-    ------
-    AuditError
-        If there is no default tagger in `out`, or it cannot be written.
-    AuditCancelled
-        If the person asked to stop.
-    """
+    """Choose the combination and measure it anew, as after a change of rules; trains nothing."""
     facts = read_tagger_file(out)
     try:
         before = json.loads((out / HOW).read_text(encoding="utf-8"))
