@@ -389,7 +389,8 @@ def save_checkpoint(folder: Path, state: CheckpointState, *, learner: Learner) -
         for name, parameter in weights.items()
         for kind, value in learner.optimizer.state.get(parameter, {}).items()
     }
-    with whole_folder(private_folder(folder / CHECKPOINTS) / f"step-{state.step}") as partial:
+    place = private_folder(folder / CHECKPOINTS) / f"step-{state.step}"
+    with whole_folder(place, replaces=True) as partial:
         save_file(own_tensors(weights), partial / _WEIGHTS)
         save_file(own_tensors(moments), partial / _OPTIMIZER)
         write_whole(partial / _STATE, state.written())

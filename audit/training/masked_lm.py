@@ -213,7 +213,7 @@ def write_model(model: nn.Module, path: Path, *, parent: Path) -> None:
         if state[name].data_ptr() not in seen:
             seen.add(state[name].data_ptr())
             tensors[name] = state[name]
-    with whole_folder(path) as partial:
+    with whole_folder(path, replaces=True) as partial:
         for name, data in copied.items():
             write_whole(partial / name, data)
         save_file(tensors, partial / SINGLE_FILE, metadata={"format": "pt"})

@@ -262,7 +262,7 @@ def tokenized(
     folder = private_folder(store) / key[:32]
     kept = open_tokens(folder, key=key)
     if kept is None:
-        with whole_folder(folder) as partial_folder:
+        with whole_folder(folder, replaces=True) as partial_folder:
             _write_tokens(sources, tokenizer, folder=partial_folder, key=key, meter=meter)
         kept = open_tokens(folder, key=key)
     meter.finish(TOKENIZE)

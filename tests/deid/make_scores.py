@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from audit.deid.given import keep_notes
-from audit.deid.score import Source
+from audit.deid.score import SCORES, Source
 from audit.deid.scoring import ScoreOrder
 from audit.jobs.kinds import answer_score, score_question
 from audit.notes.spans import Span, TaggedDocument, tagged
@@ -81,6 +83,12 @@ def _note(doc_id: str, pieces: Sequence[tuple[str, str]], *, patient: str) -> Ta
             spans.append(Span(len(text), len(text) + len(piece), label))
         text += piece
     return tagged(doc_id, text=text, spans=spans, patient_id=patient)
+
+
+def content_of(score_id: str) -> dict[str, Any]:
+    """Return what is kept of a score."""
+    content: dict[str, Any] = json.loads((SCORES.place(score_id) / "score.json").read_bytes())
+    return content
 
 
 def files_of(folder: Path) -> dict[str, int]:

@@ -515,7 +515,7 @@ def _key(order: GenerativeOrder, loaded: CausalModel, examples: Examples) -> str
 
 def _write_model(model: Any, path: Path, *, parent: Path) -> None:
     """Write an ordinary model directory: the weights, and the parent's tokenizer as it is."""
-    with whole_folder(path) as partial:
+    with whole_folder(path, replaces=True) as partial:
         model.save_pretrained(partial)
         for file in model_files(parent):
             is_kept = file.suffix in _TOKENIZER_OF and file.name not in _NOT_OF_THE_TOKENIZER

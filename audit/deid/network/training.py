@@ -536,7 +536,7 @@ class TokenLearner(Learner):
         best = read_best(self._folder)
         # A best of this step or later was written just before a kill: it is made again.
         if best is None or best.step >= step or found.f > best.f:
-            with whole_folder(self._folder / BEST) as partial:
+            with whole_folder(self._folder / BEST, replaces=True) as partial:
                 save_file(own_tensors(self.model.state_dict()), partial / _WEIGHTS)
                 best = _Best(step=step, f=found.f, key=task.key)
                 write_whole(partial / _STATE, best.written())
@@ -602,7 +602,7 @@ def train_tagger(
 def _finish(order: TaggerOrder, task: Task) -> None:
     """Write the model, choose the bias with the very weights that were written, say what it is."""
     settings = task.settings
-    with whole_folder(order.out / MODEL) as partial:
+    with whole_folder(order.out / MODEL, replaces=True) as partial:
         save_model_folder(task.model, partial, is_halved=order.is_halved)
     device = str(task.model.device)
     model = load_model_folder(order.out / MODEL, n_tags=len(task.scheme), device=device)
@@ -808,7 +808,8 @@ def _by_language(documents: Sequence[TaggedDocument], tags: Sequence[Tags]) -> d
 
 def shown_measures(scored: Scored) -> dict[str, Any]:
     """Return counts, rates and intervals by type, under two criteria, as the page shows them."""
-    summary: dict[str, Any] = score_summary(scored, matcher=OPTIMAL, n_replicates=N_REPLICATES)
+    score = score_summary(scored, matcher=OPTIMAL, n_replicates=N_REPLICATES)
+    summary = score.plain()
     criteria: dict[str, Any] = summary["criteria"]
     return {
         "n_notes": summary["n_documents"],
