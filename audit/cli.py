@@ -23,29 +23,24 @@ from pydantic.fields import FieldInfo
 from audit import demo as demo_hospital
 from audit.access_log import LogEntry, entries, log_seal, record, verify
 from audit.attack.metrics import plain
-from audit.attack.plan import tokenizer
-from audit.attack.prompts import piece_counter
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.attack.scores import score_file
 from audit.attack.verdict import REASONS
-from audit.corpus.build import refuse_full
 from audit.corpus.examine import CONTROLS, MEMBERS, Examination, mentions_in, read_examination
 from audit.corpus.kept import (
+    CORPORA,
     ROLES,
     KeptCorpus,
     check_controls,
-    corpus_at,
     corpus_line,
     find_corpus,
-    forget_corpus,
     full_names_in,
     keep_lists,
-    kept_corpora,
-    kept_corpus,
     list_of,
     passages_for,
 )
 from audit.corpus.make import CorpusTask
+from audit.deid.cases import Miss, misses_csv, misses_jsonl, misses_of
 from audit.deid.copies import OutputFiles, copies_summary
 from audit.deid.generative.config import LANGUAGES as GENERATIVE_LANGUAGES
 from audit.deid.generative.config import (
@@ -64,15 +59,7 @@ from audit.deid.network.decode import SCHEMES
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
 from audit.deid.release import FROM_TEXT, MODES, PLACEHOLDER, SURROGATE, Surrogates
 from audit.deid.release import LANGUAGES as RELEASE_LANGUAGES
-from audit.deid.score import (
-    Miss,
-    Pair,
-    misses_csv,
-    misses_jsonl,
-    misses_of,
-    score_pairs,
-    score_summary,
-)
+from audit.deid.score import Pair, ScoreSummary, score_pairs, score_summary
 from audit.deid.tag import REDACTED, SPANS, Release, tag_notes
 from audit.deid.tagger import TAGGER, Tagger
 from audit.deid.taggers import (
@@ -105,7 +92,7 @@ from audit.experiment.paper_tables import (
     ExperimentOrder,
 )
 from audit.foreign import decode_text
-from audit.home import data_home, results_dir
+from audit.home import DEMO_HOSPITAL, data_home, results_dir
 from audit.jobs import service
 from audit.jobs.here import answer_here, waits_for_text
 from audit.jobs.kinds import (
@@ -119,14 +106,16 @@ from audit.jobs.kinds import (
     tuning_folder,
     tuning_question,
 )
+from audit.jobs.locks import queue_of
 from audit.jobs.service import audit_question, demo_question
 from audit.jobs.table import Job
 from audit.jobs.worker import work
-from audit.models.registry import model_path
+from audit.models.registry import model_path, tokenizer
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.names.controls import with_controls
 from audit.names.files import names_file, read_names
 from audit.names.people import ENGLISH, JAPANESE
+from audit.names.spelling import piece_counter
 from audit.notes.formats import FORMATS, GOLD, PREDICTED, PairedFiles, flattened, write_files
 from audit.notes.passages import Passages, read_passages
 from audit.notes.read import FIELDS, open_notes
@@ -150,17 +139,16 @@ from audit.report.report import (
     kept_audit,
     other_scenario,
     same_but_reference,
-    write_private_files,
     write_report,
 )
-from audit.shelf import queue_of, whole_folder
+from audit.shelf import whole_folder, write_private
 from audit.stats import N_REPLICATES
 from audit.tables import read_table, write_table
 from audit.task import Question, Record, Task
 from audit.training.config import PRECISIONS as TRAINING_PRECISIONS
 from audit.training.config import SCHEDULES as TRAINING_SCHEDULES
 from audit.training.config import TrainSettings
-from audit.training.kept import MODEL, TrainedModel, read_training, run_dir, snapshot_name
+from audit.training.kept import MODEL, MODELS, TrainedModel, read_training, snapshot_name
 from cache.store import Store
 
 _KEPT = "kept"
@@ -384,7 +372,7 @@ def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
     record("exported", audit=report.digest, names=options.names if options.html else "full")
     if not options.html:
         written = write_report(report, options.out, documents=documents)
-        written += write_private_files({SEAL: f"{log_seal()}\n".encode("ascii")}, options.out)
+        written += write_private({SEAL: f"{log_seal()}\n".encode("ascii")}, options.out)
     else:
         demo = demo_digests(store)
         choice = ReportChoice(
@@ -396,7 +384,7 @@ def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
             report, choice=choice, other=_other(report, store=store, demo=demo),
             references=_references(report, store=store), documents=documents, seal=log_seal(),
         )  # fmt: skip
-        written = write_private_files(files, options.out)
+        written = write_private(files, options.out)
     for path in written:
         say(f"Written: {path.name}")
 
@@ -622,7 +610,7 @@ def selftest(options: Namespace) -> dict[str, Any]:
 
     with Store(results_dir()) as store:
         result = self_test(
-            options.directory or demo_hospital.SHIPPED, store=store, seed=options.seed,
+            options.directory or DEMO_HOSPITAL, store=store, seed=options.seed,
             device=options.device, progress=progress_line(),
         )  # fmt: skip
     for check in result.checks:
@@ -745,7 +733,7 @@ def corpus_commands_build_command(options: Namespace) -> dict[str, Any]:
     """Make a corpus."""
     task = CorpusTask(**chosen(options, CorpusTask))
     (corpus_id,) = answered(task.question())
-    corpus = corpus_at(task.out) if task.out else kept_corpus(corpus_id)
+    corpus = CORPORA.at(task.out) if task.out else CORPORA.get(corpus_id)
     found = read_examination(corpus.path)
     for line in _corpus_commands_report(corpus, found):
         say(line)
@@ -813,7 +801,7 @@ def candidates_command(options: Namespace) -> dict[str, Any]:
     }
     if options.out is not None:
         files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
-        written = write_private_files(files, options.out.expanduser())
+        written = write_private(files, options.out.expanduser())
         result["files"] = [str(path) for path in written]
     if options.keep:
         with Store(results_dir()) as store:
@@ -840,7 +828,7 @@ def check_command(options: Namespace) -> dict[str, Any]:
 
 def list_command(options: Namespace) -> dict[str, Any]:
     """List the kept corpora."""
-    corpora = kept_corpora()
+    corpora = CORPORA.all()
     for corpus in corpora:
         say(f"{corpus.corpus_id}  {corpus.created}  {corpus.kind}  {corpus.n_notes:,} notes  "
             f"{corpus.title or corpus.source}")  # fmt: skip
@@ -849,7 +837,7 @@ def list_command(options: Namespace) -> dict[str, Any]:
 
 def forget_command(options: Namespace) -> dict[str, Any]:
     """Remove a kept corpus."""
-    forget_corpus(options.corpus)
+    CORPORA.forget(options.corpus)
     say("Removed.")
     return {"forgotten": options.corpus}
 
@@ -944,7 +932,7 @@ def pretrain(options: Namespace) -> dict[str, Any]:
         device=options.device,
     )
     (run_id,) = answered(pretrain_question(order))
-    folder = out or run_dir(run_id)
+    folder = out or MODELS.place(run_id)
     trained = read_training(folder)
     if trained is None:
         raise AuditError("There is no such training.", where="trained model")
@@ -1087,7 +1075,7 @@ def leakage(options: Namespace) -> dict[str, Any]:
     question = leakage_question(leakage_order(options))
     (kept_as,) = answered(question)
     files = kept_files(kept_as)
-    write_private_files(files, options.out)
+    write_private(files, options.out)
     say(files[LEAKAGE_MD].decode())
     say(f"Written: {', '.join(FILES)}; kept as {kept_as}")
     result: dict[str, Any] = json.loads(files[LEAKAGE_JSON])
@@ -1554,7 +1542,6 @@ def tag_command(options: Namespace) -> dict[str, Any]:
 
 def convert_command(options: Namespace) -> dict[str, Any]:
     """Write annotated notes in another form."""
-    refuse_full(options.out, where="--out")
     notes, n_flattened, n_patients, n_files = [], 0, 0, 0
     for note in annotated_notes(options.notes).documents(is_strict=True):
         assert isinstance(note, TaggedDocument)
@@ -1564,7 +1551,7 @@ def convert_command(options: Namespace) -> dict[str, Any]:
         notes.append(flattened(note) if is_flat else note)
     if not notes:
         raise AuditError("There is no note in it.", where="notes")
-    with whole_folder(options.out) as folder:
+    with whole_folder(options.out, where="--out") as folder:
         for name, content in write_files(notes, form=options.to).items():
             (folder / name).write_bytes(content)
             n_files += 1
@@ -1836,19 +1823,21 @@ def _scored(options: Namespace, folder: Path) -> dict[str, Any]:
         if unknown and options.five_types:
             raise _unknown(unknown)
     how = {"matcher": options.matcher, "seed": options.seed, "n_replicates": options.replicates}
-    summary: dict[str, Any] = score_summary(scored, **how)
+    score = score_summary(scored, **how)
+    summary = score.plain()
     notes = list(_notes(files, unknown=unknown))
     for note in notes:
         _say(note)
-    _deid_commands_tell(summary)
+    _deid_commands_tell(score)
     if copies is not None:
         exact_only = _mapped(copies.verbatim(), by=by, unknown=unknown)
         verbatim = score_pairs(exact_only, matcher=options.matcher)
-        summary |= {"verbatim": score_summary(verbatim, **how)}
+        exact = score_summary(verbatim, **how)
+        summary |= {"verbatim": exact.plain()}
         summary |= {"copies": copies_summary(copies.sums)}
         tell_copies(summary["copies"])
         _say("Of copies that are exact alone, all others counted as without a span:")
-        _deid_commands_tell(summary["verbatim"])
+        _deid_commands_tell(exact)
     return {**summary, "notes": notes}
 
 
@@ -1906,19 +1895,19 @@ def _notes(files: PairedFiles | OutputFiles, *, unknown: set[str]) -> Iterator[s
         yield f"{len(unknown)} labels are not in the map and were kept: {names}"
 
 
-def _deid_commands_tell(summary: dict[str, Any]) -> None:
-    _say(f"{summary['n_documents']} notes of {summary['n_patients']} patients.")
-    covered = summary["coverage"]["labels"].get(IDENTIFIER) or summary["coverage"]["together"]
-    n_readable = covered["n_gold"] - covered["n_covered_whole"]
-    what = "identifiers" if IDENTIFIER in summary["coverage"]["labels"] else "personal items"
-    _say(f"{n_readable} of {covered['n_gold']} {what} are still readable, in whole or in part.")
+def _deid_commands_tell(summary: ScoreSummary) -> None:
+    _say(f"{summary.n_documents} notes of {summary.n_patients} patients.")
+    covered = summary.coverage.labels.get(IDENTIFIER, summary.coverage.together)
+    n_readable = covered.n_gold - covered.n_covered_whole
+    what = "identifiers" if IDENTIFIER in summary.coverage.labels else "personal items"
+    _say(f"{n_readable} of {covered.n_gold} {what} are still readable, in whole or in part.")
     head = ("precision", "recall", "f1", "complete", "clean", "exact", "n_gold", "n_predicted")
-    for criterion, one in summary["criteria"].items():
+    for criterion, one in summary.criteria.items():
         _say(f"{criterion:<28}" + " ".join(f"{name:>11}" for name in head))
-        for label, entry in (*one["labels"].items(), ("all labels", one["together"])):
+        for label, entry in (*one.labels.items(), ("all labels", one.together)):
             _say(
                 f"  {label:<26}"
-                + " ".join(f"{_deid_commands_shown(entry[name]):>11}" for name in head)
+                + " ".join(f"{_deid_commands_shown(getattr(entry, name)):>11}" for name in head)
             )
 
 

@@ -12,7 +12,6 @@ from audit.attack.question import (
     AuditRequest,
     GenerationSettings,
     PosteriorSettings,
-    candidates_digest,
     question_digest,
 )
 from audit.errors import AuditError
@@ -137,19 +136,19 @@ def test_every_column_of_a_list_changes_its_digest():
     changed = [replace(base, **{name: column}) for name, column in other.items()]
     changed.append(replace(base, is_member=(False, None), control_kind=("easy", "")))
     assert {*other, "is_member"} == {f.name for f in fields(Candidates)}
-    digests = {candidates_digest(names) for names in (base, *changed)}
+    digests = {names.digest() for names in (base, *changed)}
     assert len(digests) == 1 + len(changed)
 
 
 def test_rows_that_only_count_the_names_add_nothing_to_the_digest():
     base = make_candidates([("A", "B"), ("C", "D")])
-    assert candidates_digest(replace(base, row=(2, 3))) == candidates_digest(base)
-    assert candidates_digest(replace(base, row=(2, None))) != candidates_digest(base)
+    assert replace(base, row=(2, 3)).digest() == base.digest()
+    assert replace(base, row=(2, None)).digest() != base.digest()
 
 
 def test_a_part_that_moves_to_its_neighbour_changes_the_digest():
     one, other = make_candidates([("Ann", "Lee")]), make_candidates([("An", "nLee")])
-    assert candidates_digest(one) != candidates_digest(other)
+    assert one.digest() != other.digest()
 
 
 def test_a_question_is_plain_json_without_names_or_paths(folders):

@@ -16,7 +16,6 @@ from audit.attack.question import (
     AuditRequest,
     GenerationSettings,
     PosteriorSettings,
-    candidates_digest,
 )
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
@@ -76,7 +75,7 @@ def test_a_request_comes_back_as_it_was(changes: dict[str, Any]) -> None:
     request = request_of(**changes)
     again = through_file(request)
     assert same(again, request)
-    assert candidates_digest(again.candidates) == candidates_digest(request.candidates)
+    assert again.candidates.digest() == request.candidates.digest()
     if request.passages:
         assert again.passages is not None
         assert again.passages.digest() == request.passages.digest()

@@ -239,7 +239,7 @@ class AuditRequest(Record):
             "scenario": self.scenario_number,
             "general": general,
             "hospital": hospital,
-            "candidates": candidates_digest(self.candidates),
+            "candidates": self.candidates.digest(),
             "name_pool": pool_for(self.candidates).digest(),
             "passages": passages.digest() if passages else None,
             "n_rows_left_out": len(passages.notes) if passages else 0,
@@ -261,19 +261,6 @@ def equal_models() -> AuditError:
         where="models",
         do="Choose the model before and the model after training on the hospital's notes.",
     )
-
-
-def candidates_digest(candidates: Candidates) -> str:
-    """Return the SHA-256 of a list's content.
-
-    Rows that only count the names, and kinds that the list says itself, add nothing to it.
-    """
-    columns = {name: list(column) for name, column in vars(candidates).items()}
-    if not candidates.has_own_rows:
-        del columns["row"]
-    if not any(candidates.is_kind_guessed):
-        del columns["is_kind_guessed"]
-    return _sha256(columns)
 
 
 def question_digest(question: Mapping[str, object]) -> str:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from audit.corpus.build import CorpusFile, building_folder, corpus_folder
+from audit.corpus.build import CorpusFile, corpus_folder
 from audit.deid.fill import (
     FilledNote,
     NoteContext,
@@ -50,6 +50,7 @@ from audit.notes.placeholders import has_marks
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import TYPES
 from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.shelf import building_folder
 from audit.tables import RowNote
 
 TRAIN, VALIDATION, TEST, REST = "train", "validation", "test", "rest"
@@ -60,13 +61,7 @@ _SHARE = 10
 
 @dataclass(frozen=True)
 class SplitSizes:
-    """How many notes each split has.
-
-    Raises
-    ------
-    ValueError
-        If a size is negative.
-    """
+    """How many notes each split has."""
 
     n_validation: int
     n_test: int
@@ -101,11 +96,6 @@ def split_notes(n_notes: int, *, single: Sequence[bool], sizes: SplitSizes, seed
         For each note whether its patient has no other.
     sizes
         Of the splits; what is left is "rest".
-
-    Raises
-    ------
-    AuditError
-        If there are too few notes.
     """
     order = sorted(range(n_notes), key=lambda place: (draw(seed, "split", str(place)), place))
     alone = [place for place in order if single[place]]
@@ -364,11 +354,6 @@ def survey(
         Of the splits; None for the paper's, or less where there are fewer notes.
     on_bytes
         Told of the bytes that were read.
-
-    Raises
-    ------
-    AuditError
-        If the source cannot be read, holds no note, or has too few for the splits.
     """
     profiles = ProfileTable()
     owners = array("q")

@@ -27,7 +27,7 @@ from audit.corpus import demo_notes
 from audit.deid.matching import CoverageCounts, coverage
 from audit.deid.release import SURROGATE, Surrogates, redact
 from audit.deid.tagger import Tagger, tag_checked
-from audit.demo import JAPANESE_PROMPT, SHIPPED
+from audit.demo import JAPANESE_PROMPT
 from audit.demo_build import ENGLISH, JAPANESE, Recipe, demo_staff, save_model, special_ids
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment.leakage_tables import (
@@ -49,6 +49,7 @@ from audit.experiment.leakage_tables import (
     SplitRow,
 )
 from audit.experiment.paper import StageProgress
+from audit.home import DEMO_HOSPITAL
 from audit.models.forward import onednn_float32
 from audit.models.inspect import MODEL_FOLDER, RUN_FILE, model_digest
 from audit.models.load import LoadedModel, load_model
@@ -132,7 +133,7 @@ class HospitalNotes:
         return tuple(document.text for document in self.documents)
 
 
-def hospital_notes(language: str, *, directory: Path = SHIPPED) -> HospitalNotes:
+def hospital_notes(language: str, *, directory: Path = DEMO_HOSPITAL) -> HospitalNotes:
     """Return the demo hospital's notes.
 
     Parameters
@@ -455,7 +456,7 @@ def trained_arm(
     losses = _train(
         loaded, documents, n_steps=n_steps, seed=seed, progress=progress, should_stop=should_stop
     )
-    with whole_folder(run / MODEL_FOLDER) as place:
+    with whole_folder(run / MODEL_FOLDER, replaces=True) as place:
         save_model(loaded.model, loaded.tokenizer, place)
     loss = float(np.mean(losses[-_N_LAST:]))
     facts = {"title": title, "n_steps": n_steps, "n_tokens": n_tokens, "loss": loss}

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from audit.attack.decisions import MIN_CONTROLS
 from audit.errors import AuditError
+from audit.names.controls import MIN_CONTROLS
 from audit.report.names import NAME_EVIDENCE, KindScores, name_kinds, number
 from audit.report.reading import (
     ExposureGroup,

@@ -10,34 +10,19 @@ from pathlib import PurePosixPath
 
 import streamlit as st
 
+from audit.deid.cases import SpanIndex, span_index
 from audit.deid.given import GivenNotes, keep_given, keep_outputs
-from audit.deid.score import (
-    KeptScore,
-    SpanIndex,
-    kept_score,
-    kept_scores,
-    score_content,
-    scores_dir,
-    span_index,
-)
-from audit.deid.score_view import ScoresCompared, ScoreView, compare_scores, score_view
-from audit.deid.tagged import TaggedSet, tagged_sets
+from audit.deid.score import SCORES, Score, ScoresCompared, compare_scores
+from audit.deid.tagged import TAGGED_SETS, TaggedSet
 from audit.deid.taggers import KnownTagger, known_taggers
-from audit.errors import AuditError
 from audit.home import data_home
 from audit.stats import IntArray
 
 
-def scores() -> tuple[KeptScore, ...]:
+def scores() -> tuple[Score, ...]:
     """Return the kept scores, the newest first."""
-    folder = scores_dir()
+    folder = SCORES.home()
     return _scores(str(folder), folder.stat().st_mtime_ns)
-
-
-def view(score_id: str) -> ScoreView:
-    """Return a kept score as the page shows it; raises as `kept_score`."""
-    kept_score(score_id)  # it may have been removed meanwhile
-    return _view(str(data_home()), score_id)
 
 
 def index(score_id: str) -> SpanIndex:
@@ -69,29 +54,17 @@ def taggers() -> tuple[KnownTagger, ...]:
 
 def marked_sets() -> tuple[TaggedSet, ...]:
     """Return the tagged sets that are whole, the newest first."""
-    return tuple(one for one in tagged_sets() if one.is_whole)
+    return tuple(one for one in TAGGED_SETS.all() if one.is_whole)
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
-def _scores(folder: str, mark: int) -> tuple[KeptScore, ...]:
-    return kept_scores()
-
-
-@st.cache_resource(show_spinner=False, max_entries=16)
-def _view(home: str, score_id: str) -> ScoreView:
-    try:
-        return score_view(kept_score(score_id), content=score_content(score_id))
-    except (KeyError, TypeError, ValueError):
-        raise AuditError(
-            "This is no whole score of this version.",
-            where="score",
-            do="Measure the tagger again.",
-        ) from None
+def _scores(folder: str, mark: int) -> tuple[Score, ...]:
+    return SCORES.all()
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _index(home: str, score_id: str) -> SpanIndex:
-    return span_index(kept_score(score_id).path)
+    return span_index(SCORES.get(score_id).path)
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 from audit.attack.question import GenerationSettings, PosteriorSettings
-from audit.demo import SHIPPED
 from audit.experiment.paper_tables import GENERAL_TRAINING, TRAINING, ExperimentOrder
+from audit.home import DEMO_HOSPITAL
 from audit.tables import write_table
 
-GENERAL = SHIPPED / "en" / "models" / "general"
+GENERAL = DEMO_HOSPITAL / "en" / "models" / "general"
 NAME = "[**Known firstname 1**] [**Known lastname 2**]"
 N_NOTES, N_PATIENTS = 24, 16
 ROWS = {"batch": 8, "micro_batch": 8, "n_tokens": 32}

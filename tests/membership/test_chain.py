@@ -112,8 +112,11 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
         blocks = [[(logs["h"][p][column], logs["g"][p][column]) for p in b] for b in drawn]
         value, error = score_with_error(lambda x: sum(h - g for h, g in x) / len(x), blocks)
         assert scores["chain_mean_log_ratio"].value[column] == pytest.approx(value, abs=1e-6)
-        assert scores["chain_mean_log_ratio"].standard_error[column] == pytest.approx(error, abs=1e-6)
-    assert set(scores) == set(SCORES)  # of whole names: parts have no evidence of their own
+        assert scores["chain_mean_log_ratio"].standard_error[column] == pytest.approx(
+            error, abs=1e-6
+        )
+    # Of whole names: parts have no evidence of their own.
+    assert set(scores) == {f"chain_{name}" for name in SCORES}
 
 
 # A table in which the two parts depend on each other

@@ -18,10 +18,10 @@ from audit.attack.scores import (
     PosteriorSums,
     Score,
     all_scores,
-    blocks_of,
     jackknife,
     shown_blocks,
 )
+from audit.stats import blocks_of
 from tests.reference_masking import PART_SCORES, SCORES, score_with_error
 
 quick = settings(deadline=None, max_examples=40)
