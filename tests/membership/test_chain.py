@@ -110,9 +110,10 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
     scores = all_scores(sums[0], general=sums[1], counts=found["h"].n_inputs, parts=None)
     for column in range(n_scored):
         blocks = [[(logs["h"][p][column], logs["g"][p][column]) for p in b] for b in drawn]
+        score = scores["chain_mean_log_ratio"]
         value, error = score_with_error(lambda x: sum(h - g for h, g in x) / len(x), blocks)
-        assert scores["chain_mean_log_ratio"].value[column] == pytest.approx(value, abs=1e-6)
-        assert scores["chain_mean_log_ratio"].standard_error[column] == pytest.approx(
+        assert score.value[column] == pytest.approx(value, abs=1e-6)
+        assert score.standard_error[column] == pytest.approx(
             error, abs=1e-6
         )
     # Of whole names: parts have no evidence of their own.
