@@ -140,7 +140,8 @@ class LeakCheck(Record):
     n_names: int
     n_seen_names: int
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
+    @property
     def is_clean(self) -> bool:
         """Whether no patient, no note and no text crosses a split."""
         return not (self.n_shared_patients or self.n_shared_notes or self.n_shared_texts)
@@ -625,16 +626,10 @@ def build_named(
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> ChainSummary:
-    """Make a corpus with names; the folder appears when it is whole.
+    """Make a corpus with names; the folder, which must be empty, appears when it is whole.
 
-    Parameters
-    ----------
-    source
-        From `open_notes`.
-    out
-        Must not be there, or be empty.
-    progress, should_stop
-        Asked for each batch of notes and of a model's prompts; the unit is bytes of the source.
+    `progress` and `should_stop` are asked for each batch of notes and of a model's prompts; the
+    unit is bytes of the source.
 
     Raises
     ------
