@@ -26,20 +26,16 @@ from audit.attack.metrics import plain
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.attack.scores import score_file
 from audit.attack.verdict import REASONS
-from audit.corpus.build import refuse_full
 from audit.corpus.examine import CONTROLS, MEMBERS, Examination, mentions_in, read_examination
 from audit.corpus.kept import (
+    CORPORA,
     ROLES,
     KeptCorpus,
     check_controls,
-    corpus_at,
     corpus_line,
     find_corpus,
-    forget_corpus,
     full_names_in,
     keep_lists,
-    kept_corpora,
-    kept_corpus,
     list_of,
     passages_for,
 )
@@ -110,6 +106,7 @@ from audit.jobs.kinds import (
     tuning_folder,
     tuning_question,
 )
+from audit.jobs.locks import queue_of
 from audit.jobs.service import audit_question, demo_question
 from audit.jobs.table import Job
 from audit.jobs.worker import work
@@ -142,17 +139,16 @@ from audit.report.report import (
     kept_audit,
     other_scenario,
     same_but_reference,
-    write_private_files,
     write_report,
 )
-from audit.shelf import queue_of, whole_folder
+from audit.shelf import whole_folder, write_private
 from audit.stats import N_REPLICATES
 from audit.tables import read_table, write_table
 from audit.task import Question, Record, Task
 from audit.training.config import PRECISIONS as TRAINING_PRECISIONS
 from audit.training.config import SCHEDULES as TRAINING_SCHEDULES
 from audit.training.config import TrainSettings
-from audit.training.kept import MODEL, TrainedModel, read_training, run_dir, snapshot_name
+from audit.training.kept import MODEL, MODELS, TrainedModel, read_training, snapshot_name
 from cache.store import Store
 
 _KEPT = "kept"
@@ -376,7 +372,7 @@ def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
     record("exported", audit=report.digest, names=options.names if options.html else "full")
     if not options.html:
         written = write_report(report, options.out, documents=documents)
-        written += write_private_files({SEAL: f"{log_seal()}\n".encode("ascii")}, options.out)
+        written += write_private({SEAL: f"{log_seal()}\n".encode("ascii")}, options.out)
     else:
         demo = demo_digests(store)
         choice = ReportChoice(
@@ -388,7 +384,7 @@ def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
             report, choice=choice, other=_other(report, store=store, demo=demo),
             references=_references(report, store=store), documents=documents, seal=log_seal(),
         )  # fmt: skip
-        written = write_private_files(files, options.out)
+        written = write_private(files, options.out)
     for path in written:
         say(f"Written: {path.name}")
 
@@ -737,7 +733,7 @@ def corpus_commands_build_command(options: Namespace) -> dict[str, Any]:
     """Make a corpus."""
     task = CorpusTask(**chosen(options, CorpusTask))
     (corpus_id,) = answered(task.question())
-    corpus = corpus_at(task.out) if task.out else kept_corpus(corpus_id)
+    corpus = CORPORA.at(task.out) if task.out else CORPORA.get(corpus_id)
     found = read_examination(corpus.path)
     for line in _corpus_commands_report(corpus, found):
         say(line)
@@ -805,7 +801,7 @@ def candidates_command(options: Namespace) -> dict[str, Any]:
     }
     if options.out is not None:
         files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
-        written = write_private_files(files, options.out.expanduser())
+        written = write_private(files, options.out.expanduser())
         result["files"] = [str(path) for path in written]
     if options.keep:
         with Store(results_dir()) as store:
@@ -832,7 +828,7 @@ def check_command(options: Namespace) -> dict[str, Any]:
 
 def list_command(options: Namespace) -> dict[str, Any]:
     """List the kept corpora."""
-    corpora = kept_corpora()
+    corpora = CORPORA.all()
     for corpus in corpora:
         say(f"{corpus.corpus_id}  {corpus.created}  {corpus.kind}  {corpus.n_notes:,} notes  "
             f"{corpus.title or corpus.source}")  # fmt: skip
@@ -841,7 +837,7 @@ def list_command(options: Namespace) -> dict[str, Any]:
 
 def forget_command(options: Namespace) -> dict[str, Any]:
     """Remove a kept corpus."""
-    forget_corpus(options.corpus)
+    CORPORA.forget(options.corpus)
     say("Removed.")
     return {"forgotten": options.corpus}
 
@@ -936,7 +932,7 @@ def pretrain(options: Namespace) -> dict[str, Any]:
         device=options.device,
     )
     (run_id,) = answered(pretrain_question(order))
-    folder = out or run_dir(run_id)
+    folder = out or MODELS.place(run_id)
     trained = read_training(folder)
     if trained is None:
         raise AuditError("There is no such training.", where="trained model")
@@ -1079,7 +1075,7 @@ def leakage(options: Namespace) -> dict[str, Any]:
     question = leakage_question(leakage_order(options))
     (kept_as,) = answered(question)
     files = kept_files(kept_as)
-    write_private_files(files, options.out)
+    write_private(files, options.out)
     say(files[LEAKAGE_MD].decode())
     say(f"Written: {', '.join(FILES)}; kept as {kept_as}")
     result: dict[str, Any] = json.loads(files[LEAKAGE_JSON])
@@ -1546,7 +1542,6 @@ def tag_command(options: Namespace) -> dict[str, Any]:
 
 def convert_command(options: Namespace) -> dict[str, Any]:
     """Write annotated notes in another form."""
-    refuse_full(options.out, where="--out")
     notes, n_flattened, n_patients, n_files = [], 0, 0, 0
     for note in annotated_notes(options.notes).documents(is_strict=True):
         assert isinstance(note, TaggedDocument)
@@ -1556,7 +1551,7 @@ def convert_command(options: Namespace) -> dict[str, Any]:
         notes.append(flattened(note) if is_flat else note)
     if not notes:
         raise AuditError("There is no note in it.", where="notes")
-    with whole_folder(options.out) as folder:
+    with whole_folder(options.out, where="--out") as folder:
         for name, content in write_files(notes, form=options.to).items():
             (folder / name).write_bytes(content)
             n_files += 1

@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import computed_field
 
-from audit.corpus.build import CorpusFile, building_folder, corpus_folder
+from audit.corpus.build import CorpusFile, corpus_folder
 from audit.deid.fill import (
     FilledNote,
     NoteContext,
@@ -53,6 +53,7 @@ from audit.notes.placeholders import has_marks
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import TYPES
 from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.shelf import building_folder
 from audit.tables import RowNote
 from audit.task import Record
 

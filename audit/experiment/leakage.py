@@ -456,7 +456,7 @@ def trained_arm(
     losses = _train(
         loaded, documents, n_steps=n_steps, seed=seed, progress=progress, should_stop=should_stop
     )
-    with whole_folder(run / MODEL_FOLDER) as place:
+    with whole_folder(run / MODEL_FOLDER, replaces=True) as place:
         save_model(loaded.model, loaded.tokenizer, place)
     loss = float(np.mean(losses[-_N_LAST:]))
     facts = {"title": title, "n_steps": n_steps, "n_tokens": n_tokens, "loss": loss}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from audit.attack.question import GenerationSettings, PosteriorSettings, questio
 from audit.deid.release import MODES
 from audit.deid.taggers import known_taggers
 from audit.errors import AuditError
-from audit.home import DEMO_HOSPITAL, data_home, home_folder
+from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
-from audit.shelf import private_folder, write_whole
+from audit.shelf import Shelf, private_folder
 from audit.stats import Estimate, Rate
 from audit.tables import decimal, write_table
 
@@ -437,8 +437,6 @@ def _cell(value: float) -> object:
 VERSION = 1
 """Raised whenever a change of code moves a number: older experiments are not taken for the same."""
 
-_FOLDER, _ARMS = "leakage", "arms"
-_ID = re.compile(r"[0-9a-f]{12}")
 _MAX_BYTES = 20_000_000
 
 
@@ -482,69 +480,39 @@ def tagger_digests(order: LeakageOrder) -> dict[str, str]:
     return {tagger: known[tagger] for tagger in order.taggers}
 
 
-def leakage_dir(leakage: str) -> Path:
-    """Return the folder of an experiment, made with mode 700 if it is not there."""
-    if not _ID.fullmatch(leakage):
-        raise ValueError("an identifier has 12 hexadecimal digits")
-    return private_folder(home_folder(_FOLDER) / leakage)
+def _read(folder: Path) -> KeptLeakage:
+    path = folder / LEAKAGE_JSON
+    state = path.stat()
+    tables = json.loads(path.read_bytes()) if state.st_size <= _MAX_BYTES else {}
+    if tables["schema"] != SCHEMA:
+        raise ValueError
+    return KeptLeakage(folder.name, state.st_mtime, tables)
+
+
+LEAKAGE = Shelf("leakage", where="leakage", read=_read, newest=attrgetter("at"))
 
 
 def arms_dir() -> Path:
     """Return the folder of the trained models, made with mode 700 if it is not there."""
-    return private_folder(home_folder(_FOLDER) / _ARMS)
+    return private_folder(LEAKAGE.home() / "arms")
 
 
 def keep_leakage(leakage: str, files: Mapping[str, bytes]) -> None:
     """Keep the files of a finished experiment; the tables that are read again come last."""
-    folder = leakage_dir(leakage)
-    for name in sorted(files, key=lambda name: name == LEAKAGE_JSON):
-        write_whole(folder / name, files[name])
+    LEAKAGE.put(leakage, dict(sorted(files.items(), key=lambda pair: pair[0] == LEAKAGE_JSON)))
 
 
 def is_kept(leakage: str) -> bool:
     """Return whether an experiment is finished."""
-    folder = data_home() / _FOLDER / leakage
-    return all((folder / name).is_file() for name in FILES)
+    return all((LEAKAGE.place(leakage) / name).is_file() for name in FILES)
 
 
 def kept_files(leakage: str) -> dict[str, bytes]:
-    """Return the files of a finished experiment by name.
-
-    Raises
-    ------
-    AuditError
-        If there is none under this identifier.
-    """
-    if not _ID.fullmatch(leakage):
-        raise AuditError("There is no such experiment.", where="leakage")
-    folder = data_home() / _FOLDER / leakage
-    try:
+    """Return the files of a finished experiment by name; AuditError where there is none."""
+    folder = LEAKAGE.place(leakage)
+    LEAKAGE.get(leakage)
+    with LEAKAGE.reading():
         return {name: (folder / name).read_bytes() for name in FILES}
-    except OSError:
-        raise AuditError("There is no such experiment.", where="leakage") from None
-
-
-def all_leakage() -> tuple[KeptLeakage, ...]:
-    """Return the finished experiments, the newest first; what cannot be read is left out."""
-    folder = data_home() / _FOLDER
-    if not folder.is_dir():
-        return ()
-    found = [_read(path) for path in sorted(folder.iterdir()) if _ID.fullmatch(path.name)]
-    return tuple(sorted((one for one in found if one), key=lambda one: one.at, reverse=True))
-
-
-def _read(folder: Path) -> KeptLeakage | None:
-    path = folder / LEAKAGE_JSON
-    try:
-        state = path.stat()
-        if state.st_size > _MAX_BYTES:
-            return None
-        tables = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    if not isinstance(tables, dict) or tables.get("schema") != SCHEMA:
-        return None
-    return KeptLeakage(folder.name, state.st_mtime, tables)
 
 
 @dataclass(frozen=True)

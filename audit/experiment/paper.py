@@ -18,7 +18,7 @@ from statistics import fmean
 from audit.attack.question import AuditRequest
 from audit.corpus.build import PRIVATE
 from audit.corpus.examine import PASSAGES, read_examination
-from audit.corpus.kept import corpus_at, list_of, passages_for
+from audit.corpus.kept import CORPORA, list_of, passages_for
 from audit.corpus.make import make_corpus
 from audit.corpus.truth import listed_file
 from audit.errors import AuditError
@@ -183,7 +183,7 @@ def run_experiment(
     work.corpus()
     general = work.general()
     models = work.hospital(general)
-    corpus = corpus_at(out / _CORPUS)
+    corpus = CORPORA.at(out / _CORPUS)
     candidates = list_of(corpus, controls=CONTROLS)
     data = passages_for(corpus, candidates, seed=order.seed)
     passages = read_passages(data, what="passages", file_name=PASSAGES)

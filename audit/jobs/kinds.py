@@ -12,7 +12,7 @@ from typing import Any
 
 from audit.attack.question import AuditRequest, question_digest
 from audit.corpus.build import PRIVATE
-from audit.corpus.kept import kept_corpus
+from audit.corpus.kept import CORPORA
 from audit.corpus.make import CorpusTask
 from audit.corpus.truth import listed_file, read_listed
 from audit.deid.generative.config import GenerativeOrder, TuningSettings
@@ -28,25 +28,16 @@ from audit.deid.network.config import (
     split_off,
     synthetic,
 )
-from audit.deid.score import (
-    EXAMPLE,
-    FILE,
-    TAGGED,
-    TAGGER,
-    Source,
-    score_dir,
-)
+from audit.deid.score import EXAMPLE, FILE, SCORES, TAGGED, TAGGER, Source
 from audit.deid.scoring import ScoreInputs, ScoreOrder, build_score
 from audit.deid.tag import tag_notes
 from audit.deid.tagged import (
     INPUT,
     RESULT,
+    TAGGED_SETS,
     ReleaseSettings,
     TaggedSet,
     begin_set,
-    forget_set,
-    set_folder,
-    tagged_set,
     write_index,
 )
 from audit.deid.taggers import TRAINED, KnownTagger, known_taggers, load_tagger, tagger_dir
@@ -65,16 +56,16 @@ from audit.experiment.paper_tables import order_from_json as paper_tables_order_
 from audit.foreign import decode_text
 from audit.home import DEMO_HOSPITAL, results_dir, salted_digest
 from audit.jobs import table
+from audit.jobs.locks import SHORT, queue_of
 from audit.jobs.table import Job
 from audit.models.inspect import inspect_model, model_digest
 from audit.notes.read import open_notes, resolve_note_file
 from audit.progress import Pace, Progress
 from audit.report.report import AuditReport
-from audit.shelf import SHORT, queue_of
 from audit.tables import MAX_FIELD_CHARS
 from audit.task import Contact, Part, Question
 from audit.training.config import LossPoint, TrainSettings
-from audit.training.kept import TrainOrder, run_dir
+from audit.training.kept import MODELS, TrainOrder
 from cache.store import Store
 
 PRETRAIN_JOB_KIND = "pretrain"
@@ -122,7 +113,7 @@ def pretrain_order(
     if corpus_id:
         if source not in CORPUS_SOURCES:
             raise AuditError("There are no such notes in a corpus.", where="source")
-        kept_corpus(corpus_id)
+        CORPORA.get(corpus_id)
     inspect_model(general)
     return {
         "general": str(general),
@@ -195,9 +186,9 @@ def answer_pretrain(order: Mapping[str, Any], contact: Contact) -> tuple[str, ..
 def train_order(order: Mapping[str, Any], *, contact: Contact) -> TrainOrder:
     """Return what the engine is asked for; writes the notes with other names if they are wanted."""
     run_id = str(order["run_id"])
-    out = Path(order["out"]) if order["out"] else run_dir(run_id)
+    out = Path(order["out"]) if order["out"] else MODELS.place(run_id)
     if order["corpus_id"]:
-        corpus = kept_corpus(order["corpus_id"])
+        corpus = CORPORA.get(order["corpus_id"])
         notes = _corpus_notes(order, contact=contact)
         token_store: Path | None = corpus.path / "tokens"
     else:
@@ -219,7 +210,7 @@ def train_order(order: Mapping[str, Any], *, contact: Contact) -> TrainOrder:
 
 
 def _corpus_notes(order: Mapping[str, Any], *, contact: Contact) -> Path:
-    corpus = kept_corpus(order["corpus_id"])
+    corpus = CORPORA.get(order["corpus_id"])
     if order["source"] != "other_names":
         return corpus.path / f"{order['source']}.jsonl"
     from audit.corpus.other_names import write_other_names
@@ -235,7 +226,7 @@ def _pretrain_job_identity(order: Mapping[str, Any]) -> dict[str, Any]:
         found = {"corpus": order["corpus_id"], "source": order["source"]}
         if order["source"] == "other_names":
             found["seed"] = order["other_names_seed"]
-        if listed := listed_file(kept_corpus(order["corpus_id"]).path / PRIVATE):
+        if listed := listed_file(CORPORA.get(order["corpus_id"]).path / PRIVATE):
             found["listed"] = read_listed(listed).digest
         return found
     try:
@@ -436,7 +427,7 @@ def tagging_question(
         If the notes cannot be read, or the folder cannot be written.
     """
     tagged_id = tagged_id_of(notes, tagger=tagger, how=how)
-    is_new = not set_folder(tagged_id).is_dir()
+    is_new = not TAGGED_SETS.place(tagged_id).is_dir()
     begun = begin_set(
         tagged_id, source=notes.source, tagger_id=tagger.tagger_id, tagger_digest=tagger.digest,
         how=how, title=title, given=notes.given,
@@ -451,7 +442,7 @@ def tagging_question(
             open_notes(_path_of(order), columns=dict(notes.columns))
         except AuditError:
             if is_new:
-                forget_set(tagged_id)
+                TAGGED_SETS.forget(tagged_id)
             raise
     return Question(
         kind=TAGGING_JOB_KIND,
@@ -489,7 +480,7 @@ def active_tagging(tagged_id: str) -> Job | None:
 def answer_tagging(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Tag the notes of a set, or go on with it; returns its identifier."""
     tagged_id = str(order["tagged_id"])
-    tagged = tagged_set(tagged_id)
+    tagged = TAGGED_SETS.get(tagged_id)
     if not tagged.is_whole:
         if not (tagged.path / RESULT).is_dir():
             _tag(tagged, order, contact)
@@ -527,7 +518,7 @@ def _is_short(notes: NotesToTag, *, tagger: KnownTagger) -> bool:
 def _path_of(order: Mapping[str, Any]) -> Path:
     if order["file_id"]:
         return resolve_note_file(order["file_id"])
-    path = set_folder(order["tagged_id"]) / INPUT
+    path = TAGGED_SETS.place(order["tagged_id"]) / INPUT
     if not path.is_file():
         raise AuditError("The notes that were handed in are gone.", where="notes", do="Ask again.")
     return path
@@ -591,7 +582,7 @@ def answer_score(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
         str(order["score_id"]),
         ScoreOrder.read(json.dumps(order["score"]), where="order"),
     )
-    if score_dir(score_id).is_dir():
+    if SCORES.place(score_id).is_dir():
         return (score_id,)
     sides = (wanted.gold, wanted.predicted, wanted.training)
     clear_given(keep=[one.ref for one in sides if one is not None])
@@ -616,7 +607,7 @@ def _inputs(order: ScoreOrder) -> ScoreInputs:
         )  # fmt: skip
     name = digest = ""
     if order.predicted.kind == TAGGED:
-        marked = tagged_set(order.predicted.ref)
+        marked = TAGGED_SETS.get(order.predicted.ref)
         name, digest = marked.tagger_id, marked.tagger_digest
     return ScoreInputs(
         gold, _path(order.predicted), training, tagger_name=name, tagger_digest=digest
@@ -629,7 +620,7 @@ def _path(source: Source) -> Path:
     if source.kind == FILE:
         return resolve_note_file(source.ref)
     if source.kind == TAGGED:
-        marked = tagged_set(source.ref)
+        marked = TAGGED_SETS.get(source.ref)
         if not marked.is_whole:
             raise AuditError(
                 "This set is not tagged to its end.", where="score", do="Resume its job first."

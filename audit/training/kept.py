@@ -7,7 +7,6 @@ Torch-free; transformers is imported where a tokenizer is built, and not before.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +14,9 @@ from typing import Any
 
 from audit.corpus.truth import listed_file, read_listed
 from audit.errors import AuditError
-from audit.home import home_folder
 from audit.models.inspect import ModelSummary, inspect_model
 from audit.models.registry import RegisteredModel, is_quick, known_digest, tokenizer
-from audit.shelf import forget_folder, write_whole
+from audit.shelf import Shelf, write_whole
 from audit.training.config import (
     WHERE,
     TrainSettings,
@@ -30,7 +28,6 @@ from audit.training.tokens import prepared_sentences
 SOURCES = ("private", "public", "other_names", "file")
 TRAINING = "training.json"
 MODEL = "model"
-_RUN_ID = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -140,45 +137,15 @@ class TrainedModel:
         return facts.settings.epochs(self.n_steps_done, n_train_tokens=facts.n_train_tokens)
 
 
-def models_dir() -> Path:
-    """Return the folder of the trained models, made with mode 700 if it is not there."""
-    return home_folder("models")
-
-
-def run_dir(run_id: str) -> Path:
-    """Return the folder of a training, which need not be there.
-
-    Raises
-    ------
-    AuditError
-        If that is no identifier of a training.
-    """
-    if not _RUN_ID.fullmatch(run_id):
-        raise _none()
-    return models_dir() / run_id
-
-
-def trained_models() -> tuple[TrainedModel, ...]:
-    """Return every training that is kept, the newest first."""
-    found = []
-    for path in models_dir().iterdir():
-        if _RUN_ID.fullmatch(path.name) and (model := read_training(path)) is not None:
-            found.append(model)
-    return tuple(sorted(found, key=lambda m: (m.facts.created, m.run_id), reverse=True))
-
-
-def trained_model(run_id: str) -> TrainedModel:
-    """Return one training.
-
-    Raises
-    ------
-    AuditError
-        If none has this identifier.
-    """
-    model = read_training(run_dir(run_id))
-    if model is None:
-        raise _none()
+def _read_kept(folder: Path) -> TrainedModel:
+    if (model := read_training(folder)) is None:
+        raise ValueError
     return model
+
+
+MODELS = Shelf(
+    "models", where="trained model", read=_read_kept, newest=lambda model: model.facts.created
+)
 
 
 def model_dir(run_id: str, *, step: int | None = None) -> Path:
@@ -189,27 +156,13 @@ def model_dir(run_id: str, *, step: int | None = None) -> Path:
     AuditError
         If there is none, or it is not finished.
     """
-    folder = run_dir(run_id)
-    path = folder / (MODEL if step is None else snapshot_name(step))
+    path = MODELS.place(run_id) / (MODEL if step is None else snapshot_name(step))
     if not path.is_dir():
-        if read_training(folder) is None:
-            raise _none()
+        MODELS.get(run_id)
         raise AuditError(
             "This training is not finished.", where="trained model", do="Let its job go on."
         )
     return path
-
-
-def forget_model(run_id: str) -> None:
-    """Remove a training with everything that it holds.
-
-    Raises
-    ------
-    AuditError
-        If none has this identifier, or it cannot be removed.
-    """
-    refused = AuditError("The training cannot be removed.", where="trained model")
-    forget_folder(run_dir(run_id), unknown=_none(), refused=refused)
 
 
 def snapshot_name(step: int) -> str:
@@ -252,10 +205,6 @@ def write_facts(folder: Path, facts: TrainingFacts) -> None:
     """Write what a training is, whole or not at all."""
     text = json.dumps(facts.to_json(), ensure_ascii=True, indent=1, allow_nan=False)
     write_whole(folder / TRAINING, text.encode("ascii"))
-
-
-def _none() -> AuditError:
-    return AuditError("There is no such training.", where="trained model")
 
 
 _MAX_TITLE_CHARS = 200
@@ -573,7 +522,7 @@ def measured_pace(
             n = inspect_model(model_dir(model.run_id)).n_parameters
         except AuditError:
             continue
-        points = read_losses(run_dir(model.run_id))
+        points = read_losses(MODELS.place(model.run_id))
         is_like = n_parameters / _SIZE_RATIO <= n <= n_parameters * _SIZE_RATIO
         if is_like and points and points[-1].seconds >= _MIN_SECONDS:
             settings = model.facts.settings

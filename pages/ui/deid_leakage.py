@@ -9,13 +9,13 @@ import streamlit as st
 from audit.deid.taggers import DEFAULT, RULES, known_taggers
 from audit.experiment.leakage_tables import (
     LANGUAGES,
+    LEAKAGE,
     TAGGER,
     KeptLeakage,
     Leak,
     LeakageArm,
     LeakageOrder,
     LeakageView,
-    all_leakage,
     leakage_view,
     quick,
 )
@@ -43,7 +43,7 @@ def draw_leakage(say: Words) -> None:
         job = next(
             (job for job in service.active_jobs() if job.kind == DEID_EXPERIMENT_JOB_KIND), None
         )
-        kept = all_leakage()
+        kept = LEAKAGE.all()
         if kept:
             asked = st.query_params.get("leakage", "")
             chosen = next((one for one in kept if one.leakage_id == asked), kept[0])

@@ -6,6 +6,7 @@ import json
 from array import array
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,7 +22,7 @@ from audit.jobs.kinds import (
     train_order,
 )
 from audit.task import Contact
-from audit.training.kept import trained_models
+from audit.training.kept import MODELS
 from tests.models.make_models import make_bert
 from tests.training.make_training import quick, write_notes
 
@@ -46,7 +47,7 @@ def place(tmp_path, monkeypatch):
             raise AuditError("There is no such corpus.")
         return Corpus(corpus_id, tmp_path / "corpus")
 
-    monkeypatch.setattr(kinds, "kept_corpus", kept_corpus)
+    monkeypatch.setattr(kinds, "CORPORA", SimpleNamespace(get=kept_corpus))
     return tmp_path
 
 
@@ -67,7 +68,7 @@ def test_an_order_becomes_a_kept_model_and_is_answered_once(place):
     order = json.loads(json.dumps(question.order))
     said = []
     (run_id,) = KINDS["pretrain"](order, contact(said))
-    (model,) = trained_models()
+    (model,) = MODELS.all()
     assert (model.run_id, model.title, model.is_whole) == (run_id, "Ours", True)
     assert model.facts.source == "file" and model.facts.settings == quick()
     assert [text.split(":")[0] for text in said] == ["Step 0", "Step 4", "Step 8", "Step 12"]
@@ -131,7 +132,7 @@ def test_a_corpus_of_listed_patients_alone_is_trained_on_and_said_so(place):
     order = pretrain_question(of_file(place, notes=None, corpus_id=CORPUS)).order
     answer_pretrain(order, contact(said))
     assert [text.split(":")[0] for text in said] == ["Every patient is on the candidate list"]
-    (model,) = trained_models()
+    (model,) = MODELS.all()
     assert (model.facts.n_held_out_documents, model.facts.n_listed_patients) == (0, 20)
     assert model.is_whole and model.held_out is None
 
