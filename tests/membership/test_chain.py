@@ -113,9 +113,7 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
         score = scores["chain_mean_log_ratio"]
         value, error = score_with_error(lambda x: sum(h - g for h, g in x) / len(x), blocks)
         assert score.value[column] == pytest.approx(value, abs=1e-6)
-        assert score.standard_error[column] == pytest.approx(
-            error, abs=1e-6
-        )
+        assert score.standard_error[column] == pytest.approx(error, abs=1e-6)
     # Of whole names: parts have no evidence of their own.
     assert set(scores) == {f"chain_{name}" for name in SCORES}
 
