@@ -8,7 +8,7 @@ import pytest
 
 from audit.corpus import make
 from audit.jobs.table import STAGES, Job
-from audit.training.loop import TOKENIZE, TRAIN
+from audit.training.masked_lm import TOKENIZE, TRAIN
 from pages.ui.language import words_of
 
 JOB = Job(
