@@ -166,13 +166,7 @@ def make_candidates(
     n_mentions: Sequence[int | None] | None = None,
     popularity: Sequence[float] | None = None,
 ) -> Candidates:
-    """Build candidates of one kind from (first, last) pairs.
-
-    Raises
-    ------
-    ValueError
-        If a column does not fit, as `Candidates` says.
-    """
+    """Build candidates of one kind from (first, last) pairs."""
     n = len(names)
     return Candidates(
         first=tuple(first for first, _ in names),

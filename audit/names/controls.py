@@ -424,11 +424,6 @@ def with_controls(
     Easy and hard ones are matched to the members, as `matched_controls` says: `match_quality` of
     what comes back counts for whom there was nobody. None of the drawn names is on the list, and no
     part of an easy or hard one was planted. Fewer come where the generator has no more.
-
-    Raises
-    ------
-    AuditError
-        If a number is out of bounds, or the list has no members.
     """
     for what, n in (("easy", n_easy), ("hard", n_hard), ("recombined", n_recombined)):
         if not 0 <= n <= MAX_DRAWN:

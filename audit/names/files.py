@@ -33,11 +33,6 @@ def canary_cells(
     """Return role and kind of control of one row; of names that are no canaries as they are.
 
     A canary is known by its role or by its kind of control; either may be left out of the file.
-
-    Raises
-    ------
-    AuditError
-        If a canary was neither planted nor held out, or a planted one has no number of mentions.
     """
     if CANARY not in (fold_name(role), control_kind):
         return role, control_kind
@@ -124,12 +119,6 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
         The file.
     what
         What to call the file in messages.
-
-    Raises
-    ------
-    AuditError
-        If the file is no readable table, has no names, a value that cannot be understood, or the
-        same name with different truth.
     """
     table = read_table(data, what=what)
     names = _name_columns(table, what=what)
@@ -350,11 +339,6 @@ def with_typed(
         One name a line: "First Last", "Last, First" or "姓 名"; empty lines are skipped.
     is_member
         Truth of the typed names; None: unknown.
-
-    Raises
-    ------
-    AuditError
-        If the text or a name is too long, or a name is there already with another truth.
     """
     if len(text) > MAX_TYPED_CHARS:
         raise AuditError(

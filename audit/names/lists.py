@@ -126,11 +126,6 @@ def keep_names(
 
     A list that is kept again without a title keeps the one it has. Popularity is left out: it
     follows from the names, and a file read again does not have it.
-
-    Raises
-    ------
-    AuditError
-        If the list is too long, or the data directory cannot be used.
     """
     if not 0 < len(candidates) <= MAX_NAMES:
         raise AuditError(f"A list has 1 to {MAX_NAMES:,} names.", where="names")
@@ -150,13 +145,7 @@ def keep_names(
 
 
 def kept_names(code: str, *, store: Store) -> KeptNames:
-    """Return the list that a link names, by its digest, 12 digits of it, or the demo's code.
-
-    Raises
-    ------
-    AuditError
-        If there is none, or the data are damaged.
-    """
+    """Return the list that a link names, by its digest, 12 digits of it, or the demo's code."""
     if code in DEMO:
         found = read_names(_demo_file(code, "names.csv"), what="demo names")
         line = list_line(found.candidates, code=code)
@@ -187,11 +176,6 @@ def keep_passages(data: bytes, *, file_name: str, label: str, store: Store) -> s
 
     The file itself is kept, so that the one that is handed out again gives the same question, down
     to the number of rows left out.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be read as passages.
     """
     passages = read_passages(data, file_name=file_name)
     kind = "csv" if passages_are_csv(data, file_name=file_name) else "jsonl"
@@ -408,11 +392,6 @@ def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -
         An uploaded CSV file, or None.
     base
         A list to start from where there is no file.
-
-    Raises
-    ------
-    AuditError
-        If the file, a typed line or a number cannot be used.
     """
     candidates: Candidates | None = None
     notes: tuple[RowNote, ...] = ()
@@ -466,13 +445,7 @@ def name_facts(candidates: Candidates) -> NameFacts:
 
 
 def spelling(candidates: Candidates, *, model: Path) -> Spelling:
-    """Spell a list with a model's tokenizer, as it stands in running text.
-
-    Raises
-    ------
-    AuditError
-        If the tokenizer cannot be built.
-    """
+    """Spell a list with a model's tokenizer, as it stands in running text."""
     kind = PassageKind(slots=("full",), separator="", lead=" ")
     pieces = part_pieces(candidates, kind=kind, tokenizer=tokenizer(model))
     totals = pieces.n_pieces.sum(axis=1)

@@ -192,13 +192,7 @@ def _ends(opened: list[_Open], *, text: str, marks: list[int]) -> tuple[list[Spa
 
 
 def write_tags(document: TaggedDocument, *, language: str = "ja") -> str:
-    """Return a note with each span wrapped in a tag of its label: what a tagger learns to write.
-
-    Raises
-    ------
-    AuditError
-        If spans overlap, or the note itself holds something that would be read as a tag.
-    """
+    """Return a note with each span wrapped in a tag of its label: what a tagger learns to write."""
     if n_overlapping(document.spans):
         raise AuditError(
             "Spans of a note overlap, and inline tags cannot say so.",
@@ -233,11 +227,6 @@ def read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> TaggedD
 
     A span with gaps is one span where nothing but white space lies between its parts (brat breaks
     spans at line ends), else each part is a span of its own: no character is added or lost.
-
-    Raises
-    ------
-    AuditError
-        If a line is not understood, or its text is not what stands at its offsets.
     """
     spans: list[Span] = []
     for number, line in enumerate(annotations.split("\n"), start=1):
@@ -312,13 +301,7 @@ class _Note:
 
 
 def write_conll(documents: Iterable[TaggedDocument], *, scheme: str = "BIO") -> str:
-    """Return documents as the text of one file.
-
-    Raises
-    ------
-    AuditError
-        If spans of a note overlap: a token has one tag.
-    """
+    """Return documents as the text of one file."""
     return "".join(line for document in documents for line in _lines(document, scheme=scheme))
 
 
@@ -376,11 +359,6 @@ def read_conll(text: str, *, what: str) -> Iterator[TaggedDocument]:
     """Yield the documents of a file.
 
     A tag I, E or L that continues nothing begins a span, as in the CoNLL evaluation script.
-
-    Raises
-    ------
-    AuditError
-        If a line is not understood or does not fit the note.
     """
     note: _Note | None = None
     n_notes = 0
@@ -493,11 +471,6 @@ def read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
 
     A tag's label is its TYPE, or the name of its element where it has none. A file with a document
     type or entities of its own is refused: neither belongs in this format.
-
-    Raises
-    ------
-    AuditError
-        If it is no such file, or a tag's text is not what stands at its offsets.
     """
     root = _root(xml, what=what)
     note, tags = _note(root, what=what), root.find("TAGS")
@@ -553,13 +526,7 @@ def _format_i2b2_span(tag: ElementTree.Element, *, text: str, what: str, number:
 
 
 def write_i2b2(document: TaggedDocument) -> str:
-    """Return a note as XML; carriage returns are written as `&#13;`, or a reader would drop them.
-
-    Raises
-    ------
-    AuditError
-        If the note holds a control character, for which XML has no form.
-    """
+    """Return a note as XML; carriage returns are written as `&#13;`, or a reader would drop them."""
     if _UNWRITABLE.search(document.text):
         raise AuditError(
             "A note holds a control character, for which XML has no form.",
@@ -590,26 +557,14 @@ _SHAPE = (
 
 
 def read_jsonl(text: str, *, what: str) -> Iterator[TaggedDocument]:
-    """Yield the documents of a file, in its order; empty lines are skipped.
-
-    Raises
-    ------
-    AuditError
-        With the number of the line that is not understood.
-    """
+    """Yield the documents of a file, in its order; empty lines are skipped."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield read_line(line, what=what, number=number)
 
 
 def read_line(line: str, *, what: str, number: int) -> TaggedDocument:
-    """Read one line.
-
-    Raises
-    ------
-    AuditError
-        If it is no such object, or a span does not lie in the text.
-    """
+    """Read one line."""
     where = f"{what}, line {number}"
     try:
         record = json.loads(line)
@@ -694,13 +649,7 @@ _MAX_NAME_BYTES = 200
 
 
 def guess_format(names: Iterable[str]) -> str:
-    """Return the format that the files' names tell: `.ann` beside `.txt` is brat.
-
-    Raises
-    ------
-    AuditError
-        If no name tells it.
-    """
+    """Return the format that the files' names tell: `.ann` beside `.txt` is brat."""
     endings = {PurePath(name).suffix.lower() for name in names}
     for ending, form in _FORMAT_OF_ENDING.items():
         if ending in endings:
@@ -724,11 +673,6 @@ def read_files(
         One of `FORMATS`.
     labels
         Of inline tags: labels beside the five types.
-
-    Raises
-    ------
-    AuditError
-        If a file is not understood, or two notes have the same name.
     """
     texts = {name: _text(content, what=name) for name, content in files.items()}
     documents: list[TaggedDocument] = []
@@ -755,13 +699,7 @@ def read_files(
 
 
 def read_unnamed(files: Mapping[str, bytes], *, form: str, what: str) -> tuple[TaggedDocument, ...]:
-    """Read annotated notes; errors tell a file by its number, since its name may hold a person's.
-
-    Raises
-    ------
-    AuditError
-        As `read_files`.
-    """
+    """Read annotated notes; errors tell a file by its number, since its name may hold a person's."""
     try:
         return read_files(files, form=form)
     except AuditError as error:
@@ -773,13 +711,7 @@ def read_unnamed(files: Mapping[str, bytes], *, form: str, what: str) -> tuple[T
 def write_files(
     documents: Iterable[TaggedDocument], *, form: str, language: str = "en"
 ) -> dict[str, bytes]:
-    """Return annotated notes as files: from name to bytes.
-
-    Raises
-    ------
-    AuditError
-        If the format cannot say what a note holds.
-    """
+    """Return annotated notes as files: from name to bytes."""
     documents = list(documents)
     _check_ids(documents)
     files: dict[str, str] = {}
@@ -830,13 +762,7 @@ def flattened(document: TaggedDocument) -> TaggedDocument:
 
 
 def file_name(doc_id: str) -> str:
-    """Return the name of a note's file, without its ending: what no file may be called is escaped.
-
-    Raises
-    ------
-    AuditError
-        If it would be too long.
-    """
+    """Return the name of a note's file, without its ending: what no file may be called is escaped."""
     name = "".join(c if c.isalnum() or c in "-_ " else _escaped(c) for c in doc_id)
     if len(name.encode()) > _MAX_NAME_BYTES:
         raise AuditError("The name of a note is too long for a file.", do="Choose JSONL or CoNLL.")
@@ -888,14 +814,7 @@ class PairedFiles:
     n_predicted_only: int = field(default=0, init=False)
 
     def __iter__(self) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
-        """Yield (gold, predicted) in the order of the gold file.
-
-        Raises
-        ------
-        AuditError
-            If a file cannot be read, a note is there twice, the texts of a note differ, or the
-            files have no note in common.
-        """
+        """Yield (gold, predicted) in the order of the gold file."""
         with opened(self.gold, GOLD) as golds, opened(self.predicted, PREDICTED) as predictions:
             places = _places(predictions)
             n_predicted, n_common = len(places), 0
@@ -954,13 +873,7 @@ def _places(file: BinaryIO) -> dict[str, tuple[int, int]]:
 
 
 def refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:
-    """Take a note's name into those that were seen.
-
-    Raises
-    ------
-    AuditError
-        If it was there before.
-    """
+    """Take a note's name into those that were seen."""
     if doc_id in seen:
         raise AuditError(
             "This note is there twice.", where=where, do="Give every note a `doc_id` of its own."
@@ -969,13 +882,7 @@ def refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:
 
 
 def numbered_lines(file: BinaryIO, *, what: str) -> Iterator[tuple[int, str, int]]:
-    """Yield each line that is not blank: its number from 1, its text, where it begins in bytes.
-
-    Raises
-    ------
-    AuditError
-        If a line is too long or no UTF-8.
-    """
+    """Yield each line that is not blank: its number from 1, its text, where it begins in bytes."""
     offset = 0
     for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
         if len(line) > MAX_LINE_BYTES:
@@ -995,13 +902,7 @@ def _decoded(line: bytes, what: str, number: int) -> str:
 
 
 def opened(path: Path, what: str) -> BinaryIO:
-    """Open a file to be read.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be read.
-    """
+    """Open a file to be read."""
     try:
         return path.open("rb")
     except OSError as error:

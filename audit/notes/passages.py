@@ -110,12 +110,6 @@ def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -
     file_name
         Its name; one that ends with .jsonl, .ndjson or .json is read as JSONL, as is a file whose
         first character is "{".
-
-    Raises
-    ------
-    AuditError
-        If the file cannot be read, a text is too long, two passages have the same id, or no text
-        has a place for a name.
     """
     is_jsonl = file_name.lower().endswith((".jsonl", ".ndjson", ".json"))
     is_jsonl = is_jsonl or data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
