@@ -107,6 +107,10 @@ class Candidates:
         """Return the same list without planted and held-out names."""
         return self.rows([row for row in range(len(self)) if not self.is_canary(row)])
 
+    def without_popularity(self) -> Candidates:
+        """Return the same names with unknown popularity, as they are in a question."""
+        return replace(self, popularity=(math.nan,) * len(self))
+
     def digest(self) -> str:
         """Return the SHA-256 of the list's content.
 
