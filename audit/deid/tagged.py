@@ -6,16 +6,13 @@ say of a note is left out and listed in the zip's `left_out.csv`, never dropped 
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
-import os
 import unicodedata
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +35,11 @@ from audit.deid.release import (
 from audit.deid.tag import CENSUS, COPIES, REDACTED, REFUSED, SPANS, Release
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
-from audit.home import home_folder
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
 from audit.notes.read import is_whole
 from audit.notes.spans import TYPES, Span, TaggedDocument, n_overlapping, ordered
 from audit.progress import StopQuestion
-from audit.shelf import coded_folders, forget_folder, is_code, private_folder, write_whole
+from audit.shelf import Shelf, now, one_line, taken, write_whole
 from audit.tables import write_table
 
 REMOVED, ADDED = "removed", "added"
@@ -69,11 +65,6 @@ class Correction:
         As the access log has it.
     at
         ISO time stamp in UTC.
-
-    Raises
-    ------
-    ValueError
-        If one of them is impossible.
     """
 
     number: int
@@ -91,13 +82,7 @@ class Correction:
 
 
 def corrected(document: TaggedDocument, corrections: Iterable[Correction]) -> TaggedDocument:
-    """Return a note with its marks as they are after the corrections, in their order.
-
-    Raises
-    ------
-    AuditError
-        If a correction does not fit the note.
-    """
+    """Return a note with its marks as they are after the corrections, in their order."""
     spans = set(document.spans)
     for one in corrections:
         if max(span.end for span in one.spans) > len(document.text):
@@ -135,13 +120,6 @@ def missing_marks(
         One of the five types.
     is_everywhere
         All of its places, or only the first one.
-
-    Raises
-    ------
-    AuditError
-        If it is not there, marked everywhere already, or there too often.
-    ValueError
-        If there is no such type.
     """
     if label not in TYPES:
         raise ValueError("no such type")
@@ -166,15 +144,7 @@ def missing_marks(
 
 
 def mark_between(document: TaggedDocument, *, start: int, end: int, label: str) -> tuple[Span, ...]:
-    """Return the mark of the characters `start` to `end` (exclusive) of a note.
-
-    Raises
-    ------
-    AuditError
-        If there are no such characters, or all of them are marked.
-    ValueError
-        If there is no such type.
-    """
+    """Return the mark of the characters `start` to `end` (exclusive) of a note."""
     if label not in TYPES:
         raise ValueError("no such type")
     if not 0 <= start < end <= len(document.text):
@@ -252,13 +222,7 @@ class OneNote:
 
 
 def tagged_text(text: str, *, tagger: Tagger, release: Release) -> OneNote:
-    """Tag one text at once.
-
-    Raises
-    ------
-    AuditError
-        If the text is empty, longer than `MAX_TYPED_CHARS`, or holds NUL or half characters.
-    """
+    """Tag one text at once."""
     if not text.strip():
         raise AuditError("The note is empty.", where="notes")
     if len(text) > MAX_TYPED_CHARS:
@@ -295,13 +259,7 @@ def released_note(
 def corrected_note(
     note: OneNote, corrections: Sequence[Correction], *, release: Release
 ) -> OneNote:
-    """Return a note with corrections by hand, its released text made anew; as it is without any.
-
-    Raises
-    ------
-    AuditError
-        If a correction does not fit the note.
-    """
+    """Return a note with corrections by hand, its released text made anew; as it is without any."""
     if not corrections:
         return note
     document = corrected(note.document, corrections)
@@ -312,7 +270,6 @@ def corrected_note(
 ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
 SOURCES = ("pasted", "uploaded", "registered")
 FORMAT = 1
-MAX_TITLE_CHARS = 80
 MAX_SEED = 2**31 - 1
 
 
@@ -328,11 +285,6 @@ class ReleaseSettings:
         Of placeholders: "ja", "en", or "text" for that of each note.
     seed
         Of surrogates.
-
-    Raises
-    ------
-    ValueError
-        If one of them is unknown.
     """
 
     mode: str = PLACEHOLDER
@@ -394,11 +346,6 @@ class TaggedSet:
     path: Path
     census: Mapping[str, Any] | None
 
-    def __post_init__(self) -> None:
-        """Check code and source, once."""
-        if not is_code(self.tagged_id) or self.source not in SOURCES:
-            raise ValueError("no such set")
-
     @property
     def is_whole(self) -> bool:
         """Whether all notes are tagged and can be looked up."""
@@ -431,47 +378,29 @@ class TaggedSet:
         return self.path / RESULT / REFUSED
 
 
-def tagged_dir() -> Path:
-    """Return the directory of the sets, made with mode 700 if it is not there.
-
-    Raises
-    ------
-    AuditError
-        As `audit.home.data_home`.
-    """
-    return home_folder("tagged")
-
-
-def set_folder(tagged_id: str) -> Path:
-    """Return the folder of a set, be it there already or not; AuditError if it is no identifier."""
-    if not is_code(tagged_id):
-        raise _unknown()
-    return tagged_dir() / tagged_id
-
-
-def tagged_sets() -> tuple[TaggedSet, ...]:
-    """Return the sets, the newest first, those that are not whole among them; no damaged ones."""
-    found = []
-    for folder in coded_folders(tagged_dir()):
-        try:
-            found.append(_set_at(folder))
-        except AuditError:
-            continue
-    return tuple(sorted(found, key=lambda one: (one.created, one.tagged_id), reverse=True))
+def _read_set(folder: Path) -> TaggedSet:
+    asked = json.loads((folder / ASKED).read_bytes())
+    if asked["format"] != FORMAT or asked["source"] not in SOURCES:
+        raise ValueError
+    census = None
+    if (folder / INDEX).is_file():
+        census = json.loads((folder / RESULT / CENSUS).read_bytes())
+        int(census["n_notes"])
+        {label: int(counted["n"]) for label, counted in census["spans"].items()}
+    return TaggedSet(
+        tagged_id=folder.name,
+        title=str(asked["title"]),
+        source=str(asked["source"]),
+        tagger_id=str(asked["tagger_id"]),
+        tagger_digest=str(asked["tagger_digest"]),
+        how=ReleaseSettings(**asked["how"]),
+        created=str(asked["created"]),
+        path=folder,
+        census=census,
+    )
 
 
-def tagged_set(tagged_id: str) -> TaggedSet:
-    """Return a set.
-
-    Raises
-    ------
-    AuditError
-        If there is none of this identifier, or it is damaged.
-    """
-    folder = set_folder(tagged_id)
-    if not folder.is_dir():
-        raise _unknown()
-    return _set_at(folder)
+TAGGED_SETS = Shelf("tagged", where="tagged notes", read=_read_set)
 
 
 def begin_set(
@@ -491,64 +420,20 @@ def begin_set(
     AuditError
         If the folder cannot be written.
     """
-    folder = set_folder(tagged_id)
-    if (folder / ASKED).is_file():
-        return _set_at(folder)
-    private_folder(folder)
-    if given is not None:
-        write_whole(folder / INPUT, given)
+    if (TAGGED_SETS.place(tagged_id) / ASKED).is_file():
+        return TAGGED_SETS.get(tagged_id)
     asked = {
         "format": FORMAT,
-        "title": " ".join(title.split())[:MAX_TITLE_CHARS],
+        "title": one_line(title),
         "source": source,
         "tagger_id": tagger_id,
         "tagger_digest": tagger_digest,
         "how": asdict(how),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": now(),
     }
-    write_whole(folder / ASKED, (json.dumps(asked, ensure_ascii=False, indent=1) + "\n").encode())
-    return _set_at(folder)
-
-
-def forget_set(tagged_id: str) -> None:
-    """Remove a set with all of its files.
-
-    Raises
-    ------
-    AuditError
-        If there is none of this identifier, or it cannot be removed.
-    """
-    refused = AuditError("The tagged notes cannot be removed.", where="tagged notes")
-    forget_folder(set_folder(tagged_id), unknown=_unknown(), refused=refused)
-
-
-def _set_at(folder: Path) -> TaggedSet:
-    try:
-        asked = json.loads((folder / ASKED).read_bytes())
-        if asked["format"] != FORMAT:
-            raise ValueError
-        census = None
-        if (folder / INDEX).is_file():
-            census = json.loads((folder / RESULT / CENSUS).read_bytes())
-            int(census["n_notes"])
-            {label: int(counted["n"]) for label, counted in census["spans"].items()}
-        return TaggedSet(
-            tagged_id=folder.name,
-            title=str(asked["title"]),
-            source=str(asked["source"]),
-            tagger_id=str(asked["tagger_id"]),
-            tagger_digest=str(asked["tagger_digest"]),
-            how=ReleaseSettings(**asked["how"]),
-            created=str(asked["created"]),
-            path=folder,
-            census=census,
-        )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        raise AuditError("These tagged notes are damaged.", where="tagged notes") from None
-
-
-def _unknown() -> AuditError:
-    return AuditError("There are no such tagged notes here.", where="tagged notes")
+    record = (json.dumps(asked, ensure_ascii=False, indent=1) + "\n").encode()
+    files = {} if given is None else {INPUT: given}
+    return TAGGED_SETS.put(tagged_id, files | {ASKED: record})
 
 
 CORRECTIONS = "corrections.jsonl"
@@ -559,19 +444,8 @@ ByNote = Mapping[int, tuple[Correction, ...]]
 """Number of a note -> its corrections, in the order in which they were made; none is empty."""
 
 
-def now() -> str:
-    """Return the moment as an ISO time stamp in UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 def corrections_of(tagged: TaggedSet) -> ByNote:
-    """Return the corrections of a set that hold.
-
-    Raises
-    ------
-    AuditError
-        If they cannot be read: without them, what a person marked would be handed out.
-    """
+    """Return the corrections of a set that hold."""
     try:
         return _holding(_data(tagged))
     except (ValueError, KeyError, TypeError, IndexError):
@@ -588,13 +462,7 @@ def corrections_stamp(tagged: TaggedSet) -> tuple[int, int]:
 
 
 def keep_correction(tagged: TaggedSet, correction: Correction) -> None:
-    """Add a correction; it is on the disk when this returns.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be written, or there are too many.
-    """
+    """Add a correction; it is on the disk when this returns."""
     if correction.number >= tagged.n_notes:
         raise ValueError("no such note")
     line = {
@@ -608,13 +476,7 @@ def keep_correction(tagged: TaggedSet, correction: Correction) -> None:
 
 
 def undo_correction(tagged: TaggedSet, number: int, *, who: str) -> None:
-    """Take back the last correction of a note that holds; nothing happens where there is none.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be written.
-    """
+    """Take back the last correction of a note that holds; nothing happens where there is none."""
     _append(tagged, {"number": number, "kind": _UNDONE, "who": who, "at": now()})
 
 
@@ -657,15 +519,12 @@ def _data(tagged: TaggedSet) -> bytes:
 @contextmanager
 def _alone(tagged: TaggedSet) -> Iterator[None]:
     """Hold the set's folder while a line is added: two windows may correct the same notes."""
-    try:
-        descriptor = os.open(tagged.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        raise AuditError("There are no such tagged notes here.", where="tagged notes") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    if not tagged.path.is_dir():
+        TAGGED_SETS.get(tagged.tagged_id)
+    lock = taken(tagged.path, is_folder=True, waits=True)
+    assert lock is not None
+    with lock:
         yield
-    finally:
-        os.close(descriptor)
 
 
 MAX_HITS = 10_000
@@ -695,15 +554,7 @@ class TaggedIndex:
 
 
 def write_index(folder: Path, *, should_stop: StopQuestion = lambda: False) -> None:
-    """Write the index of the set in a folder, whole or not at all.
-
-    Raises
-    ------
-    AuditError
-        If the files of the set are damaged, or the index cannot be written.
-    AuditCancelled
-        If a person asked to stop.
-    """
+    """Write the index of the set in a folder, whole or not at all."""
     rows = []
     place, place_released = 0, 0
     for line, released in _lines(folder):
@@ -719,13 +570,7 @@ def write_index(folder: Path, *, should_stop: StopQuestion = lambda: False) -> N
 
 
 def read_index(tagged: TaggedSet) -> TaggedIndex:
-    """Return the index of a whole set, mapped into memory.
-
-    Raises
-    ------
-    AuditError
-        If it is damaged.
-    """
+    """Return the index of a whole set, mapped into memory."""
     try:
         rows = np.load(tagged.path / INDEX, mmap_mode="r", allow_pickle=False)
         if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype != np.int64:
@@ -744,11 +589,6 @@ def note_at(
     ----------
     corrections
         Those of the set; None reads them.
-
-    Raises
-    ------
-    AuditError
-        If the files are damaged.
     """
     kept = corrections_of(tagged) if corrections is None else corrections
     note = raw_note_at(tagged, number, index=index)
@@ -872,11 +712,6 @@ def corrected_census(
     `n_notes_corrected` says how many notes a person changed. Where there are any, the census says
     under `corrections` how many marks were taken away and added, and under `tagger_alone` what the
     tagger's own files hold. Only corrected notes are read.
-
-    Raises
-    ------
-    AuditError
-        If the files of the set or its corrections are damaged.
     """
     own = dict(tagged.census or {})
     if not corrections:
@@ -933,11 +768,6 @@ class CopyOfNote:
         Marks of the copy without a place in the note: they are lost.
     n_malformed
         Tags that were not well written.
-
-    Raises
-    ------
-    ValueError
-        If there is no such status.
     """
 
     status: str
@@ -952,13 +782,7 @@ class CopyOfNote:
 
 
 def copy_places(tagged: TaggedSet) -> Places:
-    """Return (N,) bytes before each note's line; empty where the tagger wrote no copies.
-
-    Raises
-    ------
-    AuditError
-        If there is not a line for each note.
-    """
+    """Return (N,) bytes before each note's line; empty where the tagger wrote no copies."""
     path = tagged.path / RESULT / COPIES
     if not path.is_file():
         return np.empty(0, dtype=np.int64)
@@ -973,13 +797,7 @@ def copy_places(tagged: TaggedSet) -> Places:
 
 
 def copy_at(tagged: TaggedSet, number: int, *, places: Places) -> CopyOfNote | None:
-    """Return how faithful the copy of a note is; None where the tagger wrote none.
-
-    Raises
-    ------
-    AuditError
-        If its line cannot be read.
-    """
+    """Return how faithful the copy of a note is; None where the tagger wrote none."""
     if not len(places):
         return None
     try:

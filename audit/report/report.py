@@ -21,7 +21,7 @@ from audit.attack.decisions import ALPHA, FLAGGED
 from audit.attack.verdict import equal_models_record
 from audit.errors import AuditError
 from audit.notes.passages import Passage
-from audit.shelf import ResultStore
+from audit.shelf import ResultStore, write_private
 from audit.tables import write_table
 
 SCHEMA = 1
@@ -174,32 +174,7 @@ def write_report(
             for number, text in enumerate(texts)
         ]
         contents["documents.csv"] = write_table(["document_id", "model", "text"], rows)
-    return write_private_files({name: t.encode("utf-8") for name, t in contents.items()}, out)
-
-
-def write_private_files(files: Mapping[str, bytes], out: Path) -> tuple[Path, ...]:
-    """Write files into a directory, each whole or not at all, for their owner alone.
-
-    Raises
-    ------
-    AuditError
-        If the directory cannot be written.
-    """
-    try:
-        out.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for name, content in files.items():
-            partial = out / f".{name}.part"
-            partial.unlink(missing_ok=True)
-            partial.touch(mode=0o600)  # private before there is anything in it
-            partial.write_bytes(content)
-            partial.replace(out / name)
-    except OSError as error:
-        raise AuditError(
-            f"The results cannot be written ({error.strerror}).",
-            where="out",
-            do="Choose a directory that you may write to.",
-        ) from None
-    return tuple(out / name for name in files)
+    return write_private({name: t.encode("utf-8") for name, t in contents.items()}, out)
 
 
 def _json_text(value: object) -> str:
