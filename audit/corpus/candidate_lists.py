@@ -20,8 +20,6 @@ from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import (
     Accepts,
-    easy_controls,
-    hard_controls,
     matched_controls,
     recombined_controls,
 )
@@ -102,18 +100,22 @@ def draw_lists(
         is_free = pair_of(first, last) not in taken and pair_of(last, first) not in taken
         return is_free and (drawing.accepts is None or drawing.accepts(first, last))
 
-    n = len(positives)
-    return {
-        "patient": positives,
-        "staff": staff,
-        "canary": canaries,
-        "easy": easy_controls(pool, positives, n=n, seed=seed, accepts=absent),
-        "hard": hard_controls(pool, positives, n=n, seed=seed, accepts=absent),
-        "recombined": recombined_controls(positives, n=n, seed=seed, pool=pool, accepts=absent),
-        "matched": matched_controls(
-            positives, n=n, seed=seed, pool=pool, accepts=absent
-        ).controls,
-    }  # fmt: skip
+    drawn = {
+        kind: matched_controls(
+            positives,
+            n=len(positives),
+            seed=seed,
+            kind="" if kind == "matched" else kind,
+            pool=pool,
+            accepts=absent,
+        ).controls
+        for kind in ("easy", "hard", "matched")
+    }
+    recombined = recombined_controls(
+        positives, n=len(positives), seed=seed, pool=pool, accepts=absent
+    )
+    lists = {"patient": positives, "staff": staff, "canary": canaries}
+    return lists | drawn | {"recombined": recombined}
 
 
 def _staff(
