@@ -72,7 +72,7 @@ def run_audit(
     names, n_reference = with_reference(request, pair, pool=pool)
     meter = Meter(_totals(request, names, pair), listener=progress, should_stop=should_stop)
 
-    with chosen_kernels(request, pair, device=device) as kernels:
+    with chosen_kernels(pair, dtype=request.dtype, device=device) as kernels:
 
         def source(who: str, phase: str) -> evidence.Source:
             loaded: LoadedModel = getattr(pair, who)
@@ -99,7 +99,7 @@ def _loaded(request: AuditRequest) -> tuple[str, ModelPair]:
     device = pick_device(request.device)
     pair = load_pair(request.general, request.hospital, device=device, dtype=request.dtype)
     if request.dtype != "float32":
-        check_rounding(request, pair, device=device)
+        check_rounding(pair, request.general, request.hospital, device=device)
     return device, pair
 
 

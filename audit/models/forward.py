@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from audit.attack.question import AuditRequest
 from audit.errors import AuditError
-from audit.models.load import LoadedModel, load_model, pick_device
+from audit.models.load import load_model, pick_device
 from audit.models.pair import ModelPair
 
 _BODIES = ("bert", "roberta", "distilbert")
@@ -165,23 +164,23 @@ def _is_amd() -> bool:
 __all__ = ["check_rounding", "chosen_kernels", "pick_device"]
 
 
-def check_rounding(request: AuditRequest, pair: ModelPair, *, device: str) -> None:
-    """Refuse a number type that changes what the user's own models say."""
+def check_rounding(pair: ModelPair, general: Path, hospital: Path, *, device: str) -> None:
+    """Refuse a number type that changes what the user's own models say.
+
+    `general` and `hospital` are the directories of the pair's models.
+    """
     tokenizer = pair.hospital.tokenizer
     ids = _trial_rows(pair, device=device)
-    for who in ("general", "hospital"):
-        exact = load_model(getattr(request, who), device=device)
-        rounded: LoadedModel = getattr(pair, who)
+    for path, rounded in ((general, pair.general), (hospital, pair.hospital)):
+        exact = load_model(path, device=device)
         refuse_changed_distributions(
             exact.model, rounded.model, ids=ids, mask_id=tokenizer.mask_token_id, name=rounded.name
         )
 
 
-def chosen_kernels(
-    request: AuditRequest, pair: ModelPair, *, device: str
-) -> AbstractContextManager[str]:
+def chosen_kernels(pair: ModelPair, *, dtype: str, device: str) -> AbstractContextManager[str]:
     """Return a context in which the run's kernels are in force; it gives their name."""
-    if request.dtype != "float32":
+    if dtype != "float32":
         return nullcontext("default")
     return exact_kernels(
         [pair.general.model, pair.hospital.model],

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, control_kind_against, make_candidates, member_parts
+from audit.names.matching import Pair, pair_of
 from audit.names.pools import (
     NamePool,
     japanese_pool,
@@ -857,3 +858,16 @@ def _signed(value: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f}"
+
+
+def canary_names(
+    pool: NamePool, *, n: int, seed: int, found: Mapping[Pair, int], exclude: Sequence[Name] = ()
+) -> tuple[Name, ...]:
+    """Draw n names of the pool that are not in the notes, to be planted or held out."""
+    taken = {*found, *(pair_of(*name) for name in exclude)}
+
+    def absent(first: str, last: str) -> bool:
+        return pair_of(first, last) not in taken and pair_of(last, first) not in taken
+
+    drawn = draw_names(pool, n=n, seed=seed, accepts=absent, purpose="canaries")
+    return tuple(zip(drawn.first, drawn.last, strict=True))
