@@ -19,8 +19,8 @@ from audit.attack.plan import light_key
 from audit.attack.question import AuditRequest, question_digest
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError
-from audit.models.forward import check_rounding, chosen_kernels, pick_device
-from audit.models.load import LoadedModel
+from audit.models.forward import check_rounding, chosen_kernels
+from audit.models.load import LoadedModel, pick_device
 from audit.models.pair import ModelPair, load_pair
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
@@ -99,7 +99,7 @@ def _loaded(request: AuditRequest) -> tuple[str, ModelPair]:
     device = pick_device(request.device)
     pair = load_pair(request.general, request.hospital, device=device, dtype=request.dtype)
     if request.dtype != "float32":
-        check_rounding(pair, request.general, request.hospital, device=device)
+        check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
     return device, pair
 
 

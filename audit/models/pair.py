@@ -29,13 +29,7 @@ class ModelPair:
     hospital: LoadedModel
 
     def __post_init__(self) -> None:
-        """Refuse two models whose numbers would not speak of the same tokens.
-
-        Raises
-        ------
-        AuditError
-            If the tokenizers differ.
-        """
+        """Refuse two models whose numbers would not speak of the same tokens."""
         differences = tokenizer_differences(self.general.tokenizer, self.hospital.tokenizer)
         if differences:
             names = f"{self.general.name} and {self.hospital.name}"

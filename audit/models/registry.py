@@ -112,11 +112,6 @@ def resolve_model(model_id: str) -> Path:
     """Return the directory of a model in the list.
 
     The identifier is compared with those of the list and never made into a path.
-
-    Raises
-    ------
-    AuditError
-        If no registered model has this identifier.
     """
     path = next((path for found, path in _all_found() if found == model_id), None)
     if path is None:
@@ -128,13 +123,7 @@ def resolve_model(model_id: str) -> Path:
 
 
 def model_path(text: str, *, where: str = "model") -> Path:
-    """Return the directory that a person named on the command line, in the option `where`.
-
-    Raises
-    ------
-    AuditError
-        If it is not an existing directory.
-    """
+    """Return the directory that a person named on the command line, in the option `where`."""
     problem = "This is not a directory."
     if not text.strip() or len(text) > _MAX_TEXT or "\x00" in text:
         raise AuditError("This is not a path.", where=where, do="Name a model's directory.")

@@ -45,12 +45,6 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
         The model's configuration; the tokenizer must fit its embedding.
     name
         The model's name, for messages.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be built, has entries that no file holds, lacks a special token or does not
-        fit the model.
     """
     tokenizer = _from_private_copy(files, where=name)
     vocabulary: dict[str, int] = tokenizer.get_vocab()
