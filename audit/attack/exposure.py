@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from audit.attack.decisions import ALPHA, Decisions
+from audit.attack.decisions import ALPHA, Decisions, rank_p_values
 from audit.attack.metrics import GENERAL_ALONE, RoleMeasures, plain
 from audit.attack.scores import (
     FIXED_SCORE,
@@ -93,23 +93,9 @@ class Exposure:
     found_from: Estimate
 
 
-def rank_p_values(scores: ArrayLike, *, held_out: ArrayLike) -> FloatArray:
-    """Return p [K] = (1 + number of held-out scores [H] at least as high) / (1 + H).
-
-    NaN scores stay NaN; NaN held-out scores are left out. Exact: under no leakage a name is as
-    likely at any rank, so P(p <= a) <= a.
-    """
-    score = np.asarray(scores, dtype=np.float64)
-    others = np.asarray(held_out, dtype=np.float64)
-    others = np.sort(others[~np.isnan(others)])
-    n_above = len(others) - np.searchsorted(others, score, side="left")
-    p: FloatArray = np.where(np.isnan(score), math.nan, (1 + n_above) / (1 + len(others)))
-    return p
-
-
 def exposure_bits(scores: ArrayLike, *, held_out: ArrayLike) -> FloatArray:
     """Return log2 |R| - log2 rank [K] in bits; R is the held-out names and the name itself."""
-    return np.asarray(0.0 - np.log2(rank_p_values(scores, held_out=held_out)), dtype=np.float64)
+    return np.asarray(0.0 - np.log2(rank_p_values(scores, controls=held_out)), dtype=np.float64)
 
 
 def exposure(
@@ -150,7 +136,7 @@ def exposure(
     held_out = held_out[~np.isnan(held_out)]
     if not len(held_out):
         raise ValueError("no held-out name is scored")
-    p = rank_p_values(score, held_out=held_out)
+    p = rank_p_values(score, controls=held_out)
     bits = exposure_bits(score, held_out=held_out)
     draws = (seed, n_replicates, len(held_out))
     groups = tuple(
