@@ -53,13 +53,7 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, data: bytes | str, *, where: str) -> Self:
-        """Return the record that `written` wrote.
-
-        Raises
-        ------
-        AuditError
-            If it is no such record; `where` is the place that the sentence names.
-        """
+        """Return the record that `written` wrote."""
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:
@@ -169,13 +163,7 @@ class Task(Record):
 
     @classmethod
     def answer(cls, order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-        """Do what an order of the table says.
-
-        Raises
-        ------
-        AuditError
-            If it is damaged, or of another version.
-        """
+        """Do what an order of the table says."""
         return cls.ordered(order).run(contact)
 
     @classmethod
@@ -191,13 +179,7 @@ class Task(Record):
 
 
 def states_of(*paths: Path | None, where: str) -> list[list[object]]:
-    """Return what tells files, or those of folders, from what stood there before.
-
-    Raises
-    ------
-    AuditError
-        If one is not there.
-    """
+    """Return what tells files, or those of folders, from what stood there before."""
     states: list[list[object]] = []
     try:
         for path in filter(None, paths):
