@@ -196,7 +196,7 @@ MAX_FILE_BYTES = 50_000_000
 
 SAVE_AS_UTF8 = 'Save the file as "CSV UTF-8" and try again.'
 
-_MAGIC = {
+ARCHIVES = {
     b"\x1f\x8b": "a gzip archive",
     b"PK\x03\x04": "a zip archive or an Excel workbook",
     b"BZh": "a bzip2 archive",
@@ -221,7 +221,7 @@ def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
             where=what,
             do="Split it, or leave out the columns that are not needed.",
         )
-    for magic, kind in _MAGIC.items():
+    for magic, kind in ARCHIVES.items():
         if data.startswith(magic):
             raise AuditError(f"This is {kind}, not text.", where=what, do=SAVE_AS_UTF8)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):

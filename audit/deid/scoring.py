@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from audit.deid.cases import SpanWriter
-from audit.deid.copies import EXACT, CopyingTagger, OutputFiles, added, copies_summary
+from audit.deid.copies import EXACT, CopyingTagger, OutputFiles, added, copies_summary, numbers_of
 from audit.deid.matching import MATCHERS, OPTIMAL
 from audit.deid.metrics import seen_recall, surface_forms
 from audit.deid.score import (
@@ -263,7 +263,7 @@ def _write_exact(folder: Path, *, copies: Path) -> Sums:
         with copies.open("rb") as lines:
             for line in lines:
                 record = json.loads(line.decode("utf-8", "surrogatepass"))
-                sums = added(sums, _numbers(record))
+                sums = added(sums, numbers_of(record))
                 if record["status"] == EXACT:
                     exact.add(str(record["doc_id"]))
     except (OSError, ValueError, KeyError, TypeError):
@@ -272,25 +272,6 @@ def _write_exact(folder: Path, *, copies: Path) -> Sums:
     kept = (found if note.doc_id in exact else note.with_spans(()) for note, found in pairs)
     _write(folder / VERBATIM_FILE, kept)
     return sums
-
-
-def _numbers(record: Mapping[str, Any]) -> Sums:
-    """Return a line of `copies.jsonl` as numbers that are added up, as `numbers_of` does."""
-    edits, tags, rate = record["edits"], record["tags"], record["error_rate"]
-    numbers: Sums = {
-        "n_notes": 1,
-        "n_windows": record["n_windows"],
-        f"status {record['status']}": 1,
-        "n_edits": edits["n_inserted"] + edits["n_deleted"] + edits["n_substituted"],
-        "n_edits_inside": edits["n_inside"],
-        "n_source_chars": edits["n_source_chars"],
-        "n_notes_with_rate": int(rate is not None),
-        "sum_error_rate": rate or 0.0,
-        "n_notes_malformed": int(tags["n_malformed"] > 0),
-        "n_malformed": tags["n_malformed"],
-        "n_unaligned": len(record["unaligned"]),
-    }
-    return numbers | {f"tags {name}": n for name, n in tags.items() if name != "n_malformed"}
 
 
 READING, TAGGING, COMPARING, JUDGING = (

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from audit.attack.question import (
+    JAPANESE_PROMPT,
     AuditRequest,
     GenerationSettings,
     PosteriorSettings,
@@ -27,7 +28,6 @@ from audit.corpus import demo_notes
 from audit.deid.matching import CoverageCounts, coverage
 from audit.deid.release import SURROGATE, Surrogates, redact
 from audit.deid.tagger import Tagger, tag_checked
-from audit.demo import JAPANESE_PROMPT
 from audit.demo_build import ENGLISH, JAPANESE, Recipe, demo_staff, save_model, special_ids
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment.leakage_tables import (
@@ -43,8 +43,8 @@ from audit.experiment.leakage_tables import (
     TAGGER,
     Arm,
     ArmRow,
-    LeakageOrder,
     LeakageTables,
+    LeakageTask,
     LeakRow,
     SplitRow,
 )
@@ -672,7 +672,7 @@ class LeakageResult:
 
 
 def run_leakage(
-    order: LeakageOrder,
+    order: LeakageTask,
     *,
     load: Load,
     arms_folder: Path,
@@ -727,7 +727,7 @@ def run_leakage(
 class _Work:
     """The arms of one experiment."""
 
-    order: LeakageOrder
+    order: LeakageTask
     notes: HospitalNotes
     load: Load
     arms_folder: Path
@@ -757,7 +757,7 @@ class _Work:
             should_stop=self.should_stop,
         )
         self.stages.finish(arm.code)
-        reports = {
+        reports: dict[int, AuditReport] = {
             scenario: self._audit(arm, scenario=scenario, hospital=model.path)
             for scenario in order.scenarios
         }
@@ -777,7 +777,7 @@ class _Work:
 
 
 def _request(
-    order: LeakageOrder, notes: HospitalNotes, *, scenario: int, hospital: Path
+    order: LeakageTask, notes: HospitalNotes, *, scenario: int, hospital: Path
 ) -> AuditRequest:
     """Return the same question about every arm: only the hospital's model differs."""
     generation = GenerationSettings(n_documents=order.n_documents)
@@ -796,7 +796,7 @@ def _request(
     )
 
 
-def _costs(order: LeakageOrder, notes: HospitalNotes) -> Mapping[str, float]:
+def _costs(order: LeakageTask, notes: HospitalNotes) -> Mapping[str, float]:
     """Return the stages with what each will cost, in tokens of forward passes; an estimate."""
     n_chars = sum(map(len, notes.texts))
     n_tokens = n_chars / _CHARS_PER_TOKEN[order.language]

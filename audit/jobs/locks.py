@@ -9,12 +9,9 @@ from pathlib import Path
 from audit.errors import AuditError
 from audit.home import results_dir
 from audit.shelf import Lock, taken
+from audit.task import DEVICES, SHORT
 
-DEVICES = ("cpu", "cuda")
-SHORT = "short"
-"""The queue of work that takes minutes at most: it runs on the CPU beside what takes hours."""
 QUEUES = (*DEVICES, SHORT)
-_FIRST_GPU = Path("/dev/nvidia0")
 
 
 def jobs_dir(folder: str = "") -> Path:
@@ -32,11 +29,6 @@ def jobs_dir(folder: str = "") -> Path:
     except OSError as error:
         raise unusable(error) from None
     return path
-
-
-def queue_of(device: str) -> str:
-    """Return the queue of a device: "auto" is the GPU where there is one."""
-    return device if device in DEVICES else "cuda" if _FIRST_GPU.exists() else "cpu"
 
 
 def device_lock(device: str) -> Lock | None:

@@ -29,7 +29,6 @@ from audit.jobs.locks import (
     forget_job_lock,
     job_lock,
     jobs_dir,
-    queue_of,
     unusable,
     worker_lock,
 )
@@ -47,7 +46,7 @@ from audit.jobs.table import (
 )
 from audit.models.inspect import display_name
 from audit.report.report import AuditReport, kept_inspection
-from audit.task import Question
+from audit.task import Question, queue_of
 from cache.store import Store
 
 WORKER_MODULE = "audit.jobs.worker"

@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal, Self
 
+from pydantic import Field, model_validator
+
+from audit.corpus.build import PRIVATE
+from audit.corpus.kept import CORPORA
+from audit.corpus.other_names import write_other_names
 from audit.corpus.truth import listed_file, read_listed
 from audit.errors import AuditError
-from audit.models.inspect import ModelSummary, inspect_model
+from audit.home import salted_digest
+from audit.models.inspect import ModelSummary, inspect_model, model_digest
 from audit.models.registry import RegisteredModel, is_quick, known_digest, tokenizer
 from audit.shelf import Shelf, write_whole
+from audit.task import MAX_SEED, Columns, Contact, Device, Question, Task, queue_of, states_of
 from audit.training.config import (
     WHERE,
+    LossPoint,
     TrainSettings,
     last_held_out,
     read_losses,
@@ -289,6 +297,128 @@ class TrainOrder:
                 do="Train longer, or ask for earlier snapshots.",
             )
         return found
+
+
+class PretrainTask(Task):
+    """A training on the notes of a kept corpus, or on a file of notes."""
+
+    job = "pretrain"
+    flags: ClassVar = {
+        "corpus_id": "--corpus", "columns": "--column", "snapshot_epochs": "--snapshots",
+    }  # fmt: skip
+
+    general: Path
+    """Directory of the model to start from."""
+    settings: TrainSettings = TrainSettings()
+    corpus_id: str = Field(default="", description="identifier of a kept corpus")
+    source: Literal["private", "public", "other_names"] = Field(
+        default="private", description="which notes of the corpus"
+    )
+    notes: Path | None = Field(
+        default=None, description="file or folder of notes, in place of a corpus"
+    )
+    columns: Columns = Field(
+        default=(), description="with notes: which column holds a field, as text=body"
+    )
+    other_names_seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of the other names")
+    title: str = Field(
+        default="", max_length=_MAX_TITLE_CHARS, description="for the list of trained models"
+    )
+    out: Path | None = Field(
+        default=None,
+        description="folder of the training; kept: among the trained models of this installation",
+    )
+    snapshot_epochs: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        default=(), examples=["1,2,5"], description="epochs after which a copy is kept"
+    )
+    device: Device = Field(default="auto", description="where it is trained")
+    run_id: str = ""
+    """Of the model that is kept; known once the question is asked."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.corpus_id) == (self.notes is not None):
+            raise AuditError("Name a corpus or a file of notes, one of the two.", where="notes")
+        return self
+
+    @property
+    def folder(self) -> Path:
+        """Where the training will lie."""
+        return self.out or MODELS.place(self.run_id)
+
+    def question(self) -> Question:
+        """Return the question: the same is trained once, and gone on with.
+
+        Reads every byte of the general model's weights.
+        """
+        about = {
+            "general": model_digest(self.general),
+            "settings": self.settings.decisive(),
+            "notes": self._identity(),
+            "columns": dict(self.columns),
+            "snapshot_epochs": self.snapshot_epochs,
+        }
+        run_id = salted_digest(f"pretrain {json.dumps(about, sort_keys=True)}")[:12]
+        return self.with_(run_id=run_id).asked(
+            label=inspect_model(self.general).name,
+            device=queue_of(self.device),
+            about=[run_id, None if self.out is None else str(self.out)],
+        )
+
+    def _identity(self) -> object:
+        """Return what tells the notes apart: a kept corpus never changes, a file may."""
+        if self.notes is not None:
+            return states_of(self.notes, where="notes")
+        listed = listed_file(CORPORA.get(self.corpus_id).path / PRIVATE)
+        seed = self.other_names_seed if self.source == "other_names" else None
+        names = read_listed(listed).digest if listed else None
+        return [self.corpus_id, self.source, seed, names]
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Train, or go on with a training; returns its identifier."""
+        from audit.training.masked_lm import train
+
+        def tell(point: LossPoint) -> None:
+            if point.held_out is not None:
+                loss = "" if point.loss is None else f"loss {point.loss:.3f}, "
+                held_out = f"held-out loss {point.held_out:.3f} nats a token."
+                contact.say(f"Step {point.step}: {loss}{held_out}")
+
+        result = train(
+            self.order(contact), progress=contact.listen, should_stop=contact.should_stop,
+            on_point=tell,
+        )  # fmt: skip
+        if self.settings.held_out_share and result.held_out is None:
+            contact.say(
+                "Every patient is on the candidate list: none was held out, no loss measured."
+            )
+        return (self.run_id,)
+
+    def order(self, contact: Contact) -> TrainOrder:
+        """Return what the engine is asked for; writes notes with other names if they are wanted."""
+        asked = TrainOrder(
+            general=self.general,
+            notes=(self.notes or Path(),),
+            out=self.folder,
+            settings=self.settings,
+            title=self.title,
+            columns=dict(self.columns),
+            snapshot_epochs=self.snapshot_epochs,
+            device=self.device,
+        )
+        if self.notes is not None:
+            return asked
+        folder = CORPORA.get(self.corpus_id).path
+        notes = folder / f"{self.source}.jsonl"
+        if self.source == "other_names":
+            contact.say("Writing the same notes with other names.")
+            notes = write_other_names(
+                self.corpus_id, seed=self.other_names_seed, should_stop=contact.should_stop
+            )
+        return replace(
+            asked, notes=(notes,), source=self.source, corpus_id=self.corpus_id,
+            token_store=folder / "tokens", listed=listed_file(notes),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,13 @@ from __future__ import annotations
 import json
 import os
 import stat
-from dataclasses import replace
 
 import pytest
 
 from audit.errors import AuditError
 from audit.experiment.leakage_tables import (
     LEAKAGE,
-    LeakageOrder,
+    LeakageTask,
     arms_dir,
     is_kept,
     keep_leakage,
@@ -19,7 +18,7 @@ from audit.experiment.leakage_tables import (
 )
 from tests.experiment.tiny_leakage import tiny_tables
 
-ORDER = LeakageOrder(taggers=("rules",), language="ja")
+ORDER = LeakageTask(taggers=("rules",), language="ja")
 
 
 @pytest.fixture(autouse=True)
@@ -29,14 +28,14 @@ def _home(tmp_path, monkeypatch):
 
 def test_the_same_question_has_the_same_identifier():
     one = leakage_id(ORDER)
-    assert leakage_id(replace(ORDER, device="cpu")) == one
-    others = [replace(ORDER, seed=1), replace(ORDER, language="en"), replace(ORDER, taggers=())]
+    assert leakage_id(ORDER.with_(device="cpu")) == one
+    others = [ORDER.with_(seed=1), ORDER.with_(language="en"), ORDER.with_(taggers=())]
     assert len({one, *map(leakage_id, others)}) == 4
 
 
 def test_a_tagger_that_is_not_listed_is_refused():
     with pytest.raises(AuditError, match="no such tagger"):
-        leakage_id(replace(ORDER, taggers=("trained/000000000000",)))
+        leakage_id(ORDER.with_(taggers=("trained/000000000000",)))
 
 
 def test_kept_files_come_back_and_are_private():

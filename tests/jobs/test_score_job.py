@@ -22,11 +22,10 @@ from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs import kinds
 from audit.jobs.kinds import KINDS, answer_score, score_question
-from audit.jobs.locks import SHORT
 from audit.notes.formats import write_files, write_jsonl, write_tags
 from audit.notes.spans import Span, TaggedDocument
 from audit.progress import Progress
-from audit.task import Contact
+from audit.task import SHORT, Contact
 from tests.deid.make_scores import content_of, files_of, gold_notes, predicted_notes, quiet
 
 RULES = KnownTagger("rules", "rules", "", RuleTagger().digest, is_quick=True)
