@@ -18,13 +18,14 @@ from typing import Any
 
 from audit.deid.generative.config import KIND as GENERATIVE
 from audit.deid.network.config import KIND as TOKEN
-from audit.deid.network.config import TrainPoint, read_points, read_tagger_file
+from audit.deid.network.config import read_tagger_file
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags
 from audit.errors import AuditError
 from audit.notes.spans import CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE, Span
 from audit.shelf import Shelf
 from audit.stats import Estimate
+from audit.training.config import LossPoint, read_losses
 
 LONGEST, RULES_FIRST, MODEL_FIRST, CODES_FIRST = (
     "longest", "rules first", "model first", "codes by rule",
@@ -217,7 +218,7 @@ class TrainedTagger:
     created: str
     training: Mapping[str, Any]
     measured: Mapping[str, Any]
-    points: tuple[TrainPoint, ...] = ()
+    points: tuple[LossPoint, ...] = ()
 
     @property
     def validation(self) -> ValidationCounts | None:
@@ -243,7 +244,7 @@ def _read_tagger(folder: Path) -> TrainedTagger:
         created=str(content.get("created", "")),
         training=dict(content.get("training", {})),
         measured=dict(content.get("measured", {})),
-        points=read_points(folder),
+        points=read_losses(folder),
     )
 
 

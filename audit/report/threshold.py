@@ -13,6 +13,7 @@ import numpy as np
 
 from audit.attack.decisions import ALPHA, Confusion, confusion, f1_interval
 from audit.attack.metrics import GENERAL_ALONE
+from audit.attack.scores import GENERAL_SCORE, score_kind
 from audit.report.names import is_canary_kind, name_kinds, number
 from audit.report.report import AuditReport
 from audit.stats import (
@@ -28,20 +29,12 @@ from audit.stats import (
 POPULARITY = "popularity"
 ALL = "all"
 """The stratum of every listed control; the others are kinds of controls."""
-GENERAL_COLUMN = {1: "general_product", 2: "general_mean_log"}
-"""The column that is M_general alone, by scenario."""
 LOW_FPR = 0.01
 PAPER_THRESHOLD = 0.0
 """The rules of the paper say that a score is above this (sections 4.1 and 4.2)."""
 USEFUL = ("fpr", "fdr", "youden", "paper")
 """Codes of the thresholds that are offered."""
 
-_HOSPITAL_COLUMN = {
-    name: f"hospital_{name}" for name in ("product", "minimum", "hits", "full_hits")
-}
-_LOG_COLUMNS = (
-    "hospital_product", "hospital_minimum", "general_product", "hospital_posterior", POPULARITY,
-)  # fmt: skip
 _N_STEPS = 200
 
 
@@ -143,7 +136,7 @@ def score_codes(report: AuditReport) -> tuple[str, ...]:
     """Return the scores that can be looked at, the fixed one first, baselines last."""
     strata = report.measures["strata"]
     found = list(strata[ALL]["scores"]) if strata else []
-    known = [code for code in found if _column(report, code) in report.names]
+    known = [code for code in found if _column(report, code)[0] in report.names]
     others = [code for code in known if code != report.fixed_score]
     return (report.fixed_score, *others, GENERAL_ALONE, POPULARITY)
 
@@ -171,7 +164,7 @@ def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> Rank
     if has_truth:
         keep &= (truth == 1) | ((truth == 0) if stratum == ALL else (kinds == stratum))
     rows = np.flatnonzero(keep)
-    column = _column(report, score)
+    column, is_log = _column(report, score)
     values = _numbers(names[column])[rows]
     return RankedNames(
         score=score,
@@ -187,7 +180,7 @@ def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> Rank
             math.nan,
             _numbers(names["threshold"]),
         )[rows],
-        axis=_axis(values, is_log=column in _LOG_COLUMNS),
+        axis=_axis(values, is_log=is_log),
     )
 
 
@@ -277,11 +270,12 @@ def read_threshold(text: str) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-def _column(report: AuditReport, code: str) -> str:
+def _column(report: AuditReport, code: str) -> tuple[str, bool]:
+    """Return a score's column of names, and whether it is drawn by its logarithm."""
     scenario = int(report.scenario["number"])
-    if code == GENERAL_ALONE:
-        return GENERAL_COLUMN[scenario]
-    return _HOSPITAL_COLUMN.get(code, code) if scenario == 1 else code
+    name = GENERAL_SCORE[scenario] if code == GENERAL_ALONE else code
+    kind = score_kind(name, scenario=scenario)
+    return (kind.column or name, kind.is_log) if kind else (name, name == POPULARITY)
 
 
 def _numbers(column: list[object]) -> FloatArray:
