@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from audit.corpus.canaries import Canary, CanaryPlan
 from audit.corpus.examine import ListedNames, PatternTally, People
@@ -100,15 +101,9 @@ def draw_lists(
         is_free = pair_of(first, last) not in taken and pair_of(last, first) not in taken
         return is_free and (drawing.accepts is None or drawing.accepts(first, last))
 
+    draw = partial(matched_controls, positives, n=len(positives), seed=seed, pool=pool)
     drawn = {
-        kind: matched_controls(
-            positives,
-            n=len(positives),
-            seed=seed,
-            kind="" if kind == "matched" else kind,
-            pool=pool,
-            accepts=absent,
-        ).controls
+        kind: draw(kind="" if kind == "matched" else kind, accepts=absent).controls
         for kind in ("easy", "hard", "matched")
     }
     recombined = recombined_controls(
