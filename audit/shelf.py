@@ -55,6 +55,31 @@ def write_whole(path: Path, data: bytes) -> None:
         raise unwritable(error) from None
 
 
+def write_private_files(files: Mapping[str, bytes], out: Path) -> tuple[Path, ...]:
+    """Write files into a directory, each whole or not at all, for their owner alone.
+
+    Raises
+    ------
+    AuditError
+        If the directory cannot be written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name, content in files.items():
+            partial = out / f".{name}.part"
+            partial.unlink(missing_ok=True)
+            partial.touch(mode=0o600)  # private before there is anything in it
+            partial.write_bytes(content)
+            partial.replace(out / name)
+    except OSError as error:
+        raise AuditError(
+            f"The results cannot be written ({error.strerror}).",
+            where="out",
+            do="Choose a directory that you may write to.",
+        ) from None
+    return tuple(out / name for name in files)
+
+
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """Give a folder to write into; it takes the place of `path` when the block ends well.

@@ -38,7 +38,6 @@ NOT_YET = {
     "audit.corpus.make (corpus) imports audit.attack.exposure (attack)",
     "audit.corpus.make (corpus) imports audit.attack.plan (attack)",
     "audit.corpus.make (corpus) imports audit.attack.prompts (attack)",
-    "audit.corpus.make (corpus) imports audit.report.report (report)",
     "audit.models.forward (models) imports audit.attack.question (attack)",
     "audit.names.controls (names) imports audit.attack.decisions (attack)",
     "audit.names.controls (names) imports audit.attack.prompts (attack)",
@@ -48,7 +47,6 @@ NOT_YET = {
     "audit.names.lists (names) imports audit.demo (demo)",
     "audit.names.matching (names) imports audit.attack.scores (attack)",
     "audit.notes.read (notes) imports audit.corpus.demo_notes (corpus)",
-    "audit.notes.read (notes) imports audit.report.report (report)",
     "audit.training.kept (training) imports audit.attack.plan (attack)",
 }
 

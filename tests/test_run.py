@@ -144,14 +144,14 @@ def test_the_last_point_of_the_curve_equals_the_measures(finished, scenario):
     assert last["n"] == (450 if scenario == 1 else 800)
     assert [point["n"] for point in report.curve] == sorted({p["n"] for p in report.curve})
     for stratum, quick in last["strata"].items():
-        whole = report.measures["strata"][stratum]
+        whole = report.measures.strata[stratum]
         rankings = whole["scores"] | whole["baselines"]
         rules = whole["rules"] | whole["baseline_rules"]
         assert quick["auc"].keys() == rankings.keys()
         for name, auc in quick["auc"].items():
             assert auc == rankings[name]["auc"]["value"], name
         assert quick["rules"] == {name: rule["confusion"] for name, rule in rules.items()}
-    assert last["strata"].keys() == report.measures["strata"].keys() == {"all", "easy"}
+    assert last["strata"].keys() == report.measures.strata.keys() == {"all", "easy"}
 
 
 def test_hits_in_the_report_are_counts_of_documents_with_the_name(finished):
@@ -212,14 +212,14 @@ def test_a_kept_report_of_the_same_model_twice_is_no_longer_judged(finished):
     report, _ = finished[2]
     models = {who: report.models["general"] for who in ("general", "hospital")}
     kept = AuditReport.from_json({**report.to_json(), "models": models})
-    assert kept.verdict["state"] == "not_compared"
-    assert AuditReport.from_json(report.to_json()).verdict["state"] != "not_compared"
+    assert kept.verdict.state == "not_compared"
+    assert AuditReport.from_json(report.to_json()).verdict.state != "not_compared"
 
 
 def test_a_list_without_truth_is_scored_without_measures(models, tmp_path):
     names = make_candidates([("Anna", "Smith"), ("John", "Jones")])
     report = answer(request_of(models, 1, candidates=names), tmp_path)
-    assert report.measures["strata"] == {}
+    assert report.measures.strata == {}
     assert report.curve == []
     assert len(report.names["q_value"]) == 2
     assert "null_check" not in report.details

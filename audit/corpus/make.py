@@ -98,9 +98,8 @@ from audit.names.pools import NamePool, japanese_pool, us_pool
 from audit.notes.placeholders import find_placeholders, has_marks
 from audit.notes.read import FIELDS, ByteListener, Note, NoteSource, open_notes, resolve_note_file
 from audit.progress import Meter, Pace, Progress, ProgressListener, StopQuestion
-from audit.report.report import write_private_files
 from audit.rng import generator
-from audit.shelf import FORGOTTEN
+from audit.shelf import FORGOTTEN, write_private_files
 from audit.tables import RowNote
 
 LANGUAGES = ("auto", "us", "ja")

@@ -26,7 +26,7 @@ from audit.corpus.demo_notes import example_csv
 from audit.errors import AuditError
 from audit.foreign import SAVE_AS_UTF8, decode_text, json_value, refusing
 from audit.home import data_home, results_dir
-from audit.report.report import write_private_files
+from audit.shelf import write_private_files
 from audit.tables import MAX_COLUMNS, MAX_FIELD_CHARS, MAX_HEADER_BYTES, RowNote, heading_key
 
 MAX_LINE_CHARS = 8_000_000

@@ -229,8 +229,8 @@ def test_the_report_holds_measures_linking_curve_and_counts(report: AuditReport)
     assert report.candidates["n_controls"] == 7
     assert report.candidates["by_kind"] == {"easy": 6, "given": 1}
     assert report.candidates["n_reference"] >= 2600
-    assert set(report.measures["strata"]) >= {"all", "easy"}
-    everyone = report.measures["strata"]["all"]
+    assert set(report.measures.strata) >= {"all", "easy"}
+    everyone = report.measures.strata["all"]
     assert {"difference", "log_ratio", "mean_log_ratio", "chain_mean_log_ratio"} <= set(
         everyone["scores"]
     )
@@ -242,15 +242,15 @@ def test_the_report_holds_measures_linking_curve_and_counts(report: AuditReport)
     # The last point of the curve is the whole run.
     last = report.curve[-1]["strata"]["all"]["auc"]["residual"]
     assert last == pytest.approx(everyone["scores"]["residual"]["auc"]["value"])
-    assert report.verdict["state"] in get_args(State)
+    assert report.verdict.state in get_args(State)
     for p, q in zip(numbers(report, "p_value"), numbers(report, "q_value"), strict=True):
         assert math.isnan(p) or 0 < p <= q <= 1
-    assert report.scenario["number"] == 2
-    assert report.models["hospital"]["digest"] != report.models["general"]["digest"]
+    assert report.scenario.number == 2
+    assert report.models["hospital"].digest != report.models["general"].digest
 
 
 def test_linking_ranks_the_scored_owners_by_the_reports_own_passages(report: AuditReport) -> None:
-    linking = report.details["linking"]
+    linking = report.details.linking
     # Five passages: one without owner, one whose owner cannot be spelled.
     assert [one["passage_id"] for one in linking["rank_by_passage"]] == ["1", "2", "3"]
     assert [one["name_id"] for one in linking["rank_by_passage"]] == [0, 1, 2]
@@ -346,11 +346,11 @@ def test_without_truth_there_are_p_and_q_and_no_confusion_table(
     report: AuditReport, folders: dict[str, Path], store: Store
 ) -> None:
     found = run_audit(request_of(folders, candidates=without_truth(LISTED)), store=store)
-    assert found.measures["strata"] == {}
+    assert found.measures.strata == {}
     assert list(found.curve) == []
     assert list(found.mentions) == []
     assert set(found.names["is_member"]) == {None}
-    assert found.cohort["group"] == "unknown"
+    assert found.cohort.group == "unknown"
     assert "null_check" not in found.details
     for column in ("p_value", "q_value"):
         assert np.isfinite(np.delete(numbers(found, column), [12, 13])).all()

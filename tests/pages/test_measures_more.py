@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from audit.report.reading import exposure_view
 
 from audit.home import HOME_VARIABLE, results_dir
-from audit.report.reading import exposure_view
 from audit.report.report import AuditReport
 from pages.ui.exposure_chart import exposure_chart
 from pages.ui.language import words_of
@@ -33,7 +33,7 @@ def test_canaries_are_shown_with_their_limits(
 ) -> None:
     keep({"one": special}, directory=home, is_demo=False)
     app = open_measures(audit=special.digest[:12], tab="canaries", lang=language)
-    record = special.details["canaries"]
+    record = special.details.canaries
     sentence = record["japanese" if language == "ja" else "english"]
     assert sentence in texts(app)
     fixed = record["scores"][special.fixed_score]
@@ -52,7 +52,7 @@ def test_canaries_do_not_stand_in_the_tables(home: Path, special: AuditReport) -
     words = words_of("en")
     assert words.text("kind_canary") not in texts(app)
     assert words.text("measures_roles") in texts(app)
-    for role in special.details["roles"]:
+    for role in special.details.roles:
         flagged = role["flagged"]
         assert role["role"] in texts(app)
         assert f"{flagged['n_hits']} / {flagged['n_total']} ·" in texts(app)
@@ -63,7 +63,7 @@ def test_the_overview_tells_of_canaries_in_their_own_line(home: Path, special: A
     app = open_measures(audit=special.digest[:12])
     app.switch_page("../overview.py").run()
     assert not app.exception
-    assert special.details["canaries"]["english"] in texts(app)
+    assert special.details.canaries.english in texts(app)
     assert words_of("en").text("kind_planted") in str(app.get("plotly_chart")[0].proto)
 
 
@@ -94,7 +94,7 @@ def test_references_are_set_beside_the_own_audit(home: Path) -> None:
     assert words_of("en").text("measures_references_own") in shown
     assert "better ![x]" in shown and "<img src=x>" not in shown
     for report in (own, other):
-        auc = report.measures["strata"]["hard"]["scores"][report.fixed_score]["auc"]["value"]
+        auc = report.measures.strata["hard"].scores[report.fixed_score].auc.value
         assert f"{auc:.3f}" in shown
     assert other.digest[:12] in shown and stranger.digest[:12] not in shown
 

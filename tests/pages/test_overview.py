@@ -69,8 +69,7 @@ def test_the_demo_audit_is_shown_with_the_other_scenario_beside_it(
     assert first < second
     sentence = (
         demo_reports["masked_lm"]
-        .verdict["english"]
-        .partition(": ")[2]
+        .verdict.english.partition(": ")[2]
         .replace(" %", "\N{NO-BREAK SPACE}%")
     )
     assert sentence[1:] in shown
@@ -106,7 +105,7 @@ def test_the_demo_wears_its_ribbon_on_every_page_also_while_it_still_runs(
     shipped = model_digest(demo.SHIPPED / "en" / "models" / demo.HOSPITAL)
     report = demo_reports["masked_lm"]
     models = {**report.models, "hospital": {**report.models["hospital"], "digest": shipped}}
-    keep({"unfinished": replace(report, models=models)}, directory=home, is_demo=False)
+    keep({"unfinished": report.changed(models=models)}, directory=home, is_demo=False)
     app = open_app()
     app.switch_page(f"../{page}.py").run()
     assert not app.exception
@@ -130,7 +129,7 @@ def test_the_published_figures_stand_beside_the_audits_own(
     shown = texts(app)
     for published in ("105 / 25 / 86 / 44", "40 / 90 / 46 / 84", "127 / 3 / 130 / 0*"):
         assert published in shown
-    counts = demo_reports["masked_lm"].measures["strata"]["easy"]["rules"]["difference_above_zero"]
+    counts = demo_reports["masked_lm"].measures.strata["easy"].rules["difference_above_zero"]
     own = " / ".join(str(counts["confusion"][key]) for key in ("tp", "fn", "fp", "tn"))
     assert f">{own}<" in shown
 
@@ -209,7 +208,7 @@ def test_a_list_without_truth_is_shown_without_tables_of_rates(home: Path) -> No
 @pytest.mark.parametrize(("leak", "state"), [(0.0, "not_enough_evidence"), (4.0, "leak_found")])
 def test_each_verdict_has_its_look(home: Path, leak: float, state: str) -> None:
     report = make_report(2, leak=leak)
-    assert report.verdict["state"] == state
+    assert report.verdict.state == state
     keep({"own": report}, directory=home, is_demo=False)
     assert f'<section class="ka-verdict ka-{state}">' in texts(open_app())
 
@@ -246,7 +245,7 @@ def test_the_states_have_their_words_and_only_one_is_drawn_without_a_rule(home: 
 def test_one_model_compared_with_itself_is_not_compared_whatever_was_kept(home: Path) -> None:
     report = make_report(2)
     models = {who: {**model, "digest": "same"} for who, model in report.models.items()}
-    keep({"own": replace(report, models=models)}, directory=home, is_demo=False)
+    keep({"own": report.changed(models=models)}, directory=home, is_demo=False)
     shown = texts(open_app())
     assert '<section class="ka-verdict ka-not_compared">' in shown
     assert "Names that stand out most" not in shown and "No name stands out." in shown

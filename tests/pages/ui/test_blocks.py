@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from audit.report.reading import RuleFigures, published_tables
+
 from audit.stats import Estimate
 from pages.ui import blocks, paper_table
 from pages.ui.language import words_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
+from audit.report.reading import MentionBin
 
 from audit.report.names import KindScores
-from audit.report.reading import MentionBin
 from audit.stats import Estimate, Rate
 from pages.ui import charts
 

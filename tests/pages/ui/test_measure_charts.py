@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from audit.report.reading import Calibration, CurveLine, linking_of
+
 from audit.report.threshold import RocView, ScoreAxis, VolcanoNames
 from pages.ui.charts import GREY, RUST
 from pages.ui.measure_charts import (
