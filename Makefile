@@ -3,13 +3,14 @@
 # make e2e    the tests in a real browser
 # make slow   the tests that take minutes each, in a browser or not
 # make check  format, lint and types
+# make golden compares what this tree answers with the last one before the redesign
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8501
 WORKERS ?= 2
 
-.PHONY: run test test-all check e2e slow clean
+.PHONY: run test test-all check e2e slow golden clean
 
 run: $(VENV)/.runtime
 	$(BIN)/python -m audit demo
@@ -24,6 +25,9 @@ test-all: $(VENV)/.dev
 
 e2e: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/e2e -m "not slow and not gpu"
+
+golden: $(VENV)/.dev
+	$(BIN)/python benchmarks/golden.py
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "slow and not gpu"

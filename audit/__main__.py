@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.update(
         HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", TOKENIZERS_PARALLELISM="false"
     )
-    options = _parser().parse_args(arguments)
     try:
+        options = _parser().parse_args(arguments)
         result = options.command(options)
     except (AuditError, StoreError) as error:
         _say(str(error))

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from audit import demo as demo_hospital
 from audit.access_log import LogEntry, entries, log_seal, record, verify
 from audit.attack.metrics import plain
-from audit.attack.plan import tokenizer
-from audit.attack.prompts import piece_counter
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.attack.scores import score_file
 from audit.attack.verdict import REASONS
@@ -41,12 +43,10 @@ from audit.corpus.kept import (
     list_of,
     passages_for,
 )
-from audit.corpus.make import LANGUAGES as MAKE_LANGUAGES
-from audit.corpus.make import CorpusOrder
+from audit.corpus.make import CorpusTask
+from audit.deid.cases import Miss, misses_csv, misses_jsonl, misses_of
 from audit.deid.copies import OutputFiles, copies_summary
 from audit.deid.generative.config import LANGUAGES as GENERATIVE_LANGUAGES
-from audit.deid.generative.config import PRECISIONS as GENERATIVE_PRECISIONS
-from audit.deid.generative.config import SCHEDULES as GENERATIVE_SCHEDULES
 from audit.deid.generative.config import (
     GenerativeFacts,
     GenerativeOrder,
@@ -63,15 +63,7 @@ from audit.deid.network.decode import SCHEMES
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
 from audit.deid.release import FROM_TEXT, MODES, PLACEHOLDER, SURROGATE, Surrogates
 from audit.deid.release import LANGUAGES as RELEASE_LANGUAGES
-from audit.deid.score import (
-    Miss,
-    Pair,
-    misses_csv,
-    misses_jsonl,
-    misses_of,
-    score_pairs,
-    score_summary,
-)
+from audit.deid.score import Pair, ScoreSummary, score_pairs, score_summary
 from audit.deid.tag import REDACTED, SPANS, Release, tag_notes
 from audit.deid.tagger import TAGGER, Tagger
 from audit.deid.taggers import (
@@ -104,11 +96,10 @@ from audit.experiment.paper_tables import (
     ExperimentOrder,
 )
 from audit.foreign import decode_text
-from audit.home import data_home, results_dir
+from audit.home import DEMO_HOSPITAL, data_home, results_dir
 from audit.jobs import service
 from audit.jobs.here import answer_here, waits_for_text
 from audit.jobs.kinds import (
-    corpus_question,
     demo_order,
     experiment_question,
     leakage_question,
@@ -120,13 +111,14 @@ from audit.jobs.kinds import (
     tuning_question,
 )
 from audit.jobs.service import audit_question, demo_question
-from audit.jobs.table import Job, Question
+from audit.jobs.table import Job
 from audit.jobs.worker import work
-from audit.models.registry import model_path
+from audit.models.registry import model_path, tokenizer
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.names.controls import with_controls
 from audit.names.files import names_file, read_names
 from audit.names.people import ENGLISH, JAPANESE
+from audit.names.spelling import piece_counter
 from audit.notes.formats import FORMATS, GOLD, PREDICTED, PairedFiles, flattened, write_files
 from audit.notes.passages import Passages, read_passages
 from audit.notes.read import FIELDS, open_notes
@@ -154,11 +146,101 @@ from audit.report.report import (
 from audit.shelf import queue_of, whole_folder, write_private_files
 from audit.stats import N_REPLICATES
 from audit.tables import read_table, write_table
+from audit.task import Question, Record, Task
 from audit.training.config import PRECISIONS as TRAINING_PRECISIONS
 from audit.training.config import SCHEDULES as TRAINING_SCHEDULES
 from audit.training.config import TrainSettings
 from audit.training.kept import MODEL, TrainedModel, read_training, run_dir, snapshot_name
 from cache.store import Store
+
+_KEPT = "kept"
+"""In place of a folder: what is made is kept on this installation."""
+
+
+def add_options(parser: Any, record: type[Record], *, but: Collection[str] = ()) -> None:
+    """Add an option for every field of a task, or of settings, that has a description.
+
+    What is not given stays out of the parsed options, so that the record's own default holds.
+    """
+    for name, field in record.model_fields.items():
+        if field.description and name not in but:
+            parser.add_argument(
+                _flag(record, name), dest=name, default=SUPPRESS, help=field.description,
+                **_how(name, field, flag=_flag(record, name)),
+            )  # fmt: skip
+
+
+def chosen(options: Namespace, record: type[Record]) -> dict[str, Any]:
+    """Return the fields of a record that options give."""
+    fields = [name for name, field in record.model_fields.items() if field.description]
+    given = {name: vars(options)[name] for name in fields if name in options}
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+
+
+def _flag(record: type[Record], name: str) -> str:
+    flags = record.flags if issubclass(record, Task) else {}
+    return flags.get(name) or "--" + re.sub("^(n|is|has)_", "", name).replace("_", "-")
+
+
+def _how(name: str, field: FieldInfo, *, flag: str) -> dict[str, Any]:
+    """Return how the values of a field are read: from its type, and its examples."""
+    kind = _without_none(field.annotation)
+    if kind is bool:
+        return {"action": "store_false" if field.default else "store_true"}
+    if get_origin(kind) is Literal:
+        return {"choices": get_args(kind)}
+    if get_origin(kind) is not tuple:
+        reader = kind if kind is not Path else _kept_or_place if name == "out" else place
+        return {"type": reader, "required": field.is_required()}
+    one = _without_none(get_args(kind)[0])
+    if field.examples:
+        return {"type": _numbers(one, flag=flag), "metavar": field.examples[0]}
+    if get_origin(one) is tuple:
+        return {"type": column_pair, "action": "append", "metavar": "FIELD=NAME"}
+    choices = {"choices": get_args(one)} if get_origin(one) is Literal else {}
+    kind_of_one = type(choices["choices"][0]) if choices else place if one is Path else one
+    return {"type": kind_of_one, "action": "append", **choices}
+
+
+def _without_none(kind: Any) -> Any:
+    """Return the type that `kind | None`, or an annotated one, is about."""
+    if isinstance(kind, UnionType):
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def place(text: str) -> Path:
+    """Return the whole path that a person wrote."""
+    return Path(text).expanduser().absolute()
+
+
+def _kept_or_place(text: str) -> Path | None:
+    return None if text == _KEPT else place(text)
+
+
+def column_pair(text: str) -> tuple[str, str]:
+    """Return field and column of "field=column"."""
+    field, sign, name = text.partition("=")
+    if not (sign and name) or field not in FIELDS:
+        raise AuditError(
+            "This is no FIELD=NAME.", where="--column",
+            do=f"Fields are {', '.join(FIELDS)}; as text=body.",
+        )  # fmt: skip
+    return field, name
+
+
+def _numbers(kind: type[Any], *, flag: str) -> Callable[[str], tuple[Any, ...]]:
+    def read(text: str) -> tuple[Any, ...]:
+        try:
+            return tuple(kind(part) for part in text.split(",") if part.strip())
+        except ValueError:
+            what = "whole numbers" if kind is int else "numbers"
+            raise AuditError(
+                f"These are no {what} with commas between.", where=flag, do="As 1,2,4,8."
+            ) from None
+
+    return read
+
 
 _WATCH_SECONDS = 1.0
 
@@ -436,7 +518,7 @@ def run(options: Namespace) -> dict[str, Any]:
         for number, path in enumerate(paths, start=1):
             _say(f"The same audit with reference {number} in the general model's place.")
             folder = out / f"reference-{number}" if out else None
-            others.append(_audited(replace(request, general=path), out=folder))
+            others.append(_audited(request.with_(general=path), out=folder))
         result["references"] = _beside(report, others)
     return result
 
@@ -540,7 +622,7 @@ def selftest(options: Namespace) -> dict[str, Any]:
 
     with Store(results_dir()) as store:
         result = self_test(
-            options.directory or demo_hospital.SHIPPED, store=store, seed=options.seed,
+            options.directory or DEMO_HOSPITAL, store=store, seed=options.seed,
             device=options.device, progress=progress_line(),
         )  # fmt: skip
     for check in result.checks:
@@ -581,7 +663,7 @@ def _generation_settings(options: Namespace) -> GenerationSettings:
         temperature=options.temperature,
         is_remasked=not options.keep_sampled,
     )
-    return settings if options.prompt is None else replace(settings, prompt=options.prompt)
+    return settings if options.prompt is None else settings.with_(prompt=options.prompt)
 
 
 def _passages(path: Path | None) -> Passages | None:
@@ -619,9 +701,6 @@ def _truth(cell: str, *, row: int) -> bool:
     return known[cell.strip().lower()]
 
 
-_CORPUS_COMMANDS_KEPT = "kept"
-
-
 def add_corpus(commands_of: Any) -> None:
     """Add the commands' parsers."""
     corpus = commands_of.add_parser("corpus", help="from notes to what an audit needs")
@@ -632,7 +711,8 @@ def add_corpus(commands_of: Any) -> None:
     of.add_argument("--corpus", help="identifier or folder of a corpus")
     of.add_argument("--notes", type=Path, help="file or folder of notes of which no truth is known")
     mentions.add_argument("--names", action="store_true", help="with --notes: the names themselves")
-    _corpus_commands_column(mentions)
+    mentions.add_argument("--column", type=column_pair, action="append", default=[],
+                          metavar="FIELD=NAME", help="as text=body")  # fmt: skip
     mentions.set_defaults(command=mentions_command)
     candidates = whats.add_parser("candidates", help="the list of names and the passages")
     candidates.add_argument("--corpus", required=True, help="identifier or folder of a corpus")
@@ -656,53 +736,16 @@ def add_corpus(commands_of: Any) -> None:
 
 def _add_build(whats: Any) -> None:
     build = whats.add_parser("build", help="D_private, D_public, the truth, and the lists")
-    build.add_argument("--notes", type=Path, required=True, help="NOTEEVENTS.csv(.gz), discharge."
-                       "csv(.gz), CSV, JSONL, Parquet, or a folder of .txt")  # fmt: skip
-    build.add_argument("--register", type=Path, help="CSV of patients: the notes are identified")
-    _corpus_commands_column(build)
-    build.add_argument("--seed", type=int, default=0)
-    build.add_argument("--workers", type=int, default=1, help="processes; they change no byte")
-    build.add_argument(
-        "--out", default=_CORPUS_COMMANDS_KEPT, help="a new folder; kept: on this installation"
-    )
-    build.add_argument("--title", default="", help="for the list of corpora")
-    build.add_argument("--sample", type=int, help="draw so many notes at random")
-    build.add_argument("--canaries", default="", metavar="1,2,4,8",
-                       help="plant invented names so many times")  # fmt: skip
-    build.add_argument("--canary-names", type=int, default=10, help="names for each number")
-    build.add_argument("--sentences", type=int, default=5, help="sentences of a passage")
-    build.add_argument("--left", action="store_true",
-                       help="passages begin with the sentence of the name")  # fmt: skip
-    build.add_argument("--language", choices=MAKE_LANGUAGES, default="auto", help="of drawn names")
-    build.add_argument("--tokenizer", type=Path, metavar="DIR", help="general model: names whose "
-                       "parts are single tokens of it only, as in the paper")  # fmt: skip
+    add_options(build, CorpusTask)
     build.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     build.set_defaults(command=corpus_commands_build_command)
 
 
 def corpus_commands_build_command(options: Namespace) -> dict[str, Any]:
     """Make a corpus."""
-    order = CorpusOrder(
-        notes=options.notes.expanduser().absolute(),
-        columns=tuple(columns_from(options.column).items()),
-        kind="dummy" if options.register is None else "register",
-        register=None if options.register is None else options.register.expanduser().absolute(),
-        seed=options.seed,
-        n_workers=options.workers,
-        title=options.title,
-        sample=options.sample,
-        canary_counts=_corpus_commands_numbers(options.canaries),
-        n_canaries=options.canary_names,
-        n_sentences=options.sentences,
-        has_left=options.left,
-        language=options.language,
-        tokenizer=None if options.tokenizer is None else options.tokenizer.expanduser().absolute(),
-    )
-    out = (
-        None if options.out == _CORPUS_COMMANDS_KEPT else Path(options.out).expanduser().absolute()
-    )
-    (corpus_id,) = answered(corpus_question(order, out=out))
-    corpus = kept_corpus(corpus_id) if out is None else corpus_at(out)
+    task = CorpusTask(**chosen(options, CorpusTask))
+    (corpus_id,) = answered(task.question())
+    corpus = corpus_at(task.out) if task.out else kept_corpus(corpus_id)
     found = read_examination(corpus.path)
     for line in _corpus_commands_report(corpus, found):
         say(line)
@@ -728,7 +771,7 @@ def mentions_command(options: Namespace) -> dict[str, Any]:
             say(line)
         return {"corpus": corpus_line(corpus), **_corpus_commands_plain(found)}
     result = mentions_in(
-        options.notes.expanduser(), columns=columns_from(options.column), with_names=options.names
+        options.notes.expanduser(), columns=dict(options.column), with_names=options.names
     )
     for form, n in result.coverage.by_form:
         say(f"{form}: {n:,}")
@@ -811,43 +854,8 @@ def forget_command(options: Namespace) -> dict[str, Any]:
     return {"forgotten": options.corpus}
 
 
-def columns_from(texts: list[str]) -> dict[str, str]:
-    """Return field -> column of "field=column" texts.
-
-    Raises
-    ------
-    AuditError
-        If one is not of this form.
-    """
-    columns: dict[str, str] = {}
-    for text in texts:
-        field, sign, name = text.partition("=")
-        if not (sign and name) or field not in FIELDS or field in columns:
-            raise AuditError(
-                "This is no FIELD=NAME, or the field is given twice.",
-                where="--column",
-                do=f"Fields are {', '.join(FIELDS)}; as text=body.",
-            )
-        columns[field] = name
-    return columns
-
-
-def _corpus_commands_column(command: Any) -> None:
-    command.add_argument("--column", action="append", default=[], metavar="FIELD=NAME",
-                         help="which column holds a field, as text=body")  # fmt: skip
-
-
 def _words(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-
-
-def _corpus_commands_numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in _words(text))
-    except ValueError:
-        raise AuditError(
-            "These are no whole numbers with commas between.", where="--canaries", do="As 1,2,4,8."
-        ) from None
 
 
 def _corpus_commands_plain(found: Examination) -> dict[str, Any]:
@@ -970,7 +978,7 @@ def summary(trained: TrainedModel, *, folder: Path, run_id: str) -> dict[str, An
         "device": facts.device,
         "kernels": facts.kernels,
         "versions": dict(facts.versions),
-        "settings": asdict(facts.settings),
+        "settings": facts.settings.plain(),
     }
 
 
@@ -1364,8 +1372,8 @@ def add_generative_options(parser: Any) -> None:
                        "it into the model")  # fmt: skip
     group.add_argument("--lora-targets", default=_LORA.targets[0], metavar="A,B",
                        help="modules that get an adapter")  # fmt: skip
-    group.add_argument("--gen-schedule", choices=GENERATIVE_SCHEDULES, default=d.schedule)
-    group.add_argument("--gen-precision", choices=GENERATIVE_PRECISIONS, default=d.precision)
+    group.add_argument("--gen-schedule", choices=TRAINING_SCHEDULES, default=d.schedule)
+    group.add_argument("--gen-precision", choices=TRAINING_PRECISIONS, default=d.precision)
     group.add_argument(
         "--gen-language", choices=GENERATIVE_LANGUAGES, default=d.language, help="of the tags"
     )
@@ -1384,7 +1392,10 @@ def tuning_settings(options: Namespace) -> TuningSettings:
     lora = None
     if options.lora:
         targets = tuple(part.strip() for part in options.lora_targets.split(",") if part.strip())
-        lora = Lora(options.lora_rank, options.lora_alpha, options.lora_dropout, targets)
+        lora = Lora(
+            rank=options.lora_rank, alpha=options.lora_alpha, dropout=options.lora_dropout,
+            targets=targets,
+        )  # fmt: skip
     return TuningSettings(
         n_epochs=options.gen_epochs,
         batch=options.gen_batch,
@@ -1764,8 +1775,8 @@ def _deid_train_commands_chosen(options: Namespace) -> TaggerSettings:
         values["overlap"] = min(
             values.get("overlap", _DEID_TRAIN_COMMANDS_DEFAULT.overlap), options.tokens // 4
         )
-    return replace(
-        _DEID_TRAIN_COMMANDS_DEFAULT, scheme=options.scheme, seed=options.train_seed, **values
+    return _DEID_TRAIN_COMMANDS_DEFAULT.with_(
+        scheme=options.scheme, seed=options.train_seed, **values
     )
 
 
@@ -1825,19 +1836,21 @@ def _scored(options: Namespace, folder: Path) -> dict[str, Any]:
         if unknown and options.five_types:
             raise _unknown(unknown)
     how = {"matcher": options.matcher, "seed": options.seed, "n_replicates": options.replicates}
-    summary: dict[str, Any] = score_summary(scored, **how)
+    score = score_summary(scored, **how)
+    summary = score.plain()
     notes = list(_notes(files, unknown=unknown))
     for note in notes:
         _say(note)
-    _deid_commands_tell(summary)
+    _deid_commands_tell(score)
     if copies is not None:
         exact_only = _mapped(copies.verbatim(), by=by, unknown=unknown)
         verbatim = score_pairs(exact_only, matcher=options.matcher)
-        summary |= {"verbatim": score_summary(verbatim, **how)}
+        exact = score_summary(verbatim, **how)
+        summary |= {"verbatim": exact.plain()}
         summary |= {"copies": copies_summary(copies.sums)}
         tell_copies(summary["copies"])
         _say("Of copies that are exact alone, all others counted as without a span:")
-        _deid_commands_tell(summary["verbatim"])
+        _deid_commands_tell(exact)
     return {**summary, "notes": notes}
 
 
@@ -1895,19 +1908,19 @@ def _notes(files: PairedFiles | OutputFiles, *, unknown: set[str]) -> Iterator[s
         yield f"{len(unknown)} labels are not in the map and were kept: {names}"
 
 
-def _deid_commands_tell(summary: dict[str, Any]) -> None:
-    _say(f"{summary['n_documents']} notes of {summary['n_patients']} patients.")
-    covered = summary["coverage"]["labels"].get(IDENTIFIER) or summary["coverage"]["together"]
-    n_readable = covered["n_gold"] - covered["n_covered_whole"]
-    what = "identifiers" if IDENTIFIER in summary["coverage"]["labels"] else "personal items"
-    _say(f"{n_readable} of {covered['n_gold']} {what} are still readable, in whole or in part.")
+def _deid_commands_tell(summary: ScoreSummary) -> None:
+    _say(f"{summary.n_documents} notes of {summary.n_patients} patients.")
+    covered = summary.coverage.labels.get(IDENTIFIER, summary.coverage.together)
+    n_readable = covered.n_gold - covered.n_covered_whole
+    what = "identifiers" if IDENTIFIER in summary.coverage.labels else "personal items"
+    _say(f"{n_readable} of {covered.n_gold} {what} are still readable, in whole or in part.")
     head = ("precision", "recall", "f1", "complete", "clean", "exact", "n_gold", "n_predicted")
-    for criterion, one in summary["criteria"].items():
+    for criterion, one in summary.criteria.items():
         _say(f"{criterion:<28}" + " ".join(f"{name:>11}" for name in head))
-        for label, entry in (*one["labels"].items(), ("all labels", one["together"])):
+        for label, entry in (*one.labels.items(), ("all labels", one.together)):
             _say(
                 f"  {label:<26}"
-                + " ".join(f"{_deid_commands_shown(entry[name]):>11}" for name in head)
+                + " ".join(f"{_deid_commands_shown(getattr(entry, name)):>11}" for name in head)
             )
 
 

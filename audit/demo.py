@@ -14,12 +14,12 @@ from typing import Any
 
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.errors import AuditError
+from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.report.report import AuditReport
 
-SHIPPED = Path(__file__).resolve().parent / "demo_hospital"
 HOSPITAL = "hospital-40"
 EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20")
 REMEMBERED = "demo/digests"
@@ -46,7 +46,7 @@ def demo_request(
     settings: DemoSettings | None = None,
     hospital: str = HOSPITAL,
     language: str = "en",
-    directory: Path = SHIPPED,
+    directory: Path = DEMO_HOSPITAL,
 ) -> AuditRequest:
     """Return the request that audits one of the demo's hospital models.
 
@@ -131,7 +131,7 @@ def is_demo(report: AuditReport, *, digests: Mapping[str, str]) -> bool:
 @functools.cache
 def _shipped() -> frozenset[str]:
     """Return the digests of all models of the demo hospital."""
-    folders = [folder for folder in SHIPPED.glob("*/models/*") if folder.is_dir()]
+    folders = [folder for folder in DEMO_HOSPITAL.glob("*/models/*") if folder.is_dir()]
     return frozenset(map(model_digest, folders))
 
 

@@ -15,6 +15,8 @@ from audit.errors import AuditError
 
 HOME_VARIABLE = "KART_AUDIT_HOME"
 CHECKOUT = Path(__file__).resolve().parent.parent
+DEMO_HOSPITAL = CHECKOUT / "audit" / "demo_hospital"
+"""Models, lists, passages and notes that are shipped, all invented."""
 _SALT_NAME = "salt"
 _N_SALT_BYTES = 32
 _ELSEWHERE = f"Set {HOME_VARIABLE} to a new or empty directory of your own."

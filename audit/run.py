@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from audit.attack import attacks, evidence, prompts
+from audit.attack import attacks, evidence
 from audit.attack.attacks import (
     FIXED_SCORE,
     GENERAL_SCORE,
@@ -28,6 +28,7 @@ from audit.errors import AuditError
 from audit.models.forward import check_rounding, chosen_kernels, pick_device
 from audit.models.load import LoadedModel
 from audit.models.pair import ModelPair, load_pair
+from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
 from audit.names.controls import match_quality
 from audit.names.pools import NamePool, pool_for, with_popularity
@@ -68,7 +69,7 @@ def run_audit(
         If `should_stop` said so.
     """
     pool = pool_for(request.candidates)
-    question = request.question() | {"name_pool": pool.digest()}
+    question = request.question()
     digest = question_digest(question)
     if (known := _known_report(digest, store=store)) is not None:
         return known
@@ -209,7 +210,7 @@ def _report(
         threshold=request.threshold,
     )
     columns = name_columns(attack, judgement, candidates=listed, scenario=scenario, fixed=fixed)
-    quality = match_quality(listed, count_pieces=prompts.piece_counter(pair.hospital.tokenizer))
+    quality = match_quality(listed, count_pieces=spelling.piece_counter(pair.hospital.tokenizer))
     details = dict(attack.details)
     if quality.kinds:
         details["match"] = quality.to_json()

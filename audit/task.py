@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from audit.errors import AuditError
+from audit.progress import Progress
+
+Device = Literal["auto", "cpu", "cuda"]
+Columns = tuple[tuple[str, str], ...]
+"""(field of a note, name of its column), for headings that are not known."""
+MAX_SEED = 2**63 - 1
 
 _WORDS = {
     "missing": "is missing",
@@ -39,7 +47,7 @@ class Record(BaseModel):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                raise refusal(error) from None
+                raise refusal(error, of=type(self)) from None
 
         __init__.__pydantic_base_init__ = True
 
@@ -55,7 +63,7 @@ class Record(BaseModel):
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:
-            raise refusal(error, where=where) from None
+            raise refusal(error, where=where, of=cls) from None
 
     def plain(self) -> dict[str, Any]:
         """Return the record as values of JSON."""
@@ -76,17 +84,152 @@ class Record(BaseModel):
         )
 
 
+Part = tuple[tuple[str, int], ...]
+"""(setting, value) of the question that the finished shards answer already; see `Job.part`."""
+
+
+@dataclass(frozen=True)
+class Contact:
+    """What work calls while it goes on.
+
+    Attributes
+    ----------
+    report
+        Takes progress and the part that is finished.
+    should_stop
+        Whether somebody wants it to end.
+    say
+        Takes a sentence for the person at the command line.
+    """
+
+    report: Callable[[Progress, Part], None]
+    should_stop: Callable[[], bool]
+    say: Callable[[str], None]
+
+    def listen(self, progress: Progress) -> None:
+        """Take progress of work that has no finished part."""
+        self.report(progress, ())
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a job is about: its place in the table, and the order that holds names.
+
+    Attributes
+    ----------
+    kind, label, scenario, device
+        As in `Job`.
+    digest
+        Names the question: two that are equal are answered once.
+    audits
+        Digests of the audits that will answer it; empty for kinds that make none.
+    order
+        The task as values of JSON.
+    """
+
+    kind: str
+    label: str
+    scenario: int
+    device: str
+    digest: str
+    audits: tuple[str, ...]
+    order: Mapping[str, Any]
+
+
+class Task(Record):
+    """What one kind of long work is asked to do.
+
+    A field with a description is an option of the command line, named as the field is without
+    `n_`, `is_` or `has_`, or as `flags` says; its examples show how a list is written.
+    """
+
+    job: ClassVar[str]
+    flags: ClassVar[Mapping[str, str]] = {}
+
+    def question(self) -> Question:
+        """Return the task as a question of the table; reads what its answer depends on."""
+        raise NotImplementedError
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Do the work, or what is left of it; returns the identifiers of what came of it."""
+        raise NotImplementedError
+
+    def asked(
+        self,
+        *,
+        label: str,
+        about: object,
+        device: str = "cpu",
+        scenario: int = 0,
+        audits: tuple[str, ...] = (),
+    ) -> Question:
+        """Return the question whose answer depends on `about`, a value of JSON, alone."""
+        digest = hashlib.sha256(canonical({self.job: about})).hexdigest()
+        return Question(self.job, label, scenario, device, digest, audits, self.plain())
+
+    @classmethod
+    def answer(cls, order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
+        """Do what an order of the table says.
+
+        Raises
+        ------
+        AuditError
+            If it is damaged, or of another version.
+        """
+        return cls.ordered(order).run(contact)
+
+    @classmethod
+    def ordered(cls, order: Mapping[str, Any]) -> Self:
+        """Return the task of an order of the table; raises as `answer`."""
+        try:
+            return cls.model_validate_json(canonical(order))
+        except (ValidationError, ValueError):
+            raise AuditError(
+                "This request cannot be read: it is damaged, or of another version of the program.",
+                do="Ask the question again.",
+            ) from None
+
+
+def states_of(*paths: Path | None, where: str) -> list[list[object]]:
+    """Return what tells files, or those of folders, from what stood there before.
+
+    Raises
+    ------
+    AuditError
+        If one is not there.
+    """
+    states: list[list[object]] = []
+    try:
+        for path in filter(None, paths):
+            files = sorted(path.iterdir()) if path.is_dir() else [path]
+            states += [[str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns] for f in files]
+    except OSError:
+        raise AuditError("The file is not there or cannot be read.", where=where) from None
+    return states
+
+
 def canonical(value: Any) -> bytes:
     """Return a value of JSON as bytes that are the same wherever it is written."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-def refusal(error: ValidationError, *, where: str = "") -> AuditError:
-    """Return what is wrong with the first field that is refused, in words and without its value."""
+def refusal(
+    error: ValidationError, *, where: str = "", of: type[BaseModel] | None = None
+) -> AuditError:
+    """Return what is wrong with the first field that is refused, in words and without its value.
+
+    A field's title is what it is called; one of whole numbers with two bounds is told both.
+    """
     first = error.errors(include_input=False, include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
+    known = of.model_fields.get(field) if of else None
+    field = known.title or field if known else field
     words = _WORDS.get(first["type"], "cannot be taken: " + first["msg"].lower())
     place = f"{where} ({field})" if where and field else where or field
+    bounds = {type(one).__name__: one for one in known.metadata} if known else {}
+    if known and known.annotation is int and bounds.keys() >= {"Ge", "Le"}:
+        low, high = bounds["Ge"].ge, bounds["Le"].le
+        return AuditError(f"must be a whole number from {low} to {high}.", where=place)
     return AuditError(words.format(**first.get("ctx", {})) + ".", where=place)
 
 

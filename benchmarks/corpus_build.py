@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from audit.corpus.build import build_corpus
 from audit.corpus.examine import read_examination
-from audit.corpus.make import CorpusOrder, make_corpus
+from audit.corpus.make import CorpusTask, make_corpus
 from audit.notes.read import open_notes
 
 N_NOTES_MIMIC = 2_080_000
@@ -136,7 +136,7 @@ def built(notes: Path, out: Path, *, n_workers: int) -> dict[str, Any]:
 def made(notes: Path, out: Path, *, n_workers: int) -> dict[str, Any]:
     """Make a whole corpus, canaries and lists included; return the same and what was found."""
     shutil.rmtree(out, ignore_errors=True)
-    order = CorpusOrder(notes=notes, seed=1, n_workers=n_workers, canary_counts=(1, 2, 4, 8))
+    order = CorpusTask(notes=notes, seed=1, n_workers=n_workers, canary_counts=(1, 2, 4, 8))
     start = time.perf_counter()
     make_corpus(order, out=out)
     found = read_examination(out)

@@ -13,9 +13,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from audit.deid.metrics import LabelMetrics, measured
+from audit.deid.cases import misses_jsonl, misses_of
+from audit.deid.metrics import LabelScore, measured
 from audit.deid.network.training import shown_measures
-from audit.deid.score import Pair, Scored, misses_jsonl, misses_of, score_pairs
+from audit.deid.score import Pair, Scored, score_pairs
 from audit.deid.tagger import Tagger, tag_checked
 from audit.deid.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
 from audit.notes.spans import TYPES
@@ -79,20 +80,16 @@ def _tell(scored: Scored, *, title: str) -> None:
     by_criterion = {name: measured(scored.criteria[name].by_patient) for name in CRITERIA}
     for label in (*TYPES, "all"):
         entries = [
-            metrics.together if label == "all" else _of(metrics.labels, label)
+            metrics.together if label == "all" else metrics.labels[label]
             for metrics in by_criterion.values()
         ]
         cells = [_cell(entry, measure) for entry in entries for measure in ("precision", "recall")]
-        print(f"| {title} | {label} | {entries[0].counts[0]} | " + " | ".join(cells) + " |")
+        print(f"| {title} | {label} | {entries[0].n_gold} | " + " | ".join(cells) + " |")
     over = scored.covered.n_over_chars / scored.covered.n_outside_chars
     print(f"| {title} | over-redaction | | {over:.1%} | | | |")
 
 
-def _of(entries: tuple[LabelMetrics, ...], label: str) -> LabelMetrics:
-    return next(entry for entry in entries if entry.label == label)
-
-
-def _cell(entry: LabelMetrics, measure: str) -> str:
+def _cell(entry: LabelScore, measure: str) -> str:
     estimate = entry.estimate(measure)
     return f"{100 * estimate.value:.1f} ({100 * estimate.low:.0f}–{100 * estimate.high:.0f})"
 

@@ -19,7 +19,6 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,9 +35,11 @@ from audit.attack.cohort import relabelling_test
 from audit.attack.decisions import decide
 from audit.attack.verdict import Ranked, Verdict, give_verdict
 from audit.corpus import demo_notes
-from audit.demo import SHIPPED, DemoSettings, demo_request
+from audit.demo import DemoSettings, demo_request
+from audit.home import DEMO_HOSPITAL
 from audit.models.forward import onednn_float32
 from audit.models.pair import load_pair
+from audit.names import spelling
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import reference_controls
 from audit.names.pools import us_pool
@@ -63,7 +64,7 @@ def train(folder: Path, *, seed: int, is_null: bool) -> None:
     """Further train the demo's M_general on notes with the list's names, or with other ones."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    recipe, source = demo_build.ENGLISH, SHIPPED / "en" / "models" / "general"
+    recipe, source = demo_build.ENGLISH, DEMO_HOSPITAL / "en" / "models" / "general"
     tokenizer = AutoTokenizer.from_pretrained(source)
     general = AutoModelForMaskedLM.from_pretrained(source).float()
     members = demo_build.demo_members(POOL, recipe, seed=seed)
@@ -88,7 +89,7 @@ def train(folder: Path, *, seed: int, is_null: bool) -> None:
 def pair_folder(directory: Path, seed: int, *, is_null: bool) -> Path:
     """Return the folder of a trained pair's models; made where it is not there. Seed 0: shipped."""
     if seed == 0:
-        return SHIPPED / "en"
+        return DEMO_HOSPITAL / "en"
     folder = directory / f"seed-{seed}" / "en"
     last = "null" if is_null else EXPOSURES[-1]
     if not (folder / "models" / last / "config.json").is_file():
@@ -107,11 +108,8 @@ def part_evidence(
     store: Store, model: Path, *, scenario: int, seed: int = 0, n: int = 0, n_steps: int = 500
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the evidence of every part by block [b, F + L], and [b] inputs or documents."""
-    request = replace(
-        demo_request(scenario, settings=DemoSettings(N_DOCUMENTS, N_INPUTS, seed=seed)),
-        hospital=model,
-        candidates=every_part(),
-    )
+    request = demo_request(scenario, settings=DemoSettings(N_DOCUMENTS, N_INPUTS, seed=seed))
+    request = request.with_(hospital=model, candidates=every_part())
     pair = load_pair(request.general, model, device="cpu", dtype="float32")
     meter = Meter({"evidence": 1.0}, listener=lambda _: None, should_stop=lambda: False)
     source = evidence.Source(pair.hospital, "cpu", "float32", store, meter, "evidence")
@@ -120,9 +118,9 @@ def part_evidence(
         task = attacks._posterior_task(request, pair, names)
         shard = evidence.posterior_evidence(source, task, n_inputs=n or N_INPUTS)
         return _by_pool(shard.sum_log_p, task.part_columns), shard.n_inputs
-    request = replace(request, generation=replace(request.generation, n_steps=n_steps))
+    request = request.with_(generation=request.generation.with_(n_steps=n_steps))
     kind = attacks.main_lead(request)
-    pieces = prompts.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
+    pieces = spelling.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
     task = attacks._generation_task(request, pair, pieces)
     made = evidence.generation_evidence(source, task, n_documents=n or N_DOCUMENTS)
     columns = prompts.part_columns([pieces], has_between=[False])
@@ -305,7 +303,10 @@ def nulls(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             for scenario in (2, 1):
                 both = [
                     total(*part_evidence(store, model, scenario=scenario), scenario=scenario)
-                    for model in (folder / "models" / "null", SHIPPED / "en" / "models" / "general")
+                    for model in (
+                        folder / "models" / "null",
+                        DEMO_HOSPITAL / "en" / "models" / "general",
+                    )
                 ]
                 for case, make in CASES.items():
                     yield from _case(options, pair, scenario, case, make, both)
@@ -346,7 +347,7 @@ def _leak(
     names = read_names((folder / "names.csv").read_bytes(), what="names").candidates
     both = [
         total(*part_evidence(store, model, scenario=scenario), scenario=scenario)
-        for model in (folder / "models" / exposure, SHIPPED / "en" / "models" / "general")
+        for model in (folder / "models" / exposure, DEMO_HOSPITAL / "en" / "models" / "general")
     ]
     verdict, flags = judged(names, *both, n_relabelled=n_relabelled, seed=0)
     member = np.array([m is True for m in names.is_member])
@@ -391,7 +392,7 @@ def coverage(options: argparse.Namespace) -> None:
 
 def errors(options: argparse.Namespace) -> None:
     """Print the root mean square over names of (spread over runs / stated error)."""
-    general = SHIPPED / "en" / "models" / "general"
+    general = DEMO_HOSPITAL / "en" / "models" / "general"
     names = demo_request(2).candidates
     listed = columns_of(names)
     held = references(listed[:130])
@@ -409,7 +410,7 @@ def errors(options: argparse.Namespace) -> None:
                 for seed in range(options.runs):
                     one, other = (
                         part_evidence(store, model, scenario=scenario, seed=seed, n=n, n_steps=100)
-                        for model in (SHIPPED / "en" / "models" / "hospital-5", general)
+                        for model in (DEMO_HOSPITAL / "en" / "models" / "hospital-5", general)
                     )
                     for name, score in _scores(one, other, parts, scenario).items():
                         found.setdefault(name, []).append(
@@ -424,10 +425,10 @@ def errors(options: argparse.Namespace) -> None:
 def chain_errors(options: argparse.Namespace, store: Store) -> None:
     """The same for `chain`, 12 names and 60 inputs."""
     names, found = every_part().rows(range(12)), []
-    request = replace(demo_request(2, hospital="hospital-5"), candidates=names)
+    request = demo_request(2, hospital="hospital-5").with_(candidates=names)
     pair = load_pair(request.general, request.hospital, device="cpu", dtype="float32")
     for seed in range(options.runs):
-        task = attacks._posterior_task(replace(request, seed=seed), pair, names)
+        task = attacks._posterior_task(request.with_(seed=seed), pair, names)
         shards = []
         for loaded in (pair.hospital, pair.general):
             meter = Meter({"chain": 1.0}, listener=lambda _: None, should_stop=lambda: False)

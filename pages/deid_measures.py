@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.score import KeptScore, forget_score
+from audit.deid.score import Score, forget_score, kept_score
 from audit.words import error_text
 from pages.ui import (
     blocks,
@@ -73,7 +73,7 @@ def choose_view(say: Words) -> str:
     return str(found or VIEWS[0])
 
 
-def draw_kept(say: Words, kept: tuple[KeptScore, ...]) -> None:
+def draw_kept(say: Words, kept: tuple[Score, ...]) -> None:
     """Draw the choice of a score, and what it says."""
     by_id = {one.score_id: one for one in kept}
     asked = st.query_params.get("score", "")
@@ -92,7 +92,7 @@ def draw_kept(say: Words, kept: tuple[KeptScore, ...]) -> None:
     )
     score_id = str(code or next(iter(by_id)))
     st.query_params["score"] = score_id
-    view = deid_score_cached.view(score_id)
+    view = kept_score(score_id)
     deid_score_report.draw_headline(say, view, show=deid_score_misses.show_readable)
     part = choose(
         "part",
@@ -113,7 +113,7 @@ def draw_kept(say: Words, kept: tuple[KeptScore, ...]) -> None:
     draw_removal(say, by_id[score_id])
 
 
-def draw_removal(say: Words, kept: KeptScore) -> None:
+def draw_removal(say: Words, kept: Score) -> None:
     """Draw the button that removes a score, with a question before it does."""
     with st.popover(
         say.text("deid_measures_remove"), icon=":material/delete:", key="deid_measures_remove"

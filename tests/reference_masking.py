@@ -23,6 +23,7 @@ from sklearn.linear_model import LinearRegression
 
 from audit.attack import prompts
 from audit.attack.posterior import PosteriorTask
+from audit.names import spelling
 from audit.names.candidates import Candidates, make_candidates
 from audit.notes.passages import Passage
 
@@ -256,7 +257,7 @@ def make_task(
     """Put the same question in the engine's terms."""
     candidates = names if isinstance(names, Candidates) else make_candidates(names)
     kinds, kind_of_passage = prompts.kinds_of(passages)
-    pieces = tuple(prompts.part_pieces(candidates, kind=k, tokenizer=tokenizer) for k in kinds)
+    pieces = tuple(spelling.part_pieces(candidates, kind=k, tokenizer=tokenizer) for k in kinds)
     longest = max(int(p.n_pieces.sum(axis=1).max()) for p in pieces) + 1
     return PosteriorTask(
         templates=prompts.passage_templates(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -86,7 +86,7 @@ def request_of(models: Models, scenario: int, **changes) -> AuditRequest:
         posterior=PosteriorSettings(n_inputs=800, n_chain_inputs=0, micro_batch=25),
         device="cpu",
     )
-    return replace(request, **changes)
+    return request.with_(**changes)
 
 
 def answer(request: AuditRequest, directory: Path, **how) -> AuditReport:

@@ -16,10 +16,6 @@ from audit.attack.question import (
     AuditRequest,
     GenerationSettings,
     PosteriorSettings,
-    audit_digest,
-    candidates_digest,
-    request_from_json,
-    request_to_json,
 )
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
@@ -58,7 +54,7 @@ def request_of(candidates: Candidates | None = None, **changes: Any) -> AuditReq
 
 
 def through_file(request: AuditRequest) -> AuditRequest:
-    return request_from_json(json.loads(json.dumps(request_to_json(request), allow_nan=False)))
+    return AuditRequest.read(request.written(), where="request")
 
 
 def same(one: AuditRequest, other: AuditRequest) -> bool:
@@ -79,17 +75,10 @@ def test_a_request_comes_back_as_it_was(changes: dict[str, Any]) -> None:
     request = request_of(**changes)
     again = through_file(request)
     assert same(again, request)
-    assert candidates_digest(again.candidates) == candidates_digest(request.candidates)
+    assert again.candidates.digest() == request.candidates.digest()
     if request.passages:
         assert again.passages is not None
         assert again.passages.digest() == request.passages.digest()
-
-
-def test_a_request_comes_back_where_no_file_lies_between() -> None:
-    request = request_of()
-    assert request.passages is not None
-    assert any(isinstance(p.owner, tuple) for p in request.passages.passages)
-    assert same(request_from_json(request_to_json(request)), request)
 
 
 @given(
@@ -104,7 +93,7 @@ def test_any_name_comes_back(names: list[tuple[str, str]], popularity: float) ->
 
 
 def changed(path: tuple[str | int, ...], value: object) -> dict[str, Any]:
-    plain = copy.deepcopy(json.loads(json.dumps(request_to_json(request_of()))))
+    plain = copy.deepcopy(json.loads(request_of().written()))
     place: Any = plain
     for step in path[:-1]:
         place = place[step]
@@ -131,22 +120,22 @@ def changed(path: tuple[str | int, ...], value: object) -> dict[str, Any]:
         (("passages", "passages", 0, "owner"), ["a"]),
         (("passages", "passages", 0, "slots"), [1]),
         (("passages", "passages"), [[]]),
-        (("generation",), {}),
+        (("generation",), []),
         (("posterior", "n_inputs"), 0),
         (("posterior", "n_inputs"), "9"),
     ],
 )
 def test_what_is_no_request_is_refused(path: tuple[str | int, ...], value: object) -> None:
     with pytest.raises(AuditError) as refused:
-        request_from_json(changed(path, value))
+        AuditRequest.read(json.dumps(changed(path, value)), where="request")
     assert "Mary" not in str(refused.value)
     assert "Smith" not in str(refused.value)
 
 
 @pytest.mark.parametrize("value", [None, [], "x", {}, {"version": 1}])
 def test_what_is_not_even_an_object_is_refused(value: object) -> None:
-    with pytest.raises(AuditError, match="cannot be read"):
-        request_from_json(value)
+    with pytest.raises(AuditError, match="request"):
+        AuditRequest.read(json.dumps(value), where="request")
 
 
 def test_the_digest_is_that_of_the_audit(tmp_path: Path) -> None:
@@ -159,4 +148,4 @@ def test_the_digest_is_that_of_the_audit(tmp_path: Path) -> None:
     )
     with Store(tmp_path / "results") as store:
         report = run_audit(through_file(request), store=store)
-    assert audit_digest(request) == report.digest
+    assert request.audit_digest() == report.digest

@@ -36,18 +36,7 @@ RANK = {room: i for i, rooms in enumerate(ORDER) for room in rooms}
 NOT_YET = {
     "audit.attack.plan (attack) imports audit.demo (demo)",
     "audit.corpus.make (corpus) imports audit.attack.exposure (attack)",
-    "audit.corpus.make (corpus) imports audit.attack.plan (attack)",
-    "audit.corpus.make (corpus) imports audit.attack.prompts (attack)",
     "audit.models.forward (models) imports audit.attack.question (attack)",
-    "audit.names.controls (names) imports audit.attack.decisions (attack)",
-    "audit.names.controls (names) imports audit.attack.prompts (attack)",
-    "audit.names.lists (names) imports audit.attack.plan (attack)",
-    "audit.names.lists (names) imports audit.attack.prompts (attack)",
-    "audit.names.lists (names) imports audit.attack.question (attack)",
-    "audit.names.lists (names) imports audit.demo (demo)",
-    "audit.names.matching (names) imports audit.attack.scores (attack)",
-    "audit.notes.read (notes) imports audit.corpus.demo_notes (corpus)",
-    "audit.training.kept (training) imports audit.attack.plan (attack)",
 }
 
 # What the web process may import: none of it needs torch. What pages import is added to it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -114,7 +113,7 @@ def test_a_report_of_another_version_is_made_again_from_its_evidence(models, tmp
 def test_more_documents_reuse_the_shards_that_exist(models, tmp_path, made):
     short = answer(request_of(models, 1), tmp_path)
     made.clear()
-    settings = replace(request_of(models, 1).generation, n_documents=600)
+    settings = request_of(models, 1).generation.with_(n_documents=600)
     long = answer(request_of(models, 1, generation=settings), tmp_path)
     assert made == ["generated"] * 4  # two models: the fifth shard, which had 50, and the sixth
     with Store(tmp_path) as store:

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import random
 import signal
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,7 +45,7 @@ def fast_clock(monkeypatch) -> None:
 )
 def test_shares_rise_to_one(models, tmp_path, fast_clock, scenario, changes):
     request = request_of(models, scenario)
-    request = replace(request, posterior=replace(request.posterior, **changes))
+    request = request.with_(posterior=request.posterior.with_(**changes))
     seen: list[Progress] = []
     answer(request, tmp_path, progress=seen.append)
     shares = [progress.share for progress in seen]

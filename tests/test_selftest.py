@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.demo import HOSPITAL, SHIPPED
+from audit.demo import HOSPITAL
+from audit.home import DEMO_HOSPITAL
 from audit.selftest import SelfTest, self_test
 from cache.store import Store
 
@@ -26,16 +27,16 @@ def checked(directory: Path, store: Store) -> SelfTest:
 
 def with_models(folder: Path, **instead: str) -> Path:
     """Copy the demo with some models in other models' places."""
-    shutil.copytree(SHIPPED / "en", folder / "en")
+    shutil.copytree(DEMO_HOSPITAL / "en", folder / "en")
     for place, model in instead.items():
         name = HOSPITAL if place == "hospital" else place
         shutil.rmtree(folder / "en" / "models" / name)
-        shutil.copytree(SHIPPED / "en" / "models" / model, folder / "en" / "models" / name)
+        shutil.copytree(DEMO_HOSPITAL / "en" / "models" / model, folder / "en" / "models" / name)
     return folder
 
 
 def test_the_shipped_demo_passes_every_check(store: Store) -> None:
-    result = checked(SHIPPED, store)
+    result = checked(DEMO_HOSPITAL, store)
     assert [(c.name, c.found) for c in result.checks if not c.has_passed] == []
     assert len(result.checks) == 5
 

@@ -18,6 +18,7 @@ from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.notes.read import _ARCHIVES, open_notes
 from audit.tables import RowNote
+from audit.task import _WORDS
 from audit.words import (
     Template,
     error_text,
@@ -59,11 +60,16 @@ def test_every_sentence_that_can_be_shown_has_a_template():
 
 
 def test_every_template_has_a_sentence():
-    assert SENTENCES.keys() - texts("sentence") == set()
+    of_fields = {f"{words}." for words in _WORDS.values()}
+    assert SENTENCES.keys() - texts("sentence") - of_fields == set()
     settings = set(first_arguments("audit/attack/question.py", "_whole"))
     assert len(settings) == 9
     where = texts("place") | settings
-    given = {"{0}, row {1}", "register"}  # "row 1" is one of them; readers are told what they read
+    given = {
+        "{0}, row {1}",
+        "register",
+        "threshold",
+    }  # "row 1" is one of them; readers are told what they read
     assert PLACES.keys() - where - given == set()
 
 

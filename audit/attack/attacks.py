@@ -31,6 +31,7 @@ from audit.attack.scores import (
 )
 from audit.errors import AuditError
 from audit.models.pair import ModelPair
+from audit.names import spelling
 from audit.names.candidates import Candidates
 from audit.names.controls import part_controls, reference_controls
 from audit.names.matching import count_lexicon_names, name_hits
@@ -97,10 +98,10 @@ Sources = Callable[[str, str], evidence.Source]
 """From ("general" | "hospital", phase) to the source of evidence."""
 
 
-def main_lead(request: AuditRequest) -> prompts.PassageKind:
+def main_lead(request: AuditRequest) -> spelling.PassageKind:
     """Return the context in which names are counted in word pieces: the commonest passage kind."""
     if request.scenario_number == 1 or request.passages is None:
-        return prompts.PassageKind(slots=("full",), separator="", lead=" ")
+        return spelling.PassageKind(slots=("full",), separator="", lead=" ")
     kinds = Counter(map(prompts.passage_kind, request.passages.passages))
     return kinds.most_common(1)[0][0]
 
@@ -130,12 +131,12 @@ def with_reference(
     listed = request.candidates
     kind = main_lead(request)
     tokenizer = pair.hospital.tokenizer
-    pieces = prompts.part_pieces(listed, kind=kind, tokenizer=tokenizer)
+    pieces = spelling.part_pieces(listed, kind=kind, tokenizer=tokenizer)
     tested = [row for row, truth in enumerate(listed.is_member) if truth is not False]
     tested_parts = frozenset(fold_name(text) for row in tested for _, text in listed.parts(row))
     n_least = min(MAX_REFERENCE, REFERENCE_PER_NAME * len(tested))
     wanted = max(MIN_REFERENCE, n_least)
-    count = prompts.piece_counter(tokenizer, kind=kind)
+    count = spelling.piece_counter(tokenizer, kind=kind)
     n_parts = (pieces.n_pieces > 0).sum(axis=1)
 
     def totals(of_parts: int, role: str = "") -> dict[int, int]:
@@ -255,12 +256,12 @@ def generation_attack(
 ) -> AttackResult:
     """Scenario 1: let both models generate, and look for the names in what comes out."""
     tokenizer = pair.hospital.tokenizer
-    pieces = prompts.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
+    pieces = spelling.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
     task = _generation_task(request, pair, pieces)
     listed = request.candidates
     columns = prompts.part_columns([pieces], has_between=[False])
     parts = name_parts(
-        names, columns=columns, n_pieces=prompts.pieces_by_role(pieces), pool=pool,
+        names, columns=columns, n_pieces=spelling.pieces_by_role(pieces), pool=pool,
         n_listed=len(listed),
     )  # fmt: skip
     sums: dict[str, MassSums] = {}
@@ -312,7 +313,7 @@ def generation_attack(
 
 
 def _generation_task(
-    request: AuditRequest, pair: ModelPair, pieces: prompts.PartPieces
+    request: AuditRequest, pair: ModelPair, pieces: spelling.PartPieces
 ) -> GenerationTask:
     settings, tokenizer = request.generation, pair.hospital.tokenizer
     if settings.n_tokens > pair.n_positions:
@@ -322,7 +323,7 @@ def _generation_task(
     mask = tokenizer.mask_token_id
     inner: list[int] = []
     for index, text in enumerate(settings.prompt.split("[MASK]")):
-        inner += [mask] * (index > 0) + prompts.token_ids(tokenizer, text.rstrip())
+        inner += [mask] * (index > 0) + spelling.token_ids(tokenizer, text.rstrip())
     n_free = settings.n_tokens - 2 - len(inner)
     if n_free < 0:
         raise AuditError(
@@ -352,7 +353,7 @@ def _generation_task(
 
 
 def _part_masses(
-    found: GeneratedShard, task: GenerationTask, pieces: prompts.PartPieces, columns: Ids
+    found: GeneratedShard, task: GenerationTask, pieces: spelling.PartPieces, columns: Ids
 ) -> Floats:
     """Read the parts' masses [b, U] out of the vocabulary's."""
     part_index = {part: i for i, part in enumerate(task.multi_piece_parts)}
@@ -397,7 +398,7 @@ def _quality(found: GeneratedShard, task: GenerationTask) -> dict[str, object]:
 def _lexicon(
     texts: tuple[str, ...], *, pool: NamePool, tokenizer: Any, listed: Candidates
 ) -> dict[str, object]:
-    count = prompts.piece_counter(tokenizer)
+    count = spelling.piece_counter(tokenizer)
     counted = count_lexicon_names(
         texts,
         first_names=[n for n in pool.first if count("first", n) == 1],
@@ -490,8 +491,8 @@ def _posterior_task(request: AuditRequest, pair: ModelPair, names: Candidates) -
     passages = request.passages.passages if request.passages else ()
     settings, tokenizer = request.posterior, pair.hospital.tokenizer
     kinds, kind_of_passage = prompts.kinds_of(passages)
-    pieces = tuple(prompts.part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds)
-    between = max(len(prompts.token_ids(tokenizer, kind.separator.strip())) for kind in kinds)
+    pieces = tuple(spelling.part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds)
+    between = max(len(spelling.token_ids(tokenizer, kind.separator.strip())) for kind in kinds)
     # A name that cannot be scored needs no room.
     longest = between + max(int(p.n_pieces[p.is_known].sum(axis=1).max(initial=0)) for p in pieces)
     templates = prompts.passage_templates(
@@ -520,7 +521,7 @@ def _posterior_task(request: AuditRequest, pair: ModelPair, names: Candidates) -
 def _name_parts(names: Candidates, task: PosteriorTask, *, pool: NamePool) -> NameParts:
     pieces = task.pieces[0]
     return name_parts(
-        names, columns=task.part_columns, n_pieces=prompts.pieces_by_role(pieces), pool=pool,
+        names, columns=task.part_columns, n_pieces=spelling.pieces_by_role(pieces), pool=pool,
         n_listed=task.n_listed,
     )  # fmt: skip
 
@@ -538,6 +539,6 @@ def _passage_log_ratio(hospital: PosteriorShard, *, general: PosteriorShard) -> 
 
 def _total_pieces(names: Candidates, pair: ModelPair, request: AuditRequest) -> Ids:
     kind = main_lead(request)
-    pieces = prompts.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
+    pieces = spelling.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
     total: Ids = pieces.n_pieces.sum(axis=1)
     return total

@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
+from audit.names.controls import MIN_CONTROLS
 from audit.stats import BoolArray, Estimate, FloatArray, Rate, benjamini_hochberg
 
 
@@ -145,9 +146,6 @@ FLAGGED, NOT_FLAGGED, UNDECIDED, NOT_SCORED, NOT_JUDGED = DECISIONS = (
 
 ALPHA = 0.05
 """Share of false findings among the flagged that is accepted."""
-
-MIN_CONTROLS = 200
-"""With fewer comparable controls a name is not judged."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from audit.attack.posterior import Floats, Tick
-from audit.attack.prompts import Ids
-from audit.attack.scores import DRAW, blocks_of
+from audit.attack.scores import DRAW
 from audit.models.forward import logits_at
+from audit.names.spelling import Ids
 from audit.rng import generator
+from audit.stats import blocks_of
 
 FIXED_POINT = float(2**40)
 """Masses are added as integers of 2^-40: sums are then the same in any order, on any device."""

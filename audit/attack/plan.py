@@ -5,14 +5,13 @@ Comes in: a request and a store. Goes out: frozen values for the screen. Torch-f
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ import numpy as np
 
 from audit.attack import prompts
 from audit.attack.cohort import members_enough, smallest_detectable_auc
-from audit.attack.prompts import PartPieces
 from audit.attack.question import (
     AuditRequest,
     GenerationSettings,
@@ -29,13 +27,16 @@ from audit.attack.question import (
     question_digest,
 )
 from audit.attack.verdict import NONE_BELOW
-from audit.demo import JAPANESE_PROMPT, SHIPPED
+from audit.demo import JAPANESE_PROMPT
 from audit.errors import AuditError
-from audit.models.inspect import ModelFiles, ModelSummary, display_name, inspect_model, model_digest
+from audit.home import DEMO_HOSPITAL
+from audit.models.inspect import ModelFiles, ModelSummary, display_name, inspect_model
 from audit.models.inspect import read_model_files as _read
-from audit.models.registry import RegisteredModel, list_models
+from audit.models.registry import RegisteredModel, known_digest, list_models, tokenizer
+from audit.names import spelling
 from audit.names.candidates import Candidates
 from audit.names.pools import pool_for
+from audit.names.spelling import PartPieces
 from audit.notes.passages import Passage
 from audit.shelf import ResultStore
 from cache.store import Store
@@ -137,8 +138,6 @@ def _version(package: str) -> str:
 
 
 DEMO_PREFIX = "demo:"
-QUICK_BYTES = 64_000_000
-"""Weights up to this size are digested without being asked to."""
 
 _MAX_SHOWN = 6
 
@@ -219,17 +218,6 @@ def check_pair(general: Path, hospital: Path) -> PairCheck:
     return PairCheck(_traits((one, other), files), differences, refusal, is_one)
 
 
-def tokenizer(path: Path) -> Any:
-    """Return a model's tokenizer, built from its checked files and remembered.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be built, or the model is refused.
-    """
-    return _tokenizer(path, signature(path))
-
-
 def tokenizer_differences(general: Any, *, hospital: Any) -> tuple[str, ...]:
     """Say how two tokenizers differ, as `audit.models.pair.tokenizer_differences` of two models."""
     from audit.models.tokenizer import tokenizer_settings
@@ -243,52 +231,10 @@ def tokenizer_differences(general: Any, *, hospital: Any) -> tuple[str, ...]:
     return tuple(differences)
 
 
-def known_digest(path: Path) -> str:
-    """Return a model's digest, remembered until a file's size or time changes; raises as there."""
-    return _known_digest(path, signature(path))
-
-
-def is_quick(path: Path) -> bool:
-    """Whether the digest comes at once: the weights are small, or it is known already."""
-    files = signature(path)
-    return (path, files) in _DIGESTED or sum(size for _, size, _ in files) <= QUICK_BYTES
-
-
-_DIGESTED: set[tuple[Path, Any]] = set()
-Signature = tuple[tuple[str, int, int], ...]
-"""Name, size in bytes and time of the last change in nanoseconds of each file."""
-
-
-def signature(path: Path) -> Signature:
-    """Return what tells whether a model's files have changed; raises `AuditError` if unreadable."""
-    try:
-        entries = [(entry.name, entry.stat()) for entry in os.scandir(path) if entry.is_file()]
-    except OSError:
-        raise AuditError(
-            "The model's directory cannot be read any more.", do="Choose another model."
-        ) from None
-    return tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in entries))
-
-
-@functools.lru_cache(maxsize=64)
-def _known_digest(path: Path, files: Signature) -> str:
-    digest = model_digest(path)
-    _DIGESTED.add((path, files))
-    return digest
-
-
-@functools.lru_cache(maxsize=8)
-def _tokenizer(path: Path, files: Signature) -> Any:
-    from audit.models.tokenizer import build_tokenizer
-
-    found = _read(path)
-    return build_tokenizer(found.tokenizer, config=found.config, name=found.folder.name)
-
-
 def _demo_models() -> list[RegisteredModel]:
     models = []
     for language in ("en", "ja"):
-        folder = SHIPPED / language / "models"
+        folder = DEMO_HOSPITAL / language / "models"
         names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
         # The general model first: it is the other ones' beginning.
         for name in sorted(names, key=lambda name: (name != "general", name)):
@@ -352,7 +298,7 @@ def workload(request: AuditRequest) -> Workload:
     speller = tokenizer(request.hospital)
     kinds, kind_of_passage = prompts.kinds_of(passages)
     pieces = [
-        prompts.part_pieces(request.candidates, kind=kind, tokenizer=speller) for kind in kinds
+        spelling.part_pieces(request.candidates, kind=kind, tokenizer=speller) for kind in kinds
     ]
     share = np.bincount(kind_of_passage, minlength=len(kinds)) / len(passages)
     rows = float(np.dot(share, [_n_layouts(one) for one in pieces]))
@@ -383,8 +329,8 @@ def _mean_tokens(passages: Sequence[Passage], request: AuditRequest, speller: ob
         min(
             longest,
             2
-            + len(prompts.token_ids(speller, passage.left))
-            + len(prompts.token_ids(speller, passage.right)),
+            + len(spelling.token_ids(speller, passage.left))
+            + len(spelling.token_ids(speller, passage.right)),
         )
         for passage in passages[::step]
     ]
@@ -660,8 +606,7 @@ def full_question(request: AuditRequest) -> dict[str, object]:
     AuditError
         If a model is refused or can no longer be read.
     """
-    pool = pool_for(request.candidates)
-    return request.question(digest_of=known_digest) | {"name_pool": pool.digest()}
+    return request.question(digest_of=known_digest)
 
 
 def device_for(wanted: str) -> str:
@@ -680,7 +625,7 @@ def usual_prompt(candidates: Candidates) -> str:
 def generation_preset(name: str, *, prompt: str | None = None) -> GenerationSettings:
     """Return a preset of scenario 1, with another prompt if one is given."""
     settings = _GENERATION[name]
-    return settings if prompt is None else replace(settings, prompt=prompt)
+    return settings if prompt is None else settings.with_(prompt=prompt)
 
 
 def posterior_preset(name: str) -> PosteriorSettings:

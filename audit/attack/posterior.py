@@ -18,10 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from audit.attack.prompts import NO_PART, Ids, PartPieces, Template, layout_key
-from audit.attack.scores import DRAW, blocks_of
+from audit.attack.prompts import Template, layout_key
+from audit.attack.scores import DRAW
 from audit.models.forward import logits_at
+from audit.names.spelling import NO_PART, Ids, PartPieces
 from audit.rng import generator, torch_seed
+from audit.stats import blocks_of
 
 Floats = NDArray[np.float64]
 Tick = Callable[[int], None]

@@ -1,4 +1,4 @@
-"""A request as a plain JSON value, so that another process can ask the same question later."""
+"""The question of an audit: what is asked, of which models and names, and its digest."""
 
 from __future__ import annotations
 
@@ -6,28 +6,33 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    field_validator,
+    model_validator,
+)
 
 from audit.errors import AuditError
 from audit.models.inspect import model_digest
 from audit.names.candidates import Candidates
 from audit.names.pools import pool_for
-from audit.notes.passages import Passage, Passages
-from audit.tables import RowNote
+from audit.notes.passages import Passages
+from audit.task import Record
 
 
 @dataclass(frozen=True)
 class Scenario:
     """One row of the table of attack scenarios (section 3.1).
 
-    Attributes
-    ----------
-    number
-        1: the model alone is published. 2: the de-identified notes are published too.
-    knowledge, anonymization, resource, target
-        K, A, R and T in the paper's symbols.
+    `number` 1: the model alone is published; 2: the de-identified notes are published too. The
+    others are K, A, R and T in the paper's symbols.
     """
 
     number: int
@@ -38,23 +43,27 @@ class Scenario:
 
 
 _TARGET = "{ 1(name in D_private) : name in L }"
-
-KART_1 = Scenario(1, knowledge="L", anonymization="id", resource="{}", target=_TARGET)
-KART_2 = Scenario(2, knowledge="L", anonymization="id", resource="{ D_public }", target=_TARGET)
-SCENARIOS = {1: KART_1, 2: KART_2}
-
+SCENARIOS = {
+    1: Scenario(1, knowledge="L", anonymization="id", resource="{}", target=_TARGET),
+    2: Scenario(2, knowledge="L", anonymization="id", resource="{ D_public }", target=_TARGET),
+}
 
 EVIDENCE_VERSION = 2
 """Raised whenever a change of code moves a number: results of older versions are made anew."""
 
 DTYPES = ("float32", "bfloat16")
+DEVICES = ("auto", "cpu", "cuda")
 _MASKS = " [MASK]" * 5
 DEFAULT_PROMPT = f"service :{_MASKS} is a [MASK] year old"
 """Appendix B; masks fill the prompt up to `n_tokens`."""
 
 
-@dataclass(frozen=True)
-class GenerationSettings:
+def _whole(where: str, default: int, *, low: int, high: int) -> Any:
+    """Return a field of whole numbers; `where` is what messages call it."""
+    return Field(default, ge=low, le=high, title=where)
+
+
+class GenerationSettings(Record):
     """Scenario 1; defaults from section 4.1 and appendix B.
 
     Attributes
@@ -69,28 +78,30 @@ class GenerationSettings:
         Whether the sampled position is set back to [MASK] before the forward pass.
     """
 
-    n_documents: int = 10_000
-    n_steps: int = 500
-    n_tokens: int = 32
-    top_k: int = 100
+    n_documents: int = _whole("documents", 10_000, low=1, high=10_000_000)
+    n_steps: int = _whole("steps", 500, low=1, high=50_000)
+    n_tokens: int = _whole("tokens", 32, low=3, high=512)
+    top_k: int = _whole("top k", 100, low=1, high=1_000_000)
     temperature: float = 1.0
     prompt: str = DEFAULT_PROMPT
     is_remasked: bool = True
 
-    def __post_init__(self) -> None:
-        """Refuse settings that no run can have."""
-        _whole("documents", self.n_documents, low=1, high=10_000_000)
-        _whole("steps", self.n_steps, low=1, high=50_000)
-        _whole("tokens", self.n_tokens, low=3, high=512)
-        _whole("top k", self.top_k, low=1, high=1_000_000)
-        if not (math.isfinite(self.temperature) and self.temperature > 0):
+    @field_validator("temperature", mode="before")
+    @classmethod
+    def _above_zero(cls, value: object) -> object:
+        if isinstance(value, int | float) and not (math.isfinite(value) and value > 0):
             raise AuditError("must be above 0.", where="temperature", do="The paper's is 1.0.")
-        if "[MASK]" not in self.prompt:
+        return value
+
+    @field_validator("prompt")
+    @classmethod
+    def _masked(cls, value: str) -> str:
+        if "[MASK]" not in value:
             raise AuditError("has no [MASK].", where="prompt", do=f"For example: {DEFAULT_PROMPT}")
+        return value
 
 
-@dataclass(frozen=True)
-class PosteriorSettings:
+class PosteriorSettings(Record):
     """Scenario 2; defaults from section 4.2.
 
     Attributes
@@ -107,23 +118,44 @@ class PosteriorSettings:
         Longest input; what the models can hold if that is less.
     """
 
-    n_inputs: int = 10_000
-    n_chain_inputs: int = 200
+    n_inputs: int = _whole("inputs", 10_000, low=1, high=10_000_000)
+    n_chain_inputs: int = _whole("chain inputs", 200, low=0, high=1_000_000)
     is_dropout_on: bool = True
-    micro_batch: int = 32
-    max_tokens: int = 512
-
-    def __post_init__(self) -> None:
-        """Refuse settings that no run can have."""
-        _whole("inputs", self.n_inputs, low=1, high=10_000_000)
-        _whole("chain inputs", self.n_chain_inputs, low=0, high=1_000_000)
-        _whole("micro-batch", self.micro_batch, low=1, high=65_536)
-        _whole("max tokens", self.max_tokens, low=12, high=4096)
+    micro_batch: int = _whole("micro-batch", 32, low=1, high=65_536)
+    max_tokens: int = _whole("max tokens", 512, low=12, high=4096)
 
 
-@dataclass(frozen=True, eq=False)
-class AuditRequest:
-    """One question.
+class _Listed(Record):
+    """A list by itself: its NaN is written as null."""
+
+    model_config = ConfigDict(allow_inf_nan=True)
+
+    candidates: Candidates
+
+
+def _read_columns(value: object) -> object:
+    """Return the list that `_columns` wrote; anything but plain values passes."""
+    if not isinstance(value, dict):
+        return value
+    try:
+        shares = [math.nan if share is None else share for share in value["popularity"]]
+        columns = json.dumps({"candidates": value | {"popularity": shares}})
+        return _Listed.model_validate_json(columns).candidates
+    except (KeyError, TypeError, ValueError):
+        raise AuditError(
+            "This request cannot be read: it is damaged, or of another version of the program.",
+            do="Ask the question again.",
+        ) from None
+
+
+def _columns(candidates: Candidates) -> dict[str, list[Any]]:
+    columns = {name: list(column) for name, column in vars(candidates).items()}
+    columns["popularity"] = [None if math.isnan(p) else p for p in columns["popularity"]]
+    return columns
+
+
+class AuditRequest(Record):
+    """One question; written down it holds names and notes, so keep it private.
 
     Attributes
     ----------
@@ -143,20 +175,21 @@ class AuditRequest:
         "auto", "cpu" or "cuda"; no part of the question.
     """
 
+    version: Literal[1] = 1
     scenario_number: int
     general: Path
     hospital: Path
-    candidates: Candidates
+    candidates: Annotated[Candidates, BeforeValidator(_read_columns), PlainSerializer(_columns)]
     passages: Passages | None = None
-    generation: GenerationSettings = field(default_factory=GenerationSettings)
-    posterior: PosteriorSettings = field(default_factory=PosteriorSettings)
-    seed: int = 0
+    generation: GenerationSettings = GenerationSettings()
+    posterior: PosteriorSettings = PosteriorSettings()
+    seed: int = _whole("seed", 0, low=0, high=2**63 - 1)
     threshold: float | None = None
     dtype: str = "float32"
     device: str = "auto"
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be asked."""
+    @model_validator(mode="after")
+    def _askable(self) -> AuditRequest:
         if self.scenario_number not in SCENARIOS:
             raise AuditError("must be 1 or 2.", where="scenario", do="Choose one of the two.")
         if self.scenario_number == 2 and self.passages is None:
@@ -167,11 +200,15 @@ class AuditRequest:
             )
         if not len(self.candidates):
             raise AuditError("The list has no names.", where="names", do="Give at least one name.")
-        if self.dtype not in DTYPES:
-            raise AuditError("is unknown.", where="dtype", do=f"Choose one of {', '.join(DTYPES)}.")
-        if self.threshold is not None and not math.isfinite(self.threshold):
-            raise AuditError("must be a finite number.", where="threshold")
-        _whole("seed", self.seed, low=0, high=2**63 - 1)
+        for where, value, known in (
+            ("dtype", self.dtype, DTYPES),
+            ("device", self.device, DEVICES),
+        ):
+            if value not in known:
+                raise AuditError(
+                    "is unknown.", where=where, do=f"Choose one of {', '.join(known)}."
+                )
+        return self
 
     @property
     def scenario(self) -> Scenario:
@@ -196,23 +233,25 @@ class AuditRequest:
         general, hospital = digest_of(self.general), digest_of(self.hospital)
         if general == hospital:
             raise equal_models()
+        passages = self.passages if self.scenario_number == 2 else None
         return {
             "evidence_version": EVIDENCE_VERSION,
             "scenario": self.scenario_number,
             "general": general,
             "hospital": hospital,
-            "candidates": candidates_digest(self.candidates),
-            "passages": self.passages.digest()
-            if self.passages and self.scenario_number == 2
-            else None,
-            "n_rows_left_out": len(self.passages.notes)
-            if self.passages and self.scenario_number == 2
-            else 0,
-            "settings": asdict(self.settings),
+            "candidates": self.candidates.digest(),
+            "name_pool": pool_for(self.candidates).digest(),
+            "passages": passages.digest() if passages else None,
+            "n_rows_left_out": len(passages.notes) if passages else 0,
+            "settings": self.settings.plain(),
             "seed": self.seed,
             "threshold": self.threshold,
             "dtype": self.dtype,
         }
+
+    def audit_digest(self, *, digest_of: Callable[[Path], str] = model_digest) -> str:
+        """Return the digest that names the audit; raises as `question`."""
+        return question_digest(self.question(digest_of=digest_of))
 
 
 def equal_models() -> AuditError:
@@ -224,20 +263,7 @@ def equal_models() -> AuditError:
     )
 
 
-def candidates_digest(candidates: Candidates) -> str:
-    """Return the SHA-256 of a list's content.
-
-    Rows that only count the names, and kinds that the list says itself, add nothing to it.
-    """
-    columns = {name: list(column) for name, column in vars(candidates).items()}
-    if not candidates.has_own_rows:
-        del columns["row"]
-    if not any(candidates.is_kind_guessed):
-        del columns["is_kind_guessed"]
-    return _sha256(columns)
-
-
-def question_digest(question: dict[str, object]) -> str:
+def question_digest(question: Mapping[str, object]) -> str:
     """Return the digest that names an audit."""
     return _sha256(question)
 
@@ -245,154 +271,3 @@ def question_digest(question: dict[str, object]) -> str:
 def _sha256(value: object) -> str:
     text = json.dumps(value, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _whole(what: str, value: object, *, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise AuditError(f"must be a whole number from {low} to {high}.", where=what)
-
-
-_VERSION = 1
-_PATHS = ("general", "hospital")
-_Record = TypeVar("_Record", Passage, RowNote, GenerationSettings, PosteriorSettings)
-
-
-def audit_digest(request: AuditRequest) -> str:
-    """Return the digest that names the request's audit; reads every byte of both models.
-
-    Raises
-    ------
-    AuditError
-        If a model directory is refused.
-    """
-    pool = pool_for(request.candidates).digest()
-    return question_digest(request.question() | {"name_pool": pool})
-
-
-def request_to_json(request: AuditRequest) -> dict[str, Any]:
-    """Return a request as plain values; it holds names and notes, so keep it private."""
-    plain = {f.name: getattr(request, f.name) for f in fields(request)}
-    columns = {name: list(column) for name, column in vars(request.candidates).items()}
-    columns["popularity"] = [None if math.isnan(p) else p for p in columns["popularity"]]
-    return plain | {
-        "version": _VERSION,
-        **{path: str(plain[path]) for path in _PATHS},
-        "candidates": columns,
-        "passages": _passages_to_json(request.passages),
-        "generation": asdict(request.generation),
-        "posterior": asdict(request.posterior),
-    }
-
-
-def request_from_json(value: object) -> AuditRequest:
-    """Return the request that `request_to_json` wrote down.
-
-    Raises
-    ------
-    AuditError
-        If the value is not such a request, or asks what cannot be asked.
-    """
-    try:
-        plain = dict(_mapping(value))
-        if plain.pop("version") != _VERSION:
-            raise ValueError
-        _check_plain(plain)
-        return AuditRequest(
-            **plain
-            | {path: Path(_text(plain[path])) for path in _PATHS}
-            | {
-                "candidates": _candidates(plain["candidates"]),
-                "passages": _passages(plain["passages"]),
-                "generation": _record(GenerationSettings, plain["generation"]),
-                "posterior": _record(PosteriorSettings, plain["posterior"]),
-            }
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise AuditError(
-            "This request cannot be read: it is damaged, or of another version of the program.",
-            do="Ask the question again.",
-        ) from None
-
-
-def _check_plain(plain: Mapping[str, Any]) -> None:
-    if plain.keys() != {f.name for f in fields(AuditRequest)}:
-        raise ValueError
-    _text(plain["dtype"])
-    if plain["device"] not in ("auto", "cpu", "cuda") or type(plain["scenario_number"]) is not int:
-        raise ValueError
-    if plain["threshold"] is not None and type(plain["threshold"]) not in (int, float):
-        raise ValueError
-
-
-def _candidates(value: object) -> Candidates:
-    columns = {name: tuple(column) for name, column in _mapping(value).items()}
-    if columns.keys() != {f.name for f in fields(Candidates)}:
-        raise ValueError
-    for name in ("first", "last", "control_kind", "role", "sex"):
-        for text in columns[name]:
-            _text(text)
-    if any(n is not None and type(n) is not int for n in columns["n_mentions"]):
-        raise ValueError
-    if any(row is not None and type(row) is not int for row in columns["row"]):
-        raise ValueError
-    if any(type(is_guessed) is not bool for is_guessed in columns["is_kind_guessed"]):
-        raise ValueError
-    columns["popularity"] = tuple(
-        math.nan if p is None else float(p) for p in columns["popularity"]
-    )
-    return Candidates(**columns)
-
-
-def _passages_to_json(passages: Passages | None) -> dict[str, Any] | None:
-    if passages is None:
-        return None
-    return {
-        "passages": [asdict(passage) for passage in passages.passages],
-        "notes": [asdict(note) for note in passages.notes],
-        "encoding": passages.encoding,
-    }
-
-
-def _passages(value: object) -> Passages | None:
-    if value is None:
-        return None
-    plain = _mapping(value)
-    if plain.keys() != {"passages", "notes", "encoding"}:
-        raise ValueError
-    return Passages(
-        passages=tuple(_passage(one) for one in plain["passages"]),
-        notes=tuple(_record(RowNote, one) for one in plain["notes"]),
-        encoding=_text(plain["encoding"]),
-    )
-
-
-def _passage(value: object) -> Passage:
-    plain = dict(_mapping(value))
-    for name in ("left", "separator", "right", "passage_id"):
-        _text(plain[name])
-    owner = plain["owner"]
-    if isinstance(owner, list | tuple):  # a tuple where no file lies between
-        first, last = owner
-        plain["owner"] = (_text(first), _text(last))
-    elif owner is not None and type(owner) is not int:
-        raise ValueError
-    return _record(Passage, plain | {"slots": tuple(_text(slot) for slot in plain["slots"])})
-
-
-def _record(kind: type[_Record], value: object) -> _Record:
-    plain = _mapping(value)
-    if plain.keys() != {f.name for f in fields(kind)}:
-        raise ValueError
-    return kind(**plain)
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError
-    return value

@@ -248,24 +248,6 @@ DRAW = 100
 """Inputs or documents whose randomness is drawn together."""
 
 
-def blocks_of(first: int, n: int) -> Ids:
-    """Return the block of evidence [n], from 0 up, of inputs or documents first ... first + n - 1.
-
-    A block is what errors are jackknifed over: one input each up to 40, then 5 up to 400, 20 up to
-    2,000 and 100 beyond, whatever the run's size. So a run of 100 has 52 blocks, one of 300 has 92
-    and one of 10,000 has 272, and a longer run keeps the blocks of a shorter one. `first` is a
-    multiple of `DRAW`.
-    """
-    number = np.arange(first, first + n)
-    block = np.select(
-        [number < 40, number < 400, number < 2000],
-        [number, 40 + (number - 40) // 5, 112 + (number - 400) // 20],
-        192 + (number - 2000) // 100,
-    )
-    found: Ids = block - block[:1]
-    return found
-
-
 def shown_blocks(counts: Ids, *, n_shown: int = 20) -> Ids:
     """Return where each of about `n_shown` blocks of equal size begins, for a reader's eye."""
     before = np.cumsum(counts) - counts

@@ -16,13 +16,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from audit.attack.exposure import canary_names
 from audit.corpus.build import (
@@ -69,7 +70,14 @@ from audit.corpus.examine import (
     examination_bytes,
     examine_batch,
 )
-from audit.corpus.kept import CORPUS, KINDS, MAX_TITLE_CHARS, describe_corpus, drawn_record
+from audit.corpus.kept import (
+    CORPUS,
+    MAX_TITLE_CHARS,
+    corpus_dir,
+    describe_corpus,
+    drawn_record,
+    new_corpus_id,
+)
 from audit.corpus.register import (
     MentionFinder,
     Register,
@@ -91,6 +99,7 @@ from audit.corpus.truth import (
     text_lines,
 )
 from audit.errors import AuditError
+from audit.home import salted_digest
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import Accepts, Name
 from audit.names.matching import NameIndex, Pair, pair_of
@@ -101,150 +110,118 @@ from audit.progress import Meter, Pace, Progress, ProgressListener, StopQuestion
 from audit.rng import generator
 from audit.shelf import FORGOTTEN, write_private_files
 from audit.tables import RowNote
+from audit.task import MAX_SEED, Columns, Contact, Question, Task, states_of
 
-LANGUAGES = ("auto", "us", "ja")
+Language = Literal["auto", "us", "ja"]
+LANGUAGES = get_args(Language)
 MAX_COUNTS, MAX_COUNT, MAX_CANARIES = 12, 1_000, 1_000
 MAX_WORKERS = 64
-MAX_SEED = 2**63 - 1
 
 
-@dataclass(frozen=True)
-class CorpusOrder:
-    """What a corpus is to be made of.
+class CorpusTask(Task):
+    """What a corpus is to be made of."""
 
-    Attributes
-    ----------
-    notes, file_id
-        The file or folder of notes: its path, as on the command line, or its place in the list of
-        `audit.notes.read`. One of them.
-    columns
-        (field of a note, name of its column), for headings that are not known.
-    kind
-        "dummy": placeholders become dummy identities. "register": identified notes.
-    register, register_id
-        The register of patients, by path or by its place in the list; for kind "register" only.
-    seed
-        Of identities, sample, canaries and controls.
-    n_workers
-        Processes; they change no byte of the corpus.
-    title
-        For the list of corpora; no part of the corpus.
-    sample
-        How many notes to draw at random; None takes all.
-    canary_counts, n_canaries
-        How often names are planted, and how many names for each of these counts; as many twins
-        are left out. No canaries where either is empty or 0.
-    n_sentences
-        Of a passage, from the mention on (section 3.4: five).
-    has_left
-        Whether a passage begins with the sentence in which the name stands, so that the name stands
-        as far from the beginning as in training; else with the name, as in the paper.
-    language
-        Where controls and canaries come from: "us", "ja", or "auto" by the names in the notes.
-    tokenizer
-        Directory of the general model: positives and controls are then names whose parts are
-        single tokens of it (section 3.4). None takes all names.
-    """
+    job = "corpus"
+    flags: ClassVar = {
+        "columns": "--column",
+        "n_canaries": "--canary-names",
+        "canary_counts": "--canaries",
+    }
 
-    notes: Path | None = None
+    notes: Path | None = Field(
+        default=None,
+        description="NOTEEVENTS.csv(.gz), discharge.csv(.gz), CSV, JSONL, Parquet, or a folder of "
+        ".txt",
+    )
     file_id: str = ""
-    columns: tuple[tuple[str, str], ...] = ()
-    kind: str = "dummy"
-    register: Path | None = None
+    """In place of a path: the notes' place in the list of `audit.notes.read`."""
+    register_file: Path | None = Field(
+        default=None, description="CSV of patients: the notes are identified"
+    )
     register_id: str = ""
-    seed: int = 0
-    n_workers: int = 1
-    title: str = ""
-    sample: int | None = None
-    canary_counts: tuple[int, ...] = ()
-    n_canaries: int = 10
-    n_sentences: int = N_SENTENCES
-    has_left: bool = False
-    language: str = "auto"
-    tokenizer: Path | None = None
+    columns: Columns = Field(default=(), description="which column holds a field, as text=body")
+    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of all that is drawn")
+    n_workers: int = Field(
+        default=1, ge=1, le=MAX_WORKERS, description="processes; they change no byte"
+    )
+    title: str = Field(
+        default="", max_length=MAX_TITLE_CHARS, description="for the list of corpora"
+    )
+    sample: int | None = Field(default=None, ge=1, description="draw so many notes at random")
+    canary_counts: tuple[Annotated[int, Field(ge=1, le=MAX_COUNT)], ...] = Field(
+        default=(),
+        max_length=MAX_COUNTS,
+        examples=["1,2,4,8"],
+        description="plant invented names so many times, as many twins are left out",
+    )
+    n_canaries: int = Field(default=10, ge=0, le=MAX_CANARIES, description="names for each number")
+    n_sentences: int = Field(
+        default=N_SENTENCES, ge=1, le=50, description="sentences of a passage (section 3.4: five)"
+    )
+    has_left: bool = Field(
+        default=False, description="passages begin with the sentence of the name"
+    )
+    """The name then stands as far from the beginning as in training; else as in the paper."""
+    language: Language = Field(default="auto", description="of drawn names")
+    tokenizer: Path | None = Field(
+        default=None,
+        description="general model: names whose parts are single tokens of it only, as in the "
+        "paper (section 3.4)",
+    )
+    corpus_id: str = Field(default_factory=new_corpus_id, pattern="^[0-9a-f]{12}$")
+    out: Path | None = Field(
+        default=None, description="a new folder; kept: among the corpora of this installation"
+    )
 
-    def __post_init__(self) -> None:
-        """Check every choice, and each against the others."""
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if (self.notes is None) == (not self.file_id):
             raise AuditError("One file or folder of notes is needed.", where="notes")
-        if self.kind not in KINDS or self.language not in LANGUAGES:
-            raise AuditError("There is no such choice.", where="kind or language")
-        if (self.kind == "register") != (self.register is not None or bool(self.register_id)):
-            raise AuditError(
-                "Identified notes need a register of patients, and notes with placeholders none.",
-                where="register",
-            )
         names = [name for name, _ in self.columns]
         if set(names) - set(FIELDS) or len(set(names)) != len(names):
             raise AuditError("A column is given for no field, or twice.", where="columns")
-        self._check_numbers()
-        if len(self.title) > MAX_TITLE_CHARS:
+        if len(set(self.canary_counts)) != len(self.canary_counts):
             raise AuditError(
-                f"The title is longer than {MAX_TITLE_CHARS} characters.", where="title"
-            )
-
-    def _check_numbers(self) -> None:
-        bounds = {
-            "seed": (self.seed, 0, MAX_SEED),
-            "workers": (self.n_workers, 1, MAX_WORKERS),
-            "canaries": (self.n_canaries, 0, MAX_CANARIES),
-            "sentences": (self.n_sentences, 1, 50),
-            "sample": (1 if self.sample is None else self.sample, 1, MAX_SEED),
-        }
-        for where, (value, low, high) in bounds.items():
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise AuditError(f"The number must lie from {low} to {high:,}.", where=where)
-        counts = self.canary_counts
-        is_good = all(isinstance(n, int) and 1 <= n <= MAX_COUNT for n in counts)
-        if not is_good or len(set(counts)) != len(counts) or len(counts) > MAX_COUNTS:
-            raise AuditError(
-                f"The numbers of mentions are {MAX_COUNTS} different ones at most, "
-                f"each from 1 to {MAX_COUNT:,}.",
-                where="canaries",
+                "The numbers of mentions are not distinct and above zero.", where="canaries",
                 do="Write them like 1,2,4,8.",
-            )
+            )  # fmt: skip
+        return self
+
+    @property
+    def kind(self) -> str:
+        """One of `KINDS`: with a register of patients the notes are identified."""
+        return "register" if self.register_file or self.register_id else "dummy"
 
     @property
     def has_canaries(self) -> bool:
         """Whether names are to be planted."""
         return bool(self.canary_counts) and self.n_canaries > 0
 
+    @property
+    def folder(self) -> Path:
+        """Where the corpus will lie."""
+        return self.out or corpus_dir(self.corpus_id)
 
-def order_to_json(order: CorpusOrder) -> dict[str, Any]:
-    """Return an order as plain JSON values."""
-    content = asdict(order)
-    for name in ("notes", "register", "tokenizer"):
-        content[name] = None if content[name] is None else str(content[name])
-    return content | {
-        "columns": [list(pair) for pair in order.columns],
-        "canary_counts": list(order.canary_counts),
-    }
+    def question(self) -> Question:
+        """Return the question: a title makes no other corpus, but a file that has changed does."""
+        notes, register = paths_of(self)
+        asked = self.with_(title="", n_workers=1, corpus_id="0" * 12).plain()
+        states = [states_of(notes, where="notes"), states_of(register, where="register")]
+        # Salted: where notes lie is nobody's business outside this installation.
+        return self.asked(label=notes.name, about=salted_digest(json.dumps([asked, states])))
 
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Make the corpus; returns its identifier.
 
-def order_from_json(content: Mapping[str, Any]) -> CorpusOrder:
-    """Return the order that `order_to_json` wrote.
-
-    Raises
-    ------
-    AuditError
-        If it is none.
-    """
-    try:
-        values = dict(content)
-        if set(values) != {field.name for field in fields(CorpusOrder)}:
-            raise ValueError
-        for name in ("notes", "register", "tokenizer"):
-            values[name] = None if values[name] is None else Path(values[name])
-        values["columns"] = tuple((str(field), str(name)) for field, name in values["columns"])
-        values["canary_counts"] = tuple(values["canary_counts"])
-    except (ValueError, TypeError):
-        raise AuditError("The order of the corpus cannot be read.", where="order") from None
-    return CorpusOrder(**values)
-
-
-def without_title(order: CorpusOrder) -> CorpusOrder:
-    """Return the same order as far as the corpus depends on it."""
-    return replace(order, title="", n_workers=1)
+        Where the job was interrupted, what it had left is cleared and the work begins anew: an
+        order names its corpus, so that nothing is made twice.
+        """
+        if self.out is None and self.folder.is_dir():  # made, and stopped before it was noted
+            return (self.corpus_id,)
+        if self.out is None:
+            clear_abandoned(self.folder.parent)  # notes of jobs that were killed
+        make_corpus(self, out=self.folder, progress=contact.listen, should_stop=contact.should_stop)
+        return (self.corpus_id,)
 
 
 class Stages:
@@ -618,7 +595,7 @@ class Passed:
 class Examiner:
     """Examines one corpus."""
 
-    def __init__(self, order: CorpusOrder, folder: Path, *, people: People, is_blank: bool) -> None:
+    def __init__(self, order: CorpusTask, folder: Path, *, people: People, is_blank: bool) -> None:
         self._order = order
         self._folder = folder
         self._people = people
@@ -769,14 +746,14 @@ def one_token_each(tokenizer: Path) -> Accepts:
     AuditError
         If the tokenizer cannot be built.
     """
-    from audit.attack.plan import tokenizer as built_tokenizer
-    from audit.attack.prompts import piece_counter
+    from audit.models.registry import tokenizer as built_tokenizer
+    from audit.names.spelling import piece_counter
 
     count: Callable[[str, str], int] = piece_counter(built_tokenizer(tokenizer))
     return lambda first, last: count("first", first) == 1 and count("last", last) == 1
 
 
-def _pool(order: CorpusOrder, people: People) -> NamePool:
+def _pool(order: CorpusTask, people: People) -> NamePool:
     is_japanese = order.language == "ja" or (order.language == "auto" and people.is_unspaced)
     return japanese_pool() if is_japanese else us_pool()
 
@@ -811,7 +788,7 @@ class Drawn:
     counts: tuple[ListedNames, ...]
 
 
-def draw_candidates(order: CorpusOrder, passed: Passed, *, people: People) -> Drawn:
+def draw_candidates(order: CorpusTask, passed: Passed, *, people: People) -> Drawn:
     """Draw the lists of a corpus; no control is anybody's name in it, or a canary's."""
     names = passed.tally.names
     if len(names) > MAX_POSITIVES:
@@ -884,7 +861,7 @@ class _Built:
 
 
 def make_corpus(
-    order: CorpusOrder,
+    order: CorpusTask,
     *,
     out: Path,
     progress: ProgressListener = lambda report: None,
@@ -940,7 +917,7 @@ def make_corpus(
     return out
 
 
-def paths_of(order: CorpusOrder) -> tuple[Path, Path | None]:
+def paths_of(order: CorpusTask) -> tuple[Path, Path | None]:
     """Return the paths of an order's notes and register.
 
     Raises
@@ -951,17 +928,17 @@ def paths_of(order: CorpusOrder) -> tuple[Path, Path | None]:
     notes = order.notes or resolve_note_file(order.file_id)
     if order.kind == "dummy":
         return notes, None
-    return notes, order.register or resolve_note_file(order.register_id)
+    return notes, order.register_file or resolve_note_file(order.register_id)
 
 
-def _weights(order: CorpusOrder) -> dict[str, float]:
+def _weights(order: CorpusTask) -> dict[str, float]:
     left_out = {SAMPLE} if order.sample is None else set()
     left_out |= set() if order.has_canaries else {NAMES}
     return {stage: weight for stage, weight in _WEIGHTS.items() if stage not in left_out}
 
 
 def _build(
-    order: CorpusOrder, source: NoteSource, register: Path | None, folder: Path, stages: Stages
+    order: CorpusTask, source: NoteSource, register: Path | None, folder: Path, stages: Stages
 ) -> _Built:
     listener = stages.listener(BUILD)
     if register is None:
@@ -1043,12 +1020,12 @@ def _by_mentions(plan: CanaryPlan | None) -> tuple[tuple[int, int], ...]:
 
 
 def _described(
-    order: CorpusOrder, passed: Passed, people: People, *, name: str, record: dict[str, Any]
+    order: CorpusTask, passed: Passed, people: People, *, name: str, record: dict[str, Any]
 ) -> bytes:
-    asked = order_to_json(order)
+    asked = order.plain()
     # Paths stay out, and what is said at the top already.
-    hidden = ("notes", "register", "tokenizer", "file_id", "register_id", "title", "seed", "kind",
-              "n_workers")  # fmt: skip
+    hidden = ("notes", "register_file", "tokenizer", "file_id", "register_id", "title", "seed",
+              "n_workers", "corpus_id", "out")  # fmt: skip
     settings = {key: value for key, value in asked.items() if key not in hidden}
     return describe_corpus(
         title=order.title,

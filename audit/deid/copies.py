@@ -548,11 +548,6 @@ def read_pieces(
         In the order of the note; a stretch that is in none of them has no span.
     labels
         Of tags beside the five types.
-
-    Raises
-    ------
-    ValueError
-        If a window ends behind the note.
     """
     if any(piece.window.end > len(note.text) for piece in pieces):
         raise ValueError("a window ends behind the note")
@@ -687,13 +682,7 @@ class OutputFiles:
     _not_exact: set[str] = field(default_factory=set, init=False, repr=False)
 
     def __iter__(self) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
-        """Yield (gold, note with the spans of its copy) in the order of the gold file.
-
-        Raises
-        ------
-        AuditError
-            If a file cannot be read, a note is there twice, or the files have none in common.
-        """
+        """Yield (gold, note with the spans of its copy) in the order of the gold file."""
         self.n_gold_only, self.sums, self._not_exact = 0, {}, set()
         for gold, reading in self._readings():
             if reading is None:
@@ -707,13 +696,7 @@ class OutputFiles:
             yield gold, reading.document
 
     def verbatim(self) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
-        """Yield the same after a whole iteration, without the spans of copies that are not exact.
-
-        Raises
-        ------
-        AuditError
-            As iteration.
-        """
+        """After a whole iteration, yield the same without spans of copies that are not exact."""
         for gold, reading in self._readings(without=self._not_exact):
             yield gold, gold.with_spans(()) if reading is None else reading.verbatim
 

@@ -80,13 +80,7 @@ class AnnotatedNotes:
     def documents(
         self, *, on_bytes: ByteListener = lambda n: None, is_strict: bool = False
     ) -> Iterator[Read]:
-        """Yield the notes with their spans; what cannot be read is a refusal, or an error.
-
-        Raises
-        ------
-        AuditError
-            If a file of several notes is not understood; if `is_strict`, any file.
-        """
+        """Yield the notes with their spans; what cannot be read is a refusal, or an error."""
         seen: set[str] = set()
         for number, (name, paths) in enumerate(self.files.items(), start=1):
             where = f"{self.what}, file {number}"
@@ -105,25 +99,13 @@ class AnnotatedNotes:
 
 
 def notes_to_tag(path: Path) -> NoteSource | AnnotatedNotes:
-    """Return the notes of a path: a table as `open_notes` reads it, or annotated notes.
-
-    Raises
-    ------
-    AuditError
-        If there is nothing readable.
-    """
+    """Return the notes of a path: a table as `open_notes` reads it, or annotated notes."""
     is_table = path.suffix.lower() not in (".txt", ".xml", ".conll", ".bio", ".iob")
     return open_notes(path) if is_table and not path.is_dir() else annotated_notes(path)
 
 
 def annotated_notes(path: Path, *, what: str = "notes") -> AnnotatedNotes:
-    """Return the annotated notes of a folder or of one file.
-
-    Raises
-    ------
-    AuditError
-        If there is nothing, nothing that is understood, or there are too many files.
-    """
+    """Return the annotated notes of a folder or of one file."""
     if path.is_dir():
         found = _files_in(path)
     elif path.is_file():
@@ -146,13 +128,7 @@ def annotated_notes(path: Path, *, what: str = "notes") -> AnnotatedNotes:
 
 
 def as_jsonl(path: Path, folder: Path, *, what: str) -> Path:
-    """Return a JSONL file of the notes of a path: itself, that of a tagged folder, or a new one.
-
-    Raises
-    ------
-    AuditError
-        If a file is not understood, or a note is there twice.
-    """
+    """Return a JSONL file of the notes of a path: itself, that of a tagged folder, or a new one."""
     if (path / SPANS).is_file():
         return path / SPANS
     if not path.is_dir() and path.suffix.lower() not in (".xml", ".conll", ".bio", ".iob", ".txt"):
@@ -247,11 +223,6 @@ def keep_given(content: bytes, *, name: str, what: str) -> GivenNotes:
         The file's own name, for its ending alone.
     what
         What to call the file in errors.
-
-    Raises
-    ------
-    AuditError
-        If it is not understood, holds no note, or is too large unpacked.
     """
     with refusing(AuditError("The notes cannot be understood.", where=what)):
         documents = _documents(content, name=name, what=what)
@@ -282,13 +253,7 @@ def keep_notes(documents: Sequence[TaggedDocument]) -> GivenNotes:
 
 
 def keep_outputs(content: bytes, *, what: str) -> GivenNotes:
-    """Keep a model's copies of notes, in the shape that `OutputFiles` reads; the job aligns them.
-
-    Raises
-    ------
-    AuditError
-        If a line is no object with `doc_id` and a model's text, or there is none.
-    """
+    """Keep a model's copies of notes as `OutputFiles` reads them; the job aligns them."""
     _check_n_lines(content, form="jsonl", what=what)
     text = _unmarked(content, what).decode("utf-8", "surrogatepass")
     n_notes = 0
@@ -313,13 +278,7 @@ def keep_outputs(content: bytes, *, what: str) -> GivenNotes:
 
 
 def given_path(digest: str) -> Path:
-    """Return the file of what was given.
-
-    Raises
-    ------
-    AuditError
-        If it is not kept any more.
-    """
+    """Return the file of what was given."""
     path = _folder() / f"{digest}.jsonl"
     if not _DIGEST.fullmatch(digest) or not path.is_file():
         raise AuditError(
@@ -393,13 +352,7 @@ Files = Sequence[tuple[str, bytes]]
 
 
 def is_table(files: Files) -> bool:
-    """Return whether the only file holds a note in each row.
-
-    Raises
-    ------
-    AuditError
-        If such a file was handed in together with others.
-    """
+    """Return whether the only file holds a note in each row."""
     n_tables = sum(_ending(name) in TABLES for name, _ in files)
     if n_tables and len(files) > 1:
         raise AuditError(
@@ -413,12 +366,6 @@ def notes_lines(files: Files) -> bytes:
 
     A note is called as its file is, without folder and ending: the released files have row numbers
     instead.
-
-    Raises
-    ------
-    AuditError
-        If a file is not understood, there is no note, or there are too many or too large files. A
-        file is told by its number, since its name may hold a person's.
     """
     if sum(len(data) for _, data in files) > MAX_HANDED_IN_BYTES:
         raise AuditError(

@@ -215,13 +215,7 @@ def find_marks(text: str) -> tuple[Mark, ...]:
 def mark_text(
     kind: MaskKind, *, number: str = "", sex: str = "", content: str | None = None
 ) -> str:
-    """Return a typed placeholder as text.
-
-    Raises
-    ------
-    ValueError
-        If what is known of the value holds braces, or is longer than 200 characters.
-    """
+    """Return a typed placeholder as text."""
     if content is not None and (len(content) > 200 or "{" in content or "}" in content):
         raise ValueError("this content cannot be written into a placeholder")
     words = " ".join(part for part in (kind.name, number, sex) if part)
@@ -349,11 +343,6 @@ def with_types(note: MaskedNote, answers: Sequence[MaskAnswer]) -> TypedNote:
     """Return a note with a typed placeholder at each mask whose kind is known.
 
     First and last name of one person side by side become one placeholder of the full name.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many answers as masks.
     """
     pieces: list[str] = []
     typed: Counter[str] = Counter()

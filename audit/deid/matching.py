@@ -1,8 +1,4 @@
-"""Covered characters: what redaction would take out, and what it would leave.
-
-A prediction counts here whatever its label, and several may cover one gold together: the question
-is what a reader of the redacted note still sees.
-"""
+"""Gold and predicted spans matched and counted; what redaction would take out, and would leave."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from audit.notes.spans import Span, TaggedDocument, merged, ordered
-from audit.stats import IntArray, best_assignment
+from audit.stats import IntArray
 
 CRITERIA = ("strict", "relaxed", "label_relaxed")
 OPTIMAL, DOCUMENT_ORDER = "optimal", "document_order"
@@ -25,14 +21,8 @@ MATCHERS = (OPTIMAL, DOCUMENT_ORDER)
 class Matches:
     """What became of the spans of a note: every gold and every predicted span is in one place.
 
-    Attributes
-    ----------
-    pairs
-        (gold, predicted), in the order of the golds.
-    missed
-        Golds without a partner.
-    spurious
-        Predictions without a partner.
+    `pairs` are (gold, predicted), in the order of the golds; `missed` are golds and `spurious`
+    predictions without a partner.
     """
 
     pairs: tuple[tuple[Span, Span], ...]
@@ -50,50 +40,41 @@ def match(
     through the golds from left to right; each takes the first unused prediction that qualifies.
 
     Differs: the paper does not state its matcher; `document_order` is what its tables look like.
-
-    Raises
-    ------
-    ValueError
-        If there is no such criterion or matcher.
     """
     if matcher not in MATCHERS:
         raise ValueError(f"{matcher}: no such matcher")
-    golds, predictions = sorted(set(gold)), sorted(set(predicted))
-    edges = _edges(golds, predictions, criterion=criterion)
-    solve = _optimal if matcher == OPTIMAL else _in_document_order
-    return _matches(golds, predictions, partner=solve(edges, golds, predictions))
+    return match_both(gold, predicted, criterion=criterion, matchers=(matcher,))[0]
 
 
 def match_both(
-    gold: Iterable[Span], predicted: Iterable[Span], *, criterion: str
-) -> tuple[Matches, Matches]:
-    """Return what `match` gives with `optimal` and with `document_order`, for less work."""
+    gold: Iterable[Span],
+    predicted: Iterable[Span],
+    *,
+    criterion: str,
+    matchers: tuple[str, ...] = MATCHERS,
+) -> tuple[Matches, ...]:
+    """Return what `match` gives with each matcher, for less work."""
     golds, predictions = sorted(set(gold)), sorted(set(predicted))
     edges = _edges(golds, predictions, criterion=criterion)
-    best = _optimal(edges, golds, predictions)
-    in_order = _in_document_order(edges, golds, predictions)
-    first = _matches(golds, predictions, partner=best)
-    if best == in_order:
-        return first, first
-    return first, _matches(golds, predictions, partner=in_order)
-
-
-def _matches(golds: list[Span], predictions: list[Span], *, partner: dict[int, int]) -> Matches:
-    used = set(partner.values())
-    return Matches(
-        pairs=tuple((golds[i], predictions[j]) for i, j in sorted(partner.items())),
-        missed=tuple(span for i, span in enumerate(golds) if i not in partner),
-        spurious=tuple(span for j, span in enumerate(predictions) if j not in used),
-    )
+    found = []
+    for matcher in matchers:
+        solve = _optimal if matcher == OPTIMAL else _in_document_order
+        partner = solve(edges, golds, predictions)
+        used = set(partner.values())
+        found.append(
+            Matches(
+                pairs=tuple((golds[i], predictions[j]) for i, j in sorted(partner.items())),
+                missed=tuple(span for i, span in enumerate(golds) if i not in partner),
+                spurious=tuple(span for j, span in enumerate(predictions) if j not in used),
+            )
+        )
+    return tuple(found)
 
 
 def n_differing(first: Matches, second: Matches) -> int:
     """Return how many golds have different partners, or none, in two matchings of a note."""
-    if first is second:
-        return 0
-    other = dict(second.pairs)
-    n_same = sum(other.get(gold) == predicted for gold, predicted in first.pairs)
-    return len({gold for gold, _ in (*first.pairs, *second.pairs)}) - n_same
+    one, other = dict(first.pairs), dict(second.pairs)
+    return sum(one.get(gold) != other.get(gold) for gold in {**one, **other})
 
 
 _Edges = dict[int, list[int]]
@@ -114,28 +95,16 @@ def _edges(golds: list[Span], predictions: list[Span], *, criterion: str) -> _Ed
 
 
 def _touching(golds: list[Span], predictions: list[Span]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs that share a character, in one sweep over both sorted lists."""
-    open_golds: list[int] = []
-    open_predictions: list[int] = []
-    i = j = 0
-    while i < len(golds) or j < len(predictions):
-        is_gold = j == len(predictions) or (
-            i < len(golds) and golds[i].start <= predictions[j].start
-        )
-        if is_gold:
-            start = golds[i].start
-            open_predictions = [k for k in open_predictions if predictions[k].end > start]
-            for k in open_predictions:
-                yield i, k
-            open_golds.append(i)
-            i += 1
-        else:
-            start = predictions[j].start
-            open_golds = [k for k in open_golds if golds[k].end > start]
-            for k in open_golds:
-                yield k, j
-            open_predictions.append(j)
-            j += 1
+    """Yield the pairs that share a character, in one sweep over both sides."""
+    sides = golds, predictions
+    begins = [(span.start, side, k) for side in (0, 1) for k, span in enumerate(sides[side])]
+    reaching: list[list[int]] = [[], []]
+    for start, side, k in sorted(begins):
+        other = 1 - side
+        reaching[other] = [one for one in reaching[other] if sides[other][one].end > start]
+        for one in reaching[other]:
+            yield (k, one) if side == 0 else (one, k)
+        reaching[side].append(k)
 
 
 def _in_document_order(edges: _Edges, golds: list[Span], predictions: list[Span]) -> dict[int, int]:
@@ -151,56 +120,63 @@ def _in_document_order(edges: _Edges, golds: list[Span], predictions: list[Span]
 
 def _optimal(edges: _Edges, golds: list[Span], predictions: list[Span]) -> dict[int, int]:
     partner: dict[int, int] = {}
-    for component in _components(edges):
-        if len(component) == 1 and len(edges[component[0]]) == 1:
-            partner[component[0]] = edges[component[0]][0]
+    for part in _components(edges):
+        first, candidates = next(iter(part.items()))
+        if len(part) == 1 and len(candidates) == 1:
+            partner[first] = candidates[0]
         else:
-            part = {i: edges[i] for i in component}
             partner |= _best(part, golds=golds, predictions=predictions)
     return partner
 
 
-def _components(edges: _Edges) -> Iterator[list[int]]:
-    """Yield the golds of each connected component of the overlap graph."""
+def _components(edges: _Edges) -> Iterator[_Edges]:
+    """Yield the connected components of the overlap graph."""
     golds_of: dict[int, list[int]] = {}
     for i, candidates in edges.items():
         for j in candidates:
             golds_of.setdefault(j, []).append(i)
     seen: set[int] = set()
     for first in edges:
-        if first in seen:
-            continue
+        waiting = [] if first in seen else [first]
         seen.add(first)
-        component, waiting = [], [first]
+        component = []
         while waiting:
             i = waiting.pop()
             component.append(i)
             near = {other for j in edges[i] for other in golds_of.pop(j, ())} - seen
             seen |= near
             waiting += near
-        yield sorted(component)
+        if component:
+            yield {i: edges[i] for i in sorted(component)}
 
 
 def _best(edges: _Edges, *, golds: list[Span], predictions: list[Span]) -> dict[int, int]:
-    """Solve one component: the four aims are the digits of one number, the first the highest."""
-    aims = {
-        (i, j): (
-            golds[i].label == predictions[j].label,
-            golds[i].overlap(predictions[j]),
-            _shift(golds[i], predictions[j]),
+    """Solve one component: the four aims are the digits of one number, the first the highest.
+
+    Every gold may also stay alone, for a weight of 1: then a matching of all golds exists.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+
+    pairs = [(i, j) for i, candidates in edges.items() for j in candidates]
+    is_same = np.array([golds[i].label == predictions[j].label for i, j in pairs])
+    overlap = np.array([float(golds[i].overlap(predictions[j])) for i, j in pairs])
+    shift = np.array([float(_shift(golds[i], predictions[j])) for i, j in pairs])
+    row_of = {i: row for row, i in enumerate(edges)}
+    columns = sorted({j for _, j in pairs})
+    column_of = {j: column for column, j in enumerate(columns)}
+    n = min(len(row_of), len(columns))
+    weights = ((n + 1 + is_same) * (n * overlap.max() + 1) + overlap) * (n * shift.max() + 1)
+    rows = [*(row_of[i] for i, _ in pairs), *range(len(row_of))]
+    alone = range(len(columns), len(columns) + len(row_of))
+    graph = csr_array(
+        (
+            np.append(weights - shift, np.ones(len(row_of))),
+            (rows, [*(column_of[j] for _, j in pairs), *alone]),
         )
-        for i, candidates in edges.items()
-        for j in candidates
-    }
-    n = min(len(edges), len({j for _, j in aims}))
-    overlap_base = n * max(overlap for _, overlap, _ in aims.values()) + 1
-    shift_base = n * max(shift for _, _, shift in aims.values()) + 1
-    return best_assignment(
-        {
-            edge: (((n + 1) + is_same) * overlap_base + overlap) * shift_base - shift
-            for edge, (is_same, overlap, shift) in aims.items()
-        }
     )
+    matched = min_weight_full_bipartite_matching(graph, maximize=True)[1]
+    return {i: columns[c] for i, c in zip(edges, matched, strict=True) if c < len(columns)}
 
 
 def _shift(gold: Span, predicted: Span) -> int:
@@ -279,38 +255,30 @@ def total(counts: Iterable[MatchCounts]) -> MatchCounts:
 
 def count(matches: Matches, *, unaligned: Iterable[str] = ()) -> MatchCounts:
     """Count one note; predictions without a place in it (`unaligned` labels) are spurious."""
-    spurious = [span.label for span in matches.spurious] + list(unaligned)
     cells = Counter((gold.label, predicted.label) for gold, predicted in matches.pairs)
     cells.update((span.label, MISSED) for span in matches.missed)
-    cells.update((SPURIOUS, label) for label in spurious)
-    golds, predictions = Counter[str](), Counter[str]()
+    cells.update((SPURIOUS, span.label) for span in matches.spurious)
+    cells.update((SPURIOUS, label) for label in unaligned)
+    spans: dict[str, list[int]] = {}  # gold, predicted, missed, spurious
     for (gold, predicted), n in cells.items():
-        for side, label in ((golds, gold), (predictions, predicted)):
+        for side, label, other in ((0, gold, predicted), (1, predicted, gold)):
             if label not in (SPURIOUS, MISSED):
-                side[label] += n
-                side[ANY] += n
-    rows = {}
-    for label in {*golds, *predictions}:
-        lost = len(matches.missed) if label == ANY else cells[label, MISSED]
-        extra = len(spurious) if label == ANY else cells[SPURIOUS, label]
-        rows[label] = _row(golds[label], predictions[label], lost, extra)
-    return MatchCounts(rows, dict(cells), 1)
+                for key in (label, ANY):
+                    row = spans.setdefault(key, [0, 0, 0, 0])
+                    row[side] += n
+                    row[2 + side] += n * (other in (SPURIOUS, MISSED))
+    return MatchCounts({key: _row(*row) for key, row in spans.items()}, dict(cells), 1)
 
 
 def _row(n_gold: int, n_predicted: int, n_missed: int, n_spurious: int) -> Row:
     has_gold, has_predicted = n_gold > 0, n_predicted > 0
-    return (
-        n_gold,
-        n_predicted,
-        n_missed,
-        n_spurious,
-        int(has_gold),
-        int(has_gold and not n_missed),
-        int(has_predicted),
-        int(has_predicted and not n_spurious),
-        int(has_gold or has_predicted),
-        int((has_gold or has_predicted) and not n_missed and not n_spurious),
-    )
+    has_either = has_gold or has_predicted
+    records = (
+        has_gold, has_gold and not n_missed,
+        has_predicted, has_predicted and not n_spurious,
+        has_either, has_either and not n_missed and not n_spurious,
+    )  # fmt: skip
+    return (n_gold, n_predicted, n_missed, n_spurious, *map(int, records))
 
 
 def as_table(counts: Iterable[MatchCounts], *, labels: Iterable[str]) -> IntArray:
@@ -327,17 +295,18 @@ Stretches = tuple[tuple[int, int], ...]
 class CoverageCounts:
     """Characters and spans, for one note or many.
 
+    A prediction counts here whatever its label, and several may cover one gold together: the
+    question is what a reader of the redacted note still sees.
+
     Attributes
     ----------
     rows
         By label, and under `ANY`: golds, golds covered whole, gold characters, those of them that
         are covered. A character of two golds counts once.
-    n_text_chars
-        Characters of the notes.
-    n_predicted_chars
-        Characters that predictions cover.
+    n_text_chars, n_predicted_chars
+        Characters of the notes, and of those the ones that predictions cover.
     n_over_chars
-        Those of them that no gold covers: taken out without need.
+        Those of the latter that no gold covers: taken out without need.
     """
 
     rows: Mapping[str, tuple[int, int, int, int]] = field(default_factory=dict)
@@ -348,11 +317,9 @@ class CoverageCounts:
     def __add__(self, other: CoverageCounts) -> CoverageCounts:
         """Count two sets of notes together."""
         rows = {
-            label: tuple(
-                a + b for a, b in zip(self.row(label), other.row(label), strict=True)
-            )
+            label: tuple(map(sum, zip(self.row(label), other.row(label), strict=True)))
             for label in {*self.rows, *other.rows}
-        }  # fmt: skip
+        }
         return CoverageCounts(
             rows,  # type: ignore[arg-type]  # four numbers again
             self.n_text_chars + other.n_text_chars,
@@ -378,29 +345,21 @@ class CoverageCounts:
 def coverage(gold: TaggedDocument, *, predicted: Iterable[Span]) -> CoverageCounts:
     """Count one note."""
     removed = merged(predicted)
-    golds = merged(gold.spans)
-    rows = {}
+    starts = [start for start, _ in removed]
     spans_of: dict[str, list[Span]] = {ANY: list(gold.spans)} if gold.spans else {}
     for span in gold.spans:
         spans_of.setdefault(span.label, []).append(span)
-    starts = [start for start, _ in removed]
-    is_whole = {span: _is_inside(span, removed, starts=starts) for span in gold.spans}
+    rows = {}
     for label, spans in spans_of.items():
         union = merged(spans)
-        n_whole = sum(is_whole[span] for span in spans)
+        places = (bisect_right(starts, span.start) - 1 for span in spans)
+        n_whole = sum(
+            at >= 0 and span.end <= removed[at][1] for span, at in zip(spans, places, strict=True)
+        )
         rows[label] = (len(spans), n_whole, _n_chars(union), _n_shared(union, removed))
     n_predicted = _n_chars(removed)
-    return CoverageCounts(
-        rows,
-        len(gold.text),
-        n_predicted,
-        n_predicted - _n_shared(golds, removed),
-    )
-
-
-def _is_inside(span: Span, removed: Stretches, *, starts: list[int]) -> bool:
-    at = bisect_right(starts, span.start) - 1
-    return at >= 0 and span.end <= removed[at][1]
+    n_over = n_predicted - _n_shared(merged(gold.spans), removed)
+    return CoverageCounts(rows, len(gold.text), n_predicted, n_over)
 
 
 def _n_chars(stretches: Stretches) -> int:

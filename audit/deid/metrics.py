@@ -1,4 +1,4 @@
-"""Two taggers on the same notes: the difference of each measure, and whether chance could make it.
+"""The measures of a tagger with their intervals, and two taggers on the same notes compared.
 
 Also: names that the training notes held against names they did not.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from audit.deid.matching import ANY, COLUMNS, OPTIMAL, MatchCounts, as_table, match, total
-from audit.notes.spans import TaggedDocument
+from audit.notes.spans import JAPANESE, TaggedDocument, ordered
 from audit.rng import generator
 from audit.stats import (
     N_REPLICATES,
@@ -24,77 +26,109 @@ from audit.stats import (
     ratio,
     replicates,
 )
+from audit.task import Record
 from audit.text import fold_name
 
-MEASURES = ("precision", "recall", "f1", "complete", "clean", "exact")
-_AT = {name: i for i, name in enumerate(COLUMNS)}
-_TOTALS = ("n_predicted", "n_gold", "n_gold", "n_with_gold", "n_with_predicted", "n_with_either")
+ENTITY, RECORD = ("precision", "recall", "f1"), ("complete", "clean", "exact")
+MEASURES = (*ENTITY, *RECORD)
+_PARTS = {
+    "precision": ("n_predicted", "n_spurious"), "recall": ("n_gold", "n_missed"),
+    "complete": ("n_with_gold", "n_complete"), "clean": ("n_with_predicted", "n_clean"),
+    "exact": ("n_with_either", "n_exact"),
+}  # fmt: skip
+"""Denominator, and what of it is wrong (precision, recall) or right (the others)."""
+FEW_SPANS = 30
+"""Below these a rate says little, and the screen says so."""
+NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan)
+
+Interval = tuple[float, float] | None
 
 
-@dataclass(frozen=True)
-class LabelMetrics:
-    """The measures of one label, with their 95 % intervals over patients.
+class MacroScore(Record):
+    """Measures 0-1 with their 95 % intervals over patients; None where undefined.
 
-    Attributes
-    ----------
-    label
-        `ANY` for all labels together (micro).
-    counts
-        A number for each of `audit.deid.matching.COLUMNS`.
-    estimates
-        In the order of `MEASURES`; NaN where the denominator is empty.
+    As they are, means over the labels where these are defined.
     """
 
-    label: str
-    counts: tuple[int, ...]
-    estimates: tuple[Estimate, ...]
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    complete: float | None
+    clean: float | None
+    exact: float | None
+    intervals: dict[str, Interval]
 
-    def count(self, name: str) -> int:
-        """Return one of the counts."""
-        return self.counts[_AT[name]]
+    def estimate(self, measure: str) -> Estimate:
+        """Return one of the measures; NaN where it is undefined."""
+        value = getattr(self, measure)
+        low, high = self.intervals[measure] or (math.nan, math.nan)
+        return Estimate(math.nan if value is None else value, low, high)
 
-    def estimate(self, name: str) -> Estimate:
-        """Return one of the measures."""
-        return self.estimates[MEASURES.index(name)]
+    @classmethod
+    def of(cls, estimates: Sequence[Estimate], **more: Any) -> Self:
+        """Return the record of estimates in the order of `MEASURES`."""
+        by_name = dict(zip(MEASURES, estimates, strict=True))
+        return cls(
+            **{name: None if math.isnan(e.value) else e.value for name, e in by_name.items()},
+            intervals={
+                name: None if math.isnan(e.low) else (e.low, e.high) for name, e in by_name.items()
+            },
+            **more,
+        )
 
-    def n_total(self, name: str) -> int:
-        """Return the denominator of a measure; the golds for F1."""
-        return self.count(_TOTALS[MEASURES.index(name)])
+
+class LabelScore(MacroScore):
+    """The measures of one label, or of all together (micro), and their counts (see `COLUMNS`)."""
+
+    n_gold: int
+    n_predicted: int
+    n_missed: int
+    n_spurious: int
+    n_with_gold: int
+    n_complete: int
+    n_with_predicted: int
+    n_clean: int
+    n_with_either: int
+    n_exact: int
+    label_ja: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = written(self)
+        return {name: one for name, one in values.items() if name != "label_ja" or one is not None}
+
+    def rate(self, measure: str) -> Rate | None:
+        """Return what a measure was counted from; None for F1, which is no share of anything."""
+        if measure not in _PARTS:
+            return None
+        n_total, n = (getattr(self, name) for name in _PARTS[measure])
+        return Rate(n_total - n if measure in ENTITY else n, n_total)
+
+    @property
+    def is_few(self) -> bool:
+        """Whether there are too few golds to say much."""
+        return self.n_gold < FEW_SPANS
 
 
-@dataclass(frozen=True)
-class DeidMetrics:
-    """What one criterion says of a tagger.
+class Measured(Record):
+    """What one criterion says of a tagger, by label in the order of tables.
 
-    Attributes
-    ----------
-    labels
-        One entry a label.
-    together
-        All labels counted together; a record is complete if no span of any label is missed.
-    macro
-        Means over the labels of `labels` where they are defined, in the order of `MEASURES`.
-    n_records, n_patients
-        What was measured.
+    A record is complete for all labels `together` if no span of any label is missed.
     """
 
-    labels: tuple[LabelMetrics, ...]
-    together: LabelMetrics
-    macro: tuple[Estimate, ...]
-    n_records: int
-    n_patients: int
+    labels: dict[str, LabelScore]
+    together: LabelScore
+    macro: MacroScore
+
+    def line(self, label: str) -> LabelScore | None:
+        """Return the measures of a label; `ANY` is all of them together."""
+        return self.together if label == ANY else self.labels.get(label)
 
 
 def measured(
     by_patient: Sequence[MatchCounts], *, seed: int = 0, n_replicates: int = N_REPLICATES
-) -> DeidMetrics:
-    """Return the measures of counts by patient, in an order that does not depend on the input's.
-
-    Raises
-    ------
-    ValueError
-        If there are no patients.
-    """
+) -> Measured:
+    """Return the measures of counts by patient, in an order that does not depend on the input's."""
     if not by_patient:
         raise ValueError("no patients")
     counts = total(by_patient)
@@ -102,34 +136,36 @@ def measured(
     table = as_table(by_patient, labels=names)  # [P, labels, columns]
     values = _measures(table.sum(axis=0, dtype=np.int64)[None].astype(np.float64))[0]
     drawn = replicates(table, _measures, seed=seed, n_replicates=n_replicates)
-    n = len(MEASURES)
-    entries = []
-    for i, name in enumerate(names):
-        row = counts.row(name)
-        estimates = tuple(
-            interval(
-                float(values[i * n + j]), drawn[:, i * n + j], n_total=row[_AT[_TOTALS[j]]]
-            )
-            for j in range(n)
-        )  # fmt: skip
-        entries.append(LabelMetrics(name, row, estimates))
-    n_labels = max(len(entries) - 1, 1)
-    macro = tuple(
-        interval(float(v), d, n_total=n_labels)
-        for v, d in zip(values[-n:], drawn[:, -n:].T, strict=True)
-    )
-    return DeidMetrics(
-        tuple(entries[:-1]), entries[-1], macro, counts.n_records, len(by_patient)
-    )  # fmt: skip
+    n_totals = [
+        counts.row(name)[COLUMNS.index(_PARTS.get(measure, ("n_gold", ""))[0])]
+        for name in names for measure in MEASURES
+    ] + [max(len(names) - 1, 1)] * len(MEASURES)  # fmt: skip
+    estimates = [
+        interval(float(value), column, n_total=n)
+        for value, column, n in zip(values, drawn.T, n_totals, strict=True)
+    ]
+    rows = [estimates[i : i + len(MEASURES)] for i in range(0, len(estimates), len(MEASURES))]
+    labels = {
+        name: LabelScore.of(
+            row, **dict(zip(COLUMNS, counts.row(name), strict=True)), label_ja=JAPANESE.get(name)
+        )
+        for name, row in zip(names, rows, strict=False)
+    }
+    return Measured(together=labels.pop(ANY), labels=labels, macro=MacroScore.of(rows[-1]))
+
+
+def _entity_measures(table: FloatArray) -> list[FloatArray]:
+    """Return precision, recall and F1 of counts [..., columns]."""
+    n_gold, n_predicted, n_missed, n_spurious = (table[..., i] for i in range(4))
+    precision = ratio(n_predicted - n_spurious, n_predicted)
+    recall = ratio(n_gold - n_missed, n_gold)
+    return [precision, recall, f1(precision, recall)]
 
 
 def _measures(table: FloatArray) -> FloatArray:
     """Return the measures of counts [R, labels, columns], each label's and their means [R, V]."""
-    n_gold, n_predicted, n_missed, n_spurious = (table[..., i] for i in range(4))
-    precision = ratio(n_predicted - n_spurious, n_predicted)
-    recall = ratio(n_gold - n_missed, n_gold)
     records = [ratio(table[..., i + 1], table[..., i]) for i in (4, 6, 8)]
-    every = np.stack([precision, recall, f1(precision, recall), *records], axis=-1)
+    every = np.stack([*_entity_measures(table), *records], axis=-1)
     each = every[:, :-1]  # without "all labels together"
     is_defined = ~np.isnan(each)
     means = ratio(np.where(is_defined, each, 0).sum(axis=1), is_defined.sum(axis=1) * 1.0)
@@ -146,21 +182,12 @@ def f1(precision: FloatArray, recall: FloatArray) -> FloatArray:
     return np.where(is_zero, 0.0, 2 * precision * recall / np.where(is_zero, 1.0, both))
 
 
-COMPARED = ("precision", "recall", "f1")
-
-
 @dataclass(frozen=True)
 class Difference:
-    """A measure of the first tagger minus that of the second.
+    """A measure (of `ENTITY`) of the first tagger minus that of the second.
 
-    Attributes
-    ----------
-    measure
-        One of `COMPARED`.
-    estimate
-        The difference with its 95 % interval over patients.
-    p
-        Two-sided, by approximate randomisation: results are swapped patient by patient.
+    With its 95 % interval over patients, and a two-sided p by approximate randomisation: results
+    are swapped patient by patient.
     """
 
     measure: str
@@ -179,11 +206,6 @@ def compare(
     """Compare two taggers by their counts by patient, of the same patients in the same order.
 
     Source: Noreen 1989, Computer-Intensive Methods for Testing Hypotheses (randomisation).
-
-    Raises
-    ------
-    ValueError
-        If the counts are not of the same patients' gold spans.
     """
     tables = [as_table(side, labels=(label,))[:, 0, :4] for side in (first, second)]
     if len(first) != len(second) or (tables[0][:, 0] != tables[1][:, 0]).any():
@@ -196,7 +218,7 @@ def compare(
     return tuple(
         Difference(name, _with_interval(float(values[i]), drawn[:, i], n_gold=n_gold),
                    _p(float(values[i]), swapped[:, i]))
-        for i, name in enumerate(COMPARED)
+        for i, name in enumerate(ENTITY)
     )  # fmt: skip
 
 
@@ -209,10 +231,7 @@ def _with_interval(value: float, drawn: FloatArray, *, n_gold: int) -> Estimate:
 
 def _differences(counts: FloatArray) -> FloatArray:
     """Return first minus second for counts [R, taggers, columns]: [R, measures]."""
-    n_gold, n_predicted, n_missed, n_spurious = (counts[..., i] for i in range(4))
-    precision = ratio(n_predicted - n_spurious, n_predicted)
-    recall = ratio(n_gold - n_missed, n_gold)
-    every = np.stack([precision, recall, f1(precision, recall)], axis=-1)
+    every = np.stack(_entity_measures(counts), axis=-1)
     return np.asarray(every[:, 0] - every[:, 1], dtype=np.float64)
 
 
@@ -252,36 +271,18 @@ class Discordant:
     @property
     def p(self) -> float:
         """Probability of a split at least as uneven; 1 where nothing is discordant."""
-        n, low = self.n_first_only + self.n_second_only, min(self.n_first_only, self.n_second_only)
-        tail = sum(math.comb(n, i) for i in range(low + 1))
-        return min(1.0, 2 * tail / (1 << n))
+        from scipy.stats import binomtest
+
+        n = self.n_first_only + self.n_second_only
+        return float(binomtest(self.n_first_only, n).pvalue) if n else 1.0
 
 
-def discordant(
-    notes: Iterable[tuple[TaggedDocument, TaggedDocument, TaggedDocument]],
-    *,
-    criterion: str,
-    matcher: str = OPTIMAL,
-) -> Discordant:
-    """Count golds by which of two taggers found them; notes are (gold, first, second)."""
-    counts = [0, 0, 0, 0]
-    for gold, *taggers in notes:
-        found = [
-            {g for g, _ in match(gold.spans, t.spans, criterion=criterion, matcher=matcher).pairs}
-            for t in taggers
-        ]
-        for span in gold.spans:
-            counts[2 * (span in found[0]) + (span in found[1])] += 1
-    return Discordant(counts[2], counts[1], counts[3], counts[0])
-
-
-@dataclass(frozen=True)
-class SeenRecall:
-    """Recall of one label on names that stood in the training notes, and on others."""
+class SeenRecall(Record):
+    """(found, all) golds of a label that stood in the training notes, and of others."""
 
     label: str
-    seen: Rate
-    unseen: Rate
+    seen: tuple[int, int]
+    unseen: tuple[int, int]
 
 
 def surface_forms(documents: Iterable[TaggedDocument]) -> frozenset[str]:
@@ -310,7 +311,8 @@ def seen_recall(
             row = counts.setdefault(span.label, [0, 0, 0, 0])
             row[2 * is_seen] += span not in missed
             row[2 * is_seen + 1] += 1
-    labels = total([MatchCounts(dict.fromkeys(counts, ()))]).labels
     return tuple(
-        SeenRecall(label, Rate(*counts[label][2:]), Rate(*counts[label][:2])) for label in labels
+        SeenRecall(label=label, seen=(n_seen, of_seen), unseen=(n_other, of_others))
+        for label in ordered(counts)
+        for n_other, of_others, n_seen, of_seen in (counts[label],)
     )

@@ -60,13 +60,7 @@ _SHARE = 10
 
 @dataclass(frozen=True)
 class SplitSizes:
-    """How many notes each split has.
-
-    Raises
-    ------
-    ValueError
-        If a size is negative.
-    """
+    """How many notes each split has."""
 
     n_validation: int
     n_test: int
@@ -101,11 +95,6 @@ def split_notes(n_notes: int, *, single: Sequence[bool], sizes: SplitSizes, seed
         For each note whether its patient has no other.
     sizes
         Of the splits; what is left is "rest".
-
-    Raises
-    ------
-    AuditError
-        If there are too few notes.
     """
     order = sorted(range(n_notes), key=lambda place: (draw(seed, "split", str(place)), place))
     alone = [place for place in order if single[place]]
@@ -364,11 +353,6 @@ def survey(
         Of the splits; None for the paper's, or less where there are fewer notes.
     on_bytes
         Told of the bytes that were read.
-
-    Raises
-    ------
-    AuditError
-        If the source cannot be read, holds no note, or has too few for the splits.
     """
     profiles = ProfileTable()
     owners = array("q")

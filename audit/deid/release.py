@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
 
-from audit.deid.rules import HAN, HIRA, KATA, RuleTagger, folded_text, without_clinical
+from audit.deid.patterns import HIRA, KATA, folded_text, pattern_table
+from audit.deid.rules import RuleTagger, without_clinical
 from audit.notes.dates import ERAS, era_year
 from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES, word_set
 from audit.notes.mentions_ja import split_japanese
@@ -26,56 +27,11 @@ from audit.notes.spans import (
 )
 
 _K = "〇一二三四五六七八九十"
-_N2 = rf"(?:[0-9]{{1,2}}|[{_K}]{{1,3}})"
-_ERA = r"(?P<era>明治|大正|昭和|平成|令和|[MTSHR明大昭平令])\.?\ ?"
-_ERA_YEAR = rf"{_ERA}(?P<ey>[0-9]{{1,2}}|元|[{_K}]{{1,3}})"
-_Y4 = rf"(?P<y>(?:1[6-9]|2[01])[0-9]{{2}}|[{_K}]{{4}})"
-_REST = rf"(?:\ ?(?P<m>{_N2})\ ?月(?:\ ?(?P<d>{_N2})\ ?日)?)?"
+_PARTS, _TABLE = pattern_table("release.txt", numbers=_K)
+_RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
+_FORMS = tuple(re.compile(pattern) for _, pattern in _TABLE["written dates"])
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september",
            "october", "november", "december")  # fmt: skip
-_MN = (
-    r"(?i:(?P<mn>Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
-    r"|Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)(?P<dot>\.)?)"
-)
-_OD = r"(?P<d>0?[1-9]|[12][0-9]|3[01])(?P<th>st|nd|rd|th)?"
-_YEAR = r"(?P<y>(?:1[6-9]|2[01])[0-9]{2}|'?[0-9]{2}(?![0-9]))"
-_FORMS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"(?:西暦)?{_Y4}(?:[(]{_ERA_YEAR}年?[)])?年{_REST}",
-        rf"{_ERA_YEAR}(?:年?[(]{_Y4}年?[)])?年{_REST}",
-        rf"(?P<m>{_N2})\ ?月(?:\ ?(?P<d>{_N2})\ ?日)?",
-        rf"(?P<d>{_N2})\ ?日",
-        r"(?P<y>(?:1[6-9]|2[01])[0-9]{2})(?P<s>[./-])(?P<m>[0-9]{1,2})"
-        r"(?:(?P=s)(?P<d>[0-9]{1,2}))?(?![0-9])",
-        rf"{_ERA_YEAR}(?P<s>[./-])(?P<m>[0-9]{{1,2}})(?:(?P=s)(?P<d>[0-9]{{1,2}}))?(?![0-9])",
-        r"'(?P<y>[0-9]{2})(?P<s>[./-])(?P<m>[0-9]{1,2})(?:(?P=s)(?P<d>[0-9]{1,2}))?(?![0-9])",
-        r"(?P<y>(?:19|20)[0-9]{2})(?P<m>[0-9]{2})(?P<d>[0-9]{2})(?![0-9])",
-        r"(?P<n1>[0-9]{1,2})(?P<s>[./-])(?P<n2>[0-9]{1,2})(?P=s)(?P<n3>[0-9]{4}"
-        r"|[0-9]{1,2})(?![0-9])",
-        r"(?P<m>[0-9]{1,2})(?P<s>[/-])(?P<y>(?:19|20)[0-9]{2})(?![0-9])",
-        r"(?P<n1>[0-9]{1,2})(?P<s>/)(?P<n2>[0-9]{1,2})(?![0-9])",
-        rf"{_MN}\ ?{_OD}(?:,?\ {_YEAR})?(?![0-9])",
-        rf"{_OD}(?:\ of)?[ -]?{_MN}(?:(?:,?[ -]){_YEAR})?(?![0-9])",
-        rf"{_MN}(?:\ of|,)?[ -]?{_YEAR}(?![0-9])",
-        rf"{_MN}(?![a-z])",
-        r"(?P<d>0?[1-9]|[12][0-9]|3[01])(?P<th>st|nd|rd|th)\b",
-        rf"{_ERA_YEAR}(?![0-9])",
-        r"(?P<y>(?:1[6-9]|2[01])[0-9]{2})(?![0-9s])",
-    )
-)
-_BETWEEN = re.compile(
-    r"(?:[\s,、。()\[\]~〜～:;&-]|から|より|および|及び|と|頃|ころ|ごろ|まで|付|\bto\b"
-    r"|\band\b|\bthrough\b"
-    r"|\bof\b|\bthe\b|\bon\b|[(][月火水木金土日][)]|[月火水木金土日]曜日?"
-    r"|\b(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?\b\.?"
-    r"|(?:午前|午後)?[0-2]?[0-9](?:時(?:[0-5]?[0-9]分|半)?"
-    r"|:[0-5][0-9](?::[0-5][0-9])?(?:\ ?[AaPp]\.?[Mm]\.?)?))*"
-)
-_RELATIVE = re.compile(r"(?:[同翌前昨今本来]|一昨)年|[同翌前来今先]月")
-_BIRTH = re.compile(
-    r"生年月日|誕生日|\b(?:DOB|[Dd]ate of [Bb]irth|[Bb]irth(?:day|date)|[Bb]orn)\b|D\.O\.B"
-)
 _CENTURY = 69  # two digits from here on are of the 1900s, as POSIX has it
 _DEFAULT_YEAR = 2022
 _WEEKS_A_YEAR = 52
@@ -131,7 +87,7 @@ def written_dates(text: str, *, is_japanese: bool, is_day_first: bool) -> tuple[
     found: list[Written] = []
     at = 0
     while at < len(folded):
-        at = _BETWEEN.match(folded, at).end()  # type: ignore[union-attr]
+        at = _RE["BETWEEN"].match(folded, at).end()  # type: ignore[union-attr]
         if at == len(folded):
             break
         one = _date_at(folded, at, is_japanese=is_japanese, is_day_first=is_day_first)
@@ -227,12 +183,12 @@ class MarkedDate:
     @property
     def is_birth(self) -> bool:
         """Whether somebody was born on that day: no other date is near it."""
-        return bool(_BIRTH.search(self.before[-20:])) or self.after.startswith("生")
+        return bool(_RE["BIRTH"].search(self.before[-20:])) or self.after.startswith("生")
 
     @property
     def is_relative(self) -> bool:
         """Whether a word ties it to another year or month, which moving may make untrue."""
-        return bool(_RELATIVE.search(self.before[-3:]) or _RELATIVE.search(self.text))
+        return bool(_RE["RELATIVE"].search(self.before[-3:]) or _RE["RELATIVE"].search(self.text))
 
 
 def moved(marks: Sequence[MarkedDate], *, days: int) -> list[str | None]:
@@ -441,72 +397,6 @@ _GROUPS = {
     NAME: "names", DATE: "dates", AGE: "dates", SEX: "dates", PLACE: "hospitals contact",
     ID: "numbers", CONTACT_DETAIL: "contact",
 }  # fmt: skip
-_AGE = re.compile(
-    r"(?i)[0-9〇一二三四五六七八九十] ?(?:[歳才]|代(?!謝|表)|[- ]?y(?:ea)?rs?[- ]?(?:old"
-    r"|of age)|[- ]?y\.?/?o\b)"
-    r"|\bold\b|生後|日齢|月齢"
-)
-_AGE_AFTER = re.compile(
-    r"(?i)\s?(?:[歳才]|代(?!謝|表)|[- ]?y(?:ea)?rs?[- ]?(?:old|of age)|[- ]?y\.?/?o\b)"
-)
-_AGE_BEFORE = re.compile(r"(?i)(?:年齢|年令|\bage[d]?)\s?[:=は]?\s?$")
-_HOSPITAL = re.compile(
-    r"(?:病院|医院|クリニック|診療所|センター|大学)|\b(?:Hospital|Clinic|Center|Centre|University"
-    r"|Infirmary|Hospice|Nursing Home)\b"
-)
-_NAME = re.compile(rf"[{HAN}{KATA}{HIRA}ｦ-ﾟ ・=]+|[A-Z][A-Za-z.,'\- ]*")
-_SEX = re.compile(r"(?i)[男女][性児子]?|male|female|m|f|man|woman|boy|girl|lady|gentleman")
-_POSTCODE = re.compile(r"[0-9]{3}-[0-9]{4}|[0-9]{5}(?:-[0-9]{4})?")
-_PLACE = re.compile(
-    rf"[{HAN}{KATA}{HIRA}][都道府県市区町村郡島]|[0-9].*[A-Z][a-z]+|, [A-Z]{{2}}\b|丁目|番地"
-    rf"|号室|病棟|[0-9]階"
-)
-_TITLE_AFTER = re.compile(
-    r" ?(?:さん|様|さま|氏|殿|君|くん|ちゃん|先生|医師|看護師|Dr|Ns|PT|OT|ST|MSW|,? ?(?:M\.?D"
-    r"|R\.?N|PA-C)\b)"
-)
-_TITLE_BEFORE = re.compile(
-    r"(?:\b(?:Dr|Mr|Mrs|Ms|Miss|Mx|Prof|Nurse|Doctor|Professor)\.? |(?:氏名|患者名?|担当医?"
-    r"|主治医|記載者?|医師"
-    r"|[Nn]ame|NAME|Patient|Attending|Surgeon|Physician) ?[:=】] ?)$"
-)
-_WEEKDAY = re.compile(
-    r"(?i)(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?|[月火水木金土日]曜日?"
-)
-_ID_BEFORE = re.compile(
-    r"(?i)(?:\b(?:MRN?|ID|no|num(?:ber)?|nbr|record|account|acct|accession|chart|case|serial"
-    r"|lot|SSN"
-    r"|licen[sc]e|policy|member|badge|visit|encounter|CSN|FIN|plate|registration"
-    r"|passport)\b\.?|#|№|番号"
-    r"|記号|カルテ|診察券|被?保険者?証?|免許証?|コード|受付|検体|整理|登録)[\s:=#.(はが】-]*$"
-)
-_CONTACT_BEFORE = re.compile(
-    r"(?i)(?:電話|携帯|連絡先|直通|自宅|FAX|ファックス|TEL|℡|☎|内線|PHS|ピッチ|\bphone"
-    r"|\bpager|\bcell|\bbeeper"
-    r"|\bmobile|\be-?mail|\bext(?:ension)?|\bx)(?:番号|\.|\s|[:=#(は])*$"
-)
-_TELEPHONE = re.compile(r"\+?[0-9(][0-9() -]{8,18}[0-9]")
-_VISIT = (
-    r"入院|退院|受診|来院|初診|再診|手術|施行|転院|紹介|救急|搬送|検査|採血|撮影|外来|分娩"
-    r"|出生|死亡|永眠|転倒"
-    r"|受傷|発症|開始|内視鏡|造影|CT|MRI|予約|訪問|面談|終了|中止|変更|術後"
-)
-_DAY_AFTER = re.compile(
-    rf" ?(?:[(][月火水木金土日][)]|(?:に|より|から|の|まで)? ?(?:{_VISIT})"
-    rf"|[-~〜] ?[0-9]{{1,2}}/[0-9])"
-)
-_DAY_BEFORE = re.compile(
-    r"(?:(?i:\b(?:on|since|until|till|dated?|from|through|by|DOS|DOB|seen|admitted|discharged"
-    r"|admission"
-    r"|discharge|visit|surgery|due|next|last))|日付|日時|年月日|次回|前回|入院|退院|受診|再診"
-    r"|初診|手術|予約|採血"
-    r"|[0-9]/[0-9]{1,2} ?[-~〜])\s?[:=]?\s?$|(?:^|\n)[・*-]?\s?$"
-)
-_YEAR_BEFORE = re.compile(
-    r"(?i)\b(?:in|since|from|until|of|year|during|to|early|late|mid|around|circa|by|and"
-    r"|before|after)[ -]$"
-)
-_DAY_WORD = re.compile(r"[年月日]|[A-Za-z]{3}")
 
 
 @dataclass(frozen=True)
@@ -537,7 +427,7 @@ def kind_of(mark: Mark) -> str:
     folded = mark.folded
     if mark.label != QUASI_IDENTIFIER:
         return _KIND_OF_LABEL.get(mark.label, "")
-    if _HOSPITAL.search(folded):
+    if _RE["HOSPITAL"].search(folded):
         return PLACE
     if _is_age(mark):
         return AGE
@@ -545,13 +435,17 @@ def kind_of(mark: Mark) -> str:
         folded, is_japanese=False, day_first=False
     ):
         return DATE
-    if _WEEKDAY.fullmatch(folded):
+    if _RE["WEEKDAY"].fullmatch(folded):
         return DATE
-    if _SEX.fullmatch(folded):
+    if _RE["SEX"].fullmatch(folded):
         return SEX
-    if _POSTCODE.fullmatch(folded) or _PLACE.search(folded):
+    if _RE["POSTCODE"].fullmatch(folded) or _RE["PLACE"].search(folded):
         return PLACE
-    return NAME if _NAME.fullmatch(folded) and (folded[0].isascii() or _is_named(mark)) else OTHER
+    return (
+        NAME
+        if _RE["NAME"].fullmatch(folded) and (folded[0].isascii() or _is_named(mark))
+        else OTHER
+    )
 
 
 @dataclass(frozen=True)
@@ -601,39 +495,41 @@ def what_stood(text: str, marks: Sequence[Mark], *, is_japanese: bool) -> tuple[
 
 def _is_told(mark: Mark, kind: str) -> bool:
     if kind == NAME:
-        return bool(_NAME.fullmatch(mark.folded)) and _is_named(mark)
+        return bool(_RE["NAME"].fullmatch(mark.folded)) and _is_named(mark)
     if kind == AGE:
         return _is_age(mark)
     if kind == ID:
-        return bool(_ID_BEFORE.search(mark.before)) and any(c.isdigit() for c in mark.folded)
+        return bool(_RE["ID_BEFORE"].search(mark.before)) and any(c.isdigit() for c in mark.folded)
     if kind == CONTACT_DETAIL:
         has_digits = sum(char.isdigit() for char in mark.folded) >= _MIN_DIGITS
-        is_cued = has_digits and bool(_CONTACT_BEFORE.search(mark.before))
-        return "@" in mark.text or is_cued or bool(_TELEPHONE.fullmatch(mark.folded))
+        is_cued = has_digits and bool(_RE["CONTACT_BEFORE"].search(mark.before))
+        return "@" in mark.text or is_cued or bool(_RE["TELEPHONE"].fullmatch(mark.folded))
     if kind == PLACE:
-        return bool(_HOSPITAL.search(mark.folded)) or mark.before.endswith("〒")
+        return bool(_RE["HOSPITAL"].search(mark.folded)) or mark.before.endswith("〒")
     return False
 
 
 def _is_age(mark: Mark) -> bool:
     folded = mark.folded
-    if _AGE.search(folded):
+    if _RE["AGE"].search(folded):
         return True
     is_number = bool(re.fullmatch(r"[0-9]{1,3}", folded))
-    return is_number and bool(_AGE_AFTER.match(mark.after) or _AGE_BEFORE.search(mark.before))
+    return is_number and bool(
+        _RE["AGE_AFTER"].match(mark.after) or _RE["AGE_BEFORE"].search(mark.before)
+    )
 
 
 def _is_told_date(mark: Mark, dates: Sequence[Written]) -> bool:
     is_by_form = all(_is_by_form(one) for one in dates)
-    if is_by_form or _DAY_AFTER.match(mark.after) or _DAY_BEFORE.search(mark.before):
+    if is_by_form or _RE["DAY_AFTER"].match(mark.after) or _RE["DAY_BEFORE"].search(mark.before):
         return True
     is_year = len(dates) == 1 and dates[0].month is None and dates[0].year is not None
-    return is_year and bool(_YEAR_BEFORE.search(mark.before))
+    return is_year and bool(_RE["YEAR_BEFORE"].search(mark.before))
 
 
 def _is_by_form(one: Written) -> bool:
     """Whether the form alone tells that this is a date."""
-    has_word = bool(_DAY_WORD.search(one.match[0]))
+    has_word = bool(_RE["DAY_WORD"].search(one.match[0]))
     is_day_alone = one.year is None and one.month is None
     if not has_word and re.fullmatch(r"[0-9]([-./][0-9])+", one.match[0]):
         return False  # 4-4-4 may be a dose
@@ -646,7 +542,7 @@ def _dates(folded: str, *, is_japanese: bool, day_first: bool) -> tuple[Written,
 
 def _is_named(mark: Mark) -> bool:
     """Whether a title or a list of names says that this is somebody's name."""
-    if _TITLE_AFTER.match(mark.after) or _TITLE_BEFORE.search(mark.before):
+    if _RE["TITLE_AFTER"].match(mark.after) or _RE["TITLE_BEFORE"].search(mark.before):
         return True
     name = mark.folded
     if not name.isascii():
@@ -703,9 +599,6 @@ _NOT_ENGLISH = word_set(
     não uma og och av till på ett med ikke
     """
 )
-_KANA = re.compile(r"[ぁ-ゖァ-ヺｦ-ﾟ]")
-_HAN = re.compile(r"[\u3400-\u9fff]")
-_WORD = re.compile(r"[^\W\d_]+")
 _MIN_FOREIGN = 3
 
 
@@ -715,9 +608,9 @@ def language_of(text: str) -> str:
     Kana or Chinese characters are Japanese; Latin letters are English but for those texts in which
     small words of other languages are more than those of English.
     """
-    if _KANA.search(text) or _HAN.search(text):
+    if _RE["KANA"].search(text) or _RE["HAN_CHAR"].search(text):
         return "ja"
-    words = [word.casefold() for word in _WORD.findall(text)]
+    words = [word.casefold() for word in _RE["WORD"].findall(text)]
     n_english, n_other = (sum(w in known for w in words) for known in (_ENGLISH, _NOT_ENGLISH))
     n_latin = sum(word[0] < "\u0250" for word in words)
     if 2 * n_latin < len(words) or n_other >= max(_MIN_FOREIGN, n_english + 1):
@@ -856,13 +749,6 @@ def _priority(span: Span) -> tuple[int, int, int, str]:
     return -span.n_chars, risk, span.start, span.label
 
 
-_NUMBER = re.compile(r"[0-9]+")
-_IS_HOSPITAL = re.compile(
-    r"(?:病院|医院|クリニック|診療所|センター|大学)|\b(?:Hospital|Clinic|Center|Centre|University"
-    r"|Infirmary|Hospice)\b"
-)
-_IS_YEARS = re.compile(r"(?i)[歳才]|y(?:ea)?rs?|y\.?/?o\b|^[0-9]+$")
-_IS_POSTCODE = re.compile(r"[0-9]{3}-?[0-9]{4}|[0-9]{5}(?:-[0-9]{4})?")
 _YOUNGEST, _OLDEST = 20, 89
 _N_TRIES = 9
 _VERSION = 2  # of what stands for what
@@ -915,9 +801,9 @@ class Surrogates:
             return self._age(mark, patient)
         if "@" in folded:
             return f"mail{self._number('mail', folded, patient) % 10**6}@example.org"
-        if kind in (ID, CONTACT_DETAIL) or _IS_POSTCODE.fullmatch(folded):
+        if kind in (ID, CONTACT_DETAIL) or _RE["IS_POSTCODE"].fullmatch(folded):
             return self._code(mark.text, patient) if any(c.isdigit() for c in folded) else None
-        if kind == PLACE and _IS_HOSPITAL.search(folded):
+        if kind == PLACE and _RE["IS_HOSPITAL"].search(folded):
             from audit.names.people import hospital_of
 
             locale = "en_US" if folded.isascii() else "ja_JP"
@@ -986,27 +872,17 @@ class Surrogates:
 
     def _age(self, mark: Mark, patient: tuple[int, str]) -> str | None:
         """Return an adult's age in years, moved by at most three; None for any other age."""
-        numbers = _NUMBER.findall(mark.folded)
-        is_years = bool(_IS_YEARS.search(mark.folded + mark.after[:2]))
-        ages = [int(number) for number in numbers]
-        if not is_years or "代" in mark.folded or len(ages) != 1:
+        numbers = list(_RE["NUMBER"].finditer(mark.folded))
+        is_years = bool(_RE["IS_YEARS"].search(mark.folded + mark.after[:2]))
+        if not is_years or "代" in mark.folded or len(numbers) != 1:
             return None
-        if not _YOUNGEST <= ages[0] <= _OLDEST:
+        start, end = numbers[0].span()
+        age = int(numbers[0][0])
+        if not _YOUNGEST <= age <= _OLDEST:
             return None
         shift = (-3, -2, -1, 1, 2, 3)[self._number("age", patient) % 6]
-        if not _YOUNGEST <= ages[0] + shift <= _OLDEST:
+        if not _YOUNGEST <= age + shift <= _OLDEST:
             shift = -shift
-        return _numbers_replaced(mark.text, lambda match: str(int(match.group()) + shift))
-
-
-def _numbers_replaced(text: str, moved_number: Callable[[re.Match[str]], str]) -> str:
-    """Replace the numbers of a text; full-width digits stay full-width."""
-    folded = folded_text(text)
-    pieces, at = [], 0
-    for match in _NUMBER.finditer(folded):
-        new = moved_number(match)
-        is_wide = text[match.start()] != folded[match.start()]
-        pieces += [text[at : match.start()]]
-        pieces += ["".join(chr(ord(c) + 0xFEE0) for c in new) if is_wide else new]
-        at = match.end()
-    return "".join([*pieces, text[at:]])
+        is_wide = mark.text[start] != mark.folded[start]
+        new = str(age + shift)
+        return mark.text[:start] + (_wide(new) if is_wide else new) + mark.text[end:]

@@ -96,15 +96,7 @@ class RowMeter:
 
 
 def source_size(source: RowSource, progress: ProgressListener, should_stop: StopQuestion) -> int:
-    """Return the units of a source by reading it once: a file tells its bytes by the megabyte only.
-
-    Raises
-    ------
-    AuditError
-        If the source cannot be read to its end.
-    AuditCancelled
-        If the person asked to stop.
-    """
+    """Return the units of a source by reading it once: files tell bytes by the megabyte only."""
     progress(Progress(TAGGING, 0.0, 1.0, None))
     n_units = 0
 
@@ -244,11 +236,6 @@ def growing_folder(
 
     What an interrupted block has written stays beside the place and is taken up by the next one,
     if that has the same settings; otherwise it is cleared.
-
-    Raises
-    ------
-    AuditError
-        If the folder holds something, is being written by somebody else, or cannot be written.
     """
     building = out.parent / f".{out.name}.tagging"
     lock = -1

@@ -69,11 +69,6 @@ class Correction:
         As the access log has it.
     at
         ISO time stamp in UTC.
-
-    Raises
-    ------
-    ValueError
-        If one of them is impossible.
     """
 
     number: int
@@ -91,13 +86,7 @@ class Correction:
 
 
 def corrected(document: TaggedDocument, corrections: Iterable[Correction]) -> TaggedDocument:
-    """Return a note with its marks as they are after the corrections, in their order.
-
-    Raises
-    ------
-    AuditError
-        If a correction does not fit the note.
-    """
+    """Return a note with its marks as they are after the corrections, in their order."""
     spans = set(document.spans)
     for one in corrections:
         if max(span.end for span in one.spans) > len(document.text):
@@ -135,13 +124,6 @@ def missing_marks(
         One of the five types.
     is_everywhere
         All of its places, or only the first one.
-
-    Raises
-    ------
-    AuditError
-        If it is not there, marked everywhere already, or there too often.
-    ValueError
-        If there is no such type.
     """
     if label not in TYPES:
         raise ValueError("no such type")
@@ -166,15 +148,7 @@ def missing_marks(
 
 
 def mark_between(document: TaggedDocument, *, start: int, end: int, label: str) -> tuple[Span, ...]:
-    """Return the mark of the characters `start` to `end` (exclusive) of a note.
-
-    Raises
-    ------
-    AuditError
-        If there are no such characters, or all of them are marked.
-    ValueError
-        If there is no such type.
-    """
+    """Return the mark of the characters `start` to `end` (exclusive) of a note."""
     if label not in TYPES:
         raise ValueError("no such type")
     if not 0 <= start < end <= len(document.text):
@@ -252,13 +226,7 @@ class OneNote:
 
 
 def tagged_text(text: str, *, tagger: Tagger, release: Release) -> OneNote:
-    """Tag one text at once.
-
-    Raises
-    ------
-    AuditError
-        If the text is empty, longer than `MAX_TYPED_CHARS`, or holds NUL or half characters.
-    """
+    """Tag one text at once."""
     if not text.strip():
         raise AuditError("The note is empty.", where="notes")
     if len(text) > MAX_TYPED_CHARS:
@@ -295,13 +263,7 @@ def released_note(
 def corrected_note(
     note: OneNote, corrections: Sequence[Correction], *, release: Release
 ) -> OneNote:
-    """Return a note with corrections by hand, its released text made anew; as it is without any.
-
-    Raises
-    ------
-    AuditError
-        If a correction does not fit the note.
-    """
+    """Return a note with corrections by hand, its released text made anew; as it is without any."""
     if not corrections:
         return note
     document = corrected(note.document, corrections)
@@ -328,11 +290,6 @@ class ReleaseSettings:
         Of placeholders: "ja", "en", or "text" for that of each note.
     seed
         Of surrogates.
-
-    Raises
-    ------
-    ValueError
-        If one of them is unknown.
     """
 
     mode: str = PLACEHOLDER
@@ -432,13 +389,7 @@ class TaggedSet:
 
 
 def tagged_dir() -> Path:
-    """Return the directory of the sets, made with mode 700 if it is not there.
-
-    Raises
-    ------
-    AuditError
-        As `audit.home.data_home`.
-    """
+    """Return the directory of the sets, made with mode 700 if it is not there."""
     return home_folder("tagged")
 
 
@@ -484,13 +435,7 @@ def begin_set(
     title: str = "",
     given: bytes | None = None,
 ) -> TaggedSet:
-    """Make the folder of a set, with the notes that were handed in; one that is there stays.
-
-    Raises
-    ------
-    AuditError
-        If the folder cannot be written.
-    """
+    """Make the folder of a set, with the notes that were handed in; one that is there stays."""
     folder = set_folder(tagged_id)
     if (folder / ASKED).is_file():
         return _set_at(folder)
@@ -511,13 +456,7 @@ def begin_set(
 
 
 def forget_set(tagged_id: str) -> None:
-    """Remove a set with all of its files.
-
-    Raises
-    ------
-    AuditError
-        If there is none of this identifier, or it cannot be removed.
-    """
+    """Remove a set with all of its files."""
     refused = AuditError("The tagged notes cannot be removed.", where="tagged notes")
     forget_folder(set_folder(tagged_id), unknown=_unknown(), refused=refused)
 
@@ -565,13 +504,7 @@ def now() -> str:
 
 
 def corrections_of(tagged: TaggedSet) -> ByNote:
-    """Return the corrections of a set that hold.
-
-    Raises
-    ------
-    AuditError
-        If they cannot be read: without them, what a person marked would be handed out.
-    """
+    """Return the corrections of a set that hold."""
     try:
         return _holding(_data(tagged))
     except (ValueError, KeyError, TypeError, IndexError):
@@ -588,13 +521,7 @@ def corrections_stamp(tagged: TaggedSet) -> tuple[int, int]:
 
 
 def keep_correction(tagged: TaggedSet, correction: Correction) -> None:
-    """Add a correction; it is on the disk when this returns.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be written, or there are too many.
-    """
+    """Add a correction; it is on the disk when this returns."""
     if correction.number >= tagged.n_notes:
         raise ValueError("no such note")
     line = {
@@ -608,13 +535,7 @@ def keep_correction(tagged: TaggedSet, correction: Correction) -> None:
 
 
 def undo_correction(tagged: TaggedSet, number: int, *, who: str) -> None:
-    """Take back the last correction of a note that holds; nothing happens where there is none.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be written.
-    """
+    """Take back the last correction of a note that holds; nothing happens where there is none."""
     _append(tagged, {"number": number, "kind": _UNDONE, "who": who, "at": now()})
 
 
@@ -695,15 +616,7 @@ class TaggedIndex:
 
 
 def write_index(folder: Path, *, should_stop: StopQuestion = lambda: False) -> None:
-    """Write the index of the set in a folder, whole or not at all.
-
-    Raises
-    ------
-    AuditError
-        If the files of the set are damaged, or the index cannot be written.
-    AuditCancelled
-        If a person asked to stop.
-    """
+    """Write the index of the set in a folder, whole or not at all."""
     rows = []
     place, place_released = 0, 0
     for line, released in _lines(folder):
@@ -719,13 +632,7 @@ def write_index(folder: Path, *, should_stop: StopQuestion = lambda: False) -> N
 
 
 def read_index(tagged: TaggedSet) -> TaggedIndex:
-    """Return the index of a whole set, mapped into memory.
-
-    Raises
-    ------
-    AuditError
-        If it is damaged.
-    """
+    """Return the index of a whole set, mapped into memory."""
     try:
         rows = np.load(tagged.path / INDEX, mmap_mode="r", allow_pickle=False)
         if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype != np.int64:
@@ -744,11 +651,6 @@ def note_at(
     ----------
     corrections
         Those of the set; None reads them.
-
-    Raises
-    ------
-    AuditError
-        If the files are damaged.
     """
     kept = corrections_of(tagged) if corrections is None else corrections
     note = raw_note_at(tagged, number, index=index)
@@ -872,11 +774,6 @@ def corrected_census(
     `n_notes_corrected` says how many notes a person changed. Where there are any, the census says
     under `corrections` how many marks were taken away and added, and under `tagger_alone` what the
     tagger's own files hold. Only corrected notes are read.
-
-    Raises
-    ------
-    AuditError
-        If the files of the set or its corrections are damaged.
     """
     own = dict(tagged.census or {})
     if not corrections:
@@ -933,11 +830,6 @@ class CopyOfNote:
         Marks of the copy without a place in the note: they are lost.
     n_malformed
         Tags that were not well written.
-
-    Raises
-    ------
-    ValueError
-        If there is no such status.
     """
 
     status: str
@@ -952,13 +844,7 @@ class CopyOfNote:
 
 
 def copy_places(tagged: TaggedSet) -> Places:
-    """Return (N,) bytes before each note's line; empty where the tagger wrote no copies.
-
-    Raises
-    ------
-    AuditError
-        If there is not a line for each note.
-    """
+    """Return (N,) bytes before each note's line; empty where the tagger wrote no copies."""
     path = tagged.path / RESULT / COPIES
     if not path.is_file():
         return np.empty(0, dtype=np.int64)
@@ -973,13 +859,7 @@ def copy_places(tagged: TaggedSet) -> Places:
 
 
 def copy_at(tagged: TaggedSet, number: int, *, places: Places) -> CopyOfNote | None:
-    """Return how faithful the copy of a note is; None where the tagger wrote none.
-
-    Raises
-    ------
-    AuditError
-        If its line cannot be read.
-    """
+    """Return how faithful the copy of a note is; None where the tagger wrote none."""
     if not len(places):
         return None
     try:

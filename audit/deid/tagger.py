@@ -40,27 +40,14 @@ class Tagger(Protocol):
 
 
 def tag_checked(tagger: Tagger, texts: Sequence[str]) -> tuple[Tags, ...]:
-    """Ask a tagger and hold it to its promise.
-
-    Raises
-    ------
-    ValueError
-        If it gives another number of answers than there are texts, or spans that are out of order,
-        share a character, or end behind their text.
-    """
+    """Ask a tagger and hold it to its promise."""
     return checked_tags(tagger.tag(texts), texts=texts, name=tagger.name)
 
 
 def checked_tags(
     answers: Iterable[Iterable[Span]], *, texts: Sequence[str], name: str
 ) -> tuple[Tags, ...]:
-    """Return answers that keep a tagger's promise.
-
-    Raises
-    ------
-    ValueError
-        As `tag_checked`.
-    """
+    """Return answers that keep a tagger's promise."""
     found = tuple(tuple(spans) for spans in answers)
     if len(found) != len(texts):
         raise ValueError(f"{name}: {len(found)} answers for {len(texts)} texts")
@@ -108,11 +95,6 @@ def read_facts(
         ValueError, KeyError, TypeError or AttributeError where they are not understood.
     refused
         To be raised then.
-
-    Raises
-    ------
-    AuditError
-        If there is no such file, or `refused`.
     """
     try:
         with (folder / TAGGER).open("rb") as file:

@@ -269,13 +269,7 @@ def taggers_dir() -> Path:
 
 
 def tagger_dir(tagger_id: str) -> Path:
-    """Return the folder of a trained tagger, which need not be there.
-
-    Raises
-    ------
-    AuditError
-        If that is no identifier of a trained tagger.
-    """
+    """Return the folder of a trained tagger, which need not be there."""
     match = _ID.fullmatch(tagger_id)
     if match is None:
         raise _kept_taggers_none()
@@ -293,13 +287,7 @@ def trained_taggers() -> tuple[TrainedTagger, ...]:
 
 
 def trained_tagger(tagger_id: str) -> TrainedTagger:
-    """Return one trained tagger.
-
-    Raises
-    ------
-    AuditError
-        If none has this identifier, or it is not finished.
-    """
+    """Return one trained tagger."""
     folder = tagger_dir(tagger_id)
     found = _kept_taggers_read(folder, tagger_id)
     if found is None and (folder / _TRAINING).is_file():
@@ -310,13 +298,7 @@ def trained_tagger(tagger_id: str) -> TrainedTagger:
 
 
 def forget_tagger(tagger_id: str) -> None:
-    """Remove a trained tagger with everything that it holds.
-
-    Raises
-    ------
-    AuditError
-        If none has this identifier, or it cannot be removed.
-    """
+    """Remove a trained tagger with everything that it holds."""
     refused = AuditError("The tagger cannot be removed.", where="tagger")
     forget_folder(tagger_dir(tagger_id), unknown=_kept_taggers_none(), refused=refused)
 
@@ -396,13 +378,7 @@ def known_taggers() -> tuple[KnownTagger, ...]:
 
 
 def known_tagger(tagger_id: str) -> KnownTagger:
-    """Return one of them.
-
-    Raises
-    ------
-    AuditError
-        If there is no such tagger.
-    """
+    """Return one of them."""
     found = next((one for one in known_taggers() if one.tagger_id == tagger_id), None)
     if found is None:
         raise _known_taggers_none()
@@ -428,13 +404,7 @@ def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
 
 
 def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
-    """Return the tagger of a folder with `tagger.json`, of whatever kind it is.
-
-    Raises
-    ------
-    AuditError
-        If there is none, or its model is refused.
-    """
+    """Return the tagger of a folder with `tagger.json`, of whatever kind it is."""
     kind = _plain_file(folder / TAGGER).get("kind")
     if kind == TOKEN:
         from audit.deid.network.tagger import load_token_tagger
@@ -448,13 +418,7 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
 
 
 def load_default(folder: Path, *, device: str = "auto") -> Tagger:
-    """Return the default tagger of a folder: rules and a token classifier, as `how.json` says.
-
-    Raises
-    ------
-    AuditError
-        If a file is missing or damaged.
-    """
+    """Return the default tagger of a folder: rules and a token classifier, as `how.json` says."""
     from audit.deid.network.tagger import load_token_tagger
 
     model = load_token_tagger(folder, device=device)
@@ -462,13 +426,7 @@ def load_default(folder: Path, *, device: str = "auto") -> Tagger:
 
 
 def way_of(folder: Path) -> str:
-    """Return how the default tagger of a folder puts rules and model together.
-
-    Raises
-    ------
-    AuditError
-        If the file does not say it.
-    """
+    """Return how the default tagger of a folder puts rules and model together."""
     way = _plain_file(folder / HOW).get("way")
     if way not in WAYS:
         raise AuditError("It is damaged.", where="default tagger", do="Install it again.")

@@ -40,11 +40,6 @@ def windows_of(text: str, *, size: int, overlap: int) -> tuple[Window, ...]:
         for: behind a line end, a sentence, a word.
     overlap
         Characters that a window shares with the one before it; at most half of `size`.
-
-    Raises
-    ------
-    ValueError
-        If the overlap is negative or above half of the size.
     """
     if not 0 <= 2 * overlap <= size or size < 1:
         raise ValueError(f"windows of {size} characters cannot overlap by {overlap}")

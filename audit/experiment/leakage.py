@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from audit.corpus import demo_notes
 from audit.deid.matching import CoverageCounts, coverage
 from audit.deid.release import SURROGATE, Surrogates, redact
 from audit.deid.tagger import Tagger, tag_checked
-from audit.demo import JAPANESE_PROMPT, SHIPPED
+from audit.demo import JAPANESE_PROMPT
 from audit.demo_build import ENGLISH, JAPANESE, Recipe, demo_staff, save_model, special_ids
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment.leakage_tables import (
@@ -49,6 +49,7 @@ from audit.experiment.leakage_tables import (
     SplitRow,
 )
 from audit.experiment.paper import StageProgress
+from audit.home import DEMO_HOSPITAL
 from audit.models.forward import onednn_float32
 from audit.models.inspect import MODEL_FOLDER, RUN_FILE, model_digest
 from audit.models.load import LoadedModel, load_model
@@ -132,7 +133,7 @@ class HospitalNotes:
         return tuple(document.text for document in self.documents)
 
 
-def hospital_notes(language: str, *, directory: Path = SHIPPED) -> HospitalNotes:
+def hospital_notes(language: str, *, directory: Path = DEMO_HOSPITAL) -> HospitalNotes:
     """Return the demo hospital's notes.
 
     Parameters
@@ -781,7 +782,7 @@ def _request(
     """Return the same question about every arm: only the hospital's model differs."""
     generation = GenerationSettings(n_documents=order.n_documents)
     if order.language == "ja":
-        generation = replace(generation, prompt=JAPANESE_PROMPT)
+        generation = generation.with_(prompt=JAPANESE_PROMPT)
     return AuditRequest(
         scenario_number=scenario,
         general=notes.general,

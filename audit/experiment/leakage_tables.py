@@ -18,9 +18,8 @@ from audit.attack.metrics import plain
 from audit.attack.question import GenerationSettings, PosteriorSettings, question_digest
 from audit.deid.release import MODES
 from audit.deid.taggers import known_taggers
-from audit.demo import SHIPPED
 from audit.errors import AuditError
-from audit.home import data_home, home_folder
+from audit.home import DEMO_HOSPITAL, data_home, home_folder
 from audit.models.inspect import model_digest
 from audit.shelf import private_folder, write_whole
 from audit.stats import Estimate, Rate
@@ -462,7 +461,7 @@ def leakage_id(order: LeakageOrder) -> str:
     """
     digests = tagger_digests(order)
     plain = {key: value for key, value in order.to_json().items() if key != "device"}
-    general = model_digest(SHIPPED / order.language / "models" / "general")
+    general = model_digest(DEMO_HOSPITAL / order.language / "models" / "general")
     question = {"version": VERSION, "order": plain, "taggers": digests, "general": general}
     return question_digest(question)[:12]
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ from audit.attack.decisions import Confusion
 from audit.attack.metrics import plain
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.corpus.examine import Examination
-from audit.corpus.make import CorpusOrder
+from audit.corpus.make import CorpusTask
 from audit.errors import AuditError
 from audit.report.published import published_tables
 from audit.report.report import AuditReport
 from audit.stats import Estimate, FloatArray, Rate, bootstrap_ranking
 from audit.tables import decimal
-from audit.training.config import TrainSettings, settings_from_json
+from audit.training.config import TrainSettings
 
 MAX_EPOCHS = 10_000
 PAPER_EPOCHS = (1.0, 2.0, 5.0, 10.0, 20.0)
@@ -76,7 +76,7 @@ class ExperimentOrder:
     generation, posterior
         What the attacker may try in scenarios 1 and 2.
     canary_counts, n_canaries
-        As in `CorpusOrder`; none by default.
+        As in `CorpusTask`; none by default.
     single_tokens
         Whether only names count whose parts are single tokens of M_general (section 3.4).
     seed
@@ -117,15 +117,15 @@ class ExperimentOrder:
         if self.general_training.from_scratch:
             raise AuditError("M_general is never trained from scratch.", where="from scratch")
         object.__setattr__(self, "epochs", tuple(float(n) for n in self.epochs))
-        hospital = replace(self.training, seed=self.seed, n_epochs=self.epochs[-1])
-        general = replace(self.general_training, seed=self.seed)
+        hospital = self.training.with_(seed=self.seed, n_epochs=self.epochs[-1])
+        general = self.general_training.with_(seed=self.seed)
         object.__setattr__(self, "training", hospital)
         object.__setattr__(self, "general_training", general)
         self.corpus_order()
 
-    def corpus_order(self) -> CorpusOrder:
+    def corpus_order(self) -> CorpusTask:
         """Return the order of D_private, D_public and the candidate list."""
-        return CorpusOrder(
+        return CorpusTask(
             notes=self.notes,
             columns=self.columns,
             seed=self.seed,
@@ -139,6 +139,8 @@ class ExperimentOrder:
     def to_json(self) -> dict[str, Any]:
         """Return the order as plain values; `order_from_json` reads it."""
         plain = asdict(self)
+        for name in ("training", "general_training", "generation", "posterior"):
+            plain[name] = getattr(self, name).plain()
         for name in _PATHS:
             plain[name] = None if plain[name] is None else str(plain[name])
         lists = {name: list(plain[name]) for name in ("epochs", "canary_counts")}
@@ -172,7 +174,7 @@ def order_from_json(content: Mapping[str, Any]) -> ExperimentOrder:
         for name in _PATHS:
             values[name] = None if values[name] is None else Path(values[name])
         for name in ("training", "general_training"):
-            values[name] = settings_from_json(values[name])
+            values[name] = TrainSettings.of(values[name])
         values["generation"] = GenerationSettings(**values["generation"])
         values["posterior"] = PosteriorSettings(**values["posterior"])
         values["columns"] = tuple((str(one), str(other)) for one, other in values["columns"])

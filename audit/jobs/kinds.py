@@ -10,14 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from audit.attack.question import AuditRequest, question_digest, request_from_json
+from audit.attack.question import AuditRequest, question_digest
 from audit.corpus.build import PRIVATE
-from audit.corpus.kept import corpus_dir, kept_corpus, new_corpus_id
-from audit.corpus.make import CorpusOrder, clear_abandoned, make_corpus, paths_of, without_title
-from audit.corpus.make import order_from_json as make_order_from_json
-from audit.corpus.make import order_to_json as make_order_to_json
+from audit.corpus.kept import kept_corpus
+from audit.corpus.make import CorpusTask
 from audit.corpus.truth import listed_file, read_listed
-from audit.deid.generative.config import GenerativeOrder, tuning_from_json
+from audit.deid.generative.config import GenerativeOrder, TuningSettings
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, clear_given, given_path, is_table, keep_notes, notes_lines
 from audit.deid.network.config import (
@@ -30,20 +28,15 @@ from audit.deid.network.config import (
     split_off,
     synthetic,
 )
-from audit.deid.network.config import settings_from_json as network_settings_from_json
 from audit.deid.score import (
     EXAMPLE,
     FILE,
     TAGGED,
     TAGGER,
-    ScoreInputs,
-    ScoreOrder,
     Source,
-    build_score,
     score_dir,
 )
-from audit.deid.score import order_from_json as score_order_from_json
-from audit.deid.score import order_to_json as score_order_to_json
+from audit.deid.scoring import ScoreInputs, ScoreOrder, build_score
 from audit.deid.tag import tag_notes
 from audit.deid.tagged import (
     INPUT,
@@ -57,7 +50,7 @@ from audit.deid.tagged import (
     write_index,
 )
 from audit.deid.taggers import TRAINED, KnownTagger, known_taggers, load_tagger, tagger_dir
-from audit.demo import SHIPPED, DemoSettings, demo_audits, demo_request, remember
+from audit.demo import DemoSettings, demo_audits, demo_request, remember
 from audit.errors import AuditError
 from audit.experiment.leakage_tables import (
     LeakageOrder,
@@ -70,91 +63,19 @@ from audit.experiment.leakage_tables import (
 from audit.experiment.paper_tables import ExperimentOrder
 from audit.experiment.paper_tables import order_from_json as paper_tables_order_from_json
 from audit.foreign import decode_text
-from audit.home import results_dir, salted_digest
+from audit.home import DEMO_HOSPITAL, results_dir, salted_digest
 from audit.jobs import table
-from audit.jobs.table import Contact, Job, Part, Question
+from audit.jobs.table import Job
 from audit.models.inspect import inspect_model, model_digest
 from audit.notes.read import open_notes, resolve_note_file
 from audit.progress import Pace, Progress
 from audit.report.report import AuditReport
 from audit.shelf import SHORT, queue_of
 from audit.tables import MAX_FIELD_CHARS
+from audit.task import Contact, Part, Question
 from audit.training.config import LossPoint, TrainSettings
-from audit.training.config import settings_from_json as training_settings_from_json
 from audit.training.kept import TrainOrder, run_dir
 from cache.store import Store
-
-CORPUS_JOB_KIND = "corpus"
-DEVICE = "cpu"
-
-
-def corpus_question(order: CorpusOrder, *, out: Path | None = None) -> Question:
-    """Return an order as a question of the table.
-
-    Parameters
-    ----------
-    order
-        What is to be made.
-    out
-        The folder of the corpus; None keeps it among the corpora of this installation.
-
-    Raises
-    ------
-    AuditError
-        If notes or register are not there.
-    """
-    notes, register = paths_of(order)
-    question: dict[str, object] = {
-        # A title makes no other corpus, but a file that has changed does.
-        CORPUS_JOB_KIND: make_order_to_json(without_title(order)),
-        "notes": _corpus_job_state(notes, where="notes"),
-        "register": None if register is None else _corpus_job_state(register, where="register"),
-        "out": None if out is None else str(out.resolve()),
-    }
-    return Question(
-        kind=CORPUS_JOB_KIND,
-        label=notes.name,
-        scenario=0,
-        device=DEVICE,
-        # Salted: where notes lie is nobody's business outside this installation.
-        digest=salted_digest(f"corpus {question_digest(question)}"),
-        audits=(),
-        order={
-            "corpus": make_order_to_json(order),
-            "corpus_id": new_corpus_id(),
-            "out": None if out is None else str(out.resolve()),
-        },
-    )
-
-
-def answer_corpus(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-    """Make a corpus; returns its identifier.
-
-    Where the job was interrupted, what it had left is cleared and the work begins anew: an order
-    names its corpus, so that nothing is made twice.
-    """
-    corpus_id = str(order["corpus_id"])
-    out = corpus_dir(corpus_id) if order["out"] is None else Path(order["out"])
-    if order["out"] is None and out.is_dir():  # made, and stopped before that was written down
-        return (corpus_id,)
-    if order["out"] is None:
-        clear_abandoned(out.parent)  # notes of jobs that were killed and never asked for again
-    make_corpus(
-        make_order_from_json(order["corpus"]),
-        out=out,
-        progress=lambda report: contact.report(report, ()),
-        should_stop=contact.should_stop,
-    )
-    return (corpus_id,)
-
-
-def _corpus_job_state(path: Path, *, where: str) -> list[object]:
-    try:
-        found = path.stat()
-    except OSError:
-        raise AuditError("The file is not there or cannot be read.", where=where) from None
-    return [str(path.resolve()), found.st_size, found.st_mtime_ns]
-
 
 PRETRAIN_JOB_KIND = "pretrain"
 CORPUS_SOURCES = ("private", "public", "other_names")
@@ -205,7 +126,7 @@ def pretrain_order(
     inspect_model(general)
     return {
         "general": str(general),
-        "settings": settings.to_json(),
+        "settings": settings.plain(),
         "corpus_id": corpus_id,
         "source": source if corpus_id else "file",
         "notes": None if notes is None else str(notes.resolve()),
@@ -226,7 +147,7 @@ def run_id_of(order: Mapping[str, Any]) -> str:
     """
     question = {
         "general": model_digest(Path(order["general"])),
-        "settings": training_settings_from_json(order["settings"]).decisive(),
+        "settings": TrainSettings.of(order["settings"]).decisive(),
         "notes": _pretrain_job_identity(order),
         "columns": order["columns"],
         "snapshot_epochs": order["snapshot_epochs"],
@@ -285,7 +206,7 @@ def train_order(order: Mapping[str, Any], *, contact: Contact) -> TrainOrder:
         general=Path(order["general"]),
         notes=(notes,),
         out=out,
-        settings=training_settings_from_json(order["settings"]),
+        settings=TrainSettings.of(order["settings"]),
         title=order["title"],
         source=order["source"],
         corpus_id=order["corpus_id"],
@@ -660,13 +581,16 @@ def score_question(order: ScoreOrder) -> Question:
         device=_queue(order, tagger=tagger),
         digest=question_digest({SCORE_JOB_KIND: score_id}),
         audits=(),
-        order={"score": score_order_to_json(order), "score_id": score_id},
+        order={"score": order.plain(), "score_id": score_id},
     )
 
 
 def answer_score(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Measure; returns the identifier of the score. One that is kept already is not made again."""
-    score_id, wanted = str(order["score_id"]), score_order_from_json(order["score"])
+    score_id, wanted = (
+        str(order["score_id"]),
+        ScoreOrder.read(json.dumps(order["score"]), where="order"),
+    )
     if score_dir(score_id).is_dir():
         return (score_id,)
     sides = (wanted.gold, wanted.predicted, wanted.training)
@@ -777,7 +701,7 @@ def tuning_question(order: GenerativeOrder, *, is_kept: bool = True) -> Question
     """
     check_directory(order.model)
     asked = {
-        "settings": order.settings.to_json(),
+        "settings": order.settings.plain(),
         "gold": [str(path.resolve()) for path in order.gold],
         "validation": [str(path.resolve()) for path in order.validation],
         "model": str(order.model.resolve()),
@@ -819,7 +743,7 @@ def answer_tuning(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]
             gold=tuple(map(Path, asked["gold"])),
             model=Path(asked["model"]),
             out=tuning_folder(order),
-            settings=tuning_from_json(asked["settings"]),
+            settings=TuningSettings.of(asked["settings"]),
             title=order["title"],
             validation=tuple(map(Path, asked["validation"])),
             device=order["device"],
@@ -909,7 +833,7 @@ def tagger_order(
     if encoder is not None and not (encoder / "config.json").is_file():
         raise AuditError("There is no model directory with a config.json.", where="encoder")
     return {
-        "settings": settings.to_json(),
+        "settings": settings.plain(),
         "gold": _whole(gold),
         "n_synthetic": n_synthetic,
         "languages": list(languages),
@@ -977,7 +901,7 @@ def answer_tagger(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]
     contact.say(f"{n} notes to learn from, {len(material.validation)} to measure on.")
     wanted = TaggerOrder(
         out=tagger_folder(order),
-        settings=network_settings_from_json(order["settings"]),
+        settings=TaggerSettings.of(order["settings"]),
         encoder=Path(order["encoder"]) if order["encoder"] else None,
         title=order["title"],
         device=order["device"],
@@ -996,7 +920,7 @@ def answer_tagger(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]
 def _material(order: Mapping[str, Any], contact: Contact) -> Material:
     from audit.deid.network.training import in_five_types
 
-    seed = network_settings_from_json(order["settings"]).seed
+    seed = TaggerSettings.of(order["settings"]).seed
     if order["gold"]:
         documents, unknown = in_five_types(read_gold(Path(order["gold"])))
         if unknown:
@@ -1048,7 +972,7 @@ def answer_audit(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Answer one question."""
     from audit.run import run_audit
 
-    request = request_from_json(order["request"])
+    request = AuditRequest.read(json.dumps(order["request"]), where="request")
     with Store(results_dir()) as store:
         report = run_audit(
             request,
@@ -1086,7 +1010,7 @@ KINDS: dict[str, Answer] = {
     "audit": answer_audit,
     "demo": answer_demo,
     "pretrain": answer_pretrain,
-    "corpus": answer_corpus,
+    "corpus": CorpusTask.answer,
     "experiment": answer_experiment,
     "leakage": answer_leakage,
     "tagger": answer_tagger,
@@ -1110,7 +1034,7 @@ def demo_order(
 def demo_requests(order: Mapping[str, Any]) -> tuple[tuple[str, AuditRequest], ...]:
     """Return the demo's audits as (name, request)."""
     settings = DemoSettings(**order["settings"])
-    directory = SHIPPED if order["directory"] is None else Path(order["directory"])
+    directory = DEMO_HOSPITAL if order["directory"] is None else Path(order["directory"])
     audits = demo_audits(all_of_them=order["all_of_them"])
     return tuple(
         (name, demo_request(settings=settings, directory=directory, **how)) for name, how in audits

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from audit.attack.question import (
     AuditRequest,
-    GenerationSettings,
-    PosteriorSettings,
-    audit_digest,
     question_digest,
-    request_from_json,
-    request_to_json,
 )
 from audit.corpus.kept import corpora_dir
 from audit.corpus.make import clear_abandoned
@@ -33,7 +29,6 @@ from audit.jobs.table import (
     WORKER,
     Failure,
     Job,
-    Question,
     Setting,
     Wait,
     forget_order,
@@ -53,6 +48,7 @@ from audit.shelf import (
     unusable,
     worker_lock,
 )
+from audit.task import Question
 from cache.store import Store
 
 WORKER_MODULE = "audit.jobs.worker"
@@ -414,7 +410,7 @@ def forget(job_id: str) -> None:
 
 def audit_question(request: AuditRequest) -> Question:
     """Return a request as a question of the table; reads every byte of both models."""
-    digest = audit_digest(request)
+    digest = request.audit_digest()
     return Question(
         kind="audit",
         label=f"{display_name(request.general)} → {display_name(request.hospital)}",
@@ -422,14 +418,14 @@ def audit_question(request: AuditRequest) -> Question:
         device=queue_of(request.device),
         digest=digest,
         audits=(digest,),
-        order={"request": request_to_json(request)},
+        order={"request": request.plain()},
     )
 
 
 def demo_question(order: Mapping[str, Any]) -> Question:
     """Return a demo as a question of the table."""
     requests = demo_requests(order)
-    digests = tuple(audit_digest(request) for _, request in requests)
+    digests = tuple(request.audit_digest() for _, request in requests)
     first = requests[0][1]
     return Question(
         kind="demo",
@@ -453,22 +449,20 @@ def kept_answer(question: Question) -> tuple[str, ...]:
 
 def with_settings(request: AuditRequest, settings: Mapping[str, Setting]) -> AuditRequest:
     """Return a request with other settings of its scenario, or another dtype, device or seed."""
-    kind = GenerationSettings if request.scenario_number == 1 else PosteriorSettings
-    own = {name: v for name, v in settings.items() if name in {f.name for f in fields(kind)}}
+    known = type(request.settings).model_fields
+    own = {name: v for name, v in settings.items() if name in known}
     rest = {name: v for name, v in settings.items() if name not in own}
     if not rest.keys() <= {"dtype", "device", "seed"}:
         raise AuditError("There is no such setting.", where=", ".join(sorted(rest)))
-    chosen: Any = kind(**asdict(request.settings) | own)
     which = "generation" if request.scenario_number == 1 else "posterior"
-    changes: dict[str, Any] = {which: chosen, **rest}
-    return replace(request, **changes)
+    return request.with_(**{which: request.settings.with_(**own)}, **rest)
 
 
 def _request(job_id: str) -> AuditRequest:
     order = read_order(job(job_id).job_id)
     if "request" not in order:
         raise AuditError("This job has no settings of its own.", do="Resume it.")
-    return request_from_json(order["request"])
+    return AuditRequest.read(json.dumps(order["request"]), where="request")
 
 
 def _is_kept(digest: str, *, store: Store) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 from audit.errors import AuditError
 from audit.progress import Progress, ProgressListener
 from audit.shelf import jobs_dir, table_lock, unusable
+from audit.task import Contact, Part
 from cache.disk import private_database
 
 ACTIVE = ("queued", "running")
@@ -187,31 +188,6 @@ class Job:
             return f"{self.kind}_{LOADING}"
         is_known = self.phase in STAGES[self.kind]
         return f"{self.kind}_{self.phase.replace(' ', '_')}" if is_known else f"{self.kind}_other"
-
-
-@dataclass(frozen=True)
-class Question:
-    """What a job is about: its place in the table, and the order that holds names.
-
-    Attributes
-    ----------
-    kind, label, scenario, device
-        As in `Job`.
-    digest
-        Names the question: two that are equal are answered once.
-    audits
-        Digests of the audits that will answer it; empty for kinds that make none.
-    order
-        What `KINDS[kind]` needs.
-    """
-
-    kind: str
-    label: str
-    scenario: int
-    device: str
-    digest: str
-    audits: tuple[str, ...]
-    order: Mapping[str, Any]
 
 
 def write_order(job_id: str, *, order: Mapping[str, Any]) -> None:
@@ -586,30 +562,8 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-Part = tuple[tuple[str, int], ...]
-"""(setting, value) of the question that the finished shards answer already; see `Job.part`."""
-
 WRITE_SECONDS = 0.25
 ASK_SECONDS = 0.1
-
-
-@dataclass(frozen=True)
-class Contact:
-    """What work calls while it goes on.
-
-    Attributes
-    ----------
-    report
-        Takes progress and the part that is finished.
-    should_stop
-        Whether somebody wants it to end.
-    say
-        Takes a sentence for the person at the command line.
-    """
-
-    report: Callable[[Progress, Part], None]
-    should_stop: Callable[[], bool]
-    say: Callable[[str], None]
 
 
 def table_contact(

@@ -6,16 +6,29 @@ command line only.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from audit.errors import AuditError
-from audit.models.inspect import LABEL, ModelSummary, inspect_model, trained_models, trained_name
+from audit.models.inspect import (
+    LABEL,
+    ModelSummary,
+    inspect_model,
+    model_digest,
+    read_model_files,
+    trained_models,
+    trained_name,
+)
 
 VARIABLE = "KART_AUDIT_MODELS"
 """Environment variable that names the registered folders, separated as in PATH."""
+
+QUICK_BYTES = 64_000_000
+"""Weights up to this size are digested without being asked to."""
 
 _MAX_DEPTH = 4
 _MAX_DIRECTORIES = 5_000
@@ -192,3 +205,56 @@ def _subdirectories(directory: Path) -> list[Path]:
         for entry in entries
         if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
     ]
+
+
+_DIGESTED: set[tuple[Path, Any]] = set()
+Signature = tuple[tuple[str, int, int], ...]
+"""Name, size in bytes and time of the last change in nanoseconds of each file."""
+
+
+def signature(path: Path) -> Signature:
+    """Return what tells whether a model's files have changed; raises `AuditError` if unreadable."""
+    try:
+        entries = [(entry.name, entry.stat()) for entry in os.scandir(path) if entry.is_file()]
+    except OSError:
+        raise AuditError(
+            "The model's directory cannot be read any more.", do="Choose another model."
+        ) from None
+    return tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in entries))
+
+
+def known_digest(path: Path) -> str:
+    """Return a model's digest, remembered until a file's size or time changes; raises as there."""
+    return _known_digest(path, signature(path))
+
+
+def is_quick(path: Path) -> bool:
+    """Whether the digest comes at once: the weights are small, or it is known already."""
+    files = signature(path)
+    return (path, files) in _DIGESTED or sum(size for _, size, _ in files) <= QUICK_BYTES
+
+
+@functools.lru_cache(maxsize=64)
+def _known_digest(path: Path, files: Signature) -> str:
+    digest = model_digest(path)
+    _DIGESTED.add((path, files))
+    return digest
+
+
+def tokenizer(path: Path) -> Any:
+    """Return a model's tokenizer, built from its checked files and remembered.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be built, or the model is refused.
+    """
+    return _tokenizer(path, signature(path))
+
+
+@functools.lru_cache(maxsize=8)
+def _tokenizer(path: Path, files: Signature) -> Any:
+    from audit.models.tokenizer import build_tokenizer
+
+    found = read_model_files(path)
+    return build_tokenizer(found.tokenizer, config=found.config, name=found.folder.name)

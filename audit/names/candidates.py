@@ -8,6 +8,8 @@ Source: Nakamura et al., section 3.4.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -104,6 +106,18 @@ class Candidates:
     def without_canaries(self) -> Candidates:
         """Return the same list without planted and held-out names."""
         return self.rows([row for row in range(len(self)) if not self.is_canary(row)])
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the list's content.
+
+        Rows that only count the names, and kinds that the list says itself, add nothing to it.
+        """
+        columns = dict(vars(self))
+        if not self.has_own_rows:
+            del columns["row"]
+        if not any(self.is_kind_guessed):
+            del columns["is_kind_guessed"]
+        return hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest()
 
     @property
     def has_own_rows(self) -> bool:

@@ -21,8 +21,6 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.attack.decisions import MIN_CONTROLS
-from audit.attack.prompts import UNSPELLABLE
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, control_kind_against, make_candidates, member_parts
 from audit.names.pools import (
@@ -33,6 +31,7 @@ from audit.names.pools import (
     us_pool,
     with_popularity,
 )
+from audit.names.spelling import UNSPELLABLE, CountPieces
 from audit.rng import generator
 from audit.text import fold_name, is_unspaced, script_of, written_name
 
@@ -50,8 +49,6 @@ Name = tuple[str, str]
 """(first, last)."""
 Accepts = Callable[[str, str], bool]
 """Whether a (first, last) will do, as when both are single word pieces."""
-CountPieces = Callable[[str, str], int]
-"""Word pieces of a part, given its role ("first" or "last") and its text."""
 Floats = NDArray[np.float64]
 Option = tuple[Name, float, bool]
 """A name for a member: its squared distance, and whether it is within the caliper."""
@@ -323,6 +320,8 @@ def _key(first: str, last: str) -> str:
     return fold_name(written_name(first, last))
 
 
+MIN_CONTROLS = 200
+"""With fewer comparable controls a name is not judged."""
 MAX_RECOMBINED_PARTS = 1_000
 MAX_DRAWN = 5_000
 

@@ -18,16 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from audit.attack import prompts
-from audit.attack.plan import tokenizer
-from audit.attack.question import candidates_digest
-from audit.demo import SHIPPED
 from audit.errors import AuditError
-from audit.home import salted_digest
+from audit.home import DEMO_HOSPITAL, salted_digest
+from audit.models.registry import tokenizer
 from audit.names.candidates import Candidates
 from audit.names.controls import with_controls, without_popularity
 from audit.names.files import read_names, with_typed
 from audit.names.pools import with_popularity
+from audit.names.spelling import PassageKind, part_pieces, piece_counter
 from audit.notes.passages import Passages, read_passages
 from audit.tables import RowNote
 from audit.text import script_of
@@ -137,7 +135,7 @@ def keep_names(
     if not 0 < len(candidates) <= MAX_NAMES:
         raise AuditError(f"A list has 1 to {MAX_NAMES:,} names.", where="names")
     candidates = without_popularity(candidates)
-    digest = salted_digest(candidates_digest(candidates))
+    digest = salted_digest(candidates.digest())
     columns = {name: list(column) for name, column in vars(candidates).items()}
     del columns["popularity"]
     known = _line(store, "list", digest) or {}
@@ -246,13 +244,13 @@ def passages_are_csv(data: bytes, *, file_name: str) -> bool:
 
 def _demo_file(code: str, name: str) -> bytes:
     try:
-        return (SHIPPED / DEMO[code] / name).read_bytes()
+        return (DEMO_HOSPITAL / DEMO[code] / name).read_bytes()
     except OSError:
         raise AuditError("The demo's files are missing.", do="Install the program again.") from None
 
 
 def _shipped(name: str) -> list[str]:
-    return [code for code, language in DEMO.items() if (SHIPPED / language / name).is_file()]
+    return [code for code, language in DEMO.items() if (DEMO_HOSPITAL / language / name).is_file()]
 
 
 def _digest(code: str, *, kind: str, store: Store) -> str:
@@ -443,7 +441,7 @@ def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -
         n_hard=wanted.n_hard,
         n_recombined=wanted.n_recombined,
         seed=wanted.seed,
-        count_pieces=prompts.piece_counter(tokenizer(wanted.model)) if wanted.model else None,
+        count_pieces=piece_counter(tokenizer(wanted.model)) if wanted.model else None,
     )
     n_drawn = len(candidates) - n_given - n_typed
     return Draft(candidates, notes, typed_notes, encoding, n_given, n_typed, n_drawn)
@@ -475,8 +473,8 @@ def spelling(candidates: Candidates, *, model: Path) -> Spelling:
     AuditError
         If the tokenizer cannot be built.
     """
-    kind = prompts.PassageKind(slots=("full",), separator="", lead=" ")
-    pieces = prompts.part_pieces(candidates, kind=kind, tokenizer=tokenizer(model))
+    kind = PassageKind(slots=("full",), separator="", lead=" ")
+    pieces = part_pieces(candidates, kind=kind, tokenizer=tokenizer(model))
     totals = pieces.n_pieces.sum(axis=1)
     known = tuple(int(n) if ok else 0 for n, ok in zip(totals, pieces.is_known, strict=True))
     values = tuple(float(n) if n else math.nan for n in known)

@@ -16,8 +16,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.attack.scores import blocks_of
 from audit.names.candidates import Candidates
+from audit.stats import blocks_of
 from audit.text import is_unspaced
 
 # A special token is a word of its own: "[MASK]" is nobody of that name, and still parts two words.

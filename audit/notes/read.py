@@ -22,11 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from audit.corpus.demo_notes import example_csv
 from audit.errors import AuditError
 from audit.foreign import SAVE_AS_UTF8, decode_text, json_value, refusing
-from audit.home import data_home, results_dir
-from audit.shelf import write_private_files
+from audit.home import DEMO_HOSPITAL
 from audit.tables import MAX_COLUMNS, MAX_FIELD_CHARS, MAX_HEADER_BYTES, RowNote, heading_key
 
 MAX_LINE_CHARS = 8_000_000
@@ -820,10 +818,7 @@ def columns_of(path: Path) -> NoteColumns:
 
 
 def _example() -> NoteFile:
-    results_dir()  # marks the data directory as ours before anything else is in it
-    path = data_home() / EXAMPLE
-    if not path.is_file():
-        write_private_files({path.name: example_csv()}, path.parent)
+    path = DEMO_HOSPITAL / "notes.csv"
     return NoteFile(EXAMPLE, "csv", path.stat().st_size, path)
 
 

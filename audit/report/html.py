@@ -21,9 +21,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from audit.attack.decisions import MIN_CONTROLS
 from audit.attack.metrics import GENERAL_ALONE
 from audit.errors import AuditError
+from audit.names.controls import MIN_CONTROLS
 from audit.report import figures
 from audit.report.compare import References
 from audit.report.names import NAME_FORMS, NameForm, kind_scores, shown_name, strongest_names

@@ -1,8 +1,8 @@
-"""The loss curve of a training: points of its log in, few frozen values for a chart out.
+"""Settings of a training and its loss curve; torch-free.
 
-Losses are nats per masked token. Held-out losses are of rows and masks that stay the same through
-the whole training, so that they can be compared with each other and with the unigram baseline: the
-loss of always answering with the words' frequencies, whatever stands around the mask. Torch-free.
+Losses are nats per token that is asked for. Held-out losses are of rows and masks that stay the
+same through the whole training, so that they can be compared with each other and with the unigram
+baseline: the loss of always answering with the words' frequencies, whatever stands beside them.
 """
 
 from __future__ import annotations
@@ -11,124 +11,145 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
+
+from pydantic import Field, model_validator
 
 from audit.errors import AuditError
-from audit.task import check_number, check_one_of, check_whole
+from audit.task import Record, canonical
 
-SCHEDULES = ("linear", "constant")
-PRECISIONS = ("auto", "float32", "bfloat16")
 WHERE = "training settings"
-_NOT_OF_THE_WEIGHTS = ("evaluate_every", "checkpoint_every")
+Schedule = Literal["linear", "constant"]
+Precision = Literal["auto", "float32", "bfloat16"]
+SCHEDULES, PRECISIONS = get_args(Schedule), get_args(Precision)
+Rows = Annotated[int, Field(ge=1, le=65_536)]
+Steps = Annotated[int, Field(ge=1, le=10**9)]
+Rate = Annotated[float, Field(ge=1e-9, le=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 _MOST_POINTS = 500
 _LONGEST_WAIT = 50
 
 
-@dataclass(frozen=True)
-class TrainSettings:
-    """How to train.
+class LoopSettings(Record):
+    """What every training is told: passes, optimizer, schedule, precision, checkpoints."""
 
-    Source: Nakamura et al., section 3.3 (128 tokens, 2e-5, 64 rows, 100,000 steps); the rest as
-    BERT (Devlin et al. 2019) and ClinicalBERT (Alsentzer et al. 2019).
+    batch: Rows = Field(default=32, description="rows a step")
+    micro_batch: Rows = Field(
+        default=32, description="rows of one forward pass; names the training too"
+    )
+    """Dropout depends on it, so it names the training."""
+    warmup_share: Share = Field(
+        default=0.1, description="share of the steps in which the learning rate rises from zero"
+    )
+    weight_decay: Share = Field(default=0.01, description="of matrices; vectors have none")
+    clip: float = Field(default=1.0, ge=1e-3, le=1e6, description="largest norm of a gradient")
+    precision: Precision = Field(
+        default="auto", description="of products; auto: bfloat16 where it is faster"
+    )
+    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="of all that is drawn")
+    checkpoint_every: Steps = Field(default=200, description="steps between two checkpoints")
 
-    Attributes
-    ----------
-    n_tokens
-        Tokens a row, [CLS] and [SEP] included.
-    batch
-        Rows a step.
-    micro_batch
-        Rows of one forward pass; divides `batch`. Dropout depends on it, so it names the training
-        too.
-    n_steps
-        Steps; not used where `n_epochs` is given.
-    n_epochs
-        Times that every token is seen, in place of `n_steps`.
-    learning_rate
-        The highest, of the encoder.
-    head_learning_rate
-        The highest, of the masked-LM head; None: the same.
-    schedule
-        What follows the warm-up: "linear" falls to zero at the last step, "constant" stays, so
-        that snapshots along one run are models of their own.
-    warmup_share
-        Share of the steps in which the rate rises from zero.
-    weight_decay
-        Of matrices; biases and layer norms have none.
-    mask_share
-        Share of the positions that are asked for: 80 % masked, 10 % replaced, 10 % kept.
-    clip
-        Largest norm of a step's gradient.
-    precision
-        "auto" is bfloat16 where the hardware multiplies it faster, float32 elsewhere; weights
-        stay float32.
-    held_out_share
-        Share of the patients (of the notes, where no patient is told) that are never trained on.
-    evaluate_every, checkpoint_every
-        Steps between two held-out losses, and between two checkpoints.
-    from_scratch
-        Fresh weights in the shape of the general model.
+    not_of_the_weights: ClassVar[tuple[str, ...]] = ("checkpoint_every",)
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any], *, where: str = WHERE) -> Self:
+        """Return settings from values of JSON; what is not named has its default.
+
+        Raises
+        ------
+        AuditError
+            If a setting is unknown or out of its range.
+        """
+        return cls.read(canonical(value), where=where)
+
+    @property
+    def highest_rate(self) -> float:
+        """The highest learning rate."""
+        raise NotImplementedError
+
+    def rate_factor(self, step: int, *, n_steps: int) -> float:
+        """Return the share of the highest learning rate in a step, 1 to `n_steps`."""
+        raise NotImplementedError
+
+    def decisive(self) -> dict[str, Any]:
+        """Return what decides the weights: all but when they are looked at and kept."""
+        return {k: v for k, v in self.plain().items() if k not in self.not_of_the_weights}
+
+
+class ScheduledSettings(LoopSettings):
+    """Settings with a choice of what follows the warm-up; the passes of a step are of one size.
+
+    "linear" falls to zero at the last step; "constant" stays, so that snapshots along one run are
+    models of their own.
     """
 
-    n_tokens: int = 128
-    batch: int = 64
-    micro_batch: int = 32
-    n_steps: int = 100_000
-    n_epochs: float | None = None
-    learning_rate: float = 2e-5
-    head_learning_rate: float | None = None
-    schedule: str = "linear"
-    warmup_share: float = 0.1
-    weight_decay: float = 0.01
-    mask_share: float = 0.15
-    clip: float = 1.0
-    precision: str = "auto"
-    seed: int = 0
-    held_out_share: float = 0.01
-    evaluate_every: int = 1_000
-    checkpoint_every: int = 1_000
-    from_scratch: bool = False
+    schedule: Schedule = Field(default="linear", description="what follows the warm-up")
 
-    def __post_init__(self) -> None:
-        for name, low, high in (
-            ("n_tokens", 8, 4096), ("batch", 1, 65_536), ("micro_batch", 1, 65_536),
-            ("n_steps", 1, 100_000_000), ("seed", 0, 2**63 - 1), ("evaluate_every", 1, 10**9),
-            ("checkpoint_every", 1, 10**9),
-        ):  # fmt: skip
-            check_whole(name, getattr(self, name), low=low, high=high, where=WHERE)
-        for name, least, most in (
-            ("learning_rate", 1e-9, 1.0), ("warmup_share", 0.0, 1.0), ("weight_decay", 0.0, 1.0),
-            ("mask_share", 0.01, 0.4), ("clip", 1e-3, 1e6), ("held_out_share", 0.0, 0.5),
-        ):  # fmt: skip
-            check_number(name, getattr(self, name), low=least, high=most, where=WHERE)
-        if self.n_epochs is not None:
-            check_number("n_epochs", self.n_epochs, low=1e-6, high=1e6, where=WHERE)
-        if self.head_learning_rate is not None:
-            check_number(
-                "head_learning_rate", self.head_learning_rate, low=1e-9, high=1.0, where=WHERE
-            )
-        check_one_of("schedule", self.schedule, SCHEDULES, where=WHERE)
-        check_one_of("precision", self.precision, PRECISIONS, where=WHERE)
-        if not isinstance(self.from_scratch, bool):
-            raise AuditError("`from_scratch` is yes or no.", where=WHERE)
+    @model_validator(mode="after")
+    def _check_passes(self) -> Self:
         if self.batch % self.micro_batch:
             raise AuditError(
                 f"{self.batch} rows a step are no multiple of {self.micro_batch} rows a pass.",
                 where=WHERE,
                 do="Choose a micro-batch that divides the batch.",
             )
+        return self
+
+    def rate_factor(self, step: int, *, n_steps: int) -> float:
+        """Return the share of the highest learning rate in a step, 1 to `n_steps`."""
+        n_warmup = round(self.warmup_share * n_steps)
+        if step <= n_warmup:
+            return step / n_warmup
+        if self.schedule == "constant":
+            return 1.0
+        return max(0.0, (n_steps - step + 1) / (n_steps - n_warmup))
+
+
+class TrainSettings(ScheduledSettings):
+    """How to train a masked language model.
+
+    Source: Nakamura et al., section 3.3 (128 tokens, 2e-5, 64 rows, 100,000 steps); the rest as
+    BERT (Devlin et al. 2019) and ClinicalBERT (Alsentzer et al. 2019).
+    """
+
+    n_tokens: int = Field(
+        default=128, ge=8, le=4096, description="tokens a row, [CLS] and [SEP] included"
+    )
+    batch: Rows = Field(default=64, description="rows a step")
+    n_steps: int = Field(default=100_000, ge=1, le=100_000_000, description="steps")
+    n_epochs: float | None = Field(
+        default=None, ge=1e-6, le=1e6,
+        description="times that every token is seen, in place of steps",
+    )  # fmt: skip
+    learning_rate: Rate = Field(default=2e-5, description="the highest, of the encoder")
+    head_learning_rate: Rate | None = Field(
+        default=None, description="of the masked-LM head, if it is another"
+    )
+    mask_share: float = Field(
+        default=0.15, ge=0.01, le=0.4, description="share of the positions asked for"
+    )
+    """80 % of these are masked, 10 % replaced, 10 % kept."""
+    held_out_share: float = Field(
+        default=0.01, ge=0, le=0.5, description="share of the patients never trained on"
+    )
+    """Of the notes, where no patient is told."""
+    evaluate_every: Steps = Field(default=1_000, description="steps between two held-out losses")
+    checkpoint_every: Steps = Field(default=1_000, description="steps between two checkpoints")
+    from_scratch: bool = Field(default=False, description="fresh weights in the model's shape")
+
+    not_of_the_weights: ClassVar[tuple[str, ...]] = ("evaluate_every", "checkpoint_every")
+
+    @property
+    def highest_rate(self) -> float:
+        """Of the encoder."""
+        return self.learning_rate
 
     @property
     def n_inner(self) -> int:
         """Tokens of notes in a row: all but [CLS] and [SEP]."""
         return self.n_tokens - 2
-
-    @property
-    def n_passes(self) -> int:
-        """Forward passes of a step."""
-        return self.batch // self.micro_batch
 
     def n_rows(self, n_train_tokens: int) -> int:
         """Return how many rows an epoch has."""
@@ -149,41 +170,10 @@ class TrainSettings:
         n_rows = self.n_rows(n_train_tokens)
         return n_steps * self.batch / n_rows if n_rows else math.nan
 
-    def rate_factor(self, step: int, *, n_steps: int) -> float:
-        """Return the share of the highest learning rate in a step, 1 to `n_steps`."""
-        n_warmup = round(self.warmup_share * n_steps)
-        if step <= n_warmup:
-            return step / n_warmup
-        if self.schedule == "constant":
-            return 1.0
-        return max(0.0, (n_steps - step + 1) / (n_steps - n_warmup))
 
-    def point_every(self, n_steps: int) -> int:
-        """Return the steps between two points of the loss curve."""
-        return max(1, min(_LONGEST_WAIT, n_steps // _MOST_POINTS))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain values."""
-        return asdict(self)
-
-    def decisive(self) -> dict[str, Any]:
-        """Return what decides the weights: all but when it is looked at and kept."""
-        return {k: v for k, v in asdict(self).items() if k not in _NOT_OF_THE_WEIGHTS}
-
-
-def settings_from_json(value: Mapping[str, Any]) -> TrainSettings:
-    """Return settings from plain values; what is not named has its default.
-
-    Raises
-    ------
-    AuditError
-        If a setting is unknown or out of its range.
-    """
-    known = {field.name for field in fields(TrainSettings)}
-    for name in value:
-        if name not in known:
-            raise AuditError(f"`{name!s:.40}` is no setting of a training.", where=WHERE)
-    return TrainSettings(**value)
+def point_every(n_steps: int) -> int:
+    """Return the steps between two points of the loss curve."""
+    return max(1, min(_LONGEST_WAIT, n_steps // _MOST_POINTS))
 
 
 LOSSES = "losses.jsonl"

@@ -9,23 +9,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from audit.attack.plan import is_quick, known_digest, tokenizer
 from audit.corpus.truth import listed_file, read_listed
 from audit.errors import AuditError
 from audit.home import home_folder
 from audit.models.inspect import ModelSummary, inspect_model
-from audit.models.registry import RegisteredModel
+from audit.models.registry import RegisteredModel, is_quick, known_digest, tokenizer
 from audit.shelf import forget_folder, write_whole
 from audit.training.config import (
     WHERE,
     TrainSettings,
     last_held_out,
     read_losses,
-    settings_from_json,
 )
 from audit.training.tokens import prepared_sentences
 
@@ -94,7 +92,11 @@ class TrainingFacts:
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as plain values."""
-        return asdict(self) | {"snapshots": list(self.snapshots), "versions": dict(self.versions)}
+        return vars(self) | {
+            "settings": self.settings.plain(),
+            "snapshots": list(self.snapshots),
+            "versions": dict(self.versions),
+        }
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,7 @@ def read_facts(folder: Path) -> TrainingFacts | None:
     """Return what a folder says of its training; None where it says nothing readable."""
     try:
         value = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
-        settings = settings_from_json(value["settings"])
+        settings = TrainSettings.of(value["settings"])
         snapshots = tuple(int(step) for step in value["snapshots"])
         return TrainingFacts(**value | {"settings": settings, "snapshots": snapshots})
     except (OSError, ValueError, KeyError, TypeError, AuditError):
@@ -476,9 +478,9 @@ def preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSettings:
     )
     n_steps = small.steps(n_tokens)
     if n_steps > SMALL_STEPS:
-        n_steps, small = SMALL_STEPS, replace(small, n_epochs=None, n_steps=SMALL_STEPS)
+        n_steps, small = SMALL_STEPS, small.with_(n_epochs=None, n_steps=SMALL_STEPS)
     every = max(1, n_steps // 20)
-    return replace(small, evaluate_every=every, checkpoint_every=max(50, every))
+    return small.with_(evaluate_every=every, checkpoint_every=max(50, every))
 
 
 def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:

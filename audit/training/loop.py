@@ -39,7 +39,14 @@ from audit.notes.read import Note, NoteSource, open_notes
 from audit.progress import Meter, Progress, ProgressListener, StopQuestion
 from audit.rng import generator, torch_seed
 from audit.shelf import alone, private_folder, whole_folder, write_whole
-from audit.training.config import WHERE, LossPoint, TrainSettings, append_point, cut_log
+from audit.training.config import (
+    WHERE,
+    LossPoint,
+    TrainSettings,
+    append_point,
+    cut_log,
+    point_every,
+)
 from audit.training.kept import (
     MODEL,
     TRAINING,
@@ -518,10 +525,11 @@ class Learner:
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=ids.device)
-        for number in range(settings.n_passes):
+        n_passes = settings.batch // settings.micro_batch
+        for number in range(n_passes):
             part = slice(number * settings.micro_batch, (number + 1) * settings.micro_batch)
             torch.manual_seed(torch_seed(settings.seed, "dropout", step, number))
-            loss = self._loss(ids[part], positions[part], targets[part]) / settings.n_passes
+            loss = self._loss(ids[part], positions[part], targets[part]) / n_passes
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
@@ -699,7 +707,7 @@ class Course:
     def _is_point(self, step: int) -> bool:
         settings, n_steps = self.learner.settings, self.facts.n_steps
         every = (
-            settings.point_every(n_steps), settings.checkpoint_every, settings.evaluate_every,
+            point_every(n_steps), settings.checkpoint_every, settings.evaluate_every,
             n_steps,
         )  # fmt: skip
         return any(step % n == 0 for n in every) or step in self.facts.snapshots

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.corpus.make import CorpusOrder
-from audit.jobs.kinds import CORPUS_JOB_KIND, corpus_question
+from audit.corpus.make import CorpusTask
 from pages.ui import blocks, corpus_choice
 from pages.ui.followed_jobs import FollowedJobs
 from pages.ui.language import Words
 
 
-def start(order: CorpusOrder) -> None:
+def start(order: CorpusTask) -> None:
     """Ask for a corpus and follow its job; raises `AuditError` as `service.ask`."""
-    JOBS.start(corpus_question(order), seed=order.seed)
+    JOBS.start(order.question(), seed=order.seed)
 
 
 def show(say: Words, corpus_id: str) -> None:
@@ -22,4 +21,4 @@ def show(say: Words, corpus_id: str) -> None:
     st.html(blocks.heading(say.text("corpus_built"), below=say.text("corpus_built_below")))
 
 
-JOBS = FollowedJobs(kind=CORPUS_JOB_KIND, page="corpus", see="corpus_see_job", on_done=show)
+JOBS = FollowedJobs(kind=CorpusTask.job, page="corpus", see="corpus_see_job", on_done=show)

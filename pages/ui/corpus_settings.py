@@ -7,7 +7,7 @@ import os
 import streamlit as st
 
 from audit.corpus.kept import KINDS, MAX_TITLE_CHARS
-from audit.corpus.make import LANGUAGES, MAX_CANARIES, MAX_WORKERS, CorpusOrder, Survey
+from audit.corpus.make import LANGUAGES, MAX_CANARIES, MAX_WORKERS, CorpusTask, Survey
 from audit.errors import AuditError
 from audit.models.registry import RegisteredModel
 from audit.notes.read import EXAMPLE, NoteFile
@@ -29,7 +29,7 @@ def ask_order(
     columns: Columns,
     survey: Survey,
     files: tuple[NoteFile, ...],
-) -> CorpusOrder | None:
+) -> CorpusTask | None:
     """Draw the settings; None while one that is needed is missing.
 
     Raises
@@ -60,10 +60,9 @@ def ask_order(
         step("3", say.text("corpus_step_settings"), is_ready=is_ready, state=state)
     if not is_ready:
         return None
-    return CorpusOrder(
+    return CorpusTask(
         file_id=file.file_id,
         columns=columns,
-        kind=kind,
         register_id=register.file_id if register else "",
         seed=seed,
         n_workers=n_workers,
@@ -76,7 +75,7 @@ def ask_order(
     )
 
 
-def draw_start(say: Words, order: CorpusOrder) -> None:
+def draw_start(say: Words, order: CorpusTask) -> None:
     """Draw the button that starts the job."""
     st.html(blocks.heading("", below=say.text(f"corpus_build_below_{order.kind}")))
     if not st.button(

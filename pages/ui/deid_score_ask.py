@@ -6,7 +6,8 @@ import streamlit as st
 
 from audit.deid.given import GivenNotes
 from audit.deid.matching import MATCHERS
-from audit.deid.score import MAX_TITLE_CHARS, ScoreOrder, Source
+from audit.deid.score import MAX_TITLE_CHARS, Source
+from audit.deid.scoring import ScoreOrder
 from audit.errors import AuditError
 from audit.foreign import decode_text
 from audit.notes.spans import TYPES, LabelMap, read_label_map
@@ -78,7 +79,7 @@ def ask_labels(say: Words, found: list[GivenNotes]) -> tuple[bool, LabelMap | No
             refused(say, error)
             return None
     order = ScoreOrder(
-        gold=Source("example", "ja"), predicted=Source("tagger", "rules"),
+        gold=Source(kind="example", ref="ja"), predicted=Source(kind="tagger", ref="rules"),
         has_five_types=bool(has_five_types), label_map=dict(given.labels) if given else {},
     )  # fmt: skip
     by = order.mapping
@@ -119,7 +120,7 @@ def _draw_start(say: Words, order: ScoreOrder) -> None:
         say.text("deid_measures_start"), key="deid_measures_start", type="primary", width="stretch"
     ):
         try:
-            start(ScoreOrder(**{**vars(order), "title": label or ""}))
+            start(order.with_(title=label or ""))
         except AuditError as error:
             refused(say, error)
             return

@@ -10,34 +10,26 @@ from pathlib import PurePosixPath
 
 import streamlit as st
 
+from audit.deid.cases import SpanIndex, span_index
 from audit.deid.given import GivenNotes, keep_given, keep_outputs
 from audit.deid.score import (
-    KeptScore,
-    SpanIndex,
+    Score,
+    ScoresCompared,
+    compare_scores,
     kept_score,
     kept_scores,
-    score_content,
     scores_dir,
-    span_index,
 )
-from audit.deid.score_view import ScoresCompared, ScoreView, compare_scores, score_view
 from audit.deid.tagged import TaggedSet, tagged_sets
 from audit.deid.taggers import KnownTagger, known_taggers
-from audit.errors import AuditError
 from audit.home import data_home
 from audit.stats import IntArray
 
 
-def scores() -> tuple[KeptScore, ...]:
+def scores() -> tuple[Score, ...]:
     """Return the kept scores, the newest first."""
     folder = scores_dir()
     return _scores(str(folder), folder.stat().st_mtime_ns)
-
-
-def view(score_id: str) -> ScoreView:
-    """Return a kept score as the page shows it; raises as `kept_score`."""
-    kept_score(score_id)  # it may have been removed meanwhile
-    return _view(str(data_home()), score_id)
 
 
 def index(score_id: str) -> SpanIndex:
@@ -73,20 +65,8 @@ def marked_sets() -> tuple[TaggedSet, ...]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
-def _scores(folder: str, mark: int) -> tuple[KeptScore, ...]:
+def _scores(folder: str, mark: int) -> tuple[Score, ...]:
     return kept_scores()
-
-
-@st.cache_resource(show_spinner=False, max_entries=16)
-def _view(home: str, score_id: str) -> ScoreView:
-    try:
-        return score_view(kept_score(score_id), content=score_content(score_id))
-    except (KeyError, TypeError, ValueError):
-        raise AuditError(
-            "This is no whole score of this version.",
-            where="score",
-            do="Measure the tagger again.",
-        ) from None
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)

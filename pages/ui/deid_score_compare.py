@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.score import KeptScore
-from audit.deid.score_view import ComparedLabel, ScoresCompared, ScoreView
+from audit.deid.metrics import ENTITY, Difference
+from audit.deid.score import Score, ScoresCompared
 from audit.stats import Estimate
 from pages.ui import blocks, linked
 from pages.ui.blocks import Cell
@@ -22,17 +22,16 @@ _PAGER = "deid_measures_only"
 WHO = ("first", "second")
 
 
-def draw(say: Words, view: ScoreView) -> None:
+def draw(say: Words, view: Score) -> None:
     """Draw the choice of another score, and both side by side."""
     st.html(
         blocks.heading(
             say.text("deid_measures_compare"), below=say.text("deid_measures_compare_below")
         )
     )
-    kept = view.kept
     others = [
         one for one in scores()
-        if one.gold_digest == kept.gold_digest and one.score_id != kept.score_id
+        if one.gold_digest == view.gold_digest and one.score_id != view.score_id
     ]  # fmt: skip
     if not others:
         below = say.text("deid_measures_compare_none_do")
@@ -40,9 +39,9 @@ def draw(say: Words, view: ScoreView) -> None:
         return
     other = _ask_other(say, others)
     criterion = choose_criterion(say)
-    found = compared(kept.score_id, second=other.score_id, criterion=criterion)
+    found = compared(view.score_id, second=other.score_id, criterion=criterion)
     st.html(
-        blocks.line(say.text("deid_measures_first"), score_name(say, kept))
+        blocks.line(say.text("deid_measures_first"), score_name(say, view))
         + blocks.line(say.text("deid_measures_second"), score_name(say, other))
     )
     st.html(difference_table(say, found))
@@ -65,7 +64,7 @@ def draw(say: Words, view: ScoreView) -> None:
         label=say.text("deid_measures_only_whose"),
         shown=lambda code: say.text(f"deid_measures_only_{code}"),
     )
-    own = kept if who == "first" else other
+    own = view if who == "first" else other
     numbers = found.first_only if who == "first" else found.second_only
     draw_cases(say, index(own.score_id), numbers, key=f"{_PAGER}_{who}", score_id=own.score_id)
 
@@ -74,16 +73,16 @@ def difference_table(say: Words, found: ScoresCompared) -> str:
     """Return the differences as HTML, in percentage points."""
     header = [Cell("", is_number=False), Cell(say.text("deid_measures_n_gold"))]
     header += [
-        Cell(say.text(f"deid_measures_rate_{one.measure}"), say.text("deid_measures_difference"))
-        for one in found.lines[0].differences
+        Cell(say.text(f"deid_measures_rate_{measure}"), say.text("deid_measures_difference"))
+        for measure in ENTITY
     ]
-    rows = [_row(say, line) for line in found.lines]
+    rows = [_row(say, label, *line) for label, line in found.lines.items()]
     return blocks.table([header], rows, caption=say.text("deid_measures_compare_caption"))
 
 
-def _row(say: Words, line: ComparedLabel) -> list[Cell]:
-    cells = [Cell(label_name(say, line.label), is_number=False), Cell(f"{line.n_gold:,}")]
-    for one in line.differences:
+def _row(say: Words, label: str, n_gold: int, differences: tuple[Difference, ...]) -> list[Cell]:
+    cells = [Cell(label_name(say, label), is_number=False), Cell(f"{n_gold:,}")]
+    for one in differences:
         estimate = one.estimate
         interval = decimal_interval(_points(estimate), digits=1)
         below = f"{interval} · p {p_text(one.p)}" if interval != UNDEFINED else ""
@@ -99,7 +98,7 @@ def _signed(points: float) -> str:
     return decimal(points, digits=1) if not points > 0 else f"+{points:.1f}"
 
 
-def _ask_other(say: Words, others: list[KeptScore]) -> KeptScore:
+def _ask_other(say: Words, others: list[Score]) -> Score:
     by_id = {one.score_id: one for one in others}
     if st.session_state.get(_BOX) not in by_id:
         asked = st.query_params.get("other", "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.score import ScoreOrder
+from audit.deid.scoring import ScoreOrder
 from audit.jobs.kinds import SCORE_JOB_KIND, score_question
 from pages.ui.followed_jobs import FollowedJobs
 from pages.ui.language import Words

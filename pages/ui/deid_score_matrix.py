@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.deid.matching import MISSED, SPURIOUS
-from audit.deid.score_view import CriterionView, ScoreView
+from audit.deid.score import Matrix, Score
 from pages.ui import blocks, charts, linked
 from pages.ui.blocks import Cell
 from pages.ui.deid_score_cached import index
@@ -20,10 +20,10 @@ _CELL, _BOX, _VERSION, _PAGER = (
 )  # fmt: skip
 
 
-def draw(say: Words, view: ScoreView) -> None:
+def draw(say: Words, view: Score) -> None:
     """Draw the matrix of a criterion, and the spans of the chosen cell."""
     criterion = choose_criterion(say)
-    shown = view.criteria[criterion]
+    shown = view.summary.criteria[criterion].matrix
     cells = cells_of(shown)
     st.html(
         blocks.heading(
@@ -40,19 +40,21 @@ def draw(say: Words, view: ScoreView) -> None:
         st.html(matrix_table(say, shown))
     code = _draw_box(say, shown, cells, code=code)
     row, column = _places(code)
-    spans = index(view.kept.score_id)
-    numbers = spans.chosen(criterion=criterion, row=shown.rows[row], column=shown.columns[column])
-    draw_cases(say, spans, numbers, key=_PAGER, score_id=view.kept.score_id)
+    spans = index(view.score_id)
+    numbers = spans.chosen(
+        criterion=criterion, row=list(shown.rows)[row], column=shown.columns[column]
+    )
+    draw_cases(say, spans, numbers, key=_PAGER, score_id=view.score_id)
 
 
-def cells_of(view: CriterionView) -> tuple[str, ...]:
+def cells_of(view: Matrix) -> tuple[str, ...]:
     """Return the codes of the cells that hold something: what is missed first, the largest first.
 
     A code is the number of the row and of the column: labels do not go into a link.
     """
     order = {MISSED: 0, SPURIOUS: 1}
     found = []
-    for r, (row, counts) in enumerate(zip(view.rows, view.matrix, strict=True)):
+    for r, (row, counts) in enumerate(view.rows.items()):
         for c, (column, n) in enumerate(zip(view.columns, counts, strict=True)):
             if n:
                 rank = order.get(column, order.get(row, 3 if row == column else 2))
@@ -60,7 +62,7 @@ def cells_of(view: CriterionView) -> tuple[str, ...]:
     return tuple(f"{r}-{c}" for _, _, r, c in sorted(found))
 
 
-def matrix_table(say: Words, view: CriterionView) -> str:
+def matrix_table(say: Words, view: Matrix) -> str:
     """Return the matrix as HTML, with the sums of rows and columns."""
     header = [Cell(say.text("deid_measures_matrix_corner"), is_number=False)]
     header += [Cell(label_name(say, column)) for column in view.columns]
@@ -68,20 +70,20 @@ def matrix_table(say: Words, view: CriterionView) -> str:
     rows = [
         [Cell(label_name(say, row), is_number=False), *(Cell(f"{n:,}") for n in counts),
          Cell(f"{sum(counts):,}")]
-        for row, counts in zip(view.rows, view.matrix, strict=True)
+        for row, counts in view.rows.items()
     ]  # fmt: skip
-    sums = [sum(column) for column in zip(*view.matrix, strict=True)]
+    sums = [sum(column) for column in zip(*view.rows.values(), strict=True)]
     last = [Cell(say.text("deid_measures_sum"), is_number=False)]
     last += [Cell(f"{n:,}") for n in (*sums, sum(sums))]
     return blocks.table([header], [*rows, last], caption=say.text("deid_measures_matrix_caption"))
 
 
-def _draw_chart(say: Words, view: CriterionView, *, chosen: tuple[int, int]) -> None:
+def _draw_chart(say: Words, view: Matrix, *, chosen: tuple[int, int]) -> None:
     version = st.session_state.get(_VERSION, 0)
     key = f"deid_measures_matrix_{version}"
     st.plotly_chart(
         matrix_chart(
-            view.matrix,
+            list(view.rows.values()),
             rows=[label_name(say, row) for row in view.rows],
             columns=[label_name(say, column) for column in view.columns],
             chosen=chosen,
@@ -97,17 +99,18 @@ def _draw_chart(say: Words, view: CriterionView, *, chosen: tuple[int, int]) -> 
     )  # fmt: skip
 
 
-def _draw_box(say: Words, view: CriterionView, cells: tuple[str, ...], *, code: str) -> str:
+def _draw_box(say: Words, view: Matrix, cells: tuple[str, ...], *, code: str) -> str:
     """Draw the choice of a cell, for keyboards and for what a click is too small for."""
     st.session_state[_BOX] = code
+    names = list(view.rows)
 
     def shown(one: str) -> str:
         row, column = _places(one)
         return say.text(
             "deid_measures_cell_name",
-            row=label_name(say, view.rows[row]),
+            row=label_name(say, names[row]),
             column=label_name(say, view.columns[column]),
-            n=f"{view.matrix[row][column]:,}",
+            n=f"{view.rows[names[row]][column]:,}",
         )
 
     # A box of choices shows its options as plain text, never as Markdown.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from audit.deid.score import MISSES_KINDS
-from audit.deid.score_view import HEADLINE_CRITERION, ScoreView
+from audit.deid.cases import MISSES
+from audit.deid.score import HEADLINE_CRITERION, Score
 from pages.ui import blocks, linked
 from pages.ui.deid_score_cached import index, readable
 from pages.ui.deid_score_report import choose_criterion
@@ -20,14 +20,14 @@ _READABLE = "deid_measures_miss_readable"
 EVERY = "every"
 
 
-def draw(say: Words, view: ScoreView) -> None:
+def draw(say: Words, view: Score) -> None:
     """Draw the filters, the list and its download."""
     st.html(
         blocks.heading(
             say.text("deid_measures_misses"), below=say.text("deid_measures_misses_below")
         )
     )
-    spans = index(view.kept.score_id)
+    spans = index(view.score_id)
     is_readable = _ask_readable(say)
     criterion = HEADLINE_CRITERION if is_readable else choose_criterion(say)
     left, right = st.columns([3, 2], gap="large", vertical_alignment="bottom")
@@ -36,17 +36,17 @@ def draw(say: Words, view: ScoreView) -> None:
     with right:
         label = _ask_label(say, view)
     if is_readable:
-        numbers = readable(view.kept.score_id)
+        numbers = readable(view.score_id)
         if label:
             numbers = np.intersect1d(numbers, spans.chosen(criterion=criterion, row=label))
     else:
         numbers = spans.chosen(criterion=criterion, kinds=kinds)
     if label and not is_readable:
         numbers = spans.of_label(label, among=numbers)
-    draw_cases(say, spans, numbers, key=_PAGER, score_id=view.kept.score_id)
+    draw_cases(say, spans, numbers, key=_PAGER, score_id=view.score_id)
 
 
-def show_readable(view: ScoreView) -> None:
+def show_readable(view: Score) -> None:
     """Turn the page to what stays readable of the headline's type."""
     label = view.headline.label
     code = str(view.labels.index(label)) if label in view.labels else EVERY
@@ -69,7 +69,7 @@ def _ask_readable(say: Words) -> bool:
 
 def _ask_kinds(say: Words) -> tuple[str, ...]:
     """Draw the choice of kinds; none chosen is all of them."""
-    by_code = {KIND_CODES[kind]: kind for kind in MISSES_KINDS}
+    by_code = {KIND_CODES[kind]: kind for kind in MISSES}
     if _KINDS not in st.session_state:
         asked = st.query_params.get("kinds", "").split(".")
         st.session_state[_KINDS] = [code for code in asked if code in by_code]
@@ -88,7 +88,7 @@ def _ask_kinds(say: Words) -> tuple[str, ...]:
     return tuple(by_code[code] for code in codes or by_code)
 
 
-def _ask_label(say: Words, view: ScoreView) -> str:
+def _ask_label(say: Words, view: Score) -> str:
     """Draw the choice of a label; "" is all of them. The link holds its number."""
     codes = (EVERY, *(str(place) for place in range(len(view.labels))))
     if st.session_state.get(_LABEL) not in codes:

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import math
+
 import streamlit as st
 
-from audit.deid.score_view import HEADLINE_CRITERION, ScoreView
+from audit.deid.matching import ANY
+from audit.deid.metrics import ENTITY, RECORD
+from audit.deid.score import HEADLINE_CRITERION, Score
+from audit.stats import Rate
 from pages.ui import blocks
 from pages.ui.blocks import Cell
-from pages.ui.deid_score_tables import ENTITY, RECORD, criteria_table, share_cell
+from pages.ui.deid_score_tables import criteria_table, share_cell
 from pages.ui.deid_score_words import label_name, rate_text
 from pages.ui.language import Words
 from pages.ui.text import UNDEFINED, decimal, percent, percent_interval
 
 
-def draw_more(say: Words, view: ScoreView) -> None:
+def draw_more(say: Words, view: Score) -> None:
     """Draw all of it that the score has."""
     _draw_blind(say, view)
     _draw_coverage(say, view)
-    if view.seen:
+    if view.seen is not None:
         _draw_seen(say, view)
     if view.copies is not None:
         _draw_copies(say, view)
 
 
-def _draw_blind(say: Words, view: ScoreView) -> None:
+def _draw_blind(say: Words, view: Score) -> None:
     header = [say.text("deid_measures_criterion")]
     header += [say.text(f"deid_measures_rate_{m}") for m in (*ENTITY, *RECORD)]
     rows = []
-    for name, line in view.blind.items():
+    for name, line in view.summary.type_blind.items():
         cells = [Cell(say.text(f"deid_measures_criterion_{name}"), is_number=False)]
         rows.append([*cells, *(share_cell(line, m, is_first=False) for m in (*ENTITY, *RECORD))])
     st.html(
@@ -40,16 +45,17 @@ def _draw_blind(say: Words, view: ScoreView) -> None:
     )
 
 
-def _draw_coverage(say: Words, view: ScoreView) -> None:
+def _draw_coverage(say: Words, view: Score) -> None:
+    covered = view.summary.coverage
     header = [say.text(f"deid_measures_coverage_{key}") for key in ("label", "whole", "characters")]
     rows = [
-        (label_name(say, line.label), rate_text(line.whole), rate_text(line.characters))
-        for line in view.coverage
+        (label_name(say, label), rate_text(line.whole), rate_text(line.characters))
+        for label, line in (*covered.labels.items(), (ANY, covered.together))
     ]
     caption = say.text(
         "deid_measures_coverage_caption",
-        left=decimal(view.left_per_1000, digits=2),
-        over=percent(view.over_redaction),
+        left=decimal(_number(covered.left_per_1000_chars), digits=2),
+        over=percent(_number(covered.over_redaction)),
     )
     st.html(
         blocks.heading(
@@ -59,17 +65,22 @@ def _draw_coverage(say: Words, view: ScoreView) -> None:
     )
 
 
-def _draw_seen(say: Words, view: ScoreView) -> None:
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _draw_seen(say: Words, view: Score) -> None:
+    assert view.seen is not None
     header = [say.text(f"deid_measures_seen_{key}") for key in ("label", "seen", "unseen")]
     rows = [
         (
             label_name(say, line.label),
             *(
                 f"{rate_text(r)} · {percent_interval(r.interval())}"
-                for r in (line.seen, line.unseen)
+                for r in (Rate(*line.seen), Rate(*line.unseen))
             ),
         )
-        for line in view.seen
+        for line in view.seen.labels
     ]
     st.html(
         blocks.heading(say.text("deid_measures_seen"), below=say.text("deid_measures_seen_below"))
@@ -77,8 +88,8 @@ def _draw_seen(say: Words, view: ScoreView) -> None:
     )
 
 
-def _draw_copies(say: Words, view: ScoreView) -> None:
-    assert view.copies is not None
+def _draw_copies(say: Words, view: Score) -> None:
+    assert view.copies is not None and view.verbatim is not None
     st.html(
         blocks.heading(
             say.text("deid_measures_copies"), below=say.text("deid_measures_copies_below")
@@ -102,6 +113,10 @@ def _draw_copies(say: Words, view: ScoreView) -> None:
     )
     st.html(blocks.simple_table(header, rows, caption=caption))
     labels = (*view.labels, "")
-    for key, found in (("aligned", view.criteria), ("verbatim", view.verbatim)):
+    for key, found in (("aligned", view.summary), ("verbatim", view.verbatim)):
         st.html(blocks.heading("", below=say.text(f"deid_measures_column_{key}")))
-        st.html(criteria_table(say, [found[HEADLINE_CRITERION]], labels=labels))
+        st.html(
+            criteria_table(
+                say, {HEADLINE_CRITERION: found.criteria[HEADLINE_CRITERION]}, labels=labels
+            )
+        )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.deid.matching import CRITERIA, MISSED, SPURIOUS
-from audit.deid.score_view import ENTITY, RECORD, PublishedDeid, published_deid
+from audit.deid.metrics import ENTITY, RECORD
+from audit.deid.score import PublishedDeid, published_deid
 from audit.notes.spans import TYPES
 from pages.ui import blocks
 from pages.ui.blocks import Cell

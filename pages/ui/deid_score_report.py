@@ -7,24 +7,25 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 
 from audit.deid.matching import CRITERIA
-from audit.deid.score_view import HEADLINE_CRITERION, CriterionView, ScoreView
+from audit.deid.metrics import ENTITY, NO_ESTIMATE, RECORD
+from audit.deid.score import HEADLINE_CRITERION, CriterionScore, Score
 from audit.stats import Estimate
 from pages.ui import blocks, charts
 from pages.ui.deid_score_charts import Series, rate_chart
 from pages.ui.deid_score_more import draw_more
-from pages.ui.deid_score_tables import ENTITY, RECORD, criteria_table, record_table
+from pages.ui.deid_score_tables import criteria_table, record_table
 from pages.ui.deid_score_words import label_name, share_below
 from pages.ui.language import Words
 from pages.ui.measure_choice import choose
 from pages.ui.text import UNDEFINED, percent, percent_interval
 
 
-def draw_headline(say: Words, view: ScoreView, *, show: Callable[[ScoreView], None]) -> None:
+def draw_headline(say: Words, view: Score, *, show: Callable[[Score], None]) -> None:
     """Draw what stays readable, then what was missed altogether, and the way to the former.
 
     `show` turns the page to what stays readable.
     """
-    head, kept = view.headline, view.kept
+    head = view.headline
     what = "names" if head.label else "spans"
     if not head.missed.n_total:
         st.html(blocks.heading(say.text("deid_measures_headline_none")))
@@ -43,8 +44,8 @@ def draw_headline(say: Words, view: ScoreView, *, show: Callable[[ScoreView], No
             "deid_measures_readable_more",
             share=percent(head.readable.value),
             interval=percent_interval(head.readable.interval()),
-            n=f"{kept.n_documents:,}",
-            patients=f"{kept.n_patients:,}",
+            n=f"{view.summary.n_documents:,}",
+            patients=f"{view.summary.n_patients:,}",
         ),
         footer=say.text("deid_measures_few" if head.is_few else "deid_measures_not_shown"),
     )
@@ -78,7 +79,7 @@ def draw_headline(say: Words, view: ScoreView, *, show: Callable[[ScoreView], No
         st.html(blocks.bullet_list(remarks))
 
 
-def draw_spans(say: Words, view: ScoreView) -> None:
+def draw_spans(say: Words, view: Score) -> None:
     """Draw precision, recall and F1 under the three criteria."""
     measure = _measure(say, "measure", ENTITY)
     st.html(
@@ -86,25 +87,24 @@ def draw_spans(say: Words, view: ScoreView) -> None:
             say.text(f"deid_measures_about_{measure}"), below=say.text("deid_measures_criteria")
         )
     )
-    lines = view.criteria[HEADLINE_CRITERION].lines
-    labels = (*(line.label for line in lines), "")
+    labels = (*view.labels, "")
     series = [
-        _series(say, view.criteria[name], labels=labels, measure=measure)
+        _series(say, name, view.summary.criteria[name], labels=labels, measure=measure)
         for name in reversed(CRITERIA)
     ]
     _chart(say, labels, series, measure=measure, key="deid_measures_spans")
     with st.expander(
         say.text("deid_measures_as_table"), key="deid_measures_spans_table", expanded=True
     ):
-        st.html(criteria_table(say, [view.criteria[name] for name in CRITERIA], labels=labels))
+        st.html(criteria_table(say, view.summary.criteria, labels=labels))
     draw_more(say, view)
 
 
-def draw_records(say: Words, view: ScoreView) -> None:
+def draw_records(say: Words, view: Score) -> None:
     """Draw the shares of notes that are complete, clean and exact, under one criterion."""
     criterion = choose_criterion(say)
-    shown = view.criteria[criterion]
-    labels = (*(line.label for line in shown.lines), "")
+    shown = view.summary.criteria[criterion]
+    labels = (*shown.labels, "")
     st.html(
         blocks.heading(
             say.text("deid_measures_records"), below=say.text("deid_measures_records_below")
@@ -136,15 +136,15 @@ def choose_criterion(say: Words) -> str:
     )
 
 
-def _remarks(say: Words, view: ScoreView) -> list[str]:
-    facts = view.facts
-    lines = [
-        say.text(f"deid_measures_fact_{key}", n=f"{facts[key]:,}")
-        for key in ("n_gold_only", "n_predicted_only", "n_left_out", "n_duplicates")
-        if facts[key]
-    ]
-    if facts["unknown_labels"]:
-        labels = facts["unknown_labels"]
+def _remarks(say: Words, view: Score) -> list[str]:
+    facts = {
+        "n_gold_only": view.n_gold_only,
+        "n_predicted_only": view.n_predicted_only,
+        "n_left_out": view.n_left_out,
+        "n_duplicates": view.summary.n_duplicate_spans,
+    }
+    lines = [say.text(f"deid_measures_fact_{key}", n=f"{n:,}") for key, n in facts.items() if n]
+    if labels := view.unknown_labels:
         shown = ", ".join(labels[:12])
         lines.append(say.text("deid_measures_fact_unknown", n=len(labels), labels=shown))
     return lines
@@ -159,27 +159,29 @@ def _measure(say: Words, what: str, measures: Sequence[str]) -> str:
     )
 
 
-def _series(say: Words, view: CriterionView, *, labels: Sequence[str], measure: str) -> Series:
+def _series(
+    say: Words, name: str, view: CriterionScore, *, labels: Sequence[str], measure: str
+) -> Series:
     return Series(
-        say.text(f"deid_measures_criterion_{view.criterion}"),
+        say.text(f"deid_measures_criterion_{name}"),
         tuple(_estimates(view, labels, measure)),
         tuple(_texts(say, view, labels, measure)),
-        is_strong=view.criterion == HEADLINE_CRITERION,
+        is_strong=name == HEADLINE_CRITERION,
     )
 
 
-def _estimates(view: CriterionView, labels: Sequence[str], measure: str) -> list[Estimate]:
-    nothing = Estimate(float("nan"), float("nan"), float("nan"))
+def _estimates(view: CriterionScore, labels: Sequence[str], measure: str) -> list[Estimate]:
     lines = [view.line(label) for label in labels]
-    return [line.shares[measure].estimate if line else nothing for line in lines]
+    return [line.estimate(measure) if line else NO_ESTIMATE for line in lines]
 
 
-def _texts(say: Words, view: CriterionView, labels: Sequence[str], measure: str) -> list[str]:
+def _texts(say: Words, view: CriterionScore, labels: Sequence[str], measure: str) -> list[str]:
     found = []
     for label in labels:
         line = view.line(label)
-        share = line.shares[measure] if line else None
-        shown = f"{percent(share.estimate.value)} · {share_below(share)}" if share else UNDEFINED
+        shown = UNDEFINED
+        if line is not None:
+            shown = f"{percent(line.estimate(measure).value)} · {share_below(line, measure)}"
         found.append(f"{label_name(say, label)}: {shown}")
     return found
 

@@ -12,12 +12,12 @@ from audit.deid.score import (
     FILE,
     GIVEN,
     GOLD_KINDS,
-    LANGUAGES,
     OUTPUTS,
     PREDICTED_KINDS,
     TAGGED,
     Source,
 )
+from audit.deid.scoring import LANGUAGES
 from audit.errors import AuditError
 from audit.notes.read import NoteFile
 from pages.ui import blocks, corpus_cached
@@ -45,7 +45,7 @@ def ask_gold(say: Words) -> Side:
             required=True,
         )
         st.html(blocks.heading("", below=say.text("deid_measures_example_below")))
-        return Source(EXAMPLE, str(code or "ja")), None
+        return Source(kind=EXAMPLE, ref=str(code or "ja")), None
     if kind == GIVEN:
         return _ask_upload(say, "gold", below=say.text("deid_measures_gold_file_below"))
     return _ask_file(say, "gold"), None
@@ -65,7 +65,7 @@ def ask_predicted(say: Words) -> Side:
         return _ask_upload(say, "outputs", below=say.text("deid_measures_outputs_below"))
     ids = [one.tagger_id for one in taggers()]
     code = _box(say, "tagger", ids, shown=lambda one: tagger_name(say, one))
-    return (Source(kind, code) if code else None), None
+    return (Source(kind=kind, ref=code) if code else None), None
 
 
 def ask_training(say: Words) -> Side:
@@ -121,7 +121,7 @@ def _ask_upload(say: Words, side: str, *, below: str) -> Side:
         st.html(blocks.heading("", below=counted))
     else:
         st.html(labels_table(say, found))
-    return Source(OUTPUTS if is_outputs else GIVEN, found.digest), found
+    return Source(kind=OUTPUTS if is_outputs else GIVEN, ref=found.digest), found
 
 
 def _ask_file(say: Words, side: str) -> Source | None:
@@ -138,7 +138,7 @@ def _ask_file(say: Words, side: str) -> Source | None:
         return file_name(say, one)
 
     code = _box(say, f"{side}_file", list(files), shown=shown)
-    return Source(FILE, files[code].file_id) if code else None
+    return Source(kind=FILE, ref=files[code].file_id) if code else None
 
 
 def _ask_set(say: Words, *, asked: str) -> Source | None:
@@ -158,7 +158,7 @@ def _ask_set(say: Words, *, asked: str) -> Source | None:
 
     code = _box(say, "tagged", list(sets), shown=shown)
     st.html(blocks.heading("", below=say.text("deid_measures_set_below")))
-    return Source(TAGGED, code) if code else None
+    return Source(kind=TAGGED, ref=code) if code else None
 
 
 def _box(say: Words, what: str, options: list[str], *, shown: Callable[[str], str]) -> str:

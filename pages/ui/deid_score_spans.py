@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from audit.deid.cases import SAME, SpanCase, SpanIndex, misses_csv
 from audit.deid.matching import MISSED, SPURIOUS
-from audit.deid.score import SAME, SpanCase, SpanIndex, misses_csv
 from audit.stats import IntArray
 from pages.ui import blocks, linked
 from pages.ui.deid_score_words import label_name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from audit.deid.score import KeptScore
-from audit.deid.score_view import Share
+from audit.deid.metrics import LabelScore
+from audit.deid.score import Score
 from audit.notes.spans import TYPES
 from audit.stats import Estimate, Rate
 from pages.ui.deid_score_cached import marked_sets, taggers
@@ -32,44 +32,44 @@ def tagger_name(say: Words, tagger_id: str) -> str:
     return say.text("deid_measures_tagger_code", code=tagger_id)
 
 
-def gold_name(say: Words, kept: KeptScore) -> str:
+def gold_name(say: Words, kept: Score) -> str:
     """Return where a score's gold came from; untrusted text."""
-    kind, ref = kept.gold
+    kind, ref = kept.gold.kind, kept.gold.ref
     if kind == "example":
         return say.text(f"deid_measures_example_{ref}")
     return ref if kind == "file" else say.text("deid_measures_gold_given")
 
 
-def predicted_name(say: Words, kept: KeptScore) -> str:
+def predicted_name(say: Words, kept: Score) -> str:
     """Return where a score's predictions came from; untrusted text."""
-    kind, ref = kept.predicted
+    kind, ref = kept.predicted.kind, kept.predicted.ref
     if kind == "tagger":
         return tagger_name(say, ref)
     if kind == "tagged":
         title = next((one.title for one in marked_sets() if one.tagged_id == ref), "")
-        name = tagger_name(say, kept.tagger) if kept.tagger else ""
+        name = tagger_name(say, kept.tagger["name"]) if kept.tagger["name"] else ""
         return " · ".join(filter(None, (title, name))) or say.text("deid_measures_set", code=ref)
     return say.text(f"deid_measures_predicted_{kind}")
 
 
-def score_name(say: Words, kept: KeptScore) -> str:
+def score_name(say: Words, kept: Score) -> str:
     """Return what a score is called; untrusted text."""
     title = " · ".join(filter(None, (kept.title, predicted_name(say, kept))))
     return say.text(
         "deid_measures_score_name",
         title=title,
         gold=gold_name(say, kept),
-        n=f"{kept.n_documents:,}",
+        n=f"{kept.summary.n_documents:,}",
         at=day(kept.created),
     )
 
 
-def share_below(share: Share) -> str:
+def share_below(line: LabelScore, measure: str) -> str:
     """Return what stands under a rate: its interval, and what it was counted from."""
-    interval = unbroken_interval(share.estimate)
-    if share.n_hits is None or not interval:
+    interval, rate = unbroken_interval(line.estimate(measure)), line.rate(measure)
+    if rate is None or not interval:
         return interval
-    return f"{interval} {share.n_hits:,}/{share.n_total:,}"
+    return f"{interval} {rate.n_hits:,}/{rate.n_total:,}"
 
 
 def unbroken_interval(estimate: Estimate) -> str:

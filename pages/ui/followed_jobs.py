@@ -9,7 +9,8 @@ import streamlit as st
 
 from audit.errors import AuditError
 from audit.jobs import service
-from audit.jobs.table import Job, Question
+from audit.jobs.table import Job
+from audit.task import Question
 from audit.words import error_text
 from pages.ui import blocks
 from pages.ui.job_card import job_head, progress_text

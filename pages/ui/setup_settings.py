@@ -9,6 +9,7 @@ import streamlit as st
 from audit.attack.plan import PRESETS, generation_preset, posterior_preset, usual_prompt
 from audit.attack.question import (
     DEFAULT_PROMPT,
+    DEVICES,
     DTYPES,
     SCENARIOS,
     GenerationSettings,
@@ -20,7 +21,6 @@ from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.text import escaped
 
-DEVICES = ("auto", "cpu", "cuda")
 _SCENARIO, _PRESET = "run_scenario", "run_preset"
 _LARGEST = 10_000_000
 
@@ -171,8 +171,9 @@ class Asked:
             persist_state="session",
         )
         return GenerationSettings(
-            n_documents, n_steps, n_tokens, top_k, float(temperature), prompt, is_remasked
-        )
+            n_documents=n_documents, n_steps=n_steps, n_tokens=n_tokens, top_k=top_k,
+            temperature=float(temperature), prompt=prompt, is_remasked=is_remasked,
+        )  # fmt: skip
 
     def posterior(self, usual: PosteriorSettings) -> PosteriorSettings:
         """Ask for the settings of scenario 2."""
@@ -184,7 +185,10 @@ class Asked:
         with right:
             micro_batch = self.number("micro_batch", usual.micro_batch)
             max_tokens = self.number("max_tokens", usual.max_tokens)
-        return PosteriorSettings(n_inputs, n_chain_inputs, is_dropout_on, micro_batch, max_tokens)
+        return PosteriorSettings(
+            n_inputs=n_inputs, n_chain_inputs=n_chain_inputs, is_dropout_on=is_dropout_on,
+            micro_batch=micro_batch, max_tokens=max_tokens,
+        )  # fmt: skip
 
     def shared(self, generation: GenerationSettings, posterior: PosteriorSettings) -> Settings:
         """Ask for what both scenarios have."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from audit.errors import AuditError
 from audit.jobs.kinds import PRETRAIN_JOB_KIND, pretrain_order, pretrain_question
-from audit.jobs.table import Question, read_order
+from audit.jobs.table import read_order
+from audit.task import Question
 from audit.training.config import TrainSettings
 from pages.ui.train_choice import Subject
 

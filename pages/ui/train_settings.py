@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
@@ -55,7 +55,7 @@ def ask_settings(say: Words, *, preset: str, usual: TrainSettings) -> tuple[Trai
         device = asked.one_of(
             "device", DEVICES[0], among=DEVICES, shown=lambda code: say.text(f"train_device_{code}")
         )
-    return replace(usual, **wanted), device
+    return usual.with_(**wanted), device
 
 
 @dataclass(frozen=True)

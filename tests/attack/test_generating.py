@@ -63,7 +63,10 @@ def attack(
         return found[who] if found else blank(task, of_hospital=who == "hospital")
 
     monkeypatch.setattr(attacks.evidence, "generation_evidence", evidence_of)
-    request = AuditRequest(1, Path("g"), Path("h"), NAMES, generation=settings, seed=11)
+    request = AuditRequest(
+        scenario_number=1, general=Path("g"), hospital=Path("h"), candidates=NAMES,
+        generation=settings, seed=11,
+    )  # fmt: skip
     result = generation_attack(
         request, pair, names=NAMES + REFERENCE, pool=POOL, sources=lambda who, phase: who
     )  # type: ignore[arg-type]
@@ -140,7 +143,7 @@ def test_a_prompt_that_is_too_long_is_refused(pair, monkeypatch):
     settings = GenerationSettings(prompt="a [MASK] was seen by dr [MASK]", n_tokens=8)
     with pytest.raises(AuditError, match="prompt: has 9 tokens, more than 8"):
         attack(monkeypatch, pair, settings)
-    assert len(attack(monkeypatch, pair, replace(settings, n_tokens=9)).task.prompt) == 9
+    assert len(attack(monkeypatch, pair, settings.with_(n_tokens=9)).task.prompt) == 9
 
 
 def test_more_tokens_than_the_models_hold_are_refused(pair, monkeypatch):

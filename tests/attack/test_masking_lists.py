@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from audit.attack.attacks import with_reference
-from audit.attack.prompts import piece_counter
 from audit.models.pair import load_pair
 from audit.names.candidates import make_candidates
 from audit.names.pools import us_pool
+from audit.names.spelling import piece_counter
 from audit.report.report import kept_inspection
 from audit.run import run_audit
 from cache.store import Store

@@ -102,7 +102,7 @@ def test_planted_notes_are_listed_in_every_file_of_the_corpus(
 
 def test_a_register_too(tmp_path: Path) -> None:
     notes, register = register_files(tmp_path)
-    corpus = made(tmp_path / "c", notes, register=register, kind="register", seed=1)
+    corpus = made(tmp_path / "c", notes, register_file=register, seed=1)
     listed = listed_of(corpus)
     assert list(listed.notes) == [0, 1, 2]
     assert (listed.n_notes, listed.n_patients, listed.n_listed_patients) == (5, 3, 2)

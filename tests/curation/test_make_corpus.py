@@ -11,7 +11,7 @@ import pytest
 from audit.corpus.build import CategoryCount, build_corpus
 from audit.corpus.examine import read_candidates, read_examination
 from audit.corpus.kept import KeptCorpus
-from audit.corpus.make import CorpusOrder, make_corpus
+from audit.corpus.make import CorpusTask, make_corpus
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
 from audit.names.candidates import Candidates
@@ -178,7 +178,7 @@ def test_canaries_are_planted_as_often_as_planned(notes: Path, tmp_path: Path) -
 @pytest.mark.parametrize("is_japanese", [False, True])
 def test_identified_notes_with_a_register(tmp_path: Path, is_japanese: bool) -> None:
     notes, register = register_files(tmp_path, is_japanese=is_japanese)
-    choices: dict[str, Any] = {"kind": "register", "register": register, "seed": 2}
+    choices: dict[str, Any] = {"register_file": register, "seed": 2}
     corpus = made(tmp_path / "c", notes, **choices)
     check_truth(corpus)
     found = read_examination(corpus.path)
@@ -245,7 +245,7 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
 ) -> None:
     seen: list[Progress] = []
     out = tmp_path / "out" / "c"
-    order = CorpusOrder(notes=notes, **CANARIES)
+    order = CorpusTask(notes=notes, **CANARIES)
     make_corpus(order, out=tmp_path / "whole", progress=seen.append)
     phases = list(dict.fromkeys(report.phase for report in seen))
     assert phases[-1] == "drawing candidates" and seen[-1].share == 1
@@ -259,7 +259,7 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
             )  # fmt: skip
         assert list(out.parent.iterdir()) == []
     with pytest.raises(AuditError, match="notes are needed"):
-        make_corpus(CorpusOrder(notes=notes, canary_counts=(999,)), out=out)
+        make_corpus(CorpusTask(notes=notes, canary_counts=(999,)), out=out)
     assert list(out.parent.iterdir()) == []
     make_corpus(order, out=out)
     assert contents(out) == contents(tmp_path / "whole")

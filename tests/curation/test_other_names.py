@@ -69,7 +69,7 @@ def test_every_name_is_another_one_and_the_same_everywhere(tmp_path: Path) -> No
 
 def test_names_of_a_register_are_replaced_in_the_case_they_had(tmp_path: Path) -> None:
     notes, register = register_files(tmp_path)
-    corpus = made(tmp_path / "c", notes, kind="register", register=register)
+    corpus = made(tmp_path / "c", notes, register_file=register)
     new = texts(write_other_names(corpus, seed=1))
     name = new[0].split(" is a ")[0]
     assert new[1] == f"{name.upper()} IS A 72 YEAR OLD WOMAN. Better."
@@ -79,7 +79,7 @@ def test_names_of_a_register_are_replaced_in_the_case_they_had(tmp_path: Path) -
 
 def test_japanese_names_are_replaced_by_japanese_ones(tmp_path: Path) -> None:
     notes, register = register_files(tmp_path, is_japanese=True)
-    corpus = made(tmp_path / "c", notes, kind="register", register=register)
+    corpus = made(tmp_path / "c", notes, register_file=register)
     new = texts(write_other_names(corpus, seed=1))
     assert new[0].startswith("70歳男性の") and new[0].endswith(
         "は来院した。発熱があった。熱は下がった。"

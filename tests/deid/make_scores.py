@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from audit.deid.given import keep_notes
-from audit.deid.score import ScoreOrder, Source
+from audit.deid.score import Source, score_dir
+from audit.deid.scoring import ScoreOrder
 from audit.jobs.kinds import answer_score, score_question
-from audit.jobs.table import Contact
 from audit.notes.spans import Span, TaggedDocument, tagged
+from audit.task import Contact
 
 SURNAMES = ("山田", "佐藤", "高橋", "渡辺", "伊藤", "中村")
 GIVEN = ("太郎", "花子", "一郎", "恵子", "健")
@@ -59,8 +62,8 @@ def make_score(
 ) -> str:
     """Keep a score of these notes as a job does, and return its identifier."""
     order = ScoreOrder(
-        gold=Source("given", keep_notes(golds).digest),
-        predicted=Source("given", keep_notes(predicted).digest),
+        gold=Source(kind="given", ref=keep_notes(golds).digest),
+        predicted=Source(kind="given", ref=keep_notes(predicted).digest),
         n_replicates=100,
         **settings,  # type: ignore[arg-type]
     )
@@ -80,6 +83,12 @@ def _note(doc_id: str, pieces: Sequence[tuple[str, str]], *, patient: str) -> Ta
             spans.append(Span(len(text), len(text) + len(piece), label))
         text += piece
     return tagged(doc_id, text=text, spans=spans, patient_id=patient)
+
+
+def content_of(score_id: str) -> dict[str, Any]:
+    """Return what is kept of a score."""
+    content: dict[str, Any] = json.loads((score_dir(score_id) / "score.json").read_bytes())
+    return content
 
 
 def files_of(folder: Path) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,29 +12,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from audit.deid.cases import KINDS, SAME, SpanWriter, misses_of, span_index
 from audit.deid.matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
-from audit.deid.metrics import compare, discordant
+from audit.deid.metrics import ENTITY, Discordant, compare
 from audit.deid.score import (
-    SAME,
-    SPAN_RECORDS_KINDS,
-    SpanWriter,
+    compare_scores,
     forget_score,
     kept_score,
     kept_scores,
-    misses_of,
     patients_of,
-    score_content,
+    published_deid,
     score_dir,
     score_pairs,
     score_summary,
     scores_dir,
-    span_index,
 )
-from audit.deid.score_view import ENTITY, compare_scores, published_deid, score_view
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
-from audit.notes.spans import TYPES, Span, tagged
-from tests.deid.make_scores import files_of, gold_notes, make_score, predicted_notes
+from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
+from tests.deid.make_scores import content_of, files_of, gold_notes, make_score, predicted_notes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -47,12 +44,17 @@ def test_what_is_kept_is_what_the_engine_says_and_is_private() -> None:
     golds = gold_notes()
     predicted = predicted_notes(golds)
     score_id = make_score(golds, predicted, title="  A \n ward ")
-    content = score_content(score_id)
+    content = content_of(score_id)
     pairs = list(zip(golds, predicted, strict=True))
     expected = score_summary(score_pairs(pairs), matcher="optimal", seed=0, n_replicates=100)
-    assert content["summary"] == json.loads(json.dumps(expected))
+    assert content["summary"] == json.loads(expected.written())
     one = kept_score(score_id)
-    assert (one.title, one.n_documents, one.n_patients, one.n_gold) == ("A ward", 12, 6, 48)
+    assert (one.title, one.summary.n_documents, one.summary.n_patients, one.n_gold) == (
+        "A ward",
+        12,
+        6,
+        48,
+    )
     assert kept_scores() == (one,)
     assert set(files_of(one.path).values()) == {0o600}
     assert one.path.stat().st_mode & 0o777 == scores_dir().stat().st_mode & 0o777 == 0o700
@@ -136,9 +138,7 @@ def test_every_cell_is_found_again_with_its_spans(
                     assert span is None or case.pieces(span)[1] == text[span[0] : span[1]]
                     assert "".join(case.pieces(span)) == case.text
         assert back == expected
-        differences = index.chosen(
-            criterion=criterion, kinds=[k for k in SPAN_RECORDS_KINDS if k != SAME]
-        )
+        differences = index.chosen(criterion=criterion, kinds=[k for k in KINDS if k != SAME])
         listed = misses_of(sides[0], predicted=sides[1], criterion=criterion)
         assert len(differences) == len(listed)
 
@@ -147,9 +147,7 @@ def test_a_case_says_the_same_as_the_list_of_misses() -> None:
     golds = gold_notes(3)
     predicted = predicted_notes(golds)
     index = span_index(kept_score(make_score(golds, predicted)).path)
-    numbers = index.chosen(
-        criterion="label_relaxed", kinds=[k for k in SPAN_RECORDS_KINDS if k != SAME]
-    )
+    numbers = index.chosen(criterion="label_relaxed", kinds=[k for k in KINDS if k != SAME])
     mine = [case.as_miss() for case in index.cases(numbers.tolist())]
     engine = [
         miss
@@ -178,6 +176,18 @@ def test_a_long_span_is_cut_and_an_unaligned_one_has_no_place(tmp_path: Path) ->
         span_index(tmp_path / "missing")
 
 
+def discordant(notes: Iterable[tuple[TaggedDocument, ...]]) -> tuple[int, int, int, int]:
+    """Count golds by which of two taggers found them: first only, second only, both, neither."""
+    counts = [0, 0, 0, 0]
+    for gold, *taggers in notes:
+        found = [
+            {g for g, _ in match(gold.spans, t.spans, criterion="strict").pairs} for t in taggers
+        ]
+        for span in gold.spans:
+            counts[2 * (span in found[0]) + (span in found[1])] += 1
+    return counts[2], counts[1], counts[3], counts[0]
+
+
 def test_two_scores_are_compared_as_the_engine_does() -> None:
     golds = gold_notes(24)
     sides = [predicted_notes(golds, every=every) for every in (3, 4)]
@@ -185,13 +195,12 @@ def test_two_scores_are_compared_as_the_engine_does() -> None:
     found = compare_scores(ids[0], second=ids[1], criterion="strict")
     scored = [score_pairs(zip(golds, side, strict=True)) for side in sides]
     counts = [one.criteria["strict"].by_patient for one in scored]
-    assert [line.label for line in found.lines][:2] == [ANY, "identifier"]
-    for line in found.lines:
-        expected = compare(counts[0], counts[1], label=line.label, n_replicates=100)
-        assert line.differences == expected
-    expected_split = discordant(zip(golds, *sides, strict=True), criterion="strict")
-    assert found.discordant == expected_split
-    assert len(found.first_only) == expected_split.n_second_only > 0
+    assert list(found.lines)[:2] == [ANY, "identifier"]
+    for label, (_, differences) in found.lines.items():
+        assert differences == compare(counts[0], counts[1], label=label, n_replicates=100)
+    split = discordant(zip(golds, *sides, strict=True))
+    assert found.discordant == Discordant(*split)
+    assert len(found.first_only) == split[1] > 0
     other = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
     with pytest.raises(AuditError, match="not of the same gold"):
         compare_scores(ids[0], second=other, criterion="strict")
@@ -199,17 +208,17 @@ def test_two_scores_are_compared_as_the_engine_does() -> None:
 
 def test_the_headline_counted_by_hand() -> None:
     score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
-    view = score_view(kept_score(score_id), content=score_content(score_id))
+    view = kept_score(score_id)
     head = view.headline
     assert (head.label, head.missed.n_hits, head.missed.n_total) == ("identifier", 4, 12)
     assert (head.notes.n_hits, head.notes.n_total, head.readable.n_hits) == (4, 12, 4)
     assert head.share.low <= head.share.value == 4 / 12 <= head.share.high
     assert head.is_few
-    contact = view.coverage[3]
-    assert (contact.label, contact.whole.n_hits) == ("contact", 8)
+    contact = view.summary.coverage.labels["contact"]
+    assert contact.whole.n_hits == 8
     # Of 12 telephones of 12 characters, four lack five.
     assert (contact.characters.n_hits, contact.characters.n_total) == (12 * 12 - 20, 144)
-    exact = view.criteria["strict"].line("contact").shares["exact"]
+    exact = view.summary.criteria["strict"].labels["contact"].rate("exact")
     assert (exact.n_hits, exact.n_total) == (8, 12)
 
 
@@ -219,9 +228,9 @@ def test_without_identifiers_the_headline_is_about_all_spans() -> None:
         for note in gold_notes()
     ]
     score_id = make_score(golds, [note.with_spans(()) for note in golds])
-    view = score_view(kept_score(score_id), content=score_content(score_id))
+    view = kept_score(score_id)
     assert (view.headline.label, view.headline.missed.n_hits) == (ANY, 36)
-    assert np.isnan(view.criteria["strict"].together.shares["precision"].estimate.value)
+    assert view.summary.criteria["strict"].together.precision is None
 
 
 def test_the_published_numbers_follow_from_the_published_matrix() -> None:

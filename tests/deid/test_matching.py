@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from audit.deid.matching import CRITERIA, MATCHERS, Matches, match, n_differing
 from audit.notes.spans import Span
-from audit.stats import best_assignment
 
 LABELS = ("identifier", "quasi_identifier", "contact")
 
@@ -130,24 +129,6 @@ def test_nothing_matches_nothing():
 def test_unknown_criteria_are_refused():
     with pytest.raises(ValueError, match="no such"):
         match([], [], criterion="lenient")
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.dictionaries(
-        st.tuples(st.integers(0, 4), st.integers(0, 4)), st.integers(1, 50), max_size=14
-    )
-)
-def test_assignment_against_a_second_source(weights):
-    numpy = pytest.importorskip("numpy")
-    optimize = pytest.importorskip("scipy.optimize")
-    table = numpy.zeros((5, 5))
-    for edge, weight in weights.items():
-        table[edge] = weight
-    rows, columns = optimize.linear_sum_assignment(table, maximize=True)
-    found = best_assignment(weights)
-    assert len(set(found.values())) == len(found)
-    assert sum(weights[edge] for edge in found.items()) == table[rows, columns].sum()
 
 
 def test_a_long_chain_of_overlaps_is_quick():

@@ -64,24 +64,25 @@ def test_measures_by_hand():
     }  # fmt: skip
     metrics = measured([counts])
     values = {
-        entry.label: [entry.estimate(name).value for name in MEASURES] for entry in metrics.labels
+        label: [entry.estimate(name).value for name in MEASURES]
+        for label, entry in metrics.labels.items()
     }
     assert values["identifier"] == [1.0, 0.5, pytest.approx(2 / 3), 0.0, 1.0, 0.0]
     assert values["contact"] == [0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
     assert metrics.together.estimate("precision").value == pytest.approx(2 / 3)
-    assert metrics.together.count("n_exact") == 0
-    assert metrics.macro[0].value == 0.5 and metrics.macro[1].value == 0.75
+    assert metrics.together.n_exact == 0
+    assert metrics.macro.precision == 0.5 and metrics.macro.recall == 0.75
 
 
 def test_an_empty_denominator_is_undefined_and_not_perfect():
     counts = count(match([], [Span(0, 1, "contact")], criterion="strict"))
-    entry = measured([counts]).labels[0]
+    entry = measured([counts]).labels["contact"]
     assert math.isnan(entry.estimate("recall").value)
     assert math.isnan(entry.estimate("complete").value)
     assert math.isnan(entry.estimate("f1").low)
     assert entry.estimate("clean").value == 0.0
     nothing = measured([MatchCounts({}, {}, 1)])
-    assert nothing.labels == () and math.isnan(nothing.together.estimate("exact").value)
+    assert nothing.labels == {} and math.isnan(nothing.together.estimate("exact").value)
 
 
 def test_a_value_stands_without_an_interval_where_no_replicate_has_one():
@@ -91,7 +92,7 @@ def test_a_value_stands_without_an_interval_where_no_replicate_has_one():
     nothing = [count(match([], [], criterion="strict"))] * 40
     gold = count(match([Span(0, 1, "contact")], [], criterion="strict"))
     spurious = count(match([], [Span(0, 1, "contact")], criterion="strict"))
-    entry = measured([gold, spurious, *nothing], n_replicates=1).labels[0]
+    entry = measured([gold, spurious, *nothing], n_replicates=1).labels["contact"]
     assert entry.estimate("f1").value == entry.estimate("recall").value == 0.0
 
 
@@ -197,7 +198,7 @@ def test_intervals_come_from_patients_and_not_from_notes():
 
     def width(patients):
         scored = score_pairs(pairs(patients))
-        recall = measured(scored.criteria["strict"].by_patient).labels[0].estimate("recall")
+        recall = measured(scored.criteria["strict"].by_patient).labels["contact"].estimate("recall")
         assert recall.value == 0.5
         return recall.high - recall.low
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audit.deid.cases import HEADER, misses_csv, misses_jsonl, misses_of
 from audit.deid.matching import CRITERIA, count, match
-from audit.deid.score import HEADER, misses_csv, misses_jsonl, misses_of
 from audit.notes.spans import Span, TaggedDocument, tagged
 
 TEXT = "氏名:山田太郎 電話03-1234 2024年"

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from audit.deid.patterns import folded_text
 from audit.deid.release import redact
-from audit.deid.rules import GROUPS, RULES_VERSION, Found, RuleTagger, folded_text, strongest
+from audit.deid.rules import GROUPS, RULES_VERSION, Found, RuleTagger, strongest
 from audit.deid.tagger import tag_checked
 from audit.notes.spans import TYPES, Span, tagged
 

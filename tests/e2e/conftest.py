@@ -16,9 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from audit.demo import SHIPPED
 from audit.demo import demo_digests as known_digests
-from audit.home import HOME_VARIABLE, results_dir
+from audit.home import DEMO_HOSPITAL, HOME_VARIABLE, results_dir
 from cache.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -106,7 +105,7 @@ def environment(home: Path) -> dict[str, str]:
     """Return the environment of servers and commands: one registered folder, short workers."""
     return os.environ | {
         HOME_VARIABLE: str(home),
-        "KART_AUDIT_MODELS": str(SHIPPED / "en" / "models"),
+        "KART_AUDIT_MODELS": str(DEMO_HOSPITAL / "en" / "models"),
         "KART_AUDIT_WORKER_IDLE_SECONDS": "5",
         "OMP_NUM_THREADS": "1",
         "OMP_WAIT_POLICY": "passive",

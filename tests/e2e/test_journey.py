@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from audit.demo import SHIPPED
+from audit.home import DEMO_HOSPITAL
 
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
@@ -31,8 +31,8 @@ from tests.e2e.screen import (
     upload,
 )
 
-NAMES = (SHIPPED / "en" / "names.csv").read_bytes()
-PASSAGES = (SHIPPED / "en" / "passages.jsonl").read_bytes()
+NAMES = (DEMO_HOSPITAL / "en" / "names.csv").read_bytes()
+PASSAGES = (DEMO_HOSPITAL / "en" / "passages.jsonl").read_bytes()
 N_INPUTS = 300
 
 
@@ -122,8 +122,9 @@ def test_from_two_directories_and_a_csv_to_a_signed_report(
     names = saved(page, "names_download", folder=tmp_path)
     passages = saved(page, "passages_download", folder=tmp_path)
     done = command(
-        server.home, "run", "--scenario", "2", "--general", str(SHIPPED / "en/models/general"),
-        "--hospital", str(SHIPPED / "en/models/hospital-40"), "--names", str(names),
+        server.home, "run", "--scenario", "2",
+        "--general", str(DEMO_HOSPITAL / "en/models/general"),
+        "--hospital", str(DEMO_HOSPITAL / "en/models/hospital-40"), "--names", str(names),
         "--passages", str(passages), "--inputs", str(N_INPUTS), "--chain-inputs", "0",
         "--out", str(tmp_path / "out"), "--json",
     )  # fmt: skip

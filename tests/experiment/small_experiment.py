@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from audit.attack.question import GenerationSettings, PosteriorSettings
-from audit.demo import SHIPPED
 from audit.experiment.paper_tables import GENERAL_TRAINING, TRAINING, ExperimentOrder
+from audit.home import DEMO_HOSPITAL
 from audit.tables import write_table
 
-GENERAL = SHIPPED / "en" / "models" / "general"
+GENERAL = DEMO_HOSPITAL / "en" / "models" / "general"
 NAME = "[**Known firstname 1**] [**Known lastname 2**]"
 N_NOTES, N_PATIENTS = 24, 16
 ROWS = {"batch": 8, "micro_batch": 8, "n_tokens": 32}
@@ -33,8 +32,8 @@ def write_notes(folder: Path) -> ExperimentOrder:
         general=GENERAL,
         general_notes=folder / "others.jsonl",
         epochs=(1, 20),
-        training=replace(TRAINING, learning_rate=2e-3, **ROWS),
-        general_training=replace(GENERAL_TRAINING, n_steps=2, **ROWS),
+        training=TRAINING.with_(learning_rate=2e-3, **ROWS),
+        general_training=GENERAL_TRAINING.with_(n_steps=2, **ROWS),
         generation=GenerationSettings(n_documents=4, n_steps=4),
         posterior=PosteriorSettings(n_inputs=40, n_chain_inputs=0),
         single_tokens=False,

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from audit.demo import SHIPPED
 from audit.errors import AuditError
 from audit.experiment.leakage import HospitalNotes, Mention, hospital_notes
+from audit.home import DEMO_HOSPITAL
 from audit.notes.passages import read_passages
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER
 from tests.experiment.tiny_leakage import demo_notes, tiny_notes
@@ -19,7 +19,7 @@ def notes(request) -> HospitalNotes:
 
 
 def test_the_notes_are_those_of_the_shipped_passages(notes):
-    data = (SHIPPED / notes.language / "passages.jsonl").read_bytes()
+    data = (DEMO_HOSPITAL / notes.language / "passages.jsonl").read_bytes()
     shipped = read_passages(data, what="passages", file_name="passages.jsonl")
     assert notes.passages.digest() == shipped.digest()
 

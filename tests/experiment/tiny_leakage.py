@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from audit.deid.matching import CoverageCounts
-from audit.demo import SHIPPED
 from audit.experiment.leakage import (
     MISSED,
     WHOLE,
@@ -30,6 +29,7 @@ from audit.experiment.leakage_tables import (
     LeakageOrder,
     LeakageTables,
 )
+from audit.home import DEMO_HOSPITAL
 from audit.names.candidates import Candidates
 from audit.notes.passages import read_passages
 from audit.notes.spans import Span, tagged
@@ -72,7 +72,7 @@ def tiny_notes() -> HospitalNotes:
         popularity=(float("nan"),) * n,
     )
     passages = read_passages(b'{"text": "x [NAME] ."}', what="p", file_name="p.jsonl")
-    general = SHIPPED / "en" / "models" / "general"
+    general = DEMO_HOSPITAL / "en" / "models" / "general"
     return HospitalNotes("en", documents, mentions, listed, passages, general)
 
 

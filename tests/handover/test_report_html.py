@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from audit.attack.decisions import MIN_CONTROLS
 from audit.attack.verdict import REASONS
 from audit.errors import AuditError
+from audit.names.controls import MIN_CONTROLS
 from audit.report.html import (
     MAX_NAMES,
     OPTIONAL_SECTIONS,

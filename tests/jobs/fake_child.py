@@ -15,8 +15,8 @@ from audit.errors import AuditCancelled, AuditError
 from audit.home import data_home
 from audit.jobs import child
 from audit.jobs.kinds import KINDS
-from audit.jobs.table import Contact
 from audit.progress import Progress
+from audit.task import Contact
 from cache.store import Store
 from tests.cache.make_values import do_not_wait_for_the_disk, is_right, put
 

@@ -15,7 +15,8 @@ import pytest
 from audit.home import HOME_VARIABLE, data_home, results_dir
 from audit.jobs import service
 from audit.jobs import service as start
-from audit.jobs.table import Job, Question
+from audit.jobs.table import Job
+from audit.task import Question
 
 PATIENCE_SECONDS = 90.0
 

@@ -17,13 +17,14 @@ from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs import kinds, service, table
 from audit.jobs import service as start
-from audit.jobs.table import Contact, Job, table_contact
+from audit.jobs.table import Job, table_contact
 from audit.names.candidates import make_candidates
 from audit.notes.passages import read_passages
 from audit.progress import Progress
 from audit.report.report import AuditReport, same_answer
 from audit.run import run_audit
 from audit.shelf import device_lock, worker_lock
+from audit.task import Contact
 from cache.store import Store
 from tests.jobs.fake_jobs import until, until_state
 from tests.models.make_models import WORDS, make_bert
@@ -63,8 +64,8 @@ def request_2(tmp_path: Path) -> AuditRequest:
 
 @pytest.fixture
 def request_1(request_2: AuditRequest) -> AuditRequest:
-    return replace(
-        request_2, scenario_number=1, passages=None,
+    return request_2.with_(
+        scenario_number=1, passages=None,
         generation=GenerationSettings(n_documents=250, n_steps=2, n_tokens=16),
     )  # fmt: skip
 
@@ -132,7 +133,7 @@ def test_the_finished_part_of_a_cancelled_job_can_be_looked_at(
     monkeypatch.setattr("audit.attack.evidence.generated_shard", None)  # all shards are kept
     (digest,) = kinds.answer_audit(order, contact)
     with Store(results_dir()) as store:
-        whole = replace(request_1, generation=replace(request_1.generation, n_documents=200))
+        whole = request_1.with_(generation=request_1.generation.with_(n_documents=200))
         assert same_answer(kept(digest), run_audit(whole, store=store))
     assert digest == part.question
 
@@ -156,7 +157,7 @@ def test_the_finished_part_of_a_cancelled_job_can_be_looked_at(
 def test_only_whole_shards_of_both_models_are_a_finished_part(
     request_2: AuditRequest, shares: dict[str, float], part: tuple[tuple[str, int], ...]
 ) -> None:
-    request = replace(request_2, posterior=PosteriorSettings(n_inputs=10_000, n_chain_inputs=200))
+    request = request_2.with_(posterior=PosteriorSettings(n_inputs=10_000, n_chain_inputs=200))
     progress = Progress("", 0, 1, None, tuple(shares.items()))
     assert kinds.finished_part(request, progress) == part
 

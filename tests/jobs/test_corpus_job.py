@@ -10,14 +10,14 @@ import pytest
 
 from audit.corpus.build import locked_folder
 from audit.corpus.kept import corpora_dir, kept_corpus
-from audit.corpus.make import CorpusOrder
+from audit.corpus.make import CorpusTask
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs import table
-from audit.jobs.kinds import KINDS, answer_corpus, corpus_question
+from audit.jobs.kinds import KINDS
 from audit.jobs.service import recover_device
-from audit.jobs.table import Contact
 from audit.progress import Progress
+from audit.task import Contact
 from tests.curation.make_corpora import dummy_notes, register_files
 
 
@@ -35,42 +35,40 @@ def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
 
 
 def test_an_order_becomes_a_kept_corpus(tmp_path: Path) -> None:
-    question = corpus_question(CorpusOrder(notes=dummy_notes(tmp_path), title="A ward"))
+    question = CorpusTask(notes=dummy_notes(tmp_path), title="A ward").question()
     order = json.loads(json.dumps(question.order))
     assert question.kind in KINDS and question.audits == () and question.device == "cpu"
     assert str(tmp_path) not in question.label and "A ward" not in question.label
     seen: list[Progress] = []
-    (corpus_id,) = answer_corpus(order, contact(seen))
+    (corpus_id,) = CorpusTask.answer(order, contact(seen))
     assert kept_corpus(corpus_id).title == "A ward" and seen[-1].share == 1
     stamp = kept_corpus(corpus_id).created
-    assert answer_corpus(order, contact([])) == (corpus_id,)  # killed after it was made
+    assert CorpusTask.answer(order, contact([])) == (corpus_id,)  # killed after it was made
     assert kept_corpus(corpus_id).created == stamp
 
 
 def test_what_makes_another_question(tmp_path: Path) -> None:
     notes = dummy_notes(tmp_path)
-    one = corpus_question(CorpusOrder(notes=notes))
-    same = corpus_question(CorpusOrder(notes=notes, title="T", n_workers=2))
+    one = CorpusTask(notes=notes).question()
+    same = CorpusTask(notes=notes, title="T", n_workers=2).question()
     assert one.digest == same.digest and one.order["corpus_id"] != same.order["corpus_id"]
-    others = [CorpusOrder(notes=notes, seed=1), CorpusOrder(notes=notes, canary_counts=(1,))]
-    digests = {corpus_question(order).digest for order in others}
-    digests.add(corpus_question(CorpusOrder(notes=notes), out=tmp_path / "o").digest)
+    others = [CorpusTask(notes=notes, seed=1), CorpusTask(notes=notes, canary_counts=(1,))]
+    digests = {order.question().digest for order in others}
+    digests.add(CorpusTask(notes=notes, out=tmp_path / "o").question().digest)
     notes.write_bytes(notes.read_bytes() + b"\n")
-    digests.add(corpus_question(CorpusOrder(notes=notes)).digest)
+    digests.add(CorpusTask(notes=notes).question().digest)
     assert len(digests | {one.digest}) == 5
     with pytest.raises(AuditError, match="not there"):
-        corpus_question(CorpusOrder(notes=tmp_path / "missing.csv"))
+        CorpusTask(notes=tmp_path / "missing.csv").question()
 
 
 def test_a_cancelled_job_leaves_nothing_and_begins_anew(tmp_path: Path) -> None:
     notes, register = register_files(tmp_path)
-    order = corpus_question(
-        CorpusOrder(notes=notes, kind="register", register=register)
-    ).order  # fmt: skip
+    order = CorpusTask(notes=notes, register_file=register).question().order  # fmt: skip
     with pytest.raises(AuditCancelled):
-        answer_corpus(order, contact([], stop_at=0.1))
+        CorpusTask.answer(order, contact([], stop_at=0.1))
     assert list(corpora_dir().iterdir()) == []
-    (corpus_id,) = answer_corpus(order, contact([]))
+    (corpus_id,) = CorpusTask.answer(order, contact([]))
     assert kept_corpus(corpus_id).n_notes == 5
 
 
@@ -79,15 +77,15 @@ def test_what_killed_jobs_left_is_removed_by_the_next_one(tmp_path: Path) -> Non
         (corpora_dir() / name / "corpus").mkdir(parents=True)
         (corpora_dir() / name / "corpus" / "private.jsonl").write_text("notes")
     lock = locked_folder(corpora_dir() / ".0123456789ad.making")  # somebody makes it just now
-    question = corpus_question(CorpusOrder(notes=dummy_notes(tmp_path, n_patients=1)))
-    (corpus_id,) = answer_corpus(question.order, contact([]))
+    question = CorpusTask(notes=dummy_notes(tmp_path, n_patients=1)).question()
+    (corpus_id,) = CorpusTask.answer(question.order, contact([]))
     assert {path.name for path in corpora_dir().iterdir()} == {corpus_id, ".0123456789ad.making"}
     os.close(lock)
 
 
 def test_a_corpus_may_lie_in_a_folder_of_ones_own(tmp_path: Path) -> None:
-    question = corpus_question(CorpusOrder(notes=dummy_notes(tmp_path)), out=tmp_path / "mine")
-    answer_corpus(question.order, contact([]))
+    question = CorpusTask(notes=dummy_notes(tmp_path), out=tmp_path / "mine").question()
+    CorpusTask.answer(question.order, contact([]))
     assert (tmp_path / "mine" / "corpus.json").is_file() and not list(corpora_dir().iterdir())
 
 

@@ -10,7 +10,7 @@ from audit.experiment import leakage
 from audit.experiment.leakage import LeakageResult
 from audit.experiment.leakage_tables import LeakageOrder, kept_files, leakage_order_from_json
 from audit.jobs.kinds import KINDS, answer_leakage, leakage_question
-from audit.jobs.table import Contact
+from audit.task import Contact
 from tests.experiment.tiny_leakage import tiny_tables
 
 ORDER = LeakageOrder(taggers=("rules",), device="cpu")

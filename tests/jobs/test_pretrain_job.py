@@ -20,7 +20,7 @@ from audit.jobs.kinds import (
     run_id_of,
     train_order,
 )
-from audit.jobs.table import Contact
+from audit.task import Contact
 from audit.training.kept import trained_models
 from tests.models.make_models import make_bert
 from tests.training.make_training import quick, write_notes

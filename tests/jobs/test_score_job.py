@@ -10,32 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid import score
+from audit.deid import scoring
 from audit.deid.copies import CopyReading, Piece, read_pieces
 from audit.deid.given import clear_given, given_path, keep_given, keep_notes, keep_outputs
 from audit.deid.rules import RuleTagger
-from audit.deid.score import (
-    ScoreOrder,
-    Source,
-    kept_score,
-    order_from_json,
-    order_to_json,
-    score_content,
-    score_dir,
-    scores_dir,
-)
+from audit.deid.score import Source, kept_score, score_dir, scores_dir
+from audit.deid.scoring import ScoreOrder
 from audit.deid.taggers import KnownTagger
 from audit.deid.windows import Window
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs import kinds
 from audit.jobs.kinds import KINDS, answer_score, score_question
-from audit.jobs.table import Contact
 from audit.notes.formats import write_files, write_jsonl, write_tags
 from audit.notes.spans import Span, TaggedDocument
 from audit.progress import Progress
 from audit.shelf import SHORT
-from tests.deid.make_scores import files_of, gold_notes, predicted_notes, quiet
+from audit.task import Contact
+from tests.deid.make_scores import content_of, files_of, gold_notes, predicted_notes, quiet
 
 RULES = KnownTagger("rules", "rules", "", RuleTagger().digest, is_quick=True)
 
@@ -56,8 +48,8 @@ def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
 
 def order(golds: Sequence[TaggedDocument], **more: object) -> ScoreOrder:
     sides: dict[str, object] = {
-        "gold": Source("given", keep_notes(golds).digest),
-        "predicted": Source("tagger", "rules"),
+        "gold": Source(kind="given", ref=keep_notes(golds).digest),
+        "predicted": Source(kind="tagger", ref="rules"),
         "n_replicates": 50,
     }
     return ScoreOrder(**{**sides, **more})  # type: ignore[arg-type]
@@ -67,11 +59,13 @@ def test_an_order_becomes_a_kept_score_once() -> None:
     question = score_question(order(gold_notes(), title="A ward"))
     plain = json.loads(json.dumps(question.order))
     assert question.kind in KINDS and question.label == "rules" and question.device == SHORT
-    assert order_from_json(plain["score"]) == order(gold_notes(), title="A ward")
+    assert ScoreOrder.read(json.dumps(plain["score"]), where="order") == order(
+        gold_notes(), title="A ward"
+    )
     assert "山田" not in json.dumps(plain, ensure_ascii=False)
     seen: list[Progress] = []
     (score_id,) = answer_score(plain, contact(seen))
-    assert kept_score(score_id).tagger == "rules" and seen[-1].share == 1
+    assert kept_score(score_id).tagger["name"] == "rules" and seen[-1].share == 1
     assert {one.phase for one in seen} <= {
         "reading the gold notes", "tagging the notes", "comparing the spans", "drawing intervals",
     }  # fmt: skip
@@ -87,20 +81,21 @@ def test_what_makes_another_question() -> None:
     others = [
         order(golds, seed=1), order(golds, matcher="document_order"),
         order(golds, has_five_types=True), order(golds, label_map={"age": ""}),
-        order(gold_notes(11)), order(golds, predicted=Source("given", keep_notes(golds).digest)),
+        order(gold_notes(11)),
+        order(golds, predicted=Source(kind="given", ref=keep_notes(golds).digest)),
     ]  # fmt: skip
     digests = {score_question(other).digest for other in others}
     assert len(digests | {one.digest}) == 7
     with pytest.raises(AuditError, match="no such tagger"):
-        score_question(order(golds, predicted=Source("tagger", "trained/000000000000")))
+        score_question(order(golds, predicted=Source(kind="tagger", ref="trained/000000000000")))
     with pytest.raises(AuditError, match="no longer kept"):
-        score_question(order(golds, gold=Source("given", "0" * 64)))
-    with pytest.raises(AuditError, match="no order"):
-        order_from_json({**order_to_json(order(golds)), "matcher": "no such"})
+        score_question(order(golds, gold=Source(kind="given", ref="0" * 64)))
+    with pytest.raises(AuditError, match="no such matcher"):
+        order(golds, matcher="no such")
 
 
 def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score, "_BATCH_NOTES", 4)
+    monkeypatch.setattr(scoring, "_BATCH_NOTES", 4)
     monkeypatch.setattr("audit.progress._REPORT_SECONDS", 0.0)
     golds = gold_notes(40)
     plain = score_question(order(golds)).order
@@ -121,11 +116,11 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
     (making / "predicted.jsonl").write_bytes(lines + b'{"doc_id": "half')
     (score_id,) = answer_score(plain, contact([]))
     assert sum(asked) == 40 and not making.exists()
-    whole = score_content(score_id)["summary"]
+    whole = content_of(score_id)["summary"]
     monkeypatch.setattr(kinds, "score_dir", lambda _: Path("/nonexistent"))
     score_dir(score_id).rename(scores_dir() / ".away")
     (again,) = answer_score(plain, contact([]))
-    assert score_content(again)["summary"] == whole and sum(asked) == 80
+    assert content_of(again)["summary"] == whole and sum(asked) == 80
 
 
 def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
@@ -142,12 +137,12 @@ def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
     ]
     wanted = order(
         golds,
-        predicted=Source("given", keep_notes(predicted_notes(gold_notes())).digest),
+        predicted=Source(kind="given", ref=keep_notes(predicted_notes(gold_notes())).digest),
         has_five_types=True,
         label_map={"linkage_code": ""},
     )
     (score_id,) = answer_score(score_question(wanted).order, quiet())
-    content = score_content(score_id)
+    content = content_of(score_id)
     assert content["unknown_labels"] == ["Rocket"]
     rows = content["summary"]["criteria"]["label_relaxed"]["matrix"]["rows"]
     assert "identifier" in rows and "Rocket" in rows and "PATIENT" not in rows
@@ -157,12 +152,12 @@ def test_names_seen_in_training_are_counted_apart() -> None:
     golds, predicted = gold_notes(), predicted_notes(gold_notes())
     wanted = order(
         golds,
-        predicted=Source("given", keep_notes(predicted).digest),
-        training=Source("given", keep_notes(golds[:1]).digest),
+        predicted=Source(kind="given", ref=keep_notes(predicted).digest),
+        training=Source(kind="given", ref=keep_notes(golds[:1]).digest),
     )
     (score_id,) = answer_score(score_question(wanted).order, quiet())
     (names,) = (
-        one for one in score_content(score_id)["seen"]["labels"] if one["label"] == "identifier"
+        one for one in content_of(score_id)["seen"]["labels"] if one["label"] == "identifier"
     )
     # 山田太郎 stands in note 0 alone, and is missed there; of the other eleven three are.
     assert names["seen"] == [0, 1] and names["unseen"] == [8, 11]
@@ -176,9 +171,9 @@ def test_copies_of_a_model_are_aligned_and_exact_ones_counted_apart() -> None:
     data = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in outputs).encode()
     given = keep_outputs(data, what="predicted notes")
     assert given.n_notes == 5
-    wanted = order(golds, predicted=Source("outputs", given.digest))
+    wanted = order(golds, predicted=Source(kind="outputs", ref=given.digest))
     (score_id,) = answer_score(score_question(wanted).order, quiet())
-    content = score_content(score_id)
+    content = content_of(score_id)
     assert content["copies"]["statuses"]["exact"] == 4 and content["n_gold_only"] == 1
     missed = {
         key: content[key]["criteria"]["strict"]["together"]["n_missed"]
@@ -224,7 +219,7 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     n_before = copyist.n_read
     assert 0 < n_before < 6
     (score_id,) = answer_score(plain, contact([]))
-    content = score_content(score_id)
+    content = content_of(score_id)
     assert copyist.n_read == 6
     assert content["copies"]["statuses"]["exact"] == 5 and content["copies"]["n_notes"] == 6
     missed = {
@@ -292,7 +287,7 @@ def test_a_zip_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_makers_of_one_score_do_not_meet() -> None:
     plain = score_question(order(gold_notes())).order
     with (
-        score.score_place(plain["score_id"]),
+        scoring.score_place(plain["score_id"]),
         pytest.raises(AuditError, match="made already"),
     ):
         answer_score(plain, quiet())

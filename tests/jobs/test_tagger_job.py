@@ -17,8 +17,8 @@ from audit.jobs.kinds import (
     tagger_order,
     tagger_question,
 )
-from audit.jobs.table import Contact
 from audit.notes.formats import write_jsonl
+from audit.task import Contact
 from tests.deid.token.make_notes import notes, quick
 
 

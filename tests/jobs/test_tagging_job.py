@@ -15,10 +15,11 @@ from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs import kinds
 from audit.jobs.kinds import KINDS, NotesToTag, answer_tagging, one_text, tagging_question, uploaded
-from audit.jobs.table import STAGES, Contact
+from audit.jobs.table import STAGES
 from audit.notes.read import VARIABLE
 from audit.progress import Progress
 from audit.shelf import SHORT, queue_of
+from audit.task import Contact
 
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
 RULES = taggers.known_tagger("rules")

@@ -12,7 +12,7 @@ from audit.deid.generative.config import GenerativeOrder
 from audit.deid.taggers import known_taggers, load_tagger, trained_tagger, trained_taggers
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs.kinds import KINDS, tuning_folder, tuning_question
-from audit.jobs.table import Contact
+from audit.task import Contact
 from tests.deid.generation.tiny_model import documents, order, write_gold, write_model
 
 
@@ -36,7 +36,7 @@ def test_an_order_is_plain_and_its_question_names_nobody(asked: GenerativeOrder)
 
 
 def test_other_notes_settings_or_models_are_another_question(asked: GenerativeOrder) -> None:
-    changed = [asked, replace(asked, settings=replace(asked.settings, seed=1)),
+    changed = [asked, replace(asked, settings=asked.settings.with_(seed=1)),
                replace(asked, validation=asked.gold),
                replace(asked, model=write_model(asked.out.parent / "n"))]  # fmt: skip
     names = [tuning_question(one).order["tagger_id"] for one in changed]

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from audit.attack.posterior import PosteriorShard, PosteriorTask, posterior_shard
-from audit.attack.prompts import PartPieces, part_columns, pieces_by_role
+from audit.attack.prompts import part_columns
 from audit.attack.scores import NameParts, name_parts
 from audit.models.load import load_model
 from audit.names.candidates import make_candidates
 from audit.names.pools import NamePool
+from audit.names.spelling import PartPieces, pieces_by_role
 from audit.notes.passages import Passage
 from tests.reference_masking import PlainModel, can_be_scored, log_product, make_task
 

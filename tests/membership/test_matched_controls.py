@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from audit.demo import SHIPPED, DemoSettings, demo_request
+from audit.demo import DemoSettings, demo_request
 from audit.demo_build import ENGLISH, JAPANESE, demo_controls, demo_staff, null_names
 from audit.experiment.leakage import hospital_notes
+from audit.home import DEMO_HOSPITAL
 from audit.names.candidates import Candidates, make_candidates, member_parts
 from audit.names.controls import (
     CALIPER_NATS,
@@ -212,7 +213,7 @@ def test_ten_thousand_members_stay_within_bounds(kind: str) -> None:
 
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_the_shipped_lists_are_matched_and_in_none_of_the_demos_notes(language: str) -> None:
-    names = read_names((SHIPPED / language / "names.csv").read_bytes()).candidates
+    names = read_names((DEMO_HOSPITAL / language / "names.csv").read_bytes()).candidates
     quality = match_quality(names)
     assert quality.is_matched
     assert [one.kind for one in quality.kinds] == ["all", "easy", "hard"]

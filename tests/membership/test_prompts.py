@@ -12,26 +12,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.attack.prompts import (
+    Template,
+    kinds_of,
+    part_columns,
+    passage_kind,
+    passage_templates,
+)
+from audit.errors import AuditError
+from audit.models.load import load_model
+from audit.names.candidates import make_candidates
+from audit.names.spelling import (
     FIRST,
     LAST,
     NO_PART,
     NO_PIECE,
     UNSPELLABLE,
     PassageKind,
-    Template,
-    kinds_of,
-    part_columns,
     part_pieces,
-    passage_kind,
-    passage_templates,
     piece_counter,
     pieces_by_role,
     token_ids,
     written_parts,
 )
-from audit.errors import AuditError
-from audit.models.load import load_model
-from audit.names.candidates import make_candidates
 from audit.notes.passages import Passage, read_passages
 from tests.models.make_models import make_bert, make_japanese_bert, make_roberta
 from tests.reference_masking import plain_model, spell

@@ -17,12 +17,12 @@ from audit.attack.scores import (
     NameParts,
     PosteriorSums,
     Score,
-    blocks_of,
     generation_scores,
     jackknife,
     posterior_scores,
     shown_blocks,
 )
+from audit.stats import blocks_of
 from tests.reference_masking import PART_SCORES, SCORES, score_with_error
 
 quick = settings(deadline=None, max_examples=40)

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from audit.corpus.demo_notes import example_csv
 from audit.corpus.kept import KeptCorpus, corpus_dir, kept_corpus
-from audit.corpus.make import CorpusOrder, make_corpus
+from audit.corpus.make import CorpusTask, make_corpus
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CORPUS_ID = "0c0c0c0c0c0c"
@@ -21,7 +21,7 @@ def made_corpus(folder: Path) -> Path:
     """Build a small corpus of the example notes, with canaries, in a folder."""
     notes = folder / "notes.csv"
     notes.write_bytes(example_csv(n_patients=30))
-    order = CorpusOrder(
+    order = CorpusTask(
         notes=notes, seed=2, title="Ward <b>3</b>", canary_counts=(1, 2), n_canaries=3
     )
     return make_corpus(order, out=folder / "corpus")

@@ -194,7 +194,7 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     assert order["score"]["gold"]["kind"] == "given" and "山田" not in json.dumps(order)
     answer_score(order, quiet())
     (score,) = kept_scores()
-    assert score.n_documents == 6
+    assert score.summary.n_documents == 6
     assert all("山田" not in str(line) for line in entries())
 
 

@@ -14,8 +14,9 @@ from audit.deid.tagged import ReleaseSettings, TaggedSet, tagged_set, tagged_set
 from audit.deid.taggers import known_tagger
 from audit.jobs import service, table
 from audit.jobs.kinds import answer_tagging, tagging_question, uploaded
-from audit.jobs.table import Contact, read_order
+from audit.jobs.table import read_order
 from audit.notes.read import VARIABLE
+from audit.task import Contact
 from tests.pages.make_corpus import choose_file, parameter, texts
 from tests.pages.quiet_home import quiet_home
 from tests.pages.test_deidentify import HOSTILE, SAY, open_page, sides

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
-from audit.attack.question import AuditRequest, GenerationSettings, request_to_json
+from audit.attack.question import AuditRequest, GenerationSettings
 from audit.home import results_dir
 from audit.jobs import service, table
-from audit.jobs.table import Failure, Job, Question
+from audit.jobs.table import Failure, Job
 from audit.names.candidates import make_candidates
 from audit.shelf import Lock
+from audit.task import Question
 from tests.pages.make_reports import keep, make_report
 from tests.pages.quiet_home import quiet_home
 
@@ -41,7 +41,7 @@ def ask(digest: str = "a", *, label: str = "general → hospital", kind: str = "
         candidates=make_candidates([("Mary", "Smith")]), device="cpu",
         generation=GenerationSettings(n_documents=1000),
     )  # fmt: skip
-    order = {"request": json.loads(json.dumps(request_to_json(request))), "directory": None}
+    order = {"request": request.plain(), "directory": None}
     return service.ask(
         Question(kind, label, 1 if kind == "audit" else 0, "cpu", digest, (), order), owner="me"
     )

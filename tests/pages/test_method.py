@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from audit.attack import decisions, verdict
 from audit.attack.question import GenerationSettings
 from audit.home import HOME_VARIABLE
+from audit.names.controls import MIN_CONTROLS
 from pages.ui.language import words_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -68,7 +69,7 @@ def test_numbers_are_the_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"lies below {verdict.NONE_BELOW:g}, an AUC of {verdict.NONE_BELOW:g} would" in shown
     assert f"leaves out one half, by more than {verdict.ILL_MATCHED_BEYOND:g})" in shown
     assert f"q is at most {decisions.ALPHA:g} in an audit that found a leak" in shown
-    assert f"fewer than {decisions.MIN_CONTROLS} comparable controls" in shown
+    assert f"fewer than {MIN_CONTROLS} comparable controls" in shown
     assert f"{GenerationSettings().n_documents:,} documents by default" in shown
     prose = " ".join(
         sentence

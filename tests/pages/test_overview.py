@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from audit import demo
 from audit.attack.verdict import State
-from audit.home import HOME_VARIABLE, results_dir
+from audit.home import DEMO_HOSPITAL, HOME_VARIABLE, results_dir
 from audit.models.inspect import model_digest
 from audit.report.report import AuditReport
 from cache.store import Store
@@ -102,7 +102,7 @@ def test_own_audits_come_before_the_demo_and_the_demo_is_named_as_such(
 def test_the_demo_wears_its_ribbon_on_every_page_also_while_it_still_runs(
     home: Path, demo_reports: dict[str, AuditReport], page: str
 ) -> None:
-    shipped = model_digest(demo.SHIPPED / "en" / "models" / demo.HOSPITAL)
+    shipped = model_digest(DEMO_HOSPITAL / "en" / "models" / demo.HOSPITAL)
     report = demo_reports["masked_lm"]
     models = {**report.models, "hospital": {**report.models["hospital"], "digest": shipped}}
     keep({"unfinished": report.changed(models=models)}, directory=home, is_demo=False)

@@ -9,7 +9,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.jobs import service, table
-from audit.jobs.table import Failure, Job, Question
+from audit.jobs.table import Failure, Job
+from audit.task import Question
 from tests.pages.quiet_home import quiet_home
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from audit import demo
-from audit.attack.question import candidates_digest
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, results_dir
 from audit.names.candidates import make_candidates
@@ -53,9 +52,9 @@ def test_a_kept_list_comes_back_and_is_named_by_a_salted_digest(
     notes = [RowNote(3, "Looks odd.")]
     digest = keep_names(names, label="  Ward 3 ", notes=notes, encoding="CP932", store=store)
     found = kept_names(digest[:12], store=store)
-    assert candidates_digest(found.candidates) == candidates_digest(names)
+    assert found.candidates.digest() == names.digest()
     assert (found.line.label, found.notes, found.encoding) == ("Ward 3", tuple(notes), "CP932")
-    assert digest != candidates_digest(names)
+    assert digest != names.digest()
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "other"))
     with Store(results_dir()) as other:
         again = keep_names(names, label="", notes=(), encoding="", store=other)
@@ -114,7 +113,7 @@ def test_the_demo_lists_ask_the_demo_question(store: Store) -> None:
     for code, language in (("demo-en", "en"), ("demo-ja", "ja")):
         request = demo.demo_request(2, language=language)
         names, passages = kept_names(code, store=store), kept_passages(code, store=store)
-        assert candidates_digest(names.candidates) == candidates_digest(request.candidates)
+        assert names.candidates.digest() == request.candidates.digest()
         assert request.passages is not None
         assert passages.passages.digest() == request.passages.digest()
 
@@ -126,7 +125,7 @@ def test_a_list_that_is_handed_out_and_read_again_is_the_same_question() -> None
         + make_candidates([("Una", "Known")])
     )
     data = names_file(names)
-    assert candidates_digest(read_names(data).candidates) == candidates_digest(names)
+    assert read_names(data).candidates.digest() == names.digest()
     for line in data.decode("utf-8-sig").splitlines()[1:]:
         assert not any(cell.startswith(tuple(['"=', '"+', '"-', '"@'])) for cell in line.split(","))
 
@@ -139,7 +138,7 @@ part = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=12).map(
 def test_any_readable_list_survives_the_file(pairs: list[tuple[str, str]]) -> None:
     once = read_names(names_file(make_candidates(pairs, is_member=True))).candidates
     again = read_names(names_file(once)).candidates
-    assert candidates_digest(again) == candidates_digest(once)
+    assert again.digest() == once.digest()
 
 
 def test_controls_are_drawn_beside_the_list_and_survive_the_file() -> None:
@@ -150,9 +149,9 @@ def test_controls_are_drawn_beside_the_list_and_survive_the_file() -> None:
     line = list_line(drawn, code="")
     assert line.by_kind == {"easy": 20, "hard": 10, "recombined": 4}
     assert len({drawn.full_name(i).casefold() for i in range(len(drawn))}) == len(drawn) == 37
-    assert candidates_digest(read_names(names_file(drawn)).candidates) == candidates_digest(drawn)
+    assert read_names(names_file(drawn)).candidates.digest() == drawn.digest()
     again = with_controls(members, n_easy=20, n_hard=10, n_recombined=4, seed=3)
-    assert candidates_digest(again) == candidates_digest(drawn)
+    assert again.digest() == drawn.digest()
     with pytest.raises(AuditError, match="none"):
         with_controls(make_candidates([("A", "B")]), n_easy=1, n_hard=0, seed=0)
     with pytest.raises(AuditError, match="from 0 to"):

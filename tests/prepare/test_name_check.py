@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from audit.attack.question import candidates_digest
 from audit.errors import AuditError
 from audit.names.candidates import make_candidates
 from audit.names.files import names_file, read_names
@@ -113,7 +112,7 @@ def test_rows_of_the_own_file_go_along_with_what_is_left_out_typed_and_drawn() -
     assert draft.candidates.row == (3, 5, None, None, None)
     again = read_names(names_file(draft.candidates)).candidates
     assert again.row == draft.candidates.row
-    assert candidates_digest(again) == candidates_digest(draft.candidates)
+    assert again.digest() == draft.candidates.digest()
 
 
 def test_files_that_cannot_be_used_are_refused_with_the_way_out(

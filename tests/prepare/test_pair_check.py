@@ -12,8 +12,6 @@ import pytest
 from audit.attack.plan import (
     check_pair,
     find_model,
-    is_quick,
-    known_digest,
     model_choices,
     tokenizer,
     tokenizer_differences,
@@ -22,7 +20,7 @@ from audit.errors import AuditError
 from audit.models import pair
 from audit.models.inspect import model_digest
 from audit.models.load import load_model
-from audit.models.registry import VARIABLE
+from audit.models.registry import VARIABLE, is_quick, known_digest
 from tests.models.make_models import WORDS, make_bert, make_roberta
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -70,8 +68,8 @@ def test_a_digest_is_remembered_until_a_file_changes(
         n_calls += 1
         return model_digest(of)
 
-    monkeypatch.setattr("audit.attack.plan.model_digest", counted)
-    monkeypatch.setattr("audit.attack.plan.QUICK_BYTES", 0)
+    monkeypatch.setattr("audit.models.registry.model_digest", counted)
+    monkeypatch.setattr("audit.models.registry.QUICK_BYTES", 0)
     assert not is_quick(path)
     assert known_digest(path) == known_digest(path) == model_digest(path)
     assert (n_calls, is_quick(path)) == (1, True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,20 +82,20 @@ def test_a_plan_knows_the_run_before_and_after_it(
             report.models[who].digest for who in ("general", "hospital")
         ]
         # The same pair of tasks with a new threshold is a new question about kept evidence.
-        other = make_plan(replace(request, threshold=0.5), store=store)
+        other = make_plan(request.with_(threshold=0.5), store=store)
         assert not other.is_answered
         assert [part.n_kept for part in other.parts] == [100, 100]
         assert other.seconds is not None
         # Another seed has nothing kept; its time is more, and known if the pace could be timed.
-        third = make_plan(replace(request, seed=5), store=store)
+        third = make_plan(request.with_(seed=5), store=store)
         assert [part.n_kept + part.n_chain_kept for part in third.parts] == [0, 0]
         assert third.seconds is None or third.seconds > other.seconds
         # Another hospital model leaves the general model's evidence as it is.
         third_model = model_of(tmp_path / "another", seed=2)
-        fourth = make_plan(replace(request, hospital=third_model), store=store)
+        fourth = make_plan(request.with_(hospital=third_model), store=store)
         assert [part.n_kept for part in fourth.parts] == [100, 0]
         with pytest.raises(AuditError, match="are the same model"):
-            make_plan(replace(request, hospital=models[0]), store=store)
+            make_plan(request.with_(hospital=models[0]), store=store)
 
 
 def test_expected_time_is_the_work_left_times_the_pace(
@@ -140,7 +139,7 @@ def test_the_workload_is_what_the_run_announces(models: tuple[Path, Path]) -> No
 
 def test_the_question_with_remembered_digests_is_the_question(models: tuple[Path, Path]) -> None:
     request = request_of(models, 2, 100)
-    question = request.question() | {"name_pool": pool_for(request.candidates).digest()}
+    question = request.question()
     assert full_question(request) == question
 
 
@@ -151,9 +150,12 @@ def settings_of(command: str) -> dict[str, object]:
 
 
 def test_the_command_line_says_every_setting(models: tuple[Path, Path]) -> None:
-    own = GenerationSettings(7, 8, 9, 10, 0.5, '-it\'s [MASK] "x" $HOME', is_remasked=False)
-    request = replace(
-        request_of(models, 1, 7), generation=own, seed=3, threshold=-0.25, dtype="bfloat16"
+    own = GenerationSettings(
+        n_documents=7, n_steps=8, n_tokens=9, top_k=10, temperature=0.5,
+        prompt='-it\'s [MASK] "x" $HOME', is_remasked=False,
+    )  # fmt: skip
+    request = request_of(models, 1, 7).with_(
+        generation=own, seed=3, threshold=-0.25, dtype="bfloat16"
     )
     said = settings_of(command_line(request))
     assert (said["documents"], said["steps"], said["tokens"], said["top_k"]) == (7, 8, 9, 10)
@@ -161,9 +163,10 @@ def test_the_command_line_says_every_setting(models: tuple[Path, Path]) -> None:
     assert (said["keep_sampled"], said["seed"], said["threshold"]) == (True, 3, -0.25)
     assert (said["dtype"], said["device"]) == ("bfloat16", "cpu")
     assert (said["general"], said["hospital"]) == tuple(map(str, models))
-    two = replace(
-        request_of(models, 2, 7),
-        posterior=PosteriorSettings(5, 0, is_dropout_on=False, micro_batch=4, max_tokens=99),
+    two = request_of(models, 2, 7).with_(
+        posterior=PosteriorSettings(
+            n_inputs=5, n_chain_inputs=0, is_dropout_on=False, micro_batch=4, max_tokens=99
+        ),
     )
     said = settings_of(command_line(two, passages="passages.csv"))
     assert (said["inputs"], said["chain_inputs"], said["no_dropout"]) == (5, 0, True)
@@ -172,7 +175,7 @@ def test_the_command_line_says_every_setting(models: tuple[Path, Path]) -> None:
 
 
 def test_usual_settings_are_left_to_the_command(models: tuple[Path, Path]) -> None:
-    request = replace(request_of(models, 2, 1), posterior=posterior_preset("paper"), device="auto")
+    request = request_of(models, 2, 1).with_(posterior=posterior_preset("paper"), device="auto")
     said = settings_of(command_line(request))
     usual = PosteriorSettings()
     assert (said["inputs"], said["chain_inputs"]) == (usual.n_inputs, usual.n_chain_inputs)

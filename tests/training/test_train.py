@@ -184,7 +184,7 @@ def test_snapshots_are_models_of_one_run(tmp_path):
     shorter = train(
         replace(
             order, out=tmp_path / "shorter", snapshot_epochs=(),
-            settings=replace(order.settings, n_epochs=1.0, warmup_share=0.05),
+            settings=order.settings.with_(n_epochs=1.0, warmup_share=0.05),
         )
     )  # fmt: skip
     # The warm-up is a share of the steps: with as many steps of it, the shorter run is the same.
@@ -255,7 +255,7 @@ def test_refusals_of_the_order(tmp_path):
     with pytest.raises(AuditError, match="fewer than one row of 14"):
         train(few)
     with pytest.raises(AuditError, match="of one patient"):
-        train(replace(few, settings=replace(few.settings, held_out_share=0.1)))
+        train(replace(few, settings=few.settings.with_(held_out_share=0.1)))
     (tmp_path / "none.jsonl").write_text(json.dumps({"text": "[**Name**]"}) + "\n")
     with pytest.raises(AuditError, match="no text to train on"):
         train(replace(few, notes=(tmp_path / "none.jsonl",)))

@@ -271,7 +271,7 @@ class Learner:
         self._keeps_logits = "logits_to_keep" in inspect.signature(plain.forward).parameters
         self.tuned = Tuned(model)
         self.optimizer = torch.optim.AdamW(
-            _groups(self.tuned, settings.weight_decay), lr=settings.rate, betas=_BETAS
+            _groups(self.tuned, settings.weight_decay), lr=settings.highest_rate, betas=_BETAS
         )
 
     def step(self, step: int, examples: Sequence[Example]) -> float:
@@ -290,7 +290,7 @@ class Learner:
             total += loss.detach()
         nn.utils.clip_grad_norm_(list(self.tuned.parameters()), settings.clip)
         for group in self.optimizer.param_groups:
-            group["lr"] = settings.rate * settings.rate_factor(step, n_steps=self.n_steps)
+            group["lr"] = settings.highest_rate * settings.rate_factor(step, n_steps=self.n_steps)
         self.optimizer.step()
         return float(total)
 
@@ -630,7 +630,7 @@ def _facts(
         language=settings.language,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         training={
-            "settings": settings.to_json(),
+            "settings": settings.plain(),
             "base": loaded.digest,
             "n_steps": n_steps,
             "n_notes": examples.n_notes,

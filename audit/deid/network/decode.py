@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from audit.errors import AuditError
 from audit.notes.spans import Span
 
-BIO, BILOU = "BIO", "BILOU"
-SCHEMES = (BIO, BILOU)
+BIO: Literal["BIO"] = "BIO"
+BILOU: Literal["BILOU"] = "BILOU"
+Scheme = Literal["BIO", "BILOU"]
+SCHEMES = get_args(Scheme)
 OUTSIDE = 0
 
 Run = tuple[int, int, str]

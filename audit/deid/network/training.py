@@ -374,7 +374,9 @@ class Learner:
             )
         nn.utils.clip_grad_norm_(self.model.module.parameters(), self.settings.clip)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.settings.rate(step, n_steps=self.n_steps)
+            group["lr"] = self.settings.highest_rate * self.settings.rate_factor(
+                step, n_steps=self.n_steps
+            )
         self.optimizer.step()
         return total
 
@@ -556,12 +558,10 @@ def _facts(
     """Say what the training is, as plain values; a path or a note's text is none of them."""
     content: dict[str, Any] = {
         "version": _VERSION,
-        "settings": order.settings.to_json(),
+        "settings": order.settings.plain(),
         "notes": material.digest,
         "encoder": None if order.encoder is None else file_digests(order.encoder.resolve()),
-        "shape": asdict(order.shape) | {"dilations": list(order.shape.dilations)}
-        if order.encoder is None
-        else None,
+        "shape": order.shape.plain() if order.encoder is None else None,
         "is_halved": order.is_halved,
     }
     text = json.dumps(content, sort_keys=True)
@@ -1016,7 +1016,8 @@ def _by_language(documents: Sequence[TaggedDocument], tags: Sequence[Tags]) -> d
 
 def shown_measures(scored: Scored) -> dict[str, Any]:
     """Return counts, rates and intervals by type, under two criteria, as the page shows them."""
-    summary: dict[str, Any] = score_summary(scored, matcher=OPTIMAL, n_replicates=N_REPLICATES)
+    score = score_summary(scored, matcher=OPTIMAL, n_replicates=N_REPLICATES)
+    summary = score.plain()
     criteria: dict[str, Any] = summary["criteria"]
     return {
         "n_notes": summary["n_documents"],

@@ -16,7 +16,6 @@ from audit.deid.generative.config import (
     Lora,
     TuningSettings,
     read_generative_file,
-    tuning_from_json,
 )
 from audit.deid.generative.model import load_causal
 from audit.deid.generative.tagger import load_generative
@@ -66,7 +65,7 @@ def test_the_folder_is_an_ordinary_model_for_its_owner_alone(tmp_path: Path) -> 
     assert load_causal(made.directory / "model", device="cpu").n_context == 512
     told = read_generative_file(made.directory)
     assert (told.title, told.training["n_notes"]) == ("tiny", 4)
-    assert tuning_from_json(told.training["settings"]).lora == Lora(dropout=0.1)
+    assert TuningSettings.of(told.training["settings"]).lora == Lora(dropout=0.1)
 
 
 @pytest.mark.parametrize("lora", [None, Lora(rank=4, dropout=0.2)])
@@ -179,13 +178,13 @@ def test_bad_orders_are_said(tmp_path: Path) -> None:
         {"n_epochs": float("nan")}, {"lora": {"rank": 0}}, {"lora": {"size": 1}},
     ):  # fmt: skip
         with pytest.raises(AuditError):
-            tuning_from_json(wrong)
+            TuningSettings(**wrong)
 
 
 def test_settings_survive_as_plain_values() -> None:
     settings = TuningSettings(lora=Lora(targets=("q_proj", "v_proj")), learning_rate=1e-3)
-    assert tuning_from_json(json.loads(json.dumps(settings.to_json()))) == settings
-    assert (TuningSettings().rate, TuningSettings(lora=Lora()).rate) == (2e-5, 2e-4)
+    assert TuningSettings.of(json.loads(settings.written())) == settings
+    assert (TuningSettings().highest_rate, TuningSettings(lora=Lora()).highest_rate) == (2e-5, 2e-4)
 
 
 def test_two_gold_files_in_two_formats(tmp_path: Path) -> None:

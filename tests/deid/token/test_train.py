@@ -17,7 +17,6 @@ from audit.deid.network.config import (
     read_gold,
     read_points,
     read_tagger_file,
-    settings_from_json,
     split_off,
     synthetic,
     with_mixed_lines,
@@ -245,16 +244,17 @@ def test_synthetic_notes_come_in_turn_and_can_be_stopped():
 
 def test_settings_are_checked_and_come_back():
     settings = quick(biases=(0.0, 1.0))
-    assert settings_from_json(settings.to_json()) == settings
+    assert TaggerSettings.of(settings.plain()) == settings
     n_steps = 100
-    rates = [TaggerSettings().rate(step, n_steps=n_steps) for step in range(1, n_steps + 1)]
-    assert max(rates) == TaggerSettings().learning_rate == rates[9] and 0 < rates[-1] < rates[50]
+    factors = TaggerSettings().rate_factor
+    rates = [factors(step, n_steps=n_steps) for step in range(1, n_steps + 1)]
+    assert max(rates) == 1 == rates[9] and 0 < rates[-1] < rates[50]
     for wrong in ({"batch": 0}, {"scheme": "x"}, {"learning_rate": float("nan")}, {"overlap": 99}):
-        with pytest.raises(AuditError, match="out of bounds"):
+        with pytest.raises(AuditError, match=r"must be|overlap"):
             quick(**wrong)
     for wrong in ({"n_epochs": "3"}, {"nothing": 1}):
         with pytest.raises(AuditError, match="setting"):
-            settings_from_json(wrong)
+            TaggerSettings.of(wrong)
 
 
 def test_mixed_lines_are_lines_of_notes_with_their_spans():

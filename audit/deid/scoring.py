@@ -1,0 +1,529 @@
+"""Makes a score: both sides read, matched under all criteria, counted, kept whole or not at all.
+
+What a stopped run has tagged stays beside the score under another name, and the next run of the
+same order goes on there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pydantic import Field, model_validator
+
+from audit.corpus.build import locked_folder
+from audit.deid.cases import SpanWriter
+from audit.deid.copies import EXACT, CopyingTagger, OutputFiles, added, copies_summary
+from audit.deid.matching import MATCHERS, OPTIMAL
+from audit.deid.metrics import seen_recall, surface_forms
+from audit.deid.score import (
+    EXAMPLE,
+    FILE,
+    GIVEN,
+    GOLD_KINDS,
+    HEADLINE_CRITERION,
+    MAX_TITLE_CHARS,
+    OUTPUTS,
+    PREDICTED_KINDS,
+    SCORE,
+    TAGGED,
+    TAGGER,
+    Pair,
+    Score,
+    SeenScore,
+    Source,
+    score_dir,
+    score_pairs,
+    score_summary,
+    scores_dir,
+    write_patients,
+)
+from audit.deid.tag import COPIES
+from audit.deid.tagger import Tagger, tag_checked
+from audit.errors import AuditError
+from audit.notes.formats import (
+    GOLD,
+    PREDICTED,
+    PairedFiles,
+    jsonl_line,
+    numbered_lines,
+    opened,
+    read_line,
+)
+from audit.notes.spans import FIVE_TYPES, LabelMap, TaggedDocument, relabelled
+from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.shelf import write_whole
+from audit.stats import N_REPLICATES
+from audit.task import Record
+
+LANGUAGES = ("ja", "en")
+MAX_REPLICATES = 100_000
+
+
+class ScoreOrder(Record):
+    """What is to be scored.
+
+    Attributes
+    ----------
+    training
+        Notes that the tagger has learned from, for names seen against unseen; None where they are
+        not at hand.
+    has_five_types
+        Whether labels of i2b2 2014, MEDDOCAN and others are mapped to the five types.
+    label_map
+        More labels: from a label to another, "" leaves its spans out.
+    title
+        What to call the score; makes no other question of it.
+    """
+
+    gold: Source
+    predicted: Source
+    training: Source | None = None
+    has_five_types: bool = False
+    label_map: dict[str, str] = Field(default_factory=dict)
+    matcher: str = OPTIMAL
+    seed: int = 0
+    n_replicates: int = Field(N_REPLICATES, ge=1, le=MAX_REPLICATES)
+    title: str = ""
+
+    @model_validator(mode="after")
+    def _check(self) -> ScoreOrder:
+        if self.gold.kind not in GOLD_KINDS or self.predicted.kind not in PREDICTED_KINDS:
+            raise ValueError("a side of a score cannot come from there")
+        if self.training is not None and self.training.kind not in (GIVEN, FILE):
+            raise ValueError("training notes cannot come from there")
+        if self.gold.kind == EXAMPLE and self.gold.ref not in LANGUAGES:
+            raise ValueError("there is no example in this language")
+        if self.matcher not in MATCHERS:
+            raise ValueError("there is no such matcher")
+        return self
+
+    @property
+    def mapping(self) -> LabelMap | None:
+        """The map of labels; None where all stay as they are."""
+        if not self.has_five_types and not self.label_map:
+            return None
+        first = FIVE_TYPES.labels if self.has_five_types else {}
+        return LabelMap({**first, **self.label_map})
+
+    def decisive(self) -> dict[str, Any]:
+        """Return what makes another question of it: all but the title."""
+        return self.model_dump(mode="json", exclude={"title"})
+
+
+GOLD_FILE, PREDICTED_FILE, VERBATIM_FILE = "gold.jsonl", "predicted.jsonl", "verbatim.jsonl"
+TAGGED_FROM = "tagged-from.json"
+"""Which tagger has written the predictions of an earlier run, and of which gold notes."""
+ABANDONED_SECONDS = 7 * 86400.0
+_BATCH_NOTES, _BATCH_CHARS = 32, 100_000
+OnUnits = Callable[[float], None]
+
+
+@dataclass
+class _Noticed:
+    """What was seen while the sides were read: labels that the map does not know, and spans that
+    it leaves out or that were given twice in one note.
+    """  # noqa: D205
+
+    unknown: set[str] = field(default_factory=set)
+    n_left_out: int = 0
+    n_duplicates: int = 0
+
+
+def _notes_of(path: Path, *, what: str, on_bytes: OnUnits) -> Iterator[TaggedDocument]:
+    """Yield the notes of a JSONL file, one in memory at a time."""
+    reached = 0
+    with opened(path, what) as file:
+        for number, line, offset in numbered_lines(file, what=what):
+            yield read_line(line, what=what, number=number)
+            on_bytes(float(offset - reached))
+            reached = offset
+
+
+def _write(path: Path, notes: Iterable[TaggedDocument]) -> str:
+    """Write notes; return the digest of them all, in any order."""
+    digests = []
+    with private_file(path) as file:
+        for note in notes:
+            line = jsonl_line(note).encode("utf-8", "surrogatepass")
+            digests.append(hashlib.sha256(line).digest())
+            file.write(line)
+    return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
+
+
+def _mapped(
+    notes: Iterable[TaggedDocument], *, by: LabelMap | None, noticed: _Noticed
+) -> Iterator[TaggedDocument]:
+    for note in notes:
+        noticed.n_duplicates += note.n_duplicates
+        if by is None:
+            yield note
+            continue
+        mapped = relabelled(note, by=by)
+        noticed.unknown |= set(mapped.unknown)
+        noticed.n_left_out += mapped.n_left_out
+        noticed.n_duplicates += mapped.document.n_duplicates
+        yield mapped.document
+
+
+def _write_tagged(
+    gold: Path, folder: Path, *, tagger: Tagger, on_bytes: OnUnits, should_stop: StopQuestion
+) -> None:
+    """Write what a tagger says of the gold's texts; what a run before has written stays.
+
+    Batches depend on the notes alone, so that a run which goes on asks the same. Of a tagger that
+    writes copies of the notes, how faithful each one is goes into `copies.jsonl`.
+    """
+    grown = [folder / PREDICTED_FILE]
+    n_notes = _BATCH_NOTES
+    if isinstance(tagger, CopyingTagger):
+        grown.append(folder / COPIES)
+        n_notes = tagger.n_notes_at_once
+    n_done = min(map(_whole_lines, grown))
+    for path in grown:
+        _whole_lines(path, at_most=n_done)
+    n_seen = 0
+    for batch, n_bytes in _batches(gold, n_notes=n_notes):
+        n_seen += len(batch)
+        skip = max(0, n_done - (n_seen - len(batch)))
+        if skip < len(batch):
+            lines = _asked(tagger, batch, should_stop=should_stop)
+            for path, own in reversed(list(zip(grown, lines, strict=True))):
+                with path.open("ab") as file:
+                    path.chmod(0o600)
+                    file.write("".join(own[skip:]).encode("utf-8", "surrogatepass"))
+        on_bytes(n_bytes)
+
+
+def _asked(
+    tagger: Tagger, notes: Sequence[TaggedDocument], *, should_stop: StopQuestion
+) -> list[list[str]]:
+    """Return a line of each note with a tagger's spans, and of each copy where it writes copies."""
+    if isinstance(tagger, CopyingTagger):
+        found = tagger.read(notes, should_stop=should_stop)
+        copies = [json.dumps(one.line(), ensure_ascii=False) + "\n" for one in found]
+        return [[jsonl_line(one.document) for one in found], copies]
+    tags = tag_checked(tagger, [note.text for note in notes])
+    return [
+        [jsonl_line(note.with_spans(spans)) for note, spans in zip(notes, tags, strict=True)]
+    ]  # fmt: skip
+
+
+def _batches(gold: Path, *, n_notes: int) -> Iterator[tuple[list[TaggedDocument], float]]:
+    batch: list[TaggedDocument] = []
+    n_chars, n_bytes = 0, 0.0
+
+    def count(n: float) -> None:
+        nonlocal n_bytes
+        n_bytes += n
+
+    for note in _notes_of(gold, what=GOLD, on_bytes=count):
+        batch.append(note)
+        n_chars += len(note.text)
+        if len(batch) >= n_notes or n_chars >= _BATCH_CHARS:
+            yield batch, n_bytes
+            batch, n_chars, n_bytes = [], 0, 0.0
+    if batch:
+        yield batch, n_bytes
+
+
+def _whole_lines(path: Path, *, at_most: int | None = None) -> int:
+    """Return how many lines an earlier run has written; what is behind them is cut off."""
+    if not path.is_file():
+        return 0
+    n_lines = at = 0
+    with path.open("rb+") as file:
+        for line in file:
+            if n_lines == at_most or not line.endswith(b"\n") or not _is_json(line):
+                break
+            n_lines += 1
+            at += len(line)
+        file.truncate(at)
+    return n_lines
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def private_file(path: Path) -> BinaryIO:
+    """Return a new file for its owner alone, in the place of one that may be there."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    return os.fdopen(descriptor, "wb", buffering=1 << 20)
+
+
+@contextmanager
+def score_place(score_id: str) -> Iterator[Path]:
+    """Give the folder in which a score is made; its tags of an earlier run stay in it.
+
+    AuditError if somebody else makes this score, or the folder cannot be written.
+    """
+    _clear_abandoned(keep=score_id)
+    building = scores_dir() / f".{score_id}.making"
+    lock = -1
+    try:
+        try:
+            lock = locked_folder(building)
+        except AuditError:
+            raise AuditError("This score is being made already.", where="score") from None
+        for path in building.iterdir():
+            if path.name not in (PREDICTED_FILE, COPIES, TAGGED_FROM):
+                path.unlink()
+        yield building
+    except OSError as error:
+        raise AuditError(
+            f"The score cannot be written ({os.strerror(error.errno or 0)}).", where="score"
+        ) from None
+    finally:
+        if lock >= 0:
+            os.close(lock)
+
+
+def _clear_abandoned(*, keep: str) -> None:
+    """Remove what scores that nobody went on with for a week have left."""
+    for path in scores_dir().glob(".*.making"):
+        try:
+            is_old = time.time() - path.stat().st_mtime > ABANDONED_SECONDS
+        except OSError:
+            continue
+        if is_old and path.name != f".{keep}.making":
+            shutil.rmtree(path, ignore_errors=True)
+
+
+Sums = dict[str, float]
+
+
+def _write_exact(folder: Path, *, copies: Path) -> Sums:
+    """Write the predictions of exact copies alone, and return the sums of all copies."""
+    sums: Sums = {}
+    exact: set[str] = set()
+    try:
+        with copies.open("rb") as lines:
+            for line in lines:
+                record = json.loads(line.decode("utf-8", "surrogatepass"))
+                sums = added(sums, _numbers(record))
+                if record["status"] == EXACT:
+                    exact.add(str(record["doc_id"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        raise AuditError("The tagger's copies cannot be read.", where="predicted notes") from None
+    pairs = PairedFiles(folder / GOLD_FILE, folder / PREDICTED_FILE)
+    kept = (found if note.doc_id in exact else note.with_spans(()) for note, found in pairs)
+    _write(folder / VERBATIM_FILE, kept)
+    return sums
+
+
+def _numbers(record: Mapping[str, Any]) -> Sums:
+    """Return a line of `copies.jsonl` as numbers that are added up, as `numbers_of` does."""
+    edits, tags, rate = record["edits"], record["tags"], record["error_rate"]
+    numbers: Sums = {
+        "n_notes": 1,
+        "n_windows": record["n_windows"],
+        f"status {record['status']}": 1,
+        "n_edits": edits["n_inserted"] + edits["n_deleted"] + edits["n_substituted"],
+        "n_edits_inside": edits["n_inside"],
+        "n_source_chars": edits["n_source_chars"],
+        "n_notes_with_rate": int(rate is not None),
+        "sum_error_rate": rate or 0.0,
+        "n_notes_malformed": int(tags["n_malformed"] > 0),
+        "n_malformed": tags["n_malformed"],
+        "n_unaligned": len(record["unaligned"]),
+    }
+    return numbers | {f"tags {name}": n for name, n in tags.items() if name != "n_malformed"}
+
+
+READING, TAGGING, COMPARING, JUDGING = (
+    "reading the gold notes", "tagging the notes", "comparing the spans", "drawing intervals",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ScoreInputs:
+    """The JSONL files that an order means; `tagger` stands in the place of `predicted`.
+
+    `tagger_name` and `tagger_digest` are what to write down of it; empty where unknown.
+    """
+
+    gold: Path
+    predicted: Path | None = None
+    training: Path | None = None
+    tagger: Tagger | None = None
+    tagger_name: str = ""
+    tagger_digest: str = ""
+
+    def __post_init__(self) -> None:
+        """Check that there is one source of predictions, once."""
+        if (self.predicted is None) == (self.tagger is None):
+            raise ValueError("a score needs predictions or a tagger, one of the two")
+
+
+def build_score(
+    order: ScoreOrder,
+    *,
+    inputs: ScoreInputs,
+    score_id: str,
+    progress: ProgressListener = lambda report: None,
+    should_stop: StopQuestion = lambda: False,
+) -> Path:
+    """Make a score and return its folder.
+
+    AuditError if a side cannot be read, the sides do not fit, or the folder cannot be written;
+    AuditCancelled if the person asked to stop.
+    """
+    meter = _meter(inputs, progress, should_stop)
+    with score_place(score_id) as folder:
+        run = _Run(order, inputs, folder=folder, meter=meter)
+        run.read(should_stop)
+        score = run.compare()
+        text = json.dumps(score.plain(), ensure_ascii=False) + "\n"
+        write_whole(folder / SCORE, text.encode("utf-8", "surrogatepass"))
+        for name in (GOLD_FILE, PREDICTED_FILE, VERBATIM_FILE, COPIES, TAGGED_FROM):
+            (folder / name).unlink(missing_ok=True)
+        for path in folder.iterdir():
+            path.chmod(0o600)
+        folder.rename(score_dir(score_id))
+        meter.finish(JUDGING)
+    return score_dir(score_id)
+
+
+class _Run:
+    """One way through the notes of both sides."""
+
+    def __init__(
+        self, order: ScoreOrder, inputs: ScoreInputs, *, folder: Path, meter: Meter
+    ) -> None:
+        self._order, self._inputs = order, inputs
+        self._folder, self._meter = folder, meter
+        self._noticed = _Noticed()
+        self._copies: Sums | None = None
+        self._outputs: OutputFiles | None = None
+        self._gold, self._predicted = folder / GOLD_FILE, folder / PREDICTED_FILE
+        self._gold_digest = ""
+
+    def _read_side(self, path: Path, what: str, *, out: Path, phase: str) -> str:
+        notes = _notes_of(path, what=what, on_bytes=lambda n: self._meter.add(phase, n))
+        return _write(out, _mapped(notes, by=self._order.mapping, noticed=self._noticed))
+
+    def read(self, should_stop: StopQuestion) -> None:
+        """Write both sides in one shape."""
+        inputs = self._inputs
+        self._gold_digest = self._read_side(inputs.gold, GOLD, out=self._gold, phase=READING)
+        self._meter.finish(READING)
+        if inputs.tagger is not None:
+            self._forget_others_tags(inputs.tagger)
+            _write_tagged(
+                self._gold, self._folder, tagger=inputs.tagger, should_stop=should_stop,
+                on_bytes=lambda n: self._meter.add(TAGGING, n),
+            )  # fmt: skip
+            self._read_copies(self._folder / COPIES)
+        elif inputs.predicted is not None and self._order.predicted.kind == OUTPUTS:
+            self._outputs = OutputFiles(self._gold, inputs.predicted)
+            _write(self._predicted, self._told(self._outputs))
+            _write(self._folder / VERBATIM_FILE, (note for _, note in self._outputs.verbatim()))
+            self._copies = self._outputs.sums
+        elif inputs.predicted is not None:
+            self._read_side(inputs.predicted, PREDICTED, out=self._predicted, phase=TAGGING)
+            self._read_copies(inputs.predicted.with_name(COPIES))
+        self._meter.finish(TAGGING)
+
+    def compare(self) -> Score:
+        """Match and count both sides."""
+        order = self._order
+        files = PairedFiles(self._gold, self._predicted)
+        spans = SpanWriter(self._folder, matcher=order.matcher)
+        scored = score_pairs(self._recorded(files, spans), matcher=order.matcher)
+        spans.close()
+        self._meter.finish(COMPARING)
+        write_patients(self._folder, scored)
+        how = {"seed": order.seed, "n_replicates": order.n_replicates}
+        summary = score_summary(scored, matcher=order.matcher, **how)
+        verbatim = None
+        if self._copies is not None:
+            exact = PairedFiles(self._gold, self._folder / VERBATIM_FILE)
+            pairs = score_pairs(exact, matcher=order.matcher)
+            verbatim = score_summary(pairs, matcher=order.matcher, **how)
+        sides = self._outputs or files
+        return Score(
+            title=" ".join(order.title.split())[:MAX_TITLE_CHARS],
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            gold=order.gold,
+            predicted=order.predicted,
+            tagger={"name": self._inputs.tagger_name, "digest": self._inputs.tagger_digest},
+            gold_digest=self._gold_digest,
+            has_five_types=order.has_five_types,
+            label_map=order.label_map,
+            summary=summary.model_copy(update={"n_duplicate_spans": self._noticed.n_duplicates}),
+            n_gold_only=sides.n_gold_only,
+            n_predicted_only=sides.n_predicted_only,
+            unknown_labels=tuple(sorted(self._noticed.unknown)),
+            n_left_out=self._noticed.n_left_out,
+            seen=self._seen(),
+            copies=None if self._copies is None else copies_summary(self._copies),
+            verbatim=verbatim,
+        )
+
+    def _told(self, outputs: OutputFiles) -> Iterator[TaggedDocument]:
+        for note, predicted in outputs:
+            yield predicted
+            self._meter.add(TAGGING, float(len(note.text)))
+
+    def _recorded(self, files: PairedFiles, spans: SpanWriter) -> Iterator[Pair]:
+        for gold, predicted in files:
+            spans.add(gold, predicted=predicted)
+            # Characters are fewer than the bytes that were announced; the end counts the rest.
+            self._meter.add(COMPARING, float(len(gold.text)))
+            yield gold, predicted
+
+    def _seen(self) -> SeenScore | None:
+        """Return recall on names that the training notes held, and on others."""
+        if self._inputs.training is None:
+            return None
+        training = _notes_of(
+            self._inputs.training, what="training notes", on_bytes=lambda n: None
+        )  # fmt: skip
+        known = surface_forms(training)
+        found = seen_recall(
+            PairedFiles(self._gold, self._predicted), seen=known, criterion=HEADLINE_CRITERION,
+            matcher=self._order.matcher,
+        )  # fmt: skip
+        return SeenScore(n_forms=len(known), labels=found)
+
+    def _read_copies(self, copies: Path) -> None:
+        """Note how faithful a tagger's copies are; most taggers write none."""
+        if self._order.predicted.kind in (TAGGER, TAGGED) and copies.is_file():
+            self._copies = _write_exact(self._folder, copies=copies)
+
+    def _forget_others_tags(self, tagger: Tagger) -> None:
+        """Keep the tags of an earlier run only if tagger and gold are the same."""
+        now = {"tagger": tagger.digest, "gold": self._gold_digest}
+        place = self._folder / TAGGED_FROM
+        try:
+            is_same = json.loads(place.read_bytes()) == now
+        except (OSError, ValueError):
+            is_same = False
+        if not is_same:
+            self._predicted.unlink(missing_ok=True)
+            (self._folder / COPIES).unlink(missing_ok=True)
+            write_whole(place, json.dumps(now).encode())
+
+
+def _meter(inputs: ScoreInputs, progress: ProgressListener, should_stop: StopQuestion) -> Meter:
+    try:
+        size = float(inputs.gold.stat().st_size)
+        other = float(inputs.predicted.stat().st_size) if inputs.predicted else size
+    except OSError as error:
+        raise AuditError(f"Cannot be read ({error.strerror}).", where="gold notes") from None
+    totals = {READING: size, TAGGING: other, COMPARING: size, JUDGING: 0.2 * size}
+    return Meter(totals, listener=progress, should_stop=should_stop)
