@@ -43,7 +43,7 @@ def test_one_passage_and_one_input_have_scores_and_no_error(
     assert np.isfinite(np.delete(numbers(found, "score"), 12)).all()
     assert np.isnan(numbers(found, "standard_error")).all()
     assert "chain_log_ratio" not in found.names
-    assert [point["n"] for point in found.curve] == [1]
+    assert [point.n for point in found.curve] == [1]
     assert found.details.linking.n_passages == 1
     plain = plain_model(folders["hospital"])
     log_p = log_product(plain, one.passages[0], (LISTED.first[0], LISTED.last[0]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def reports() -> dict[str, AuditReport]:
     return {
-        "masked_lm": replace(make_report(2), details={"linking": LINKING}),
+        "masked_lm": make_report(2).changed(details={"linking": LINKING}),
         "generation": make_report(1, leak=1.0),
     }
 
@@ -80,8 +79,8 @@ def test_counts_in_the_tables_are_the_reports(home: Path, reports: dict[str, Aud
     keep(reports, directory=home)
     shown = texts(open_measures(tab="tables"))
     rules = reports["masked_lm"].measures.strata["hard"].rules
-    counts = rules["difference_above_zero"]["confusion"]
-    row = "".join(f'<td class="ka-number">{counts[key]}</td>' for key in ("tp", "fn", "fp", "tn"))
+    counts = rules["difference_above_zero"].confusion
+    row = "".join(f'<td class="ka-number">{count}</td>' for count in counts.four)
     assert row in shown
     assert "105 / 25 / 86 / 44" in shown  # the paper's table 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def test_without_an_audit_the_page_says_what_to_do(home: Path) -> None:
 def test_the_page_tells_the_score_that_was_fixed(
     home: Path, scenario: int, fixed: str, language: str
 ) -> None:
-    kept(home, replace(make_report(scenario), fixed_score=fixed))
+    kept(home, make_report(scenario).changed(fixed_score=fixed))
     shown = texts(open_page(lang=language))
     scores = ("residual", "product", "mean_log_ratio")
     told = [one for one in scores if words_of(language).html(f"names_below_{one}") in shown]
@@ -286,7 +285,7 @@ def test_ten_thousand_names_stay_fluid(home: Path) -> None:
 
 def test_what_is_seen_is_kept_by_digest(home: Path) -> None:
     report = kept(home, make_report(2))
-    assert cached.names(report.digest) is cached.names(report.digest)
+    assert cached.report(report.digest).table is cached.report(report.digest).table
     masked = cached.shown_names(report.digest, is_revealed=False)
     assert masked[0] == "S*** W***"
     assert cached.shown_names(report.digest, is_revealed=True)[0] == "Sophia0 Wright0"
