@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import time
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+from argparse import SUPPRESS, Namespace
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,20 +26,16 @@ from audit.attack.metrics import plain
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.attack.scores import score_file
 from audit.attack.verdict import REASONS
-from audit.corpus.build import refuse_full
 from audit.corpus.examine import CONTROLS, MEMBERS, Examination, mentions_in, read_examination
 from audit.corpus.kept import (
+    CORPORA,
     ROLES,
     KeptCorpus,
     check_controls,
-    corpus_at,
     corpus_line,
     find_corpus,
-    forget_corpus,
     full_names_in,
     keep_lists,
-    kept_corpora,
-    kept_corpus,
     list_of,
     passages_for,
 )
@@ -82,18 +78,16 @@ from audit.experiment.leakage_tables import (
     FILES,
     LEAKAGE_JSON,
     LEAKAGE_MD,
-    LeakageOrder,
+    LeakageTask,
     kept_files,
     quick,
 )
-from audit.experiment.leakage_tables import LANGUAGES as LEAKAGE_TABLES_LANGUAGES
 from audit.experiment.paper_tables import (
     GENERAL_TRAINING,
-    PAPER_EPOCHS,
     TABLES_JSON,
     TABLES_MD,
     TRAINING,
-    ExperimentOrder,
+    ExperimentTask,
 )
 from audit.foreign import decode_text
 from audit.home import DEMO_HOSPITAL, data_home, results_dir
@@ -101,10 +95,6 @@ from audit.jobs import service
 from audit.jobs.here import answer_here, waits_for_text
 from audit.jobs.kinds import (
     demo_order,
-    experiment_question,
-    leakage_question,
-    pretrain_order,
-    pretrain_question,
     tagger_order,
     tagger_question,
     tuning_folder,
@@ -143,27 +133,31 @@ from audit.report.report import (
     other_scenario,
     same_but_reference,
 )
-from audit.shelf import queue_of, whole_folder, write_private_files
+from audit.shelf import whole_folder, write_private
 from audit.stats import N_REPLICATES
 from audit.tables import read_table, write_table
-from audit.task import Question, Record, Task
-from audit.training.config import PRECISIONS as TRAINING_PRECISIONS
-from audit.training.config import SCHEDULES as TRAINING_SCHEDULES
-from audit.training.config import TrainSettings
-from audit.training.kept import MODEL, TrainedModel, read_training, run_dir, snapshot_name
+from audit.task import Question, Record, queue_of
+from audit.training.config import PRECISIONS, SCHEDULES, TrainSettings, largest_pass
+from audit.training.kept import MODEL, PretrainTask, TrainedModel, read_training, snapshot_name
 from cache.store import Store
 
 _KEPT = "kept"
 """In place of a folder: what is made is kept on this installation."""
 
 
-def add_options(parser: Any, record: type[Record], *, but: Collection[str] = ()) -> None:
+def add_options(
+    parser: Any,
+    record: type[Record],
+    *,
+    but: Collection[str] = (),
+    only: Collection[str] | None = None,
+) -> None:
     """Add an option for every field of a task, or of settings, that has a description.
 
     What is not given stays out of the parsed options, so that the record's own default holds.
     """
     for name, field in record.model_fields.items():
-        if field.description and name not in but:
+        if field.description and name not in but and (only is None or name in only):
             parser.add_argument(
                 _flag(record, name), dest=name, default=SUPPRESS, help=field.description,
                 **_how(name, field, flag=_flag(record, name)),
@@ -178,8 +172,7 @@ def chosen(options: Namespace, record: type[Record]) -> dict[str, Any]:
 
 
 def _flag(record: type[Record], name: str) -> str:
-    flags = record.flags if issubclass(record, Task) else {}
-    return flags.get(name) or "--" + re.sub("^(n|is|has)_", "", name).replace("_", "-")
+    return record.flags.get(name) or "--" + re.sub("^(n|is|has)_", "", name).replace("_", "-")
 
 
 def _how(name: str, field: FieldInfo, *, flag: str) -> dict[str, Any]:
@@ -188,7 +181,7 @@ def _how(name: str, field: FieldInfo, *, flag: str) -> dict[str, Any]:
     if kind is bool:
         return {"action": "store_false" if field.default else "store_true"}
     if get_origin(kind) is Literal:
-        return {"choices": get_args(kind)}
+        return {"choices": get_args(kind), "type": lambda text: text.replace("-", "_")}
     if get_origin(kind) is not tuple:
         reader = kind if kind is not Path else _kept_or_place if name == "out" else place
         return {"type": reader, "required": field.is_required()}
@@ -374,7 +367,7 @@ def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
     record("exported", audit=report.digest, names=options.names if options.html else "full")
     if not options.html:
         written = write_report(report, options.out, documents=documents)
-        written += write_private_files({SEAL: f"{log_seal()}\n".encode("ascii")}, options.out)
+        written += write_private({SEAL: f"{log_seal()}\n".encode("ascii")}, options.out)
     else:
         demo = demo_digests(store)
         choice = ReportChoice(
@@ -386,7 +379,7 @@ def _write(report: AuditReport, options: Namespace, *, store: Store) -> None:
             report, choice=choice, other=_other(report, store=store, demo=demo),
             references=_references(report, store=store), documents=documents, seal=log_seal(),
         )  # fmt: skip
-        written = write_private_files(files, options.out)
+        written = write_private(files, options.out)
     for path in written:
         say(f"Written: {path.name}")
 
@@ -745,7 +738,7 @@ def corpus_commands_build_command(options: Namespace) -> dict[str, Any]:
     """Make a corpus."""
     task = CorpusTask(**chosen(options, CorpusTask))
     (corpus_id,) = answered(task.question())
-    corpus = corpus_at(task.out) if task.out else kept_corpus(corpus_id)
+    corpus = CORPORA.at(task.out) if task.out else CORPORA.get(corpus_id)
     found = read_examination(corpus.path)
     for line in _corpus_commands_report(corpus, found):
         say(line)
@@ -813,7 +806,7 @@ def candidates_command(options: Namespace) -> dict[str, Any]:
     }
     if options.out is not None:
         files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
-        written = write_private_files(files, options.out.expanduser())
+        written = write_private(files, options.out.expanduser())
         result["files"] = [str(path) for path in written]
     if options.keep:
         with Store(results_dir()) as store:
@@ -840,7 +833,7 @@ def check_command(options: Namespace) -> dict[str, Any]:
 
 def list_command(options: Namespace) -> dict[str, Any]:
     """List the kept corpora."""
-    corpora = kept_corpora()
+    corpora = CORPORA.all()
     for corpus in corpora:
         say(f"{corpus.corpus_id}  {corpus.created}  {corpus.kind}  {corpus.n_notes:,} notes  "
             f"{corpus.title or corpus.source}")  # fmt: skip
@@ -849,7 +842,7 @@ def list_command(options: Namespace) -> dict[str, Any]:
 
 def forget_command(options: Namespace) -> dict[str, Any]:
     """Remove a kept corpus."""
-    forget_corpus(options.corpus)
+    CORPORA.forget(options.corpus)
     say("Removed.")
     return {"forgotten": options.corpus}
 
@@ -897,54 +890,29 @@ def _corpus_commands_report(corpus: KeptCorpus, found: Examination) -> list[str]
     ]
 
 
-_KEPT_RUNS = "kept"
-_SOURCES = {"private": "private", "public": "public", "other-names": "other_names"}
-_TRAIN_COMMANDS_DEFAULT = TrainSettings()
-
-
 def add_pretrain(commands_of: Any) -> None:
     """Add the command's parser."""
     command = commands_of.add_parser(
         "pretrain", help="train a model further on notes, or from scratch; goes on where it stopped"
     )
     command.add_argument("--general", required=True, help="directory of the model to start from")
-    notes = command.add_mutually_exclusive_group(required=True)
-    notes.add_argument("--corpus", default="", help="identifier of a kept corpus")
-    notes.add_argument("--notes", type=Path, help="file or folder of notes")
-    command.add_argument("--source", choices=tuple(_SOURCES), default="private",
-                         help="which notes of the corpus")  # fmt: skip
-    command.add_argument("--other-names-seed", type=int, default=0)
-    command.add_argument("--column", action="append", default=[], metavar="FIELD=NAME",
-                         help="with --notes: which column holds a field, as text=body")  # fmt: skip
-    command.add_argument("--out", default=_KEPT_RUNS, help="folder of the training; kept: among "
-                         "the trained models of this installation")  # fmt: skip
-    command.add_argument("--title", default="", help="for the list of trained models")
-    command.add_argument("--snapshots", default="", metavar="1,2,5",
-                         help="epochs after which a copy is kept")  # fmt: skip
-    _train_commands_settings(command)
-    command.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    add_options(command, PretrainTask)
+    add_options(command, TrainSettings)
     command.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     command.set_defaults(command=pretrain)
 
 
 def pretrain(options: Namespace) -> dict[str, Any]:
     """Train a model, or go on with its training."""
-    out = None if options.out == _KEPT_RUNS else Path(options.out).expanduser()
-    order = pretrain_order(
+    settings = chosen(options, TrainSettings)
+    settings.setdefault("micro_batch", largest_pass(settings.get("batch", TrainSettings().batch)))
+    task = PretrainTask(
         general=model_path(options.general, where="--general"),
-        settings=_train_commands_chosen(options),
-        corpus_id=options.corpus,
-        source=_SOURCES[options.source],
-        notes=options.notes,
-        columns=_columns(options.column),
-        other_names_seed=options.other_names_seed,
-        title=options.title,
-        out=out,
-        snapshot_epochs=_epochs(options.snapshots),
-        device=options.device,
+        settings=TrainSettings(**settings),
+        **chosen(options, PretrainTask),
     )
-    (run_id,) = answered(pretrain_question(order))
-    folder = out or run_dir(run_id)
+    (run_id,) = answered(task.question())
+    folder = task.with_(run_id=run_id).folder
     trained = read_training(folder)
     if trained is None:
         raise AuditError("There is no such training.", where="trained model")
@@ -982,79 +950,6 @@ def summary(trained: TrainedModel, *, folder: Path, run_id: str) -> dict[str, An
     }
 
 
-def _train_commands_settings(command: Any) -> None:
-    d = _TRAIN_COMMANDS_DEFAULT
-    for option, kind, default, words in (
-        ("--steps", int, d.n_steps, "steps"),
-        ("--epochs", float, None, "times that every token is seen, in place of --steps"),
-        ("--tokens", int, d.n_tokens, "tokens a row"),
-        ("--batch", int, d.batch, "rows a step"),
-        ("--micro-batch", int, None, "rows of one forward pass; names the training too"),
-        ("--learning-rate", float, d.learning_rate, "the highest"),
-        ("--head-learning-rate", float, None, "of the masked-LM head, if it is another"),
-        ("--warmup-share", float, d.warmup_share, "share of the steps"),
-        ("--weight-decay", float, d.weight_decay, "of matrices"),
-        ("--mask-share", float, d.mask_share, "share of the positions asked for"),
-        ("--clip", float, d.clip, "largest norm of a gradient"),
-        ("--seed", int, d.seed, "of rows, masks, dropout and who is held out"),
-        ("--held-out", float, d.held_out_share, "share of the patients never trained on"),
-        ("--evaluate-every", int, d.evaluate_every, "steps between two held-out losses"),
-        ("--checkpoint-every", int, d.checkpoint_every, "steps between two checkpoints"),
-    ):  # fmt: skip
-        command.add_argument(option, type=kind, default=default, help=words)
-    command.add_argument("--schedule", choices=TRAINING_SCHEDULES, default=d.schedule)
-    command.add_argument("--precision", choices=TRAINING_PRECISIONS, default=d.precision)
-    command.add_argument("--from-scratch", action="store_true",
-                         help="fresh weights in the model's shape")  # fmt: skip
-
-
-def _train_commands_chosen(options: Namespace) -> TrainSettings:
-    micro_batch = options.micro_batch
-    if micro_batch is None:  # the default one, or the largest below it that divides the batch
-        micro_batch = _TRAIN_COMMANDS_DEFAULT.micro_batch
-        while options.batch > 0 and options.batch % micro_batch:
-            micro_batch -= 1
-    return TrainSettings(
-        n_tokens=options.tokens,
-        batch=options.batch,
-        micro_batch=micro_batch,
-        n_steps=options.steps,
-        n_epochs=options.epochs,
-        learning_rate=options.learning_rate,
-        head_learning_rate=options.head_learning_rate,
-        schedule=options.schedule,
-        warmup_share=options.warmup_share,
-        weight_decay=options.weight_decay,
-        mask_share=options.mask_share,
-        clip=options.clip,
-        precision=options.precision,
-        seed=options.seed,
-        held_out_share=options.held_out,
-        evaluate_every=options.evaluate_every,
-        checkpoint_every=options.checkpoint_every,
-        from_scratch=options.from_scratch,
-    )
-
-
-def _columns(texts: list[str]) -> dict[str, str]:
-    columns: dict[str, str] = {}
-    for text in texts:
-        field, sign, name = text.partition("=")
-        if not (field and sign and name):
-            raise AuditError("This is no FIELD=NAME.", where="--column", do="As text=body.")
-        columns[field] = name
-    return columns
-
-
-def _epochs(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise AuditError(
-            "These are no numbers with commas between.", where="--snapshots", do="As 1,2,5."
-        ) from None
-
-
 def _sentence(trained: TrainedModel) -> str:
     facts = trained.facts
     text = f"{trained.n_steps_done} steps, {trained.n_epochs_done:.2f} epochs"
@@ -1066,75 +961,10 @@ def _sentence(trained: TrainedModel) -> str:
     )
 
 
-def add_leakage(command: ArgumentParser) -> None:
-    """Add the options of `--deid` to `python -m audit experiment`."""
-    add = command.add_argument_group("leakage against missed names").add_argument
-    add("--deid", action="store_true",
-        help="attack models of the demo hospital's notes, raw and de-identified")  # fmt: skip
-    add("--tagger", action="append", default=None, metavar="ID",
-        help="rules, default or trained/<id>; repeatable")  # fmt: skip
-    add("--miss", type=_shares, default=None, metavar="0.01,0.05,0.1",
-        help="shares of names that are left at random")  # fmt: skip
-    add("--language", choices=LEAKAGE_TABLES_LANGUAGES, default="en")
-    add("--mode", choices=MODES, default=PLACEHOLDER, help="what takes a name's place")
-    add("--scenario", type=int, choices=(1, 2), action="append", default=None,
-        help="the attack; repeatable, 2 unless given")  # fmt: skip
-    add("--quick", action="store_true", help="fewer arms and epochs, done in minutes")
-
-
-def leakage(options: Namespace) -> dict[str, Any]:
-    """Do the experiment as a registered job, and write its tables."""
-    question = leakage_question(leakage_order(options))
-    (kept_as,) = answered(question)
-    files = kept_files(kept_as)
-    write_private_files(files, options.out)
-    say(files[LEAKAGE_MD].decode())
-    say(f"Written: {', '.join(FILES)}; kept as {kept_as}")
-    result: dict[str, Any] = json.loads(files[LEAKAGE_JSON])
-    return result
-
-
-def leakage_order(options: Namespace) -> LeakageOrder:
-    """Return the order that the options ask for.
-
-    Raises
-    ------
-    AuditError
-        If one of them cannot be.
-    """
-    order = LeakageOrder(
-        language=options.language,
-        taggers=tuple(options.tagger) if options.tagger else _usual_taggers(),
-        mode=options.mode,
-        scenarios=tuple(options.scenario or (2,)),
-        seed=options.seed,
-        device=options.device,
-    )
-    if options.quick:
-        order = quick(order)
-    given = {
-        "shares": options.miss,
-        "epochs": options.epochs[-1] if options.epochs else None,
-        "n_inputs": options.inputs,
-        "n_documents": options.documents,
-    }
-    return replace(order, **{name: value for name, value in given.items() if value is not None})
-
-
-def _usual_taggers() -> tuple[str, ...]:
-    known = {tagger.tagger_id for tagger in known_taggers()}
-    return tuple(tagger for tagger in (RULES, DEFAULT) if tagger in known)
-
-
-def _shares(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(",") if part)
-    except ValueError:
-        raise ArgumentTypeError("numbers with commas between, like 0.01,0.05") from None
-
-
 N_TRIES = 10_000
 """Documents of scenario 1 and inputs of scenario 2, as in the paper."""
+_ROWS = ("n_tokens", "batch", "micro_batch", "precision")
+_TRAINED = (*_ROWS, "learning_rate", "from_scratch")
 
 
 def add_experiment(commands_of: Any) -> None:
@@ -1143,137 +973,81 @@ def add_experiment(commands_of: Any) -> None:
         "experiment", help="corpus, models and both attacks of the paper, from notes to tables"
     )
     add = command.add_argument
-    add("--notes", type=Path, default=None, help="notes with placeholders")
-    add("--general", default=None, help="directory of M_general")
-    add("--out", type=Path, required=True, help="a new folder, or a stopped experiment's")
-    add("--column", type=_column_pair, action="append", default=[], metavar="FIELD=NAME",
-        help="a column of the notes, such as text=body")  # fmt: skip
-    add("--sample", type=int, default=None, help="notes drawn at random")
-    add("--all-names", action="store_true", help="also names of several tokens")
-    add("--canaries", type=_whole_numbers, default=(), metavar="1,2,4,8",
-        help="plant names so many times")  # fmt: skip
-    add("--canary-names", type=int, default=10, help="names for each number")
-    _training(command)
-    add_leakage(command)
-    add("--documents", type=int, default=None, help="of scenario 1")
-    add("--steps", type=int, default=500, help="of a document")
-    add("--inputs", type=int, default=None, help="of scenario 2")
-    add("--chain-inputs", type=int, default=0, help="inputs of `chain`")
-    add("--seed", type=int, default=0)
-    add("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    add("--json", action="store_true", help="print one JSON object on stdout")
-    command.set_defaults(command=experiment)
-
-
-def _training(command: ArgumentParser) -> None:
-    add = command.add_argument
-    add("--epochs", type=_experiment_commands_numbers, default=None, metavar="1,2,5,10,20",
-        help="audit M_hospital after so many")  # fmt: skip
-    add("--from-scratch", action="store_true", help="M_hospital with new weights")
-    add("--batch", type=int, default=TRAINING.batch, help="rows a step")
-    add("--micro-batch", type=int, default=None, help="rows of a forward pass")
-    add("--tokens", type=int, default=TRAINING.n_tokens, help="of a row")
-    add("--learning-rate", type=float, default=TRAINING.learning_rate)
-    add("--precision", choices=TRAINING_PRECISIONS, default=TRAINING.precision)
-    add("--general-notes", type=Path, default=None,
-        help="notes without these names, on which M_general is trained first")  # fmt: skip
+    add("--general", help="directory of M_general")
+    add_options(command, ExperimentTask, but=("notes",))
+    add("--notes", type=place, help="notes with placeholders")
+    add_options(command, TrainSettings, only=_TRAINED)
     add("--general-steps", type=int, default=GENERAL_TRAINING.n_steps)
     add("--general-learning-rate", type=float, default=GENERAL_TRAINING.learning_rate)
     add("--general-head-learning-rate", type=float, default=None,
         help="of its masked-LM head, where that is new")  # fmt: skip
+    add("--steps", type=int, default=500, help="of a document")
+    add("--chain-inputs", type=int, default=0, help="inputs of `chain`")
+    deid = command.add_argument_group("leakage against missed names")
+    deid.add_argument("--deid", action="store_true", help="attack models of the demo hospital's "
+                      "notes, raw and de-identified")  # fmt: skip
+    add_options(deid, LeakageTask, but=("epochs", "seed", "device"))
+    deid.add_argument("--quick", action="store_true", help="fewer arms and epochs, done in minutes")
+    add("--json", action="store_true", help="print one JSON object on stdout")
+    command.set_defaults(command=experiment)
 
 
 def experiment(options: Namespace) -> dict[str, Any]:
     """Do the experiment as a registered job, and print its tables."""
     if options.deid:
         return leakage(options)
-    answered(experiment_question(order_of(options), out=options.out))
-    say((options.out / TABLES_MD).read_text(encoding="utf-8"))
+    task = experiment_task(options)
+    answered(task.question())
+    say((task.out / TABLES_MD).read_text(encoding="utf-8"))
     say(f"Written: {TABLES_JSON}, {TABLES_MD}")
-    result: dict[str, Any] = json.loads((options.out / TABLES_JSON).read_text(encoding="utf-8"))
+    result: dict[str, Any] = json.loads((task.out / TABLES_JSON).read_text(encoding="utf-8"))
     return result
 
 
-def order_of(options: Namespace) -> ExperimentOrder:
-    """Return the order that the options ask for.
-
-    Raises
-    ------
-    AuditError
-        If one of them cannot be.
-    """
+def experiment_task(options: Namespace) -> ExperimentTask:
+    """Return the task that the options ask for."""
     if options.notes is None or options.general is None:
         raise AuditError("Notes and a general model are needed.", where="experiment",
                          do="Give --notes and --general, or --deid.")  # fmt: skip
-    rows = {
-        "n_tokens": options.tokens,
-        "batch": options.batch,
-        "micro_batch": options.micro_batch or _largest_pass(options.batch),
-        "precision": options.precision,
-    }
-    return ExperimentOrder(
-        notes=options.notes.resolve(),
-        general=model_path(options.general, where="--general").resolve(),
-        general_notes=options.general_notes.resolve() if options.general_notes else None,
-        columns=tuple(options.column),
-        sample=options.sample,
-        epochs=options.epochs or PAPER_EPOCHS,
-        training=replace(
-            TRAINING,
-            **rows,
-            learning_rate=options.learning_rate,
-            from_scratch=options.from_scratch,
-        ),
-        general_training=replace(
-            GENERAL_TRAINING,
+    given = chosen(options, TrainSettings)
+    trained = {name: given[name] for name in _TRAINED if name in given}
+    trained.setdefault("micro_batch", largest_pass(trained.get("batch", TRAINING.batch)))
+    rows = {name: value for name, value in trained.items() if name in _ROWS}
+    n_documents, n_inputs = (vars(options).get(n, N_TRIES) for n in ("n_documents", "n_inputs"))
+    return ExperimentTask(
+        **chosen(options, ExperimentTask),
+        general=model_path(options.general, where="--general"),
+        training=TRAINING.with_(**trained),
+        general_training=GENERAL_TRAINING.with_(
             **rows,
             n_steps=options.general_steps,
             learning_rate=options.general_learning_rate,
             head_learning_rate=options.general_head_learning_rate,
         ),
-        generation=GenerationSettings(
-            n_documents=_or(options.documents, N_TRIES), n_steps=options.steps
-        ),
-        posterior=PosteriorSettings(
-            n_inputs=_or(options.inputs, N_TRIES), n_chain_inputs=options.chain_inputs
-        ),
-        canary_counts=options.canaries,
-        n_canaries=options.canary_names,
-        single_tokens=not options.all_names,
-        seed=options.seed,
-        device=options.device,
+        generation=GenerationSettings(n_documents=n_documents, n_steps=options.steps),
+        posterior=PosteriorSettings(n_inputs=n_inputs, n_chain_inputs=options.chain_inputs),
     )
 
 
-def _or(value: int | None, otherwise: int) -> int:
-    return otherwise if value is None else value
+def leakage(options: Namespace) -> dict[str, Any]:
+    """Do the experiment on leakage as a registered job, and write its tables."""
+    (kept_as,) = answered(leakage_task(options).question())
+    files = kept_files(kept_as)
+    write_private(files, options.out)
+    say(files[LEAKAGE_MD].decode())
+    say(f"Written: {', '.join(FILES)}; kept as {kept_as}")
+    result: dict[str, Any] = json.loads(files[LEAKAGE_JSON])
+    return result
 
 
-def _largest_pass(batch: int) -> int:
-    """Return the most rows of a forward pass that divide a step's rows."""
-    most = range(min(batch, TRAINING.micro_batch), 0, -1)
-    return next((n for n in most if batch % n == 0), 1)
-
-
-def _experiment_commands_numbers(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise ArgumentTypeError("numbers with commas between, like 1,2,5") from None
-
-
-def _whole_numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise ArgumentTypeError("whole numbers with commas between, like 1,2,4,8") from None
-
-
-def _column_pair(text: str) -> tuple[str, str]:
-    field, is_there, name = text.partition("=")
-    if not (field and is_there and name):
-        raise ArgumentTypeError("a field and its column, like text=body")
-    return field, name
+def leakage_task(options: Namespace) -> LeakageTask:
+    """Return the task that the options ask for; without a tagger, with those that are shipped."""
+    known = {tagger.tagger_id for tagger in known_taggers()}
+    usual = LeakageTask(taggers=tuple(one for one in (RULES, DEFAULT) if one in known))
+    given = chosen(options, LeakageTask)
+    if "epochs" in given:
+        given["epochs"] = given["epochs"][-1]
+    return (quick(usual) if options.quick else usual).with_(**given)
 
 
 _LOCALES = {"ja": JAPANESE, "en": ENGLISH}
@@ -1372,8 +1146,8 @@ def add_generative_options(parser: Any) -> None:
                        "it into the model")  # fmt: skip
     group.add_argument("--lora-targets", default=_LORA.targets[0], metavar="A,B",
                        help="modules that get an adapter")  # fmt: skip
-    group.add_argument("--gen-schedule", choices=TRAINING_SCHEDULES, default=d.schedule)
-    group.add_argument("--gen-precision", choices=TRAINING_PRECISIONS, default=d.precision)
+    group.add_argument("--gen-schedule", choices=SCHEDULES, default=d.schedule)
+    group.add_argument("--gen-precision", choices=PRECISIONS, default=d.precision)
     group.add_argument(
         "--gen-language", choices=GENERATIVE_LANGUAGES, default=d.language, help="of the tags"
     )
@@ -1554,7 +1328,6 @@ def tag_command(options: Namespace) -> dict[str, Any]:
 
 def convert_command(options: Namespace) -> dict[str, Any]:
     """Write annotated notes in another form."""
-    refuse_full(options.out, where="--out")
     notes, n_flattened, n_patients, n_files = [], 0, 0, 0
     for note in annotated_notes(options.notes).documents(is_strict=True):
         assert isinstance(note, TaggedDocument)
@@ -1564,7 +1337,7 @@ def convert_command(options: Namespace) -> dict[str, Any]:
         notes.append(flattened(note) if is_flat else note)
     if not notes:
         raise AuditError("There is no note in it.", where="notes")
-    with whole_folder(options.out) as folder:
+    with whole_folder(options.out, where="--out") as folder:
         for name, content in write_files(notes, form=options.to).items():
             (folder / name).write_bytes(content)
             n_files += 1

@@ -12,18 +12,12 @@ from typing import Any
 import numpy as np
 
 from audit.attack import attacks, evidence
-from audit.attack.attacks import (
-    FIXED_SCORE,
-    GENERAL_SCORE,
-    MIN_REFERENCE,
-    AttackResult,
-    Sources,
-    with_reference,
-)
+from audit.attack.attacks import MIN_REFERENCE, Sources, with_reference
 from audit.attack.judgement import judge, name_columns, null_check
 from audit.attack.metrics import plain
 from audit.attack.plan import light_key
 from audit.attack.question import AuditRequest, question_digest
+from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError
 from audit.models.forward import check_rounding, chosen_kernels, pick_device
 from audit.models.load import LoadedModel
@@ -204,12 +198,10 @@ def _report(
         attack,
         candidates=listed,
         scenario=scenario,
-        fixed=fixed,
-        general=GENERAL_SCORE[scenario],
         seed=request.seed,
         threshold=request.threshold,
     )
-    columns = name_columns(attack, judgement, candidates=listed, scenario=scenario, fixed=fixed)
+    columns = name_columns(attack, judgement, candidates=listed, scenario=scenario)
     quality = match_quality(listed, count_pieces=spelling.piece_counter(pair.hospital.tokenizer))
     details = dict(attack.details)
     if quality.kinds:

@@ -1,21 +1,173 @@
-"""What the engine needs of a place where results are kept (`cache.store.Store` is one)."""
+"""What is kept: files that are private and whole or not there, locks, and shelves of things.
+
+A kind of kept thing is a `Shelf`: a folder of the data directory with a folder for each thing,
+named by 12 hexadecimal digits, that holds the thing's record and whatever files belong to it::
+
+    CORPORA = Shelf("corpora", where="corpus", read=corpus_at)
+
+    CORPORA.all()                       # newest first; CORPORA.damaged() names those left out
+    CORPORA.get(identifier)             # AuditError where there is none, or it is damaged
+    CORPORA.put(identifier, {"corpus.json": record.written()})  # files alone, the record last
+    with CORPORA.making(identifier) as folder: ...  # or made in a locked folder beside its place
+    CORPORA.forget(identifier)
+
+`read` makes the kind's value of a folder, a dataclass or a `Record` with an identifier, a title and
+`created`. Whatever it stumbles over (a file or a key that is missing) means that the thing is
+damaged: it need not catch it.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
 from audit.errors import AuditError
-from audit.home import results_dir
+from audit.home import home_folder
+
+T = TypeVar("T")
+MAX_TITLE_CHARS = 80
+MAKING, FORGOTTEN = ".making", ".forgotten"
+"""How the names of folders end that are being made, and whose removal was interrupted."""
+_CODE = re.compile("[0-9a-f]{12}")
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass
+class Lock:
+    """A lock that this process holds, until it is released or every holder of the file is gone."""
+
+    descriptor: int
+
+    def release(self) -> None:
+        """Let go of it here; a child that it was handed to goes on holding it."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def __enter__(self) -> Lock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def taken(path: Path, *, is_folder: bool = False, waits: bool = False) -> Lock | None:
+    """Take the lock of a file or a folder, made if it is not there; None where somebody has it.
+
+    A lock is a `flock`: it belongs to the open file, so that no other descriptor of it, opened and
+    closed in this process, lets it fall. Raises `OSError`.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY if is_folder else os.O_RDWR | os.O_CREAT
+    while True:
+        if is_folder:
+            path.mkdir(mode=0o700, exist_ok=True)
+        lock = Lock(os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        try:
+            fcntl.flock(lock.descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+            # Between the two calls its last holder may have moved or removed it.
+            if path.stat().st_ino == os.fstat(lock.descriptor).st_ino:
+                return lock
+        except BlockingIOError:
+            lock.release()
+            return None
+        except FileNotFoundError:
+            pass
+        except OSError:
+            lock.release()
+            raise
+        lock.release()
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Hold a training's folder, made if it is not there, against any other process.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be made, or another process holds it.
+    """
+    private_folder(out)
+    try:
+        lock = taken(out.resolve(), is_folder=True)
+    except OSError as error:
+        raise unwritable(error) from None
+    if lock is None:
+        raise AuditError("This training runs already.", where="out")
+    with lock:
+        yield
+
+
+def fingerprint(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None) -> str:
+    """Return the SHA-256 of a file in hexadecimal; raises `OSError`."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            on_bytes(len(chunk))
+    return digest.hexdigest()
+
+
+def new_file(path: Path) -> BinaryIO:
+    """Open a new file for its owner alone, in the place of one that may be there."""
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "wb", buffering=_CHUNK_BYTES)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Give a private file to write to; it is at `path`, on the disk for good, when all went well.
+
+    Raises `OSError` as it comes.
+    """
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        with new_file(partial) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a private file, whole or not at all.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be written.
+    """
+    try:
+        with whole_file(path) as file:
+            file.write(data)
+    except OSError as error:
+        raise unwritable(error) from None
+
+
+def write_private(files: Mapping[str, bytes], out: Path) -> tuple[Path, ...]:
+    """Write private files into a folder, each whole or not at all; raises as `write_whole`."""
+    private_folder(out)
+    for name, data in files.items():
+        write_whole(out / name, data)
+    return tuple(out / name for name in files)
 
 
 def private_folder(path: Path) -> Path:
@@ -33,113 +185,97 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file with mode 600, whole or not at all, on the disk for good.
+@contextmanager
+def whole_folder(
+    out: Path, *, where: str = "out", stays: Collection[str] = (), replaces: bool = False
+) -> Iterator[Path]:
+    """Give a locked folder to write into; it becomes `out` when the block ends well.
+
+    Parameters
+    ----------
+    out
+        Must not be there, or be an empty folder, unless `replaces`.
+    where
+        What an error calls the place.
+    stays
+        Names of files that outlast a block that fails, and are found again by the next one.
 
     Raises
     ------
     AuditError
-        If it cannot be written.
+        If something is in the place, somebody else makes it, or it cannot be written.
     """
-    partial = path.with_name(f".{path.name}.part")
+    building = building_folder(out)
     try:
-        partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        partial.replace(path)
+        out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not replaces:
+            refuse_full(out, where=where)
+        lock = taken(building, is_folder=True)
+        if lock is None:
+            raise AuditError("This folder is being written already.", where=where)
+        with lock:
+            clear_folder(building, but=stays)
+            try:
+                yield building
+            except BaseException:
+                is_worth = any(_is_filled(building / name) for name in stays)
+                clear_folder(building, but=stays if is_worth else ())
+                if not any(building.iterdir()):
+                    building.rmdir()
+                raise
+            _seal(building)
+            if not replaces:
+                refuse_full(out, where=where)
+            elif out.exists():
+                shutil.rmtree(out)
+            building.rename(out)
+            _to_disk(out.parent)
     except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise unwritable(error) from None
+        raise unwritable(error, where=where) from None
 
 
-def write_private_files(files: Mapping[str, bytes], out: Path) -> tuple[Path, ...]:
-    """Write files into a directory, each whole or not at all, for their owner alone.
+def building_folder(out: Path) -> Path:
+    """Return where the files of a folder are while it is being made."""
+    return out.with_name(f".{out.name}{MAKING}")
 
-    Raises
-    ------
-    AuditError
-        If the directory cannot be written.
-    """
-    try:
-        out.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for name, content in files.items():
-            partial = out / f".{name}.part"
-            partial.unlink(missing_ok=True)
-            partial.touch(mode=0o600)  # private before there is anything in it
-            partial.write_bytes(content)
-            partial.replace(out / name)
-    except OSError as error:
+
+def refuse_full(out: Path, *, where: str) -> None:
+    """Refuse a place where something is already; AuditError if it is no empty folder."""
+    if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise AuditError(
-            f"The results cannot be written ({error.strerror}).",
-            where="out",
-            do="Choose a directory that you may write to.",
-        ) from None
-    return tuple(out / name for name in files)
+            "There is something already.", where=where, do="Choose a new or an empty folder."
+        )
 
 
-@contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """Give a folder to write into; it takes the place of `path` when the block ends well.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be written.
-    """
-    partial = path.with_name(f".{path.name}.part")
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(mode=0o700, parents=True)
-        yield partial
-        for file in partial.iterdir():
-            file.chmod(0o600)
-            _to_disk(file)
-        _to_disk(partial)
-        if path.exists():
+def clear_folder(folder: Path, *, but: Collection[str] = ()) -> None:
+    """Remove all that is in a folder, but for some names."""
+    for path in folder.iterdir():
+        if path.name in but:
+            continue
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        partial.rename(path)
-        _to_disk(path.parent)
-    except OSError as error:
-        raise unwritable(error) from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        else:
+            path.unlink()
 
 
-@contextmanager
-def alone(out: Path) -> Iterator[None]:
-    """Hold a training's folder, made if it is not there, against any other process.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be made, or another process holds it.
-    """
-    private_folder(out)
-    try:
-        descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise unwritable(error) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise AuditError("This training runs already.", where="out") from None
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def unwritable(error: OSError) -> AuditError:
+def unwritable(error: OSError, *, where: str = "out") -> AuditError:
     """Return the error for a place that cannot be written, without its path."""
     return AuditError(
-        f"The folder cannot be written ({error.strerror}).",
-        where="out",
+        f"The folder cannot be written ({os.strerror(error.errno or 0)}).",
+        where=where,
         do="Make room on the disk, and let this account write there.",
     )
+
+
+def _is_filled(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _seal(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+        _to_disk(path)
+    _to_disk(folder)
 
 
 def _to_disk(path: Path) -> None:
@@ -150,9 +286,9 @@ def _to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-_CODE = re.compile("[0-9a-f]{12}")
-FORGOTTEN = ".forgotten"
-"""How the name of a folder ends whose removal was interrupted."""
+def new_identifier() -> str:
+    """Return 12 random hexadecimal digits."""
+    return secrets.token_hex(6)
 
 
 def is_code(text: str) -> bool:
@@ -160,124 +296,144 @@ def is_code(text: str) -> bool:
     return _CODE.fullmatch(text) is not None
 
 
-def coded_folders(parent: Path) -> Iterator[Path]:
-    """Yield the folders whose name is a code; links are left out."""
-    for folder in parent.iterdir():
-        if is_code(folder.name) and folder.is_dir() and not folder.is_symlink():
-            yield folder
+def one_line(title: str) -> str:
+    """Return a person's title as it is kept: white space single, of at most 80 characters."""
+    return " ".join(title.split())[:MAX_TITLE_CHARS]
 
 
-def forget_folder(folder: Path, *, unknown: AuditError, refused: AuditError) -> None:
-    """Remove a folder with all of its files; nobody sees half of it.
+def now() -> str:
+    """Return the moment as an ISO time stamp in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
-    Raises
-    ------
-    AuditError
-        `unknown` where there is no such folder, `refused` where the disk does not let it go.
+
+@dataclass(frozen=True)
+class Shelf(Generic[T]):
+    """One kind of kept things, each a folder of its own under the data directory.
+
+    Parameters
+    ----------
+    name
+        Of the kind's folder in the data directory.
+    where
+        What an error calls a thing of this kind.
+    read
+        Makes the thing of its folder.
+    newest
+        By what the list is sorted, the largest first.
     """
-    if not folder.is_dir():
-        raise unknown
-    doomed = folder.with_name(f".{folder.name}{FORGOTTEN}")
-    try:
-        shutil.rmtree(doomed, ignore_errors=True)
-        folder.rename(doomed)
-        shutil.rmtree(doomed)
-    except OSError:
-        raise refused from None
 
+    name: str
+    where: str
+    read: Callable[[Path], T]
+    newest: Callable[[T], Any] = attrgetter("created")
 
-DEVICES = ("cpu", "cuda")
-SHORT = "short"
-"""The queue of work that takes minutes at most: it runs on the CPU beside what takes hours."""
-QUEUES = (*DEVICES, SHORT)
-_FIRST_GPU = Path("/dev/nvidia0")
+    def home(self) -> Path:
+        """Return the kind's folder, made with mode 700; raises as `audit.home.data_home`."""
+        return home_folder(self.name)
 
+    def place(self, identifier: str) -> Path:
+        """Return the folder of a thing, be it there or not; AuditError if it is no identifier."""
+        if not is_code(identifier):
+            raise self._unknown()
+        return self.home() / identifier
 
-@dataclass
-class Lock:
-    """A lock that this process holds, until it is released or every holder of the file is gone."""
+    def all(self) -> tuple[T, ...]:
+        """Return the things, the newest first; what is damaged is left out."""
+        found = [(one, name) for name, one in self._listed() if one is not None]
+        found.sort(key=lambda pair: (self.newest(pair[0]), pair[1]), reverse=True)
+        return tuple(one for one, _ in found)
 
-    descriptor: int
+    def damaged(self) -> tuple[str, ...]:
+        """Return the identifiers of what is on the shelf and cannot be read."""
+        return tuple(sorted(name for name, one in self._listed() if one is None))
 
-    def release(self) -> None:
-        """Let go of it here; a child that it was handed to goes on holding it."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+    def get(self, identifier: str) -> T:
+        """Return a thing; AuditError where there is none, or it is damaged."""
+        folder = self.place(identifier)
+        if not folder.is_dir():
+            raise self._unknown()
+        return self.at(folder)
 
+    def at(self, folder: Path) -> T:
+        """Return the thing in a folder, on the shelf or anywhere else; AuditError if damaged."""
+        with self.reading():
+            return self.read(folder)
 
-def jobs_dir(folder: str = "") -> Path:
-    """Return the directory of the jobs or a folder in it, made with mode 700.
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn whatever a damaged thing makes the block stumble over into an AuditError."""
+        try:
+            yield
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise AuditError(
+                "It is damaged, or of another version.", where=self.where, do="Make it again."
+            ) from None
 
-    Raises
-    ------
-    AuditError
-        If the data directory cannot be used.
-    """
-    path = results_dir().parent / "jobs" / folder
-    try:
-        for directory in (path.parent, path) if folder else (path,):
-            directory.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise unusable(error) from None
-    return path
+    def put(self, identifier: str, files: Mapping[str, bytes]) -> T:
+        """Keep files under an identifier and return the thing; the record is the last of them.
 
+        A folder that is there keeps its other files; a new one appears whole.
+        """
+        place = self.place(identifier)
+        if place.is_dir():
+            write_private(files, place)
+        else:
+            with self.making(identifier) as folder:
+                write_private(files, folder)
+        return self.get(identifier)
 
-def queue_of(device: str) -> str:
-    """Return the queue of a device: "auto" is the GPU where there is one."""
-    return device if device in DEVICES else "cuda" if _FIRST_GPU.exists() else "cpu"
+    def making(
+        self, identifier: str, *, stays: Collection[str] = ()
+    ) -> AbstractContextManager[Path]:
+        """Give a locked folder that becomes a thing's when the block ends well: `whole_folder`."""
+        return whole_folder(self.place(identifier), where=self.where, stays=stays)
 
+    def forget(self, identifier: str) -> None:
+        """Remove a thing with all of its files; nobody sees half of it.
 
-def device_lock(device: str) -> Lock | None:
-    """Take the right to compute for a queue; None where another process has it."""
-    return _taken(f"device-{device}.lock")
+        Raises
+        ------
+        AuditError
+            If there is none, or the disk does not let it go.
+        """
+        folder = self.place(identifier)
+        if not folder.is_dir():
+            raise self._unknown()
+        doomed = folder.with_name(f".{folder.name}{FORGOTTEN}")
+        try:
+            shutil.rmtree(doomed, ignore_errors=True)
+            folder.rename(doomed)
+            shutil.rmtree(doomed)
+        except OSError:
+            raise AuditError("It cannot be removed.", where=self.where) from None
 
+    def clear_abandoned(self, *, seconds: float = 0.0) -> None:
+        """Remove what killed processes left this long ago; what is being made stays."""
+        for path in self.home().iterdir():
+            if not (path.name.startswith(".") and path.name.endswith((MAKING, FORGOTTEN))):
+                continue
+            try:
+                if time.time() - path.stat().st_mtime >= seconds:
+                    lock = taken(path, is_folder=True)
+                    if lock is not None:
+                        with lock:
+                            shutil.rmtree(path, ignore_errors=True)
+            except OSError:
+                continue
 
-def worker_lock(device: str) -> Lock | None:
-    """Take the right to be a queue's worker; None where another process has it."""
-    return _taken(f"worker-{device}.lock")
+    def _listed(self) -> Iterator[tuple[str, T | None]]:
+        """Yield identifier and thing, None for one that is damaged; links are left out."""
+        for folder in self.home().iterdir():
+            if is_code(folder.name) and folder.is_dir() and not folder.is_symlink():
+                try:
+                    yield folder.name, self.at(folder)
+                except AuditError:
+                    yield folder.name, None
 
-
-def job_lock(job_id: str) -> Lock | None:
-    """Take the lock of a job that a command runs itself; None where that command lives."""
-    return _taken(f"job-{job_id}.lock")
-
-
-def forget_job_lock(job_id: str) -> None:
-    """Remove the lock file of a job that has ended; one that cannot be removed does no harm."""
-    with suppress(OSError):
-        (jobs_dir() / f"job-{job_id}.lock").unlink(missing_ok=True)
-
-
-def unusable(error: Exception) -> AuditError:
-    """Return what a person is told where the jobs' directory cannot be used."""
-    return AuditError(
-        f"The list of jobs cannot be read or written ({getattr(error, 'strerror', '') or error}).",
-        do="See that the disk has room and that the data directory is writable, then try again.",
-    )
-
-
-def table_lock() -> Lock:
-    """Wait for the right to make the table of jobs, and take it."""
-    lock = _taken("table-jobs.lock", is_patient=True)
-    assert lock is not None
-    return lock
-
-
-def _taken(name: str, *, is_patient: bool = False) -> Lock | None:
-    if not re.fullmatch(r"[a-z]+-[a-z0-9]+\.lock", name):
-        raise ValueError("no name of a lock")
-    path = jobs_dir() / name
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise unusable(error) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if is_patient else fcntl.LOCK_NB))
-    except OSError:
-        os.close(descriptor)
-        return None
-    return Lock(descriptor)
+    def _unknown(self) -> AuditError:
+        return AuditError(
+            "This is not kept here.", where=self.where, do="Choose one of those that are listed."
+        )
 
 
 class ResultStore(Protocol):

@@ -51,6 +51,8 @@ class Record(BaseModel):
 
         __init__.__pydantic_base_init__ = True
 
+    flags: ClassVar[Mapping[str, str]] = {}
+
     @classmethod
     def read(cls, data: bytes | str, *, where: str) -> Self:
         """Return the record that `written` wrote.
@@ -144,7 +146,6 @@ class Task(Record):
     """
 
     job: ClassVar[str]
-    flags: ClassVar[Mapping[str, str]] = {}
 
     def question(self) -> Question:
         """Return the task as a question of the table; reads what its answer depends on."""
@@ -188,6 +189,17 @@ class Task(Record):
                 "This request cannot be read: it is damaged, or of another version of the program.",
                 do="Ask the question again.",
             ) from None
+
+
+DEVICES = ("cpu", "cuda")
+SHORT = "short"
+"""The queue of work that takes minutes at most: it runs on the CPU beside what takes hours."""
+_FIRST_GPU = Path("/dev/nvidia0")
+
+
+def queue_of(device: str) -> str:
+    """Return the queue of a device: "auto" is the GPU where there is one."""
+    return device if device in DEVICES else "cuda" if _FIRST_GPU.exists() else "cpu"
 
 
 def states_of(*paths: Path | None, where: str) -> list[list[object]]:

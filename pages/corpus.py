@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.corpus.kept import KeptCorpus, kept_corpora
+from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.words import error_text
 from pages.ui import blocks, cached, corpus_choice
 from pages.ui.corpus_build import draw_build
@@ -24,7 +24,7 @@ def page() -> None:
     st.html(blocks.heading("", below=say.text("corpus_below")))
     try:
         is_building = JOBS.draw(say)
-        kept = kept_corpora()
+        kept = CORPORA.all()
         if is_building:
             st.html(blocks.heading("", below=say.text("corpus_building")))
         elif not kept:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.score import Score, forget_score, kept_score
+from audit.deid.score import SCORES, Score
 from audit.words import error_text
 from pages.ui import (
     blocks,
@@ -92,7 +92,7 @@ def draw_kept(say: Words, kept: tuple[Score, ...]) -> None:
     )
     score_id = str(code or next(iter(by_id)))
     st.query_params["score"] = score_id
-    view = kept_score(score_id)
+    view = SCORES.get(score_id)
     deid_score_report.draw_headline(say, view, show=deid_score_misses.show_readable)
     part = choose(
         "part",
@@ -120,7 +120,7 @@ def draw_removal(say: Words, kept: Score) -> None:
     ):
         st.html(blocks.heading("", below=say.text("deid_measures_remove_why")))
         if st.button(say.text("deid_measures_remove_now"), key="deid_measures_remove_now"):
-            forget_score(kept.score_id)
+            SCORES.forget(kept.score_id)
             note("removed", what="score", run=kept.score_id)
             st.query_params.pop("score", None)
             st.rerun()

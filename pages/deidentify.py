@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.tagged import tagged_sets
+from audit.deid.tagged import TAGGED_SETS
 from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui.deid_ask import draw_new
@@ -25,7 +25,7 @@ def page() -> None:
     try:
         JOBS.draw(say)
         if view(say) == "kept":
-            draw_kept(say, tagged_sets())
+            draw_kept(say, TAGGED_SETS.all())
         else:
             draw_new(say)
     except (cached.AuditError, cached.StoreError) as error:

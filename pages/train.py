@@ -7,7 +7,7 @@ import streamlit as st
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.table import Job
-from audit.training.kept import TrainedModel, trained_models
+from audit.training.kept import MODELS, TrainedModel
 from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui.job_card import job_head
@@ -25,7 +25,7 @@ def page() -> None:
     st.title(say.text("train_title"), anchor=False)
     st.html(blocks.heading("", below=say.text("train_below")))
     try:
-        trainings = trained_models()
+        trainings = MODELS.all()
         active = [job for job in service.active_jobs() if job.kind == PRETRAIN_JOB_KIND]
         draw_shown(say, trainings, active=active)
         if trainings or not active:

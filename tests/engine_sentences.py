@@ -21,7 +21,8 @@ PASSED_ON = {
     "error.what", "error.where", "error.do", "str(error)", "job.failure.what",
     "job.failure.where", "job.failure.do", "json.loads(text)", "what", "where",
     "str(home)", "str(path)", "str(row['what'])", "path.name", "name", "folder.where()",
-    "self.where()", "self.where(file)", "', '.join(sorted(rest))", "do",
+    "self.where()", "self.where", "self.where(file)", "', '.join(sorted(rest))", "do", "place",
+    "words.format(**first.get('ctx', {})) + '.'",
 }  # fmt: skip
 """Arguments that hold a text made elsewhere, or a name of the reader's own."""
 
@@ -57,7 +58,7 @@ class Source:
         }
         self.constants = _assigned(self.tree.body)
         self.imported = {
-            alias.name: node.module.replace(".", "/") + ".py"
+            alias.asname or alias.name: (node.module.replace(".", "/") + ".py", alias.name)
             for node in ast.walk(self.tree)
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("audit.")
             for alias in node.names
@@ -104,9 +105,10 @@ class Source:
                 return list(itertools.chain(*found)) if all(found) else None
         if name in self.constants:
             return self.texts(self.constants[name][-1], at=None)
-        if name in self.imported and (REPOSITORY / self.imported[name]).is_file():
-            other = _source(Path(self.imported[name]))
-            return other._named(name, at=None) if name in other.constants else None
+        path, own_name = self.imported.get(name, ("", ""))
+        if path and (REPOSITORY / path).is_file():
+            other = _source(Path(path))
+            return other._named(own_name, at=None) if own_name in other.constants else None
         return None
 
 
@@ -149,6 +151,8 @@ def _shown(call: ast.Call, called: str) -> list[tuple[str, ast.expr]]:
         given = [*zip(names, call.args, strict=False), *named]
         kinds = {"what": "sentence", "do": "sentence", "where": "place"}
         return [(kinds[name], value) for name, value in given if name in kinds]
+    if called in ("Shelf", "whole_folder"):
+        return [("place", k.value) for k in call.keywords if k.arg == "where"]
     if called == "RowNote":
         return [("sentence", call.args[1])]
     if called == "notes.append":

@@ -167,10 +167,10 @@ def test_a_corpus_with_a_register(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["build", "--notes", "n.csv", "--canaries", "a"], "no whole numbers"),
         (["build", "--notes", "n.csv", "--column", "body"], "no FIELD=NAME"),
         (["build", "--notes", "n.csv", "--canaries", "500"], "notes are needed"),
-        (["mentions", "--corpus", "0123456789ab"], "no such corpus"),
+        (["mentions", "--corpus", "0123456789ab"], "This is not kept here"),
         (["mentions", "--corpus", "0123456789ab", "--names"], "It goes with --notes"),
         (["mentions", "--notes", "one.txt"], "one text, not a table"),
-        (["candidates", "--corpus", "."], "no whole corpus"),
+        (["candidates", "--corpus", "."], "It is damaged"),
     ],
 )
 def test_bad_input_is_told_in_words(

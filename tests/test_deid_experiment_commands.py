@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from audit.__main__ import _parser, main
-from audit.cli import leakage_order
+from audit.cli import leakage_task
 from audit.deid.taggers import known_taggers
 from audit.experiment import leakage
 from audit.experiment.leakage import LeakageResult
@@ -21,7 +21,7 @@ def _home(tmp_path, monkeypatch):
 
 
 def order_of(*options: str):
-    return leakage_order(_parser().parse_args(["experiment", "--deid", "--out", "x", *options]))
+    return leakage_task(_parser().parse_args(["experiment", "--deid", "--out", "x", *options]))
 
 
 def test_one_command_writes_three_private_files(tmp_path, capsys, monkeypatch):

@@ -168,5 +168,5 @@ def test_files_are_written_anew(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_refused_with_the_reason(tmp_path: Path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(AuditError, match=r"out: The results cannot be written \(.+\)"):
+    with pytest.raises(AuditError, match=r"out: The folder cannot be written \(.+\)"):
         write_report(report_of(), tmp_path / "file" / "out")

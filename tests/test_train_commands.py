@@ -52,7 +52,7 @@ def test_a_training_that_is_kept_is_a_job_of_the_list(given, tmp_path, capsys):
     ("wrong", "said"),
     [
         (("--tokens", "64"), "longer than the 32"),
-        (("--batch", "0"), "`batch` must be a whole number"),
+        (("--batch", "0"), "batch: must be a whole number"),
         (("--micro-batch", "3"), "no multiple"),
         (("--column", "text"), "no FIELD=NAME"),
         (("--snapshots", "one"), "no numbers"),

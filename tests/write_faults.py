@@ -234,8 +234,8 @@ if __name__ == "__main__":
     from audit.errors import AuditError
     from audit.home import results_dir
     from audit.jobs import table
+    from audit.jobs.locks import jobs_dir
     from audit.jobs.table import read_order, write_order
-    from audit.shelf import jobs_dir
     from cache.disk import value_files
     from cache.store import Store, StoreError
     from tests.cache.make_values import is_right, put

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,13 +30,12 @@ from audit.corpus.examine import (
 )
 from audit.corpus.truth import text_lines
 from audit.errors import AuditError
-from audit.home import home_folder
 from audit.names.candidates import Candidates
 from audit.names.lists import MAX_LABEL_CHARS, MAX_NAMES, keep_names, keep_passages
 from audit.names.matching import NameIndex, Pair, pair_of
 from audit.notes.placeholders import NAME_KINDS
 from audit.rng import generator
-from audit.shelf import coded_folders, forget_folder, is_code
+from audit.shelf import Shelf, is_code, now, one_line
 from audit.tables import RowNote
 from cache.store import Store
 
@@ -46,7 +43,6 @@ CORPUS = "corpus.json"
 KINDS = ("dummy", "register")
 """Dummy identities in the place of placeholders; or the notes as they are, with a register."""
 FORMAT = 1
-MAX_TITLE_CHARS = 80
 
 _NEEDED = (PRIVATE, PUBLIC, TRUTH, PEOPLE, SUMMARY, CORPUS)
 
@@ -88,93 +84,27 @@ class KeptCorpus:
     n_patients: int
     is_examined: bool
 
-    def __post_init__(self) -> None:
-        """Check kind and code."""
-        if self.kind not in KINDS:
-            raise ValueError(f"unknown kind of corpus {self.kind!r}")
-        if self.corpus_id and not is_code(self.corpus_id):
-            raise ValueError("a corpus_id is 12 hexadecimal digits")
+
+def _read_corpus(folder: Path) -> KeptCorpus:
+    content = json.loads((folder / CORPUS).read_bytes())
+    is_whole = all((folder / name).is_file() for name in _NEEDED)
+    if content["format"] != FORMAT or content["kind"] not in KINDS or not is_whole:
+        raise ValueError
+    return KeptCorpus(
+        corpus_id=folder.name if folder.parent == CORPORA.home() and is_code(folder.name) else "",
+        title=str(content["title"]),
+        kind=str(content["kind"]),
+        source=str(content["source"]),
+        seed=int(content["seed"]),
+        created=str(content["created"]),
+        path=folder,
+        n_notes=int(content["n_notes"]),
+        n_patients=int(content["n_patients"]),
+        is_examined=(folder / EXAMINATION).is_file(),
+    )
 
 
-def corpora_dir() -> Path:
-    """Return the directory of the kept corpora, made with mode 700 if it is not there.
-
-    Raises
-    ------
-    AuditError
-        As `audit.home.data_home`.
-    """
-    return home_folder("corpora")
-
-
-def new_corpus_id() -> str:
-    """Return an id that no corpus has."""
-    return secrets.token_hex(6)
-
-
-def corpus_dir(corpus_id: str) -> Path:
-    """Return the folder of a kept corpus, be it there already or not."""
-    if not is_code(corpus_id):
-        raise _unknown()
-    return corpora_dir() / corpus_id
-
-
-def kept_corpora() -> tuple[KeptCorpus, ...]:
-    """Return the kept corpora, the newest first; what is damaged is left out."""
-    found = []
-    for folder in coded_folders(corpora_dir()):
-        try:
-            found.append(corpus_at(folder))
-        except AuditError:
-            continue
-    return tuple(sorted(found, key=lambda corpus: (corpus.created, corpus.corpus_id), reverse=True))
-
-
-def kept_corpus(corpus_id: str) -> KeptCorpus:
-    """Return a kept corpus.
-
-    Raises
-    ------
-    AuditError
-        If there is none of this id, or it is damaged.
-    """
-    folder = corpus_dir(corpus_id)
-    if not folder.is_dir():
-        raise _unknown()
-    return corpus_at(folder)
-
-
-def corpus_at(folder: Path) -> KeptCorpus:
-    """Return the corpus in a folder, kept or anywhere else.
-
-    Raises
-    ------
-    AuditError
-        If the folder holds no whole corpus of this version.
-    """
-    try:
-        content = json.loads((folder / CORPUS).read_bytes())
-        if content["format"] != FORMAT or not all((folder / name).is_file() for name in _NEEDED):
-            raise ValueError
-        corpus_id = folder.name if is_code(folder.name) else ""
-        return KeptCorpus(
-            corpus_id=corpus_id if folder.parent == corpora_dir() else "",
-            title=str(content["title"]),
-            kind=str(content["kind"]),
-            source=str(content["source"]),
-            seed=int(content["seed"]),
-            created=str(content["created"]),
-            path=folder,
-            n_notes=int(content["n_notes"]),
-            n_patients=int(content["n_patients"]),
-            is_examined=(folder / EXAMINATION).is_file(),
-        )
-    except (OSError, ValueError, TypeError, KeyError):
-        raise AuditError(
-            "This is no whole corpus.",
-            where="corpus",
-            do="Name a folder that `corpus build` has made.",
-        ) from None
+CORPORA = Shelf("corpora", where="corpus", read=_read_corpus)
 
 
 def find_corpus(text: str) -> KeptCorpus:
@@ -186,20 +116,8 @@ def find_corpus(text: str) -> KeptCorpus:
         If there is none.
     """
     if is_code(text) and not Path(text).exists():
-        return kept_corpus(text)
-    return corpus_at(Path(text).expanduser().absolute())
-
-
-def forget_corpus(corpus_id: str) -> None:
-    """Remove a kept corpus with all of its files; lists that were kept for audits stay.
-
-    Raises
-    ------
-    AuditError
-        If there is none of this id, or it cannot be removed.
-    """
-    refused = AuditError("The corpus cannot be removed.", where="corpus")
-    forget_folder(corpus_dir(corpus_id), unknown=_unknown(), refused=refused)
+        return CORPORA.get(text)
+    return CORPORA.at(Path(text).expanduser().absolute())
 
 
 def describe_corpus(
@@ -208,11 +126,11 @@ def describe_corpus(
     """Return what `corpus.json` holds; `more` is what else was asked for, in plain values."""
     content = {
         "format": FORMAT,
-        "title": " ".join(title.split())[:MAX_TITLE_CHARS],
+        "title": one_line(title),
         "kind": kind,
         "source": source,
         "seed": seed,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": now(),
         "n_notes": n_notes,
         "n_patients": n_patients,
         "settings": more,
@@ -223,12 +141,6 @@ def describe_corpus(
 def corpus_line(corpus: KeptCorpus) -> dict[str, Any]:
     """Return a corpus as plain values, without its path."""
     return {name: value for name, value in asdict(corpus).items() if name != "path"}
-
-
-def _unknown() -> AuditError:
-    return AuditError(
-        "There is no such corpus here.", where="corpus", do="`corpus list` names those that are."
-    )
 
 
 ROLES = ("patient", "canary")
@@ -336,7 +248,7 @@ def keep_for_audit(
     AuditError
         As `list_of`, or if the list is too long.
     """
-    return keep_lists(kept_corpus(corpus_id), controls=controls, roles=roles, store=store)
+    return keep_lists(CORPORA.get(corpus_id), controls=controls, roles=roles, store=store)
 
 
 def keep_lists(

@@ -10,11 +10,9 @@ Source: Nakamura et al., sections 3.2 to 3.4.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -34,15 +32,12 @@ from audit.corpus.build import (
     TRUTH,
     CategoryCount,
     CategoryCounter,
-    CorpusFile,
     build_corpus,
-    clear_folder,
     facts_of_note,
     json_line,
-    locked_folder,
+    open_files,
     ordered_map,
     read_summary,
-    refuse_full,
     summary_bytes,
     with_surrogates,
 )
@@ -70,14 +65,7 @@ from audit.corpus.examine import (
     examination_bytes,
     examine_batch,
 )
-from audit.corpus.kept import (
-    CORPUS,
-    MAX_TITLE_CHARS,
-    corpus_dir,
-    describe_corpus,
-    drawn_record,
-    new_corpus_id,
-)
+from audit.corpus.kept import CORPORA, CORPUS, describe_corpus, drawn_record
 from audit.corpus.register import (
     MentionFinder,
     Register,
@@ -108,7 +96,7 @@ from audit.notes.placeholders import find_placeholders, has_marks
 from audit.notes.read import FIELDS, ByteListener, Note, NoteSource, open_notes, resolve_note_file
 from audit.progress import Meter, Pace, Progress, ProgressListener, StopQuestion
 from audit.rng import generator
-from audit.shelf import FORGOTTEN, write_private_files
+from audit.shelf import MAX_TITLE_CHARS, clear_folder, new_identifier, whole_folder, write_private
 from audit.tables import RowNote
 from audit.task import MAX_SEED, Columns, Contact, Question, Task, states_of
 
@@ -168,7 +156,7 @@ class CorpusTask(Task):
         description="general model: names whose parts are single tokens of it only, as in the "
         "paper (section 3.4)",
     )
-    corpus_id: str = Field(default_factory=new_corpus_id, pattern="^[0-9a-f]{12}$")
+    corpus_id: str = Field(default_factory=new_identifier, pattern="^[0-9a-f]{12}$")
     out: Path | None = Field(
         default=None, description="a new folder; kept: among the corpora of this installation"
     )
@@ -200,7 +188,7 @@ class CorpusTask(Task):
     @property
     def folder(self) -> Path:
         """Where the corpus will lie."""
-        return self.out or corpus_dir(self.corpus_id)
+        return self.out or CORPORA.place(self.corpus_id)
 
     def question(self) -> Question:
         """Return the question: a title makes no other corpus, but a file that has changed does."""
@@ -219,7 +207,7 @@ class CorpusTask(Task):
         if self.out is None and self.folder.is_dir():  # made, and stopped before it was noted
             return (self.corpus_id,)
         if self.out is None:
-            clear_abandoned(self.folder.parent)  # notes of jobs that were killed
+            CORPORA.clear_abandoned()  # notes of jobs that were killed
         make_corpus(self, out=self.folder, progress=contact.listen, should_stop=contact.should_stop)
         return (self.corpus_id,)
 
@@ -270,23 +258,6 @@ class Stages:
         return Progress(phase, done, total, left, tuple(self._shares.items()))
 
 
-_MADE = ".making"
-
-
-def clear_abandoned(parent: Path) -> None:
-    """Remove what killed processes left in a folder of corpora; what is being made stays."""
-    for path in parent.iterdir():
-        if path.name.startswith(".") and path.name.endswith((_MADE, FORGOTTEN)):
-            try:
-                lock = locked_folder(path)
-            except (AuditError, OSError):  # being made
-                continue
-            try:
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(lock)
-
-
 @contextmanager
 def corpus_place(out: Path) -> Iterator[Path]:
     """Give the path of a folder to be made; it becomes `out` when the block ends well.
@@ -296,28 +267,12 @@ def corpus_place(out: Path) -> Iterator[Path]:
     AuditError
         If `out` holds something, is being made by somebody else, or cannot be written.
     """
-    stage = out.parent / f".{out.name}{_MADE}"
-    lock = -1
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        refuse_full(out)
-        lock = locked_folder(stage)
-        clear_folder(stage)
-        try:
-            yield stage / "corpus"
-            refuse_full(out)
-            (stage / "corpus").rename(out)
-        finally:
-            shutil.rmtree(stage, ignore_errors=True)
-    except OSError as error:
-        raise AuditError(
-            f"The corpus cannot be written ({os.strerror(error.errno or 0)}).",
-            where="corpus",
-            do="Choose a folder that you may write to, with room for two copies of the notes.",
-        ) from None
-    finally:
-        if lock >= 0:
-            os.close(lock)
+    with whole_folder(out, where="corpus") as stage:
+        yield stage / "corpus"
+        clear_folder(stage, but=("corpus",))
+        for path in (stage / "corpus").iterdir():
+            path.rename(stage / path.name)
+        (stage / "corpus").rmdir()
 
 
 @dataclass(frozen=True)
@@ -641,7 +596,7 @@ class Examiner:
         work = partial(examine_batch, self._settings())
         lines = note_lines(self._folder, on_bytes=partial(meter.add, phase))
         with (
-            _open_files(self._folder, [PASSAGES, *(self._changed)]) as files,
+            open_files(self._folder, [PASSAGES, *(self._changed)]) as files,
             ordered_map(work, n_workers=self._order.n_workers) as spread,
         ):
             for found in spread(batches(lines)):
@@ -717,7 +672,7 @@ class Examiner:
             summary = read_summary(self._folder)
             changed = {name.removeprefix("new-"): digests[name] for name in self._changed}
             content = summary_bytes(replace(summary, digests={**summary.digests, **changed}))
-            write_private_files({SUMMARY: content}, self._folder)
+            write_private({SUMMARY: content}, self._folder)
 
     def _canary_names(self, n: int, *, found: Counter[Pair]) -> tuple[Name, ...]:
         n_drawn = n if self._accepts is None else 2 * n
@@ -756,18 +711,6 @@ def one_token_each(tokenizer: Path) -> Accepts:
 def _pool(order: CorpusTask, people: People) -> NamePool:
     is_japanese = order.language == "ja" or (order.language == "auto" and people.is_unspaced)
     return japanese_pool() if is_japanese else us_pool()
-
-
-@contextmanager
-def _open_files(folder: Path, names: Sequence[str]) -> Iterator[dict[str, CorpusFile]]:
-    files = {name: CorpusFile(folder / name) for name in names}
-    is_whole = False
-    try:
-        yield files
-        is_whole = True
-    finally:
-        for file in files.values():
-            file.close(is_whole=is_whole)
 
 
 def _text(found: Examined, name: str) -> bytes:
@@ -903,7 +846,7 @@ def make_corpus(
         drawn = draw_candidates(order, passed, people=people)
         candidates = candidates_csv(drawn.lists)
         record = drawn_record(folder, candidates)
-        write_private_files(
+        write_private(
             {
                 CANDIDATES: candidates,
                 CANARIES: canaries_csv(passed.plan),

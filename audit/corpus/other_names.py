@@ -15,7 +15,7 @@ from typing import Any
 
 from audit.corpus.build import PRIVATE, CorpusFile, json_line
 from audit.corpus.examine import People, count_names
-from audit.corpus.kept import KeptCorpus, kept_corpus
+from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.truth import CANARY, corpus_bytes, note_lines, read_line, text_lines
 from audit.errors import AuditError
 from audit.names.controls import Name
@@ -53,7 +53,7 @@ def write_other_names(
     AuditCancelled
         If the person asked to stop; nothing is left.
     """
-    corpus = kept_corpus(corpus) if isinstance(corpus, str) else corpus
+    corpus = CORPORA.get(corpus) if isinstance(corpus, str) else corpus
     private = corpus.path / PRIVATE
     totals = {LOOK: float(private.stat().st_size), WRITE: float(corpus_bytes(corpus.path))}
     meter = Meter(totals, listener=progress, should_stop=should_stop)

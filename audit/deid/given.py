@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
 from urllib.parse import quote, unquote
 
-from audit.deid.score import scores_dir
+from audit.deid.score import SCORES
 from audit.deid.tag import SPANS
 from audit.errors import AuditError
 from audit.foreign import decode_text, is_zip, json_value, refusing, zip_members
@@ -299,7 +299,7 @@ def clear_given(*, keep: Iterable[str] = ()) -> None:
 
 
 def _folder() -> Path:
-    return private_folder(scores_dir() / _FOLDER)
+    return private_folder(SCORES.home() / _FOLDER)
 
 
 def _write(data: bytes) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -41,9 +40,8 @@ from audit.deid.metrics import (
     measured,
 )
 from audit.errors import AuditCancelled, AuditError
-from audit.home import home_folder
 from audit.notes.spans import IDENTIFIER, TYPES, Span, TaggedDocument, n_overlapping, ordered
-from audit.shelf import coded_folders, forget_folder, is_code
+from audit.shelf import Shelf
 from audit.stats import N_REPLICATES, Estimate, IntArray, Rate
 from audit.task import Record
 
@@ -449,7 +447,7 @@ class Score(Record):
     @property
     def path(self) -> Path:
         """The folder."""
-        return score_dir(self.score_id)
+        return SCORES.place(self.score_id)
 
     @property
     def headline(self) -> Headline:
@@ -471,45 +469,14 @@ class Score(Record):
         )
 
 
-def scores_dir() -> Path:
-    """Return the directory of the kept scores, made with mode 700 if it is not there."""
-    return home_folder("scores")
-
-
-def score_dir(score_id: str) -> Path:
-    """Return the folder of a score, be it there already or not."""
-    if not is_code(score_id):
-        raise _unknown()
-    return scores_dir() / score_id
-
-
-def kept_scores() -> tuple[Score, ...]:
-    """Return the kept scores, the newest first; what is damaged is left out."""
-    found = []
-    for folder in coded_folders(scores_dir()):
-        with suppress(AuditError):
-            found.append(kept_score(folder.name))
-    return tuple(sorted(found, key=lambda one: (one.created, one.score_id), reverse=True))
-
-
-def kept_score(score_id: str) -> Score:
-    """Return a kept score; AuditError if there is none, or it is damaged or of another version."""
-    folder = score_dir(score_id)
-    if not folder.is_dir():
-        raise _unknown()
-    try:
-        score = Score.read((folder / SCORE).read_bytes(), where="score")
-    except (OSError, AuditError):
-        raise _damaged() from None
+def _read_score(folder: Path) -> Score:
+    score = Score.read((folder / SCORE).read_bytes(), where="score")
     if score.format != FORMAT or not all((folder / name).is_file() for name in _NEEDED):
-        raise _damaged()
-    return score.model_copy(update={"score_id": score_id})
+        raise ValueError
+    return score.model_copy(update={"score_id": folder.name})
 
 
-def forget_score(score_id: str) -> None:
-    """Remove a kept score with all of its files; AuditError if there is none or it stays."""
-    refused = AuditError("The score cannot be removed.", where="score")
-    forget_folder(score_dir(score_id), unknown=_unknown(), refused=refused)
+SCORES = Shelf("scores", where="score", read=_read_score)
 
 
 def write_patients(folder: Path, scored: Scored) -> None:
@@ -527,12 +494,9 @@ def write_patients(folder: Path, scored: Scored) -> None:
 
 def patients_of(score_id: str, *, criterion: str) -> tuple[MatchCounts, ...]:
     """Return the counts by patient, sorted as the score's patients are; without the matrix."""
-    path = kept_score(score_id).path / PATIENTS
-    try:
-        with np.load(path, allow_pickle=False) as tables:
-            table, labels = tables[criterion], [str(x) for x in tables[f"{criterion} labels"]]
-    except (OSError, KeyError, ValueError):
-        raise _damaged() from None
+    path = SCORES.get(score_id).path / PATIENTS
+    with SCORES.reading(), np.load(path, allow_pickle=False) as tables:
+        table, labels = tables[criterion], [str(x) for x in tables[f"{criterion} labels"]]
     return tuple(
         MatchCounts(
             {
@@ -542,18 +506,6 @@ def patients_of(score_id: str, *, criterion: str) -> tuple[MatchCounts, ...]:
             }
         )
         for rows in table
-    )
-
-
-def _unknown() -> AuditError:
-    return AuditError(
-        "There is no such score here.", where="score", do="Choose one of those that are listed."
-    )
-
-
-def _damaged() -> AuditError:
-    return AuditError(
-        "This is no whole score of this version.", where="score", do="Measure the tagger again."
     )
 
 
@@ -580,7 +532,7 @@ class ScoresCompared:
 
 def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared:
     """Compare two kept scores; AuditError if one is not there, or their gold notes differ."""
-    one, other = kept_score(first), kept_score(second)
+    one, other = SCORES.get(first), SCORES.get(second)
     if one.gold_digest != other.gold_digest:
         raise AuditError(
             "These two scores are not of the same gold notes.",

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from pydantic import Field, model_validator
 
-from audit.corpus.build import locked_folder
 from audit.deid.cases import SpanWriter
-from audit.deid.copies import EXACT, CopyingTagger, OutputFiles, added, copies_summary
+from audit.deid.copies import EXACT, CopyingTagger, OutputFiles, added, copies_summary, numbers_of
 from audit.deid.matching import MATCHERS, OPTIMAL
 from audit.deid.metrics import seen_recall, surface_forms
 from audit.deid.score import (
@@ -35,16 +30,15 @@ from audit.deid.score import (
     OUTPUTS,
     PREDICTED_KINDS,
     SCORE,
+    SCORES,
     TAGGED,
     TAGGER,
     Pair,
     Score,
     SeenScore,
     Source,
-    score_dir,
     score_pairs,
     score_summary,
-    scores_dir,
     write_patients,
 )
 from audit.deid.tag import COPIES
@@ -61,7 +55,7 @@ from audit.notes.formats import (
 )
 from audit.notes.spans import FIVE_TYPES, LabelMap, TaggedDocument, relabelled
 from audit.progress import Meter, ProgressListener, StopQuestion
-from audit.shelf import write_whole
+from audit.shelf import new_file, write_whole
 from audit.stats import N_REPLICATES
 from audit.task import Record
 
@@ -152,7 +146,7 @@ def _notes_of(path: Path, *, what: str, on_bytes: OnUnits) -> Iterator[TaggedDoc
 def _write(path: Path, notes: Iterable[TaggedDocument]) -> str:
     """Write notes; return the digest of them all, in any order."""
     digests = []
-    with private_file(path) as file:
+    with new_file(path) as file:
         for note in notes:
             line = jsonl_line(note).encode("utf-8", "surrogatepass")
             digests.append(hashlib.sha256(line).digest())
@@ -258,51 +252,6 @@ def _is_json(line: bytes) -> bool:
         return False
 
 
-def private_file(path: Path) -> BinaryIO:
-    """Return a new file for its owner alone, in the place of one that may be there."""
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    return os.fdopen(descriptor, "wb", buffering=1 << 20)
-
-
-@contextmanager
-def score_place(score_id: str) -> Iterator[Path]:
-    """Give the folder in which a score is made; its tags of an earlier run stay in it.
-
-    AuditError if somebody else makes this score, or the folder cannot be written.
-    """
-    _clear_abandoned(keep=score_id)
-    building = scores_dir() / f".{score_id}.making"
-    lock = -1
-    try:
-        try:
-            lock = locked_folder(building)
-        except AuditError:
-            raise AuditError("This score is being made already.", where="score") from None
-        for path in building.iterdir():
-            if path.name not in (PREDICTED_FILE, COPIES, TAGGED_FROM):
-                path.unlink()
-        yield building
-    except OSError as error:
-        raise AuditError(
-            f"The score cannot be written ({os.strerror(error.errno or 0)}).", where="score"
-        ) from None
-    finally:
-        if lock >= 0:
-            os.close(lock)
-
-
-def _clear_abandoned(*, keep: str) -> None:
-    """Remove what scores that nobody went on with for a week have left."""
-    for path in scores_dir().glob(".*.making"):
-        try:
-            is_old = time.time() - path.stat().st_mtime > ABANDONED_SECONDS
-        except OSError:
-            continue
-        if is_old and path.name != f".{keep}.making":
-            shutil.rmtree(path, ignore_errors=True)
-
-
 Sums = dict[str, float]
 
 
@@ -314,7 +263,7 @@ def _write_exact(folder: Path, *, copies: Path) -> Sums:
         with copies.open("rb") as lines:
             for line in lines:
                 record = json.loads(line.decode("utf-8", "surrogatepass"))
-                sums = added(sums, _numbers(record))
+                sums = added(sums, numbers_of(record))
                 if record["status"] == EXACT:
                     exact.add(str(record["doc_id"]))
     except (OSError, ValueError, KeyError, TypeError):
@@ -323,25 +272,6 @@ def _write_exact(folder: Path, *, copies: Path) -> Sums:
     kept = (found if note.doc_id in exact else note.with_spans(()) for note, found in pairs)
     _write(folder / VERBATIM_FILE, kept)
     return sums
-
-
-def _numbers(record: Mapping[str, Any]) -> Sums:
-    """Return a line of `copies.jsonl` as numbers that are added up, as `numbers_of` does."""
-    edits, tags, rate = record["edits"], record["tags"], record["error_rate"]
-    numbers: Sums = {
-        "n_notes": 1,
-        "n_windows": record["n_windows"],
-        f"status {record['status']}": 1,
-        "n_edits": edits["n_inserted"] + edits["n_deleted"] + edits["n_substituted"],
-        "n_edits_inside": edits["n_inside"],
-        "n_source_chars": edits["n_source_chars"],
-        "n_notes_with_rate": int(rate is not None),
-        "sum_error_rate": rate or 0.0,
-        "n_notes_malformed": int(tags["n_malformed"] > 0),
-        "n_malformed": tags["n_malformed"],
-        "n_unaligned": len(record["unaligned"]),
-    }
-    return numbers | {f"tags {name}": n for name, n in tags.items() if name != "n_malformed"}
 
 
 READING, TAGGING, COMPARING, JUDGING = (
@@ -383,7 +313,8 @@ def build_score(
     AuditCancelled if the person asked to stop.
     """
     meter = _meter(inputs, progress, should_stop)
-    with score_place(score_id) as folder:
+    with SCORES.making(score_id, stays=(PREDICTED_FILE, COPIES, TAGGED_FROM)) as folder:
+        SCORES.clear_abandoned(seconds=ABANDONED_SECONDS)
         run = _Run(order, inputs, folder=folder, meter=meter)
         run.read(should_stop)
         score = run.compare()
@@ -391,11 +322,8 @@ def build_score(
         write_whole(folder / SCORE, text.encode("utf-8", "surrogatepass"))
         for name in (GOLD_FILE, PREDICTED_FILE, VERBATIM_FILE, COPIES, TAGGED_FROM):
             (folder / name).unlink(missing_ok=True)
-        for path in folder.iterdir():
-            path.chmod(0o600)
-        folder.rename(score_dir(score_id))
-        meter.finish(JUDGING)
-    return score_dir(score_id)
+    meter.finish(JUDGING)
+    return SCORES.place(score_id)
 
 
 class _Run:

@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from audit.corpus.build import clear_folder, locked_folder, refuse_full
 from audit.deid.copies import CopyingTagger, CopyReading, added, copies_summary, numbers_of
 from audit.deid.release import FROM_TEXT, PLACEHOLDER, VERSION, Redacted, Surrogate, redact
 from audit.deid.tagger import Tagger, checked_tags, tag_checked
@@ -28,6 +27,7 @@ from audit.notes.formats import jsonl_line
 from audit.notes.read import ByteListener, Note
 from audit.notes.spans import TaggedDocument, ordered
 from audit.progress import Meter, Progress, ProgressListener, StopQuestion
+from audit.shelf import clear_folder, fingerprint, whole_folder, write_whole
 from audit.tables import RowNote
 
 TAGGING = "tagging the notes"
@@ -211,14 +211,7 @@ class GrowingFiles:
             os.fsync(file.fileno())
             lengths[name] = file.tell()
         place = Place(settings, counts, rows_digest, lengths)
-        partial = self.folder / f".{_STATE}"
-        partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as state:
-            state.write(json.dumps(asdict(place)).encode())
-            state.flush()
-            os.fsync(state.fileno())
-        partial.replace(self.folder / _STATE)
+        write_whole(self.folder / _STATE, json.dumps(asdict(place)).encode())
 
     def close(self) -> None:
         """Close the files, what was written on the disk for good."""
@@ -237,12 +230,7 @@ def growing_folder(
     What an interrupted block has written stays beside the place and is taken up by the next one,
     if that has the same settings; otherwise it is cleared.
     """
-    building = out.parent / f".{out.name}.tagging"
-    lock = -1
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        refuse_full(out, where=_WHERE)
-        lock = locked_folder(building, where=_WHERE)
+    with whole_folder(out, where=_WHERE, stays=(*names, _STATE)) as building:
         place = _place(building, names=names, settings=settings)
         if place is None:
             clear_folder(building)
@@ -252,16 +240,6 @@ def growing_folder(
         finally:
             files.close()
         (building / _STATE).unlink()
-        os.fsync(lock)
-        refuse_full(out, where=_WHERE)
-        building.rename(out)
-    except OSError as error:
-        raise AuditError(
-            f"The folder cannot be written ({os.strerror(error.errno or 0)}).", where=_WHERE
-        ) from None
-    finally:
-        if lock >= 0:
-            os.close(lock)
 
 
 def _place(folder: Path, *, names: Sequence[str], settings: Mapping[str, str]) -> Place | None:
@@ -296,14 +274,9 @@ def census_of(
             label: {"n": counts.n_spans[label], "n_characters": counts.n_span_chars[label]}
             for label in ordered(counts.n_spans)
         },
-        "sha256": {path.name: _digest(path) for path in paths},
+        "sha256": {path.name: fingerprint(path) for path in paths},
     }
     return census | ({"copies": copies_summary(counts.copies)} if counts.copies else {})
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 SPANS, REDACTED, REFUSED = "spans.jsonl", "redacted.jsonl", "refused.jsonl"
@@ -513,9 +486,10 @@ class _Run:
             )
         tags = checked_tags([one.tags for one in found], texts=texts, name=self._tagger.name)
         for (note, _), reading, spans in zip(notes, found, tags, strict=True):
-            self.counts.copies = added(self.counts.copies, numbers_of(reading))
-            line = json.dumps(reading.line(with_outputs=self._keep_outputs), ensure_ascii=False)
-            self._files.write(COPIES, (line + "\n").encode("utf-8", "surrogatepass"))
+            line = reading.line(with_outputs=self._keep_outputs)
+            self.counts.copies = added(self.counts.copies, numbers_of(line))
+            text = json.dumps(line, ensure_ascii=False) + "\n"
+            self._files.write(COPIES, text.encode("utf-8", "surrogatepass"))
             yield note, replace(reading.document, spans=spans)
 
     def check_end(self) -> None:

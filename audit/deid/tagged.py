@@ -6,16 +6,13 @@ say of a note is left out and listed in the zip's `left_out.csv`, never dropped 
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
-import os
 import unicodedata
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +35,11 @@ from audit.deid.release import (
 from audit.deid.tag import CENSUS, COPIES, REDACTED, REFUSED, SPANS, Release
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
-from audit.home import home_folder
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
 from audit.notes.read import is_whole
 from audit.notes.spans import TYPES, Span, TaggedDocument, n_overlapping, ordered
 from audit.progress import StopQuestion
-from audit.shelf import coded_folders, forget_folder, is_code, private_folder, write_whole
+from audit.shelf import Shelf, now, one_line, taken, write_whole
 from audit.tables import write_table
 
 REMOVED, ADDED = "removed", "added"
@@ -274,7 +270,6 @@ def corrected_note(
 ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
 SOURCES = ("pasted", "uploaded", "registered")
 FORMAT = 1
-MAX_TITLE_CHARS = 80
 MAX_SEED = 2**31 - 1
 
 
@@ -351,11 +346,6 @@ class TaggedSet:
     path: Path
     census: Mapping[str, Any] | None
 
-    def __post_init__(self) -> None:
-        """Check code and source, once."""
-        if not is_code(self.tagged_id) or self.source not in SOURCES:
-            raise ValueError("no such set")
-
     @property
     def is_whole(self) -> bool:
         """Whether all notes are tagged and can be looked up."""
@@ -388,41 +378,29 @@ class TaggedSet:
         return self.path / RESULT / REFUSED
 
 
-def tagged_dir() -> Path:
-    """Return the directory of the sets, made with mode 700 if it is not there."""
-    return home_folder("tagged")
+def _read_set(folder: Path) -> TaggedSet:
+    asked = json.loads((folder / ASKED).read_bytes())
+    if asked["format"] != FORMAT or asked["source"] not in SOURCES:
+        raise ValueError
+    census = None
+    if (folder / INDEX).is_file():
+        census = json.loads((folder / RESULT / CENSUS).read_bytes())
+        int(census["n_notes"])
+        {label: int(counted["n"]) for label, counted in census["spans"].items()}
+    return TaggedSet(
+        tagged_id=folder.name,
+        title=str(asked["title"]),
+        source=str(asked["source"]),
+        tagger_id=str(asked["tagger_id"]),
+        tagger_digest=str(asked["tagger_digest"]),
+        how=ReleaseSettings(**asked["how"]),
+        created=str(asked["created"]),
+        path=folder,
+        census=census,
+    )
 
 
-def set_folder(tagged_id: str) -> Path:
-    """Return the folder of a set, be it there already or not; AuditError if it is no identifier."""
-    if not is_code(tagged_id):
-        raise _unknown()
-    return tagged_dir() / tagged_id
-
-
-def tagged_sets() -> tuple[TaggedSet, ...]:
-    """Return the sets, the newest first, those that are not whole among them; no damaged ones."""
-    found = []
-    for folder in coded_folders(tagged_dir()):
-        try:
-            found.append(_set_at(folder))
-        except AuditError:
-            continue
-    return tuple(sorted(found, key=lambda one: (one.created, one.tagged_id), reverse=True))
-
-
-def tagged_set(tagged_id: str) -> TaggedSet:
-    """Return a set.
-
-    Raises
-    ------
-    AuditError
-        If there is none of this identifier, or it is damaged.
-    """
-    folder = set_folder(tagged_id)
-    if not folder.is_dir():
-        raise _unknown()
-    return _set_at(folder)
+TAGGED_SETS = Shelf("tagged", where="tagged notes", read=_read_set)
 
 
 def begin_set(
@@ -435,59 +413,27 @@ def begin_set(
     title: str = "",
     given: bytes | None = None,
 ) -> TaggedSet:
-    """Make the folder of a set, with the notes that were handed in; one that is there stays."""
-    folder = set_folder(tagged_id)
-    if (folder / ASKED).is_file():
-        return _set_at(folder)
-    private_folder(folder)
-    if given is not None:
-        write_whole(folder / INPUT, given)
+    """Make the folder of a set, with the notes that were handed in; one that is there stays.
+
+    Raises
+    ------
+    AuditError
+        If the folder cannot be written.
+    """
+    if (TAGGED_SETS.place(tagged_id) / ASKED).is_file():
+        return TAGGED_SETS.get(tagged_id)
     asked = {
         "format": FORMAT,
-        "title": " ".join(title.split())[:MAX_TITLE_CHARS],
+        "title": one_line(title),
         "source": source,
         "tagger_id": tagger_id,
         "tagger_digest": tagger_digest,
         "how": asdict(how),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": now(),
     }
-    write_whole(folder / ASKED, (json.dumps(asked, ensure_ascii=False, indent=1) + "\n").encode())
-    return _set_at(folder)
-
-
-def forget_set(tagged_id: str) -> None:
-    """Remove a set with all of its files."""
-    refused = AuditError("The tagged notes cannot be removed.", where="tagged notes")
-    forget_folder(set_folder(tagged_id), unknown=_unknown(), refused=refused)
-
-
-def _set_at(folder: Path) -> TaggedSet:
-    try:
-        asked = json.loads((folder / ASKED).read_bytes())
-        if asked["format"] != FORMAT:
-            raise ValueError
-        census = None
-        if (folder / INDEX).is_file():
-            census = json.loads((folder / RESULT / CENSUS).read_bytes())
-            int(census["n_notes"])
-            {label: int(counted["n"]) for label, counted in census["spans"].items()}
-        return TaggedSet(
-            tagged_id=folder.name,
-            title=str(asked["title"]),
-            source=str(asked["source"]),
-            tagger_id=str(asked["tagger_id"]),
-            tagger_digest=str(asked["tagger_digest"]),
-            how=ReleaseSettings(**asked["how"]),
-            created=str(asked["created"]),
-            path=folder,
-            census=census,
-        )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        raise AuditError("These tagged notes are damaged.", where="tagged notes") from None
-
-
-def _unknown() -> AuditError:
-    return AuditError("There are no such tagged notes here.", where="tagged notes")
+    record = (json.dumps(asked, ensure_ascii=False, indent=1) + "\n").encode()
+    files = {} if given is None else {INPUT: given}
+    return TAGGED_SETS.put(tagged_id, files | {ASKED: record})
 
 
 CORRECTIONS = "corrections.jsonl"
@@ -496,11 +442,6 @@ _UNDONE = "undone"
 _KEPT_CORRECTIONS_WHERE = "corrections"
 ByNote = Mapping[int, tuple[Correction, ...]]
 """Number of a note -> its corrections, in the order in which they were made; none is empty."""
-
-
-def now() -> str:
-    """Return the moment as an ISO time stamp in UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def corrections_of(tagged: TaggedSet) -> ByNote:
@@ -578,15 +519,12 @@ def _data(tagged: TaggedSet) -> bytes:
 @contextmanager
 def _alone(tagged: TaggedSet) -> Iterator[None]:
     """Hold the set's folder while a line is added: two windows may correct the same notes."""
-    try:
-        descriptor = os.open(tagged.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        raise AuditError("There are no such tagged notes here.", where="tagged notes") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    if not tagged.path.is_dir():
+        TAGGED_SETS.get(tagged.tagged_id)
+    lock = taken(tagged.path, is_folder=True, waits=True)
+    assert lock is not None
+    with lock:
         yield
-    finally:
-        os.close(descriptor)
 
 
 MAX_HITS = 10_000

@@ -22,9 +22,8 @@ from audit.deid.network.config import TrainPoint, read_points, read_tagger_file
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags
 from audit.errors import AuditError
-from audit.home import home_folder
 from audit.notes.spans import CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE, Span
-from audit.shelf import forget_folder
+from audit.shelf import Shelf
 from audit.stats import Estimate
 
 LONGEST, RULES_FIRST, MODEL_FIRST, CODES_FIRST = (
@@ -196,7 +195,6 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 TRAINED = "trained/"
 """What the identifier of a trained tagger begins with."""
 
-_ID = re.compile(r"trained/([0-9a-f]{12})")
 _TRAINING = "training.json"
 
 
@@ -263,69 +261,43 @@ class TrainedTagger:
                 return None
 
 
-def taggers_dir() -> Path:
-    """Return the folder of the trained taggers, made with mode 700 if it is not there."""
-    return home_folder("taggers")
+def _read_tagger(folder: Path) -> TrainedTagger:
+    content = _plain_file(folder / TAGGER)
+    return TrainedTagger(
+        tagger_id=f"{TRAINED}{folder.name}",
+        kind=str(content["kind"]),
+        title=str(content.get("title", "")),
+        digest=str(content["digest"]),
+        created=str(content.get("created", "")),
+        training=dict(content.get("training", {})),
+        measured=dict(content.get("measured", {})),
+        points=read_points(folder),
+    )
+
+
+TAGGERS = Shelf("taggers", where="tagger", read=_read_tagger)
 
 
 def tagger_dir(tagger_id: str) -> Path:
-    """Return the folder of a trained tagger, which need not be there."""
-    match = _ID.fullmatch(tagger_id)
-    if match is None:
-        raise _kept_taggers_none()
-    return taggers_dir() / match[1]
-
-
-def trained_taggers() -> tuple[TrainedTagger, ...]:
-    """Return the taggers that are whole, the newest first."""
-    found = []
-    for path in taggers_dir().iterdir():
-        tagger_id = f"{TRAINED}{path.name}"
-        if _ID.fullmatch(tagger_id) and (tagger := _kept_taggers_read(path, tagger_id)) is not None:
-            found.append(tagger)
-    return tuple(sorted(found, key=lambda one: (one.created, one.tagger_id), reverse=True))
+    """Return the folder of a trained tagger, be it there or not; AuditError if it is no such id."""
+    return TAGGERS.place(_code(tagger_id))
 
 
 def trained_tagger(tagger_id: str) -> TrainedTagger:
-    """Return one trained tagger."""
+    """Return one trained tagger; AuditError where there is none, or it is not finished."""
     folder = tagger_dir(tagger_id)
-    found = _kept_taggers_read(folder, tagger_id)
-    if found is None and (folder / _TRAINING).is_file():
+    if (folder / _TRAINING).is_file() and not (folder / TAGGER).is_file():
         raise AuditError("This training is not finished.", where="tagger", do="Let its job go on.")
-    if found is None:
-        raise _kept_taggers_none()
-    return found
+    return TAGGERS.get(_code(tagger_id))
 
 
 def forget_tagger(tagger_id: str) -> None:
-    """Remove a trained tagger with everything that it holds."""
-    refused = AuditError("The tagger cannot be removed.", where="tagger")
-    forget_folder(tagger_dir(tagger_id), unknown=_kept_taggers_none(), refused=refused)
+    """Remove a trained tagger with all that it holds; AuditError as `Shelf.forget`."""
+    TAGGERS.forget(_code(tagger_id))
 
 
-def _kept_taggers_read(folder: Path, tagger_id: str) -> TrainedTagger | None:
-    """Return the tagger in a folder; None where there is none, or it cannot be read."""
-    try:
-        with (folder / TAGGER).open("rb") as file:
-            content = json.loads(file.read(MAX_BYTES))
-        return TrainedTagger(
-            tagger_id=tagger_id,
-            kind=str(content["kind"]),
-            title=str(content.get("title", "")),
-            digest=str(content["digest"]),
-            created=str(content.get("created", "")),
-            training=dict(content.get("training", {})),
-            measured=dict(content.get("measured", {})),
-            points=read_points(folder),
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _kept_taggers_none() -> AuditError:
-    return AuditError(
-        "There is no such tagger.", where="tagger", do="Choose one of those that are listed."
-    )
+def _code(tagger_id: str) -> str:
+    return tagger_id.removeprefix(TRAINED) if tagger_id.startswith(TRAINED) else ""
 
 
 RULES, DEFAULT = "rules", "default"
@@ -371,7 +343,7 @@ def known_taggers() -> tuple[KnownTagger, ...]:
     default = KnownTagger(DEFAULT, "combined", "", _default_digest(), is_quick=False)
     trained = tuple(
         KnownTagger(one.tagger_id, one.kind, one.title, one.digest, is_quick=False)
-        for one in trained_taggers()
+        for one in TAGGERS.all()
         if one.kind in KINDS
     )
     return (default, rules, *trained)

@@ -43,8 +43,8 @@ from audit.experiment.leakage_tables import (
     TAGGER,
     Arm,
     ArmRow,
-    LeakageOrder,
     LeakageTables,
+    LeakageTask,
     LeakRow,
     SplitRow,
 )
@@ -456,7 +456,7 @@ def trained_arm(
     losses = _train(
         loaded, documents, n_steps=n_steps, seed=seed, progress=progress, should_stop=should_stop
     )
-    with whole_folder(run / MODEL_FOLDER) as place:
+    with whole_folder(run / MODEL_FOLDER, replaces=True) as place:
         save_model(loaded.model, loaded.tokenizer, place)
     loss = float(np.mean(losses[-_N_LAST:]))
     facts = {"title": title, "n_steps": n_steps, "n_tokens": n_tokens, "loss": loss}
@@ -672,7 +672,7 @@ class LeakageResult:
 
 
 def run_leakage(
-    order: LeakageOrder,
+    order: LeakageTask,
     *,
     load: Load,
     arms_folder: Path,
@@ -727,7 +727,7 @@ def run_leakage(
 class _Work:
     """The arms of one experiment."""
 
-    order: LeakageOrder
+    order: LeakageTask
     notes: HospitalNotes
     load: Load
     arms_folder: Path
@@ -757,7 +757,7 @@ class _Work:
             should_stop=self.should_stop,
         )
         self.stages.finish(arm.code)
-        reports = {
+        reports: dict[int, AuditReport] = {
             scenario: self._audit(arm, scenario=scenario, hospital=model.path)
             for scenario in order.scenarios
         }
@@ -777,7 +777,7 @@ class _Work:
 
 
 def _request(
-    order: LeakageOrder, notes: HospitalNotes, *, scenario: int, hospital: Path
+    order: LeakageTask, notes: HospitalNotes, *, scenario: int, hospital: Path
 ) -> AuditRequest:
     """Return the same question about every arm: only the hospital's model differs."""
     generation = GenerationSettings(n_documents=order.n_documents)
@@ -796,7 +796,7 @@ def _request(
     )
 
 
-def _costs(order: LeakageOrder, notes: HospitalNotes) -> Mapping[str, float]:
+def _costs(order: LeakageTask, notes: HospitalNotes) -> Mapping[str, float]:
     """Return the stages with what each will cost, in tokens of forward passes; an estimate."""
     n_chars = sum(map(len, notes.texts))
     n_tokens = n_chars / _CHARS_PER_TOKEN[order.language]

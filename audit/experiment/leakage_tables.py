@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+
+from pydantic import Field, model_validator
 
 from audit.attack.metrics import plain
-from audit.attack.question import GenerationSettings, PosteriorSettings, question_digest
-from audit.deid.release import MODES
-from audit.deid.taggers import known_taggers
+from audit.attack.question import question_digest
+from audit.deid.taggers import known_taggers, load_tagger
 from audit.errors import AuditError
-from audit.home import DEMO_HOSPITAL, data_home, home_folder
+from audit.home import DEMO_HOSPITAL, results_dir
 from audit.models.inspect import model_digest
-from audit.shelf import private_folder, write_whole
+from audit.shelf import Shelf, private_folder
 from audit.stats import Estimate, Rate
 from audit.tables import decimal, write_table
+from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
+from cache.store import Store
 
-LANGUAGES = ("en", "ja")
+Language = Literal["en", "ja"]
+LANGUAGES = get_args(Language)
 RAW, PERFECT, TAGGER, MENTIONS, PATIENTS = (
     "raw",
     "perfect",
@@ -33,11 +37,11 @@ RAW, PERFECT, TAGGER, MENTIONS, PATIENTS = (
     "mentions",
     "patients",
 )
-UNITS = (MENTIONS, PATIENTS)
+Unit = Literal["mentions", "patients"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
 """What is missed at random: single mentions, or all mentions of a patient."""
 
 MAX_TAGGERS, MAX_SHARES, MAX_EPOCHS = 20, 20, 1000.0
-_DEVICES = ("auto", "cpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -67,78 +71,85 @@ class Arm:
         return self.kind if math.isnan(self.share) else f"{self.kind} {100 * self.share:g} %"
 
 
-@dataclass(frozen=True)
-class LeakageOrder:
-    """What an experiment on leakage against missed names is to be made of.
+class LeakageTask(Task):
+    """What an experiment on leakage against missed names is to be made of."""
 
-    Attributes
-    ----------
-    language
-        Of the demo hospital.
-    taggers
-        Identifiers of de-identifiers.
-    shares
-        Shares of names that stay, ascending, each above 0 and below 1.
-    units
-        Out of `UNITS`.
-    mode
-        What takes a span's place, one of `audit.deid.release.MODES`.
-    epochs
-        How often each model reads its notes.
-    scenarios
-        Which attacks: 2, 1, or both.
-    n_inputs, n_documents
-        Of scenarios 2 and 1.
-    seed
-        Of the draws of missed names, surrogates, trainings and attacks.
-    device
-        Of taggers and attacks: "auto", "cpu" or "cuda"; no part of the question.
-    """
+    job = "leakage"
+    flags: ClassVar = {"taggers": "--tagger", "shares": "--miss", "scenarios": "--scenario"}
 
-    language: str = "en"
-    taggers: tuple[str, ...] = ()
-    shares: tuple[float, ...] = (0.01, 0.05, 0.1, 0.25, 0.5)
-    units: tuple[str, ...] = UNITS
-    mode: str = "placeholder"
-    epochs: float = 10.0
-    scenarios: tuple[int, ...] = (2,)
-    n_inputs: int = 2000
-    n_documents: int = 300
-    seed: int = 0
-    device: str = "auto"
+    language: Language = Field(default="en", description="of the demo hospital")
+    taggers: tuple[str, ...] = Field(
+        default=(),
+        max_length=MAX_TAGGERS,
+        description="rules, default or trained/<id>; repeatable",
+    )
+    shares: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(
+        default=(0.01, 0.05, 0.1, 0.25, 0.5),
+        max_length=MAX_SHARES,
+        examples=["0.01,0.05,0.1"],
+        description="shares of names that are left at random, rising",
+    )
+    units: tuple[Unit, ...] = UNITS
+    mode: Literal["placeholder", "surrogate", "mask"] = Field(
+        default="placeholder", description="what takes a name's place"
+    )
+    epochs: float = Field(
+        default=10.0, gt=0, le=MAX_EPOCHS, description="how often each model reads its notes"
+    )
+    scenarios: tuple[Literal[1, 2], ...] = Field(
+        default=(2,), min_length=1, description="the attack; repeatable, 2 unless given"
+    )
+    n_inputs: int = Field(default=2000, ge=1, le=10_000_000, description="of scenario 2")
+    n_documents: int = Field(default=300, ge=1, le=10_000_000, description="of scenario 1")
+    seed: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_SEED,
+        description="of the draws of missed names, surrogates, trainings and attacks",
+    )
+    device: Device = Field(default="auto", description="of taggers and attacks")
 
-    def __post_init__(self) -> None:
-        """Check every choice, once."""
-        if self.language not in LANGUAGES:
-            raise AuditError("is unknown.", where="language", do=f"One of {', '.join(LANGUAGES)}.")
-        if self.device not in _DEVICES:
-            raise AuditError("is unknown.", where="device", do=f"One of {', '.join(_DEVICES)}.")
-        if self.mode not in MODES:
-            raise AuditError("is unknown.", where="mode", do=f"One of {', '.join(MODES)}.")
-        if not set(self.units) <= set(UNITS) or len(set(self.units)) != len(self.units):
-            raise AuditError("is unknown.", where="units", do=f"One of {', '.join(UNITS)}.")
-        if not self.scenarios or not set(self.scenarios) <= {1, 2}:
-            raise AuditError("must be 1 or 2.", where="scenario", do="Choose one of the two.")
-        is_repeated = any(len(set(x)) != len(x) for x in (self.scenarios, self.taggers))
-        if is_repeated or len(self.taggers) > MAX_TAGGERS:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if any(len(set(x)) != len(x) for x in (self.scenarios, self.taggers, self.units)):
             raise AuditError(
                 "The same is asked twice, or there are too many.", where="tagger or scenario"
             )
-        self._check_numbers()
-
-    def _check_numbers(self) -> None:
-        is_rising = list(self.shares) == sorted(set(self.shares))
-        is_inside = all(_is_number(s) and 0 < s < 1 for s in self.shares)
-        if not is_inside or not is_rising or len(self.shares) > MAX_SHARES:
+        if list(self.shares) != sorted(set(self.shares)):
             raise AuditError(
                 "Shares of missed names are rising numbers above 0 and below 1.", where="shares",
                 do="For example 0.01,0.05,0.1.",
             )  # fmt: skip
-        if not _is_number(self.epochs) or not 0 < self.epochs <= MAX_EPOCHS:
-            raise AuditError(f"must be above 0 and at most {MAX_EPOCHS:g}.", where="epochs")
-        # Other bounds are those of the attacks' own settings.
-        PosteriorSettings(n_inputs=self.n_inputs, n_chain_inputs=0)
-        GenerationSettings(n_documents=self.n_documents)
+        return self
+
+    def question(self) -> Question:
+        """Return the question: the digests of the taggers and the demo's model are part of it."""
+        return self.asked(
+            label=f"demo {self.language}", device=queue_of(self.device), about=leakage_id(self)
+        )
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Do the experiment, or what is left of it; returns its identifier.
+
+        A tagger that was changed since the job was asked for makes another experiment.
+        """
+        from audit.experiment.leakage import run_leakage
+
+        kept_as = leakage_id(self)
+        if is_kept(kept_as):
+            return (kept_as,)
+        with Store(results_dir()) as store:
+            result = run_leakage(
+                self,
+                load=lambda tagger: load_tagger(tagger, device=self.device),
+                arms_folder=arms_dir(),
+                store=store,
+                progress=contact.listen,
+                should_stop=contact.should_stop,
+                say=contact.say,
+            )
+        keep_leakage(kept_as, result.tables.files())
+        return (kept_as,)
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -147,39 +158,10 @@ class LeakageOrder:
         doses = tuple(Arm(unit, share) for unit in self.units for share in self.shares)
         return (Arm(RAW), Arm(PERFECT), *taggers, *doses)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the order as plain values; `leakage_order_from_json` reads it."""
-        plain = asdict(self)
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
 
-
-def quick(order: LeakageOrder) -> LeakageOrder:
+def quick(order: LeakageTask) -> LeakageTask:
     """Return an order of the same taggers that takes minutes: fewer arms, fewer epochs."""
-    return replace(order, shares=(0.1, 0.5), units=(MENTIONS,), epochs=4.0, n_inputs=500)
-
-
-def leakage_order_from_json(content: Mapping[str, Any]) -> LeakageOrder:
-    """Return the order that `LeakageOrder.to_json` wrote.
-
-    Raises
-    ------
-    AuditError
-        If it is none.
-    """
-    try:
-        if set(content) != {each.name for each in fields(LeakageOrder)}:
-            raise ValueError
-        values: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in content.items()
-        }
-        return LeakageOrder(**values)
-    except (ValueError, TypeError, AttributeError):
-        raise AuditError("The order of the experiment cannot be read.", where="order") from None
-
-
-def _is_number(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)  # type: ignore[arg-type]  # a number by now
+    return order.with_(shares=(0.1, 0.5), units=("mentions",), epochs=4.0, n_inputs=500)
 
 
 CONTROLS = ("easy", "hard")
@@ -287,7 +269,7 @@ class LeakageTables:
         As `audit.experiment.leakage` makes them.
     """
 
-    order: LeakageOrder
+    order: LeakageTask
     n_notes: int
     n_patients: int
     arms: tuple[ArmRow, ...]
@@ -308,7 +290,7 @@ def leakage_json(tables: LeakageTables) -> dict[str, Any]:
     """Return the tables as plain values; undefined numbers are None."""
     return {
         "schema": SCHEMA,
-        "order": tables.order.to_json(),
+        "order": tables.order.plain(),
         "n_notes": tables.n_notes,
         "n_patients": tables.n_patients,
         "arms": plain(tables.arms),
@@ -437,8 +419,6 @@ def _cell(value: float) -> object:
 VERSION = 1
 """Raised whenever a change of code moves a number: older experiments are not taken for the same."""
 
-_FOLDER, _ARMS = "leakage", "arms"
-_ID = re.compile(r"[0-9a-f]{12}")
 _MAX_BYTES = 20_000_000
 
 
@@ -451,7 +431,7 @@ class KeptLeakage:
     tables: Mapping[str, Any]
 
 
-def leakage_id(order: LeakageOrder) -> str:
+def leakage_id(order: LeakageTask) -> str:
     """Return the identifier under which an experiment is kept: the same question has the same.
 
     Raises
@@ -460,13 +440,13 @@ def leakage_id(order: LeakageOrder) -> str:
         If there is no such tagger, or the demo's model is not there.
     """
     digests = tagger_digests(order)
-    plain = {key: value for key, value in order.to_json().items() if key != "device"}
+    plain = {key: value for key, value in order.plain().items() if key != "device"}
     general = model_digest(DEMO_HOSPITAL / order.language / "models" / "general")
     question = {"version": VERSION, "order": plain, "taggers": digests, "general": general}
     return question_digest(question)[:12]
 
 
-def tagger_digests(order: LeakageOrder) -> dict[str, str]:
+def tagger_digests(order: LeakageTask) -> dict[str, str]:
     """Return the digest of each of an order's taggers.
 
     Raises
@@ -482,69 +462,39 @@ def tagger_digests(order: LeakageOrder) -> dict[str, str]:
     return {tagger: known[tagger] for tagger in order.taggers}
 
 
-def leakage_dir(leakage: str) -> Path:
-    """Return the folder of an experiment, made with mode 700 if it is not there."""
-    if not _ID.fullmatch(leakage):
-        raise ValueError("an identifier has 12 hexadecimal digits")
-    return private_folder(home_folder(_FOLDER) / leakage)
+def _read(folder: Path) -> KeptLeakage:
+    path = folder / LEAKAGE_JSON
+    state = path.stat()
+    tables = json.loads(path.read_bytes()) if state.st_size <= _MAX_BYTES else {}
+    if tables["schema"] != SCHEMA:
+        raise ValueError
+    return KeptLeakage(folder.name, state.st_mtime, tables)
+
+
+LEAKAGE = Shelf("leakage", where="leakage", read=_read, newest=attrgetter("at"))
 
 
 def arms_dir() -> Path:
     """Return the folder of the trained models, made with mode 700 if it is not there."""
-    return private_folder(home_folder(_FOLDER) / _ARMS)
+    return private_folder(LEAKAGE.home() / "arms")
 
 
 def keep_leakage(leakage: str, files: Mapping[str, bytes]) -> None:
     """Keep the files of a finished experiment; the tables that are read again come last."""
-    folder = leakage_dir(leakage)
-    for name in sorted(files, key=lambda name: name == LEAKAGE_JSON):
-        write_whole(folder / name, files[name])
+    LEAKAGE.put(leakage, dict(sorted(files.items(), key=lambda pair: pair[0] == LEAKAGE_JSON)))
 
 
 def is_kept(leakage: str) -> bool:
     """Return whether an experiment is finished."""
-    folder = data_home() / _FOLDER / leakage
-    return all((folder / name).is_file() for name in FILES)
+    return all((LEAKAGE.place(leakage) / name).is_file() for name in FILES)
 
 
 def kept_files(leakage: str) -> dict[str, bytes]:
-    """Return the files of a finished experiment by name.
-
-    Raises
-    ------
-    AuditError
-        If there is none under this identifier.
-    """
-    if not _ID.fullmatch(leakage):
-        raise AuditError("There is no such experiment.", where="leakage")
-    folder = data_home() / _FOLDER / leakage
-    try:
+    """Return the files of a finished experiment by name; AuditError where there is none."""
+    folder = LEAKAGE.place(leakage)
+    LEAKAGE.get(leakage)
+    with LEAKAGE.reading():
         return {name: (folder / name).read_bytes() for name in FILES}
-    except OSError:
-        raise AuditError("There is no such experiment.", where="leakage") from None
-
-
-def all_leakage() -> tuple[KeptLeakage, ...]:
-    """Return the finished experiments, the newest first; what cannot be read is left out."""
-    folder = data_home() / _FOLDER
-    if not folder.is_dir():
-        return ()
-    found = [_read(path) for path in sorted(folder.iterdir()) if _ID.fullmatch(path.name)]
-    return tuple(sorted((one for one in found if one), key=lambda one: one.at, reverse=True))
-
-
-def _read(folder: Path) -> KeptLeakage | None:
-    path = folder / LEAKAGE_JSON
-    try:
-        state = path.stat()
-        if state.st_size > _MAX_BYTES:
-            return None
-        tables = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    if not isinstance(tables, dict) or tables.get("schema") != SCHEMA:
-        return None
-    return KeptLeakage(folder.name, state.st_mtime, tables)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from statistics import fmean
 from audit.attack.question import AuditRequest
 from audit.corpus.build import PRIVATE
 from audit.corpus.examine import PASSAGES, read_examination
-from audit.corpus.kept import corpus_at, list_of, passages_for
+from audit.corpus.kept import CORPORA, list_of, passages_for
 from audit.corpus.make import make_corpus
 from audit.corpus.truth import listed_file
 from audit.errors import AuditError
@@ -26,8 +26,8 @@ from audit.experiment.paper_tables import (
     CONTROLS,
     TABLES_JSON,
     TABLES_MD,
-    ExperimentOrder,
     ExperimentTables,
+    ExperimentTask,
     ExposureRow,
     tables_json,
     tables_markdown,
@@ -57,7 +57,7 @@ def audit_stage(epochs: float, *, scenario: int) -> str:
     return f"audit after {epochs:g} epochs, scenario {scenario}"
 
 
-def stage_costs(order: ExperimentOrder) -> dict[str, float]:
+def stage_costs(order: ExperimentTask) -> dict[str, float]:
     """Return the stages in their order with what each will cost, in tokens of forward passes.
 
     An estimate from the size of the notes: it only weighs the stages against each other.
@@ -152,7 +152,7 @@ class ExperimentResult:
 
 
 def run_experiment(
-    order: ExperimentOrder,
+    order: ExperimentTask,
     *,
     out: Path,
     store: ResultStore,
@@ -183,7 +183,7 @@ def run_experiment(
     work.corpus()
     general = work.general()
     models = work.hospital(general)
-    corpus = corpus_at(out / _CORPUS)
+    corpus = CORPORA.at(out / _CORPUS)
     candidates = list_of(corpus, controls=CONTROLS)
     data = passages_for(corpus, candidates, seed=order.seed)
     passages = read_passages(data, what="passages", file_name=PASSAGES)
@@ -203,12 +203,12 @@ def run_experiment(
     return ExperimentResult(tables, tuple(report.digest for report in reports.values()))
 
 
-def _take_folder(order: ExperimentOrder, out: Path) -> None:
+def _take_folder(order: ExperimentTask, out: Path) -> None:
     """Note whose folder this is; refuse one with other things, or of another order."""
     content = {
         "digest": order.trained_digest(),
         "notes": [_state(path) for path in (order.notes, order.general_notes) if path],
-        "order": order.to_json(),
+        "order": order.plain(),
     }
     private_folder(out)
     path = out / ORDER_FILE
@@ -243,7 +243,7 @@ def _state(notes: Path) -> list[int]:
 class _Work:
     """The stages of one experiment."""
 
-    order: ExperimentOrder
+    order: ExperimentTask
     out: Path
     progress: StageProgress
     should_stop: StopQuestion
@@ -254,7 +254,7 @@ class _Work:
         is_kept = (self.out / _CORPUS).is_dir()
         if not is_kept:
             make_corpus(
-                self.order.corpus_order(),
+                self.order.corpus(),
                 out=self.out / _CORPUS,
                 progress=self.progress.of(CORPUS),
                 should_stop=self.should_stop,
@@ -340,7 +340,7 @@ class _Work:
 
 
 def _request(
-    order: ExperimentOrder,
+    order: ExperimentTask,
     scenario: int,
     *,
     general: Path,

@@ -9,11 +9,12 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from audit.attack.decisions import Confusion
 from audit.attack.metrics import plain
@@ -21,16 +22,18 @@ from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.corpus.examine import Examination
 from audit.corpus.make import CorpusTask
 from audit.errors import AuditError
+from audit.home import results_dir
+from audit.models.inspect import inspect_model
 from audit.report.published import published_tables
 from audit.report.report import AuditReport
 from audit.stats import Estimate, FloatArray, Rate, bootstrap_ranking
 from audit.tables import decimal
+from audit.task import MAX_SEED, Columns, Contact, Device, Question, Task, queue_of
 from audit.training.config import TrainSettings
+from cache.store import Store
 
 MAX_EPOCHS = 10_000
 PAPER_EPOCHS = (1.0, 2.0, 5.0, 10.0, 20.0)
-_PATHS = ("notes", "general", "general_notes")
-_DEVICES = ("auto", "cpu", "cuda")
 
 TRAINING = TrainSettings(
     n_epochs=PAPER_EPOCHS[-1],
@@ -53,78 +56,69 @@ GENERAL_TRAINING = TrainSettings(
 """Of M_general on notes without these names, where there are such."""
 
 
-@dataclass(frozen=True)
-class ExperimentOrder:
-    """What an experiment is to be made of.
+class ExperimentTask(Task):
+    """What an experiment is to be made of."""
 
-    Attributes
-    ----------
-    notes
-        Notes with placeholders, which become dummy identities (section 3.2).
-    general
-        Directory of M_general, or of what it is trained from.
-    general_notes
-        Notes without these names on which M_general is trained first; None: it is taken as it is.
-    columns
-        (field of a note, name of its column), for headings that are not known.
-    sample
-        How many notes to draw at random (the paper's 1,000,000); None takes all.
-    epochs
-        How often M_hospital has read D_private when it is audited, ascending.
-    training, general_training
-        How M_hospital and M_general are trained; `training.n_epochs` follows `epochs`.
-    generation, posterior
-        What the attacker may try in scenarios 1 and 2.
-    canary_counts, n_canaries
-        As in `CorpusTask`; none by default.
-    single_tokens
-        Whether only names count whose parts are single tokens of M_general (section 3.4).
-    seed
-        Of identities, controls, trainings and attacks.
-    device
-        "auto", "cpu" or "cuda"; no part of the question.
-    """
+    job = "experiment"
+    flags: ClassVar = {
+        "columns": "--column", "single_tokens": "--all-names", "canary_counts": "--canaries",
+        "n_canaries": "--canary-names",
+    }  # fmt: skip
 
-    notes: Path
+    notes: Path = Field(
+        description="notes with placeholders, which become dummy identities (section 3.2)"
+    )
     general: Path
-    general_notes: Path | None = None
-    columns: tuple[tuple[str, str], ...] = ()
-    sample: int | None = None
-    epochs: tuple[float, ...] = PAPER_EPOCHS
+    """Directory of M_general, or of what it is trained from."""
+    out: Path = Field(description="a new folder, or a stopped experiment's")
+    general_notes: Path | None = Field(
+        default=None,
+        description="notes without these names, on which M_general is trained first",
+    )
+    columns: Columns = Field(default=(), description="a column of the notes, such as text=body")
+    sample: int | None = Field(
+        default=None, ge=1, description="notes drawn at random (the paper's 1,000,000)"
+    )
+    epochs: tuple[Annotated[float, Field(gt=0, le=MAX_EPOCHS)], ...] = Field(
+        default=PAPER_EPOCHS,
+        min_length=1,
+        examples=["1,2,5,10,20"],
+        description="audit M_hospital after so many",
+    )
     training: TrainSettings = TRAINING
     general_training: TrainSettings = GENERAL_TRAINING
-    generation: GenerationSettings = field(default_factory=GenerationSettings)
-    posterior: PosteriorSettings = field(default_factory=PosteriorSettings)
-    canary_counts: tuple[int, ...] = ()
-    n_canaries: int = 10
-    single_tokens: bool = True
-    seed: int = 0
-    device: str = "auto"
+    generation: GenerationSettings = GenerationSettings()
+    posterior: PosteriorSettings = PosteriorSettings()
+    canary_counts: tuple[int, ...] = Field(
+        default=(), examples=["1,2,4,8"], description="plant names so many times"
+    )
+    n_canaries: int = Field(default=10, description="names for each number")
+    single_tokens: bool = Field(
+        default=True,
+        description="also names of several tokens; else, as in section 3.4, single ones of "
+        "M_general alone",
+    )
+    seed: int = Field(
+        default=0, ge=0, le=MAX_SEED, description="of identities, controls, trainings and attacks"
+    )
+    device: Device = Field(default="auto", description="no part of the question")
 
-    def __post_init__(self) -> None:
-        """Check every choice, once; settings of other rooms check themselves."""
-        numbers = all(
-            isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n)
-            for n in self.epochs
-        )
-        rising = numbers and list(self.epochs) == sorted(set(self.epochs))
-        if not self.epochs or not rising or not 0 < self.epochs[0] <= self.epochs[-1] <= MAX_EPOCHS:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if list(self.epochs) != sorted(set(self.epochs)):
             raise AuditError(
                 "Epochs are rising numbers above 0.", where="epochs", do="For example 1,2,5,10,20."
             )
-        if self.device not in _DEVICES:
-            raise AuditError("is unknown.", where="device", do=f"One of {', '.join(_DEVICES)}.")
         if self.general_training.from_scratch:
             raise AuditError("M_general is never trained from scratch.", where="from scratch")
-        object.__setattr__(self, "epochs", tuple(float(n) for n in self.epochs))
         hospital = self.training.with_(seed=self.seed, n_epochs=self.epochs[-1])
-        general = self.general_training.with_(seed=self.seed)
         object.__setattr__(self, "training", hospital)
-        object.__setattr__(self, "general_training", general)
-        self.corpus_order()
+        object.__setattr__(self, "general_training", self.general_training.with_(seed=self.seed))
+        self.corpus()
+        return self
 
-    def corpus_order(self) -> CorpusTask:
-        """Return the order of D_private, D_public and the candidate list."""
+    def corpus(self) -> CorpusTask:
+        """Return the task of D_private, D_public and the candidate list."""
         return CorpusTask(
             notes=self.notes,
             columns=self.columns,
@@ -136,53 +130,34 @@ class ExperimentOrder:
             tokenizer=self.general if self.single_tokens else None,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the order as plain values; `order_from_json` reads it."""
-        plain = asdict(self)
-        for name in ("training", "general_training", "generation", "posterior"):
-            plain[name] = getattr(self, name).plain()
-        for name in _PATHS:
-            plain[name] = None if plain[name] is None else str(plain[name])
-        lists = {name: list(plain[name]) for name in ("epochs", "canary_counts")}
-        return plain | lists | {"columns": [list(pair) for pair in self.columns]}
-
-    def digest(self) -> str:
-        """Return the digest of everything but the device."""
-        return self._digest(without=("device",))
+    def answer_digest(self, *, without: tuple[str, ...] = ()) -> str:
+        """Return the digest of all that decides an answer: everything but folder and device."""
+        plain = {name: value for name, value in self.plain().items() if name != "out"}
+        plain |= dict.fromkeys(("device", *without), "")
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
     def trained_digest(self) -> str:
         """Return the digest of what decides the corpus and the models; audits have their own."""
-        return self._digest(without=("device", "generation", "posterior"))
+        return self.answer_digest(without=("generation", "posterior"))
 
-    def _digest(self, *, without: tuple[str, ...]) -> str:
-        plain = self.to_json() | dict.fromkeys(without, "")
-        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+    def question(self) -> Question:
+        """Return the question; its folder is part of it."""
+        return self.asked(
+            label=inspect_model(self.general).name,
+            device=queue_of(self.device),
+            about=[self.answer_digest(), str(self.out)],
+        )
 
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Do the experiment, or what is left of it; returns the digests of its audits."""
+        from audit.experiment.paper import run_experiment
 
-def order_from_json(content: Mapping[str, Any]) -> ExperimentOrder:
-    """Return the order that `ExperimentOrder.to_json` wrote.
-
-    Raises
-    ------
-    AuditError
-        If it is none.
-    """
-    try:
-        values = dict(content)
-        if set(values) != {each.name for each in fields(ExperimentOrder)}:
-            raise ValueError
-        for name in _PATHS:
-            values[name] = None if values[name] is None else Path(values[name])
-        for name in ("training", "general_training"):
-            values[name] = TrainSettings.of(values[name])
-        values["generation"] = GenerationSettings(**values["generation"])
-        values["posterior"] = PosteriorSettings(**values["posterior"])
-        values["columns"] = tuple((str(one), str(other)) for one, other in values["columns"])
-        values["epochs"] = tuple(values["epochs"])
-        values["canary_counts"] = tuple(values["canary_counts"])
-        return ExperimentOrder(**values)
-    except (ValueError, TypeError, AttributeError):
-        raise AuditError("The order of the experiment cannot be read.", where="order") from None
+        with Store(results_dir()) as store:
+            result = run_experiment(
+                self, out=self.out, store=store, progress=contact.listen,
+                should_stop=contact.should_stop, say=contact.say,
+            )  # fmt: skip
+        return result.digests
 
 
 @dataclass(frozen=True)

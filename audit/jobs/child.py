@@ -10,9 +10,9 @@ from types import TracebackType
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table
 from audit.jobs.kinds import KINDS
+from audit.jobs.locks import jobs_dir
 from audit.jobs.service import failure_of
 from audit.jobs.table import Failure, Job, forget_order, read_order, table_contact
-from audit.shelf import jobs_dir
 from cache.errors import StoreError
 
 

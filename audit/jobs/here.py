@@ -9,10 +9,11 @@ from typing import Any
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table
 from audit.jobs.kinds import KINDS
+from audit.jobs.locks import device_lock, forget_job_lock, job_lock
 from audit.jobs.service import ensure_worker, failure_of, leave_to_command, recover_device, settle
 from audit.jobs.table import COMMAND, WORKER, Job, Wait, forget_order, table_contact, write_order
 from audit.progress import Progress, ProgressListener, duration
-from audit.shelf import Lock, device_lock, forget_job_lock, job_lock
+from audit.shelf import Lock
 from audit.task import Question
 from cache.errors import StoreError
 

@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.attack.question import AuditRequest, question_digest
-from audit.corpus.build import PRIVATE
-from audit.corpus.kept import kept_corpus
 from audit.corpus.make import CorpusTask
-from audit.corpus.truth import listed_file, read_listed
 from audit.deid.generative.config import GenerativeOrder, TuningSettings
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, clear_given, given_path, is_table, keep_notes, notes_lines
@@ -28,321 +25,34 @@ from audit.deid.network.config import (
     split_off,
     synthetic,
 )
-from audit.deid.score import (
-    EXAMPLE,
-    FILE,
-    TAGGED,
-    TAGGER,
-    Source,
-    score_dir,
-)
+from audit.deid.score import EXAMPLE, FILE, SCORES, TAGGED, TAGGER, Source
 from audit.deid.scoring import ScoreInputs, ScoreOrder, build_score
 from audit.deid.tag import tag_notes
 from audit.deid.tagged import (
     INPUT,
     RESULT,
+    TAGGED_SETS,
     ReleaseSettings,
     TaggedSet,
     begin_set,
-    forget_set,
-    set_folder,
-    tagged_set,
     write_index,
 )
 from audit.deid.taggers import TRAINED, KnownTagger, known_taggers, load_tagger, tagger_dir
 from audit.demo import DemoSettings, demo_audits, demo_request, remember
 from audit.errors import AuditError
-from audit.experiment.leakage_tables import (
-    LeakageOrder,
-    arms_dir,
-    is_kept,
-    keep_leakage,
-    leakage_id,
-    leakage_order_from_json,
-)
-from audit.experiment.paper_tables import ExperimentOrder
-from audit.experiment.paper_tables import order_from_json as paper_tables_order_from_json
+from audit.experiment.leakage_tables import LeakageTask
+from audit.experiment.paper_tables import ExperimentTask
 from audit.foreign import decode_text
 from audit.home import DEMO_HOSPITAL, results_dir, salted_digest
 from audit.jobs import table
 from audit.jobs.table import Job
-from audit.models.inspect import inspect_model, model_digest
 from audit.notes.read import open_notes, resolve_note_file
 from audit.progress import Pace, Progress
 from audit.report.report import AuditReport
-from audit.shelf import SHORT, queue_of
 from audit.tables import MAX_FIELD_CHARS
-from audit.task import Contact, Part, Question
-from audit.training.config import LossPoint, TrainSettings
-from audit.training.kept import TrainOrder, run_dir
+from audit.task import SHORT, Contact, Part, Question, queue_of
+from audit.training.kept import PretrainTask
 from cache.store import Store
-
-PRETRAIN_JOB_KIND = "pretrain"
-CORPUS_SOURCES = ("private", "public", "other_names")
-_PRETRAIN_JOB_N_DIGITS = 12
-
-
-def pretrain_order(
-    *,
-    general: Path,
-    settings: TrainSettings,
-    corpus_id: str = "",
-    source: str = "private",
-    notes: Path | None = None,
-    columns: Mapping[str, str] | None = None,
-    other_names_seed: int = 0,
-    title: str = "",
-    out: Path | None = None,
-    snapshot_epochs: Sequence[float] = (),
-    device: str = "auto",
-) -> dict[str, Any]:
-    """Return the order of a training on a kept corpus, or on a file of notes.
-
-    Parameters
-    ----------
-    general
-        Directory of the model to start from.
-    corpus_id, source
-        A kept corpus, and which of its notes: "private", "public" or "other_names".
-    notes, columns
-        In place of a corpus: anything that `open_notes` reads.
-    other_names_seed
-        Of the other names.
-    out
-        Folder of the training; None keeps it among the trained models.
-
-    Raises
-    ------
-    AuditError
-        If neither or both of corpus and notes are given, there is no such corpus, or the model is
-        refused.
-    """
-    if bool(corpus_id) == (notes is not None):
-        raise AuditError("Name a corpus or a file of notes, one of the two.", where="notes")
-    if corpus_id:
-        if source not in CORPUS_SOURCES:
-            raise AuditError("There are no such notes in a corpus.", where="source")
-        kept_corpus(corpus_id)
-    inspect_model(general)
-    return {
-        "general": str(general),
-        "settings": settings.plain(),
-        "corpus_id": corpus_id,
-        "source": source if corpus_id else "file",
-        "notes": None if notes is None else str(notes.resolve()),
-        "columns": dict(columns or {}),
-        "other_names_seed": other_names_seed,
-        "title": title,
-        "out": None if out is None else str(out.resolve()),
-        "snapshot_epochs": list(snapshot_epochs),
-        "device": device,
-    }
-
-
-def run_id_of(order: Mapping[str, Any]) -> str:
-    """Return the identifier under which the training of an order is kept.
-
-    The same question has the same: it is trained once, and gone on with. Reads every byte of the
-    general model's weights.
-    """
-    question = {
-        "general": model_digest(Path(order["general"])),
-        "settings": TrainSettings.of(order["settings"]).decisive(),
-        "notes": _pretrain_job_identity(order),
-        "columns": order["columns"],
-        "snapshot_epochs": order["snapshot_epochs"],
-    }
-    return salted_digest(f"pretrain {question_digest(question)}")[:_PRETRAIN_JOB_N_DIGITS]
-
-
-def pretrain_question(order: Mapping[str, Any]) -> Question:
-    """Return an order as a question of the table.
-
-    Raises
-    ------
-    AuditError
-        If the model is refused, or the notes cannot be read.
-    """
-    run_id = run_id_of(order)
-    name = inspect_model(Path(order["general"])).name
-    return Question(
-        kind=PRETRAIN_JOB_KIND,
-        label=name,
-        scenario=0,
-        device=queue_of(order["device"]),
-        digest=question_digest({PRETRAIN_JOB_KIND: run_id, "out": order["out"]}),
-        audits=(),
-        order={**order, "run_id": run_id},
-    )
-
-
-def answer_pretrain(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-    """Train, or go on with a training; returns its identifier."""
-    from audit.training.loop import train
-
-    wanted = train_order(order, contact=contact)
-    result = train(
-        wanted,
-        progress=lambda report: contact.report(report, ()),
-        should_stop=contact.should_stop,
-        on_point=_pretrain_job_told(contact.say),
-    )
-    if wanted.settings.held_out_share and result.held_out is None:
-        contact.say("Every patient is on the candidate list: none was held out, no loss measured.")
-    return (str(order["run_id"]),)
-
-
-def train_order(order: Mapping[str, Any], *, contact: Contact) -> TrainOrder:
-    """Return what the engine is asked for; writes the notes with other names if they are wanted."""
-    run_id = str(order["run_id"])
-    out = Path(order["out"]) if order["out"] else run_dir(run_id)
-    if order["corpus_id"]:
-        corpus = kept_corpus(order["corpus_id"])
-        notes = _corpus_notes(order, contact=contact)
-        token_store: Path | None = corpus.path / "tokens"
-    else:
-        notes, token_store = Path(order["notes"]), None
-    return TrainOrder(
-        general=Path(order["general"]),
-        notes=(notes,),
-        out=out,
-        settings=TrainSettings.of(order["settings"]),
-        title=order["title"],
-        source=order["source"],
-        corpus_id=order["corpus_id"],
-        columns=order["columns"],
-        token_store=token_store,
-        listed=listed_file(notes) if order["corpus_id"] else None,
-        snapshot_epochs=tuple(order["snapshot_epochs"]),
-        device=order["device"],
-    )
-
-
-def _corpus_notes(order: Mapping[str, Any], *, contact: Contact) -> Path:
-    corpus = kept_corpus(order["corpus_id"])
-    if order["source"] != "other_names":
-        return corpus.path / f"{order['source']}.jsonl"
-    from audit.corpus.other_names import write_other_names
-
-    contact.say("Writing the same notes with other names.")
-    seed = order["other_names_seed"]
-    return write_other_names(corpus.corpus_id, seed=seed, should_stop=contact.should_stop)
-
-
-def _pretrain_job_identity(order: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what tells the notes apart: a kept corpus never changes, a file may."""
-    if order["corpus_id"]:
-        found = {"corpus": order["corpus_id"], "source": order["source"]}
-        if order["source"] == "other_names":
-            found["seed"] = order["other_names_seed"]
-        if listed := listed_file(kept_corpus(order["corpus_id"]).path / PRIVATE):
-            found["listed"] = read_listed(listed).digest
-        return found
-    try:
-        state = Path(order["notes"]).stat()
-    except OSError as error:
-        raise AuditError(f"The notes cannot be read ({error.strerror}).", where="notes") from None
-    return {"file": order["notes"], "bytes": state.st_size, "changed": state.st_mtime_ns}
-
-
-def _pretrain_job_told(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
-    def tell(point: LossPoint) -> None:
-        if point.held_out is not None:
-            loss = "" if point.loss is None else f"loss {point.loss:.3f}, "
-            say(f"Step {point.step}: {loss}held-out loss {point.held_out:.3f} nats a token.")
-
-    return tell
-
-
-EXPERIMENT_JOB_KIND = "experiment"
-
-
-def experiment_question(order: ExperimentOrder, *, out: Path) -> Question:
-    """Return an experiment as a question of the table.
-
-    Parameters
-    ----------
-    out
-        The folder of its corpus, models and tables.
-
-    Raises
-    ------
-    AuditError
-        If the general model is refused.
-    """
-    folder = str(out.resolve())
-    return Question(
-        kind=EXPERIMENT_JOB_KIND,
-        label=inspect_model(order.general).name,
-        scenario=0,
-        device=queue_of(order.device),
-        digest=question_digest({EXPERIMENT_JOB_KIND: order.digest(), "out": folder}),
-        audits=(),
-        order={"experiment": order.to_json(), "out": folder},
-    )
-
-
-def answer_experiment(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-    """Do an experiment, or what is left of it; returns the digests of its audits."""
-    from audit.experiment.paper import run_experiment
-
-    with Store(results_dir()) as store:
-        result = run_experiment(
-            paper_tables_order_from_json(order["experiment"]),
-            out=Path(order["out"]),
-            store=store,
-            progress=lambda report: contact.report(report, ()),
-            should_stop=contact.should_stop,
-            say=contact.say,
-        )
-    return result.digests
-
-
-DEID_EXPERIMENT_JOB_KIND = "leakage"
-
-
-def leakage_question(order: LeakageOrder) -> Question:
-    """Return an experiment as a question of the table.
-
-    Raises
-    ------
-    AuditError
-        If there is no such tagger, or the demo's model is not there.
-    """
-    kept_as = leakage_id(order)
-    return Question(
-        kind=DEID_EXPERIMENT_JOB_KIND,
-        label=f"demo {order.language}",
-        scenario=0,
-        device=queue_of(order.device),
-        digest=question_digest({DEID_EXPERIMENT_JOB_KIND: kept_as}),
-        audits=(),
-        order={"leakage": order.to_json(), "leakage_id": kept_as},
-    )
-
-
-def answer_leakage(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-    """Do an experiment, or what is left of it; returns its identifier."""
-    from audit.experiment.leakage import run_leakage
-
-    wanted = leakage_order_from_json(order["leakage"])
-    # A tagger that was changed since the job was asked for makes another experiment.
-    kept_as = leakage_id(wanted)
-    if is_kept(kept_as):
-        return (kept_as,)
-    with Store(results_dir()) as store:
-        result = run_leakage(
-            wanted,
-            load=lambda tagger: load_tagger(tagger, device=wanted.device),
-            arms_folder=arms_dir(),
-            store=store,
-            progress=lambda report: contact.report(report, ()),
-            should_stop=contact.should_stop,
-            say=contact.say,
-        )
-    keep_leakage(kept_as, result.tables.files())
-    return (kept_as,)
-
 
 TAGGING_JOB_KIND = "tagging"
 _TAGGING_JOB_N_DIGITS = 12
@@ -436,7 +146,7 @@ def tagging_question(
         If the notes cannot be read, or the folder cannot be written.
     """
     tagged_id = tagged_id_of(notes, tagger=tagger, how=how)
-    is_new = not set_folder(tagged_id).is_dir()
+    is_new = not TAGGED_SETS.place(tagged_id).is_dir()
     begun = begin_set(
         tagged_id, source=notes.source, tagger_id=tagger.tagger_id, tagger_digest=tagger.digest,
         how=how, title=title, given=notes.given,
@@ -451,7 +161,7 @@ def tagging_question(
             open_notes(_path_of(order), columns=dict(notes.columns))
         except AuditError:
             if is_new:
-                forget_set(tagged_id)
+                TAGGED_SETS.forget(tagged_id)
             raise
     return Question(
         kind=TAGGING_JOB_KIND,
@@ -489,7 +199,7 @@ def active_tagging(tagged_id: str) -> Job | None:
 def answer_tagging(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
     """Tag the notes of a set, or go on with it; returns its identifier."""
     tagged_id = str(order["tagged_id"])
-    tagged = tagged_set(tagged_id)
+    tagged = TAGGED_SETS.get(tagged_id)
     if not tagged.is_whole:
         if not (tagged.path / RESULT).is_dir():
             _tag(tagged, order, contact)
@@ -527,7 +237,7 @@ def _is_short(notes: NotesToTag, *, tagger: KnownTagger) -> bool:
 def _path_of(order: Mapping[str, Any]) -> Path:
     if order["file_id"]:
         return resolve_note_file(order["file_id"])
-    path = set_folder(order["tagged_id"]) / INPUT
+    path = TAGGED_SETS.place(order["tagged_id"]) / INPUT
     if not path.is_file():
         raise AuditError("The notes that were handed in are gone.", where="notes", do="Ask again.")
     return path
@@ -591,7 +301,7 @@ def answer_score(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
         str(order["score_id"]),
         ScoreOrder.read(json.dumps(order["score"]), where="order"),
     )
-    if score_dir(score_id).is_dir():
+    if SCORES.place(score_id).is_dir():
         return (score_id,)
     sides = (wanted.gold, wanted.predicted, wanted.training)
     clear_given(keep=[one.ref for one in sides if one is not None])
@@ -616,7 +326,7 @@ def _inputs(order: ScoreOrder) -> ScoreInputs:
         )  # fmt: skip
     name = digest = ""
     if order.predicted.kind == TAGGED:
-        marked = tagged_set(order.predicted.ref)
+        marked = TAGGED_SETS.get(order.predicted.ref)
         name, digest = marked.tagger_id, marked.tagger_digest
     return ScoreInputs(
         gold, _path(order.predicted), training, tagger_name=name, tagger_digest=digest
@@ -629,7 +339,7 @@ def _path(source: Source) -> Path:
     if source.kind == FILE:
         return resolve_note_file(source.ref)
     if source.kind == TAGGED:
-        marked = tagged_set(source.ref)
+        marked = TAGGED_SETS.get(source.ref)
         if not marked.is_whole:
             raise AuditError(
                 "This set is not tagged to its end.", where="score", do="Resume its job first."
@@ -1009,10 +719,10 @@ def answer_demo(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
 KINDS: dict[str, Answer] = {
     "audit": answer_audit,
     "demo": answer_demo,
-    "pretrain": answer_pretrain,
+    "pretrain": PretrainTask.answer,
     "corpus": CorpusTask.answer,
-    "experiment": answer_experiment,
-    "leakage": answer_leakage,
+    "experiment": ExperimentTask.answer,
+    "leakage": LeakageTask.answer,
     "tagger": answer_tagger,
     "tagging": answer_tagging,
     "score": answer_score,

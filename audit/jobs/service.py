@@ -17,13 +17,21 @@ from audit.attack.question import (
     AuditRequest,
     question_digest,
 )
-from audit.corpus.kept import corpora_dir
-from audit.corpus.make import clear_abandoned
+from audit.corpus.kept import CORPORA
 from audit.demo import DemoSettings, demo_digests
 from audit.errors import AuditError
 from audit.home import results_dir
 from audit.jobs import table
 from audit.jobs.kinds import demo_order, demo_requests
+from audit.jobs.locks import (
+    QUEUES,
+    device_lock,
+    forget_job_lock,
+    job_lock,
+    jobs_dir,
+    unusable,
+    worker_lock,
+)
 from audit.jobs.table import (
     COMMAND,
     WORKER,
@@ -38,17 +46,7 @@ from audit.jobs.table import (
 )
 from audit.models.inspect import display_name
 from audit.report.report import AuditReport, kept_inspection
-from audit.shelf import (
-    QUEUES,
-    device_lock,
-    forget_job_lock,
-    job_lock,
-    jobs_dir,
-    queue_of,
-    unusable,
-    worker_lock,
-)
-from audit.task import Question
+from audit.task import Question, queue_of
 from cache.store import Store
 
 WORKER_MODULE = "audit.jobs.worker"
@@ -205,7 +203,7 @@ def smaller_batch(job: Job) -> tuple[tuple[str, Setting], ...]:
 def _settle(job: Job) -> None:
     if job.kind == _CORPUS:  # private notes of a half-made corpus serve nobody
         with suppress(AuditError, OSError):
-            clear_abandoned(corpora_dir())
+            CORPORA.clear_abandoned()
     if job.is_cancel_wanted:
         table.end(job.job_id, state="cancelled")
     elif job.runner == COMMAND:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError
+from audit.jobs.locks import jobs_dir, table_lock, unusable
 from audit.progress import Progress, ProgressListener
-from audit.shelf import jobs_dir, table_lock, unusable
 from audit.task import Contact, Part
 from cache.disk import private_database
 

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from audit.jobs import table
+from audit.jobs.locks import device_lock, worker_lock
 from audit.jobs.service import LOOK_SECONDS, leave_to_command, recover, settle, start_child
 from audit.jobs.table import COMMAND, Job
-from audit.shelf import Lock, device_lock, worker_lock
+from audit.shelf import Lock
 
 T = TypeVar("T")
 POLL_SECONDS = 0.1

@@ -19,7 +19,7 @@ from audit.report.compare import References
 from audit.report.html import ReportChoice, report_html, report_words
 from audit.report.names import name_labels
 from audit.report.report import AuditReport, Ranking, Rule, Share, Stratum
-from audit.shelf import write_private_files
+from audit.shelf import write_private
 from audit.stats import Estimate
 from audit.tables import write_table
 
@@ -63,7 +63,7 @@ def write_report(
     }
     if documents:
         contents["documents.csv"] = _documents(documents)
-    return write_private_files({name: t.encode("utf-8") for name, t in contents.items()}, out)
+    return write_private({name: t.encode("utf-8") for name, t in contents.items()}, out)
 
 
 def measures_csv(report: AuditReport) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from audit.attack.decisions import ALPHA, Confusion, confusion, f1_interval
 from audit.attack.metrics import GENERAL_ALONE
+from audit.attack.scores import GENERAL_SCORE, score_kind
 from audit.report.report import POPULARITY, AuditReport
 from audit.stats import (
     BoolArray,
@@ -25,17 +26,12 @@ from audit.stats import (
 
 ALL = "all"
 """The stratum of every listed control; the others are kinds of controls."""
-GENERAL_COLUMN = {1: "general_product", 2: "general_mean_log"}
-"""The column that is M_general alone, by scenario."""
 LOW_FPR = 0.01
 PAPER_THRESHOLD = 0.0
 """The rules of the paper say that a score is above this (sections 4.1 and 4.2)."""
 USEFUL = ("fpr", "fdr", "youden", "paper")
 """Codes of the thresholds that are offered."""
 
-_LOG_COLUMNS = (
-    "hospital_product", "hospital_minimum", "general_product", "hospital_posterior", POPULARITY,
-)  # fmt: skip
 _N_STEPS = 200
 
 
@@ -138,7 +134,7 @@ def score_codes(report: AuditReport) -> tuple[str, ...]:
     """Return the scores that can be looked at, the fixed one first, baselines last."""
     strata = report.measures.strata
     known = (
-        [code for code in strata[ALL].scores if _column(report, code) in report.names]
+        [code for code in strata[ALL].scores if _column(report, code)[0] in report.names]
         if strata
         else []
     )
@@ -160,7 +156,7 @@ def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> Rank
     """
     if score not in score_codes(report) or stratum not in strata_of(report):
         raise ValueError("no such score or stratum in this report")
-    table, column = report.table, _column(report, score)
+    table, (column, is_log) = report.table, _column(report, score)
     is_control = table["is_control"]
     if report.has_truth and stratum != ALL:
         is_control = is_control & (table["control_kind"] == stratum)
@@ -176,7 +172,7 @@ def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> Rank
         kind=np.where(is_control, "control", names["kind"].astype(str)),
         q=names["q"].to_numpy(),
         critical=names["threshold"].where(~is_control & names["q"].notna()).to_numpy(),
-        axis=_axis(values, is_log=column in _LOG_COLUMNS),
+        axis=_axis(values, is_log=is_log),
     )
 
 
@@ -255,11 +251,12 @@ def read_threshold(text: str) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-def _column(report: AuditReport, code: str) -> str:
-    if code == GENERAL_ALONE:
-        return GENERAL_COLUMN[report.scenario.number]
-    # In scenario 1 the scores of both models are kept, so that the hospital's say whose they are.
-    return code if code in report.names else f"hospital_{code}"
+def _column(report: AuditReport, code: str) -> tuple[str, bool]:
+    """Return a score's column of names, and whether it is drawn by its logarithm."""
+    scenario = report.scenario.number
+    name = GENERAL_SCORE[scenario] if code == GENERAL_ALONE else code
+    kind = score_kind(name, scenario=scenario)
+    return (kind.column or name, kind.is_log) if kind else (name, name == POPULARITY)
 
 
 def _axis(values: FloatArray, *, is_log: bool) -> ScoreAxis:

@@ -114,6 +114,8 @@ class TrainSettings(ScheduledSettings):
     BERT (Devlin et al. 2019) and ClinicalBERT (Alsentzer et al. 2019).
     """
 
+    flags: ClassVar = {"held_out_share": "--held-out"}
+
     n_tokens: int = Field(
         default=128, ge=8, le=4096, description="tokens a row, [CLS] and [SEP] included"
     )
@@ -174,6 +176,12 @@ class TrainSettings(ScheduledSettings):
 def point_every(n_steps: int) -> int:
     """Return the steps between two points of the loss curve."""
     return max(1, min(_LONGEST_WAIT, n_steps // _MOST_POINTS))
+
+
+def largest_pass(batch: int) -> int:
+    """Return the most rows of a forward pass, of those usual, that divide a step's rows."""
+    most = range(min(batch, TrainSettings().micro_batch), 0, -1)
+    return next((n for n in most if batch % n == 0), 1)
 
 
 LOSSES = "losses.jsonl"

@@ -7,20 +7,26 @@ Torch-free; transformers is imported where a tokenizer is built, and not before.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal, Self
 
+from pydantic import Field, model_validator
+
+from audit.corpus.build import PRIVATE
+from audit.corpus.kept import CORPORA
+from audit.corpus.other_names import write_other_names
 from audit.corpus.truth import listed_file, read_listed
 from audit.errors import AuditError
-from audit.home import home_folder
-from audit.models.inspect import ModelSummary, inspect_model
+from audit.home import salted_digest
+from audit.models.inspect import ModelSummary, inspect_model, model_digest
 from audit.models.registry import RegisteredModel, is_quick, known_digest, tokenizer
-from audit.shelf import forget_folder, write_whole
+from audit.shelf import Shelf, write_whole
+from audit.task import MAX_SEED, Columns, Contact, Device, Question, Task, queue_of, states_of
 from audit.training.config import (
     WHERE,
+    LossPoint,
     TrainSettings,
     last_held_out,
     read_losses,
@@ -30,7 +36,6 @@ from audit.training.tokens import prepared_sentences
 SOURCES = ("private", "public", "other_names", "file")
 TRAINING = "training.json"
 MODEL = "model"
-_RUN_ID = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -140,45 +145,15 @@ class TrainedModel:
         return facts.settings.epochs(self.n_steps_done, n_train_tokens=facts.n_train_tokens)
 
 
-def models_dir() -> Path:
-    """Return the folder of the trained models, made with mode 700 if it is not there."""
-    return home_folder("models")
-
-
-def run_dir(run_id: str) -> Path:
-    """Return the folder of a training, which need not be there.
-
-    Raises
-    ------
-    AuditError
-        If that is no identifier of a training.
-    """
-    if not _RUN_ID.fullmatch(run_id):
-        raise _none()
-    return models_dir() / run_id
-
-
-def trained_models() -> tuple[TrainedModel, ...]:
-    """Return every training that is kept, the newest first."""
-    found = []
-    for path in models_dir().iterdir():
-        if _RUN_ID.fullmatch(path.name) and (model := read_training(path)) is not None:
-            found.append(model)
-    return tuple(sorted(found, key=lambda m: (m.facts.created, m.run_id), reverse=True))
-
-
-def trained_model(run_id: str) -> TrainedModel:
-    """Return one training.
-
-    Raises
-    ------
-    AuditError
-        If none has this identifier.
-    """
-    model = read_training(run_dir(run_id))
-    if model is None:
-        raise _none()
+def _read_kept(folder: Path) -> TrainedModel:
+    if (model := read_training(folder)) is None:
+        raise ValueError
     return model
+
+
+MODELS = Shelf(
+    "models", where="trained model", read=_read_kept, newest=lambda model: model.facts.created
+)
 
 
 def model_dir(run_id: str, *, step: int | None = None) -> Path:
@@ -189,27 +164,13 @@ def model_dir(run_id: str, *, step: int | None = None) -> Path:
     AuditError
         If there is none, or it is not finished.
     """
-    folder = run_dir(run_id)
-    path = folder / (MODEL if step is None else snapshot_name(step))
+    path = MODELS.place(run_id) / (MODEL if step is None else snapshot_name(step))
     if not path.is_dir():
-        if read_training(folder) is None:
-            raise _none()
+        MODELS.get(run_id)
         raise AuditError(
             "This training is not finished.", where="trained model", do="Let its job go on."
         )
     return path
-
-
-def forget_model(run_id: str) -> None:
-    """Remove a training with everything that it holds.
-
-    Raises
-    ------
-    AuditError
-        If none has this identifier, or it cannot be removed.
-    """
-    refused = AuditError("The training cannot be removed.", where="trained model")
-    forget_folder(run_dir(run_id), unknown=_none(), refused=refused)
 
 
 def snapshot_name(step: int) -> str:
@@ -252,10 +213,6 @@ def write_facts(folder: Path, facts: TrainingFacts) -> None:
     """Write what a training is, whole or not at all."""
     text = json.dumps(facts.to_json(), ensure_ascii=True, indent=1, allow_nan=False)
     write_whole(folder / TRAINING, text.encode("ascii"))
-
-
-def _none() -> AuditError:
-    return AuditError("There is no such training.", where="trained model")
 
 
 _MAX_TITLE_CHARS = 200
@@ -340,6 +297,128 @@ class TrainOrder:
                 do="Train longer, or ask for earlier snapshots.",
             )
         return found
+
+
+class PretrainTask(Task):
+    """A training on the notes of a kept corpus, or on a file of notes."""
+
+    job = "pretrain"
+    flags: ClassVar = {
+        "corpus_id": "--corpus", "columns": "--column", "snapshot_epochs": "--snapshots",
+    }  # fmt: skip
+
+    general: Path
+    """Directory of the model to start from."""
+    settings: TrainSettings = TrainSettings()
+    corpus_id: str = Field(default="", description="identifier of a kept corpus")
+    source: Literal["private", "public", "other_names"] = Field(
+        default="private", description="which notes of the corpus"
+    )
+    notes: Path | None = Field(
+        default=None, description="file or folder of notes, in place of a corpus"
+    )
+    columns: Columns = Field(
+        default=(), description="with notes: which column holds a field, as text=body"
+    )
+    other_names_seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of the other names")
+    title: str = Field(
+        default="", max_length=_MAX_TITLE_CHARS, description="for the list of trained models"
+    )
+    out: Path | None = Field(
+        default=None,
+        description="folder of the training; kept: among the trained models of this installation",
+    )
+    snapshot_epochs: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        default=(), examples=["1,2,5"], description="epochs after which a copy is kept"
+    )
+    device: Device = Field(default="auto", description="where it is trained")
+    run_id: str = ""
+    """Of the model that is kept; known once the question is asked."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.corpus_id) == (self.notes is not None):
+            raise AuditError("Name a corpus or a file of notes, one of the two.", where="notes")
+        return self
+
+    @property
+    def folder(self) -> Path:
+        """Where the training will lie."""
+        return self.out or MODELS.place(self.run_id)
+
+    def question(self) -> Question:
+        """Return the question: the same is trained once, and gone on with.
+
+        Reads every byte of the general model's weights.
+        """
+        about = {
+            "general": model_digest(self.general),
+            "settings": self.settings.decisive(),
+            "notes": self._identity(),
+            "columns": dict(self.columns),
+            "snapshot_epochs": self.snapshot_epochs,
+        }
+        run_id = salted_digest(f"pretrain {json.dumps(about, sort_keys=True)}")[:12]
+        return self.with_(run_id=run_id).asked(
+            label=inspect_model(self.general).name,
+            device=queue_of(self.device),
+            about=[run_id, None if self.out is None else str(self.out)],
+        )
+
+    def _identity(self) -> object:
+        """Return what tells the notes apart: a kept corpus never changes, a file may."""
+        if self.notes is not None:
+            return states_of(self.notes, where="notes")
+        listed = listed_file(CORPORA.get(self.corpus_id).path / PRIVATE)
+        seed = self.other_names_seed if self.source == "other_names" else None
+        names = read_listed(listed).digest if listed else None
+        return [self.corpus_id, self.source, seed, names]
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Train, or go on with a training; returns its identifier."""
+        from audit.training.loop import train
+
+        def tell(point: LossPoint) -> None:
+            if point.held_out is not None:
+                loss = "" if point.loss is None else f"loss {point.loss:.3f}, "
+                held_out = f"held-out loss {point.held_out:.3f} nats a token."
+                contact.say(f"Step {point.step}: {loss}{held_out}")
+
+        result = train(
+            self.order(contact), progress=contact.listen, should_stop=contact.should_stop,
+            on_point=tell,
+        )  # fmt: skip
+        if self.settings.held_out_share and result.held_out is None:
+            contact.say(
+                "Every patient is on the candidate list: none was held out, no loss measured."
+            )
+        return (self.run_id,)
+
+    def order(self, contact: Contact) -> TrainOrder:
+        """Return what the engine is asked for; writes notes with other names if they are wanted."""
+        asked = TrainOrder(
+            general=self.general,
+            notes=(self.notes or Path(),),
+            out=self.folder,
+            settings=self.settings,
+            title=self.title,
+            columns=dict(self.columns),
+            snapshot_epochs=self.snapshot_epochs,
+            device=self.device,
+        )
+        if self.notes is not None:
+            return asked
+        folder = CORPORA.get(self.corpus_id).path
+        notes = folder / f"{self.source}.jsonl"
+        if self.source == "other_names":
+            contact.say("Writing the same notes with other names.")
+            notes = write_other_names(
+                self.corpus_id, seed=self.other_names_seed, should_stop=contact.should_stop
+            )
+        return replace(
+            asked, notes=(notes,), source=self.source, corpus_id=self.corpus_id,
+            token_store=folder / "tokens", listed=listed_file(notes),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -573,7 +652,7 @@ def measured_pace(
             n = inspect_model(model_dir(model.run_id)).n_parameters
         except AuditError:
             continue
-        points = read_losses(run_dir(model.run_id))
+        points = read_losses(MODELS.place(model.run_id))
         is_like = n_parameters / _SIZE_RATIO <= n <= n_parameters * _SIZE_RATIO
         if is_like and points and points[-1].seconds >= _MIN_SECONDS:
             settings = model.facts.settings

@@ -116,7 +116,7 @@ def save_checkpoint(
         If it cannot be written; the last checkpoint is still there.
     """
     folder = private_folder(run_dir / CHECKPOINTS)
-    with whole_folder(folder / f"step-{state.step}") as partial:
+    with whole_folder(folder / f"step-{state.step}", replaces=True) as partial:
         save_file(own_tensors(dict(model.named_parameters())), partial / _WEIGHTS)
         save_file(own_tensors(_optimizer_tensors(model, optimizer)), partial / _OPTIMIZER)
         write_whole(partial / _STATE, json.dumps(asdict(state)).encode("ascii"))
@@ -247,7 +247,7 @@ def tokenized(
     folder = private_folder(store) / key[:32]
     kept = open_tokens(folder, key=key)
     if kept is None:
-        with whole_folder(folder) as partial_folder:
+        with whole_folder(folder, replaces=True) as partial_folder:
             _write(sources, tokenizer, folder=partial_folder, key=key, meter=meter)
         kept = open_tokens(folder, key=key)
     meter.finish(TOKENIZE)
@@ -605,7 +605,7 @@ def write_model(model: nn.Module, path: Path, *, parent: Path) -> None:
     for name in (_CONFIG, CONFIG_FILE):
         if name in files.folder.files:
             copied[name] = files.folder.read(name, max_bytes=_MAX_BYTES)
-    with whole_folder(path) as partial:
+    with whole_folder(path, replaces=True) as partial:
         for name, data in copied.items():
             write_whole(partial / name, data)
         save_file(_named(model, files=files), partial / SINGLE_FILE, metadata={"format": "pt"})

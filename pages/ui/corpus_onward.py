@@ -7,18 +7,11 @@ from collections.abc import Sequence, Set
 import streamlit as st
 
 from audit.corpus.examine import CONTROLS, MEMBERS
-from audit.corpus.kept import (
-    ROLES,
-    KeptCorpus,
-    forget_corpus,
-    keep_for_audit,
-    list_of,
-    passages_for,
-)
+from audit.corpus.kept import CORPORA, ROLES, KeptCorpus, keep_for_audit, list_of, passages_for
 from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.names.files import names_file
-from audit.training.kept import TrainedModel, trained_models
+from audit.training.kept import MODELS, TrainedModel
 from pages.ui import blocks, cached, corpus_cached
 from pages.ui.language import Words
 from pages.ui.logged import logged_export
@@ -111,7 +104,7 @@ def trained_on(corpus: KeptCorpus) -> TrainedModel | None:
     return next(
         (
             model
-            for model in trained_models()
+            for model in MODELS.all()
             if model.is_whole
             and model.facts.source == "private"
             and model.facts.corpus_id == corpus.corpus_id
@@ -158,7 +151,7 @@ def draw_forget(say: Words, corpus: KeptCorpus) -> None:
         if not st.button(say.text("corpus_forget_now"), key="corpus_forget_now", type="primary"):
             return
         try:
-            forget_corpus(corpus.corpus_id)
+            CORPORA.forget(corpus.corpus_id)
         except AuditError as error:
             refused(say, error)
             return

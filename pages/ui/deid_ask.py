@@ -5,10 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.deid.given import ENDINGS, HANDED_IN_MAX_FILES, MAX_HANDED_IN_BYTES
-from audit.deid.tagged import MAX_TITLE_CHARS, MAX_TYPED_CHARS, ReleaseSettings
+from audit.deid.tagged import MAX_TYPED_CHARS, ReleaseSettings
 from audit.deid.taggers import KnownTagger
 from audit.errors import AuditError
 from audit.jobs.kinds import NotesToTag, one_text, uploaded
+from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, corpus_cached, corpus_choice
 from pages.ui.corpus_build import ask_columns
 from pages.ui.deid_jobs import start

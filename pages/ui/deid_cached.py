@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from audit.deid.tagged import (
+    TAGGED_SETS,
     Places,
     TaggedIndex,
     TaggedSet,
@@ -15,7 +16,6 @@ from audit.deid.tagged import (
     corrections_stamp,
     notes_with,
     read_index,
-    tagged_set,
 )
 from audit.deid.tagged import copy_places as read_copy_places
 
@@ -45,22 +45,22 @@ def copy_places(tagged: TaggedSet) -> Places:
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _index(path: str, tagged_id: str, created: str) -> TaggedIndex:
-    return read_index(tagged_set(tagged_id))
+    return read_index(TAGGED_SETS.get(tagged_id))
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
 def _hits(path: str, tagged_id: str, created: str, text: str) -> tuple[int, ...]:
-    return notes_with(tagged_set(tagged_id), text=text)
+    return notes_with(TAGGED_SETS.get(tagged_id), text=text)
 
 
 @st.cache_data(show_spinner=False, max_entries=8)
 def _census(
     path: str, tagged_id: str, created: str, stamp: tuple[int, int], own: str
 ) -> dict[str, Any]:
-    tagged = tagged_set(tagged_id)
+    tagged = TAGGED_SETS.get(tagged_id)
     return corrected_census(tagged, index=index(tagged), corrections=corrections_of(tagged))
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _copy_places(path: str, tagged_id: str, created: str) -> Places:
-    return read_copy_places(tagged_set(tagged_id))
+    return read_copy_places(TAGGED_SETS.get(tagged_id))

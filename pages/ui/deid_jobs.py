@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.tagged import ReleaseSettings, tagged_set
+from audit.deid.tagged import TAGGED_SETS, ReleaseSettings
 from audit.deid.taggers import KnownTagger
 from audit.jobs.kinds import TAGGING_JOB_KIND, NotesToTag, tagging_question
 from pages.ui import blocks
@@ -22,7 +22,7 @@ def start(notes: NotesToTag, *, tagger: KnownTagger, how: ReleaseSettings, title
     """
     question = tagging_question(notes, tagger=tagger, how=how, title=title)
     tagged_id = question.order["tagged_id"]
-    if tagged_set(tagged_id).is_whole:
+    if TAGGED_SETS.get(tagged_id).is_whole:
         show(tagged_id)
     else:
         JOBS.start(question)

@@ -9,18 +9,17 @@ import streamlit as st
 from audit.deid.taggers import DEFAULT, RULES, known_taggers
 from audit.experiment.leakage_tables import (
     LANGUAGES,
+    LEAKAGE,
     TAGGER,
     KeptLeakage,
     Leak,
     LeakageArm,
-    LeakageOrder,
+    LeakageTask,
     LeakageView,
-    all_leakage,
     leakage_view,
     quick,
 )
 from audit.jobs import service
-from audit.jobs.kinds import DEID_EXPERIMENT_JOB_KIND, leakage_question
 from audit.jobs.table import Job
 from audit.words import error_text
 from pages.ui import blocks, cached, charts
@@ -40,10 +39,8 @@ def draw_leakage(say: Words) -> None:
     """Draw the section: the last experiment (or the one in the link), and the way to another."""
     st.html(blocks.heading(say.text("deid_leakage_title"), below=say.text("deid_leakage_below")))
     try:
-        job = next(
-            (job for job in service.active_jobs() if job.kind == DEID_EXPERIMENT_JOB_KIND), None
-        )
-        kept = all_leakage()
+        job = next((job for job in service.active_jobs() if job.kind == LeakageTask.job), None)
+        kept = LEAKAGE.all()
         if kept:
             asked = st.query_params.get("leakage", "")
             chosen = next((one for one in kept if one.leakage_id == asked), kept[0])
@@ -178,8 +175,8 @@ def _draw_ask(say: Words) -> None:
         required=True,
     )
     if st.button(say.text("deid_leakage_run_now"), key="deid_leakage_run_now"):
-        order = quick(LeakageOrder(language=str(language or LANGUAGES[0]), taggers=tuple(known)))
-        job = service.ask(leakage_question(order), owner=who())
+        order = quick(LeakageTask(language=language or LANGUAGES[0], taggers=tuple(known)))
+        job = service.ask(order.question(), owner=who())
         note("ran", kind=job.kind, job=job.job_id, device=job.device, seed=order.seed)
         if job.result:
             st.query_params["leakage"] = job.result[0]

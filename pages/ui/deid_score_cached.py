@@ -12,15 +12,8 @@ import streamlit as st
 
 from audit.deid.cases import SpanIndex, span_index
 from audit.deid.given import GivenNotes, keep_given, keep_outputs
-from audit.deid.score import (
-    Score,
-    ScoresCompared,
-    compare_scores,
-    kept_score,
-    kept_scores,
-    scores_dir,
-)
-from audit.deid.tagged import TaggedSet, tagged_sets
+from audit.deid.score import SCORES, Score, ScoresCompared, compare_scores
+from audit.deid.tagged import TAGGED_SETS, TaggedSet
 from audit.deid.taggers import KnownTagger, known_taggers
 from audit.home import data_home
 from audit.stats import IntArray
@@ -28,7 +21,7 @@ from audit.stats import IntArray
 
 def scores() -> tuple[Score, ...]:
     """Return the kept scores, the newest first."""
-    folder = scores_dir()
+    folder = SCORES.home()
     return _scores(str(folder), folder.stat().st_mtime_ns)
 
 
@@ -61,17 +54,17 @@ def taggers() -> tuple[KnownTagger, ...]:
 
 def marked_sets() -> tuple[TaggedSet, ...]:
     """Return the tagged sets that are whole, the newest first."""
-    return tuple(one for one in tagged_sets() if one.is_whole)
+    return tuple(one for one in TAGGED_SETS.all() if one.is_whole)
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
 def _scores(folder: str, mark: int) -> tuple[Score, ...]:
-    return kept_scores()
+    return SCORES.all()
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _index(home: str, score_id: str) -> SpanIndex:
-    return span_index(kept_score(score_id).path)
+    return span_index(SCORES.get(score_id).path)
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)

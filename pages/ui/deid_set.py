@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from audit.deid.tagged import (
+    TAGGED_SETS,
     ByNote,
     Correction,
     OneNote,
@@ -14,7 +15,6 @@ from audit.deid.tagged import (
     chosen_notes,
     copy_at,
     corrections_of,
-    forget_set,
     keep_correction,
     note_at,
     notes_of,
@@ -250,7 +250,7 @@ def draw_forget(say: Words, tagged: TaggedSet) -> None:
         ):
             return
         try:
-            forget_set(tagged.tagged_id)
+            TAGGED_SETS.forget(tagged.tagged_id)
         except AuditError as error:
             refused(say, error)
             return

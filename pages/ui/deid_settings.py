@@ -8,14 +8,7 @@ import streamlit as st
 
 from audit.deid.release import FROM_TEXT, LANGUAGES, MODES, PLACEHOLDER, SURROGATE
 from audit.deid.tagged import MAX_SEED, ReleaseSettings
-from audit.deid.taggers import (
-    LABELS,
-    TRAINED,
-    KnownTagger,
-    known_taggers,
-    shipped_figures,
-    trained_taggers,
-)
+from audit.deid.taggers import LABELS, TAGGERS, TRAINED, KnownTagger, known_taggers, shipped_figures
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.text import percent, percent_interval
@@ -80,7 +73,7 @@ def draw_figures(say: Words, tagger_id: str) -> None:
 
 def draw_validation(say: Words, tagger_id: str) -> None:
     """Draw what a tagger that was trained here reached on its own validation notes."""
-    counts = next((one.validation for one in trained_taggers() if one.tagger_id == tagger_id), None)
+    counts = next((one.validation for one in TAGGERS.all() if one.tagger_id == tagger_id), None)
     if counts is None or not counts.n_gold:
         return
     numbers = {name: f"{n:,}" for name, n in asdict(counts).items()}

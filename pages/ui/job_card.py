@@ -5,7 +5,7 @@ from __future__ import annotations
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.table import COMMAND, FINISHING, Job, Wait
-from audit.shelf import SHORT
+from audit.task import SHORT
 from audit.words import in_language, told
 from pages.ui.language import Words
 from pages.ui.text import day, escaped

@@ -7,7 +7,7 @@ import streamlit as st
 from audit.corpus.kept import keep_for_audit
 from audit.errors import AuditError
 from audit.models.inspect import LABEL
-from audit.training.kept import TrainedModel, parent_of, trained_models
+from audit.training.kept import MODELS, TrainedModel, parent_of
 from pages.ui import blocks, cached, setup_cached
 from pages.ui.language import Words
 from pages.ui.place import go_to
@@ -44,7 +44,7 @@ def hospital_beside(reference: TrainedModel) -> TrainedModel | None:
     return next(
         (
             model
-            for model in trained_models()
+            for model in MODELS.all()
             if model.is_whole
             and model.facts.source == "private"
             and model.facts.corpus_id == reference.facts.corpus_id

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from audit.attack.plan import DEMO_PREFIX, find_model
-from audit.corpus.kept import KeptCorpus, kept_corpora
+from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.models.inspect import LABEL
 from audit.models.registry import RegisteredModel
 from pages.ui import blocks, setup_cached
@@ -62,7 +62,7 @@ def choice(
 def ask_subject(say: Words) -> Subject | None:
     """Draw the choice; None where something is missing, which the page then says."""
     models = [model for model in setup_cached.models() if not model.refusal]
-    corpora = {corpus.corpus_id: corpus for corpus in kept_corpora()}
+    corpora = {corpus.corpus_id: corpus for corpus in CORPORA.all()}
     parent = ask_parent(say, models)
     if not corpora:
         st.html(blocks.heading(say.text("train_no_corpus"), below=say.text("train_no_corpus_do")))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from audit.errors import AuditError
-from audit.jobs.kinds import PRETRAIN_JOB_KIND, pretrain_order, pretrain_question
 from audit.jobs.table import read_order
 from audit.task import Question
 from audit.training.config import TrainSettings
+from audit.training.kept import PretrainTask
 from pages.ui.train_choice import Subject
 
+PRETRAIN_JOB_KIND = PretrainTask.job
 __all__ = ["PRETRAIN_JOB_KIND", "question_of", "run_of"]
 
 
@@ -20,16 +21,15 @@ def question_of(subject: Subject, settings: TrainSettings, *, title: str, device
     AuditError
         If the model or the corpus is gone or refused.
     """
-    return pretrain_question(
-        pretrain_order(
-            general=subject.parent.path,
-            settings=settings,
-            corpus_id=subject.corpus.corpus_id,
-            source=subject.source,
-            title=" ".join(title.split()),
-            device=device,
-        )
+    task = PretrainTask(
+        general=subject.parent.path,
+        settings=settings,
+        corpus_id=subject.corpus.corpus_id,
+        source=subject.source,
+        title=" ".join(title.split()),
+        device=device,
     )
+    return task.question()
 
 
 def run_of(job_id: str) -> str:

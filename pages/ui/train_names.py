@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from audit.corpus.kept import KeptCorpus, kept_corpora
+from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.training.kept import TrainedModel
 from pages.ui.language import Words
 from pages.ui.text import day, decimal
@@ -26,7 +26,7 @@ def notes_name(say: Words, model: TrainedModel) -> str:
 def corpus_of(model: TrainedModel) -> KeptCorpus | None:
     """Return the corpus that a model was trained on, if it is still kept."""
     wanted = model.facts.corpus_id
-    return next((c for c in kept_corpora() if wanted and c.corpus_id == wanted), None)
+    return next((c for c in CORPORA.all() if wanted and c.corpus_id == wanted), None)
 
 
 def start_name(say: Words, name: str, *, from_scratch: bool) -> str:

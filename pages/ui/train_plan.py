@@ -8,7 +8,7 @@ import streamlit as st
 
 from audit.errors import AuditError
 from audit.jobs import service
-from audit.shelf import queue_of
+from audit.task import queue_of
 from audit.training.config import TrainSettings
 from audit.training.kept import (
     TrainedModel,

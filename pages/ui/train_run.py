@@ -10,7 +10,7 @@ from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.table import Job
 from audit.training.config import LossCurve, LossPoint, loss_curve, read_losses
-from audit.training.kept import TrainedModel, forget_model, run_dir, trained_model
+from audit.training.kept import MODELS, TrainedModel
 from audit.words import error_text
 from pages.ui import blocks, charts
 from pages.ui.job_card import job_head, progress_text
@@ -67,7 +67,7 @@ def draw_training(say: Words, model: TrainedModel) -> None:
 def known_training(run_id: str) -> TrainedModel | None:
     """Return a training; None where nothing is written of it yet."""
     try:
-        return trained_model(run_id) if run_id else None
+        return MODELS.get(run_id) if run_id else None
     except AuditError:
         return None
 
@@ -106,7 +106,7 @@ def draw_facts(say: Words, model: TrainedModel) -> None:
 
 def draw_curve(say: Words, model: TrainedModel, *, key: str) -> None:
     """Draw the loss curve, what it says, and its table."""
-    points = read_losses(run_dir(model.run_id))
+    points = read_losses(MODELS.place(model.run_id))
     curve = curve_of(model, points)
     if not points:
         st.html(blocks.heading("", below=say.text("train_curve_nothing")))
@@ -182,7 +182,7 @@ def draw_forget(say: Words, model: TrainedModel) -> None:
             say.text("train_forget_now"), key=f"train-forget-{model.run_id}", type="primary"
         ):
             try:
-                forget_model(model.run_id)
+                MODELS.forget(model.run_id)
                 note("removed", what="trained-model", run=model.run_id)
             except AuditError as error:
                 st.html(blocks.heading("", below=error_text(error, language=say.language)))

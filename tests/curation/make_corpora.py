@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from audit.corpus.kept import KeptCorpus, corpus_at
+from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.make import CorpusTask, make_corpus
 from tests.corpora.make_notes import note_row, write_notes
 
@@ -62,7 +62,7 @@ def register_files(folder: Path, *, is_japanese: bool = False) -> tuple[Path, Pa
 
 
 def made(out: Path, notes: Path, **choices: Any) -> KeptCorpus:
-    return corpus_at(make_corpus(CorpusTask(notes=notes, **choices), out=out))
+    return CORPORA.at(make_corpus(CorpusTask(notes=notes, **choices), out=out))
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -9,12 +9,11 @@ import pytest
 
 from audit.corpus.examine import CONTROLS
 from audit.corpus.kept import (
+    CORPORA,
     KeptCorpus,
     check_controls,
-    corpus_dir,
     keep_for_audit,
     list_of,
-    new_corpus_id,
     passages_for,
     passages_of,
 )
@@ -24,6 +23,7 @@ from audit.names.candidates import make_candidates
 from audit.names.files import read_names
 from audit.names.lists import all_names, kept_names, kept_passages
 from audit.notes.passages import read_passages
+from audit.shelf import new_identifier
 from cache.store import Store
 from tests.curation.make_corpora import dummy_notes, lines, made
 
@@ -31,7 +31,7 @@ from tests.curation.make_corpora import dummy_notes, lines, made
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeptCorpus:
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
-    out = corpus_dir(new_corpus_id())
+    out = CORPORA.place(new_identifier())
     notes = dummy_notes(tmp_path)
     return made(out, notes, seed=1, canary_counts=(1, 2), n_canaries=2, title="A title")
 

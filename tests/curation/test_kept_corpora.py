@@ -8,19 +8,10 @@ from pathlib import Path
 import pytest
 
 from audit.corpus.examine import examination_bytes, examination_from_json, read_examination
-from audit.corpus.kept import (
-    KeptCorpus,
-    corpora_dir,
-    corpus_at,
-    corpus_dir,
-    find_corpus,
-    forget_corpus,
-    kept_corpora,
-    kept_corpus,
-    new_corpus_id,
-)
+from audit.corpus.kept import CORPORA, KeptCorpus, find_corpus
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
+from audit.shelf import new_identifier
 from tests.curation.make_corpora import dummy_notes, made
 
 
@@ -30,7 +21,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kept(tmp_path: Path, *, title: str = "", created: str = "") -> KeptCorpus:
-    corpus = made(corpus_dir(new_corpus_id()), dummy_notes(tmp_path, n_patients=2), title=title)
+    corpus = made(CORPORA.place(new_identifier()), dummy_notes(tmp_path, n_patients=2), title=title)
     if created:
         path = corpus.path / "corpus.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"created": created}))
@@ -38,27 +29,27 @@ def kept(tmp_path: Path, *, title: str = "", created: str = "") -> KeptCorpus:
 
 
 def test_corpora_are_listed_the_newest_first(tmp_path: Path) -> None:
-    assert kept_corpora() == ()
+    assert CORPORA.all() == ()
     old = kept(tmp_path, created="2020-01-01T00:00:00+00:00")
     new = kept(tmp_path, created="2021-01-01T00:00:00+00:00")
-    (corpora_dir() / f".{new_corpus_id()}.making").mkdir()
+    (CORPORA.home() / f".{new_identifier()}.making").mkdir()
     damaged = kept(tmp_path)
     (damaged.path / "truth.jsonl").unlink()
-    assert [corpus.corpus_id for corpus in kept_corpora()] == [new.corpus_id, old.corpus_id]
-    assert corpora_dir().stat().st_mode & 0o777 == 0o700
+    assert [corpus.corpus_id for corpus in CORPORA.all()] == [new.corpus_id, old.corpus_id]
+    assert CORPORA.home().stat().st_mode & 0o777 == 0o700
 
 
 def test_a_corpus_is_found_by_id_or_folder_and_nowhere_else(tmp_path: Path) -> None:
     corpus = kept(tmp_path, title="Here")
-    assert kept_corpus(corpus.corpus_id).title == "Here"
-    assert find_corpus(corpus.corpus_id) == find_corpus(str(corpus.path)) == corpus_at(corpus.path)
+    assert CORPORA.get(corpus.corpus_id).title == "Here"
+    assert find_corpus(corpus.corpus_id) == find_corpus(str(corpus.path)) == CORPORA.at(corpus.path)
     moved = tmp_path / "elsewhere"
     corpus.path.rename(moved)
-    assert corpus_at(moved).corpus_id == ""
+    assert CORPORA.at(moved).corpus_id == ""
     for wrong in (corpus.corpus_id, "../../etc", "", "0" * 11, "A" * 12):
         with pytest.raises(AuditError):
-            kept_corpus(wrong)
-    with pytest.raises(AuditError, match="no whole corpus"):
+            CORPORA.get(wrong)
+    with pytest.raises(AuditError, match="It is damaged"):
         find_corpus(str(tmp_path))
 
 
@@ -69,10 +60,10 @@ def test_what_is_said_of_a_corpus_holds_no_path(tmp_path: Path) -> None:
 
 def test_a_corpus_is_removed(tmp_path: Path) -> None:
     corpus, other = kept(tmp_path), kept(tmp_path)
-    forget_corpus(corpus.corpus_id)
-    assert [path.name for path in corpora_dir().iterdir()] == [other.corpus_id]
-    with pytest.raises(AuditError, match="no such corpus"):
-        forget_corpus(corpus.corpus_id)
+    CORPORA.forget(corpus.corpus_id)
+    assert [path.name for path in CORPORA.home().iterdir()] == [other.corpus_id]
+    with pytest.raises(AuditError, match="corpus: This is not kept"):
+        CORPORA.forget(corpus.corpus_id)
 
 
 def test_an_examination_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.deid.given import keep_notes
-from audit.deid.score import Source, score_dir
+from audit.deid.score import SCORES, Source
 from audit.deid.scoring import ScoreOrder
 from audit.jobs.kinds import answer_score, score_question
 from audit.notes.spans import Span, TaggedDocument, tagged
@@ -87,7 +87,7 @@ def _note(doc_id: str, pieces: Sequence[tuple[str, str]], *, patient: str) -> Ta
 
 def content_of(score_id: str) -> dict[str, Any]:
     """Return what is kept of a score."""
-    content: dict[str, Any] = json.loads((score_dir(score_id) / "score.json").read_bytes())
+    content: dict[str, Any] = json.loads((SCORES.place(score_id) / "score.json").read_bytes())
     return content
 
 

@@ -16,16 +16,12 @@ from audit.deid.cases import KINDS, SAME, SpanWriter, misses_of, span_index
 from audit.deid.matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
 from audit.deid.metrics import ENTITY, Discordant, compare
 from audit.deid.score import (
+    SCORES,
     compare_scores,
-    forget_score,
-    kept_score,
-    kept_scores,
     patients_of,
     published_deid,
-    score_dir,
     score_pairs,
     score_summary,
-    scores_dir,
 )
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
@@ -48,16 +44,16 @@ def test_what_is_kept_is_what_the_engine_says_and_is_private() -> None:
     pairs = list(zip(golds, predicted, strict=True))
     expected = score_summary(score_pairs(pairs), matcher="optimal", seed=0, n_replicates=100)
     assert content["summary"] == json.loads(expected.written())
-    one = kept_score(score_id)
+    one = SCORES.get(score_id)
     assert (one.title, one.summary.n_documents, one.summary.n_patients, one.n_gold) == (
         "A ward",
         12,
         6,
         48,
     )
-    assert kept_scores() == (one,)
+    assert SCORES.all() == (one,)
     assert set(files_of(one.path).values()) == {0o600}
-    assert one.path.stat().st_mode & 0o777 == scores_dir().stat().st_mode & 0o777 == 0o700
+    assert one.path.stat().st_mode & 0o777 == SCORES.home().stat().st_mode & 0o777 == 0o700
     assert set(files_of(one.path)) == {"score.json", "patients.npz", "spans.jsonl", "spans.npz"}
     assert "山田" not in (one.path / "score.json").read_text()
 
@@ -80,24 +76,24 @@ def test_the_order_of_notes_and_spans_makes_no_other_gold_but_a_label_does() -> 
     predicted = predicted_notes(golds)
     mixed = [golds[i] for i in np.random.default_rng(1).permutation(len(golds))]
     digests = {
-        kept_score(make_score(order, predicted)).gold_digest for order in (golds, mixed)
+        SCORES.get(make_score(order, predicted)).gold_digest for order in (golds, mixed)
     }  # fmt: skip
     assert len(digests) == 1
     other = [golds[0].with_spans(golds[0].spans[1:]), *golds[1:]]
-    assert kept_score(make_score(other, predicted)).gold_digest not in digests
+    assert SCORES.get(make_score(other, predicted)).gold_digest not in digests
 
 
 def test_damaged_and_unknown_scores() -> None:
     score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
     for code in ("0" * 12, "../../etc", ""):
-        with pytest.raises(AuditError, match="no such score"):
-            kept_score(code)
-    (score_dir(score_id) / "score.json").write_text('{"format": 99}')
-    with pytest.raises(AuditError, match="no whole score"):
-        kept_score(score_id)
-    assert kept_scores() == ()
-    forget_score(score_id)
-    assert not score_dir(score_id).exists() and not list(scores_dir().glob(".*forgotten"))
+        with pytest.raises(AuditError, match="This is not kept here"):
+            SCORES.get(code)
+    (SCORES.place(score_id) / "score.json").write_text('{"format": 99}')
+    with pytest.raises(AuditError, match="score"):
+        SCORES.get(score_id)
+    assert SCORES.all() == ()
+    SCORES.forget(score_id)
+    assert not SCORES.place(score_id).exists() and not list(SCORES.home().glob(".*forgotten"))
 
 
 _SPANS = st.lists(
@@ -146,7 +142,7 @@ def test_every_cell_is_found_again_with_its_spans(
 def test_a_case_says_the_same_as_the_list_of_misses() -> None:
     golds = gold_notes(3)
     predicted = predicted_notes(golds)
-    index = span_index(kept_score(make_score(golds, predicted)).path)
+    index = span_index(SCORES.get(make_score(golds, predicted)).path)
     numbers = index.chosen(criterion="label_relaxed", kinds=[k for k in KINDS if k != SAME])
     mine = [case.as_miss() for case in index.cases(numbers.tolist())]
     engine = [
@@ -208,7 +204,7 @@ def test_two_scores_are_compared_as_the_engine_does() -> None:
 
 def test_the_headline_counted_by_hand() -> None:
     score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
-    view = kept_score(score_id)
+    view = SCORES.get(score_id)
     head = view.headline
     assert (head.label, head.missed.n_hits, head.missed.n_total) == ("identifier", 4, 12)
     assert (head.notes.n_hits, head.notes.n_total, head.readable.n_hits) == (4, 12, 4)
@@ -228,7 +224,7 @@ def test_without_identifiers_the_headline_is_about_all_spans() -> None:
         for note in gold_notes()
     ]
     score_id = make_score(golds, [note.with_spans(()) for note in golds])
-    view = kept_score(score_id)
+    view = SCORES.get(score_id)
     assert (view.headline.label, view.headline.missed.n_hits) == (ANY, 36)
     assert view.summary.criteria["strict"].together.precision is None
 
@@ -253,6 +249,6 @@ def test_many_notes_stay_in_order(tmp_path: Path) -> None:
     rng = random.Random(0)
     golds = gold_notes(300)
     predicted = predicted_notes(golds, every=rng.choice([3, 5]))
-    index = span_index(kept_score(make_score(golds, predicted)).path)
+    index = span_index(SCORES.get(make_score(golds, predicted)).path)
     notes = index.note[index.chosen(criterion="strict")]
     assert (np.diff(notes) >= 0).all() and notes[-1] == 299

@@ -17,6 +17,7 @@ from audit.deid.tagged import (
     MAX_TYPED_CHARS,
     PRIVATE,
     RESULT,
+    TAGGED_SETS,
     ReleaseSettings,
     TaggedSet,
     begin_set,
@@ -24,15 +25,11 @@ from audit.deid.tagged import (
     census_of,
     export_name,
     exported,
-    forget_set,
     note_at,
     notes_of,
     notes_with,
     read_index,
     released_note,
-    tagged_dir,
-    tagged_set,
-    tagged_sets,
     tagged_text,
     write_index,
 )
@@ -75,9 +72,9 @@ def made(tmp_path: Path, *, how: ReleaseSettings | None = None) -> TaggedSet:
     source.write_text("\n".join(lines), "utf-8")
     release = settings.release()
     tag_notes(open_notes(source), tagger=RuleTagger(), out=one.path / RESULT, release=release)
-    assert not tagged_set(ID).is_whole
+    assert not TAGGED_SETS.get(ID).is_whole
     write_index(one.path)
-    return tagged_set(ID)
+    return TAGGED_SETS.get(ID)
 
 
 def test_a_set_is_begun_found_and_removed(tmp_path: Path) -> None:
@@ -87,24 +84,24 @@ def test_a_set_is_begun_found_and_removed(tmp_path: Path) -> None:
     whole = made(tmp_path)
     assert whole.is_whole and whole.n_notes == 3 and whole.title == "Ward 7"
     assert whole.n_spans == {"identifier": 2, "quasi_identifier": 1, "contact": 1}
-    assert {one.tagged_id for one in tagged_sets()} == {ID, "a" * 12}
-    modes = {stat.S_IMODE(path.stat().st_mode) for path in tagged_dir().rglob("*")}
+    assert {one.tagged_id for one in TAGGED_SETS.all()} == {ID, "a" * 12}
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in TAGGED_SETS.home().rglob("*")}
     assert modes == {0o700, 0o600}
-    forget_set(ID)
-    assert [one.tagged_id for one in tagged_sets()] == ["a" * 12]
-    for call in (forget_set, tagged_set):
-        with pytest.raises(AuditError, match="no such tagged notes"):
+    TAGGED_SETS.forget(ID)
+    assert [one.tagged_id for one in TAGGED_SETS.all()] == ["a" * 12]
+    for call in (TAGGED_SETS.forget, TAGGED_SETS.get):
+        with pytest.raises(AuditError, match="This is not kept here"):
             call(ID)
-    with pytest.raises(AuditError, match="no such tagged notes"):
-        tagged_set("../../etc/pa")
+    with pytest.raises(AuditError, match="This is not kept here"):
+        TAGGED_SETS.get("../../etc/pa")
 
 
 def test_a_damaged_set_is_left_out_of_the_list(tmp_path: Path) -> None:
     one = made(tmp_path)
     (one.path / RESULT / "census.json").write_text('{"n_notes": 3, "spans": {"identifier": 2}}')
-    assert tagged_sets() == ()
+    assert TAGGED_SETS.all() == ()
     with pytest.raises(AuditError, match="damaged"):
-        tagged_set(ID)
+        TAGGED_SETS.get(ID)
 
 
 @pytest.mark.parametrize("mode", ["placeholder", "surrogate", "mask"])

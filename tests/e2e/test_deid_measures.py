@@ -16,7 +16,7 @@ pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from playwright.sync_api import expect
 
-from audit.deid.score import kept_scores
+from audit.deid.score import SCORES
 from audit.home import HOME_VARIABLE
 from audit.notes.formats import write_jsonl
 from pages.ui.language import words_of
@@ -66,7 +66,7 @@ def choose_cell(page: Any, name: str) -> None:
 def test_a_click_on_a_cell_shows_its_spans(
     home: Path, address: str, visit: Callable[..., Any]
 ) -> None:
-    first = next(one for one in kept_scores() if one.title == "the first")
+    first = next(one for one in SCORES.all() if one.title == "the first")
     page = visit(f"{address}?part=matrix&score={first.score_id}")
     is_whole(page)
     # The text of the cell is drawn into the chart: 16 ages of 24 keep their own label.
@@ -87,7 +87,7 @@ def test_what_stays_readable_leads_and_a_click_opens_it(
     home: Path, address: str, visit: Callable[..., Any], language: str
 ) -> None:
     say = words_of(language)
-    first = next(one for one in kept_scores() if one.title == "the first")
+    first = next(one for one in SCORES.all() if one.title == "the first")
     page = visit(f"{address}?score={first.score_id}&lang={language}")
     is_whole(page)
     cards = page.locator(".ka-verdict")
@@ -105,7 +105,7 @@ def test_what_stays_readable_leads_and_a_click_opens_it(
 def test_misses_are_filtered_handed_out_and_read_back(
     home: Path, address: str, visit: Callable[..., Any], tmp_path: Path
 ) -> None:
-    first = next(one for one in kept_scores() if one.title == "the first")
+    first = next(one for one in SCORES.all() if one.title == "the first")
     page = visit(f"{address}?part=misses&kinds=missed&score={first.score_id}")
     is_whole(page)
     closed = saved(page, "deid_measures_misses_csv", folder=tmp_path)
@@ -120,7 +120,7 @@ def test_misses_are_filtered_handed_out_and_read_back(
 def test_two_scores_are_compared_in_both_languages_and_markup_stays_text(
     home: Path, address: str, visit: Callable[..., Any]
 ) -> None:
-    first = next(one for one in kept_scores() if one.title == "the first")
+    first = next(one for one in SCORES.all() if one.title == "the first")
     page = visit(f"{address}?part=compare&score={first.score_id}", scheme="dark")
     is_whole(page)
     expect(page.get_by_text("Only the first misses 6, only the second 4, both 2")).to_be_visible()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from audit.attack.question import GenerationSettings, PosteriorSettings
-from audit.experiment.paper_tables import GENERAL_TRAINING, TRAINING, ExperimentOrder
+from audit.experiment.paper_tables import GENERAL_TRAINING, TRAINING, ExperimentTask
 from audit.home import DEMO_HOSPITAL
 from audit.tables import write_table
 
@@ -16,7 +16,7 @@ N_NOTES, N_PATIENTS = 24, 16
 ROWS = {"batch": 8, "micro_batch": 8, "n_tokens": 32}
 
 
-def write_notes(folder: Path) -> ExperimentOrder:
+def write_notes(folder: Path) -> ExperimentTask:
     """Write notes with placeholders and others without, and return what to make of them."""
     rows = [
         (number, number % N_PATIENTS, f"admission note . {NAME} is a {30 + number} year old "
@@ -27,9 +27,10 @@ def write_notes(folder: Path) -> ExperimentOrder:
     others = [{"patient_id": str(n), "text": "the patient was seen for pain . he slept ."}
               for n in range(30)]  # fmt: skip
     (folder / "others.jsonl").write_text("".join(json.dumps(line) + "\n" for line in others))
-    return ExperimentOrder(
+    return ExperimentTask(
         notes=folder / "notes.csv",
         general=GENERAL,
+        out=folder / "out",
         general_notes=folder / "others.jsonl",
         epochs=(1, 20),
         training=TRAINING.with_(learning_rate=2e-3, **ROWS),

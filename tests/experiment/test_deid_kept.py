@@ -3,24 +3,22 @@ from __future__ import annotations
 import json
 import os
 import stat
-from dataclasses import replace
 
 import pytest
 
 from audit.errors import AuditError
 from audit.experiment.leakage_tables import (
-    LeakageOrder,
-    all_leakage,
+    LEAKAGE,
+    LeakageTask,
     arms_dir,
     is_kept,
     keep_leakage,
     kept_files,
-    leakage_dir,
     leakage_id,
 )
 from tests.experiment.tiny_leakage import tiny_tables
 
-ORDER = LeakageOrder(taggers=("rules",), language="ja")
+ORDER = LeakageTask(taggers=("rules",), language="ja")
 
 
 @pytest.fixture(autouse=True)
@@ -30,14 +28,14 @@ def _home(tmp_path, monkeypatch):
 
 def test_the_same_question_has_the_same_identifier():
     one = leakage_id(ORDER)
-    assert leakage_id(replace(ORDER, device="cpu")) == one
-    others = [replace(ORDER, seed=1), replace(ORDER, language="en"), replace(ORDER, taggers=())]
+    assert leakage_id(ORDER.with_(device="cpu")) == one
+    others = [ORDER.with_(seed=1), ORDER.with_(language="en"), ORDER.with_(taggers=())]
     assert len({one, *map(leakage_id, others)}) == 4
 
 
 def test_a_tagger_that_is_not_listed_is_refused():
     with pytest.raises(AuditError, match="no such tagger"):
-        leakage_id(replace(ORDER, taggers=("trained/000000000000",)))
+        leakage_id(ORDER.with_(taggers=("trained/000000000000",)))
 
 
 def test_kept_files_come_back_and_are_private():
@@ -46,25 +44,26 @@ def test_kept_files_come_back_and_are_private():
     keep_leakage("0" * 12, files)
     assert is_kept("0" * 12)
     assert kept_files("0" * 12) == files
-    folder = leakage_dir("0" * 12)
+    folder = LEAKAGE.place("0" * 12)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
 
 
 def test_the_newest_comes_first_and_what_cannot_be_read_is_left_out():
-    assert all_leakage() == ()
+    assert LEAKAGE.all() == ()
     for number, name in enumerate(("a" * 12, "b" * 12, "c" * 12)):
         keep_leakage(name, tiny_tables().files())
-        os.utime(leakage_dir(name) / "leakage.json", (number, number))
+        os.utime(LEAKAGE.place(name) / "leakage.json", (number, number))
     arms_dir()
-    (leakage_dir("a" * 12) / "leakage.json").write_text("{")
-    other = json.loads((leakage_dir("b" * 12) / "leakage.json").read_text()) | {"schema": 99}
-    (leakage_dir("d" * 12) / "leakage.json").write_text(json.dumps(other))
-    assert [one.leakage_id for one in all_leakage()] == ["c" * 12, "b" * 12]
+    (LEAKAGE.place("a" * 12) / "leakage.json").write_text("{")
+    other = json.loads((LEAKAGE.place("b" * 12) / "leakage.json").read_text()) | {"schema": 99}
+    LEAKAGE.place("d" * 12).mkdir()
+    (LEAKAGE.place("d" * 12) / "leakage.json").write_text(json.dumps(other))
+    assert [one.leakage_id for one in LEAKAGE.all()] == ["c" * 12, "b" * 12]
 
 
 @pytest.mark.parametrize("wrong", ["", "../results", "0" * 11, "f" * 12])
 def test_what_is_not_kept_is_refused(wrong):
-    with pytest.raises(AuditError, match="no such experiment"):
+    with pytest.raises(AuditError, match="This is not kept here"):
         kept_files(wrong)

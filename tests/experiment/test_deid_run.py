@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from audit.attack.cohort import cohort_test
 from audit.errors import AuditCancelled
 from audit.experiment import leakage
 from audit.experiment.leakage import LeakageResult, run_leakage
-from audit.experiment.leakage_tables import LeakageOrder
+from audit.experiment.leakage_tables import LeakageTask
 from audit.models.inspect import model_digest, trained_name
 from audit.notes.spans import Span
 from audit.progress import Progress
@@ -23,7 +23,7 @@ from audit.training.small import PretrainSettings
 from cache.store import Store
 from tests.experiment.tiny_leakage import demo_notes
 
-ORDER = LeakageOrder(
+ORDER = LeakageTask(
     language="ja", taggers=("two",), shares=(0.5,), units=("mentions",), epochs=0.1, n_inputs=20,
     device="cpu",
 )  # fmt: skip
@@ -65,7 +65,7 @@ class Done:
     said: tuple[str, ...]
 
 
-def run(folder: Path, order: LeakageOrder = ORDER, **how: object) -> LeakageResult:
+def run(folder: Path, order: LeakageTask = ORDER, **how: object) -> LeakageResult:
     with Store(folder / "store") as store:
         return run_leakage(
             order, load=lambda _: TwoCharacters(), arms_folder=folder, store=store, **how
@@ -153,7 +153,7 @@ def test_stopped_in_the_middle_it_goes_on_to_the_same_tables(done, tmp_path, mon
 
 @pytest.mark.slow
 def test_another_seed_trains_other_models(done, tmp_path):
-    other = run(tmp_path, replace(ORDER, seed=1, taggers=(), units=()))
+    other = run(tmp_path, ORDER.with_(seed=1, taggers=(), units=()))
     first = {model_digest(path) for path in done.folder.glob("*/model")}
     second = {model_digest(path) for path in tmp_path.glob("*/model")}
     assert len(second) == 2

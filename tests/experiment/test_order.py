@@ -1,18 +1,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.errors import AuditError
-from audit.experiment.paper_tables import TRAINING, ExperimentOrder, order_from_json
+from audit.experiment.paper_tables import TRAINING, ExperimentTask
 
-ORDER = ExperimentOrder(
+ORDER = ExperimentTask(
     notes=Path("/n/notes.csv"),
     general=Path("/m/general"),
+    out=Path("/o"),
     general_notes=Path("/n/other.jsonl"),
     columns=(("text", "body"),),
     epochs=(0.5, 2, 20),
@@ -25,13 +25,13 @@ ORDER = ExperimentOrder(
 
 
 def test_plain_values_give_the_same_order():
-    assert order_from_json(json.loads(json.dumps(ORDER.to_json()))) == ORDER
+    assert ExperimentTask.ordered(json.loads(json.dumps(ORDER.plain()))) == ORDER
 
 
-@pytest.mark.parametrize("broken", [{}, {"notes": "x"}, ORDER.to_json() | {"epochs": None}])
+@pytest.mark.parametrize("broken", [{}, {"notes": "x"}, ORDER.plain() | {"epochs": None}])
 def test_other_values_are_refused(broken):
     with pytest.raises(AuditError):
-        order_from_json(broken)
+        ExperimentTask.ordered(broken)
 
 
 def test_training_follows_epochs_and_seed_and_holds_no_note_out():
@@ -46,32 +46,32 @@ def test_training_follows_epochs_and_seed_and_holds_no_note_out():
 )
 def test_odd_exposures_are_refused(epochs):
     with pytest.raises(AuditError, match="epochs"):
-        replace(ORDER, epochs=epochs)
+        ORDER.with_(epochs=epochs)
 
 
 def test_canaries_are_checked_as_the_corpus_does():
     with pytest.raises(AuditError, match="canar"):
-        replace(ORDER, canary_counts=(0,))
+        ORDER.with_(canary_counts=(0,))
 
 
 def test_general_model_is_not_trained_from_scratch():
     with pytest.raises(AuditError, match="from scratch"):
-        replace(ORDER, general_training=TRAINING.with_(from_scratch=True))
+        ORDER.with_(general_training=TRAINING.with_(from_scratch=True))
 
 
 def test_single_tokens_are_those_of_the_general_model():
-    assert ORDER.corpus_order().tokenizer == ORDER.general
-    assert replace(ORDER, single_tokens=False).corpus_order().tokenizer is None
+    assert ORDER.corpus().tokenizer == ORDER.general
+    assert ORDER.with_(single_tokens=False).corpus().tokenizer is None
 
 
 def test_the_digest_knows_everything_but_the_device():
-    assert replace(ORDER, device="cpu").digest() == ORDER.digest()
+    assert ORDER.with_(device="cpu").answer_digest() == ORDER.answer_digest()
     for change in ({"seed": 4}, {"epochs": (1, 20)}, {"sample": 5}, {"single_tokens": False}):
-        assert replace(ORDER, **change).digest() != ORDER.digest()
+        assert ORDER.with_(**change).answer_digest() != ORDER.answer_digest()
 
 
 def test_other_attacks_need_no_other_models():
-    more = replace(ORDER, posterior=ORDER.posterior.with_(n_inputs=ORDER.posterior.n_inputs + 1))
-    assert more.digest() != ORDER.digest()
+    more = ORDER.with_(posterior=ORDER.posterior.with_(n_inputs=ORDER.posterior.n_inputs + 1))
+    assert more.answer_digest() != ORDER.answer_digest()
     assert more.trained_digest() == ORDER.trained_digest()
-    assert replace(ORDER, seed=4).trained_digest() != ORDER.trained_digest()
+    assert ORDER.with_(seed=4).trained_digest() != ORDER.trained_digest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from audit.attack.cohort import cohort_test
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment import paper
 from audit.experiment.paper import run_experiment
-from audit.experiment.paper_tables import ExperimentOrder
+from audit.experiment.paper_tables import ExperimentTask
 from audit.progress import Progress
 from cache.store import Store
 from tests.experiment.small_experiment import N_NOTES, N_PATIENTS, write_notes
@@ -36,7 +36,7 @@ def _small() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Done:
-    order: ExperimentOrder
+    order: ExperimentTask
     folder: Path
     result: paper.ExperimentResult
     told: tuple[Progress, ...]
@@ -120,7 +120,7 @@ def test_asked_again_nothing_is_made_twice(done, monkeypatch):
 def test_a_folder_of_other_settings_or_notes_is_refused(done, tmp_path):
     with Store(tmp_path / "store") as store:
         with pytest.raises(AuditError, match="other notes or settings"):
-            run_experiment(replace(done.order, seed=5), out=done.folder / "out", store=store)
+            run_experiment(done.order.with_(seed=5), out=done.folder / "out", store=store)
         (tmp_path / "full").mkdir()
         (tmp_path / "full" / "letter.txt").write_text("mine")
         with pytest.raises(AuditError, match="something already"):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,17 +14,18 @@ from audit.experiment.paper import (
     audit_stage,
     stage_costs,
 )
-from audit.experiment.paper_tables import ExperimentOrder
+from audit.experiment.paper_tables import ExperimentTask
 from audit.progress import Progress
 
 
 @pytest.fixture
-def order(tmp_path: Path) -> ExperimentOrder:
+def order(tmp_path: Path) -> ExperimentTask:
     notes = tmp_path / "notes.csv"
     notes.write_bytes(b"x" * 4300)
-    return ExperimentOrder(
+    return ExperimentTask(
         notes=notes,
         general=tmp_path,
+        out=tmp_path / "out",
         epochs=(1, 10),
         generation=GenerationSettings(n_documents=3, n_steps=10, n_tokens=32),
         posterior=PosteriorSettings(n_inputs=100, n_chain_inputs=0),
@@ -44,14 +44,14 @@ def test_costs_are_tokens_of_forward_passes(order):
 
 
 def test_a_general_model_of_ones_own_is_a_stage(order, tmp_path):
-    costs = stage_costs(replace(order, general_notes=tmp_path / "other"))
+    costs = stage_costs(order.with_(general_notes=tmp_path / "other"))
     training = order.general_training
     assert costs[GENERAL] == 3 * training.n_steps * training.batch * training.n_tokens
 
 
 def test_missing_notes_are_told(order, tmp_path):
     with pytest.raises(AuditError, match="notes"):
-        stage_costs(replace(order, notes=tmp_path / "none.csv"))
+        stage_costs(order.with_(notes=tmp_path / "none.csv"))
 
 
 def test_stages_are_told_as_one_piece_of_work():

@@ -26,8 +26,8 @@ from audit.experiment.leakage_tables import (
     PERFECT,
     RAW,
     Arm,
-    LeakageOrder,
     LeakageTables,
+    LeakageTask,
 )
 from audit.home import DEMO_HOSPITAL
 from audit.names.candidates import Candidates
@@ -116,10 +116,10 @@ def three_arms() -> tuple[ArmResult, ...]:
     )  # fmt: skip
 
 
-def tiny_tables(order: LeakageOrder | None = None) -> LeakageTables:
+def tiny_tables(order: LeakageTask | None = None) -> LeakageTables:
     """Return the tables of `three_arms`."""
     arms = three_arms()
     return LeakageTables(
-        order or LeakageOrder(), 12, 4, tuple(map(arm_row, arms)), leak_rows(arms, seed=0),
+        order or LeakageTask(), 12, 4, tuple(map(arm_row, arms)), leak_rows(arms, seed=0),
         split_rows(arms, seed=0),
     )  # fmt: skip

@@ -24,7 +24,7 @@ from audit.report.export import (
 from audit.report.html import ReportChoice
 from audit.report.names import NAME_FORMS
 from audit.report.report import AuditReport
-from audit.shelf import write_private_files
+from audit.shelf import write_private
 from tests.pages.make_reports import MEMBERS, make_report
 
 DOCUMENTS = {"hospital": ["sophia0 wright0 is here", "=1+1"], "general": ["nobody"]}
@@ -163,7 +163,7 @@ def test_the_files_of_a_directory_are_those_of_the_zip_and_their_owners_alone(
 ) -> None:
     choice = ReportChoice(names="pseudonyms", language="ja")
     files = bundle_files(report, choice=choice)
-    written = write_private_files(files, tmp_path / "out")
+    written = write_private(files, tmp_path / "out")
     for path in written:
         assert path.read_bytes() == files[path.name]
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -172,4 +172,4 @@ def test_the_files_of_a_directory_are_those_of_the_zip_and_their_owners_alone(
     assert bundle_name(report, choice=choice).endswith("-pseudonyms-ja")
     (tmp_path / "file").write_text("")
     with pytest.raises(AuditError, match="cannot be written"):
-        write_private_files(files, tmp_path / "file" / "out")
+        write_private(files, tmp_path / "file" / "out")

@@ -17,13 +17,13 @@ from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs import kinds, service, table
 from audit.jobs import service as start
+from audit.jobs.locks import device_lock, worker_lock
 from audit.jobs.table import Job, table_contact
 from audit.names.candidates import make_candidates
 from audit.notes.passages import read_passages
 from audit.progress import Progress
 from audit.report.report import AuditReport, same_answer
 from audit.run import run_audit
-from audit.shelf import device_lock, worker_lock
 from audit.task import Contact
 from cache.store import Store
 from tests.jobs.fake_jobs import until, until_state

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from audit.corpus.build import locked_folder
-from audit.corpus.kept import corpora_dir, kept_corpus
+from audit.corpus.kept import CORPORA
 from audit.corpus.make import CorpusTask
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
@@ -17,6 +15,7 @@ from audit.jobs import table
 from audit.jobs.kinds import KINDS
 from audit.jobs.service import recover_device
 from audit.progress import Progress
+from audit.shelf import taken
 from audit.task import Contact
 from tests.curation.make_corpora import dummy_notes, register_files
 
@@ -41,10 +40,10 @@ def test_an_order_becomes_a_kept_corpus(tmp_path: Path) -> None:
     assert str(tmp_path) not in question.label and "A ward" not in question.label
     seen: list[Progress] = []
     (corpus_id,) = CorpusTask.answer(order, contact(seen))
-    assert kept_corpus(corpus_id).title == "A ward" and seen[-1].share == 1
-    stamp = kept_corpus(corpus_id).created
+    assert CORPORA.get(corpus_id).title == "A ward" and seen[-1].share == 1
+    stamp = CORPORA.get(corpus_id).created
     assert CorpusTask.answer(order, contact([])) == (corpus_id,)  # killed after it was made
-    assert kept_corpus(corpus_id).created == stamp
+    assert CORPORA.get(corpus_id).created == stamp
 
 
 def test_what_makes_another_question(tmp_path: Path) -> None:
@@ -67,26 +66,27 @@ def test_a_cancelled_job_leaves_nothing_and_begins_anew(tmp_path: Path) -> None:
     order = CorpusTask(notes=notes, register_file=register).question().order  # fmt: skip
     with pytest.raises(AuditCancelled):
         CorpusTask.answer(order, contact([], stop_at=0.1))
-    assert list(corpora_dir().iterdir()) == []
+    assert list(CORPORA.home().iterdir()) == []
     (corpus_id,) = CorpusTask.answer(order, contact([]))
-    assert kept_corpus(corpus_id).n_notes == 5
+    assert CORPORA.get(corpus_id).n_notes == 5
 
 
 def test_what_killed_jobs_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
     for name in (".0123456789ab.making", ".0123456789ac.forgotten", ".0123456789ad.making"):
-        (corpora_dir() / name / "corpus").mkdir(parents=True)
-        (corpora_dir() / name / "corpus" / "private.jsonl").write_text("notes")
-    lock = locked_folder(corpora_dir() / ".0123456789ad.making")  # somebody makes it just now
+        (CORPORA.home() / name / "corpus").mkdir(parents=True)
+        (CORPORA.home() / name / "corpus" / "private.jsonl").write_text("notes")
+    lock = taken(CORPORA.home() / ".0123456789ad.making", is_folder=True)
+    assert lock is not None
     question = CorpusTask(notes=dummy_notes(tmp_path, n_patients=1)).question()
     (corpus_id,) = CorpusTask.answer(question.order, contact([]))
-    assert {path.name for path in corpora_dir().iterdir()} == {corpus_id, ".0123456789ad.making"}
-    os.close(lock)
+    assert {path.name for path in CORPORA.home().iterdir()} == {corpus_id, ".0123456789ad.making"}
+    lock.release()
 
 
 def test_a_corpus_may_lie_in_a_folder_of_ones_own(tmp_path: Path) -> None:
     question = CorpusTask(notes=dummy_notes(tmp_path), out=tmp_path / "mine").question()
     CorpusTask.answer(question.order, contact([]))
-    assert (tmp_path / "mine" / "corpus.json").is_file() and not list(corpora_dir().iterdir())
+    assert (tmp_path / "mine" / "corpus.json").is_file() and not list(CORPORA.home().iterdir())
 
 
 def test_what_a_killed_job_left_goes_when_the_job_is_settled(tmp_path: Path) -> None:
@@ -94,11 +94,11 @@ def test_what_a_killed_job_left_goes_when_the_job_is_settled(tmp_path: Path) -> 
         kind="corpus", label="notes", scenario=0, device="cpu", question="q", owner=""
     )
     assert job is not None and table.claim(job.job_id)
-    left = corpora_dir() / ".0123456789ab.making" / "corpus"
+    left = CORPORA.home() / ".0123456789ab.making" / "corpus"
     left.mkdir(parents=True)
     (left / "private.jsonl").write_text("notes")
     table.ask_to_cancel(job.job_id)
     assert recover_device("cpu")
-    assert list(corpora_dir().iterdir()) == []
+    assert list(CORPORA.home().iterdir()) == []
     settled = table.get(job.job_id)
     assert settled is not None and settled.state == "cancelled"

@@ -1,19 +1,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from audit.errors import AuditError
 from audit.experiment import leakage
 from audit.experiment.leakage import LeakageResult
-from audit.experiment.leakage_tables import LeakageOrder, kept_files, leakage_order_from_json
-from audit.jobs.kinds import KINDS, answer_leakage, leakage_question
+from audit.experiment.leakage_tables import LeakageTask, kept_files, leakage_id
+from audit.jobs.kinds import KINDS
 from audit.task import Contact
 from tests.experiment.tiny_leakage import tiny_tables
 
-ORDER = LeakageOrder(taggers=("rules",), device="cpu")
+ORDER = LeakageTask(taggers=("rules",), device="cpu")
 CONTACT = Contact(lambda *_: None, lambda: False, lambda _: None)
 
 
@@ -23,18 +22,18 @@ def _home(tmp_path, monkeypatch):
 
 
 def test_the_question_holds_all_that_the_job_needs():
-    question = leakage_question(ORDER)
+    question = ORDER.question()
     assert question.kind in KINDS
     assert (question.device, question.label) == ("cpu", "demo en")
     plain = json.loads(json.dumps(question.order))
-    assert leakage_order_from_json(plain["leakage"]) == ORDER
-    assert leakage_question(ORDER).digest == question.digest
-    assert leakage_question(replace(ORDER, seed=9)).digest != question.digest
+    assert LeakageTask.ordered(plain) == ORDER
+    assert ORDER.question().digest == question.digest
+    assert ORDER.with_(seed=9).question().digest != question.digest
 
 
 def test_an_unknown_tagger_is_refused_before_a_job_is_there():
     with pytest.raises(AuditError, match="no such tagger"):
-        leakage_question(replace(ORDER, taggers=("nobody",)))
+        ORDER.with_(taggers=("nobody",)).question()
 
 
 def test_what_was_answered_is_kept_and_not_done_again(monkeypatch):
@@ -45,9 +44,9 @@ def test_what_was_answered_is_kept_and_not_done_again(monkeypatch):
         return LeakageResult(tiny_tables(order), ("digest",))
 
     monkeypatch.setattr(leakage, "run_leakage", fake)
-    question = leakage_question(ORDER)
-    (kept_as,) = answer_leakage(question.order, CONTACT)
-    assert kept_as == question.order["leakage_id"]
+    question = ORDER.question()
+    (kept_as,) = LeakageTask.answer(question.order, CONTACT)
+    assert kept_as == leakage_id(ORDER)
     assert kept_files(kept_as) == tiny_tables(ORDER).files()
-    assert answer_leakage(question.order, CONTACT) == (kept_as,)
+    assert LeakageTask.answer(question.order, CONTACT) == (kept_as,)
     assert asked == [(ORDER, "rules", "arms")]

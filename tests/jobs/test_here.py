@@ -13,9 +13,9 @@ import pytest
 
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import here, service
+from audit.jobs.locks import device_lock, jobs_dir
 from audit.jobs.table import Job
 from audit.progress import Progress
-from audit.shelf import device_lock, jobs_dir
 from tests.jobs import fake_child
 from tests.jobs.fake_jobs import counting, home, processes, question, until, until_state
 

@@ -6,22 +6,16 @@ import json
 from array import array
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from audit.corpus.truth import ListedNotes, listed_bytes
 from audit.errors import AuditError
-from audit.jobs import kinds
-from audit.jobs.kinds import (
-    KINDS,
-    answer_pretrain,
-    pretrain_order,
-    pretrain_question,
-    run_id_of,
-    train_order,
-)
+from audit.jobs.kinds import KINDS
 from audit.task import Contact
-from audit.training.kept import trained_models
+from audit.training import kept
+from audit.training.kept import MODELS, PretrainTask
 from tests.models.make_models import make_bert
 from tests.training.make_training import quick, write_notes
 
@@ -46,7 +40,7 @@ def place(tmp_path, monkeypatch):
             raise AuditError("There is no such corpus.")
         return Corpus(corpus_id, tmp_path / "corpus")
 
-    monkeypatch.setattr(kinds, "kept_corpus", kept_corpus)
+    monkeypatch.setattr(kept, "CORPORA", SimpleNamespace(get=kept_corpus))
     return tmp_path
 
 
@@ -55,19 +49,23 @@ def contact(said: list[str] | None = None, *, stop: bool = False) -> Contact:
     return Contact(report=lambda *_: None, should_stop=lambda: stop, say=said.append)
 
 
+def run_id_of(task):
+    return task.question().order["run_id"]
+
+
 def of_file(place, **changes):
     values = {"general": place / "general", "settings": quick(), "notes": place / "notes.jsonl",
               "device": "cpu"}  # fmt: skip
-    return pretrain_order(**values | changes)
+    return PretrainTask(**values | changes)
 
 
 def test_an_order_becomes_a_kept_model_and_is_answered_once(place):
-    question = pretrain_question(of_file(place, title="Ours"))
+    question = of_file(place, title="Ours").question()
     assert question.kind == "pretrain" and question.label == "general"
     order = json.loads(json.dumps(question.order))
     said = []
     (run_id,) = KINDS["pretrain"](order, contact(said))
-    (model,) = trained_models()
+    (model,) = MODELS.all()
     assert (model.run_id, model.title, model.is_whole) == (run_id, "Ours", True)
     assert model.facts.source == "file" and model.facts.settings == quick()
     assert [text.split(":")[0] for text in said] == ["Step 0", "Step 4", "Step 8", "Step 12"]
@@ -96,7 +94,7 @@ def test_the_same_question_has_the_same_name_and_others_have_others(place):
 def test_the_notes_of_a_corpus_are_found_by_their_kind(place, monkeypatch):
     for source, file in (("private", "private.jsonl"), ("public", "public.jsonl")):
         order = of_file(place, notes=None, corpus_id=CORPUS, source=source)
-        wanted = train_order({**order, "run_id": "0" * 12}, contact=contact())
+        wanted = order.with_(run_id="0" * 12).order(contact())
         assert wanted.notes == (place / "corpus" / file,)
         assert wanted.token_store == place / "corpus" / "tokens"
         assert (wanted.source, wanted.corpus_id) == (source, CORPUS)
@@ -120,7 +118,7 @@ def test_who_is_listed_is_part_of_a_corpus_question_and_order(place):
     assert len(ids) == 4
     assert run_id_of(of_file(place)) in ids
     for source in ("private", "public"):
-        wanted = train_order({**of_corpus, "source": source, "run_id": "0" * 12}, contact=contact())
+        wanted = of_corpus.with_(source=source, run_id="0" * 12).order(contact())
         assert wanted.listed == place / "corpus" / "listed.json"
 
 
@@ -128,18 +126,18 @@ def test_a_corpus_of_listed_patients_alone_is_trained_on_and_said_so(place):
     listed(place, *range(20))
     write_notes(place / "corpus" / "private.jsonl")
     said = []
-    order = pretrain_question(of_file(place, notes=None, corpus_id=CORPUS)).order
-    answer_pretrain(order, contact(said))
+    order = of_file(place, notes=None, corpus_id=CORPUS).question().order
+    PretrainTask.answer(order, contact(said))
     assert [text.split(":")[0] for text in said] == ["Every patient is on the candidate list"]
-    (model,) = trained_models()
+    (model,) = MODELS.all()
     assert (model.facts.n_held_out_documents, model.facts.n_listed_patients) == (0, 20)
     assert model.is_whole and model.held_out is None
 
 
 def test_a_folder_of_ones_own_is_taken(place):
-    order = {**of_file(place, out=place / "mine"), "run_id": "0" * 12}
-    assert train_order(order, contact=contact()).out == place / "mine"
-    one, other = (pretrain_question(of_file(place, out=out)) for out in (None, place / "mine"))
+    order = of_file(place, out=place / "mine").with_(run_id="0" * 12)
+    assert order.order(contact()).out == place / "mine"
+    one, other = (of_file(place, out=out).question() for out in (None, place / "mine"))
     assert one.digest != other.digest
 
 
@@ -148,11 +146,11 @@ def test_orders_that_cannot_be_are_refused(place):
         of_file(place, corpus_id=CORPUS)
     with pytest.raises(AuditError, match="one of the two"):
         of_file(place, notes=None)
-    with pytest.raises(AuditError, match="no such notes"):
+    with pytest.raises(AuditError, match="source"):
         of_file(place, notes=None, corpus_id=CORPUS, source="secret")
     with pytest.raises(AuditError, match="no such corpus"):
-        of_file(place, notes=None, corpus_id="ffffffffffff")
+        of_file(place, notes=None, corpus_id="ffffffffffff").question()
     with pytest.raises(AuditError):
-        of_file(place, general=place / "nothing")
+        of_file(place, general=place / "nothing").question()
     with pytest.raises(AuditError, match="cannot be read"):
-        pretrain_question(of_file(place, notes=place / "gone.jsonl"))
+        of_file(place, notes=place / "gone.jsonl").question()

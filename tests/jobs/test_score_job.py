@@ -14,7 +14,7 @@ from audit.deid import scoring
 from audit.deid.copies import CopyReading, Piece, read_pieces
 from audit.deid.given import clear_given, given_path, keep_given, keep_notes, keep_outputs
 from audit.deid.rules import RuleTagger
-from audit.deid.score import Source, kept_score, score_dir, scores_dir
+from audit.deid.score import SCORES, Source
 from audit.deid.scoring import ScoreOrder
 from audit.deid.taggers import KnownTagger
 from audit.deid.windows import Window
@@ -25,8 +25,7 @@ from audit.jobs.kinds import KINDS, answer_score, score_question
 from audit.notes.formats import write_files, write_jsonl, write_tags
 from audit.notes.spans import Span, TaggedDocument
 from audit.progress import Progress
-from audit.shelf import SHORT
-from audit.task import Contact
+from audit.task import SHORT, Contact
 from tests.deid.make_scores import content_of, files_of, gold_notes, predicted_notes, quiet
 
 RULES = KnownTagger("rules", "rules", "", RuleTagger().digest, is_quick=True)
@@ -65,13 +64,13 @@ def test_an_order_becomes_a_kept_score_once() -> None:
     assert "山田" not in json.dumps(plain, ensure_ascii=False)
     seen: list[Progress] = []
     (score_id,) = answer_score(plain, contact(seen))
-    assert kept_score(score_id).tagger["name"] == "rules" and seen[-1].share == 1
+    assert SCORES.get(score_id).tagger["name"] == "rules" and seen[-1].share == 1
     assert {one.phase for one in seen} <= {
         "reading the gold notes", "tagging the notes", "comparing the spans", "drawing intervals",
     }  # fmt: skip
-    stamp = kept_score(score_id).created
+    stamp = SCORES.get(score_id).created
     assert answer_score(plain, contact([])) == (score_id,)
-    assert kept_score(score_id).created == stamp
+    assert SCORES.get(score_id).created == stamp
 
 
 def test_what_makes_another_question() -> None:
@@ -110,15 +109,14 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(AuditCancelled):
         answer_score(plain, contact([], stop_at=0.5))
     n_before = sum(asked)
-    making = scores_dir() / f".{plain['score_id']}.making"
+    making = SCORES.home() / f".{plain['score_id']}.making"
     assert 0 < n_before < 40 and set(files_of(making).values()) == {0o600}
     lines = (making / "predicted.jsonl").read_bytes()
     (making / "predicted.jsonl").write_bytes(lines + b'{"doc_id": "half')
     (score_id,) = answer_score(plain, contact([]))
     assert sum(asked) == 40 and not making.exists()
     whole = content_of(score_id)["summary"]
-    monkeypatch.setattr(kinds, "score_dir", lambda _: Path("/nonexistent"))
-    score_dir(score_id).rename(scores_dir() / ".away")
+    SCORES.place(score_id).rename(SCORES.home() / ".away")
     (again,) = answer_score(plain, contact([]))
     assert content_of(again)["summary"] == whole and sum(asked) == 80
 
@@ -227,7 +225,7 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
         for key in ("summary", "verbatim")
     }
     assert missed == {"summary": 0, "verbatim": 4}
-    assert "copies.jsonl" not in files_of(score_dir(score_id))
+    assert "copies.jsonl" not in files_of(SCORES.place(score_id))
 
 
 def test_every_format_is_read_and_no_name_becomes_a_path() -> None:
@@ -245,7 +243,7 @@ def test_every_format_is_read_and_no_name_becomes_a_path() -> None:
     given = keep_given(hostile, name="x.zip", what="gold notes")
     assert given.digest == expected.digest
     assert given_path(given.digest).stat().st_mode & 0o777 == 0o600
-    assert sorted(p.name for p in scores_dir().parent.parent.iterdir()) == ["home"]
+    assert sorted(p.name for p in SCORES.home().parent.parent.iterdir()) == ["home"]
 
 
 def test_files_that_are_refused_do_not_tell_names() -> None:
@@ -287,8 +285,8 @@ def test_a_zip_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_makers_of_one_score_do_not_meet() -> None:
     plain = score_question(order(gold_notes())).order
     with (
-        scoring.score_place(plain["score_id"]),
-        pytest.raises(AuditError, match="made already"),
+        SCORES.making(plain["score_id"]),
+        pytest.raises(AuditError, match="written already"),
     ):
         answer_score(plain, quiet())
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from audit import shelf
 from audit.__main__ import main
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs import service, table
 from audit.jobs import table as orders
 from audit.jobs.here import waiting_line
+from audit.jobs.locks import device_lock, jobs_dir
 from audit.jobs.table import Failure, Job, Wait
-from audit.shelf import device_lock, jobs_dir, queue_of
+from audit.task import queue_of
 from tests.cache.make_store import own_locks
 
 
@@ -201,7 +201,7 @@ def test_a_lock_is_held_once_and_released() -> None:
 def test_auto_is_the_gpu_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shelf, "_FIRST_GPU", tmp_path / "nvidia0")
+    monkeypatch.setattr("audit.task._FIRST_GPU", tmp_path / "nvidia0")
     assert [queue_of(device) for device in ("auto", "cpu", "cuda")] == ["cpu", "cpu", "cuda"]
     (tmp_path / "nvidia0").touch()
     assert [queue_of(device) for device in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from audit.deid.taggers import load_tagger, trained_tagger, trained_taggers
+from audit.deid.taggers import TAGGERS, load_tagger, trained_tagger
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs.kinds import (
     KINDS,
@@ -67,7 +67,7 @@ def test_it_trains_a_tagger_that_is_kept_and_says_how_far_it_is(place):
     with pytest.raises(AuditCancelled):
         answer_tagger(question.order, contact(stop=True))
     (tagger_id,) = answer_tagger(question.order, contact(said))
-    assert [one.tagger_id for one in trained_taggers()] == [tagger_id]
+    assert [one.tagger_id for one in TAGGERS.all()] == [tagger_id]
     assert trained_tagger(tagger_id).title == "mine"
     assert trained_tagger(tagger_id).training["n_validation_notes"] == 6
     assert load_tagger(tagger_id, device="cpu").digest == trained_tagger(tagger_id).digest
@@ -79,7 +79,7 @@ def test_synthetic_notes_need_no_file(place):
     order = wanted(place, gold=None, n_synthetic=6, languages=("ja",), out=place / "out")
     question = tagger_question(order)
     answer_tagger(question.order, contact())
-    assert (place / "out" / "tagger.json").is_file() and trained_taggers() == ()
+    assert (place / "out" / "tagger.json").is_file() and TAGGERS.all() == ()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from audit.deid import tag, taggers
 from audit.deid.rules import RuleTagger
-from audit.deid.tagged import INPUT, ReleaseSettings, notes_of, set_folder, tagged_dir, tagged_set
+from audit.deid.tagged import INPUT, TAGGED_SETS, ReleaseSettings, notes_of
 from audit.deid.taggers import KnownTagger
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
@@ -18,8 +18,7 @@ from audit.jobs.kinds import KINDS, NotesToTag, answer_tagging, one_text, taggin
 from audit.jobs.table import STAGES
 from audit.notes.read import VARIABLE
 from audit.progress import Progress
-from audit.shelf import SHORT, queue_of
-from audit.task import Contact
+from audit.task import SHORT, Contact, queue_of
 
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
 RULES = taggers.known_tagger("rules")
@@ -52,11 +51,11 @@ def test_an_upload_becomes_a_set_and_what_was_handed_in_goes() -> None:
     order = json.loads(json.dumps(question.order))
     assert question.kind in KINDS and question.audits == () and question.device == SHORT
     assert "高橋" not in question.label + json.dumps(order, ensure_ascii=False)
-    folder = set_folder(order["tagged_id"])
-    assert (folder / INPUT).is_file() and not tagged_set(order["tagged_id"]).is_whole
+    folder = TAGGED_SETS.place(order["tagged_id"])
+    assert (folder / INPUT).is_file() and not TAGGED_SETS.get(order["tagged_id"]).is_whole
     seen: list[Progress] = []
     (tagged_id,) = answer_tagging(order, contact(seen))
-    one = tagged_set(tagged_id)
+    one = TAGGED_SETS.get(tagged_id)
     assert one.is_whole and one.n_notes == 5 and one.title == "Ward" and seen[-1].share == 1
     assert {progress.phase for progress in seen} <= set(STAGES["tagging"])
     assert not (folder / INPUT).exists()
@@ -96,8 +95,8 @@ def test_what_makes_another_question(tmp_path: Path) -> None:
     others.append(tagging_question(file, tagger=RULES, how=HOW))
     assert len({one.digest, *(other.digest for other in others)}) == 6
     (tagged_id,) = answer_tagging(others[-1].order, contact([]))
-    assert tagged_set(tagged_id).source == "registered"
-    assert [note.document.doc_id for note in notes_of(tagged_set(tagged_id))] == ["2"]
+    assert TAGGED_SETS.get(tagged_id).source == "registered"
+    assert [note.document.doc_id for note in notes_of(TAGGED_SETS.get(tagged_id))] == ["2"]
 
 
 @pytest.mark.parametrize(
@@ -116,14 +115,14 @@ def test_what_cannot_be_read_is_refused_at_once_and_leaves_nothing(
 ) -> None:
     with pytest.raises(AuditError, match=why):
         tagging_question(uploaded([(name, data)]), tagger=RULES, how=HOW)
-    assert list(tagged_dir().iterdir()) == []
+    assert list(TAGGED_SETS.home().iterdir()) == []
 
 
 @pytest.mark.parametrize("encoded", [b"\xef\xbb\xbf" + NAMED.encode(), NAMED.encode("cp932")])
 def test_texts_of_windows_are_read(encoded: bytes) -> None:
     order = tagging_question(uploaded([("A.TXT", encoded)]), tagger=RULES, how=HOW).order
     answer_tagging(order, contact([]))
-    (note,) = notes_of(tagged_set(order["tagged_id"]))
+    (note,) = notes_of(TAGGED_SETS.get(order["tagged_id"]))
     assert note.document.text == NAMED and len(note.document.spans) == 2
 
 
@@ -137,7 +136,7 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatc
     order = tagging_question(uploaded([("n.jsonl", many(300))]), tagger=RULES, how=HOW).order
     with pytest.raises(AuditCancelled):
         answer_tagging(order, contact([], stop_at=0.4))
-    assert not tagged_set(order["tagged_id"]).is_whole
+    assert not TAGGED_SETS.get(order["tagged_id"]).is_whole
     n_tagged = 0
 
     class Counting(RuleTagger):
@@ -149,7 +148,9 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(kinds, "load_tagger", lambda tagger_id, device: Counting())
     (tagged_id,) = answer_tagging(order, contact([]))
     assert 0 < n_tagged < 300
-    spans = [tagged_set(one).spans_path.read_bytes() for one in (tagged_id, whole["tagged_id"])]
+    spans = [
+        TAGGED_SETS.get(one).spans_path.read_bytes() for one in (tagged_id, whole["tagged_id"])
+    ]
     assert spans[0] == spans[1]
 
 
@@ -159,7 +160,7 @@ def test_another_tagger_or_a_lost_input_is_said(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(kinds, "load_tagger", lambda tagger_id, device: other)
     with pytest.raises(AuditError, match="not the one that was asked for"):
         answer_tagging(order, contact([]))
-    (set_folder(order["tagged_id"]) / INPUT).unlink()
+    (TAGGED_SETS.place(order["tagged_id"]) / INPUT).unlink()
     with pytest.raises(AuditError, match="handed in are gone"):
         answer_tagging(order, contact([]))
     with pytest.raises(ValueError, match="one of the two"):

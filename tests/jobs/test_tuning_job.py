@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from audit.deid.generative.config import GenerativeOrder
-from audit.deid.taggers import known_taggers, load_tagger, trained_tagger, trained_taggers
+from audit.deid.taggers import TAGGERS, known_taggers, load_tagger, trained_tagger
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs.kinds import KINDS, tuning_folder, tuning_question
 from audit.task import Contact
@@ -54,7 +54,7 @@ def test_it_tunes_a_tagger_that_is_kept(asked: GenerativeOrder) -> None:
     answer, said = KINDS[question.kind], list[str]()
     with pytest.raises(AuditCancelled):
         answer(question.order, contact([], stop=True))
-    assert trained_taggers() == ()
+    assert TAGGERS.all() == ()
     with pytest.raises(AuditError, match="not finished"):
         trained_tagger(question.order["tagger_id"])
     (tagger_id,) = answer(question.order, contact(said))

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from audit.jobs import service, table, worker
+from audit.jobs.locks import device_lock, jobs_dir, worker_lock
 from audit.jobs.service import looking_after
 from audit.jobs.table import Failure, write_order
-from audit.shelf import SHORT, device_lock, jobs_dir, worker_lock
+from audit.task import SHORT
 from tests.jobs.fake_child import SECRET
 from tests.jobs.fake_jobs import alive, counting, home, processes, question, until, until_state
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from streamlit.testing.v1 import AppTest
 
 from audit.corpus.demo_notes import example_csv
-from audit.corpus.kept import KeptCorpus, corpus_dir, kept_corpus
+from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.make import CorpusTask, make_corpus
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -29,8 +29,8 @@ def made_corpus(folder: Path) -> Path:
 
 def keep(made: Path) -> KeptCorpus:
     """Put a corpus among those that are kept."""
-    shutil.copytree(made, corpus_dir(CORPUS_ID))
-    return kept_corpus(CORPUS_ID)
+    shutil.copytree(made, CORPORA.place(CORPUS_ID))
+    return CORPORA.get(CORPUS_ID)
 
 
 def write_identified(folder: Path) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,16 @@ import numpy as np
 from audit import demo
 from audit.attack.judgement import judge, name_columns
 from audit.attack.question import SCENARIOS
-from audit.attack.scores import NameParts, Score
+from audit.attack.scores import FIXED_SCORE, Score
 from audit.names.candidates import Candidates, make_candidates
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport, Inspection, best_passages, keep_inspection
 from cache.store import Store
-from tests.attack.planted_table import own_parts
+from tests.attack.planted_table import given_attack
 
 N_PER_KIND = 24
 N_REFERENCE = 600
 MEMBERS = [(f"Sophia{i}", f"Wright{i}") for i in range(N_PER_KIND)]
-FIXED = {1: ("residual", "general_product"), 2: ("residual", "general_mean_log")}
 FORMULAS = {
     1: (
         "residual", "product", "minimum", "product_log_ratio", "minimum_log_ratio", "hits",
@@ -35,32 +34,6 @@ FORMULAS = {
         "general_posterior", "general_mean_log",
     ),
 }  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class MadeAttack:
-    """What judgement needs of an attack's result."""
-
-    scores: Mapping[str, Score]
-    n_pieces: np.ndarray
-    n_units: int = 1000
-    n_blocks: int = 20
-
-    @property
-    def parts(self) -> NameParts:
-        return own_parts(len(self.n_pieces) - N_REFERENCE, N_REFERENCE)
-
-    @property
-    def part_residual(self) -> np.ndarray:
-        return np.tile(self.scores["residual"].value + np.log(2), 2)
-
-    @property
-    def block_counts(self) -> np.ndarray:
-        return np.full(20, 50)
-
-    @property
-    def after(self) -> Callable[[int], Mapping[str, Score]]:
-        return lambda _: self.scores
 
 
 def make_names(
@@ -131,13 +104,12 @@ def make_report(
         if formula != "residual" and (scenario == 1 or formula.endswith("posterior")):
             value = np.where(value < -1, 0.0, np.exp(value) * 1e-4)
         scores[formula] = Score(value, np.full(n + N_REFERENCE, 0.05))
-    attack = MadeAttack(scores, np.full(n + N_REFERENCE, 2))
-    fixed, alone = FIXED[scenario]
+    attack = given_attack(scores, n_reference=N_REFERENCE, counts=[50] * 20)
     judged = judge(
-        attack, candidates=names, scenario=scenario, fixed=fixed, general=alone, seed=0,
+        attack, candidates=names, scenario=scenario, seed=0,
         threshold=None,
     )  # fmt: skip
-    columns = name_columns(attack, judged, candidates=names, scenario=scenario, fixed=fixed)
+    columns = name_columns(attack, judged, candidates=names, scenario=scenario)
     text = f"{scenario} {leak} {has_truth} {hospital} {at}" + general.removeprefix("general")
     extra = {"canaries": judged.exposure, "roles": list(judged.roles)}
     return AuditReport.of(
@@ -146,7 +118,7 @@ def make_report(
         scenario=asdict(SCENARIOS[scenario]),
         models={"general": {"name": general}, "hospital": {"name": hospital}},
         candidates={"n_names": n, "n_reference": N_REFERENCE},
-        fixed_score=fixed,
+        fixed_score=FIXED_SCORE[scenario],
         columns=list(columns),
         names=columns,
         measures=judged.metrics.to_json(),

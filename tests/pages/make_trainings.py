@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from audit.corpus.kept import CORPUS, corpus_dir, describe_corpus
+from audit.corpus.kept import CORPORA, CORPUS, describe_corpus
 from audit.models.inspect import inspect_model, model_digest
 from audit.training.config import LossPoint, TrainSettings, append_point
-from audit.training.kept import TrainingFacts, run_dir, write_facts
+from audit.training.kept import MODELS, TrainingFacts, write_facts
 from tests.models.make_models import make_bert
 
 CORPUS_ID, RUN = "0a0a0a0a0a0a", "1b1b1b1b1b1b"
@@ -19,7 +19,7 @@ def make_corpus_folder(
     corpus_id: str = CORPUS_ID, *, title: str = "Ward <3>", n_notes: int = 40
 ) -> Path:
     """Write a corpus that was built and not examined."""
-    folder = corpus_dir(corpus_id)
+    folder = CORPORA.place(corpus_id)
     folder.mkdir(parents=True, mode=0o700)
     lines = [
         json.dumps({"note_id": str(i), "patient_id": str(i % 10), "text": NOTE})
@@ -48,7 +48,7 @@ def make_training(
     held_out: tuple[float, ...] = (6.0, 5.0, 4.0),
 ) -> Path:
     """Write a training of a parent on the corpus, with a curve and, if it is whole, a model."""
-    folder = run_dir(run_id)
+    folder = MODELS.place(run_id)
     folder.mkdir(parents=True, mode=0o700)
     facts = TrainingFacts(
         title=title, parent=inspect_model(parent).name, parent_digest=model_digest(parent),

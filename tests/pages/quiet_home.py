@@ -9,7 +9,8 @@ import pytest
 import streamlit as st
 
 from audit.home import HOME_VARIABLE, results_dir
-from audit.shelf import QUEUES, Lock, device_lock, worker_lock
+from audit.jobs.locks import QUEUES, device_lock, worker_lock
+from audit.shelf import Lock
 
 
 def quiet_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Lock]]:

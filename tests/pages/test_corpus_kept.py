@@ -18,7 +18,7 @@ from audit.corpus.examine import (
     examination_bytes,
     read_examination,
 )
-from audit.corpus.kept import CORPUS, GROUPS, KeptCorpus, kept_corpora
+from audit.corpus.kept import CORPORA, CORPUS, GROUPS, KeptCorpus
 from audit.home import results_dir
 from audit.names.lists import kept_names, kept_passages
 from audit.names.people import VALUE_KINDS
@@ -119,12 +119,12 @@ def test_the_pair_that_was_trained_on_it_is_chosen_too(
     corpus: KeptCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from audit.models.registry import VARIABLE
-    from audit.training.kept import TRAINING, run_dir
+    from audit.training.kept import MODELS, TRAINING
     from tests.pages.make_trainings import RUN, make_training
 
     monkeypatch.setenv(VARIABLE, str(tmp_path / "models"))
     make_training(make_bert(tmp_path / "models" / "general"))
-    path = run_dir(RUN) / TRAINING
+    path = MODELS.place(RUN) / TRAINING
     path.write_text(path.read_text().replace("0a0a0a0a0a0a", CORPUS_ID))
     app = open_corpus(corpus=CORPUS_ID)
     app.button(key="corpus_audit_go").click().run()
@@ -173,7 +173,7 @@ def test_it_is_removed_after_asking_once_more(corpus: KeptCorpus) -> None:
     app = open_corpus(corpus=CORPUS_ID)
     app.button(key="corpus_forget_now").click().run()
     assert not app.exception
-    assert kept_corpora() == ()
+    assert CORPORA.all() == ()
     assert "No corpus is kept here yet" in texts(app)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.experiment.leakage_tables import LeakageOrder, keep_leakage, leakage_order_from_json
+from audit.experiment.leakage_tables import LeakageTask, keep_leakage
 from audit.jobs import service
 from audit.jobs.table import read_order
 from tests.experiment.tiny_leakage import tiny_tables
@@ -51,7 +51,7 @@ def test_without_a_run_it_says_so_and_offers_one():
     assert not app.exception
     (job,) = service.active_jobs()
     assert job.kind == "leakage"
-    order = leakage_order_from_json(read_order(job.job_id)["leakage"])
+    order = LeakageTask.ordered(read_order(job.job_id))
     assert (order.language, order.epochs) == ("en", 4.0)
     assert "rules" in order.taggers
 
@@ -70,6 +70,6 @@ def test_the_kept_tables_are_shown_in_both_languages(lang: str, said: str):
 
 def test_the_link_chooses_which_experiment_is_shown():
     for name, seed in (("a" * 12, 11), ("b" * 12, 12)):
-        keep_leakage(name, tiny_tables(LeakageOrder(seed=seed)).files())
+        keep_leakage(name, tiny_tables(LeakageTask(seed=seed)).files())
     assert "seed 11" in texts(drawn(lang="en", leakage="a" * 12))
     assert "seed 12" in texts(drawn(lang="en", leakage="b" * 12))

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
 from audit.deid.rules import RuleTagger
-from audit.deid.score import kept_scores
+from audit.deid.score import SCORES
 from audit.deid.taggers import KnownTagger
 from audit.jobs import kinds, service
 from audit.jobs.kinds import answer_score
@@ -193,7 +193,7 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     order = read_order(job.job_id)
     assert order["score"]["gold"]["kind"] == "given" and "山田" not in json.dumps(order)
     answer_score(order, quiet())
-    (score,) = kept_scores()
+    (score,) = SCORES.all()
     assert score.summary.n_documents == 6
     assert all("山田" not in str(line) for line in entries())
 
@@ -204,7 +204,7 @@ def test_a_link_to_a_score_that_is_gone_and_its_removal() -> None:
     assert "not kept here" in texts(app)
     assert parameter(app, "score") == score_id
     app.button(key="deid_measures_remove_now").click().run()
-    assert not app.exception and not kept_scores()
+    assert not app.exception and not SCORES.all()
     assert "Nothing has been measured yet" in texts(app)
     assert entries(1)[0].action == "removed"
 

@@ -12,7 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
-from audit.deid.tagged import CORRECTIONS, RESULT, TaggedSet, corrections_of, notes_of, tagged_sets
+from audit.deid.tagged import CORRECTIONS, RESULT, TAGGED_SETS, TaggedSet, corrections_of, notes_of
 from audit.jobs import service
 from audit.jobs.kinds import answer_tagging
 from audit.jobs.table import read_order
@@ -144,7 +144,7 @@ def test_several_files_and_an_archive_are_one_set() -> None:
     app.button(key="deidentify_go_file").click().run()
     (job,) = service.active_jobs()
     answer_tagging(read_order(job.job_id), SILENT)
-    (one,) = tagged_sets()
+    (one,) = TAGGED_SETS.all()
     assert [note.document.doc_id for note in notes_of(one)] == ["b", "c"]
     assert one.n_spans["identifier"] == 2
 

@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
-from audit.deid.tagged import ReleaseSettings, TaggedSet, tagged_set, tagged_sets
+from audit.deid.tagged import TAGGED_SETS, ReleaseSettings, TaggedSet
 from audit.deid.taggers import known_tagger
 from audit.jobs import service, table
 from audit.jobs.kinds import answer_tagging, tagging_question, uploaded
@@ -47,7 +47,7 @@ def made(n: int = 9, *, title: str = HOSTILE) -> TaggedSet:
         how=ReleaseSettings(), title=title,
     )  # fmt: skip
     (tagged_id,) = answer_tagging(question.order, SILENT)
-    return tagged_set(tagged_id)
+    return TAGGED_SETS.get(tagged_id)
 
 
 def upload(app: AppTest, data: bytes, *, name: str = "Anna Smith.jsonl") -> AppTest:
@@ -69,7 +69,7 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     again.button(key="deidentify_go_file").click().run()
     assert len(service.jobs()) == 1  # the same question is joined
     order = read_order(job.job_id)
-    (unfinished,) = tagged_sets()
+    (unfinished,) = TAGGED_SETS.all()
     shown = open_page(tagged=unfinished.tagged_id)
     assert SAY.text("deidentify_at_work") in texts(shown)
     table.claim(job.job_id)
@@ -98,7 +98,7 @@ def test_a_file_that_cannot_be_read_is_refused_and_nothing_is_kept(
         app.button(key="deidentify_go_file").click().run()
     assert not app.exception
     assert why in texts(app) and 'role="alert"' in texts(app)
-    assert tagged_sets() == () and service.jobs() == ()
+    assert TAGGED_SETS.all() == () and service.jobs() == ()
 
 
 def test_a_registered_file_is_chosen_by_its_code(
@@ -121,7 +121,7 @@ def test_a_registered_file_is_chosen_by_its_code(
     order = read_order(job.job_id)
     assert order["file_id"] == "ward/Smith.csv" and order["columns"] == [["text", "body"]]
     answer_tagging(order, SILENT)
-    assert tagged_sets()[0].n_spans["identifier"] == 1
+    assert TAGGED_SETS.all()[0].n_spans["identifier"] == 1
 
 
 def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -> None:
@@ -171,7 +171,7 @@ def test_a_set_is_removed_after_asking_once_more() -> None:
     app = open_page(tagged=one.tagged_id)
     app.button(key="deidentify_forget_now").click().run()
     assert not app.exception
-    assert tagged_sets() == () and SAY.text("deidentify_no_kept") in texts(app)
+    assert TAGGED_SETS.all() == () and SAY.text("deidentify_no_kept") in texts(app)
     removed = [dict(entry.counts) for entry in entries(9) if entry.action == "removed"]
     assert removed == [{"what": "tagged-notes", "run": one.tagged_id}]
     app = open_page(tagged=one.tagged_id)
@@ -189,7 +189,7 @@ def test_what_was_not_finished_says_so_and_can_be_removed() -> None:
     assert SAY.text("deidentify_unfinished_do") in texts(app)
     assert "unfinished" in app.selectbox(key="deidentify_kept").options[0]
     app.button(key="deidentify_forget_now").click().run()
-    assert tagged_sets() == ()
+    assert TAGGED_SETS.all() == ()
 
 
 def test_copies_of_a_tagger_are_counted_by_how_faithful_they_are() -> None:

@@ -13,7 +13,7 @@ from audit.jobs import service, table
 from audit.jobs.table import read_order
 from audit.models.registry import VARIABLE
 from audit.training.config import TrainSettings
-from audit.training.kept import run_dir, trained_models
+from audit.training.kept import MODELS
 from tests.models.make_models import make_bert
 from tests.pages.make_trainings import CORPUS_ID, RUN, make_corpus_folder, make_training
 from tests.pages.quiet_home import quiet_home
@@ -222,8 +222,8 @@ def test_a_training_is_removed_after_being_asked_once_more(parent: Path) -> None
     app = open_train(run=RUN)
     app.button(key=f"train-forget-{RUN}").click().run()
     assert not app.exception
-    assert trained_models() == ()
-    assert not run_dir(RUN).exists()
+    assert MODELS.all() == ()
+    assert not MODELS.place(RUN).exists()
     assert "run" not in app.query_params
     assert next(line for line in entries() if line.action == "removed")
 

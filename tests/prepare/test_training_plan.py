@@ -19,14 +19,7 @@ from audit.models.inspect import ModelSummary, inspect_model, model_digest
 from audit.models.registry import VARIABLE, list_models
 from audit.training import kept as plans
 from audit.training.config import LossPoint, TrainSettings, append_point
-from audit.training.kept import (
-    NotesLoad,
-    TrainedModel,
-    TrainingFacts,
-    run_dir,
-    trained_models,
-    write_facts,
-)
+from audit.training.kept import MODELS, NotesLoad, TrainedModel, TrainingFacts, write_facts
 from tests.models.make_models import make_bert
 
 
@@ -55,7 +48,7 @@ def kept(
     parent: Path, *, run_id: str = "0" * 12, seconds: float = 100.0, is_whole: bool = True,
     **changes: object,
 ) -> Path:  # fmt: skip
-    folder = run_dir(run_id)
+    folder = MODELS.place(run_id)
     folder.mkdir(parents=True)
     facts = TrainingFacts(
         title="", parent=inspect_model(parent).name, parent_digest=model_digest(parent),
@@ -166,7 +159,7 @@ def test_time_is_told_by_a_like_training_only(parent: Path) -> None:
     n = inspect_model(parent).n_parameters
     assert plans.measured_pace((), device="cpu", n_parameters=n) is None
     kept(parent, seconds=100.0)
-    models = trained_models()
+    models = MODELS.all()
     expected = 100 / (50 * 64 * 128 * n)
     assert plans.measured_pace(models, device="cpu", n_parameters=n) == pytest.approx(expected)
     assert plans.measured_pace(models, device="cuda", n_parameters=n) is None
@@ -177,12 +170,12 @@ def test_no_time_is_told_by_what_was_too_short_or_is_not_finished(parent: Path) 
     kept(parent, seconds=1.0)
     kept(parent, run_id="1" * 12, is_whole=False)
     n = inspect_model(parent).n_parameters
-    assert plans.measured_pace(trained_models(), device="cpu", n_parameters=n) is None
+    assert plans.measured_pace(MODELS.all(), device="cpu", n_parameters=n) is None
 
 
 def same(parent: Path, **changes: object) -> TrainedModel | None:
     question = {"corpus_id": "a" * 12, "source": "private", "settings": TrainSettings(n_steps=50)}
-    return plans.same_training(trained_models(), parent=parent, **question | changes)  # type: ignore[arg-type]
+    return plans.same_training(MODELS.all(), parent=parent, **question | changes)  # type: ignore[arg-type]
 
 
 def test_the_same_question_is_found_and_others_are_not(parent: Path, tmp_path: Path) -> None:
@@ -203,7 +196,7 @@ def test_the_parent_is_found_by_its_digest_among_those_of_its_name(
     make_bert(tmp_path / "b" / "general")  # the parent's copy: the same bytes
     monkeypatch.setenv(VARIABLE, f"{tmp_path / 'a'}:{tmp_path / 'b'}")
     kept(parent)
-    (model,) = trained_models()
+    (model,) = MODELS.all()
     found = plans.parent_of(model, among=list_models())
     assert found is not None
     assert found.model_id == "b/general"
@@ -215,7 +208,7 @@ def test_a_large_parent_is_found_by_its_name(parent: Path, monkeypatch: pytest.M
     monkeypatch.setenv(VARIABLE, str(parent.parent))
     monkeypatch.setattr(plans, "is_quick", lambda path: False)
     kept(parent, parent_digest="f" * 64)
-    (model,) = trained_models()
+    (model,) = MODELS.all()
     found = plans.parent_of(model, among=list_models())
     assert found is not None
     assert found.path == parent

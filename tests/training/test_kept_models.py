@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from audit.errors import AuditError
-from audit.shelf import whole_folder, write_whole
 from audit.training import kept
 from audit.training.config import (
     LossPoint,
@@ -42,7 +41,7 @@ def facts(**changes) -> TrainingFacts:
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
-    return kept.models_dir()
+    return kept.MODELS.home()
 
 
 def keep(home, run_id: str, *, is_whole: bool = True, **changes):
@@ -83,14 +82,14 @@ def test_the_list_is_newest_first_and_skips_what_is_no_training(home):
     keep(home, "ba9876543210", is_whole=False, created="2025-01-01T00:00:00+00:00")
     (home / "cccccccccccc").mkdir()
     (home / "elsewhere").mkdir()
-    new, old = kept.trained_models()
+    new, old = kept.MODELS.all()
     assert (new.run_id, old.run_id) == ("ba9876543210", "0123456789ab")
     assert (new.is_whole, old.is_whole) == (False, True)
     assert (old.n_steps_done, old.loss, old.held_out, old.first_held_out) == (20, 4.0, 4.25, 5.0)
     assert old.title == "<b>Ours</b>"
     assert old.n_epochs_done == pytest.approx(8.0)
     assert old.facts == facts()
-    assert kept.trained_model("0123456789ab") == old
+    assert kept.MODELS.get("0123456789ab") == old
 
 
 def test_directories_are_given_only_of_what_is_there(home):
@@ -98,30 +97,17 @@ def test_directories_are_given_only_of_what_is_there(home):
     (folder / "model-5").mkdir()
     assert kept.model_dir("0123456789ab") == folder / "model"
     assert kept.model_dir("0123456789ab", step=5) == folder / "model-5"
-    assert kept.trained_model("0123456789ab").snapshots == (5,)
+    assert kept.MODELS.get("0123456789ab").snapshots == (5,)
     keep(home, "ba9876543210", is_whole=False)
     with pytest.raises(AuditError, match="not finished"):
         kept.model_dir("ba9876543210")
     for wrong in ("ffffffffffff", "../../etc", "", "0123456789AB"):
-        with pytest.raises(AuditError, match="no such training"):
+        with pytest.raises(AuditError, match="trained model: This is not kept here"):
             kept.model_dir(wrong)
-    kept.forget_model("0123456789ab")
-    assert len(kept.trained_models()) == 1
-    with pytest.raises(AuditError, match="no such training"):
-        kept.forget_model("0123456789ab")
-
-
-def test_a_folder_is_whole_or_not_there(tmp_path):
-    place = tmp_path / "model"
-    with pytest.raises(RuntimeError), whole_folder(place) as partial:
-        write_whole(partial / "a", b"1")
-        raise RuntimeError
-    assert list(tmp_path.iterdir()) == []
-    for text in (b"1", b"2"):
-        with whole_folder(place) as partial:
-            write_whole(partial / "a", text)
-    assert (place / "a").read_bytes() == b"2"
-    assert place.stat().st_mode & 0o077 == 0
+    kept.MODELS.forget("0123456789ab")
+    assert len(kept.MODELS.all()) == 1
+    with pytest.raises(AuditError, match="trained model: This is not kept here"):
+        kept.MODELS.forget("0123456789ab")
 
 
 def test_bfloat16_only_where_the_processor_has_it(tmp_path):

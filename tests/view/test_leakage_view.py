@@ -6,10 +6,10 @@ import math
 import pytest
 
 from audit.errors import AuditError
-from audit.experiment.leakage_tables import LeakageOrder, leakage_json, leakage_view
+from audit.experiment.leakage_tables import LeakageTask, leakage_json, leakage_view
 from tests.experiment.tiny_leakage import tiny_tables
 
-TABLES = tiny_tables(LeakageOrder(language="ja", seed=4))
+TABLES = tiny_tables(LeakageTask(language="ja", seed=4))
 PLAIN = json.loads(json.dumps(leakage_json(TABLES)))
 
 

@@ -12,11 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix, precision_score, recall_score
 
-from audit.attack.attacks import GENERAL_SCORE
-from audit.attack.curve import RANKED
 from audit.attack.metrics import GENERAL_ALONE
+from audit.attack.scores import scores_of
 from audit.report.threshold import (
-    GENERAL_COLUMN,
     USEFUL,
     RankedNames,
     ScoreAxis,
@@ -128,8 +126,7 @@ def test_every_score_of_a_report_can_be_chosen(scenario: int) -> None:
     codes = score_codes(report)
     assert codes[0] == report.fixed_score
     assert codes[-2:] == (GENERAL_ALONE, "popularity")
-    assert set(codes[:-2]) <= set(RANKED[scenario])
-    assert GENERAL_COLUMN[scenario] == GENERAL_SCORE[scenario]
+    assert set(codes[:-2]) <= {kind.name for kind in scores_of(scenario)}
     for code in codes:
         for stratum in strata_of(report):
             names = ranked_names(report, score=code, stratum=stratum)

@@ -8,12 +8,10 @@ Source: paper 002, section 2.3 (supervised fine-tuning on note -> note with tags
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import inspect
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -54,7 +52,7 @@ from audit.notes.formats import flattened, guess_format, read_unnamed, write_tag
 from audit.notes.spans import Span, TaggedDocument, ordered, tagged
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.rng import generator, torch_seed
-from audit.shelf import private_folder, unwritable, whole_folder, write_whole
+from audit.shelf import alone, whole_folder, write_whole
 from audit.training.loop import (
     CheckpointState,
     forget_checkpoints,
@@ -515,7 +513,7 @@ def train_generative(
         If the person asked to stop; a checkpoint is kept and the same order goes on from there.
     """
     settings = order.settings
-    with _alone(order.out), torch.random.fork_rng():
+    with alone(order.out), torch.random.fork_rng():
         loaded = load_causal(
             order.model, device=order.device, precision=settings.precision,
             is_frozen=settings.lora is not None,
@@ -702,28 +700,9 @@ def _same_tuning(out: Path, key: str) -> GenerativeResult | None:
 
 def _write_model(model: Any, path: Path, *, parent: Path) -> None:
     """Write an ordinary model directory: the weights, and the parent's tokenizer as it is."""
-    with whole_folder(path) as partial:
+    with whole_folder(path, replaces=True) as partial:
         model.save_pretrained(partial)
         for file in model_files(parent):
             is_kept = file.suffix in _TOKENIZER_OF and file.name not in _NOT_OF_THE_TOKENIZER
             if is_kept and not (partial / file.name).exists():
                 write_whole(partial / file.name, file.read_bytes())
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Hold a tuning's folder against any other process."""
-    private_folder(out)
-    try:
-        descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise unwritable(error) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise AuditError("This training runs already.", where="out") from None
-    try:
-        yield
-    finally:
-        os.close(descriptor)

@@ -686,7 +686,7 @@ class Course:
         self._on_point(point)
 
     def _keep_best(self, step: int, found: Figures) -> None:
-        with whole_folder(self._folder / BEST) as partial:
+        with whole_folder(self._folder / BEST, replaces=True) as partial:
             save_file(own_tensors(self._task.model.module.state_dict()), partial / _WEIGHTS)
             state = {"step": step, "f": found.f, "key": self._task.key}
             write_whole(partial / _STATE, json.dumps(state).encode("ascii"))
@@ -802,7 +802,7 @@ def _another() -> AuditError:
 def _finish(order: TaggerOrder, task: Task) -> None:
     """Write the model, choose the bias with the very weights that were written, say what it is."""
     settings = task.settings
-    with whole_folder(order.out / MODEL) as partial:
+    with whole_folder(order.out / MODEL, replaces=True) as partial:
         save_model_folder(task.model, partial, is_halved=order.is_halved)
     device = str(task.model.device)
     model = load_model_folder(order.out / MODEL, n_tags=len(task.scheme), device=device)

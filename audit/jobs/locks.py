@@ -1,0 +1,76 @@
+"""Queues and their locks: who computes for a device, who is its worker, whose job still lives."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from audit.errors import AuditError
+from audit.home import results_dir
+from audit.shelf import Lock, taken
+from audit.task import DEVICES, SHORT
+
+QUEUES = (*DEVICES, SHORT)
+
+
+def jobs_dir(folder: str = "") -> Path:
+    """Return the directory of the jobs or a folder in it, made with mode 700.
+
+    Raises
+    ------
+    AuditError
+        If the data directory cannot be used.
+    """
+    path = results_dir().parent / "jobs" / folder
+    try:
+        for directory in (path.parent, path) if folder else (path,):
+            directory.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise unusable(error) from None
+    return path
+
+
+def device_lock(device: str) -> Lock | None:
+    """Take the right to compute for a queue; None where another process has it."""
+    return _taken(f"device-{device}.lock")
+
+
+def worker_lock(device: str) -> Lock | None:
+    """Take the right to be a queue's worker; None where another process has it."""
+    return _taken(f"worker-{device}.lock")
+
+
+def job_lock(job_id: str) -> Lock | None:
+    """Take the lock of a job that a command runs itself; None where that command lives."""
+    return _taken(f"job-{job_id}.lock")
+
+
+def forget_job_lock(job_id: str) -> None:
+    """Remove the lock file of a job that has ended; one that cannot be removed does no harm."""
+    with suppress(OSError):
+        (jobs_dir() / f"job-{job_id}.lock").unlink(missing_ok=True)
+
+
+def table_lock() -> Lock:
+    """Wait for the right to make the table of jobs, and take it."""
+    lock = _taken("table-jobs.lock", waits=True)
+    assert lock is not None
+    return lock
+
+
+def unusable(error: Exception) -> AuditError:
+    """Return what a person is told where the jobs' directory cannot be used."""
+    return AuditError(
+        f"The list of jobs cannot be read or written ({getattr(error, 'strerror', '') or error}).",
+        do="See that the disk has room and that the data directory is writable, then try again.",
+    )
+
+
+def _taken(name: str, *, waits: bool = False) -> Lock | None:
+    if not re.fullmatch(r"[a-z]+-[a-z0-9]+\.lock", name):
+        raise ValueError("no name of a lock")
+    try:
+        return taken(jobs_dir() / name, waits=waits)
+    except OSError as error:
+        raise unusable(error) from None

@@ -1,0 +1,159 @@
+"""A shelf: things listed by identifier, made whole or not at all, locked, forgotten, damaged."""
+
+from __future__ import annotations
+
+import json
+import stat
+from dataclasses import dataclass
+
+import pytest
+
+from audit.errors import AuditError
+from audit.home import HOME_VARIABLE
+from audit.shelf import (
+    FORGOTTEN,
+    MAKING,
+    Shelf,
+    fingerprint,
+    new_identifier,
+    taken,
+    whole_folder,
+    write_whole,
+)
+
+ONE, OTHER = "0123456789ab", "ba9876543210"
+
+
+@dataclass(frozen=True)
+class Thing:
+    name: str
+    created: str
+
+
+def read(folder):
+    return Thing(folder.name, json.loads((folder / "thing.json").read_bytes())["created"])
+
+
+SHELF = Shelf("things", where="thing", read=read)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+
+
+def put(identifier=ONE, created="2026"):
+    record = json.dumps({"created": created}).encode()
+    return SHELF.put(identifier, {"beside.txt": b"x", "thing.json": record})
+
+
+def test_what_is_put_comes_back_private_and_the_newest_first():
+    put(ONE, "2025")
+    assert put(OTHER, "2026") == Thing(OTHER, "2026") == SHELF.get(OTHER)
+    assert [thing.name for thing in SHELF.all()] == [OTHER, ONE]
+    put(ONE, "2027")
+    assert [thing.name for thing in SHELF.all()] == [ONE, OTHER]
+    assert stat.S_IMODE(SHELF.place(ONE).stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in SHELF.place(ONE).iterdir()} == {0o600}
+    assert len(list(SHELF.home().iterdir())) == 2
+
+
+def test_only_real_folders_under_a_code_are_listed_and_damaged_ones_are_told():
+    put()
+    (SHELF.home() / OTHER).symlink_to(SHELF.place(ONE))
+    (SHELF.home() / "cccccccccccc").write_text("")
+    (SHELF.home() / "elsewhere").mkdir()
+    for name, content in (("d" * 12, "{"), ("e" * 12, "[]"), ("f" * 12, '{"made": 1}')):
+        SHELF.place(name).mkdir()
+        (SHELF.place(name) / "thing.json").write_text(content)
+        with pytest.raises(AuditError, match="damaged"):
+            SHELF.get(name)
+    assert SHELF.all() == (Thing(ONE, "2026"),)
+    assert SHELF.damaged() == ("d" * 12, "e" * 12, "f" * 12)
+
+
+@pytest.mark.parametrize("wrong", ["", "..", "../../etc", ONE.upper(), ONE[:-1], OTHER])
+def test_what_is_not_there_is_refused(wrong):
+    for ask in (SHELF.get, SHELF.forget):
+        with pytest.raises(AuditError, match="thing: This is not kept here"):
+            ask(wrong)
+
+
+def test_a_thing_goes_with_all_it_holds_and_what_an_interrupted_removal_left():
+    put()
+    left = SHELF.home() / f".{ONE}{FORGOTTEN}"
+    left.mkdir()
+    SHELF.forget(ONE)
+    assert list(SHELF.home().iterdir()) == []
+
+
+def test_what_the_disk_does_not_let_go_stays_whole_and_is_said():
+    put()
+    (SHELF.home() / f".{ONE}{FORGOTTEN}").write_text("a file where the folder would go")
+    with pytest.raises(AuditError, match="cannot be removed"):
+        SHELF.forget(ONE)
+    assert SHELF.get(ONE)
+
+
+def test_one_makes_a_thing_at_a_time_and_what_is_abandoned_goes():
+    with SHELF.making(ONE) as folder:
+        (folder / "thing.json").write_text('{"created": ""}')
+        with pytest.raises(AuditError, match="written already"), SHELF.making(ONE):
+            pass
+        SHELF.clear_abandoned()
+        assert SHELF.all() == () and folder.is_dir()
+    assert [thing.name for thing in SHELF.all()] == [ONE]
+    with pytest.raises(AuditError, match="something already"), SHELF.making(ONE):
+        pass
+    with pytest.raises(RuntimeError), SHELF.making(OTHER, stays=("half", "empty")) as folder:
+        for name in ("half", "gone"):
+            (folder / name).write_text("x")
+        (folder / "empty").write_text("")
+        raise RuntimeError
+    with pytest.raises(RuntimeError), SHELF.making("c" * 12, stays=("empty",)) as folder:
+        (folder / "empty").write_text("")
+        raise RuntimeError
+    assert not folder.exists()
+    left = SHELF.home() / f".{OTHER}{MAKING}"
+    assert {path.name for path in left.iterdir()} == {"half", "empty"}
+    SHELF.clear_abandoned(seconds=60)
+    assert left.is_dir()
+    SHELF.clear_abandoned()
+    assert [path.name for path in SHELF.home().iterdir()] == [ONE]
+
+
+def test_a_folder_takes_the_place_of_another_only_where_that_is_meant(tmp_path):
+    place = tmp_path / "model"
+    with pytest.raises(RuntimeError), whole_folder(place) as partial:
+        write_whole(partial / "a", b"1")
+        raise RuntimeError
+    assert [path.name for path in tmp_path.iterdir()] == []
+    for text in (b"1", b"2"):
+        with whole_folder(place, replaces=True) as partial:
+            write_whole(partial / "a", text)
+    assert (place / "a").read_bytes() == b"2"
+    with pytest.raises(AuditError, match="something already"), whole_folder(place):
+        pass
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(AuditError, match="something already"), whole_folder(tmp_path / "link"):
+        pass
+
+
+def test_locks_of_files_and_folders(tmp_path):
+    for path, is_folder in ((tmp_path / "a.lock", False), (tmp_path / "a", True)):
+        with taken(path, is_folder=is_folder) as lock:
+            assert lock.descriptor > 0
+            assert taken(path, is_folder=is_folder) is None
+        with taken(path, is_folder=is_folder, waits=True):
+            pass
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    with pytest.raises(OSError):
+        taken(tmp_path / "link", is_folder=True)
+
+
+def test_a_fingerprint_is_the_sha256_of_the_bytes(tmp_path):
+    (tmp_path / "x").write_bytes(b"abc")
+    seen = []
+    found = fingerprint(tmp_path / "x", on_bytes=seen.append)
+    assert found == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert seen == [3] and new_identifier() != new_identifier()
