@@ -180,45 +180,61 @@ def report_html(
         If the report is not of this program's making.
     """
     words = report_words(choice.language)
-    strongest, table = strongest_names(report.table), report.table
-    return (
-        _templates()
-        .get_template("report.html")
-        .render(
-            report=report,
-            choice=choice,
-            other=other,
-            references=references,
-            seal=seal,
-            language=words.language,
-            t=words.text,
-            has_words=words.has,
-            rule_words=lambda rule: (
-                words.text(f"rule_{rule}") if words.has(f"rule_{rule}") else rule
-            ),
-            told=lambda text: in_language(text, language=words.language),
-            sentence=lambda verdict: sentence_of(verdict, language=words.language),
-            shown_name=lambda name: shown_name(
-                name.number, name.first_name, name.last_name, form=choice.names
-            ),
-            policy=_POLICY,
-            style=Markup((_HERE / "words" / "style.css").read_text(encoding="utf-8")),
-            undefined=UNDEFINED,
-            zip=zip,
-            list_facts=_list_facts(report, words=words),
-            run_facts=_run_facts(report, words=words),
-            settings=report.question.get("settings", {}),
-            min_controls=MIN_CONTROLS,
-            standing_out=list(strongest[:MAX_NAMES].itertuples()),
-            n_standing_out=len(strongest),
-            n_not_scored=int(table["score"].isna().sum()),
-            n_undecided=int(table["is_undecided"].sum()),
-            n_unmatched=int(table["is_unmatched"].sum()),
-            recommendations=RECOMMENDATIONS,
-            command=command_of(report),
-            **_figures(report, words=words),
-        )
+    template = _templates().get_template("report.html")
+    return template.render(
+        report=report,
+        choice=choice,
+        other=other,
+        references=references,
+        seal=seal,
+        recommendations=RECOMMENDATIONS,
+        **_words(words),
+        **_facts(report, words=words),
+        **_figures(report, words=words),
+        **_names(report, form=choice.names),
     )
+
+
+def _words(words: ReportWords) -> dict[str, Any]:
+    """Return what the templates say things with."""
+    return {
+        "language": words.language,
+        "t": words.text,
+        "has_words": words.has,
+        "rule_words": lambda rule: words.sentences.get(f"rule_{rule}", rule),
+        "told": lambda text: in_language(text, language=words.language),
+        "sentence": lambda verdict: sentence_of(verdict, language=words.language),
+        "policy": _POLICY,
+        "style": Markup((_HERE / "words" / "style.css").read_text(encoding="utf-8")),
+        "undefined": UNDEFINED,
+        "zip": zip,
+    }
+
+
+def _facts(report: AuditReport, *, words: ReportWords) -> dict[str, Any]:
+    """Return what was asked, on what it ran, and the command that asks it again."""
+    return {
+        "list_facts": _list_facts(report, words=words),
+        "run_facts": _run_facts(report, words=words),
+        "settings": report.question.get("settings", {}),
+        "min_controls": MIN_CONTROLS,
+        "command": command_of(report),
+    }
+
+
+def _names(report: AuditReport, *, form: NameForm) -> dict[str, Any]:
+    """Return the names that stand out, and how many are not judged and why."""
+    strongest, table = strongest_names(report.table), report.table
+    return {
+        "standing_out": list(strongest[:MAX_NAMES].itertuples()),
+        "n_standing_out": len(strongest),
+        "shown_name": lambda name: shown_name(
+            name.number, name.first_name, name.last_name, form=form
+        ),
+        "n_not_scored": int(table["score"].isna().sum()),
+        "n_undecided": int(table["is_undecided"].sum()),
+        "n_unmatched": int(table["is_unmatched"].sum()),
+    }
 
 
 @cache
