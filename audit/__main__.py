@@ -19,7 +19,7 @@ from audit.cli import add_corpus, add_deid, add_experiment, add_pretrain, log_co
 from audit.errors import AuditCancelled, AuditError
 from audit.report.html import LANGUAGES
 from audit.report.names import NAME_FORMS
-from cache.errors import StoreError
+from cache.store import StoreError
 
 _OK, _BAD_INPUT, _CANCELLED = 0, 2, 130
 

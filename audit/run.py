@@ -19,8 +19,8 @@ from audit.attack.plan import light_key
 from audit.attack.question import AuditRequest, question_digest
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError
-from audit.models.forward import check_rounding, chosen_kernels, pick_device
-from audit.models.load import LoadedModel
+from audit.models.forward import check_rounding, chosen_kernels
+from audit.models.load import LoadedModel, pick_device
 from audit.models.pair import ModelPair, load_pair
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
@@ -72,7 +72,7 @@ def run_audit(
     names, n_reference = with_reference(request, pair, pool=pool)
     meter = Meter(_totals(request, names, pair), listener=progress, should_stop=should_stop)
 
-    with chosen_kernels(request, pair, device=device) as kernels:
+    with chosen_kernels(pair, dtype=request.dtype, device=device) as kernels:
 
         def source(who: str, phase: str) -> evidence.Source:
             loaded: LoadedModel = getattr(pair, who)
@@ -99,7 +99,7 @@ def _loaded(request: AuditRequest) -> tuple[str, ModelPair]:
     device = pick_device(request.device)
     pair = load_pair(request.general, request.hospital, device=device, dtype=request.dtype)
     if request.dtype != "float32":
-        check_rounding(request, pair, device=device)
+        check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
     return device, pair
 
 

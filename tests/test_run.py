@@ -11,7 +11,7 @@ import pytest
 
 from audit import run
 from audit.errors import AuditError
-from audit.models.forward import pick_device
+from audit.models.load import pick_device
 from audit.names.candidates import make_candidates
 from audit.report.export import write_report
 from audit.report.report import AuditReport, kept_inspection, same_answer

@@ -42,8 +42,6 @@ from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import (
     Accepts,
     Name,
-    easy_controls,
-    hard_controls,
     matched_controls,
     recombined_controls,
 )
@@ -245,12 +243,16 @@ def corpus_candidates(
         return is_free and (accepts is None or accepts(first, last))
 
     matched = matched_controls(positives, n=len(positives), seed=seed, pool=pool, accepts=absent)
+    easy, hard = (
+        matched_controls(positives, n=n, seed=seed, kind=kind, pool=pool, accepts=absent).controls
+        for kind in ("easy", "hard")
+    )
     return CorpusCandidates(
         positives=positives,
         n_patterns=n_patterns,
         n_people=carriers(positives, people=people),
-        easy=easy_controls(pool, positives, n=n, seed=seed, accepts=absent),
-        hard=hard_controls(pool, positives, n=n, seed=seed, accepts=absent),
+        easy=easy,
+        hard=hard,
         recombined=recombined_controls(positives, n=n, seed=seed, pool=pool, accepts=absent),
         matched=matched.controls,
         matched_to=matched.rows,

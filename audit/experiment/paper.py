@@ -41,7 +41,7 @@ from audit.run import run_audit
 from audit.shelf import ResultStore, private_folder, write_whole
 from audit.training.config import read_losses
 from audit.training.kept import MODEL, TrainOrder, read_facts, read_training
-from audit.training.loop import train
+from audit.training.masked_lm import train
 
 CORPUS, GENERAL, HOSPITAL = "corpus", "general model", "hospital model"
 SCENARIOS = (2, 1)

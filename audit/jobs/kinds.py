@@ -19,7 +19,6 @@ from audit.deid.network.config import (
     MAX_SYNTHETIC,
     Material,
     TaggerSettings,
-    TrainPoint,
     file_digests,
     read_gold,
     split_off,
@@ -51,6 +50,7 @@ from audit.progress import Pace, Progress
 from audit.report.report import AuditReport
 from audit.tables import MAX_FIELD_CHARS
 from audit.task import SHORT, Contact, Part, Question, queue_of
+from audit.training.config import LossPoint
 from audit.training.kept import PretrainTask
 from cache.store import Store
 
@@ -479,10 +479,10 @@ def _tuning_job_state(paths: tuple[Path, ...] | list[Path]) -> list[list[object]
         ) from None
 
 
-def _tuning_job_told(say: Callable[[str], None]) -> Callable[[TrainPoint], None]:
+def _tuning_job_told(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
     said = [float("-inf")]
 
-    def tell(point: TrainPoint) -> None:
+    def tell(point: LossPoint) -> None:
         if point.seconds - said[0] >= _SAY_SECONDS and point.loss is not None:
             said[0] = point.seconds
             say(f"Step {point.step}: loss {point.loss:.4f} nats a token.")
@@ -664,8 +664,8 @@ def _tagger_job_state(path: str | None) -> list[object] | None:
         ) from None
 
 
-def _tagger_job_told(say: Callable[[str], None]) -> Callable[[TrainPoint], None]:
-    def tell(point: TrainPoint) -> None:
+def _tagger_job_told(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
+    def tell(point: LossPoint) -> None:
         if point.f is None or point.loss is None:
             return
         recall, precision = point.recall or 0.0, point.precision or 0.0
@@ -757,7 +757,7 @@ def finished_part(request: AuditRequest, progress: Progress) -> Part:
     Only whole shards are kept. M_general comes first, so M_hospital's share is what both have.
     """
     from audit.attack.evidence import CHAIN_INPUTS_PER_SHARD, DOCUMENTS_PER_SHARD, INPUTS_PER_SHARD
-    from audit.models.forward import pick_device
+    from audit.models.load import pick_device
 
     shares = dict(progress.by_phase)
     if request.scenario_number == 1:

@@ -9,22 +9,17 @@ import json
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from audit.errors import AuditError
+from audit.text import word_lists
 
 MAX_LABEL_CHARS = 100
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Span:
-    """Characters `start` to `end` (exclusive) of a text, and what they are.
-
-    Raises
-    ------
-    ValueError
-        If the span is empty or begins before the text, or if the label is empty, too long, or holds
-        white space or characters that cannot be printed.
-    """
+    """Characters `start` to `end` (exclusive) of a text, and what they are."""
 
     start: int
     end: int
@@ -66,11 +61,6 @@ class TaggedDocument:
         How many spans were given more than once and left out.
     unaligned
         Labels of predictions that have no place in the text: they count as spurious.
-
-    Raises
-    ------
-    ValueError
-        If a span ends behind the text, or the spans are not sorted and different.
     """
 
     doc_id: str
@@ -111,13 +101,7 @@ def tagged(
     patient_id: str | None = None,
     unaligned: Iterable[str] = (),
 ) -> TaggedDocument:
-    """Return a document of spans in any order; a span that is given twice is counted and left out.
-
-    Raises
-    ------
-    ValueError
-        If a span ends behind the text.
-    """
+    """Return a document of spans in any order; what is given twice is counted and left out."""
     given = list(spans)
     different = tuple(sorted(set(given)))
     return TaggedDocument(
@@ -175,49 +159,10 @@ NAMES |= {japanese: name for name, japanese in JAPANESE.items()}
 NAMES |= {"連絡先": CONTACT, "contact_information": CONTACT, "contact_info": CONTACT}
 """Every name of a type that is understood, in the form of `folded`."""
 
-_I2B2 = {
-    IDENTIFIER: "patient doctor",
-    QUASI_IDENTIFIER: "profession hospital organization street city state country zip location "
-    "location-other room department age date",
-    PERSONAL_ID_CODE: "healthplan ssn license",
-    LINKAGE_CODE: "medicalrecord account vehicle device bioid idnum username id",
-    CONTACT: "phone fax email url ipaddr ipaddress",
-}
-_MEDDOCAN = {
-    IDENTIFIER: "nombre_sujeto_asistencia nombre_personal_sanitario",
-    QUASI_IDENTIFIER: "edad_sujeto_asistencia sexo_sujeto_asistencia familiares_sujeto_asistencia "
-    "otros_sujeto_asistencia fechas territorio calle pais hospital centro_salud institucion "
-    "profesion",
-    PERSONAL_ID_CODE: "id_aseguramiento numero_benef_plan_salud",
-    LINKAGE_CODE: "id_sujeto_asistencia id_contacto_asistencial id_empleo_personal_sanitario "
-    "id_titulacion_personal_sanitario identif_vehiculos_nrserie_placas "
-    "identif_dispositivos_nrserie identif_biometricos otro_numero_identif",
-    CONTACT: "correo_electronico numero_telefono numero_fax direc_prot_internet url_web",
-}
-_OTHERS = {
-    IDENTIFIER: "per person name staff hcw phi_person 氏名 患者名 医師名 patient_name doctor_name "
-    "physician physician_name nurse nurse_name provider provider_name clinician_name staff_name "
-    "person_name full_name relative_name family_member_name contact_name 家族氏名 看護師名",
-    QUASI_IDENTIFIER: "loc gpe org orgname time birthdate sex gender address initials "
-    "other_patorg patorg hosp phi_age phi_job phi_location phi_hospital 年齢 性別 住所 日付 病院名 "
-    "facility facility_name hospital_name clinic clinic_name date_of_birth dob birth_date birthday "
-    "date_time admission_date discharge_date date_of_admission date_of_discharge visit_date "
-    "first_name last_name given_name surname family_name initial street_address postal_code "
-    "zipcode zip_code postcode address_line nationality nrp occupation job relative ward 生年月日 "
-    "施設名 入院日 退院日 姓 名 職業 郵便番号",
-    PERSONAL_ID_CODE: "passport mynumber my_number insurance pension 保険者番号 マイナンバー "
-    "social_security_number us_ssn us_passport us_driver_license driver_license drivers_license "
-    "passport_number insurance_number health_plan_number",
-    LINKAGE_CODE: "mrn record_number phi_id 患者番号 カルテ番号 patient_id medical_record_number "
-    "account_number accession_number device_id serial_number vehicle_id",
-    CONTACT: "tel telephone phi_tel phone_number mail 電話番号 email_address fax_number "
-    "telephone_number ip_address pager メールアドレス",
-}
 FOREIGN: dict[str, str] = {
     label: name
-    for table in (_OTHERS, _MEDDOCAN, _I2B2)
-    for name, labels in table.items()
-    for label in labels.split()
+    for name, labels in word_lists(Path(__file__).with_name("labels.txt")).items()
+    for label in labels
 }
 """Labels of i2b2 2014, MEDDOCAN and others, in the form of `folded`, and the type of each.
 
@@ -304,13 +249,7 @@ def _or_own(label: str, *, by: LabelMap) -> str:
 
 
 def read_label_map(text: str, *, what: str) -> LabelMap:
-    """Read a map: a JSON object from label to type; null or "" leaves the label's spans out.
-
-    Raises
-    ------
-    AuditError
-        If it is no such object.
-    """
+    """Read a map: a JSON object from label to type; null or "" leaves the label's spans out."""
     try:
         given = json.loads(text)
     except ValueError:

@@ -376,7 +376,7 @@ class PretrainTask(Task):
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Train, or go on with a training; returns its identifier."""
-        from audit.training.loop import train
+        from audit.training.masked_lm import train
 
         def tell(point: LossPoint) -> None:
             if point.held_out is not None:

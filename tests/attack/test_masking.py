@@ -366,6 +366,6 @@ def test_which_of_the_tested_names_are_members_plays_no_part_in_scores_and_p(
 ) -> None:
     asked = replace(LISTED, is_member=tuple(m and None for m in LISTED.is_member))
     found = run_audit(request_of(folders, candidates=asked), store=store)
-    assert found.candidates["n_unknown"] == 7
+    assert found.candidates.n_unknown == 7
     for column in ("score", "standard_error", "p_value", "q_value", "chain_log_ratio"):
         np.testing.assert_array_equal(numbers(found, column), numbers(report, column))

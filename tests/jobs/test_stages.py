@@ -9,7 +9,7 @@ import pytest
 from audit.corpus import make
 from audit.corpus.build import BUILD, SURVEY
 from audit.jobs.table import STAGES, Job
-from audit.training.loop import TOKENIZE, TRAIN
+from audit.training.masked_lm import TOKENIZE, TRAIN
 from pages.ui.language import words_of
 
 JOB = Job(

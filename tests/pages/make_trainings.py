@@ -60,7 +60,16 @@ def make_training(
     write_facts(folder, facts)
     for place, value in enumerate(held_out):
         step = 10 * place
-        append_point(folder, LossPoint(step, 6.5 - step / 10 if step else None, value, 1e-5, step))
+        append_point(
+            folder,
+            LossPoint(
+                step=step,
+                loss=6.5 - step / 10 if step else None,
+                held_out=value,
+                learning_rate=1e-5,
+                seconds=step,
+            ),
+        )
     if is_whole:
         make_bert(folder / "model")
     return folder
