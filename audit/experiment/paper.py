@@ -327,7 +327,7 @@ class _Work:
             request, store=store, progress=self.progress.of(stage), should_stop=self.should_stop
         )
         self.progress.finish(stage)
-        self.say(f"{stage.capitalize()}: {report.verdict['english']}")
+        self.say(f"{stage.capitalize()}: {report.verdict.english}")
         return report
 
     def _say_losses(self, folder: Path, *, what: str) -> None:
