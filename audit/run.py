@@ -12,21 +12,15 @@ from typing import Any
 import numpy as np
 
 from audit.attack import attacks, evidence
-from audit.attack.attacks import (
-    FIXED_SCORE,
-    GENERAL_SCORE,
-    MIN_REFERENCE,
-    AttackResult,
-    Sources,
-    with_reference,
-)
+from audit.attack.attacks import MIN_REFERENCE, Sources, with_reference
 from audit.attack.judgement import judge, name_columns, null_check
 from audit.attack.metrics import plain
 from audit.attack.plan import light_key
 from audit.attack.question import AuditRequest, question_digest
+from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError
-from audit.models.forward import check_rounding, chosen_kernels, pick_device
-from audit.models.load import LoadedModel
+from audit.models.forward import check_rounding, chosen_kernels
+from audit.models.load import LoadedModel, pick_device
 from audit.models.pair import ModelPair, load_pair
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
@@ -78,7 +72,7 @@ def run_audit(
     names, n_reference = with_reference(request, pair, pool=pool)
     meter = Meter(_totals(request, names, pair), listener=progress, should_stop=should_stop)
 
-    with chosen_kernels(request, pair, device=device) as kernels:
+    with chosen_kernels(pair, dtype=request.dtype, device=device) as kernels:
 
         def source(who: str, phase: str) -> evidence.Source:
             loaded: LoadedModel = getattr(pair, who)
@@ -95,9 +89,9 @@ def run_audit(
         **evidence.backend(device),
         "kernels": kernels,
     }
-    report = AuditReport(**{**vars(report), "made": made})
+    report = report.changed(made=made)
     _keep(report, request, attack, store=store)
-    return _known_report(digest, store=store) or AuditReport.from_json(report.to_json())
+    return _known_report(digest, store=store) or report
 
 
 def _loaded(request: AuditRequest) -> tuple[str, ModelPair]:
@@ -105,7 +99,7 @@ def _loaded(request: AuditRequest) -> tuple[str, ModelPair]:
     device = pick_device(request.device)
     pair = load_pair(request.general, request.hospital, device=device, dtype=request.dtype)
     if request.dtype != "float32":
-        check_rounding(request, pair, device=device)
+        check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
     return device, pair
 
 
@@ -119,7 +113,7 @@ def _known_report(digest: str, *, store: ResultStore) -> AuditReport | None:
         return None
     try:
         report = AuditReport.from_json(record)
-        has_all = report.scenario["number"] != 1 or stored_documents(digest, store=store)
+        has_all = report.scenario.number != 1 or bool(stored_documents(digest, store=store))
         has_all = has_all and kept_inspection(digest, store=store) is not None
         return report if has_all else None
     except AuditError:
@@ -204,12 +198,10 @@ def _report(
         attack,
         candidates=listed,
         scenario=scenario,
-        fixed=fixed,
-        general=GENERAL_SCORE[scenario],
         seed=request.seed,
         threshold=request.threshold,
     )
-    columns = name_columns(attack, judgement, candidates=listed, scenario=scenario, fixed=fixed)
+    columns = name_columns(attack, judgement, candidates=listed, scenario=scenario)
     quality = match_quality(listed, count_pieces=spelling.piece_counter(pair.hospital.tokenizer))
     details = dict(attack.details)
     if quality.kinds:
@@ -220,7 +212,7 @@ def _report(
         details["canaries"] = judgement.exposure
     if judgement.roles:
         details["roles"] = list(judgement.roles)
-    return AuditReport(
+    return AuditReport.of(
         digest=digest,
         question=question,
         scenario=asdict(request.scenario),

@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from audit.deid.generative.config import Lora, TuningSettings
 from audit.deid.generative.model import CausalModel, load_causal
 from audit.deid.generative.tagger import Asked, cache_bytes, generated, tokens_at_once, with_adapter
-from audit.deid.generative.training import Example, Learner
+from audit.deid.generative.training import CopyLearner, Example
+from audit.training.loop import Hardware
 
 # layers, width, inner width, heads, heads of keys
 SIZES = {
@@ -107,10 +108,6 @@ def tuning(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: int, 
     model = loaded.model.float() if lora is None else with_adapter(loaded.model, lora, seed=0)
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    learner = Learner(
-        model, settings=settings, pad_id=0, device=loaded.device, precision=loaded.precision,
-        n_steps=10,
-    )  # fmt: skip
     rng = np.random.default_rng(0)
     rows = [
         Example(
@@ -119,8 +116,12 @@ def tuning(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: int, 
         )
         for _ in range(n_rows)
     ]
-    learner.step(1, rows)
-    told = measured(loaded, lambda: learner.step(2, rows))
+    learner = CopyLearner(
+        model, settings=settings, pad_id=0, hardware=Hardware(loaded.device, loaded.precision),
+        n_steps=10, rows=rows,
+    )  # fmt: skip
+    learner.step(1)
+    told = measured(loaded, lambda: learner.step(2))
     n_tokens = sum(row.n_tokens for row in rows)
     return told | {
         "how": how, "rows": n_rows, "note_tokens": n_note,

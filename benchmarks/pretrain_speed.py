@@ -25,7 +25,8 @@ from torch import nn
 from audit.models.forward import onednn_float32
 from audit.rng import generator
 from audit.training.config import TrainSettings
-from audit.training.loop import Hardware, Learner, multiplies_bfloat16, pick_precision
+from audit.training.loop import Hardware, multiplies_bfloat16, pick_precision
+from audit.training.masked_lm import MaskedLearner
 from audit.training.tokens import Ids, SpecialIds, masked_rows
 
 CLS, SEP, MASK, FIRST = 101, 102, 103, 1000
@@ -35,7 +36,7 @@ def main() -> None:
     """Measure, and print one JSON object."""
     options = _options()
     torch.set_num_threads(options.threads)
-    precision = pick_precision(options.precision, device="cpu")
+    precision = pick_precision(options.precision, device="cpu", is_cpu_asked=True)
     settings = TrainSettings(
         batch=options.batch, micro_batch=options.batch, learning_rate=options.learning_rate,
         schedule="constant", precision=precision,
@@ -43,9 +44,9 @@ def main() -> None:
     special = SpecialIds(CLS, SEP, MASK, (), options.vocabulary)
     hardware = Hardware("cpu", precision, "onednn" if options.onednn else "default")
     n_steps = options.rounds * options.steps
-    learner = Learner(
+    learner = MaskedLearner(
         _model(options, attention="sdpa"), settings=settings, special=special, hardware=hardware,
-        n_steps=n_steps,
+        n_steps=n_steps, rows=_Rows(options),
     )  # fmt: skip
     plain = _Plain(
         _model(options, attention="eager"), settings=settings, special=special, n_steps=n_steps
@@ -53,7 +54,7 @@ def main() -> None:
     plain.model.load_state_dict(learner.model.state_dict())
     loops: dict[str, Callable[[int, Ids], float]] = {
         "plain": plain.step,
-        "ours": lambda step, rows: float(learner.step(step, rows)[0]),
+        "ours": lambda step, rows: float(learner.step(step)[0]),
     }
     kernels = {"plain": nullcontext, "ours": onednn_float32 if options.onednn else nullcontext}
     losses, wall, cpu = _raced(options, loops, kernels)
@@ -143,6 +144,16 @@ def _model(options: argparse.Namespace, *, attention: str) -> nn.Module:
     )  # fmt: skip
     model: nn.Module = transformers.BertForMaskedLM(config)
     return model
+
+
+class _Rows:
+    """Gives the loop the rows that the plain one has."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+
+    def of_step(self, step: int) -> Ids:
+        return _rows(self._options, step)
 
 
 def _rows(options: argparse.Namespace, step: int) -> Ids:

@@ -435,9 +435,9 @@ def chain_errors(options: argparse.Namespace, store: Store) -> None:
             source = evidence.Source(loaded, "cpu", "float32", store, meter, "chain")
             shards.append(evidence.chain_evidence(source, task, n_inputs=60))
         sums = [scores.PosteriorSums(shard.sum_p, shard.sum_log_p) for shard in shards]
-        score = scores.posterior_scores(
-            sums[0], general=sums[1], counts=shards[0].n_inputs, parts=None
-        )["mean_log_ratio"]
+        score = scores.all_scores(sums[0], general=sums[1], counts=shards[0].n_inputs, parts=None)[
+            "mean_log_ratio"
+        ]
         found.append((score.value, score.standard_error))
     print(f"chain, n = 60, mean_log_ratio: {_error_ratio(found):.2f}", flush=True)
 
@@ -453,10 +453,10 @@ def _scores(one: Any, other: Any, parts: Any, scenario: int) -> dict[str, Any]:
     nothing = np.zeros((len(one[1]), 0))
     if scenario == 2:
         sums = [scores.PosteriorSums(nothing, x) for x, _ in (one, other)]
-        found = scores.posterior_scores(sums[0], general=sums[1], counts=one[1], parts=parts)
+        found = scores.all_scores(sums[0], general=sums[1], counts=one[1], parts=parts)
         return {name: found[name] for name in ("residual", "mean_log_ratio")}
     masses = [scores.MassSums(x, nothing, nothing) for x, _ in (one, other)]
-    found = scores.generation_scores(masses[0], general=masses[1], counts=one[1], parts=parts)
+    found = scores.all_scores(masses[0], general=masses[1], counts=one[1], parts=parts)
     return {name: found[name] for name in ("residual", "half_log_ratio")}
 
 

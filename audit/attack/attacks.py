@@ -8,8 +8,8 @@ Source: Nakamura et al., section 4.2.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.posterior import PosteriorShard, PosteriorTask
 from audit.attack.question import AuditRequest, equal_models
 from audit.attack.scores import (
+    AttackResult,
     Floats,
     Ids,
     MassSums,
@@ -38,61 +39,6 @@ from audit.names.matching import count_lexicon_names, name_hits
 from audit.names.pools import NamePool, with_popularity
 from audit.notes.passages import Passage
 from audit.text import fold_name
-
-FIXED_SCORE = {1: "residual", 2: "residual"}
-"""The score decided on beforehand for each scenario, for names and for the group (decisions.md)."""
-GENERAL_SCORE = {1: "general_product", 2: "general_mean_log"}
-"""The same attack with M_general alone."""
-
-
-@dataclass(frozen=True, eq=False)
-class AttackResult:
-    """Scores of N listed names followed by R reference controls.
-
-    Attributes
-    ----------
-    scores
-        Formula -> score [N + R]; of `chain_*` and of whole names' probabilities and hits [N] only.
-    n_pieces
-        [N + R] word pieces of each name.
-    parts
-        All N + R names as pairs of U parts.
-    part_residual
-        [U] what M_hospital adds to M_general and popularity (`part_scores.part_residuals`).
-    unit, n_units
-        "inputs" or "documents", and how many.
-    after
-        From a number of blocks to the scores that as many blocks would have given, without errors.
-    n_blocks
-        Blocks in all, of `block_counts` inputs or documents.
-    details
-        What only this scenario reports, as plain values.
-    documents
-        Scenario 1: texts of M_hospital and M_general.
-    block_counts
-        [b] inputs or documents of each block.
-    shown, shown_counts
-        "hospital" and "general" -> [s, N] mean evidence by some 20 larger blocks, as `Inspection`
-        has it, and [s] the inputs or documents of each.
-    passage_log_ratio
-        [P, N] mean of ln p_hospital - ln p_general by passage; P = 0 in scenario 1.
-    """
-
-    scores: Mapping[str, Score]
-    n_pieces: Ids
-    parts: NameParts
-    part_residual: Floats
-    unit: str
-    n_units: int
-    n_blocks: int
-    after: Callable[[int], Mapping[str, Score]]
-    details: dict[str, object] = field(default_factory=dict)
-    documents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    block_counts: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    shown: Mapping[str, Floats] = field(default_factory=dict)
-    shown_counts: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    passage_log_ratio: Floats = field(default_factory=lambda: np.zeros((0, 0)))
-
 
 Sources = Callable[[str, str], evidence.Source]
 """From ("general" | "hospital", phase) to the source of evidence."""
@@ -285,7 +231,7 @@ def generation_attack(
 
     def scored(n_blocks: int, with_errors: bool) -> dict[str, Score]:
         first = {who: _first_blocks(sums[who], n_blocks) for who in sums}
-        return scores.generation_scores(
+        return scores.all_scores(
             first["hospital"], general=first["general"], counts=counts[:n_blocks], parts=parts,
             with_errors=with_errors,
         )  # fmt: skip
@@ -297,9 +243,7 @@ def generation_attack(
         n_pieces=pieces.n_pieces.sum(axis=1),
         parts=parts,
         part_residual=part_residuals(log_mass["hospital"], log_mass["general"], parts=parts),
-        unit="documents",
         n_units=request.generation.n_documents,
-        n_blocks=len(counts),
         after=lambda n_blocks: scored(n_blocks, False),
         details=details,
         documents=documents,
@@ -426,7 +370,7 @@ def mask_attack(
 
     def scored(n_blocks: int, with_errors: bool) -> dict[str, Score]:
         sums = [_posterior_sums(found[who], n_blocks) for who in ("hospital", "general")]
-        return scores.posterior_scores(
+        return scores.all_scores(
             sums[0], general=sums[1], counts=counts[:n_blocks], parts=parts,
             with_errors=with_errors,
         )  # fmt: skip
@@ -450,9 +394,7 @@ def mask_attack(
         n_pieces=_total_pieces(names, pair, request),
         parts=parts,
         part_residual=part_residuals(mean["hospital"], mean["general"], parts=parts),
-        unit="inputs",
         n_units=settings.n_inputs,
-        n_blocks=len(counts),
         after=lambda n_blocks: scored(n_blocks, False),
         details=details,
         block_counts=counts,
@@ -473,8 +415,7 @@ def _chain_scores(task: PosteriorTask, *, n_inputs: int, sources: Sources) -> di
     }
     sums = [_posterior_sums(found[who], None) for who in ("hospital", "general")]
     counts = found["hospital"].n_inputs
-    by_chain = scores.posterior_scores(sums[0], general=sums[1], counts=counts, parts=None)
-    return {f"chain_{name}": score for name, score in by_chain.items()}
+    return scores.all_scores(sums[0], general=sums[1], counts=counts, parts=None)
 
 
 def posterior_rows(request: AuditRequest, pair: ModelPair, names: Candidates) -> dict[str, float]:

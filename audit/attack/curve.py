@@ -1,89 +1,37 @@
 """How measures grow: with the number of inputs or documents, and with the mentions of a name.
 
-Comes in: an attack's result. Goes out: plain values. Every point of a curve is a prefix of one run.
+Every point of a curve is a prefix of one run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
 
 import numpy as np
 
 from audit.attack.decisions import Decisions, confusion, undecided_mask
 from audit.attack.metrics import GENERAL_ALONE, ScoredNames, plain
-from audit.attack.scores import Floats, Ids, NameParts, Score
+from audit.attack.scores import (
+    FIXED_SCORE,
+    GENERAL_SCORE,
+    AttackResult,
+    Floats,
+    Score,
+    scores_of,
+)
 from audit.names.candidates import Candidates
-from audit.stats import Rate, auc
+from audit.stats import BoolArray, Rate, auc
 
-RULES = {
-    1: {"name_occurs": "hits", "full_name_occurs": "full_hits"},
-    2: {"difference_above_zero": "difference"},
-}
-"""The paper's yes/no rules: each says that the score it names is above 0."""
-GENERAL_RULES = {
-    1: {"name_occurs_general": "general_hits", "full_name_occurs_general": "general_full_hits"},
-    2: {},
-}
-_BY_PART = ("residual", "residual_minimum", "residual_sum", "part_log_ratio")
-RANKED = {
-    1: (
-        *_BY_PART, "product", "minimum", "half_log_ratio", "product_log_ratio",
-        "minimum_log_ratio", "hits", "full_hits",
-    ),
-    2: (
-        *_BY_PART, "difference", "log_ratio", "mean_log_ratio", "hospital_posterior",
-        "chain_difference", "chain_log_ratio", "chain_mean_log_ratio",
-    ),
-}  # fmt: skip
 MENTION_BINS = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None))
 _CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 
 
-class Attack(Protocol):
-    """What is needed of an attack's result (`audit.attack.attacks.AttackResult`)."""
-
-    @property
-    def scores(self) -> Mapping[str, Score]:
-        """Formula -> score of N listed names, then R reference controls."""
-
-    @property
-    def n_pieces(self) -> Ids:
-        """Word pieces of each name [N + R]."""
-
-    @property
-    def parts(self) -> NameParts:
-        """All names as pairs of parts."""
-
-    @property
-    def part_residual(self) -> Floats:
-        """What M_hospital adds to a part [U]."""
-
-    @property
-    def block_counts(self) -> Ids:
-        """Inputs or documents of each block."""
-
-    @property
-    def n_units(self) -> int:
-        """Inputs or documents."""
-
-    @property
-    def n_blocks(self) -> int:
-        """Blocks of evidence."""
-
-    @property
-    def after(self) -> Callable[[int], Mapping[str, Score]]:
-        """From a number of blocks to the scores that as many blocks would have given."""
-
-
 def scored_names(
-    attack: Attack,
+    attack: AttackResult,
     candidates: Candidates,
     *,
     scenario: int,
-    fixed: str,
-    general: str,
     scores: Mapping[str, Score] | None = None,
 ) -> ScoredNames:
     """Return what of N listed names the measures need, out of an attack's scores [N + R].
@@ -91,39 +39,39 @@ def scored_names(
     `scores` stands in for the attack's own: those of a part of its blocks.
     """
     scores, n = scores or attack.scores, len(candidates)
-
-    def flags(rules: Mapping[str, str]) -> dict[str, Any]:
-        return {rule: scores[name].value[:n] > 0 for rule, name in rules.items()}
-
-    kinds = tuple("given" if k == "reference" else k for k in candidates.control_kind)
-    undecided = {
-        rule: undecided_mask(
-            scores[name].value[:n],
-            standard_error=scores[name].standard_error[:n],
-            threshold=np.zeros(n),
-            n_blocks=attack.n_blocks,
-        )
-        for rule, name in RULES[scenario].items()
-        if scenario == 2
-    }
+    kinds = [kind for kind in scores_of(scenario) if kind.name in scores]
+    rules: dict[str, BoolArray] = {}
+    general_rules: dict[str, BoolArray] = {}
+    undecided: dict[str, BoolArray] = {}
+    for kind in kinds:
+        value, error = scores[kind.name].value[:n], scores[kind.name].standard_error[:n]
+        if kind.general_rule:
+            general_rules[kind.general_rule] = value > 0
+        if kind.rule:
+            rules[kind.rule] = value > 0
+        if kind.rule and not kind.is_count:
+            undecided[kind.rule] = undecided_mask(
+                value, standard_error=error, threshold=np.zeros(n),
+                n_blocks=len(attack.block_counts),
+            )  # fmt: skip
     return ScoredNames(
         is_member=candidates.is_member,
-        control_kind=kinds,
-        scores={k: scores[k].value[:n] for k in RANKED[scenario] if k in scores},
-        rules=flags(RULES[scenario]),
+        control_kind=tuple("given" if k == "reference" else k for k in candidates.control_kind),
+        scores={k.name: scores[k.name].value[:n] for k in kinds if k.is_ranked},
+        rules=rules,
         baselines={
-            GENERAL_ALONE: scores[general].value[:n],
+            GENERAL_ALONE: scores[GENERAL_SCORE[scenario]].value[:n],
             "popularity": np.array(candidates.popularity),
         },
-        baseline_rules=flags(GENERAL_RULES[scenario]),
-        fixed_score=fixed,
+        baseline_rules=general_rules,
+        fixed_score=FIXED_SCORE[scenario],
         undecided=undecided,
         parts=attack.parts.of_name[:n],
     )
 
 
 def curve_of(
-    attack: Attack, candidates: Candidates, *, scenario: int, fixed: str, general: str
+    attack: AttackResult, candidates: Candidates, *, scenario: int
 ) -> list[dict[str, object]]:
     """Return every measure after a part of the inputs or documents: prefixes of one run."""
     if not candidates.has_truth:
@@ -132,12 +80,9 @@ def curve_of(
     points = sorted({int(np.searchsorted(units, share * units[-1])) + 1 for share in _CURVE_SHARES})
     curve = []
     for n_blocks in points:
-        names = scored_names(
-            attack, candidates, scenario=scenario, fixed=fixed, general=general,
-            scores=attack.after(n_blocks),
-        )  # fmt: skip
-        n = int(attack.block_counts[:n_blocks].sum())
-        curve.append({"n": n, "strata": _quick_measures(names)})
+        after = attack.after(n_blocks)
+        names = scored_names(attack, candidates, scenario=scenario, scores=after)
+        curve.append({"n": int(units[n_blocks - 1]), "strata": _quick_measures(names)})
     return curve
 
 

@@ -10,21 +10,24 @@ Source: Carlini et al. 2019, section 4 (`audit.attack.exposure`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from audit.attack.curve import RANKED, Attack
-from audit.attack.decisions import ALPHA, Decisions
+from audit.attack.decisions import ALPHA, Decisions, rank_p_values
 from audit.attack.metrics import GENERAL_ALONE, RoleMeasures, plain
-from audit.attack.scores import Floats, Ids, NameParts, Score
+from audit.attack.scores import (
+    FIXED_SCORE,
+    GENERAL_SCORE,
+    AttackResult,
+    Floats,
+    Ids,
+    scores_of,
+)
 from audit.names.candidates import Candidates
-from audit.names.controls import Name, draw_names
-from audit.names.matching import Pair, pair_of
-from audit.names.pools import NamePool
 from audit.rng import generator
 from audit.stats import Estimate, FloatArray, IntArray, Rate
 
@@ -90,36 +93,9 @@ class Exposure:
     found_from: Estimate
 
 
-def canary_names(
-    pool: NamePool, *, n: int, seed: int, found: Mapping[Pair, int], exclude: Sequence[Name] = ()
-) -> tuple[Name, ...]:
-    """Draw n names of the pool that are not in the notes, to be planted or held out."""
-    taken = {*found, *(pair_of(*name) for name in exclude)}
-
-    def absent(first: str, last: str) -> bool:
-        return pair_of(first, last) not in taken and pair_of(last, first) not in taken
-
-    drawn = draw_names(pool, n=n, seed=seed, accepts=absent, purpose="canaries")
-    return tuple(zip(drawn.first, drawn.last, strict=True))
-
-
-def rank_p_values(scores: ArrayLike, *, held_out: ArrayLike) -> FloatArray:
-    """Return p [K] = (1 + number of held-out scores [H] at least as high) / (1 + H).
-
-    NaN scores stay NaN; NaN held-out scores are left out. Exact: under no leakage a name is as
-    likely at any rank, so P(p <= a) <= a.
-    """
-    score = np.asarray(scores, dtype=np.float64)
-    others = np.asarray(held_out, dtype=np.float64)
-    others = np.sort(others[~np.isnan(others)])
-    n_above = len(others) - np.searchsorted(others, score, side="left")
-    p: FloatArray = np.where(np.isnan(score), math.nan, (1 + n_above) / (1 + len(others)))
-    return p
-
-
 def exposure_bits(scores: ArrayLike, *, held_out: ArrayLike) -> FloatArray:
     """Return log2 |R| - log2 rank [K] in bits; R is the held-out names and the name itself."""
-    return np.asarray(0.0 - np.log2(rank_p_values(scores, held_out=held_out)), dtype=np.float64)
+    return np.asarray(0.0 - np.log2(rank_p_values(scores, controls=held_out)), dtype=np.float64)
 
 
 def exposure(
@@ -160,7 +136,7 @@ def exposure(
     held_out = held_out[~np.isnan(held_out)]
     if not len(held_out):
         raise ValueError("no held-out name is scored")
-    p = rank_p_values(score, held_out=held_out)
+    p = rank_p_values(score, controls=held_out)
     bits = exposure_bits(score, held_out=held_out)
     draws = (seed, n_replicates, len(held_out))
     groups = tuple(
@@ -343,57 +319,13 @@ def _p(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
 
 
-@dataclass(frozen=True, eq=False)
-class AttackRows:
-    """What judgement needs of an attack's result, for some of the listed names.
-
-    `rows` [n] are places in the list; scores [n + R] and [n] as those of `Attack`.
-    """
-
-    scores: Mapping[str, Score]
-    n_pieces: Ids
-    parts: NameParts
-    part_residual: Floats
-    block_counts: Ids
-    n_units: int
-    n_blocks: int
-    after: Callable[[int], Mapping[str, Score]]
-    rows: Ids
-
-
-def rows_of(attack: Attack, rows: Ids, *, n_listed: int) -> AttackRows:
-    """Return an attack's result for the given listed names, all reference controls after them."""
-    whole = np.concatenate([rows, np.arange(n_listed, len(attack.n_pieces))])
-
-    def some(scores: Mapping[str, Score]) -> dict[str, Score]:
-        return {name: _some(score, rows, whole, n_listed) for name, score in scores.items()}
-
-    return AttackRows(
-        scores=some(attack.scores),
-        n_pieces=attack.n_pieces[whole],
-        parts=replace(attack.parts, of_name=attack.parts.of_name[whole]),
-        part_residual=attack.part_residual,
-        block_counts=attack.block_counts,
-        n_units=attack.n_units,
-        n_blocks=attack.n_blocks,
-        after=lambda n_blocks: some(attack.after(n_blocks)),
-        rows=rows,
-    )
-
-
 def canary_mask(candidates: Candidates) -> np.ndarray:
     """Return which names [N] are canaries."""
     return np.array([candidates.is_canary(row) for row in range(len(candidates))], dtype=np.bool_)
 
 
 def exposure_record(
-    attack: Attack,
-    candidates: Candidates,
-    *,
-    scenario: int,
-    fixed: str,
-    general: str,
-    seed: int,
+    attack: AttackResult, candidates: Candidates, *, scenario: int, seed: int
 ) -> dict[str, Any] | None:
     """Return what the canaries show, as plain values; None for a list without planted names.
 
@@ -410,9 +342,13 @@ def exposure_record(
     if not len(planted):
         return None
     counts = [int(candidates.n_mentions[i] or 0) for i in planted]
-    columns = {name: attack.scores[name].value[:n] for name in RANKED[scenario]
-               if name in attack.scores}  # fmt: skip
-    columns |= {GENERAL_ALONE: attack.scores[general].value[:n]}
+    fixed = FIXED_SCORE[scenario]
+    columns = {
+        kind.name: attack.scores[kind.name].value[:n]
+        for kind in scores_of(scenario)
+        if kind.is_ranked and kind.name in attack.scores
+    }
+    columns |= {GENERAL_ALONE: attack.scores[GENERAL_SCORE[scenario]].value[:n]}
     found = {
         name: measured
         for name, column in columns.items()
@@ -450,12 +386,6 @@ def joined_decisions(parts: Sequence[tuple[Ids, Decisions]]) -> Decisions:
         q=column("q"),
         rule=found[0].rule,
     )
-
-
-def _some(score: Score, rows: Ids, whole: Ids, n_listed: int) -> Score:
-    # Scores by `chain`, and of whole names' probabilities, are of listed names only.
-    kept = rows if len(score.value) == n_listed else whole
-    return Score(score.value[kept], score.standard_error[kept])
 
 
 def _exposure(

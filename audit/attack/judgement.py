@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from audit.attack.cohort import RelabellingTest, cohort_test, relabelling_test, smallest_finding
-from audit.attack.curve import Attack, by_mentions, curve_of, plain_record, scored_names
+from audit.attack.curve import by_mentions, curve_of, plain_record, scored_names
 from audit.attack.decisions import NOT_JUDGED, Decisions, decide
 from audit.attack.exposure import (
     canary_mask,
     exposure_record,
     joined_decisions,
     role_record,
-    rows_of,
 )
 from audit.attack.metrics import (
     GENERAL_ALONE,
@@ -31,7 +30,17 @@ from audit.attack.metrics import (
     measures_by_role,
     membership_metrics,
 )
-from audit.attack.scores import Floats, Ids, name_limits, part_limits, part_p_values
+from audit.attack.scores import (
+    FIXED_SCORE,
+    GENERAL_SCORE,
+    AttackResult,
+    Floats,
+    Ids,
+    name_limits,
+    part_limits,
+    part_p_values,
+    scores_of,
+)
 from audit.attack.verdict import Ranked, Verdict, give_verdict
 from audit.names.candidates import Candidates
 from audit.stats import two_sample_ks
@@ -59,12 +68,10 @@ class Judgement:
 
 
 def judge(
-    attack: Attack,
+    attack: AttackResult,
     *,
     candidates: Candidates,
     scenario: int,
-    fixed: str,
-    general: str,
     seed: int,
     threshold: float | None,
 ) -> Judgement:
@@ -72,19 +79,17 @@ def judge(
 
     Parameters
     ----------
-    fixed, general
-        The score chosen beforehand, and the one that is M_general alone.
     threshold
         A free threshold on the fixed score, or None.
     """
-    n = len(candidates)
+    n, fixed, general = len(candidates), FIXED_SCORE[scenario], GENERAL_SCORE[scenario]
     is_canary = canary_mask(candidates)
     rows = np.flatnonzero(~is_canary)
-    patients, listed = rows_of(attack, rows, n_listed=n), candidates.rows(rows.tolist())
+    patients, listed = attack.of_rows(rows, n_listed=n), candidates.rows(rows.tolist())
     score = patients.scores[fixed].value
     decisions = _decisions(patients, listed, score=fixed, asks_both_parts=True)
     by_general = _decisions(patients, listed, score=general)
-    names = scored_names(patients, listed, scenario=scenario, fixed=fixed, general=general)
+    names = scored_names(patients, listed, scenario=scenario)
     metrics = membership_metrics(names, seed=seed, threshold=threshold)
     tested = np.array([truth is not False for truth in listed.is_member], dtype=np.bool_)
     verdict = _verdict(patients, listed, decisions=decisions, metrics=metrics, seed=seed)
@@ -93,7 +98,7 @@ def judge(
     canaries = np.flatnonzero(is_canary)
     among = candidates.rows(canaries.tolist())
     of_canaries = _decisions(
-        rows_of(attack, canaries, n_listed=n), among, score=fixed, asks_both_parts=True
+        attack.of_rows(canaries, n_listed=n), among, score=fixed, asks_both_parts=True
     )
     both_flag = decisions.point_flag & by_general.point_flag
     roles = measures_by_role(
@@ -109,17 +114,15 @@ def judge(
         metrics=metrics,
         verdict=verdict,
         cohort=_cohort(score, patients.n_pieces, listed, seed=seed),
-        curve=curve_of(patients, listed, scenario=scenario, fixed=fixed, general=general),
+        curve=curve_of(patients, listed, scenario=scenario),
         mentions=by_mentions(score[: len(listed)], decisions, listed),
-        exposure=exposure_record(
-            attack, candidates, scenario=scenario, fixed=fixed, general=general, seed=seed
-        ),
+        exposure=exposure_record(attack, candidates, scenario=scenario, seed=seed),
         roles=tuple(role_record(one) for one in roles),
     )
 
 
 def _decisions(
-    attack: Attack, candidates: Candidates, *, score: str, asks_both_parts: bool = False
+    attack: AttackResult, candidates: Candidates, *, score: str, asks_both_parts: bool = False
 ) -> Decisions:
     n = len(candidates)
     value, error = attack.scores[score].value, attack.scores[score].standard_error
@@ -133,7 +136,7 @@ def _decisions(
     return decide(
         value[:n],
         standard_error=error[:n],
-        n_blocks=attack.n_blocks,
+        n_blocks=len(attack.block_counts),
         group=groups[:n],
         is_member=candidates.is_member,
         reference_scores=value[n:],
@@ -144,11 +147,11 @@ def _decisions(
 
 
 def name_columns(
-    attack: Attack, judgement: Judgement, *, candidates: Candidates, scenario: int, fixed: str
+    attack: AttackResult, judgement: Judgement, *, candidates: Candidates, scenario: int
 ) -> dict[str, list[Any]]:
     """Return the per-name table as columns, in the order of `names.csv`."""
     n = len(candidates)
-    decisions = judgement.decisions
+    decisions, fixed = judgement.decisions, attack.scores[FIXED_SCORE[scenario]]
     columns: dict[str, list[Any]] = {
         "name_id": list(range(n)),
         "file_row": list(candidates.row),
@@ -160,8 +163,8 @@ def name_columns(
         "n_mentions": list(candidates.n_mentions),
         "popularity": list(candidates.popularity),
         "n_pieces": [int(k) for k in attack.n_pieces[:n]],
-        "score": _floats(attack.scores[fixed].value[:n]),
-        "standard_error": _floats(attack.scores[fixed].standard_error[:n]),
+        "score": _floats(fixed.value[:n]),
+        "standard_error": _floats(fixed.standard_error[:n]),
         "p_value": _floats(decisions.p),
         "q_value": _floats(decisions.q),
         "decision": list(decisions.decision),
@@ -169,19 +172,16 @@ def name_columns(
         "threshold": _floats(decisions.threshold),
         "is_unmatched": [word == NOT_JUDGED for word in decisions.decision],
     }
-    for name in attack.scores:
-        columns[name] = _floats(attack.scores[name].value[:n])
+    renamed: dict[str, list[Any]] = {}
+    for kind in scores_of(scenario):
+        if kind.name in attack.scores:
+            found: list[Any] = _floats(attack.scores[kind.name].value[:n])
+            if kind.is_count:  # as the paper reports them
+                found = [round(share * attack.n_units) for share in found]
+            (renamed if kind.column else columns)[kind.column or kind.name] = found
     first, last = attack.parts.pairs(attack.part_residual)
     columns |= {"first_residual": _floats(first[:n]), "last_residual": _floats(last[:n])}
-    if scenario == 1:  # shares of documents become counts, as the paper reports them
-        for name in ("hits", "full_hits", "general_hits", "general_full_hits"):
-            del columns[name]
-            shares = attack.scores[name].value[:n]
-            counts = [round(float(s) * attack.n_units) for s in shares]
-            columns[name if name.startswith("general") else f"hospital_{name}"] = counts
-        columns["hospital_product"] = columns.pop("product")
-        columns["hospital_minimum"] = columns.pop("minimum")
-    return columns
+    return columns | renamed
 
 
 def null_check(score: Floats, *, candidates: Candidates) -> dict[str, float]:
@@ -202,7 +202,7 @@ def _floats(column: Floats) -> list[float]:
 
 
 def _verdict(
-    attack: Attack,
+    attack: AttackResult,
     candidates: Candidates,
     *,
     decisions: Decisions,
@@ -232,7 +232,7 @@ def _verdict(
     )
 
 
-def _relabelled(attack: Attack, candidates: Candidates, *, seed: int) -> RelabellingTest:
+def _relabelled(attack: AttackResult, candidates: Candidates, *, seed: int) -> RelabellingTest:
     """Test members against controls; names of unknown truth are left out."""
     known = np.array([m is not None for m in candidates.is_member], dtype=np.bool_)
     columns = attack.parts.of_name[: len(candidates)][known]

@@ -1,10 +1,16 @@
-"""Measures of any scores with truth: no model, no names, one flat dictionary."""
+"""Scores: what both models said of a name, as one number, higher for names from the notes.
+
+`SCORES` is the one list of them: a new one is a function of `Sums`, a row there, and its words
+(`measures_score_NAME` of the pages). Columns of names.csv, measures, curve and report follow.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -177,30 +183,6 @@ def part_p_values(residual: Floats, *, parts: NameParts) -> Floats:
     return np.asarray(np.fmax(*parts.pairs(p)))
 
 
-def part_score_columns(hospital: Floats, general: Floats, *, parts: NameParts) -> dict[str, Floats]:
-    """Return the scores by part, of N names.
-
-    `residual`: `both_parts` of `part_residuals`; `residual_minimum` and
-    `residual_sum` the plain minimum and the sum; `part_log_ratio` the minimum over parts of
-    M_hospital's evidence less M_general's (nats), each part less the median of known parts.
-    """
-    residual = part_residuals(hospital, general, parts=parts)
-    first, last = parts.pairs(residual)
-    limits = part_limits(residual, parts=parts)
-    shift = hospital - general
-    for role in (False, True):
-        rows = parts.is_last == role
-        known = shift[rows & parts.is_known]
-        shift = np.where(rows, shift - (np.median(known) if len(known) else 0.0), shift)
-    by_first, by_last = parts.pairs(shift)
-    return {
-        "residual": both_parts(first, last, limits=limits),
-        "residual_minimum": np.fmin(first, last),
-        "residual_sum": np.where(np.isnan(first), last, first + np.nan_to_num(last)),
-        "part_log_ratio": np.fmin(by_first, by_last),
-    }
-
-
 def _studentised(
     hospital: Floats,
     general: Floats,
@@ -271,8 +253,8 @@ class PosteriorSums:
     Of `chain`, ln p [b, n_listed] is of whole names.
     """
 
-    sum_p: Floats
-    sum_log_p: Floats
+    p: Floats
+    log_p: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,6 +268,323 @@ class MassSums:
     mass: Floats
     hits: Floats
     full_hits: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What both models said in n inputs or documents: what a score is worked out from.
+
+    Attributes
+    ----------
+    hospital, general
+        Fields of `PosteriorSums` or `MassSums` -> their totals.
+    n, n_run
+        Inputs or documents in these sums, and in the whole run.
+    parts
+        None: `chain`, whose evidence is of whole listed names.
+    """
+
+    hospital: Mapping[str, Floats]
+    general: Mapping[str, Floats]
+    n: float
+    n_run: float
+    parts: NameParts | None
+
+    @cached_property
+    def evidence(self) -> tuple[Floats, Floats]:
+        """Mean ln p, or ln (mass + 1/2), of M_hospital and M_general by part [U].
+
+        Masses are those of the whole run, so that one half is as much without a block as with it.
+        Source: Haldane 1956 and Anscombe 1956 (doi:10.1093/biomet/43.3-4.461) for the one half.
+        """
+        hospital, general = (
+            np.log(one["mass"] * (self.n_run / self.n) + 0.5)
+            if "mass" in one
+            else one["log_p"] / self.n
+            for one in (self.hospital, self.general)
+        )
+        return hospital, general
+
+    @cached_property
+    def by_name(self) -> tuple[Floats, Floats]:
+        """The same of names [N]."""
+        hospital, general = (
+            one if self.parts is None else self.parts.whole(one) for one in self.evidence
+        )
+        return hospital, general
+
+    @cached_property
+    def residual(self) -> Floats:
+        """`part_residuals` [U]."""
+        return part_residuals(*self.evidence, parts=self.name_parts)
+
+    @property
+    def name_parts(self) -> NameParts:
+        """The parts, where evidence is by part."""
+        assert self.parts is not None
+        return self.parts
+
+    def masses(self, model: Mapping[str, Floats]) -> tuple[Floats, Floats]:
+        """Mass per document of each name's first and last part [N]; NaN: none."""
+        return self.name_parts.pairs(model["mass"] / self.n)
+
+
+def _difference(s: Sums) -> Floats:
+    """Mean(p_h - p_g): the paper's."""
+    return (s.hospital["p"] - s.general["p"]) / s.n
+
+
+def _log_ratio(s: Sums) -> Floats:
+    """Ln mean p_h - ln mean p_g."""
+    return np.asarray(np.log(s.hospital["p"]) - np.log(s.general["p"]))
+
+
+def _mean_log_ratio(s: Sums) -> Floats:
+    """Mean(ln p_h - ln p_g)."""
+    return s.by_name[0] - s.by_name[1]
+
+
+def _half_log_ratio(s: Sums) -> Floats:
+    """With M the mass of the run, ln (M_h + 1/2) / (M_g + 1/2), added up over the parts."""
+    return s.name_parts.whole(s.evidence[0] - s.evidence[1])
+
+
+def _product(s: Sums, model: Mapping[str, Floats]) -> Floats:
+    """m_first m_last per document; a name of one part has that part's mass."""
+    first, last = s.masses(model)
+    return np.where(np.isnan(first), last, np.where(np.isnan(last), first, first * last))
+
+
+def _minimum(s: Sums, model: Mapping[str, Floats]) -> Floats:
+    return np.asarray(np.fmin(*s.masses(model)))
+
+
+def _against_general(hospital: Floats, general: Floats) -> Floats:
+    """Log ratio; NaN where M_general's mass is zero."""
+    return np.where(general > 0, np.log(hospital) - np.log(general), math.nan)
+
+
+def _residual(s: Sums) -> Floats:
+    limits = part_limits(s.residual, parts=s.name_parts)
+    return both_parts(*s.name_parts.pairs(s.residual), limits=limits)
+
+
+def _residual_minimum(s: Sums) -> Floats:
+    return np.asarray(np.fmin(*s.name_parts.pairs(s.residual)))
+
+
+def _residual_sum(s: Sums) -> Floats:
+    first, last = s.name_parts.pairs(s.residual)
+    return np.where(np.isnan(first), last, first + np.nan_to_num(last))
+
+
+def _part_log_ratio(s: Sums) -> Floats:
+    """Smaller of both parts' log ratios (nats), each less the median of the role's known parts."""
+    parts, shift = s.name_parts, s.evidence[0] - s.evidence[1]
+    for role in (False, True):
+        rows = parts.is_last == role
+        known = shift[rows & parts.is_known]
+        shift = np.where(rows, shift - (np.median(known) if len(known) else 0.0), shift)
+    return np.asarray(np.fmin(*parts.pairs(shift)))
+
+
+@dataclass(frozen=True)
+class ScoreKind:
+    """One way to say how much a name looks like one from the notes.
+
+    Attributes
+    ----------
+    name
+        In measures, curve and report.
+    scenarios
+        Of 1 and 2.
+    of
+        From sums to the score [N].
+    needs
+        "parts": evidence by part, which reference controls have too; "listed": that of whole names,
+        which listed names alone have; "chain": the same, by `chain`.
+    is_ranked
+        Whether it is measured, higher being more member-like; else it is only a column of names.
+    column
+        Of names.csv, where that is not `name`; these columns come last.
+    is_count
+        Whether names.csv tells the share of documents as a number of them.
+    is_log
+        Whether it is drawn by its logarithm.
+    rule, general_rule
+        The paper's yes/no rule that says that it is above 0; with M_general alone.
+    """
+
+    name: str
+    scenarios: tuple[int, ...]
+    of: Callable[[Sums], Floats]
+    needs: Literal["parts", "listed", "chain"] = "parts"
+    is_ranked: bool = True
+    column: str = ""
+    is_count: bool = False
+    is_log: bool = False
+    rule: str = ""
+    general_rule: str = ""
+
+    @property
+    def may_be_fixed(self) -> bool:
+        """Whether a verdict can rest on it: reference controls have it too."""
+        return self.is_ranked and self.needs == "parts"
+
+
+SCORES: tuple[ScoreKind, ...] = (
+    ScoreKind("hits", (1,), lambda s: s.hospital["hits"] / s.n, "listed",
+              column="hospital_hits", is_count=True, rule="name_occurs"),
+    ScoreKind("full_hits", (1,), lambda s: s.hospital["full_hits"] / s.n, "listed",
+              column="hospital_full_hits", is_count=True, rule="full_name_occurs"),
+    ScoreKind("general_hits", (1,), lambda s: s.general["hits"] / s.n, "listed", is_ranked=False,
+              column="general_hits", is_count=True, general_rule="name_occurs_general"),
+    ScoreKind("general_full_hits", (1,), lambda s: s.general["full_hits"] / s.n, "listed",
+              is_ranked=False, column="general_full_hits", is_count=True,
+              general_rule="full_name_occurs_general"),
+    ScoreKind("product", (1,), lambda s: _product(s, s.hospital), column="hospital_product",
+              is_log=True),
+    ScoreKind("minimum", (1,), lambda s: _minimum(s, s.hospital), column="hospital_minimum",
+              is_log=True),
+    ScoreKind("general_product", (1,), lambda s: _product(s, s.general), is_ranked=False,
+              is_log=True),
+    ScoreKind("general_minimum", (1,), lambda s: _minimum(s, s.general), is_ranked=False),
+    ScoreKind("product_log_ratio", (1,), lambda s: _against_general(
+        _product(s, s.hospital), _product(s, s.general))),
+    ScoreKind("minimum_log_ratio", (1,), lambda s: _against_general(
+        _minimum(s, s.hospital), _minimum(s, s.general))),
+    ScoreKind("half_log_ratio", (1,), _half_log_ratio),
+    ScoreKind("difference", (2,), _difference, "listed", rule="difference_above_zero"),
+    ScoreKind("log_ratio", (2,), _log_ratio, "listed"),
+    ScoreKind("mean_log_ratio", (2,), _mean_log_ratio),
+    ScoreKind("hospital_posterior", (2,), lambda s: s.hospital["p"] / s.n, "listed", is_log=True),
+    ScoreKind("general_posterior", (2,), lambda s: s.general["p"] / s.n, "listed",
+              is_ranked=False),
+    ScoreKind("general_mean_log", (2,), lambda s: s.by_name[1], is_ranked=False),
+    ScoreKind("residual", (1, 2), _residual),
+    ScoreKind("residual_minimum", (1, 2), _residual_minimum),
+    ScoreKind("residual_sum", (1, 2), _residual_sum),
+    ScoreKind("part_log_ratio", (1, 2), _part_log_ratio),
+    ScoreKind("chain_difference", (2,), _difference, "chain"),
+    ScoreKind("chain_log_ratio", (2,), _log_ratio, "chain"),
+    ScoreKind("chain_mean_log_ratio", (2,), _mean_log_ratio, "chain"),
+    ScoreKind("chain_hospital_posterior", (2,), lambda s: s.hospital["p"] / s.n, "chain",
+              is_ranked=False),
+    ScoreKind("chain_general_posterior", (2,), lambda s: s.general["p"] / s.n, "chain",
+              is_ranked=False),
+    ScoreKind("chain_general_mean_log", (2,), lambda s: s.by_name[1], "chain", is_ranked=False),
+)  # fmt: skip
+"""Every score, in the order of names.csv."""
+
+FIXED_SCORE = {1: "residual", 2: "residual"}
+"""The score decided on beforehand for each scenario, for names and for the group (decisions.md)."""
+GENERAL_SCORE = {1: "general_product", 2: "general_mean_log"}
+"""The same attack with M_general alone."""
+
+
+def scores_of(scenario: int) -> tuple[ScoreKind, ...]:
+    """Return the scores of a scenario."""
+    return tuple(kind for kind in SCORES if scenario in kind.scenarios)
+
+
+def score_kind(name: str, *, scenario: int) -> ScoreKind | None:
+    """Return the score of a name; None: of another version."""
+    return next((kind for kind in scores_of(scenario) if kind.name == name), None)
+
+
+def all_scores(
+    hospital: PosteriorSums | MassSums,
+    *,
+    general: PosteriorSums | MassSums,
+    counts: Ids,
+    parts: NameParts | None,
+    with_errors: bool = True,
+) -> dict[str, Score]:
+    """Return every score that both models' block sums can give.
+
+    Parameters
+    ----------
+    counts
+        [b] inputs or documents of each block.
+    parts
+        None: `chain`, whose evidence is of whole listed names.
+    """
+    scenario = 1 if isinstance(hospital, MassSums) else 2
+    kinds = [k for k in scores_of(scenario) if (k.needs == "chain") == (parts is None)]
+    names, n_run = tuple(vars(hospital)), float(counts.sum())
+
+    def formulas(columns: Columns, n: float) -> Columns:
+        h, g = ({name: columns[f"{who}_{name}"] for name in names} for who in "hg")
+        sums = Sums(h, g, n=n, n_run=n_run, parts=parts)
+        return {kind.name: kind.of(sums) for kind in kinds}
+
+    blocks = {f"h_{name}": x for name, x in vars(hospital).items()}
+    blocks |= {f"g_{name}": x for name, x in vars(general).items()}
+    return jackknife(formulas, blocks, counts=counts, with_errors=with_errors)
+
+
+@dataclass(frozen=True, eq=False)
+class AttackResult:
+    """Scores of N listed names followed by R reference controls.
+
+    Attributes
+    ----------
+    scores
+        Name of a score -> score [N + R]; of those that need "listed" or "chain" [N] only.
+    n_pieces
+        [N + R] word pieces of each name.
+    parts
+        All N + R names as pairs of U parts.
+    part_residual
+        [U] what M_hospital adds to M_general and popularity (`part_residuals`).
+    n_units
+        Inputs or documents.
+    block_counts
+        [b] inputs or documents of each block.
+    after
+        From a number of blocks to the scores that as many blocks would have given, without errors.
+    details
+        What only this scenario reports, as plain values.
+    documents
+        Scenario 1: texts of M_hospital and M_general.
+    shown, shown_counts
+        "hospital" and "general" -> [s, N] mean evidence by some 20 larger blocks, as `Inspection`
+        has it, and [s] the inputs or documents of each.
+    passage_log_ratio
+        [P, N] mean of ln p_hospital - ln p_general by passage; P = 0 in scenario 1.
+    """
+
+    scores: Mapping[str, Score]
+    n_pieces: Ids
+    parts: NameParts
+    part_residual: Floats
+    n_units: int
+    block_counts: Ids
+    after: Callable[[int], Mapping[str, Score]]
+    details: dict[str, object] = field(default_factory=dict)
+    documents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    shown: Mapping[str, Floats] = field(default_factory=dict)
+    shown_counts: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    passage_log_ratio: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def of_rows(self, rows: Ids, *, n_listed: int) -> AttackResult:
+        """Return what judgement needs of some listed names, all reference controls after them."""
+        whole = np.concatenate([rows, np.arange(n_listed, len(self.n_pieces))])
+
+        def some(scores: Mapping[str, Score]) -> dict[str, Score]:
+            kept = {n: rows if len(s.value) == n_listed else whole for n, s in scores.items()}
+            return {
+                name: Score(score.value[kept[name]], score.standard_error[kept[name]])
+                for name, score in scores.items()
+            }
+
+        return replace(
+            self,
+            scores=some(self.scores),
+            n_pieces=self.n_pieces[whole],
+            parts=replace(self.parts, of_name=self.parts.of_name[whole]),
+            after=lambda n_blocks: some(self.after(n_blocks)),
+        )
 
 
 def jackknife(
@@ -330,95 +629,6 @@ def jackknife(
         name: Score(x, np.where(np.isfinite(x), errors[name], math.nan))
         for name, x in value.items()
     }
-
-
-def posterior_scores(
-    hospital: PosteriorSums,
-    *,
-    general: PosteriorSums,
-    counts: Ids,
-    parts: NameParts | None,
-    with_errors: bool = True,
-) -> dict[str, Score]:
-    """Return the scenario-2 scores (spec of scores, section 4.2).
-
-    `difference` = mean(p_h - p_g), the paper's; `log_ratio` = ln mean p_h - ln mean p_g;
-    `mean_log_ratio` = mean(ln p_h - ln p_g); also `hospital_posterior`, `general_posterior` (means
-    of p), and `general_mean_log` = mean ln p_g: what M_general alone says. Those of p are of listed
-    names. With `parts` come the scores of `part_scores.part_score_columns`; None: `chain`, whose
-    evidence is of whole listed names.
-    """
-    sums = {
-        "p_h": hospital.sum_p,
-        "p_g": general.sum_p,
-        "l_h": hospital.sum_log_p,
-        "l_g": general.sum_log_p,
-    }
-
-    def formulas(s: Columns, n: float) -> Columns:
-        mean_h, mean_g = s["l_h"] / n, s["l_g"] / n
-        whole_h, whole_g = (x if parts is None else parts.whole(x) for x in (mean_h, mean_g))
-        found = {
-            "difference": (s["p_h"] - s["p_g"]) / n,
-            "log_ratio": np.log(s["p_h"]) - np.log(s["p_g"]),
-            "mean_log_ratio": whole_h - whole_g,
-            "hospital_posterior": s["p_h"] / n,
-            "general_posterior": s["p_g"] / n,
-            "general_mean_log": whole_g,
-        }
-        return found if parts is None else found | part_score_columns(mean_h, mean_g, parts=parts)
-
-    return jackknife(formulas, sums, counts=counts, with_errors=with_errors)
-
-
-def generation_scores(
-    hospital: MassSums,
-    *,
-    general: MassSums,
-    counts: Ids,
-    parts: NameParts,
-    with_errors: bool = True,
-) -> dict[str, Score]:
-    """Return the scenario-1 scores.
-
-    With m_first, m_last the mass per document: `product` = m_first m_last and `minimum` =
-    min(m_first, m_last) of M_hospital; `product_log_ratio` and `minimum_log_ratio` their logarithm
-    against M_general's (NaN where M_general's is zero). With M the mass of the whole run,
-    `half_log_ratio` = sum over both parts of ln (M_h + 1/2) / (M_g + 1/2), defined everywhere: the
-    log ratio of counts after Haldane 1956 and Anscombe 1956 (doi:10.1093/biomet/43.3-4.461), and
-    the scores of `part_scores.part_score_columns` on ln (M + 1/2). A name of one part has that
-    part's mass. `hits` and `full_hits` are shares of documents, of listed names; `general_*` the
-    same of M_general.
-    """
-    sums = {
-        f"{field}_{model}": getattr(source, field)
-        for model, source in (("h", hospital), ("g", general))
-        for field in ("mass", "hits", "full_hits")
-    }
-    n_all = float(counts.sum())
-
-    def formulas(s: Columns, n: float) -> Columns:
-        found: Columns = {}
-        for model in ("h", "g"):
-            first, last = parts.pairs(s[f"mass_{model}"] / n)
-            product = np.where(np.isnan(first), last, np.where(np.isnan(last), first, first * last))
-            prefix = "general_" if model == "g" else ""
-            found |= {
-                f"{prefix}product": product,
-                f"{prefix}minimum": np.fmin(first, last),
-                f"{prefix}hits": s[f"hits_{model}"] / n,
-                f"{prefix}full_hits": s[f"full_hits_{model}"] / n,
-            }
-        for name in ("product", "minimum"):
-            below = found[f"general_{name}"]
-            ratio = np.log(found[name]) - np.log(below)
-            found[f"{name}_log_ratio"] = np.where(below > 0, ratio, math.nan)
-        # Masses of the whole run, so that one half is as much without a block as with it.
-        log_h, log_g = (np.log(s[f"mass_{model}"] * (n_all / n) + 0.5) for model in ("h", "g"))
-        found["half_log_ratio"] = parts.whole(log_h - log_g)
-        return found | part_score_columns(log_h, log_g, parts=parts)
-
-    return jackknife(formulas, sums, counts=counts, with_errors=with_errors)
 
 
 def score_file(

@@ -10,7 +10,7 @@ import json
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
@@ -249,22 +249,8 @@ class Edits:
 class Alignment:
     """What a model's output says about a note.
 
-    Attributes
-    ----------
-    doc_id, text, patient_id
-        The note, unchanged.
-    status
-        One of `STATUSES`.
-    spans
-        On the note, sorted, each once.
-    unaligned
-        Spans on the copy that have no place in the note.
-    copy
-        The output without its tags: to be shown, never to be released.
-    census
-        Malformed tags.
-    edits
-        How the copy departs from the note.
+    `spans` are on the note, sorted, each once; `unaligned` are spans on the copy that have no place
+    in it. `copy` is the output without its tags: to be shown, never to be released.
     """
 
     doc_id: str
@@ -287,27 +273,14 @@ class Alignment:
             unaligned=[span.label for span in self.unaligned],
         )
 
-    def verbatim(self) -> TaggedDocument:
-        """Return the note with its spans if the copy is exact, else without any."""
-        spans = self.spans if self.status == EXACT else ()
-        return tagged(self.doc_id, text=self.text, spans=spans, patient_id=self.patient_id)
-
 
 def align_output(output: str, note: TaggedDocument, *, labels: Collection[str] = ()) -> Alignment:
     """Read a model's output and bring its spans back to the note it should have copied.
 
     A span is mapped through the character alignment if at least half of its characters are found
     there and it does not grow beyond twice its length and 4; else it is sought, as it is written,
-    between the places of its neighbours; else it is unaligned.
-
-    Parameters
-    ----------
-    output
-        What the model wrote.
-    note
-        The note; spans it has are ignored.
-    labels
-        Labels of tags beside the five types.
+    between the places of its neighbours; else it is unaligned. Spans that the note has are ignored;
+    `labels` are those of tags beside the five types.
     """
     source = note.text
     scanned = scan_tags(output, source=source, labels=labels)
@@ -473,7 +446,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class CopyReading:
-    """A note read through its copies.
+    """A note read through its copies (`pieces`); `edits` and `census` are of all together.
 
     Attributes
     ----------
@@ -485,10 +458,6 @@ class CopyReading:
         The note with its spans if every copy is exact, else without any.
     status
         The worst of the windows' statuses, in the order of `STATUSES`.
-    edits, census
-        Of all windows together.
-    pieces
-        What was read.
     """
 
     document: TaggedDocument
@@ -542,12 +511,7 @@ def read_pieces(
 ) -> CopyReading:
     """Bring the spans of a note's copies back to it.
 
-    Parameters
-    ----------
-    pieces
-        In the order of the note; a stretch that is in none of them has no span.
-    labels
-        Of tags beside the five types.
+    The pieces stand in the order of the note; a stretch that is in none of them has no span.
     """
     if any(piece.window.end > len(note.text) for piece in pieces):
         raise ValueError("a window ends behind the note")
@@ -557,24 +521,23 @@ def read_pieces(
     is_whole = len(pieces) == 1 and pieces[0].window == Window(0, max(1, len(note.text)))
     spans = found[0].spans if is_whole else tags
     unaligned = [span.label for one in found for span in one.unaligned]
-    status = max((one.status for one in found), key=STATUSES.index, default=_unread(note))
+    status = max(
+        (one.status for one in found),
+        key=STATUSES.index,
+        default=EMPTY if note.text.strip() else EXACT,
+    )
     document = tagged(
         note.doc_id, text=note.text, spans=spans, patient_id=note.patient_id, unaligned=unaligned
     )
-    edits = _sum_edits([one.edits for one in found])
     return CopyReading(
         document=document,
         tags=tags,
         verbatim=document if status == EXACT else note.with_spans(()),
         status=status,
-        edits=edits,
+        edits=Edits(*map(sum, zip(*(astuple(one.edits) for one in found), strict=True))),
         census=sum((one.census for one in found), TagCensus()),
         pieces=tuple(pieces),
     )
-
-
-def _unread(note: TaggedDocument) -> str:
-    return EMPTY if note.text.strip() else EXACT
 
 
 def _aligned(note: TaggedDocument, piece: Piece, *, labels: Collection[str]) -> Alignment:
@@ -583,32 +546,23 @@ def _aligned(note: TaggedDocument, piece: Piece, *, labels: Collection[str]) -> 
     return align_output(piece.output, part, labels=labels)
 
 
-def _sum_edits(edits: Sequence[Edits]) -> Edits:
-    names = tuple(asdict(Edits()))
-    return Edits(**{name: sum(getattr(one, name) for one in edits) for name in names})
-
-
-def numbers_of(reading: CopyReading) -> dict[str, float]:
-    """Return what is added up over notes, as plain numbers."""
-    has_rate = reading.edits.n_source_chars > 0
+def numbers_of(line: Mapping[str, Any]) -> dict[str, float]:
+    """Return what is added up over notes, from a line of `copies.jsonl` (`CopyReading.line`)."""
+    edits, tags, rate = line["edits"], line["tags"], line["error_rate"]
     numbers: dict[str, float] = {
         "n_notes": 1,
-        "n_windows": len(reading.pieces),
-        f"status {reading.status}": 1,
-        "n_edits": _n_edits(reading.edits),
-        "n_edits_inside": reading.edits.n_inside,
-        "n_source_chars": reading.edits.n_source_chars,
-        "n_notes_with_rate": int(has_rate),
-        "sum_error_rate": reading.edits.error_rate if has_rate else 0.0,
-        "n_notes_malformed": int(reading.census.n_malformed > 0),
-        "n_malformed": reading.census.n_malformed,
-        "n_unaligned": len(reading.document.unaligned),
+        "n_windows": line["n_windows"],
+        f"status {line['status']}": 1,
+        "n_edits": edits["n_inserted"] + edits["n_deleted"] + edits["n_substituted"],
+        "n_edits_inside": edits["n_inside"],
+        "n_source_chars": edits["n_source_chars"],
+        "n_notes_with_rate": int(rate is not None),
+        "sum_error_rate": rate or 0.0,
+        "n_notes_malformed": int(tags["n_malformed"] > 0),
+        "n_malformed": tags["n_malformed"],
+        "n_unaligned": len(line["unaligned"]),
     }
-    return numbers | {f"tags {name}": n for name, n in asdict(reading.census).items()}
-
-
-def _n_edits(edits: Edits) -> int:
-    return edits.n_inserted + edits.n_deleted + edits.n_substituted
+    return numbers | {f"tags {name}": n for name, n in tags.items() if name != "n_malformed"}
 
 
 def added(sums: Mapping[str, float], numbers: Mapping[str, float]) -> dict[str, float]:
@@ -664,14 +618,8 @@ _SHAPE = "A line is a JSON object with `doc_id` and `output`."
 class OutputFiles:
     """The notes of two files; after iteration the attributes say what did not fit.
 
-    Attributes
-    ----------
-    n_gold_only
-        Notes of the gold file without an output: every span there counts as missed.
-    n_predicted_only
-        Outputs without gold: they cannot be judged and are left out.
-    sums
-        How faithful the copies are, for `copies_summary`.
+    In `n_gold_only` notes without an output every span counts as missed; `n_predicted_only` outputs
+    without gold cannot be judged. `sums` are for `copies_summary`.
     """
 
     gold: Path
@@ -690,7 +638,7 @@ class OutputFiles:
                 self._not_exact.add(gold.doc_id)
                 yield gold, gold.with_spans(())
                 continue
-            self.sums = added(self.sums, numbers_of(reading))
+            self.sums = added(self.sums, numbers_of(reading.line()))
             if reading.status != EXACT:
                 self._not_exact.add(gold.doc_id)
             yield gold, reading.document

@@ -15,44 +15,27 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from audit.deid.patterns import pattern_table
 from audit.names.people import label_of
 from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeholders
-from audit.notes.spans import CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE, QUASI_IDENTIFIER
 
 PATIENT, FAMILY, STAFF, OTHER = "patient", "family", "staff", "other"
 _ROLE_NAMES = {
-    PATIENT: "Patient",
-    FAMILY: "Family Member",
-    STAFF: "Physician",
-    OTHER: "Other Person",
-}
+    PATIENT: "Patient", FAMILY: "Family Member", STAFF: "Physician", OTHER: "Other Person",
+}  # fmt: skip
 _FORM_NAMES = {
-    "full": "Name",
-    "reversed": "Name Reversed",
-    "surname": "Surname",
-    "given": "Given Name",
-    "initials": "Initials",
-    "kana": "Name Kana",
-    "half_kana": "Name Half Kana",
-    "hiragana": "Name Hiragana",
-    "romaji": "Name Romaji",
-}
+    "full": "Name", "reversed": "Name Reversed", "surname": "Surname", "given": "Given Name",
+    "initials": "Initials", "kana": "Name Kana", "half_kana": "Name Half Kana",
+    "hiragana": "Name Hiragana", "romaji": "Name Romaji",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class MaskKind:
-    """What stood at a mask.
+    """What stood at a mask: a value of an identity, or a form of a name and whose (`role`).
 
-    Attributes
-    ----------
-    name
-        As it is written in a typed placeholder.
-    value
-        Which value of an identity, or form of a name.
-    role
-        Of names: whose; "" for what is no name.
-    label
-        Of the five types; "" for what is none of them (a title before a name).
+    `name` is as it is written in a typed placeholder; `role` is "" for what is no name, `label`
+    where it is of none of the five types (a title before a name).
     """
 
     name: str
@@ -61,19 +44,8 @@ class MaskKind:
     label: str
 
 
-_OTHERS = {
-    QUASI_IDENTIFIER: "Birth Date:birth_date; Admission Date:admission_date; Discharge Date:"
-    "discharge_date; Examination Date:examination_date; Date:date; Date Range:date_range; Age:age; "
-    "Sex:sex; Hospital Name:hospital; Ward:ward; Address:address; City:city; State:state; Country:"
-    "country; Postal Code:postcode; PO Box:po_box; Company:company; School:school; Occupation:job; "
-    "Holiday:holiday; Ethnicity:ethnicity",
-    CONTACT: "Telephone:telephone; Fax:telephone; Email:email; URL:url",
-    LINKAGE_CODE: "Record Number:record_number; Identifier:identifier; Serial Number:serial_number",
-    PERSONAL_ID_CODE: "My Number:my_number; Pension Number:pension; Insurer Number:insurer; "
-    "Insured Number:insured; Resident Code:resident; Licence Number:licence; "
-    "Passport Number:passport",
-    "": "Title:prefix",
-}
+_, _TABLE = pattern_table("masks.txt", numbers="")
+_NONE = "no personal information"
 
 
 def _all_kinds() -> Iterator[MaskKind]:
@@ -81,56 +53,14 @@ def _all_kinds() -> Iterator[MaskKind]:
         for form, what in _FORM_NAMES.items():
             label = label_of("joined" if form == "full" else form)
             yield MaskKind(f"{who} {what}", form, role, label)
-    for label, names in _OTHERS.items():
-        for one in names.split(";"):
-            name, value = one.strip().split(":")
-            yield MaskKind(name, value, "", label)
+    for label, entries in _TABLE.items():
+        for entry, _ in entries if label != "names" else ():
+            name, value = entry.split(" | ")
+            yield MaskKind(name, value, "", "" if label == _NONE else label)
 
 
 KINDS: dict[str, MaskKind] = {kind.name: kind for kind in _all_kinds()}
 """By their names."""
-
-# Other names of the same kinds, in the form of `_folded`.
-_SAME = {
-    "Patient Name": "name, full name, patient, patient full name, typed name, 氏名, "
-    "患者氏名, 患者名",
-    "Patient Surname": "patient last name, last name, surname, 患者姓, 姓",
-    "Patient Given Name": "patient first name, first name, given name, 患者名前, 名",
-    "Patient Initials": "initials, イニシャル, 患者イニシャル",
-    "Patient Name Kana": "kana, 氏名カナ, 患者氏名カナ, フリガナ, 患者カナ",
-    "Family Member Name": "family name, relative name, relative, family member, 家族氏名, 家族名",
-    "Physician Name": "doctor name, doctor, physician, attending, attending name, staff name, "
-    "provider name, 医師氏名, 医師名, 担当医, 主治医",
-    "Physician Surname": "doctor last name, physician last name, doctor surname, 医師姓",
-    "Other Person Name": "person name, other name, その他氏名",
-    "Birth Date": "date of birth, birthdate, birthday, dob, 生年月日",
-    "Admission Date": "date of admission, 入院日",
-    "Discharge Date": "date of discharge, 退院日",
-    "Examination Date": "test date, exam date, date of examination, 検査日",
-    "Date": "日付, 年月日",
-    "Age": "年齢",
-    "Sex": "gender, 性別",
-    "Hospital Name": "hospital, clinic, facility, facility name, 病院名, 医療機関名, 施設名",
-    "Ward": "unit, hospital ward, 病棟",
-    "Address": "street address, 住所",
-    "City": "location, place, 市町村, 地名",
-    "Postal Code": "zip, zip code, postcode, 郵便番号",
-    "Company": "employer, 勤務先, 会社名",
-    "School": "university, 学校名, 学歴",
-    "Occupation": "job, profession, 職業, 職歴",
-    "Telephone": "phone, phone number, telephone number, pager, 電話番号, 連絡先",
-    "Email": "e-mail, email address, mail, メールアドレス",
-    "Record Number": "medical record number, mrn, record, patient id, "
-    "カルテ番号, 患者番号, 患者id, 診療録番号",
-    "Identifier": "id, id number, 識別番号",
-    "My Number": "social security number, ssn, 個人番号, マイナンバー",
-    "Pension Number": "basic pension number, 基礎年金番号",
-    "Insurer Number": "insurance number, health plan number, 保険者番号",
-    "Insured Number": "被保険者番号, 記号番号",
-    "Resident Code": "住民票コード",
-    "Licence Number": "license number, driving licence, driver's license, 運転免許証番号",
-    "Passport Number": "passport, 旅券番号",
-}  # fmt: skip
 
 
 def _folded(name: str) -> str:
@@ -140,7 +70,11 @@ def _folded(name: str) -> str:
 
 _BY_NAME = {_folded(name): kind for name, kind in KINDS.items()}
 _BY_NAME |= {
-    _folded(other): KINDS[name] for name, others in _SAME.items() for other in others.split(",")
+    _folded(other): KINDS[entry.partition(" | ")[0]]
+    for entries in _TABLE.values()
+    for entry, others in entries
+    for other in others.split(",")
+    if other
 }
 
 
@@ -161,20 +95,10 @@ for _kind in KINDS.values():
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A typed placeholder in a text.
+    """A typed placeholder at characters `start` to `stop` of a text.
 
-    Attributes
-    ----------
-    start, stop
-        In characters of the text.
-    kind
-        None where the name is not known.
-    number
-        Tells two of a kind apart; "" where there is none.
-    sex
-        "M", "F" or "".
-    content
-        What is known of the value; None where nothing is. With a `=` before it, it is the value.
+    `kind` is None where the name is not known; `number`, or "", tells two of a kind apart; `sex` is
+    "M", "F" or "". `content` is what is known of the value, and with a `=` before it the value.
     """
 
     start: int
@@ -226,15 +150,10 @@ OVER_89 = "over 89"
 _WINDOW = 60
 _FORMS = {"first": "given", "last": "surname", "full": "full", "initial": "initials"}
 _VALUES = {
-    "zipcode": "postcode",
-    "phone": "telephone",
-    "ssn": "my_number",
-    "medical_record_number": "record_number",
-    "clip_number": "identifier",
-    "job_number": "identifier",
-    "university": "school",
-    "age_over_90": "age",
-}
+    "zipcode": "postcode", "phone": "telephone", "ssn": "my_number",
+    "medical_record_number": "record_number", "clip_number": "identifier",
+    "job_number": "identifier", "university": "school", "age_over_90": "age",
+}  # fmt: skip
 _DATES = (
     ("birth_date", re.compile(r"birth|d\.?o\.?b\b|born", re.IGNORECASE)),
     ("admission_date", re.compile(r"admi", re.IGNORECASE)),
@@ -262,16 +181,8 @@ class MaskedNote:
 class MaskAnswer:
     """What stood at a mask.
 
-    Attributes
-    ----------
-    kind
-        None where it is not known, or where `text` tells what stood there.
-    text
-        For masks that are no personal information: what the note says there; "" for all others.
-    number
-        Tells two people or values of one kind apart; "" where there is none.
-    sex
-        Of a person, where the words tell it: "M", "F" or "".
+    `kind` is None where it is not known, or where `text` tells what the note says there: for masks
+    that are no personal information. `number` and `sex` as in `Mark`.
     """
 
     kind: MaskKind | None
@@ -372,24 +283,20 @@ def _joined(
 ) -> list[tuple[list[Placeholder], MaskAnswer]]:
     groups: list[tuple[list[Placeholder], MaskAnswer]] = []
     for place, answer in zip(places, answers, strict=True):
-        before = groups[-1] if groups else None
-        if before and place.group >= 0 and before[0][-1].group == place.group:
-            whole = _whole_name(before[1], answer)
+        if groups and groups[-1][0][-1].group == place.group >= 0:
+            whole = _whole_name(groups[-1][1], answer)
             if whole is not None:
-                groups[-1] = ([*before[0], place], whole)
+                groups[-1] = ([*groups[-1][0], place], whole)
                 continue
         groups.append(([place], answer))
     return groups
 
 
-# Two neighbours that name one person, and what they are together.
 _WHOLE = {
-    ("given", "surname"): "full",
-    ("given", "initials"): "given",
-    ("full", "initials"): "full",
-    ("surname", "given"): "reversed",
-    ("reversed", "initials"): "reversed",
-}
+    ("given", "surname"): "full", ("given", "initials"): "given", ("full", "initials"): "full",
+    ("surname", "given"): "reversed", ("reversed", "initials"): "reversed",
+}  # fmt: skip
+"""Two neighbours that name one person, and what they are together."""
 
 
 def _whole_name(before: MaskAnswer, answer: MaskAnswer) -> MaskAnswer | None:
@@ -456,13 +363,7 @@ class NoTranslation:
 
 
 class ModelTranslation:
-    """Translates passage by passage with a language model.
-
-    Parameters
-    ----------
-    answers
-        Of the model.
-    """
+    """Translates passage by passage with a language model."""
 
     def __init__(self, answers: Answerer) -> None:
         self._answers = answers
@@ -540,15 +441,7 @@ class _Question:
 class ModelTyper:
     """Types masks by a language model's reading, and by rules where it does not answer.
 
-    Parameters
-    ----------
-    answers
-        Of the model.
-
-    Attributes
-    ----------
-    n_asked, n_answered
-        Masks that the model was asked about, and those with an answer that was understood.
+    `n_asked` masks the model was asked about, `n_answered` have an answer that was understood.
     """
 
     def __init__(self, answers: Answerer) -> None:

@@ -17,10 +17,13 @@ import os
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
+
+from pydantic import computed_field
 
 from audit.corpus.build import CorpusFile, corpus_folder
 from audit.deid.fill import (
@@ -52,6 +55,7 @@ from audit.notes.spans import TYPES
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.shelf import building_folder
 from audit.tables import RowNote
+from audit.task import Record
 
 TRAIN, VALIDATION, TEST, REST = "train", "validation", "test", "rest"
 SPLITS = (TRAIN, VALIDATION, TEST, REST)
@@ -76,26 +80,17 @@ class SplitSizes:
 def usual_sizes(*, n_notes: int, n_single: int) -> SplitSizes:
     """Return the paper's sizes, 5,000 and 5,000 and 50,000, or less where there are fewer notes.
 
-    Parameters
-    ----------
-    n_notes, n_single
-        All notes, and those of patients who have no other.
+    `n_single` are notes of patients who have no other.
     """
     each = min(_PAPER_EACH, n_single // _SHARE)
     return SplitSizes(each, each, min(_PAPER_TRAIN, n_notes - 2 * each))
 
 
 def split_notes(n_notes: int, *, single: Sequence[bool], sizes: SplitSizes, seed: int) -> bytes:
-    """Return the split of each note, as its place in `SPLITS`.
+    """Return the split of each note, in the source's order, as its place in `SPLITS`.
 
-    Parameters
-    ----------
-    n_notes
-        Notes are counted from 0, in the source's order.
-    single
-        For each note whether its patient has no other.
-    sizes
-        Of the splits; what is left is "rest".
+    `single` says for each note whether its patient has no other: only those are held out. What is
+    left over is "rest". AuditError where there are too few notes.
     """
     order = sorted(range(n_notes), key=lambda place: (draw(seed, "split", str(place)), place))
     alone = [place for place in order if single[place]]
@@ -107,25 +102,27 @@ def split_notes(n_notes: int, *, single: Sequence[bool], sizes: SplitSizes, seed
             where="splits",
             do="Choose smaller sizes for validation and test.",
         )
-    split = bytearray([SPLITS.index(REST)]) * n_notes
-    for place in alone[: sizes.n_validation]:
-        split[place] = SPLITS.index(VALIDATION)
-    for place in alone[sizes.n_validation : n_held_out]:
-        split[place] = SPLITS.index(TEST)
-    rest = [place for place in order if split[place] == SPLITS.index(REST)]
+    held_out = alone[:n_held_out]
+    taken = set(held_out)
+    rest = [place for place in order if place not in taken]
     if sizes.n_train > len(rest):
         raise AuditError(
             f"{sizes.n_train} notes are to be trained on, but only {len(rest)} are left.",
             where="splits",
             do="Choose a smaller size for training.",
         )
-    for place in rest[: sizes.n_train]:
-        split[place] = SPLITS.index(TRAIN)
+    split = bytearray([SPLITS.index(REST)]) * n_notes
+    for name, places in (
+        (VALIDATION, held_out[: sizes.n_validation]),
+        (TEST, held_out[sizes.n_validation :]),
+        (TRAIN, rest[: sizes.n_train]),
+    ):
+        for place in places:
+            split[place] = SPLITS.index(name)
     return bytes(split)
 
 
-@dataclass(frozen=True)
-class LeakCheck:
+class LeakCheck(Record):
     """What splits share.
 
     Attributes
@@ -144,14 +141,11 @@ class LeakCheck:
     n_names: int
     n_seen_names: int
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def is_clean(self) -> bool:
         """Whether no patient, no note and no text crosses a split."""
         return not (self.n_shared_patients or self.n_shared_notes or self.n_shared_texts)
-
-    def plain(self) -> dict[str, int | bool]:
-        """Return the counts as plain values."""
-        return {**asdict(self), "is_clean": self.is_clean}
 
 
 class LeakCounter:
@@ -161,8 +155,7 @@ class LeakCounter:
     """
 
     def __init__(self) -> None:
-        self._splits: dict[str, dict[int, int]] = {"patient": {}, "note": {}, "text": {}}
-        self._names: dict[int, int] = {}
+        self._seen: dict[str, dict[int, int]] = {w: {} for w in ("patient", "note", "text", "name")}
 
     def add(
         self, split: str, *, patient: str, doc_id: str, text: str, names: Iterable[str]
@@ -170,23 +163,19 @@ class LeakCounter:
         """Take in a note; those of the rest are in no split."""
         if split == REST:
             return
-        bit = 1 << SPLITS.index(split)
-        for what, value in (("patient", patient), ("note", doc_id), ("text", text)):
-            seen = self._splits[what]
-            key = draw(0, what, value)
-            seen[key] = seen.get(key, 0) | bit
-        for name in names:
-            key = draw(0, "name", "".join(name.split()).casefold())
-            self._names[key] = self._names.get(key, 0) | bit
+        folded = (("name", "".join(name.split()).casefold()) for name in names)
+        for what, value in (("patient", patient), ("note", doc_id), ("text", text), *folded):
+            key, seen = draw(0, what, value), self._seen[what]
+            seen[key] = seen.get(key, 0) | 1 << SPLITS.index(split)
 
     def check(self) -> LeakCheck:
         """Return what was counted."""
-        shared = Counter(
-            {what: sum(bits & (bits - 1) > 0 for bits in seen.values())
-             for what, seen in self._splits.items()}
-        )  # fmt: skip
+        shared = {
+            what: sum(bits & (bits - 1) > 0 for bits in seen.values())
+            for what, seen in self._seen.items()
+        }
         train = 1 << SPLITS.index(TRAIN)
-        held_out = [bits for bits in self._names.values() if bits & ~train]
+        held_out = [bits for bits in self._seen["name"].values() if bits & ~train]
         return LeakCheck(
             n_shared_patients=shared["patient"],
             n_shared_notes=shared["note"],
@@ -196,8 +185,7 @@ class LeakCounter:
         )
 
 
-@dataclass(frozen=True)
-class ChainSummary:
+class ChainSummary(Record):
     """Counts of a corpus with names; no name and no text of a note.
 
     Attributes
@@ -214,14 +202,8 @@ class ChainSummary:
         Typed placeholders of no known name, which stayed.
     n_passages, n_passages_kept
         Of the translation: asked for, and left in their language.
-    n_spans
-        By type.
-    kinds
-        Values by the name of their kind of mask.
-    splits
-        Notes by split.
-    leaks
-        What the splits share.
+    n_spans, kinds, splits
+        Spans by type, values by the name of their kind of mask, notes by split.
     namesakes_per_100_000
         People of 100,000 who share somebody's full name, on average, by the tables of names.
     digests
@@ -235,83 +217,57 @@ class ChainSummary:
     n_patients: int
     n_templates: int
     n_restored: int
-    unknown: Mapping[str, int]
+    unknown: dict[str, int]
     n_marks_left: int
     n_passages: int
     n_passages_kept: int
-    n_spans: Mapping[str, int]
-    kinds: Mapping[str, int]
-    splits: Mapping[str, int]
+    n_spans: dict[str, int]
+    kinds: dict[str, int]
+    splits: dict[str, int]
     leaks: LeakCheck
     namesakes_per_100_000: float
-    digests: Mapping[str, str]
-
-    def plain(self) -> dict[str, object]:
-        """Return the summary as plain values for JSON."""
-        return {**asdict(self), "leaks": self.leaks.plain()}
+    digests: dict[str, str]
 
 
-class ChainTally:
-    """Counts over all notes."""
+@dataclass
+class _Tally:
+    """Counts over all notes, as `ChainSummary` has them."""
 
-    def __init__(self) -> None:
-        self.n_refused = self.n_templates = 0
-        self._n_notes = self._n_restored = self._n_left = 0
-        self._n_passages = self._n_kept = 0
-        self._unknown: Counter[str] = Counter()
-        self._spans: Counter[str] = Counter()
-        self._kinds: Counter[str] = Counter()
-        self._splits: Counter[str] = Counter()
+    counts: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+    spans: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    splits: Counter[str] = field(default_factory=Counter)
 
     def add_typed(self, note: TypedNote) -> None:
         """Count the masks of a note."""
-        self._unknown.update(note.unknown)
-        self._n_restored += note.n_restored
+        self.unknown.update(note.unknown)
+        self.counts["n_restored"] += note.n_restored
 
     def add(self, note: FilledNote, translated: Translated, *, split: str) -> None:
         """Count the values of a note."""
-        self._n_notes += 1
-        self._n_left += note.n_left
-        self._n_passages += translated.n_passages
-        self._n_kept += translated.n_kept
-        self._splits[split] += 1
-        self._spans.update(span.label for span in note.spans)
-        self._kinds.update(span.kind for span in note.spans)
-
-    def summary(
-        self,
-        *,
-        seed: int,
-        locale: str,
-        n_patients: int,
-        leaks: LeakCheck,
-        digests: Mapping[str, str],
-    ) -> ChainSummary:
-        """Return the counts."""
-        return ChainSummary(
-            seed=seed,
-            locale=locale,
-            n_notes=self._n_notes,
-            n_refused=self.n_refused,
-            n_patients=n_patients,
-            n_templates=self.n_templates,
-            n_restored=self._n_restored,
-            unknown=_ranked(self._unknown),
-            n_marks_left=self._n_left,
-            n_passages=self._n_passages,
-            n_passages_kept=self._n_kept,
-            n_spans={name: self._spans[name] for name in TYPES},
-            kinds=_ranked(self._kinds),
-            splits={name: self._splits[name] for name in SPLITS},
-            leaks=leaks,
-            namesakes_per_100_000=round(namesakes_expected(locale=locale), 3),
-            digests=digests,
+        self.counts.update(
+            n_notes=1,
+            n_marks_left=note.n_left,
+            n_passages=translated.n_passages,
+            n_passages_kept=translated.n_kept,
         )
+        self.splits[split] += 1
+        self.spans.update(span.label for span in note.spans)
+        self.kinds.update(span.kind for span in note.spans)
 
-
-def summary_bytes(summary: ChainSummary) -> bytes:
-    """Return the summary as the content of its file."""
-    return (json.dumps(summary.plain(), indent=1, ensure_ascii=False) + "\n").encode()
+    def plain(self) -> dict[str, Any]:
+        """Return the counts by their names."""
+        names = (
+            "n_notes", "n_refused", "n_templates", "n_restored", "n_marks_left", "n_passages",
+            "n_passages_kept",
+        )  # fmt: skip
+        return {name: self.counts[name] for name in names} | {
+            "unknown": _ranked(self.unknown),
+            "n_spans": {name: self.spans[name] for name in TYPES},
+            "kinds": _ranked(self.kinds),
+            "splits": {name: self.splits[name] for name in SPLITS},
+        }
 
 
 def _ranked(counts: Counter[str]) -> dict[str, int]:
@@ -324,12 +280,8 @@ class Surveyed:
 
     Attributes
     ----------
-    profiles
-        Of the patients.
     has_blanks
         Whether blanks are masks: no note has a placeholder.
-    n_notes
-        Rows that are notes.
     split
         For each note the number of its split in `SPLITS`.
     has_same_ids
@@ -346,15 +298,7 @@ class Surveyed:
 def survey(
     source: NoteSource, *, sizes: SplitSizes | None, seed: int, on_bytes: Callable[[int], None]
 ) -> Surveyed:
-    """Read all notes once.
-
-    Parameters
-    ----------
-    sizes
-        Of the splits; None for the paper's, or less where there are fewer notes.
-    on_bytes
-        Told of the bytes that were read.
-    """
+    """Read all notes once; without sizes the splits have the paper's, or less."""
     profiles = ProfileTable()
     owners = array("q")
     place_of: dict[str, int] = {}
@@ -411,7 +355,6 @@ _CLOSES = (
     "\n\n問い合わせ：{{Email 1}}　FAX {{Fax 2}}",
     "",
 )
-N_HEADERS, N_MENTIONS, N_CLOSES = len(_HEADERS), len(_MENTIONS), len(_CLOSES)
 _MAX_MENTIONS = 3
 
 _DIGIT = "[0-9０-９]"
@@ -429,18 +372,13 @@ _SENTENCE = re.compile(r"(?:。|(?<!\d)．|．(?!\d))(?=[^」）)\]]|\Z)\n?")
 
 
 def with_template(text: str, *, seed: int, note: str) -> str:
-    """Return a Japanese text with a header, up to three mentions and a close.
+    """Return a Japanese text with a header, up to three mentions and a close, the note's own.
 
-    Parameters
-    ----------
-    text
-        Braces in it become brackets, so that nothing in it is taken for a placeholder.
-    note
-        Which note this is: the same note gets the same templates.
+    Braces in the text become brackets, so that nothing in it is taken for a placeholder.
     """
     body = _marked(text.replace("{{", "［［").replace("}}", "］］"))
-    header = _HEADERS[draw(seed, "header", note) % N_HEADERS]
-    close = _CLOSES[draw(seed, "close", note) % N_CLOSES]
+    header = _HEADERS[draw(seed, "header", note) % len(_HEADERS)]
+    close = _CLOSES[draw(seed, "close", note) % len(_CLOSES)]
     return header + _with_mentions(body, seed=seed, note=note) + close
 
 
@@ -457,10 +395,9 @@ def _with_mentions(body: str, *, seed: int, note: str) -> str:
     chosen: dict[int, str] = {}
     for place in range(n):
         end = ends[draw(seed, "mention place", note, str(place)) % len(ends)]
-        mention = _MENTIONS[draw(seed, "mention", note, str(place)) % N_MENTIONS]
+        mention = _MENTIONS[draw(seed, "mention", note, str(place)) % len(_MENTIONS)]
         # At a line's end the mention is a line of its own.
-        line = f"{mention}\n" if body[:end].endswith("\n") else mention
-        chosen[end] = line
+        chosen[end] = f"{mention}\n" if body[:end].endswith("\n") else mention
     pieces, done = [], 0
     for end in sorted(chosen):
         pieces += [body[done:end], chosen[end]]
@@ -605,12 +542,7 @@ def answers_kept(
 class FillMeter:
     """Counts the second pass of the chain as notes are done, and within them as answers come.
 
-    Parameters
-    ----------
-    n_units
-        Of a note, of the meter's phase.
-    models
-        Each has an equal part of the units of a batch of notes.
+    `n_units` are those of a note; each model has an equal part of them.
     """
 
     def __init__(
@@ -695,16 +627,10 @@ def build_named(
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> ChainSummary:
-    """Make a corpus with names; the folder appears when it is whole.
+    """Make a corpus with names; the folder, which must be empty, appears when it is whole.
 
-    Parameters
-    ----------
-    source
-        From `open_notes`.
-    out
-        Must not be there, or be empty.
-    progress, should_stop
-        Asked for each batch of notes and of a model's prompts; the unit is bytes of the source.
+    `progress` and `should_stop` are asked for each batch of notes and of a model's prompts; the
+    unit is bytes of the source.
 
     Raises
     ------
@@ -725,35 +651,38 @@ def build_named(
     with corpus_folder(out, names=FILES, kept=ANSWERS if order.models else "") as files:
         surveyed = survey(source, sizes=order.sizes, seed=order.seed, on_bytes=on_survey)
         meter.finish(SURVEY)
-        tally, leaks = ChainTally(), LeakCounter()
+        tally, leaks = _Tally(), LeakCounter()
         filler = _Filler(order, surveyed)
         gauge = FillMeter(meter, FILL, n_units=n_fill / surveyed.n_notes, models=order.models)
         batches = _batches(source, gauge, refused=files[REFUSED], tally=tally)
         with answers_kept(order.models, building_folder(out) / ANSWERS, on_batch=gauge.answered):
             for batch in batches:
-                for line in filler.lines(batch, tally=tally, leaks=leaks):
-                    files[SPLIT_FILES[line.split]].write(line.data)
+                for split, line in filler.lines(batch, tally=tally, leaks=leaks):
+                    files[SPLIT_FILES[split]].write(line)
         if filler.n_done != surveyed.n_notes:
             raise AuditError("The notes changed while they were read.", where=_WHERE)
         meter.finish(FILL)
-        summary = tally.summary(
+        summary = ChainSummary(
             seed=order.seed,
             locale=order.locale,
             n_patients=len(surveyed.profiles),
             leaks=leaks.check(),
+            namesakes_per_100_000=round(namesakes_expected(locale=order.locale), 3),
             digests={name: files[name].digest for name in FILES if name != SUMMARY},
+            **tally.plain(),
         )
-        files[SUMMARY].write(summary_bytes(summary))
+        text = json.dumps(summary.plain(), indent=1, ensure_ascii=False) + "\n"
+        files[SUMMARY].write(text.encode())
     return summary
 
 
 def _batches(
-    source: NoteSource, gauge: FillMeter, *, refused: CorpusFile, tally: ChainTally
+    source: NoteSource, gauge: FillMeter, *, refused: CorpusFile, tally: _Tally
 ) -> Iterator[list[Note]]:
     notes: list[Note] = []
     for note in source.read(on_bytes=gauge.read):
         if isinstance(note, RowNote):
-            tally.n_refused += 1
+            tally.counts["n_refused"] += 1
             refused.write(_line(asdict(note)))
             continue
         notes.append(note)
@@ -768,12 +697,6 @@ def _batches(
         gauge.end()
 
 
-@dataclass(frozen=True)
-class _Line:
-    split: str
-    data: bytes
-
-
 class _Filler:
     """Steps 2 to 5 for batch after batch."""
 
@@ -782,7 +705,9 @@ class _Filler:
         self._surveyed = surveyed
         self.n_done = 0
 
-    def lines(self, notes: list[Note], *, tally: ChainTally, leaks: LeakCounter) -> Iterator[_Line]:
+    def lines(
+        self, notes: list[Note], *, tally: _Tally, leaks: LeakCounter
+    ) -> Iterator[tuple[str, bytes]]:
         if self.n_done + len(notes) > self._surveyed.n_notes:
             raise AuditError("The notes changed while they were read.", where=_WHERE)
         texts = self._typed(notes, tally=tally)
@@ -799,15 +724,15 @@ class _Filler:
                 text=done.text,
                 names=_full_names(done),
             )
-            yield _Line(split, named_line(done, doc_id=doc_id, note=note))
+            yield split, named_line(done, doc_id=doc_id, note=note)
 
-    def _typed(self, notes: list[Note], *, tally: ChainTally) -> list[str]:
+    def _typed(self, notes: list[Note], *, tally: _Tally) -> list[str]:
         masked = [masked_note(note.text, has_blanks=self._surveyed.has_blanks) for note in notes]
         answers = self._order.typer.types(masked)
         texts: list[str] = []
         for note, one, types in zip(notes, masked, answers, strict=True):
             if not one.places and self._order.has_template and not has_typed_marks(note.text):
-                tally.n_templates += 1
+                tally.counts["n_templates"] += 1
                 key = f"{_owner(note)}/{note.row}"
                 texts.append(with_template(note.text, seed=self._order.seed, note=key))
                 continue
@@ -843,16 +768,8 @@ def named_line(done: FilledNote, *, doc_id: str, note: Note) -> bytes:
     record: dict[str, object] = {"doc_id": doc_id, "text": done.text}
     if note.patient_id:
         record["patient_id"] = note.patient_id
-    record["spans"] = [
-        {
-            "start": span.start,
-            "end": span.end,
-            "label": span.label,
-            "kind": span.kind,
-            "person": span.person,
-        }
-        for span in done.spans
-    ]
+    names = ("start", "end", "label", "kind", "person")
+    record["spans"] = [{name: getattr(span, name) for name in names} for span in done.spans]
     return _line(record)
 
 
@@ -865,7 +782,6 @@ def _owner(note: Note) -> str:
     return f"patient:{note.patient_id}" if note.patient_id else f"note:{note.row}"
 
 
-def _full_names(done: FilledNote) -> Iterator[str]:
-    for span, value in zip(done.spans, done.values, strict=True):
-        if span.label == "identifier":
-            yield value
+def _full_names(done: FilledNote) -> list[str]:
+    pairs = zip(done.spans, done.values, strict=True)
+    return [value for span, value in pairs if span.label == "identifier"]

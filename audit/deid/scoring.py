@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field, model_validator
 
 from audit.deid.cases import SpanWriter
-from audit.deid.copies import EXACT, CopyingTagger, OutputFiles, added, copies_summary
+from audit.deid.copies import EXACT, CopyingTagger, OutputFiles, added, copies_summary, numbers_of
 from audit.deid.given import clear_given, given_path, keep_notes
 from audit.deid.matching import MATCHERS, OPTIMAL
 from audit.deid.metrics import seen_recall, surface_forms
@@ -27,7 +25,6 @@ from audit.deid.score import (
     GIVEN,
     GOLD_KINDS,
     HEADLINE_CRITERION,
-    MAX_TITLE_CHARS,
     OUTPUTS,
     PREDICTED_KINDS,
     SCORE,
@@ -60,7 +57,7 @@ from audit.notes.formats import (
 from audit.notes.read import resolve_note_file
 from audit.notes.spans import FIVE_TYPES, LabelMap, TaggedDocument, relabelled
 from audit.progress import Meter, ProgressListener, StopQuestion
-from audit.shelf import new_file, write_whole
+from audit.shelf import new_file, now, one_line, write_whole
 from audit.stats import N_REPLICATES
 from audit.task import SHORT, Contact, Question, Task, queue_of, states_of
 
@@ -93,7 +90,7 @@ class ScoreTask(Task):
     label_map: dict[str, str] = Field(default_factory=dict)
     matcher: str = OPTIMAL
     seed: int = 0
-    n_replicates: int = Field(N_REPLICATES, ge=1, le=MAX_REPLICATES)
+    n_replicates: int = Field(default=N_REPLICATES, ge=1, le=MAX_REPLICATES)
     title: str = ""
     score_id: str = ""
     """Known once the question is asked."""
@@ -377,7 +374,7 @@ def _write_exact(folder: Path, *, copies: Path) -> Sums:
         with copies.open("rb") as lines:
             for line in lines:
                 record = json.loads(line.decode("utf-8", "surrogatepass"))
-                sums = added(sums, _numbers(record))
+                sums = added(sums, numbers_of(record))
                 if record["status"] == EXACT:
                     exact.add(str(record["doc_id"]))
     except (OSError, ValueError, KeyError, TypeError):
@@ -386,25 +383,6 @@ def _write_exact(folder: Path, *, copies: Path) -> Sums:
     kept = (found if note.doc_id in exact else note.with_spans(()) for note, found in pairs)
     _write(folder / VERBATIM_FILE, kept)
     return sums
-
-
-def _numbers(record: Mapping[str, Any]) -> Sums:
-    """Return a line of `copies.jsonl` as numbers that are added up, as `numbers_of` does."""
-    edits, tags, rate = record["edits"], record["tags"], record["error_rate"]
-    numbers: Sums = {
-        "n_notes": 1,
-        "n_windows": record["n_windows"],
-        f"status {record['status']}": 1,
-        "n_edits": edits["n_inserted"] + edits["n_deleted"] + edits["n_substituted"],
-        "n_edits_inside": edits["n_inside"],
-        "n_source_chars": edits["n_source_chars"],
-        "n_notes_with_rate": int(rate is not None),
-        "sum_error_rate": rate or 0.0,
-        "n_notes_malformed": int(tags["n_malformed"] > 0),
-        "n_malformed": tags["n_malformed"],
-        "n_unaligned": len(record["unaligned"]),
-    }
-    return numbers | {f"tags {name}": n for name, n in tags.items() if name != "n_malformed"}
 
 
 READING, TAGGING, COMPARING, JUDGING = (
@@ -517,8 +495,8 @@ class _Run:
             verbatim = score_summary(pairs, matcher=order.matcher, **how)
         sides = self._outputs or files
         return Score(
-            title=" ".join(order.title.split())[:MAX_TITLE_CHARS],
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            title=one_line(order.title),
+            created=now(),
             gold=order.gold,
             predicted=order.predicted,
             tagger={"name": self._inputs.tagger_name, "digest": self._inputs.tagger_digest},

@@ -486,9 +486,10 @@ class _Run:
             )
         tags = checked_tags([one.tags for one in found], texts=texts, name=self._tagger.name)
         for (note, _), reading, spans in zip(notes, found, tags, strict=True):
-            self.counts.copies = added(self.counts.copies, numbers_of(reading))
-            line = json.dumps(reading.line(with_outputs=self._keep_outputs), ensure_ascii=False)
-            self._files.write(COPIES, (line + "\n").encode("utf-8", "surrogatepass"))
+            line = reading.line(with_outputs=self._keep_outputs)
+            self.counts.copies = added(self.counts.copies, numbers_of(line))
+            text = json.dumps(line, ensure_ascii=False) + "\n"
+            self._files.write(COPIES, text.encode("utf-8", "surrogatepass"))
             yield note, replace(reading.document, spans=spans)
 
     def check_end(self) -> None:

@@ -18,7 +18,6 @@ from audit.deid.network.config import (
     MAX_SYNTHETIC,
     Material,
     TaggerSettings,
-    TrainPoint,
     file_digests,
     read_gold,
     split_off,
@@ -41,6 +40,7 @@ from audit.home import salted_digest
 from audit.notes.read import open_notes, resolve_note_file
 from audit.tables import MAX_FIELD_CHARS
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, states_of
+from audit.training.config import LossPoint
 
 _SHORT_BYTES = {"quick": 2_000_000, "combined": 400_000, "token": 400_000}
 """Notes handed in up to here run beside an audit: a token classifier reads 1,400 characters a
@@ -366,10 +366,10 @@ class TaggerTask(Task):
         return split_off(documents, seed=settings.seed)
 
 
-def _now_and_then(say: Callable[[str], None]) -> Callable[[TrainPoint], None]:
+def _now_and_then(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
     said = [float("-inf")]
 
-    def tell(point: TrainPoint) -> None:
+    def tell(point: LossPoint) -> None:
         if point.seconds - said[0] >= _SAY_SECONDS and point.loss is not None:
             said[0] = point.seconds
             say(f"Step {point.step}: loss {point.loss:.4f} nats a token.")
@@ -377,8 +377,8 @@ def _now_and_then(say: Callable[[str], None]) -> Callable[[TrainPoint], None]:
     return tell
 
 
-def _measured(say: Callable[[str], None]) -> Callable[[TrainPoint], None]:
-    def tell(point: TrainPoint) -> None:
+def _measured(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
+    def tell(point: LossPoint) -> None:
         if point.f is not None and point.loss is not None:
             recall, precision = point.recall or 0.0, point.precision or 0.0
             say(f"Step {point.step}: loss {point.loss:.4f}, recall {recall:.3f}, precision "

@@ -57,7 +57,7 @@ def answer_demo(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
                 progress=_over_all(number, n_audits=len(requests), pace=pace, contact=contact),
                 should_stop=contact.should_stop,
             )
-            contact.say(str(reports[name].verdict["english"]))
+            contact.say(reports[name].verdict.english)
             # At once, and with a name of its own where the demo hospital is another.
             known = name if order["directory"] is None else f"{name} in {order['directory']}"
             remember({known: reports[name]}, store=store)
@@ -105,7 +105,7 @@ def finished_part(request: AuditRequest, progress: Progress) -> Part:
     Only whole shards are kept. M_general comes first, so M_hospital's share is what both have.
     """
     from audit.attack.evidence import CHAIN_INPUTS_PER_SHARD, DOCUMENTS_PER_SHARD, INPUTS_PER_SHARD
-    from audit.models.forward import pick_device
+    from audit.models.load import pick_device
 
     shares = dict(progress.by_phase)
     if request.scenario_number == 1:

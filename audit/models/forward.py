@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from audit.attack.question import AuditRequest
 from audit.errors import AuditError
-from audit.models.load import LoadedModel, load_model, pick_device
+from audit.models.load import load_model
 from audit.models.pair import ModelPair
 
 _BODIES = ("bert", "roberta", "distilbert")
@@ -127,13 +126,7 @@ def total_variation(one: nn.Module, other: nn.Module, *, ids: Tensor, positions:
 def refuse_changed_distributions(
     exact: nn.Module, rounded: nn.Module, *, ids: Tensor, mask_id: int, name: str
 ) -> float:
-    """Compare a rounded model with its float32 self on rows `ids` [B, L] with masks in them.
-
-    Raises
-    ------
-    AuditError
-        If its distributions moved by more than `MAX_TOTAL_VARIATION`.
-    """
+    """Compare a rounded model with its float32 self on rows `ids` [B, L] with masks in them."""
     positions = mask_positions(ids, mask_id=mask_id)
     moved = total_variation(exact, rounded, ids=ids, positions=positions)
     if not moved <= MAX_TOTAL_VARIATION:
@@ -162,44 +155,34 @@ def _is_amd() -> bool:
         return False
 
 
-__all__ = ["check_rounding", "chosen_kernels", "pick_device"]
-
-
-def check_rounding(request: AuditRequest, pair: ModelPair, *, device: str) -> None:
-    """Refuse a number type that changes what the user's own models say."""
+def check_rounding(pair: ModelPair, *, general: Path, hospital: Path, device: str) -> None:
+    """Refuse a number type that changes what the user's own models, in these folders, say."""
     tokenizer = pair.hospital.tokenizer
-    ids = _trial_rows(pair, device=device)
-    for who in ("general", "hospital"):
-        exact = load_model(getattr(request, who), device=device)
-        rounded: LoadedModel = getattr(pair, who)
+    ids = trial_rows(tokenizer, device=device)
+    for path, rounded in ((general, pair.general), (hospital, pair.hospital)):
+        exact = load_model(path, device=device)
         refuse_changed_distributions(
             exact.model, rounded.model, ids=ids, mask_id=tokenizer.mask_token_id, name=rounded.name
         )
 
 
-def chosen_kernels(
-    request: AuditRequest, pair: ModelPair, *, device: str
-) -> AbstractContextManager[str]:
+def chosen_kernels(pair: ModelPair, *, dtype: str, device: str) -> AbstractContextManager[str]:
     """Return a context in which the run's kernels are in force; it gives their name."""
-    if request.dtype != "float32":
+    if dtype != "float32":
         return nullcontext("default")
+    tokenizer = pair.hospital.tokenizer
     return exact_kernels(
         [pair.general.model, pair.hospital.model],
-        ids=_trial_rows(pair, device=device),
-        mask_id=pair.hospital.tokenizer.mask_token_id,
+        ids=trial_rows(tokenizer, device=device),
+        mask_id=tokenizer.mask_token_id,
     )
 
 
-def _trial_rows(pair: ModelPair, *, device: str) -> torch.Tensor:
+def trial_rows(tokenizer: Any, *, device: str) -> Tensor:
     """Return rows [4, 16] of masks among the first tokens of the vocabulary, to compare kernels."""
-    tokenizer = pair.hospital.tokenizer
-    special = set(tokenizer.all_special_ids)
-    plain_ids = [i for i in range(len(tokenizer)) if i not in special][:32] or [0]
+    special, mask = set(tokenizer.all_special_ids), tokenizer.mask_token_id
+    plain = [i for i in range(len(tokenizer)) if i not in special][:32] or [0]
     rows = [
-        [
-            tokenizer.mask_token_id if k % 2 else plain_ids[(row + k) % len(plain_ids)]
-            for k in range(16)
-        ]
-        for row in range(4)
+        [mask if k % 2 else plain[(row + k) % len(plain)] for k in range(16)] for row in range(4)
     ]
     return torch.tensor(rows, device=device)

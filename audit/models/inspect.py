@@ -12,9 +12,12 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from audit.errors import AuditError
 from audit.foreign import json_value, refusing
@@ -110,13 +113,7 @@ class ModelFolder:
         return f"{self.name}/{file}" if file else self.name
 
     def read(self, file: str, *, max_bytes: int) -> bytes:
-        """Read one small file whole.
-
-        Raises
-        ------
-        AuditError
-            If it is missing, larger than allowed, or cannot be read.
-        """
+        """Read one small file whole."""
         if file not in self.files:
             raise AuditError(f"The file {file} is missing.", where=self.where())
         try:
@@ -141,14 +138,7 @@ def unreadable(fault: OSError, *, where: str) -> AuditError:
 
 
 def open_folder(path: Path) -> ModelFolder:
-    """Look at every entry of a model directory without opening any.
-
-    Raises
-    ------
-    AuditError
-        If it is no directory, holds program code, a link that leads out, or something that is
-        neither a file nor a directory.
-    """
+    """Look at every entry of a model directory without opening any."""
     try:
         root = path.resolve(strict=True)
         if not root.is_dir():
@@ -168,7 +158,7 @@ def open_folder(path: Path) -> ModelFolder:
     if code:
         raise AuditError(
             "The directory holds program code; a model that needs code of its own is not loaded.",
-            where=f"{name}/{_folder_plain(code[0])}",
+            where=f"{name}/{_plain(code[0])}",
             do="Remove it if the model is a plain BERT, RoBERTa or DistilBERT.",
         )
     unsafe = tuple(f for f in files if Path(f).suffix.lower() in _UNSAFE_WEIGHTS)
@@ -180,7 +170,7 @@ def display_name(root: Path) -> str:
     """Return what a model's directory is called in messages and results."""
     # In a Hugging Face cache the directory's own name is a revision; the model's is two above.
     own = root.parent.parent.name if _is_snapshot(root) else trained_name(root) or root.name
-    return _folder_plain(own)
+    return _plain(own)
 
 
 def _is_snapshot(root: Path) -> bool:
@@ -189,7 +179,7 @@ def _is_snapshot(root: Path) -> bool:
 
 def _is_file(entry: Path, *, root: Path, name: str) -> bool:
     """Whether the entry is a file to be opened; directories are not, all else is refused."""
-    where = f"{name}/{_folder_plain(entry.name)}"
+    where = f"{name}/{_plain(entry.name)}"
     mode = entry.lstat().st_mode
     if stat.S_ISLNK(mode):
         # Snapshots of a Hugging Face cache link into the blobs of the same model.
@@ -212,8 +202,8 @@ def _is_file(entry: Path, *, root: Path, name: str) -> bool:
     return True
 
 
-def _folder_plain(name: str) -> str:
-    return "".join(ch if ch.isprintable() else "?" for ch in name)[:80]
+def _plain(name: str) -> str:
+    return "".join(ch if ch.isprintable() and ch != '"' else "?" for ch in name)[:80]
 
 
 SINGLE_FILE = "model.safetensors"
@@ -221,7 +211,7 @@ INDEX_FILE = "model.safetensors.index.json"
 
 # A tensor takes some 150 bytes of a header.
 _MAX_HEADER_BYTES = 4_000_000
-_HEADERS_MAX_TENSORS = 20_000
+_MAX_TENSORS = 20_000
 _DTYPE_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "U16": 2, "I16": 2, "F16": 2,
     "BF16": 2, "U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8,
@@ -252,13 +242,7 @@ class TensorHeader:
 
 
 def parse_json(data: bytes, *, where: str) -> dict[str, object]:
-    """Parse a JSON object strictly, as `audit.foreign.json_value` does.
-
-    Raises
-    ------
-    AuditError
-        If it is anything else.
-    """
+    """Parse a JSON object strictly, as `audit.foreign.json_value` does."""
     refusal = AuditError(
         "This is not a valid JSON object.",
         where=where,
@@ -271,13 +255,7 @@ def parse_json(data: bytes, *, where: str) -> dict[str, object]:
 
 
 def read_header(path: Path, *, where: str) -> tuple[TensorHeader, ...]:
-    """Read and check the header of one safetensors file.
-
-    Raises
-    ------
-    AuditError
-        If the header is too long or broken, or does not describe exactly the bytes that follow.
-    """
+    """Read and check the header of one safetensors file."""
     size = path.stat().st_size
     with path.open("rb") as file:
         n_header = int.from_bytes(file.read(8), "little")
@@ -285,8 +263,8 @@ def read_header(path: Path, *, where: str) -> tuple[TensorHeader, ...]:
             raise _broken("its header is longer than the file or than allowed", where)
         raw = parse_json(file.read(n_header), where=where)
     raw.pop("__metadata__", None)
-    if len(raw) > _HEADERS_MAX_TENSORS:
-        raise _broken(f"it lists more than {_HEADERS_MAX_TENSORS} tensors", where)
+    if len(raw) > _MAX_TENSORS:
+        raise _broken(f"it lists more than {_MAX_TENSORS} tensors", where)
     spans = []
     tensors = []
     for name, entry in raw.items():
@@ -334,13 +312,7 @@ def _broken(why: str, where: str) -> AuditError:
 
 
 def shard_names(index: dict[str, object], *, where: str) -> tuple[str, ...]:
-    """Return the shard files that an index names, each once, in order of name.
-
-    Raises
-    ------
-    AuditError
-        If a name is not the plain name of a safetensors file (a path, another folder, a pickle).
-    """
+    """Return the shard files that an index names, each once, in order of name."""
     weight_map = index.get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise AuditError("The shard index lists no weights.", where=where)
@@ -355,13 +327,7 @@ def shard_names(index: dict[str, object], *, where: str) -> tuple[str, ...]:
 
 
 def check_shards(index: dict[str, object], *, tensors: Sequence[TensorHeader], where: str) -> None:
-    """Check that every tensor lies once, and in the shard that the index says.
-
-    Raises
-    ------
-    AuditError
-        If index and shards disagree.
-    """
+    """Check that every tensor lies once, and in the shard that the index says."""
     weight_map = index["weight_map"]
     found = {tensor.name: tensor.file for tensor in tensors}
     if len(found) != len(tensors) or found != weight_map:
@@ -372,133 +338,102 @@ def check_shards(index: dict[str, object], *, tensors: Sequence[TensorHeader], w
         )
 
 
-ARCHITECTURES = ("bert", "roberta", "distilbert")
-"""Model types that this audit can load."""
-
 MAX_LAYERS = 200
 MAX_HIDDEN = 16_384
 MAX_VOCABULARY = 1_000_000
-
-Scalar = bool | int | float | str | None
-
-_ACTIVATIONS = {
-    "gelu", "gelu_new", "gelu_python", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish",
-}  # fmt: skip
 _ATTENTION_KEYS = ("attn_implementation", "experts_implementation")
 _PLAIN_ATTENTION = (None, "eager", "sdpa")
 _CODE_KEYS = {"auto_map", "trust_remote_code", "custom_pipelines", "quantization_config"}
 
+Activation = Literal[
+    "gelu", "gelu_new", "gelu_python", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish"
+]
+Scalar = bool | int | float | str | None
+Id = Annotated[int, Field(ge=0, le=MAX_VOCABULARY)]
+Layers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
+Width = Annotated[int, Field(ge=1, le=MAX_HIDDEN)]
+InnerWidth = Annotated[int, Field(ge=1, le=8 * MAX_HIDDEN)]
+Heads = Annotated[int, Field(ge=1, le=512)]
+DropoutRate = Annotated[float, Field(ge=0, lt=1)]
 
-@dataclass(frozen=True)
-class ModelConfig:
+
+class ModelConfig(BaseModel):
     """The settings that determine a masked language model, each within its bounds.
 
-    Attributes
-    ----------
-    architecture
-        "bert", "roberta" or "distilbert".
-    n_layers, hidden_size, n_heads, intermediate_size, vocab_size, n_position_rows
-        Shape of the encoder; `n_position_rows` is the size of the position table.
-    hidden_dropout, attention_dropout
-        Dropout rates, 0-1.
-    is_tied
-        Whether the head's matrix is the word embedding.
-    pad_token_id
-        Row of the padding token; RoBERTa counts its positions from it.
-    settings
-        All of it under the names that transformers uses, for its configuration class.
+    A field's alias is its name in `config.json`; its default is what transformers assumes where the
+    file has none. `n_position_rows` is the size of the position table, `is_tied` says whether the
+    head's matrix is the word embedding.
     """
 
-    architecture: str
-    n_layers: int
-    hidden_size: int
-    n_heads: int
-    intermediate_size: int
-    vocab_size: int
-    n_position_rows: int
-    hidden_dropout: float
-    attention_dropout: float
-    is_tied: bool
-    pad_token_id: int | None
-    settings: Mapping[str, Scalar]
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="ignore", allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+    architecture: ClassVar[str]
+    n_layers: Layers
+    hidden_size: Width
+    n_heads: Heads
+    intermediate_size: InnerWidth
+    hidden_dropout: DropoutRate
+    attention_dropout: DropoutRate
+    vocab_size: int = Field(default=30522, ge=1, le=MAX_VOCABULARY)
+    n_position_rows: int = Field(default=512, ge=2, le=131_072, alias="max_position_embeddings")
+    pad_token_id: Id | None = 0
+    is_tied: bool = Field(default=True, alias="tie_word_embeddings")
+    _settings: dict[str, Scalar] = PrivateAttr(default_factory=dict)
+
+    @property
+    def settings(self) -> Mapping[str, Scalar]:
+        """All of it as it is written, under the names that transformers uses."""
+        return self._settings
 
     @property
     def n_positions(self) -> int:
         """Longest input in tokens, special tokens included."""
-        if self.architecture == "roberta":
-            # RoBERTa numbers its positions from pad_token_id + 1 on.
-            return self.n_position_rows - (self.pad_token_id or 0) - 1
         return self.n_position_rows
 
 
-Check = Callable[[object], bool]
+class _Bert(ModelConfig):
+    architecture = "bert"
+    n_layers: Layers = Field(default=12, alias="num_hidden_layers")
+    hidden_size: Width = 768
+    n_heads: Heads = Field(default=12, alias="num_attention_heads")
+    intermediate_size: InnerWidth = 3072
+    hidden_dropout: DropoutRate = Field(default=0.1, alias="hidden_dropout_prob")
+    attention_dropout: DropoutRate = Field(default=0.1, alias="attention_probs_dropout_prob")
+    hidden_act: Activation = "gelu"
+    type_vocab_size: int = Field(default=2, ge=1, le=64)
+    layer_norm_eps: float = Field(default=1e-12, ge=0, le=0.1)
 
 
-def _whole(low: int, high: int) -> Check:
-    return lambda v: isinstance(v, int) and not isinstance(v, bool) and low <= v <= high
+class _Roberta(_Bert):
+    architecture = "roberta"
+    vocab_size: int = Field(default=50265, ge=1, le=MAX_VOCABULARY)
+    pad_token_id: Id = 1
+
+    @property
+    def n_positions(self) -> int:
+        """Positions are numbered from that of the padding token on."""
+        return self.n_position_rows - self.pad_token_id - 1
 
 
-def _number(low: float, high: float) -> Check:
-    return lambda v: (
-        isinstance(v, int | float)
-        and not isinstance(v, bool)
-        and math.isfinite(v)
-        and low <= v <= high
-    )
+class _DistilBert(ModelConfig):
+    architecture = "distilbert"
+    n_layers: Layers = 6
+    hidden_size: Width = Field(default=768, alias="dim")
+    n_heads: Heads = 12
+    intermediate_size: InnerWidth = Field(default=3072, alias="hidden_dim")
+    hidden_dropout: DropoutRate = Field(default=0.1, alias="dropout")
+    attention_dropout: DropoutRate = 0.1
+    activation: Activation = "gelu"
+    sinusoidal_pos_embds: bool = False
 
 
-def _rate(value: object) -> bool:
-    return _number(0, 1)(value) and value != 1
-
-
-def _flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _activation(value: object) -> bool:
-    return isinstance(value, str) and value in _ACTIVATIONS
-
-
-def _optional_id(value: object) -> bool:
-    return value is None or _whole(0, MAX_VOCABULARY)(value)
-
-
-_SHARED: dict[str, tuple[Scalar, Check]] = {
-    "vocab_size": (30522, _whole(1, MAX_VOCABULARY)),
-    "max_position_embeddings": (512, _whole(2, 131_072)),
-    "pad_token_id": (0, _optional_id),
-    "tie_word_embeddings": (True, _flag),
+_CONFIGS: dict[str, type[ModelConfig]] = {
+    kind.architecture: kind for kind in (_Bert, _Roberta, _DistilBert)
 }
-_BERT: dict[str, tuple[Scalar, Check]] = {
-    **_SHARED,
-    "hidden_size": (768, _whole(1, MAX_HIDDEN)),
-    "num_hidden_layers": (12, _whole(1, MAX_LAYERS)),
-    "num_attention_heads": (12, _whole(1, 512)),
-    "intermediate_size": (3072, _whole(1, 8 * MAX_HIDDEN)),
-    "hidden_act": ("gelu", _activation),
-    "hidden_dropout_prob": (0.1, _rate),
-    "attention_probs_dropout_prob": (0.1, _rate),
-    "type_vocab_size": (2, _whole(1, 64)),
-    "layer_norm_eps": (1e-12, _number(0, 0.1)),
-}
-_DISTILBERT: dict[str, tuple[Scalar, Check]] = {
-    **_SHARED,
-    "dim": (768, _whole(1, MAX_HIDDEN)),
-    "n_layers": (6, _whole(1, MAX_LAYERS)),
-    "n_heads": (12, _whole(1, 512)),
-    "hidden_dim": (3072, _whole(1, 8 * MAX_HIDDEN)),
-    "activation": ("gelu", _activation),
-    "dropout": (0.1, _rate),
-    "attention_dropout": (0.1, _rate),
-    "sinusoidal_pos_embds": (False, _flag),
-}
-_ROBERTA = {
-    **_BERT,
-    "vocab_size": (50265, _whole(1, MAX_VOCABULARY)),
-    "pad_token_id": (1, _whole(0, MAX_VOCABULARY)),
-}
-# key -> (what transformers assumes when it is absent, what is allowed)
-_ALLOWED = {"bert": _BERT, "roberta": _ROBERTA, "distilbert": _DISTILBERT}
+ARCHITECTURES = tuple(_CONFIGS)
+"""Model types that this audit can load."""
 
 # Settings that change the arithmetic and have one value here: another one is refused, not ignored.
 _ONLY: dict[str, tuple[object, ...]] = {
@@ -514,11 +449,8 @@ _ONLY: dict[str, tuple[object, ...]] = {
 def refuse_code_keys(value: object, *, where: str, _depth: int = 0) -> None:
     """Refuse settings through which a file could have code loaded.
 
-    Raises
-    ------
-    AuditError
-        At `auto_map`, `trust_remote_code`, quantisation, any "kernel" key, or an attention or
-        experts implementation that transformers does not ship.
+    That is: `auto_map`, `trust_remote_code`, quantisation, any "kernel" key, or an attention or
+    experts implementation that transformers does not ship.
     """
     if _depth > 16:
         raise AuditError("Its settings are nested too deeply.", where=where)
@@ -543,31 +475,26 @@ def refuse_code_keys(value: object, *, where: str, _depth: int = 0) -> None:
 
 
 def parse_config(raw: Mapping[str, object], *, where: str) -> ModelConfig:
-    """Check a parsed `config.json` against the allow-list and its bounds.
-
-    Raises
-    ------
-    AuditError
-        If the model is of another kind, a value is out of bounds, or a setting is not supported.
-    """
+    """Check a parsed `config.json` against the allow-list and its bounds."""
     refuse_code_keys(dict(raw), where=where)
-    architecture = _architecture(raw, where=where)
+    kind = _CONFIGS[_architecture(raw, where=where)]
     for key, allowed in _ONLY.items():
         if key in raw and raw[key] not in allowed:
             raise AuditError(
                 f"The setting {key} = {_shown(raw[key])} is not supported.", where=where
             )
-    settings: dict[str, Scalar] = {}
-    for key, (default, is_allowed) in _ALLOWED[architecture].items():
-        value = raw.get(key, default)
-        if not is_allowed(value):
-            raise AuditError(
-                f"The setting {key} = {_shown(value)} is out of bounds.",
-                where=where,
-                do="Check that this is the config.json that was saved with the model.",
-            )
-        settings[key] = value  # type: ignore[assignment]  # the check above says so
-    config = _as_config(architecture, settings)
+    try:
+        config = kind.model_validate(raw)
+    except ValidationError as error:
+        key = str(error.errors(include_input=False)[0]["loc"][0])
+        raise AuditError(
+            f"The setting {key} = {_shown(raw[key])} is out of bounds.",
+            where=where,
+            do="Check that this is the config.json that was saved with the model.",
+        ) from None
+    for name, field in kind.model_fields.items():
+        key = field.alias or name
+        config._settings[key] = raw.get(key, field.default)  # type: ignore[assignment]
     _check_together(config, where=where)
     return config
 
@@ -580,39 +507,13 @@ def _architecture(raw: Mapping[str, object], *, where: str) -> str:
         first = names[0] if isinstance(names, list) and names else ""
         prefixes = {"BertFor": "bert", "RobertaFor": "roberta", "DistilBertFor": "distilbert"}
         kind = next((k for p, k in prefixes.items() if str(first).startswith(p)), None)
-    if not isinstance(kind, str) or kind not in ARCHITECTURES:
+    if not isinstance(kind, str) or kind not in _CONFIGS:
         raise AuditError(
             f"Models of the kind {_shown(kind)} cannot be audited.",
             where=where,
             do="The kinds that can: BERT, RoBERTa and DistilBERT.",
         )
     return kind
-
-
-def _as_config(architecture: str, settings: dict[str, Scalar]) -> ModelConfig:
-    distil = architecture == "distilbert"
-
-    def whole(bert_key: str, distil_key: str) -> int:
-        return int(settings[distil_key if distil else bert_key])  # type: ignore[arg-type]
-
-    def rate(bert_key: str, distil_key: str) -> float:
-        return float(settings[distil_key if distil else bert_key])  # type: ignore[arg-type]
-
-    pad = settings["pad_token_id"]
-    return ModelConfig(
-        architecture=architecture,
-        n_layers=whole("num_hidden_layers", "n_layers"),
-        hidden_size=whole("hidden_size", "dim"),
-        n_heads=whole("num_attention_heads", "n_heads"),
-        intermediate_size=whole("intermediate_size", "hidden_dim"),
-        vocab_size=whole("vocab_size", "vocab_size"),
-        n_position_rows=whole("max_position_embeddings", "max_position_embeddings"),
-        hidden_dropout=rate("hidden_dropout_prob", "dropout"),
-        attention_dropout=rate("attention_probs_dropout_prob", "attention_dropout"),
-        is_tied=bool(settings["tie_word_embeddings"]),
-        pad_token_id=None if pad is None else int(pad),
-        settings=settings,
-    )
 
 
 def _check_together(config: ModelConfig, *, where: str) -> None:
@@ -681,9 +582,8 @@ def same_tensors(config: ModelConfig) -> tuple[tuple[str, str], ...]:
 
 def expected_shapes(config: ModelConfig) -> dict[str, Shape]:
     """Return name and shape of every parameter of the masked language model."""
-    if config.architecture == "distilbert":
-        return dict(_distilbert(config))
-    return dict(_bert_like(config))
+    is_distil = config.architecture == "distilbert"
+    return dict(_distilbert(config) if is_distil else _bert_like(config))
 
 
 def _linear(name: str, n_out: int, n_in: int) -> Iterator[tuple[str, Shape]]:
@@ -696,23 +596,42 @@ def _norm(name: str, width: int) -> Iterator[tuple[str, Shape]]:
     yield f"{name}.bias", (width,)
 
 
+def _layer(config: ModelConfig, layer: str, parts: Sequence[str]) -> Iterator[tuple[str, Shape]]:
+    """Yield the parameters of a layer: query, key, value, out, norm, inner, outer, norm."""
+    *attention, norm, inner, outer, last_norm = parts
+    d = config.hidden_size
+    for part in attention:
+        yield from _linear(f"{layer}.{part}", d, d)
+    yield from _norm(f"{layer}.{norm}", d)
+    yield from _linear(f"{layer}.{inner}", config.intermediate_size, d)
+    yield from _linear(f"{layer}.{outer}", d, config.intermediate_size)
+    yield from _norm(f"{layer}.{last_norm}", d)
+
+
+_BERT_LAYER = (
+    "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
+    "attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm",
+)  # fmt: skip
+_DISTILBERT_LAYER = (
+    "attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm",
+    "ffn.lin1", "ffn.lin2", "output_layer_norm",
+)  # fmt: skip
+
+
+def _embeddings(config: ModelConfig) -> Iterator[tuple[str, Shape]]:
+    root, d = f"{config.architecture}.embeddings", config.hidden_size
+    yield f"{root}.word_embeddings.weight", (config.vocab_size, d)
+    yield f"{root}.position_embeddings.weight", (config.n_position_rows, d)
+    if isinstance(config, _Bert):
+        yield f"{root}.token_type_embeddings.weight", (config.type_vocab_size, d)
+    yield from _norm(f"{root}.LayerNorm", d)
+
+
 def _bert_like(config: ModelConfig) -> Iterator[tuple[str, Shape]]:
     root, d, v = config.architecture, config.hidden_size, config.vocab_size
-    n_types = config.settings["type_vocab_size"]
-    assert isinstance(n_types, int)
-    yield f"{root}.embeddings.word_embeddings.weight", (v, d)
-    yield f"{root}.embeddings.position_embeddings.weight", (config.n_position_rows, d)
-    yield f"{root}.embeddings.token_type_embeddings.weight", (n_types, d)
-    yield from _norm(f"{root}.embeddings.LayerNorm", d)
+    yield from _embeddings(config)
     for i in range(config.n_layers):
-        layer = f"{root}.encoder.layer.{i}"
-        for part in ("query", "key", "value"):
-            yield from _linear(f"{layer}.attention.self.{part}", d, d)
-        yield from _linear(f"{layer}.attention.output.dense", d, d)
-        yield from _norm(f"{layer}.attention.output.LayerNorm", d)
-        yield from _linear(f"{layer}.intermediate.dense", config.intermediate_size, d)
-        yield from _linear(f"{layer}.output.dense", d, config.intermediate_size)
-        yield from _norm(f"{layer}.output.LayerNorm", d)
+        yield from _layer(config, f"{root}.encoder.layer.{i}", _BERT_LAYER)
     if root == "bert":
         head, transform, norm = "cls.predictions", "cls.predictions.transform", "LayerNorm"
     else:
@@ -724,34 +643,19 @@ def _bert_like(config: ModelConfig) -> Iterator[tuple[str, Shape]]:
 
 
 def _distilbert(config: ModelConfig) -> Iterator[tuple[str, Shape]]:
-    d, v = config.hidden_size, config.vocab_size
-    yield "distilbert.embeddings.word_embeddings.weight", (v, d)
-    yield "distilbert.embeddings.position_embeddings.weight", (config.n_position_rows, d)
-    yield from _norm("distilbert.embeddings.LayerNorm", d)
+    d = config.hidden_size
+    yield from _embeddings(config)
     for i in range(config.n_layers):
-        layer = f"distilbert.transformer.layer.{i}"
-        for part in ("q_lin", "k_lin", "v_lin", "out_lin"):
-            yield from _linear(f"{layer}.attention.{part}", d, d)
-        yield from _norm(f"{layer}.sa_layer_norm", d)
-        yield from _linear(f"{layer}.ffn.lin1", config.intermediate_size, d)
-        yield from _linear(f"{layer}.ffn.lin2", d, config.intermediate_size)
-        yield from _norm(f"{layer}.output_layer_norm", d)
+        yield from _layer(config, f"distilbert.transformer.layer.{i}", _DISTILBERT_LAYER)
     yield from _linear("vocab_transform", d, d)
     yield from _norm("vocab_layer_norm", d)
-    yield from _linear("vocab_projector", v, d)
+    yield from _linear("vocab_projector", config.vocab_size, d)
 
 
 def check_tensors(
     tensors: Sequence[TensorHeader], *, config: ModelConfig, where: str
 ) -> tuple[str, ...]:
-    """Check the announced tensors against the configuration; return the known extra ones.
-
-    Raises
-    ------
-    AuditError
-        If there is no masked-LM head, a tensor is missing, twice there, of another shape or kind,
-        or unknown.
-    """
+    """Check the announced tensors against the configuration; return the known extra ones."""
     by_name = {current_name(tensor.name): tensor for tensor in tensors}
     if len(by_name) != len(tensors):
         raise AuditError("A tensor is there under its old and its new name.", where=where)
@@ -777,7 +681,7 @@ def _refuse_unknown(extra: Sequence[str], *, config: ModelConfig, where: str) ->
     if unknown:
         raise AuditError(
             f"The files hold {len(unknown)} tensors that a {config.architecture} masked language "
-            f'model does not have (first: "{_shapes_plain(unknown[0])}").',
+            f'model does not have (first: "{_plain(unknown[0])}").',
             where=where,
             do="Check that config.json belongs to these weights.",
         )
@@ -823,10 +727,6 @@ def _refuse_missing(
         )
 
 
-def _shapes_plain(name: str) -> str:
-    return "".join(ch if ch.isprintable() and ch != '"' else "?" for ch in name[:60])
-
-
 CONFIG_FILE = "tokenizer_config.json"
 FAST_FILE = "tokenizer.json"
 ALL_FILES = (
@@ -834,8 +734,8 @@ ALL_FILES = (
     "special_tokens_map.json",
 )  # fmt: skip
 
-_MAX_BYTES = 32_000_000
-_TOKENIZER_FILES_MAX_CONFIG_BYTES = 8_000_000
+_MAX_TOKENIZER_BYTES = 32_000_000
+_MAX_TOKENIZER_CONFIG_BYTES = 8_000_000
 _MAX_ADDED = 10_000
 _MAX_ID_DIGITS = 9
 _CLASSES = {
@@ -901,17 +801,11 @@ class TokenizerFiles:
 def read_tokenizer_files(
     folder: ModelFolder, *, architecture: str, model_config: Mapping[str, object]
 ) -> TokenizerFiles:
-    """Read and check the tokenizer files of a model directory.
-
-    Raises
-    ------
-    AuditError
-        If files are missing, cannot be parsed, ask for another tokenizer or could load code.
-    """
+    """Read and check the tokenizer files of a model directory."""
     where, raw = folder.where(CONFIG_FILE), {}
     if CONFIG_FILE in folder.files:
         raw = parse_json(
-            folder.read(CONFIG_FILE, max_bytes=_TOKENIZER_FILES_MAX_CONFIG_BYTES), where=where
+            folder.read(CONFIG_FILE, max_bytes=_MAX_TOKENIZER_CONFIG_BYTES), where=where
         )
     refuse_code_keys(raw, where=where)
     named = raw.get("tokenizer_class") or model_config.get("tokenizer_class")
@@ -922,7 +816,9 @@ def read_tokenizer_files(
     if kind == "BertJapaneseTokenizer":
         _check_japanese(settings, where=where)
     present = {
-        file: folder.read(file, max_bytes=_MAX_BYTES) for file in ALL_FILES if file in folder.files
+        file: folder.read(file, max_bytes=_MAX_TOKENIZER_BYTES)
+        for file in ALL_FILES
+        if file in folder.files
     }
     used = {file: present[file] for file in _used(kind, present, where=folder.where())}
     declared, notes = _declared(folder, kind=kind, present=present, used=used)
@@ -1122,9 +1018,8 @@ def _added(
     return added
 
 
-_FILES_MAX_CONFIG_BYTES = 1_000_000
+_MAX_CONFIG_BYTES = 1_000_000
 _MAX_INDEX_BYTES = 4_000_000
-_FILES_MAX_TENSORS = 20_000
 _MAX_SHARDS = 200
 _CHUNK_BYTES = 1 << 20
 _DIGEST_VERSION = 1
@@ -1194,13 +1089,7 @@ class ModelSummary:
     notes: tuple[str, ...]
 
     def digest(self) -> str:
-        """Return the model's digest; reads every byte of the weights, so ask only when needed.
-
-        Raises
-        ------
-        AuditError
-            If the files can no longer be read.
-        """
+        """Return the model's digest; reads every byte of the weights, so ask only when needed."""
         return model_digest(self.path)
 
 
@@ -1225,7 +1114,7 @@ def read_model_files(path: Path) -> ModelFiles:
 
 def _read_files(folder: ModelFolder) -> ModelFiles:
     where = folder.where("config.json")
-    raw = parse_json(folder.read("config.json", max_bytes=_FILES_MAX_CONFIG_BYTES), where=where)
+    raw = parse_json(folder.read("config.json", max_bytes=_MAX_CONFIG_BYTES), where=where)
     config = parse_config(raw, where=where)
     weight_files, tensors = _weights(folder)
     extra = check_tensors(tensors, config=config, where=folder.where())
@@ -1265,11 +1154,6 @@ def model_digest(path: Path) -> str:
 
     That is: the settings that are used of `config.json`, all tokenizer files, and every byte of
     the weights. Where it was saved, by which version and from which name changes nothing.
-
-    Raises
-    ------
-    AuditError
-        If the model is refused or cannot be read.
     """
     files = read_model_files(path)
     weights = {file: _file_digest(files.folder, file) for file in files.weight_files}
@@ -1322,9 +1206,9 @@ def _weights(folder: ModelFolder) -> tuple[tuple[str, ...], tuple[TensorHeader, 
     tensors: list[TensorHeader] = []
     for shard in shards:
         tensors += _header(folder, shard)
-        if len(tensors) > _FILES_MAX_TENSORS:
+        if len(tensors) > _MAX_TENSORS:
             raise AuditError(
-                f"The files list more than {_FILES_MAX_TENSORS:,} tensors.", where=folder.where()
+                f"The files list more than {_MAX_TENSORS:,} tensors.", where=folder.where()
             )
     check_shards(index, tensors=tensors, where=where)
     return shards, tuple(tensors)

@@ -36,13 +36,7 @@ from audit.models.tokenizer import build_tokenizer, tokenizer_notes
 
 
 def pick_device(wanted: str) -> str:
-    """Return the device to run on.
-
-    Raises
-    ------
-    AuditError
-        If a GPU is asked for and none is there.
-    """
+    """Return the device to run on."""
     if wanted not in ("auto", "cpu", "cuda"):
         raise AuditError("is unknown.", where="device", do="Choose auto, cpu or cuda.")
     if wanted == "cpu":

@@ -7,17 +7,18 @@ baseline: the loss of always answering with the words' frequencies, whatever sta
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from audit.errors import AuditError
+from audit.shelf import write_whole
 from audit.task import Record, canonical
 
 WHERE = "training settings"
@@ -187,36 +188,29 @@ def largest_pass(batch: int) -> int:
 LOSSES = "losses.jsonl"
 
 
-@dataclass(frozen=True)
-class LossPoint:
-    """One point of a loss curve.
-
-    Attributes
-    ----------
-    step
-        Finished steps.
-    loss
-        Mean training loss since the point before, in nats a token; None at step 0.
-    held_out
-        Loss of the held-out rows, in nats a token; None where it was not measured.
-    learning_rate
-        Of the last step, of the encoder.
-    seconds
-        Of training so far, pauses left out.
-    """
+class LossPoint(Record):
+    """One point of a loss curve; None where it was not measured."""
 
     step: int
-    loss: float | None
-    held_out: float | None
-    learning_rate: float
+    """Finished steps."""
+    loss: float | None = None
+    """Mean training loss since the point before, in nats a token."""
+    held_out: float | None = None
+    """Of what is not learned from, in nats a token."""
+    learning_rate: float | None = None
+    """Of the step, the highest of all groups."""
     seconds: float
+    """Of training so far, pauses left out."""
+    precision: float | None = None
+    recall: float | None = None
+    f: float | None = None
+    """Of a tagger on its validation notes, 0-1."""
 
 
 def read_losses(run_dir: Path) -> tuple[LossPoint, ...]:
     """Return the points in order of their steps; none where there is no log yet.
 
-    Of two points of one step, which a training leaves that was killed and went on, the later one
-    counts; a line that is just being written does not.
+    Of two points of one step the later one counts; a line that is just being written does not.
     """
     try:
         lines = (run_dir / LOSSES).read_bytes().split(b"\n")
@@ -224,8 +218,8 @@ def read_losses(run_dir: Path) -> tuple[LossPoint, ...]:
         return ()
     points: dict[int, LossPoint] = {}
     for line in lines[:-1]:
-        point = _point(line)
-        if point is not None:
+        with suppress(AuditError):
+            point = LossPoint.read(line, where=LOSSES)
             points[point.step] = point
     return tuple(points[step] for step in sorted(points))
 
@@ -235,45 +229,21 @@ def append_point(run_dir: Path, point: LossPoint) -> None:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     descriptor = os.open(run_dir / LOSSES, flags, 0o600)
     try:
-        os.write(descriptor, _line(point))
+        os.write(descriptor, point.written() + b"\n")
     finally:
         os.close(descriptor)
 
 
 def cut_log(run_dir: Path, *, step: int) -> None:
     """Forget the points after a step: they are made again."""
-    kept = [point for point in read_losses(run_dir) if point.step <= step]
-    partial = run_dir / f".{LOSSES}.part"
-    partial.unlink(missing_ok=True)
-    partial.touch(mode=0o600)
-    partial.write_bytes(b"".join(map(_line, kept)))
-    partial.replace(run_dir / LOSSES)
+    kept = [point.written() + b"\n" for point in read_losses(run_dir) if point.step <= step]
+    write_whole(run_dir / LOSSES, b"".join(kept))
 
 
 def last_held_out(points: Iterable[LossPoint]) -> float | None:
     """Return the held-out loss that was measured last; None where none was."""
     found = [point.held_out for point in points if point.held_out is not None]
     return found[-1] if found else None
-
-
-def _line(point: LossPoint) -> bytes:
-    return json.dumps(asdict(point), allow_nan=False).encode("ascii") + b"\n"
-
-
-def _point(line: bytes) -> LossPoint | None:
-    try:
-        value = json.loads(line)
-        loss, held_out = (
-            None if value[name] is None else float(value[name]) for name in ("loss", "held_out")
-        )
-        point = LossPoint(
-            int(value["step"]), loss, held_out, float(value["learning_rate"]),
-            float(value["seconds"]),
-        )  # fmt: skip
-    except (ValueError, KeyError, TypeError):
-        return None
-    numbers = (point.loss or 0.0, point.held_out or 0.0, point.learning_rate, point.seconds)
-    return point if all(map(math.isfinite, numbers)) else None
 
 
 MAX_POINTS = 400
@@ -285,22 +255,6 @@ RISE_NATS = 0.02
 
 _SMOOTHED_SHARE = 0.05
 STATES = ("nothing", "early", "plateau", "rising", "falling", "level")
-
-
-class LoggedPoint(Protocol):
-    """One line of a training's log."""
-
-    @property
-    def step(self) -> int:
-        """Steps done."""
-
-    @property
-    def loss(self) -> float | None:
-        """Training loss of these steps; None or NaN before the first one."""
-
-    @property
-    def held_out(self) -> float | None:
-        """Held-out loss after them; None where it was not measured."""
 
 
 @dataclass(frozen=True)
@@ -367,7 +321,7 @@ class LossCurve:
 
 
 def loss_curve(
-    points: Sequence[LoggedPoint],
+    points: Sequence[LossPoint],
     *,
     n_steps: int,
     steps_per_epoch: float = math.nan,
@@ -376,20 +330,18 @@ def loss_curve(
     """Return the chart of a log; points that were logged twice (after a resume) count once."""
     latest = {point.step: point for point in points}
     ordered = [latest[step] for step in sorted(latest)]
-    trained = [(p.step, p.loss) for p in ordered if p.loss is not None and math.isfinite(p.loss)]
+    trained = [(p.step, p.loss) for p in ordered if p.loss is not None]
     smoothed = moving_average([loss for _, loss in trained])
     drawn = [
         (group[-1][0], sum(loss for _, loss in group) / len(group), average)
         for group, average in _grouped(trained, smoothed)
     ]
-    held_out = {
-        p.step: p.held_out for p in ordered if p.held_out is not None and math.isfinite(p.held_out)
-    }
+    held_out = tuple((p.step, p.held_out) for p in ordered if p.held_out is not None)
     return LossCurve(
         steps=tuple(step for step, _, _ in drawn),
         losses=tuple(loss for _, loss, _ in drawn),
         smoothed=tuple(average for _, _, average in drawn),
-        held_out=tuple(held_out.items()),
+        held_out=held_out,
         unigram=math.nan if unigram is None else unigram,
         n_steps=n_steps,
         steps_per_epoch=steps_per_epoch if steps_per_epoch > 0 else math.nan,

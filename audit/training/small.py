@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from audit.models.forward import logits_at
-from audit.training.tokens import Ids, SpecialIds, masked_rows
+from audit.training.config import LoopSettings
+from audit.training.loop import Hardware, Learner
+from audit.training.tokens import Ids, MaskedRows, SpecialIds, masked_rows
 
 __all__ = ["PretrainSettings", "SpecialIds", "pretrain"]
 
@@ -70,39 +72,70 @@ def pretrain(
     after_step
         Called with the number of finished steps and the loss; may save a snapshot or raise.
     """
-    settings = settings or PretrainSettings()
-    rng = np.random.default_rng([seed, 3])
     torch.manual_seed(seed)
-    optimizer = torch.optim.AdamW(
-        model.parameters(),
-        lr=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        fused=True,
-    )
-    stream = _stream(documents, special=special, rng=rng)
-    n_until_shuffle = settings.steps_per_epoch(len(stream.ids))
-    model.train()
+    learner = _SmallLearner(
+        model, documents, special=special, settings=settings or PretrainSettings(), seed=seed,
+        n_steps=n_steps,
+    )  # fmt: skip
     losses: list[float] = []
     for step in range(1, n_steps + 1):
-        if step > n_until_shuffle:
-            stream = _stream(documents, special=special, rng=rng)
-            n_until_shuffle += settings.steps_per_epoch(len(stream.ids))
-        rows = _rows(stream, special=special, settings=settings, rng=rng)
-        ids, positions, targets = _masked(rows, special=special, share=settings.mask_share, rng=rng)
-        for group in optimizer.param_groups:
-            group["lr"] = settings.learning_rate * min(1.0, step / max(1, settings.n_warmup))
-        loss = functional.cross_entropy(
-            logits_at(model, ids, positions=positions).flatten(end_dim=1), targets.flatten()
-        )
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses.append(float(loss.detach()))
+        losses.append(float(learner.step(step)[0]))
         if after_step is not None:
             after_step(step, losses[-1])
     model.eval()
     return float(np.mean(losses[-50:]))
+
+
+class _SmallLearner(Learner):
+    """Differs from other trainings: rows, masks and dropout are drawn one after the other.
+
+    So it takes steps of the loop and no checkpoints; the shipped models were made in this way.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        documents: Sequence[Ids],
+        *,
+        special: SpecialIds,
+        settings: PretrainSettings,
+        seed: int,
+        n_steps: int,
+    ) -> None:
+        optimizer = torch.optim.AdamW(
+            [{"params": list(model.parameters()), "highest_lr": settings.learning_rate}],
+            lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True,
+        )  # fmt: skip
+        super().__init__(
+            model, settings=LoopSettings(seed=seed), hardware=Hardware("cpu", "float32"),
+            n_steps=n_steps, optimizer=optimizer,
+        )  # fmt: skip
+        self._settings, self._special, self._documents = settings, special, documents
+        self._rng = np.random.default_rng([seed, 3])
+        self._stream = _stream(documents, special=special, rng=self._rng)
+        self._n_until_shuffle = settings.steps_per_epoch(len(self._stream.ids))
+
+    def factor(self, step: int) -> float:
+        """Return the share of the learning rate: it rises and stays."""
+        return min(1.0, step / max(1, self._settings.n_warmup))
+
+    def draw(self, step: int, number: int) -> None:
+        """Go on with the draws of the step before."""
+
+    def passes(self, step: int) -> tuple[MaskedRows]:
+        """Return the masked rows of a step."""
+        settings, special, rng = self._settings, self._special, self._rng
+        if step > self._n_until_shuffle:
+            self._stream = _stream(self._documents, special=special, rng=rng)
+            self._n_until_shuffle += settings.steps_per_epoch(len(self._stream.ids))
+        rows = _rows(self._stream, special=special, settings=settings, rng=rng)
+        return (masked_rows(rows, special=special, share=settings.mask_share, rng=rng),)
+
+    def loss(self, rows: MaskedRows) -> Tensor:
+        """Return the mean loss, in nats a token."""
+        ids, positions, targets = map(torch.from_numpy, (rows.ids, rows.positions, rows.targets))
+        logits = logits_at(self.model, ids, positions=positions)
+        return functional.cross_entropy(logits.flatten(end_dim=1), targets.flatten())
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,14 +179,3 @@ def _rows(
     inner = stream.ids[begin[:, None] + np.arange(n_inner)]  # [B, L-2]
     frame = np.ones((settings.n_rows, 1), dtype=np.int64)
     return np.concatenate([frame * special.cls, inner, frame * special.sep], axis=1)
-
-
-def _masked(
-    rows: Ids, *, special: SpecialIds, share: float, rng: np.random.Generator
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return masked ids [B, L], the positions asked for [B, M] and their true ids [B, M]."""
-    masked = masked_rows(rows, special=special, share=share, rng=rng)
-    ids, positions, targets = (
-        torch.from_numpy(part) for part in (masked.ids, masked.positions, masked.targets)
-    )
-    return ids, positions, targets

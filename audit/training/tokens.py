@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +19,11 @@ from numpy.typing import NDArray
 
 from audit.corpus.truth import ListedNotes
 from audit.errors import AuditError
+from audit.notes.read import Note, NoteSource
 from audit.notes.sentences import sentence_spans
+from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.rng import generator
-from audit.shelf import write_whole
+from audit.shelf import private_folder, whole_folder, write_whole
 from audit.training.config import TrainSettings
 
 TEXT_VERSION = 1
@@ -222,6 +228,174 @@ def open_tokens(folder: Path, *, key: str) -> TokenFile | None:
     return TokenFile(ids, ends, groups, counts, missing)
 
 
+TOKENIZE = "tokenizing the notes"
+_BATCH_CHARS = 500_000
+_CHUNK_BYTES = 1 << 20
+_NO_TOKENS = "The notes hold no text to train on."
+
+
+def tokenized(
+    sources: Sequence[NoteSource],
+    tokenizer: Any,
+    *,
+    store: Path,
+    progress: ProgressListener = lambda report: None,
+    should_stop: StopQuestion = lambda: False,
+) -> TokenFile:
+    """Return the tokens of notes, made now unless they are kept.
+
+    Parameters
+    ----------
+    sources
+        Read in this order.
+    store
+        Folder of token files; each has its own folder in it, named by its key.
+    progress, should_stop
+        The unit is bytes of the sources.
+    """
+    meter = Meter(
+        {TOKENIZE: float(2 * sum(source.n_bytes for source in sources))},
+        listener=progress,
+        should_stop=should_stop,
+    )
+    key = _tokenizing_key(sources, tokenizer, meter=meter)
+    folder = private_folder(store) / key[:32]
+    kept = open_tokens(folder, key=key)
+    if kept is None:
+        with whole_folder(folder, replaces=True) as partial_folder:
+            _write_tokens(sources, tokenizer, folder=partial_folder, key=key, meter=meter)
+        kept = open_tokens(folder, key=key)
+    meter.finish(TOKENIZE)
+    if kept is None or not kept.counts.n_tokens:
+        raise AuditError(_NO_TOKENS, where="notes")
+    return kept
+
+
+def special_ids_out(ids: list[int], *, special: frozenset[int], unknown: int) -> list[int]:
+    """Return ids with the special tokens that a text spells out ("[MASK]") made unknown words."""
+    if special.isdisjoint(ids):
+        return ids
+    return [unknown if token in special else token for token in ids]
+
+
+def _write_tokens(
+    sources: Sequence[NoteSource], tokenizer: Any, *, folder: Path, key: str, meter: Meter
+) -> None:
+    special = frozenset(tokenizer.all_special_ids)
+    unknown = tokenizer.unk_token_id
+    writer = TokenWriter(folder, sep=tokenizer.sep_token_id, n_vocabulary=len(tokenizer))
+    try:
+        for source in sources:
+            for batch in _batches(source, meter):
+                notes = [note for note in batch if isinstance(note, Note)]
+                found = iter(_ids(notes, tokenizer))
+                for note in batch:
+                    if not isinstance(note, Note):
+                        writer.refuse()
+                        continue
+                    plain = special_ids_out(next(found), special=special, unknown=unknown)
+                    writer.add(plain, patient=note.patient_id)
+        writer.finish(key=key)
+    finally:
+        writer.close()
+
+
+def _batches(source: NoteSource, meter: Meter) -> Iterator[list[object]]:
+    batch: list[object] = []
+    n_chars = 0
+    for note in source.read(on_bytes=partial(meter.add, TOKENIZE)):
+        batch.append(note)
+        n_chars += len(note.text) if isinstance(note, Note) else 0
+        if n_chars >= _BATCH_CHARS:
+            yield batch
+            batch, n_chars = [], 0
+    if batch:
+        yield batch
+
+
+def _ids(notes: Sequence[Note], tokenizer: Any) -> list[list[int]]:
+    """Return each note's ids; sentences are cut one by one, so that no input is long."""
+    pieces: list[str] = []
+    ends: list[int] = []
+    for note in notes:
+        sentences = prepared_sentences(note.text)
+        # A blank before all but the first: byte-level vocabularies tell words by it.
+        pieces += [f" {s}" if at else s for at, s in enumerate(sentences)]
+        ends.append(len(pieces))
+    cut = _cut(pieces, tokenizer)
+    starts = [0, *ends[:-1]]
+    return [[i for piece in cut[a:b] for i in piece] for a, b in zip(starts, ends, strict=True)]
+
+
+def _cut(pieces: list[str], tokenizer: Any) -> list[list[int]]:
+    if not pieces:
+        return []
+    if not tokenizer.is_fast:
+        return [list(ids) for ids in tokenizer(pieces, add_special_tokens=False)["input_ids"]]
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    with _all_cores():
+        found = backend.encode_batch_fast(pieces, add_special_tokens=False)
+        return [encoding.ids for encoding in found]
+
+
+@contextmanager
+def _all_cores() -> Iterator[None]:
+    # The commands switch the library's threads off, since it warns of forks that never come here.
+    name = "TOKENIZERS_PARALLELISM"
+    before = os.environ.get(name)
+    os.environ[name] = "true"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _tokenizing_key(sources: Sequence[NoteSource], tokenizer: Any, *, meter: Meter) -> str:
+    from audit.models.tokenizer import tokenizer_settings
+
+    vocabulary = json.dumps(sorted(tokenizer.get_vocab().items())).encode()
+    content = {
+        "text": TEXT_VERSION,
+        "vocabulary": hashlib.sha256(vocabulary).hexdigest(),
+        "tokenizer": dict(tokenizer_settings(tokenizer)),
+        "notes": [
+            {
+                "kind": source.kind,
+                "codec": source.codec,
+                "columns": {k: list(v) for k, v in source.columns.items()},
+                "digest": notes_digest(source.path, meter=meter),
+            }
+            for source in sources
+        ],
+    }
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def notes_digest(path: Path, *, meter: Meter | None = None) -> str:
+    """Return the SHA-256 of a file of notes, or of all text files of a folder with their names."""
+    digest = hashlib.sha256()
+    is_folder = path.is_dir()
+    files = sorted(p for p in path.rglob("*.txt") if p.is_file()) if is_folder else [path]
+    try:
+        for file in files:
+            if is_folder:
+                digest.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
+            with file.open("rb") as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+                    if meter is not None:
+                        meter.add(TOKENIZE, len(chunk))
+    except OSError as error:
+        raise AuditError(f"The notes cannot be read ({error.strerror}).", where="notes") from None
+    return digest.hexdigest()
+
+
 def token_counts(ids: NDArray[Any], *, n_vocabulary: int) -> NDArray[np.int64]:
     """Return how often each id occurs, [n_vocabulary]; in bounded memory."""
     counts = np.zeros(n_vocabulary, dtype=np.int64)
@@ -268,6 +442,12 @@ class MaskedRows:
     ids: Ids
     positions: Ids
     targets: Ids
+
+    def parts(self, n: int) -> Iterator[MaskedRows]:
+        """Yield `n` rows at a time."""
+        for start in range(0, len(self.ids), n):
+            part = slice(start, start + n)
+            yield MaskedRows(self.ids[part], self.positions[part], self.targets[part])
 
 
 def masked_rows(
@@ -319,11 +499,6 @@ def split_notes(
         Of all patients; drawn among those who are not listed, or all of these if they are fewer.
     listed
         Which notes hold a listed name. Where every patient has one, nothing is held out.
-
-    Raises
-    ------
-    AuditError
-        If all notes are one patient's, who is not listed, or `listed` is of other notes.
     """
     if listed is not None and listed.n_notes != tokens.counts.n_read:
         raise AuditError(
@@ -381,11 +556,6 @@ class Rows:
         Tokens of notes in a row.
     batch
         Rows a step.
-
-    Raises
-    ------
-    AuditError
-        If there are fewer tokens than a row has.
     """
 
     stream: Stream

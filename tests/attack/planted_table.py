@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 from audit.attack import judgement, metrics
 from audit.attack.cohort import cohort_test
 from audit.attack.judgement import Judgement, judge
-from audit.attack.scores import NameParts, Score, soft_minimum
+from audit.attack.scores import AttackResult, NameParts, Score, soft_minimum
 from audit.names.candidates import Candidates, make_candidates
 
 N_MEMBERS = 60
@@ -26,7 +25,6 @@ SCORES = {
     2: ("residual", "difference", "log_ratio", "mean_log_ratio", "hospital_posterior",
         "general_posterior", "general_mean_log"),
 }  # fmt: skip
-FIXED = {1: ("residual", "general_product"), 2: ("residual", "general_mean_log")}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,26 +35,34 @@ def fewer_replicates():
         yield
 
 
-@dataclass
-class Table:
-    """An attack whose scores are given; after b of its blocks they are a bth part as clear.
+def given_attack(
+    scores: Mapping[str, Score],
+    *,
+    n_reference: int,
+    by_part: np.ndarray | None = None,
+    counts: Sequence[int] = (*[100] * 9, 50),
+    after: Callable[[int], Mapping[str, Score]] | None = None,
+) -> AttackResult:
+    """An attack whose scores are given.
 
     Every name has two parts of its own, each with the evidence that `residual` is made of.
     """
+    residual = scores["residual"].value
+    return AttackResult(
+        scores=scores,
+        n_pieces=np.full(len(residual), 2),
+        parts=own_parts(len(residual) - n_reference, n_reference),
+        part_residual=np.tile(residual + math.log(2), 2) if by_part is None else by_part,
+        n_units=sum(counts),
+        block_counts=np.array(counts),
+        after=after or (lambda _: scores),
+    )  # fmt: skip
 
-    scores: Mapping[str, Score]
-    after: Callable[[int], Mapping[str, Score]]
-    n_pieces: np.ndarray
-    parts: NameParts
-    part_residual: np.ndarray
-    n_units: int = 950
-    n_blocks: int = 10
-    block_counts: np.ndarray = field(default_factory=lambda: np.array([100] * 9 + [50]))
 
-    def put(self, row: int, value: float) -> None:
-        """Give one name a residual."""
-        self.scores["residual"].value[row] = value
-        self.part_residual[self.parts.of_name[row]] = value + math.log(2)
+def put(attack: AttackResult, row: int, value: float) -> None:
+    """Give one name a residual."""
+    attack.scores["residual"].value[row] = value
+    attack.part_residual[attack.parts.of_name[row]] = value + math.log(2)
 
 
 def listed(kinds: tuple[str, ...] = ("easy",)) -> Candidates:
@@ -79,8 +85,11 @@ def table(
     effect: float,
     general_effect: float = 0.0,
     seed: int = 0,
-) -> Table:
-    """Normal scores; members are `effect` standard deviations higher, in M_general alone too."""
+) -> AttackResult:
+    """Normal scores; members are `effect` standard deviations higher, in M_general alone too.
+
+    After b of ten blocks they are a bth part as clear.
+    """
     n = len(candidates)
     rng = np.random.default_rng(seed)
     noise = {name: rng.normal(size=n + N_REFERENCE) for name in SCORES[scenario]}
@@ -98,9 +107,9 @@ def table(
             result[name] = Score(value, np.full_like(value, 0.1))
         return result
 
-    return Table(
-        after(10), after, np.full(n + N_REFERENCE, 2), own_parts(n, N_REFERENCE),
-        (by_part + effect * is_member).ravel(),
+    return given_attack(
+        after(10), n_reference=N_REFERENCE, by_part=(by_part + effect * is_member).ravel(),
+        after=after,
     )  # fmt: skip
 
 
@@ -116,10 +125,6 @@ def own_parts(n: int, n_reference: int) -> NameParts:
 
 
 def judged(
-    attack: Table, candidates: Candidates, scenario: int, threshold: float | None = None
+    attack: AttackResult, candidates: Candidates, scenario: int, threshold: float | None = None
 ) -> Judgement:
-    fixed, general = FIXED[scenario]
-    return judge(
-        attack, candidates=candidates, scenario=scenario, fixed=fixed, general=general, seed=0,
-        threshold=threshold,
-    )  # fmt: skip
+    return judge(attack, candidates=candidates, scenario=scenario, seed=0, threshold=threshold)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +12,9 @@ import pytest
 from audit.attack.decisions import decide
 from audit.attack.exposure import MIN_HELD_OUT, bits_without_leak, exposure_record
 from audit.attack.judgement import Judgement, judge, name_columns, null_check
-from audit.attack.scores import NameParts, Score
+from audit.attack.scores import AttackResult, Score
 from audit.names.candidates import Candidates, make_candidates
-from tests.attack.planted_table import own_parts
+from tests.attack.planted_table import given_attack
 
 FORMULAS = (
     "residual", "difference", "log_ratio", "mean_log_ratio", "hospital_posterior",
@@ -23,31 +22,7 @@ FORMULAS = (
 )  # fmt: skip
 N_REFERENCE = 2000
 N_CANARIES = 40
-HOW = {"scenario": 2, "fixed": "residual", "general": "general_mean_log", "seed": 0}
-
-
-@dataclass
-class Table:
-    scores: Mapping[str, Score]
-    n_pieces: np.ndarray
-    n_units: int = 950
-    n_blocks: int = 10
-
-    @property
-    def parts(self) -> NameParts:
-        return own_parts(len(self.n_pieces) - N_REFERENCE, N_REFERENCE)
-
-    @property
-    def part_residual(self) -> np.ndarray:
-        return np.tile(self.scores["residual"].value + math.log(2), 2)
-
-    @property
-    def block_counts(self) -> np.ndarray:
-        return np.array([100] * 9 + [50])
-
-    @property
-    def after(self) -> Callable[[int], Mapping[str, Score]]:
-        return lambda _: self.scores
+HOW = {"scenario": 2, "seed": 0}
 
 
 def patients(n: int = 40) -> Candidates:
@@ -67,7 +42,7 @@ def canaries(n_planted: int = N_CANARIES, *, n_held_out: int | None = None) -> C
     return replace(planted, role=("canary",) * len(planted))
 
 
-def table(names: Candidates, *, effect: float = 0.0, seed: int = 0) -> Table:
+def table(names: Candidates, *, effect: float = 0.0, seed: int = 0) -> AttackResult:
     """Normal scores; planted names rise with the logarithm of their mentions, members by 1."""
     n, rng = len(names), np.random.default_rng(seed)
     rise = np.zeros(n + N_REFERENCE)
@@ -81,17 +56,17 @@ def table(names: Candidates, *, effect: float = 0.0, seed: int = 0) -> Table:
         name: Score(value + rise * (not name.startswith("general")), np.full(len(value), 0.1))
         for name, value in noise.items()
     }
-    return Table(scores, np.full(n + N_REFERENCE, 2))
+    return given_attack(scores, n_reference=N_REFERENCE)
 
 
-def judged(names: Candidates, attack: Table) -> Judgement:
+def judged(names: Candidates, attack: AttackResult) -> Judgement:
     return judge(attack, candidates=names, threshold=None, **HOW)  # type: ignore[arg-type]
 
 
-def among_others(names: Candidates, whole: Table, *, others: Candidates) -> Table:
+def among_others(names: Candidates, whole: AttackResult, *, others: Candidates) -> AttackResult:
     """The same attack with more names on the list, between the listed and the reference ones."""
     n, extra = len(names), table(others, effect=2.0, seed=9)
-    return Table(
+    return given_attack(
         {
             name: Score(
                 np.concatenate([s.value[:n], extra.scores[name].value[: len(others)], s.value[n:]]),
@@ -99,7 +74,7 @@ def among_others(names: Candidates, whole: Table, *, others: Candidates) -> Tabl
             )
             for name, s in whole.scores.items()
         },
-        np.full(len(whole.n_pieces) + len(others), 2),
+        n_reference=N_REFERENCE,
     )
 
 
@@ -129,7 +104,7 @@ def test_canaries_are_decided_among_themselves_in_the_order_of_the_list() -> Non
         reference_group=[2] * N_REFERENCE, n_blocks=10,
     )  # fmt: skip
     np.testing.assert_array_equal(found.decisions.q[rows], own.q)
-    columns = name_columns(attack, found, candidates=names, scenario=2, fixed="residual")
+    columns = name_columns(attack, found, candidates=names, scenario=2)
     assert [columns["decision"][i] for i in rows] == list(own.decision)
     assert columns["role"][0] == "canary" and columns["control_kind"][rows[-1]] == "canary"
 

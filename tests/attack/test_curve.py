@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -41,8 +42,8 @@ def test_the_curve_judges_prefixes_of_the_run():
         asked.append(n_blocks)
         return table(names, scenario=2, effect=3.0).after(n_blocks)
 
-    attack.after = after
-    curve = curve_of(attack, names, scenario=2, fixed="residual", general="general_mean_log")
+    attack = replace(attack, after=after)
+    curve = curve_of(attack, names, scenario=2)
     assert asked == [1, 2, 4, 5, 8, 10]
     aucs = [point["strata"]["all"]["auc"]["mean_log_ratio"] for point in curve]
     assert aucs == sorted(aucs)
@@ -52,8 +53,8 @@ def test_the_curve_judges_prefixes_of_the_run():
 def test_a_run_of_one_block_has_one_point():
     names = listed()
     attack = table(names, scenario=2, effect=1.0)
-    attack.n_blocks, attack.n_units, attack.block_counts = 1, 30, np.array([30])
-    curve = curve_of(attack, names, scenario=2, fixed="residual", general="general_mean_log")
+    attack = replace(attack, n_units=30, block_counts=np.array([30]))
+    curve = curve_of(attack, names, scenario=2)
     assert [point["n"] for point in curve] == [30]
 
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from audit.attack.judgement import name_columns, null_check
-from audit.attack.scores import both_parts, part_limits
+from audit.attack.scores import FIXED_SCORE, both_parts, part_limits
 from audit.names.candidates import make_candidates
 from tests.attack.planted_table import (
-    FIXED,
     N_CONTROLS,
     N_MEMBERS,
     N_REFERENCE,
     fewer_replicates,
     judged,
     listed,
+    put,
     table,
 )
 
@@ -56,7 +56,7 @@ def test_ill_matched_controls_are_not_called_a_leak():
 def test_one_member_far_above_all_reference_controls_is_enough():
     names = listed()
     attack = table(names, scenario=2, effect=0.0)
-    attack.put(3, 50.0)
+    put(attack, 3, 50.0)
     judgement = judged(attack, names, 2)
     assert judgement.verdict.state == "leak_found"
     assert judgement.decisions.decision[3] == "flagged"
@@ -66,7 +66,7 @@ def test_one_member_far_above_all_reference_controls_is_enough():
 def test_a_control_that_stands_out_is_no_leak():
     names = listed()
     attack = table(names, scenario=2, effect=0.0)
-    attack.put(N_MEMBERS + 3, 50.0)
+    put(attack, N_MEMBERS + 3, 50.0)
     assert judged(attack, names, 2).verdict.state != "leak_found"
 
 
@@ -75,7 +75,7 @@ def test_where_no_leak_is_found_nobody_stands_out_anywhere():
     attack = table(names, scenario=2, effect=0.0)
     # Rank 5 of 3,001 in a family of 60: q = .04, which one route alone needs at .025.
     reference = np.sort(attack.scores["residual"].value[len(names) :])
-    attack.put(3, (reference[-1] + reference[-2]) / 2)
+    put(attack, 3, (reference[-1] + reference[-2]) / 2)
     judgement = judged(attack, names, 2)
     assert 0.025 < judgement.decisions.q[3] <= 0.05
     assert judgement.verdict.state != "leak_found"
@@ -132,7 +132,7 @@ def test_without_truth_the_q_values_alone_are_judged():
     assert judgement.mentions == []
     assert judgement.cohort["group"] == "unknown"
     for row in range(5):
-        attack.put(row, 50.0)
+        put(attack, row, 50.0)
     assert judged(attack, members, 1).verdict.state == "leak_found"
 
 
@@ -180,15 +180,14 @@ def test_the_table_has_the_promised_columns_in_their_order():
         names = listed()
         attack = table(names, scenario=scenario, effect=1.0)
         columns = name_columns(
-            attack, judged(attack, names, scenario), candidates=names, scenario=scenario,
-            fixed=FIXED[scenario][0],
+            attack, judged(attack, names, scenario), candidates=names, scenario=scenario
         )  # fmt: skip
         order = list(columns)
         assert order[:6] == first
         assert [name for name in order if name in later] == later
         assert set(special[scenario]) <= set(order)
         assert {len(column) for column in columns.values()} == {len(names)}
-        assert columns["score"] == attack.scores[FIXED[scenario][0]].value[: len(names)].tolist()
+        assert columns["score"] == attack.scores[FIXED_SCORE[scenario]].value[: len(names)].tolist()
         assert columns["is_member"] == [1] * N_MEMBERS + [0] * N_CONTROLS
         if scenario == 1:
             shares = attack.scores["general_hits"].value[: len(names)]
@@ -200,9 +199,7 @@ def test_the_table_has_the_promised_columns_in_their_order():
 def test_truth_that_is_not_known_is_left_empty():
     names = make_candidates([("A", "B"), ("C", "D")])
     attack = table(names, scenario=2, effect=0.0)
-    columns = name_columns(
-        attack, judged(attack, names, 2), candidates=names, scenario=2, fixed="residual"
-    )
+    columns = name_columns(attack, judged(attack, names, 2), candidates=names, scenario=2)
     assert columns["is_member"] == [None, None]
 
 

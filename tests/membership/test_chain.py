@@ -21,7 +21,7 @@ from audit.attack.posterior import (
     posterior_shard,
 )
 from audit.attack.prompts import Template
-from audit.attack.scores import PosteriorSums, posterior_scores
+from audit.attack.scores import PosteriorSums, all_scores
 from audit.models.forward import body_of
 from audit.models.load import load_model
 from audit.notes.passages import Passage
@@ -107,13 +107,15 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
                 found[who].passage_sum_log_p[p, :n_scored], expected, rtol=1e-6
             )
     sums = [PosteriorSums(found[who].sum_p, found[who].sum_log_p) for who in "hg"]
-    scores = posterior_scores(sums[0], general=sums[1], counts=found["h"].n_inputs, parts=None)
+    scores = all_scores(sums[0], general=sums[1], counts=found["h"].n_inputs, parts=None)
     for column in range(n_scored):
         blocks = [[(logs["h"][p][column], logs["g"][p][column]) for p in b] for b in drawn]
+        score = scores["chain_mean_log_ratio"]
         value, error = score_with_error(lambda x: sum(h - g for h, g in x) / len(x), blocks)
-        assert scores["mean_log_ratio"].value[column] == pytest.approx(value, abs=1e-6)
-        assert scores["mean_log_ratio"].standard_error[column] == pytest.approx(error, abs=1e-6)
-    assert set(scores) == set(SCORES)  # of whole names: parts have no evidence of their own
+        assert score.value[column] == pytest.approx(value, abs=1e-6)
+        assert score.standard_error[column] == pytest.approx(error, abs=1e-6)
+    # Of whole names: parts have no evidence of their own.
+    assert set(scores) == {f"chain_{name}" for name in SCORES}
 
 
 # A table in which the two parts depend on each other

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
 
 from audit.attack.scores import (
+    SCORES,
     NameParts,
+    Sums,
     both_parts,
     name_limits,
     name_parts,
     part_limits,
     part_p_values,
     part_residuals,
-    part_score_columns,
     soft_minimum,
 )
 from audit.names.candidates import make_candidates
@@ -270,6 +271,13 @@ def test_a_soft_minimum_is_near_the_smaller_and_equal_parts_lose_ln_2() -> None:
 
 
 # From parts to names
+
+
+def part_score_columns(
+    hospital: np.ndarray, general: np.ndarray, *, parts: NameParts
+) -> dict[str, np.ndarray]:
+    sums = Sums({"log_p": hospital}, {"log_p": general}, n=1, n_run=1, parts=parts)
+    return {kind.name: kind.of(sums) for kind in SCORES if kind.scenarios == (1, 2)}
 
 
 @pytest.mark.parametrize("n", [120, 30, 9])

@@ -17,9 +17,8 @@ from audit.attack.scores import (
     NameParts,
     PosteriorSums,
     Score,
-    generation_scores,
+    all_scores,
     jackknife,
-    posterior_scores,
     shown_blocks,
 )
 from audit.stats import blocks_of
@@ -59,12 +58,13 @@ def scored(blocks: Inputs, parts: NameParts | None = None) -> dict[str, Score]:
     def column(key: str) -> np.ndarray:
         return np.array([[sum(one[key] for one in block)] for block in blocks])
 
-    return posterior_scores(
+    scores = all_scores(
         PosteriorSums(column("p_h"), column("l_h")),
         general=PosteriorSums(column("p_g"), column("l_g")),
         counts=np.array([len(block) for block in blocks]),
         parts=parts,
     )
+    return {name.removeprefix("chain_"): score for name, score in scores.items()}
 
 
 def test_scores_of_two_unequal_blocks_by_hand() -> None:
@@ -277,7 +277,7 @@ def test_what_both_models_have_in_common_cancels_in_the_error() -> None:
     common = np.log(rng.uniform(0.01, 0.9, size=(20, 1))) * 100
     hospital, general = (PosteriorSums(np.exp(x / 100), x) for x in (common + 50, common))
     counts = np.full(20, 100)
-    score = posterior_scores(hospital, general=general, counts=counts, parts=of_parts((0, -1)))
+    score = all_scores(hospital, general=general, counts=counts, parts=of_parts((0, -1)))
     assert score["mean_log_ratio"].value[0] == pytest.approx(0.5)
     assert score["mean_log_ratio"].standard_error[0] < 1e-9
     assert score["general_mean_log"].standard_error[0] > 0.1
@@ -290,7 +290,7 @@ def test_one_block_has_a_score_and_no_error(n: int) -> None:
     log_p = np.log(rng.uniform(0.1, 0.9, size=(2, 1, 3))) * n
     hospital, general = (PosteriorSums(np.exp(x / n)[:, :2] * n, x) for x in log_p)
     parts = of_parts((0, -1), (1, -1), (2, -1))
-    scores = posterior_scores(hospital, general=general, counts=np.array([n]), parts=parts)
+    scores = all_scores(hospital, general=general, counts=np.array([n]), parts=parts)
     assert set(scores) == {*SCORES, *PART_SCORES}
     for score in scores.values():
         assert np.isfinite(score.value).all()
@@ -302,13 +302,13 @@ def test_names_that_are_not_scored_are_nan_in_every_score_and_leave_others_alone
     columns = [0, 2]
     sums = [PosteriorSums(p**k, np.log(p[:, columns]) * k) for k in (1, 2)]
     parts, counts = of_parts((0, -1), (-1, -1), (1, -1)), np.array([1, 1])
-    found = {"chain": posterior_scores(
+    found = {"chain": all_scores(
         PosteriorSums(p, np.log(p)), general=PosteriorSums(p**2, np.log(p) * 2), counts=counts,
         parts=None,
     )}  # fmt: skip
-    found["by part"] = posterior_scores(sums[0], general=sums[1], counts=counts, parts=parts)
+    found["by part"] = all_scores(sums[0], general=sums[1], counts=counts, parts=parts)
     mass = [MassSums(mass=p[:, columns] ** k, hits=p**k, full_hits=p**k) for k in (1, 2)]
-    found["masses"] = generation_scores(mass[0], general=mass[1], counts=counts, parts=parts)
+    found["masses"] = all_scores(mass[0], general=mass[1], counts=counts, parts=parts)
     for scores in found.values():
         for name, score in scores.items():
             assert np.isnan(score.value).tolist() == [False, True, False], name
@@ -415,7 +415,7 @@ def test_generation_scores_and_errors_equal_a_loop(case: Any) -> None:
             full_hits=column("full_hits"),
         )
 
-    scores = generation_scores(
+    scores = all_scores(
         sums("h"), general=sums("g"), counts=np.array([len(block) for block in blocks]),
         parts=parts,
     )  # fmt: skip
@@ -442,7 +442,7 @@ def test_no_mass_in_the_general_model_is_nan_and_not_zero_or_infinite() -> None:
     general = MassSums(mass=np.array([[0.0, 0.5], [0.0, 0.7]]), hits=none, full_hits=none)
     parts = of_parts((0, 1), is_last=[False, True])
     counts = np.array([1, 1])
-    scores = generation_scores(hospital, general=general, counts=counts, parts=parts)
+    scores = all_scores(hospital, general=general, counts=counts, parts=parts)
     for name in ("product_log_ratio", "minimum_log_ratio"):
         assert np.isnan(scores[name].value[0])
         assert np.isnan(scores[name].standard_error[0])

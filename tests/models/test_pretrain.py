@@ -7,6 +7,7 @@ from transformers import BertConfig, BertForMaskedLM
 
 from audit.training import small
 from audit.training.small import PretrainSettings, SpecialIds, pretrain
+from audit.training.tokens import masked_rows
 
 SPECIAL = SpecialIds(cls=2, sep=3, mask=4, sentence_ends=(5,), n_vocabulary=40)
 SMALL = PretrainSettings(n_rows=64, n_tokens_per_row=(16,), n_warmup=5)
@@ -29,8 +30,8 @@ def documents(n: int = 20) -> list[np.ndarray]:
 
 def masked(n_rows: int = 400) -> tuple[np.ndarray, ...]:
     rows = np.tile(np.concatenate([[2], np.arange(6, 36), [3]]), (n_rows, 1))
-    parts = small._masked(rows, special=SPECIAL, share=0.15, rng=np.random.default_rng(0))
-    return (rows, *(part.numpy() for part in parts))
+    found = masked_rows(rows, special=SPECIAL, share=0.15, rng=np.random.default_rng(0))
+    return rows, found.ids, found.positions, found.targets
 
 
 def test_targets_are_the_true_tokens_and_never_special() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,16 @@ import numpy as np
 from audit import demo
 from audit.attack.judgement import judge, name_columns
 from audit.attack.question import SCENARIOS
-from audit.attack.scores import NameParts, Score
+from audit.attack.scores import FIXED_SCORE, Score
 from audit.names.candidates import Candidates, make_candidates
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport, Inspection, best_passages, keep_inspection
 from cache.store import Store
-from tests.attack.planted_table import own_parts
+from tests.attack.planted_table import given_attack
 
 N_PER_KIND = 24
 N_REFERENCE = 600
 MEMBERS = [(f"Sophia{i}", f"Wright{i}") for i in range(N_PER_KIND)]
-FIXED = {1: ("residual", "general_product"), 2: ("residual", "general_mean_log")}
 FORMULAS = {
     1: (
         "residual", "product", "minimum", "product_log_ratio", "minimum_log_ratio", "hits",
@@ -35,32 +34,6 @@ FORMULAS = {
         "general_posterior", "general_mean_log",
     ),
 }  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class MadeAttack:
-    """What judgement needs of an attack's result."""
-
-    scores: Mapping[str, Score]
-    n_pieces: np.ndarray
-    n_units: int = 1000
-    n_blocks: int = 20
-
-    @property
-    def parts(self) -> NameParts:
-        return own_parts(len(self.n_pieces) - N_REFERENCE, N_REFERENCE)
-
-    @property
-    def part_residual(self) -> np.ndarray:
-        return np.tile(self.scores["residual"].value + np.log(2), 2)
-
-    @property
-    def block_counts(self) -> np.ndarray:
-        return np.full(20, 50)
-
-    @property
-    def after(self) -> Callable[[int], Mapping[str, Score]]:
-        return lambda _: self.scores
 
 
 def make_names(
@@ -86,7 +59,7 @@ def make_reference_reports(*generals: str, **how: Any) -> list[AuditReport]:
         for place, general in enumerate(generals)
     ]
     return [
-        replace(report, question={"scenario": 2, "general": general, "hospital": "digest"})
+        report.changed(question={"scenario": 2, "general": general, "hospital": "digest"})
         for report, general in zip(reports, generals, strict=True)
     ]
 
@@ -131,22 +104,21 @@ def make_report(
         if formula != "residual" and (scenario == 1 or formula.endswith("posterior")):
             value = np.where(value < -1, 0.0, np.exp(value) * 1e-4)
         scores[formula] = Score(value, np.full(n + N_REFERENCE, 0.05))
-    attack = MadeAttack(scores, np.full(n + N_REFERENCE, 2))
-    fixed, alone = FIXED[scenario]
+    attack = given_attack(scores, n_reference=N_REFERENCE, counts=[50] * 20)
     judged = judge(
-        attack, candidates=names, scenario=scenario, fixed=fixed, general=alone, seed=0,
+        attack, candidates=names, scenario=scenario, seed=0,
         threshold=None,
     )  # fmt: skip
-    columns = name_columns(attack, judged, candidates=names, scenario=scenario, fixed=fixed)
+    columns = name_columns(attack, judged, candidates=names, scenario=scenario)
     text = f"{scenario} {leak} {has_truth} {hospital} {at}" + general.removeprefix("general")
     extra = {"canaries": judged.exposure, "roles": list(judged.roles)}
-    report = AuditReport(
+    return AuditReport.of(
         digest=sha256(text.encode()).hexdigest(),
         question={"scenario": scenario},
         scenario=asdict(SCENARIOS[scenario]),
         models={"general": {"name": general}, "hospital": {"name": hospital}},
         candidates={"n_names": n, "n_reference": N_REFERENCE},
-        fixed_score=fixed,
+        fixed_score=FIXED_SCORE[scenario],
         columns=list(columns),
         names=columns,
         measures=judged.metrics.to_json(),
@@ -158,7 +130,6 @@ def make_report(
         notes=list(notes),
         made={"at": at},
     )
-    return AuditReport.from_json(report.to_json())
 
 
 def keep(reports: Mapping[str, AuditReport], *, directory: Path, is_demo: bool = True) -> None:
@@ -178,7 +149,7 @@ def make_inspection(
     is_member = np.array([m != 0 for m in report.names["is_member"]])
     general = rng.normal(-12, 0.2, size=(n_blocks, n))
     hospital = general + 4.0 * is_member + rng.normal(0, 0.1, size=(n_blocks, n))
-    if report.scenario["number"] == 1:
+    if report.scenario.number == 1:
         hospital, general = np.exp(hospital), np.where(is_member, 0.0, np.exp(general))
     rows, ratios = best_passages(rng.normal(size=(len(passages), n)))
     return Inspection(
@@ -186,7 +157,7 @@ def make_inspection(
         hospital=hospital.astype(np.float32),
         general=general.astype(np.float32),
         reference_score=np.exp(rng.normal(-9, 1, size=N_REFERENCE))
-        if report.scenario["number"] == 1
+        if report.scenario.number == 1
         else rng.normal(size=N_REFERENCE),
         reference_n_pieces=np.full(N_REFERENCE, 2),
         best_passages=rows,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from audit.corpus.kept import CORPORA, CORPUS, describe_corpus
+from audit.corpus.kept import CORPORA, describe_corpus
+from audit.corpus.truth import CORPUS
 from audit.models.inspect import inspect_model, model_digest
 from audit.training.config import LossPoint, TrainSettings, append_point
 from audit.training.kept import MODELS, TrainingFacts, write_facts
@@ -60,7 +61,16 @@ def make_training(
     write_facts(folder, facts)
     for place, value in enumerate(held_out):
         step = 10 * place
-        append_point(folder, LossPoint(step, 6.5 - step / 10 if step else None, value, 1e-5, step))
+        append_point(
+            folder,
+            LossPoint(
+                step=step,
+                loss=6.5 - step / 10 if step else None,
+                held_out=value,
+                learning_rate=1e-5,
+                seconds=step,
+            ),
+        )
     if is_whole:
         make_bert(folder / "model")
     return folder

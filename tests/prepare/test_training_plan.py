@@ -57,7 +57,9 @@ def kept(
         precision="float32", device="cpu", kernels="", versions={}, created="2026",
     )  # fmt: skip
     write_facts(folder, replace(facts, **changes))  # type: ignore[arg-type]
-    append_point(folder, LossPoint(50, 1.0, None, 1e-5, seconds))
+    append_point(
+        folder, LossPoint(step=50, loss=1.0, held_out=None, learning_rate=1e-5, seconds=seconds)
+    )
     if is_whole:
         make_bert(folder / "model")
     return folder

@@ -18,12 +18,13 @@ from audit.training.config import (
     read_losses,
 )
 from audit.training.kept import TrainingFacts, write_facts
-from audit.training.loop import multiplies_bfloat16, pick_precision, same_sums
+from audit.training.loop import multiplies_bfloat16, pick_precision
+from audit.training.masked_lm import same_sums
 
 POINTS = (
-    LossPoint(0, None, 5.0, 0.0, 0.1),
-    LossPoint(10, 4.5, None, 1e-5, 2.0),
-    LossPoint(20, 4.0, 4.25, 2e-5, 4.0),
+    LossPoint(step=0, loss=None, held_out=5.0, learning_rate=0.0, seconds=0.1),
+    LossPoint(step=10, loss=4.5, held_out=None, learning_rate=1e-5, seconds=2.0),
+    LossPoint(step=20, loss=4.0, held_out=4.25, learning_rate=2e-5, seconds=4.0),
 )
 
 
@@ -68,7 +69,10 @@ def test_points_come_back_and_half_a_line_does_not_count(tmp_path):
 
 
 def test_the_later_of_two_points_of_a_step_counts(tmp_path):
-    for point in (*POINTS, LossPoint(10, 9.0, None, 1e-5, 7.0)):
+    for point in (
+        *POINTS,
+        LossPoint(step=10, loss=9.0, held_out=None, learning_rate=1e-5, seconds=7.0),
+    ):
         append_point(tmp_path, point)
     with (tmp_path / "losses.jsonl").open("a") as handle:
         handle.write("damaged\n" + '{"step": 5, "loss": NaN}\n')

@@ -15,8 +15,8 @@ from audit.corpus.truth import ListedNotes, listed_bytes
 from audit.errors import AuditError
 from audit.models.load import load_model
 from audit.notes.read import open_notes
-from audit.training.loop import tokenized, train
-from audit.training.tokens import MISSING, TokenCounts, TokenFile, split_notes
+from audit.training.masked_lm import train
+from audit.training.tokens import MISSING, TokenCounts, TokenFile, split_notes, tokenized
 from tests.models.make_models import make_bert
 from tests.training.make_training import make_order, same_weights
 

@@ -10,9 +10,15 @@ import pytest
 from audit.errors import AuditCancelled, AuditError
 from audit.models.load import load_model
 from audit.notes.read import open_notes
-from audit.training import loop
-from audit.training.loop import notes_digest, special_ids_out, tokenized
-from audit.training.tokens import TokenWriter, cleaned, open_tokens, prepared_sentences
+from audit.training.tokens import (
+    TokenWriter,
+    cleaned,
+    notes_digest,
+    open_tokens,
+    prepared_sentences,
+    special_ids_out,
+    tokenized,
+)
 from tests.models.make_models import make_bert, make_japanese_bert
 
 
@@ -100,20 +106,19 @@ def test_japanese_notes(tmp_path):
     assert words == ["患者", "は", "受診", "し", "た", "。", "[SEP]"]
 
 
-def test_kept_tokens_are_taken_again_until_something_changes(tmp_path, tokenizer, monkeypatch):
+def test_kept_tokens_are_taken_again_until_something_changes(tmp_path, tokenizer):
     notes = source(tmp_path / "n.jsonl", {"text": "pain in the john"})
     first = tokenized((notes,), tokenizer, store=tmp_path / "t")
-    made = []
-    right = loop._write
-    monkeypatch.setattr(loop, "_write", lambda *a, **k: (made.append(1), right(*a, **k)))
+    (made,) = (tmp_path / "t").iterdir()
+    made_at = made.stat().st_ino
     again = tokenized((notes,), tokenizer, store=tmp_path / "t")
-    assert (again.ids == first.ids).all() and not made
+    assert (again.ids == first.ids).all() and made.stat().st_ino == made_at
     other = source(tmp_path / "n.jsonl", {"text": "pain in the mary"})
     tokenized((other,), tokenizer, store=tmp_path / "t")
-    assert made == [1]
+    assert len(list((tmp_path / "t").iterdir())) == 2
     cased = load_model(make_bert(tmp_path / "cased", lower_case=False)).tokenizer
     tokenized((other,), cased, store=tmp_path / "t")
-    assert made == [1, 1]
+    assert len(list((tmp_path / "t").iterdir())) == 3
 
 
 def test_tokens_that_are_cut_off_are_made_again(tmp_path, tokenizer):

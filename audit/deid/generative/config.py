@@ -55,13 +55,7 @@ class Room:
 
 
 def room_in(n_context: int, *, n_frame: int, growth: float = GROWTH) -> Room:
-    """Return the room in a context of so many tokens.
-
-    Raises
-    ------
-    AuditError
-        If note and copy do not fit.
-    """
+    """Return the room in a context of so many tokens."""
     n_note = math.floor((n_context - n_frame - SPARE - 1) / (1 + growth))
     if n_note < _LEAST_TOKENS:
         raise AuditError(
@@ -83,11 +77,6 @@ def pieces_of(
         Counts the tokens of a text.
     overlap
         Characters, as in `windows_of`; less where windows are short.
-
-    Raises
-    ------
-    AuditError
-        If not even a single character fits.
     """
     if not text:
         return ()
@@ -166,11 +155,6 @@ def frame_of(tokenizer: Any, *, language: str) -> Frame:
 
     The plain one, for base models as the paper's: instruction, empty line, `### 入力:`, note, empty
     line, `### 出力:`, answer, end token. In English `### Input:` and `### Output:`.
-
-    Raises
-    ------
-    AuditError
-        If the template cannot be used, or no token ends an answer.
     """
     end = tokenizer.eos_token_id
     if getattr(tokenizer, "chat_template", None):
@@ -441,13 +425,7 @@ class GenerativeFacts:
 
 
 def read_generative_file(folder: Path) -> GenerativeFacts:
-    """Return what a folder says of its generative tagger; reads no weights.
-
-    Raises
-    ------
-    AuditError
-        If there is none, or the file is not understood.
-    """
+    """Return what a folder says of its generative tagger; reads no weights."""
     where = f"{folder.name}/{TAGGER}"
     refused = AuditError("This file does not describe a generative tagger.", where=where)
     return read_facts(folder, kind=KIND, read=_facts, refused=refused)

@@ -65,11 +65,6 @@ def load_causal(
         "auto" is bfloat16 on a GPU that has it, else float32.
     is_frozen
         False where all weights will be tuned: they are held in float32 then.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be loaded, lacks tensors, or the device is not there or too small.
     """
     torch: Any = importlib.import_module("torch")
     pick_device = importlib.import_module("audit.models.load").pick_device
@@ -108,13 +103,7 @@ def _stored(directory: Path, torch: Any) -> Any:
 
 
 def read_parts(directory: Path, *, dtype: Any) -> tuple[Any, Any]:
-    """Return tokenizer and model of a directory, the model on the CPU in `dtype` or as "auto".
-
-    Raises
-    ------
-    AuditError
-        If there is no such directory, or it cannot be loaded as such a model.
-    """
+    """Return tokenizer and model of a directory, the model on the CPU in `dtype` or as "auto"."""
     check_directory(directory)
     transformers: Any = importlib.import_module("transformers")
     transformers.utils.logging.disable_progress_bar()
@@ -144,13 +133,7 @@ def read_parts(directory: Path, *, dtype: Any) -> tuple[Any, Any]:
 
 
 def check_directory(directory: Path) -> None:
-    """Refuse what is no directory with safetensors weights of a whole model.
-
-    Raises
-    ------
-    AuditError
-        If it is none.
-    """
+    """Refuse what is no directory with safetensors weights of a whole model."""
     if not directory.is_dir() or not (directory / "config.json").is_file():
         raise AuditError("There is no model directory with a config.json.", where=WHERE)
     weights = list(directory.glob("*.safetensors"))
@@ -170,13 +153,7 @@ def check_directory(directory: Path) -> None:
 
 
 def directory_digest(directory: Path) -> str:
-    """Return the SHA-256 of the names and bytes of the files that make a model.
-
-    Raises
-    ------
-    AuditError
-        If one cannot be read.
-    """
+    """Return the SHA-256 of the names and bytes of the files that make a model."""
     digest = hashlib.sha256()
     try:
         for path in model_files(directory):
@@ -222,11 +199,6 @@ class LocalModel:
         As given.
     digest
         SHA-256 of weights, tokenizer, settings and the kind of device.
-
-    Raises
-    ------
-    AuditError
-        If there is no such directory, or it cannot be loaded as such a model.
     """
 
     def __init__(

@@ -34,8 +34,6 @@ from audit.deid.generative.config import (
     room_in,
     text_ids,
 )
-from audit.deid.generative.config import WHERE as GENERATIVE_WHERE
-from audit.deid.generative.model import WHERE as MODEL_WHERE
 from audit.deid.generative.model import CausalModel, load_causal
 from audit.deid.tagger import MODEL, TAGGER, Tags
 from audit.errors import AuditCancelled, AuditError
@@ -155,7 +153,7 @@ def _halving(
         if len(rows) == 1:
             raise AuditError(
                 "Memory ran out with a single window.",
-                where=MODEL_WHERE,
+                where="language model",
                 do="Set `max_tokens` lower, or take a smaller model.",
             ) from None
     torch.cuda.empty_cache()
@@ -225,19 +223,13 @@ def _until_stop(answer: list[int], stops: Sequence[int]) -> list[int]:
 
 
 def with_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
-    """Return the model with a fresh adapter, everything else frozen; it changes no answer yet.
-
-    Raises
-    ------
-    AuditError
-        If peft is not installed, or the model has no such modules.
-    """
+    """Return the model with a fresh adapter, everything else frozen; it changes no answer yet."""
     try:
         peft: Any = importlib.import_module("peft")
     except ImportError:
         raise AuditError(
             "Adapters need the package peft, which is not installed.",
-            where=GENERATIVE_WHERE,
+            where="tuning settings",
             do="Install peft, or tune all weights.",
         ) from None
     targets = ALL_LINEAR if lora.targets == (ALL_LINEAR,) else list(lora.targets)
@@ -255,7 +247,7 @@ def with_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
         except ValueError:
             raise AuditError(
                 "The model has no module of these names to put an adapter beside.",
-                where=GENERATIVE_WHERE,
+                where="tuning settings",
                 do=f"Name others, or choose {ALL_LINEAR}.",
             ) from None
 
@@ -320,15 +312,7 @@ class GenerativeTagger:
         should_stop: StopQuestion = lambda: False,
         on_share: ShareListener = lambda share: None,
     ) -> tuple[CopyReading, ...]:
-        """Return what the model's copies say of each note; spans that notes have are ignored.
-
-        Raises
-        ------
-        AuditError
-            If memory runs out.
-        AuditCancelled
-            If the person asked to stop.
-        """
+        """Return what the model's copies say of each note; spans that notes have are ignored."""
         tokenizer = self.loaded.tokenizer
         windows = [
             pieces_of(
@@ -401,13 +385,7 @@ def load_generative(
 
 
 def tagger_of(loaded: CausalModel, facts: GenerativeFacts, *, name: str) -> GenerativeTagger:
-    """Return the tagger of a model that is loaded.
-
-    Raises
-    ------
-    AuditError
-        If its context has no room for a note and its copy.
-    """
+    """Return the tagger of a model that is loaded."""
     frame = frame_of(loaded.tokenizer, language=facts.language)
     n_context = min(loaded.n_context, facts.max_tokens)
     room = room_in(n_context, n_frame=frame.n_tokens, growth=facts.growth)

@@ -11,10 +11,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import math
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import transformers
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from audit.deid.generative.config import (
@@ -44,20 +41,23 @@ from audit.deid.generative.config import (
 )
 from audit.deid.generative.model import CausalModel, directory_digest, load_causal, model_files
 from audit.deid.generative.tagger import merged, with_adapter
-from audit.deid.network.config import TrainPoint, add_point, read_points
 from audit.deid.tagger import MODEL, TAGGER
 from audit.deid.windows import Window
-from audit.errors import AuditCancelled, AuditError
+from audit.errors import AuditError
 from audit.notes.formats import flattened, guess_format, read_unnamed, write_tags
 from audit.notes.spans import Span, TaggedDocument, ordered, tagged
 from audit.progress import Meter, ProgressListener, StopQuestion
-from audit.rng import generator, torch_seed
+from audit.rng import generator
 from audit.shelf import alone, whole_folder, write_whole
+from audit.training.config import read_losses
 from audit.training.loop import (
-    CheckpointState,
+    Hardware,
+    Learner,
+    Loop,
+    PointListener,
+    adamw,
+    claim,
     forget_checkpoints,
-    load_checkpoint,
-    save_checkpoint,
 )
 
 Ids = npt.NDArray[np.int32]
@@ -134,11 +134,6 @@ def examples_of(
 
     A span that the edge of a window cuts is tagged as far as it goes: windows of tagging are joined
     in the same way. Of spans that overlap the longest stays whole.
-
-    Raises
-    ------
-    AuditError
-        If no example is left.
     """
     rows: list[Example] = []
     labels: set[str] = set()
@@ -201,7 +196,7 @@ def _part(document: TaggedDocument, window: Window) -> tuple[TaggedDocument, int
 
 IGNORED = -100
 """Target of a position that the loss leaves out."""
-_BETAS = (0.9, 0.999)
+TUNE = "tuning the model"
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,18 +233,19 @@ def batch_of(examples: Sequence[Example], *, pad_id: int) -> Batch:
     return Batch(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))
 
 
-class Learner:
-    """A model and its optimizer.
+class CopyLearner(Learner):
+    """A language model that learns to write the answers of examples.
 
     Parameters
     ----------
     model
         Tuned in place, those of its parameters that want a gradient.
-    device, precision
-        Where it lies, and the number type of products.
-    n_steps
-        Of the whole tuning: the learning rate follows from it.
+    rows, held_out
+        Examples to learn from, and those whose loss is measured at both ends.
     """
+
+    phase = TUNE
+    dropout = "tuning dropout"
 
     def __init__(
         self,
@@ -257,82 +253,66 @@ class Learner:
         *,
         settings: TuningSettings,
         pad_id: int,
-        device: str,
-        precision: str,
+        hardware: Hardware,
         n_steps: int,
+        rows: Sequence[Example] = (),
+        held_out: Sequence[Example] = (),
     ) -> None:
-        self.model = model
-        self.settings = settings
-        self.n_steps = n_steps
-        self._pad_id, self._device, self._precision = pad_id, device, precision
+        super().__init__(
+            model, settings=settings, hardware=hardware, n_steps=n_steps,
+            optimizer=adamw(model, settings),
+        )  # fmt: skip
+        self.settings, self._pad_id = settings, pad_id
+        self._rows, self._held_out = rows, held_out
         plain = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._keeps_logits = "logits_to_keep" in inspect.signature(plain.forward).parameters
-        self.tuned = Tuned(model)
-        self.optimizer = torch.optim.AdamW(
-            _groups(self.tuned, settings.weight_decay), lr=settings.highest_rate, betas=_BETAS
-        )
 
-    def step(self, step: int, examples: Sequence[Example]) -> float:
-        """Learn from the examples of a step, 1 and on; return the mean loss in nats a token."""
-        settings = self.settings
-        order = sorted(examples, key=lambda example: -example.n_tokens)
-        n_targets = sum(len(example.answer) for example in order)
-        self.model.train()
-        self.optimizer.zero_grad(set_to_none=True)
-        total = torch.zeros((), device=self._device)
-        for number, start in enumerate(range(0, len(order), settings.micro_batch)):
-            torch.manual_seed(torch_seed(settings.seed, "tuning dropout", step, number))
-            part = order[start : start + settings.micro_batch]
-            loss = self._summed(batch_of(part, pad_id=self._pad_id)) / n_targets
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += loss.detach()
-        nn.utils.clip_grad_norm_(list(self.tuned.parameters()), settings.clip)
-        for group in self.optimizer.param_groups:
-            group["lr"] = settings.highest_rate * settings.rate_factor(step, n_steps=self.n_steps)
-        self.optimizer.step()
-        return float(total)
+    def passes(self, step: int) -> Iterator[tuple[Batch, int]]:
+        """Yield the batch of each pass, and how many tokens the step learns from."""
+        n, settings = len(self._rows), self.settings
+        rows = step_rows(step, n_rows=n, batch=settings.batch, seed=settings.seed)
+        return self._batches([self._rows[i] for i in rows])
+
+    def loss(self, rows: tuple[Batch, int]) -> Tensor:
+        """Return the summed cross-entropy of a pass over the answer tokens of the step."""
+        return self._summed(rows[0]) / rows[1]
+
+    def measured(self, step: int) -> dict[str, float | None]:
+        """Measure the held-out examples before the first step and after the last."""
+        is_end = step in (0, self.n_steps)
+        return {"held_out": self.loss_of(self._held_out)} if self._held_out and is_end else {}
 
     def loss_of(self, examples: Sequence[Example]) -> float:
         """Return the mean loss of answers in evaluation mode, in nats a token."""
         self.model.eval()
-        total, n = 0.0, self.settings.micro_batch
-        order = sorted(examples, key=lambda example: -example.n_tokens)
+        total, n_targets = 0.0, 1
         with torch.inference_mode():
-            for start in range(0, len(order), n):
-                batch = batch_of(order[start : start + n], pad_id=self._pad_id)
+            for batch, n_targets in self._batches(examples):  # noqa: B007 - of all, told with each
                 total += float(self._summed(batch))
-        return total / sum(len(example.answer) for example in order)
+        return total / n_targets
+
+    def _batches(self, examples: Sequence[Example]) -> Iterator[tuple[Batch, int]]:
+        """Yield examples side by side, the longest first, and the tokens of all their answers."""
+        n, n_targets = self.settings.micro_batch, sum(len(one.answer) for one in examples)
+        order = sorted(examples, key=lambda example: -example.n_tokens)
+        for start in range(0, len(order), n):
+            yield batch_of(order[start : start + n], pad_id=self._pad_id), n_targets
 
     def _summed(self, batch: Batch) -> Tensor:
         """Return the summed cross-entropy of a pass, of answer tokens alone."""
-        n_kept = batch.targets.shape[1]
+        n_kept, device = batch.targets.shape[1], self.hardware.device
         more = {"logits_to_keep": n_kept + 1} if self._keeps_logits else {}
-        with self._numbers():
+        with self.hardware.numbers():
             logits = self.model(
-                input_ids=batch.ids.to(self._device),
-                attention_mask=batch.attended.to(self._device),
+                input_ids=batch.ids.to(device),
+                attention_mask=batch.attended.to(device),
                 use_cache=False,
                 **more,
             ).logits  # [B, K + 1 or L, V]
         said = logits[:, -(n_kept + 1) : -1].flatten(end_dim=1)
-        targets = batch.targets.to(self._device).flatten()
+        targets = batch.targets.to(device).flatten()
         is_asked = targets != IGNORED
         return functional.cross_entropy(said[is_asked].float(), targets[is_asked], reduction="sum")
-
-    def _numbers(self) -> AbstractContextManager[object]:
-        if self._precision == "float32":
-            return nullcontext()
-        return torch.autocast(self._device, dtype=torch.bfloat16)
-
-
-class Tuned(nn.Module):
-    """The parameters of a model that want a gradient, as a module of their own for checkpoints."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad:
-                self.register_parameter(name.replace(".", "/"), parameter)
 
 
 def step_rows(step: int, *, n_rows: int, batch: int, seed: int) -> list[int]:
@@ -349,148 +329,7 @@ def step_rows(step: int, *, n_rows: int, batch: int, seed: int) -> list[int]:
     return rows
 
 
-def _groups(tuned: Tuned, weight_decay: float) -> list[dict[str, object]]:
-    """Return the parameters by weight decay; vectors have none."""
-    groups: dict[float, list[nn.Parameter]] = {}
-    for parameter in tuned.parameters():
-        groups.setdefault(weight_decay if parameter.dim() > 1 else 0.0, []).append(parameter)
-    return [{"params": found, "weight_decay": decay} for decay, found in groups.items()]
-
-
-TUNE = "tuning the model"
-_MOST_SECONDS = 600.0
-_MOST_POINTS = 500
-
-
-@dataclass(frozen=True, eq=False)
-class Course:
-    """Everything that a tuning needs while it runs.
-
-    Attributes
-    ----------
-    rows, held_out
-        Examples to learn from, and those whose loss is measured at both ends.
-    key
-        Of the tuning: a checkpoint of another is not taken.
-    out
-        Folder of the tuning. Its curve begins at step 0 with the loss before the first step, of
-        the validation notes, else of some others.
-    """
-
-    learner: Learner
-    rows: tuple[Example, ...]
-    held_out: tuple[Example, ...]
-    key: str
-    out: Path
-    meter: Meter
-    on_point: Callable[[TrainPoint], None]
-
-    def run(self) -> dict[str, float | None]:
-        """Tune to the last step; return loss, and the held-out loss at both ends.
-
-        Raises
-        ------
-        AuditError
-            If the loss is no longer a number, memory runs out, or nothing can be written.
-        AuditCancelled
-            If the person asked to stop; a checkpoint is written first.
-        """
-        learner, n_steps = self.learner, self.learner.n_steps
-        first, seconds = self._resumed()
-        began = time.monotonic() - seconds
-        kept_at = seconds
-        every = max(1, n_steps // _MOST_POINTS)
-        losses: list[float] = []
-        if not first:
-            self._point(0, self._held_out_loss(), seconds=0.0)
-        for step in range(first + 1, n_steps + 1):
-            with _memory_watched(learner.settings.micro_batch):
-                losses.append(learner.step(step, self._rows_of(step)))
-            _refuse_no_number(losses[-1])
-            seconds = time.monotonic() - began
-            if step % every == 0 or step == n_steps:
-                self._point(step, sum(losses) / len(losses), seconds=seconds)
-                losses = []
-            is_due = step % learner.settings.checkpoint_every == 0
-            if step < n_steps and (is_due or seconds - kept_at > _MOST_SECONDS):
-                self._keep(step, seconds)
-                kept_at = seconds
-            try:
-                self.meter.add(TUNE, 1.0)
-            except AuditCancelled:
-                if step < n_steps:
-                    self._keep(step, seconds)
-                    raise
-        points = read_points(self.out)
-        return {
-            "loss": points[-1].loss,
-            "first_validation": points[0].loss if self.held_out else None,
-            "validation": self._held_out_loss() if self.held_out else None,
-        }
-
-    def _rows_of(self, step: int) -> list[Example]:
-        settings = self.learner.settings
-        rows = step_rows(step, n_rows=len(self.rows), batch=settings.batch, seed=settings.seed)
-        return [self.rows[i] for i in rows]
-
-    def _held_out_loss(self) -> float:
-        rows = self.held_out or self.rows[: self.learner.settings.batch]
-        with _memory_watched(self.learner.settings.micro_batch):
-            loss = self.learner.loss_of(rows)
-        _refuse_no_number(loss)
-        return loss
-
-    def _resumed(self) -> tuple[int, float]:
-        learner = self.learner
-        state = load_checkpoint(
-            self.out, key=self.key, model=learner.tuned, optimizer=learner.optimizer
-        )
-        if state is None:
-            return 0, 0.0
-        self.meter.add(TUNE, float(state.step), is_cached=True)
-        return state.step, state.seconds
-
-    def _keep(self, step: int, seconds: float) -> None:
-        state = CheckpointState(step, seconds, self.key)
-        learner = self.learner
-        save_checkpoint(self.out, state, model=learner.tuned, optimizer=learner.optimizer)
-
-    def _point(self, step: int, loss: float, *, seconds: float) -> None:
-        point = TrainPoint(step, loss, round(seconds, 3))
-        add_point(self.out, point)
-        self.on_point(point)
-
-
-def _refuse_no_number(loss: float) -> None:
-    if not math.isfinite(loss):
-        raise AuditError(
-            "The loss is no longer a number: the training has diverged.",
-            where="training",
-            do="Begin again with a lower learning rate or a longer warm-up, or in float32.",
-        )
-
-
-@contextmanager
-def _memory_watched(n: int) -> Iterator[None]:
-    """Turn running out of memory into a sentence that says what to try."""
-    try:
-        yield
-    except (MemoryError, torch.OutOfMemoryError):
-        pass
-    except RuntimeError as error:
-        if "alloc" not in str(error).lower() or "memory" not in str(error).lower():
-            raise
-    else:
-        return
-    raise AuditError(
-        f"Memory ran out with {n} windows a pass.",
-        where="training",
-        do="Try `micro_batch` 1, gradient checkpointing, an adapter, or shorter windows.",
-    )
-
-
 _VERSION = 1
-_STATE = "training.json"
 _TOKENIZER_OF = (".json", ".model", ".jinja", ".txt", ".tiktoken")
 _NOT_OF_THE_TOKENIZER = {"config.json", "generation_config.json", "model.safetensors.index.json"}
 
@@ -500,7 +339,7 @@ def train_generative(
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
     *,
-    on_point: Callable[[TrainPoint], None] = lambda point: None,
+    on_point: PointListener = lambda point: None,
 ) -> GenerativeResult:
     """Tune a model, or go on with a tuning that was stopped or killed.
 
@@ -525,8 +364,10 @@ def train_generative(
             else ()
         )
         key = _key(order, loaded, examples)
-        done = _same_tuning(order.out, key)
-        if done is None:
+        claim(order.out, {"key": key}, result=TAGGER)
+        if (order.out / TAGGER).is_file() and (order.out / MODEL).is_dir():
+            done = _result(order.out, read_generative_file(order.out))
+        else:
             done = _tuned(
                 order, loaded, examples, held_out, key=key, on_point=on_point,
                 meter=Meter(
@@ -539,13 +380,7 @@ def train_generative(
 
 
 def gold_notes(paths: tuple[Path, ...], *, what: str) -> tuple[TaggedDocument, ...]:
-    """Read notes with spans; a note's name may be there once in each file or folder.
-
-    Raises
-    ------
-    AuditError
-        If a file cannot be read or is not understood.
-    """
+    """Read notes with spans; a note's name may be there once in each file or folder."""
     found: list[TaggedDocument] = []
     for path in paths:
         try:
@@ -586,7 +421,7 @@ def _tuned(
     *,
     key: str,
     meter: Meter,
-    on_point: Callable[[TrainPoint], None],
+    on_point: PointListener,
 ) -> GenerativeResult:
     settings = order.settings
     model, n_steps = loaded.model, settings.n_steps(len(examples.rows))
@@ -595,12 +430,18 @@ def _tuned(
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     pad = loaded.tokenizer.pad_token_id
-    learner = Learner(
-        model, settings=settings, pad_id=0 if pad is None else pad, device=loaded.device,
-        precision=loaded.precision, n_steps=n_steps,
+    learner = CopyLearner(
+        model, settings=settings, pad_id=0 if pad is None else pad,
+        hardware=Hardware(loaded.device, loaded.precision), n_steps=n_steps, rows=examples.rows,
+        held_out=held_out,
     )  # fmt: skip
-    course = Course(learner, examples.rows, held_out, key, order.out, meter, on_point)
-    measured = course.run()
+    Loop(learner, order.out, key, meter, on_point).run()
+    points = read_losses(order.out)
+    measured = {
+        "loss": points[-1].loss,
+        "first_validation": points[0].held_out,
+        "validation": points[-1].held_out,
+    }
     plain = model if settings.lora is None else merged(model)
     _write_model(plain.to(loaded.stored), order.out / MODEL, parent=order.model)
     facts = _facts(order, loaded, examples, measured, n_steps=n_steps)
@@ -670,32 +511,6 @@ def _key(order: GenerativeOrder, loaded: CausalModel, examples: Examples) -> str
         "place": [loaded.device, loaded.precision],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _same_tuning(out: Path, key: str) -> GenerativeResult | None:
-    """Return what the folder holds if this very tuning is done; None where it is not.
-
-    Raises
-    ------
-    AuditError
-        If the folder holds another tagger or another tuning.
-    """
-    if not (out / _STATE).exists() and not (out / TAGGER).exists() and not (out / MODEL).exists():
-        write_whole(out / _STATE, json.dumps({"key": key}).encode("ascii"))
-        return None
-    try:
-        before = json.loads((out / _STATE).read_bytes())["key"]
-    except (OSError, ValueError, KeyError, TypeError):
-        before = ""
-    if before != key:
-        raise AuditError(
-            "The folder holds another tuning: other notes, another model or other settings.",
-            where="out",
-            do="Choose another folder, or ask for what was begun there.",
-        )
-    if not (out / TAGGER).exists() or not (out / MODEL).is_dir():
-        return None
-    return _result(out, read_generative_file(out))
 
 
 def _write_model(model: Any, path: Path, *, parent: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,7 +24,6 @@ from audit.notes.formats import guess_format, jsonl_line, read_unnamed
 from audit.notes.spans import Span, TaggedDocument, tagged
 from audit.progress import StopQuestion
 from audit.rng import generator
-from audit.shelf import write_whole
 from audit.task import Record
 from audit.training.config import LoopSettings, Rate
 
@@ -155,13 +153,7 @@ class TaggerFacts:
 
 
 def read_tagger_file(path: Path) -> TaggerFacts:
-    """Return what a folder says of its token classifier; reads no weights.
-
-    Raises
-    ------
-    AuditError
-        If there is none, or the file is not understood.
-    """
+    """Return what a folder says of its token classifier; reads no weights."""
     where = f"{path.name}/{TAGGER}"
     refused = AuditError("This file does not describe a token classifier.", where=where)
     return read_facts(path, kind=KIND, read=_facts, refused=refused)
@@ -183,13 +175,7 @@ def _facts(content: dict[str, Any], digest: str) -> TaggerFacts:
 
 
 def file_digests(path: Path) -> dict[str, str]:
-    """Return the SHA-256 of every plain file of a folder, by name.
-
-    Raises
-    ------
-    AuditError
-        If one cannot be read.
-    """
+    """Return the SHA-256 of every plain file of a folder, by name."""
     try:
         return {one.name: _digest(one) for one in sorted(path.iterdir()) if one.is_file()}
     except OSError as error:
@@ -202,49 +188,6 @@ def _digest(path: Path) -> str:
         while chunk := file.read(_CHUNK_BYTES):
             found.update(chunk)
     return found.hexdigest()
-
-
-POINTS = "losses.jsonl"
-
-
-@dataclass(frozen=True)
-class TrainPoint:
-    """A point of the curve.
-
-    Attributes
-    ----------
-    step
-        Finished steps.
-    loss
-        Mean since the last point, in nats a token; None before the first step.
-    seconds
-        Of training until then.
-    precision, recall, f
-        On the validation notes, with a bias of 0; None where not measured.
-    """
-
-    step: int
-    loss: float | None
-    seconds: float
-    precision: float | None = None
-    recall: float | None = None
-    f: float | None = None
-
-
-def add_point(folder: Path, point: TrainPoint) -> None:
-    """Add a point to the curve of a folder, in place of those of this step and later ones."""
-    kept = [one for one in read_points(folder) if one.step < point.step]
-    lines = [json.dumps(asdict(one), allow_nan=False) + "\n" for one in (*kept, point)]
-    write_whole(folder / POINTS, "".join(lines).encode("ascii"))
-
-
-def read_points(folder: Path) -> tuple[TrainPoint, ...]:
-    """Return the curve of a folder; empty where there is none, or it is damaged."""
-    try:
-        lines = (folder / POINTS).read_text(encoding="ascii").splitlines()
-        return tuple(TrainPoint(**json.loads(line)) for line in lines)
-    except (OSError, ValueError, TypeError):
-        return ()
 
 
 MAX_SYNTHETIC = 1_000_000
@@ -287,13 +230,7 @@ def notes_digest(documents: Iterable[TaggedDocument], *, mark: int = 0) -> str:
 
 
 def read_gold(path: Path) -> tuple[TaggedDocument, ...]:
-    """Return the annotated notes of a file or a folder, in any format of `audit.notes.formats`.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be read, its format is not known, or a file is not understood.
-    """
+    """Return the annotated notes of a file or a folder, in any format of `audit.notes.formats`."""
     try:
         paths = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
         files = {one.name: one.read_bytes() for one in paths if not one.name.startswith(".")}
@@ -313,13 +250,7 @@ def synthetic(
     is_held_out: bool = False,
     should_stop: StopQuestion = lambda: False,
 ) -> Iterator[TaggedDocument]:
-    """Yield synthetic notes, as many of each language, in turn; of held-out styles if asked.
-
-    Raises
-    ------
-    AuditCancelled
-        If the person asked to stop.
-    """
+    """Yield synthetic notes, as many of each language, in turn; of held-out styles if asked."""
     from audit.deid.synthetic import HELD_OUT_STYLES, TRAIN_STYLES, synthetic_notes
 
     styles = HELD_OUT_STYLES if is_held_out else TRAIN_STYLES

@@ -41,11 +41,6 @@ class TagScheme:
         Each once.
     kind
         One of `SCHEMES`.
-
-    Raises
-    ------
-    ValueError
-        If there is no label, one is there twice, or there is no such scheme.
     """
 
     labels: tuple[str, ...]
@@ -264,13 +259,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class TokenizerReader:
-    """Reads with a fast tokenizer of transformers.
-
-    Raises
-    ------
-    AuditError
-        If the tokenizer does not say where its tokens stand in a text.
-    """
+    """Reads with a fast tokenizer of transformers."""
 
     tokenizer: Any
     prefix: tuple[int, ...]
@@ -387,11 +376,6 @@ class Characters:
     ----------
     known
         Characters in the form of `plain`, each once; the first has number 4.
-
-    Raises
-    ------
-    ValueError
-        If one is there twice, or is not in that form.
     """
 
     known: str
@@ -467,13 +451,7 @@ class Characters:
 
 
 def characters_from_json(text: str, *, where: str) -> Characters:
-    """Read a vocabulary.
-
-    Raises
-    ------
-    AuditError
-        If it is none.
-    """
+    """Read a vocabulary."""
     try:
         content = json.loads(text)
         if content["version"] != _VERSION or content["kinds"] != list(KINDS):

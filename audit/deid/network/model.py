@@ -143,13 +143,7 @@ class Row:
 
 
 def rows_of(note: int, *, n_tokens: int, size: int, overlap: int) -> list[Row]:
-    """Cut a note of `n_tokens` into rows of at most `size` that share `overlap` tokens.
-
-    Raises
-    ------
-    ValueError
-        If the overlap is negative or above half of the size.
-    """
+    """Cut a note of `n_tokens` into rows of at most `size` that share `overlap` tokens."""
     if not 0 <= 2 * overlap <= size or size < 1:
         raise ValueError(f"rows of {size} tokens cannot overlap by {overlap}")
     rows: list[Row] = []
@@ -258,6 +252,11 @@ class TokenModel:
         found: Tensor = self.module(**given).logits
         return found
 
+    def logits_of(self, given: Padded) -> Tensor:
+        """Return scores [B, L, T] of padded rows, wherever they lie."""
+        kinds = None if given.kinds is None else given.kinds.to(self.device)
+        return self.logits(given.ids.to(self.device), mask=given.mask.to(self.device), kinds=kinds)
+
     @property
     def device(self) -> torch.device:
         """Where its weights are."""
@@ -273,13 +272,7 @@ def new_model(reader: Characters, *, shape: Shape, n_tags: int, seed: int) -> To
 
 
 def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
-    """Return an encoder from a directory with a new head of tags.
-
-    Raises
-    ------
-    AuditError
-        If the directory is refused, or holds no encoder with a fast tokenizer.
-    """
+    """Return an encoder from a directory with a new head of tags."""
     folder = open_folder(path)
     _refuse_code(folder)
     sizes = [(folder.path / f).stat().st_size for f in folder.files if f.endswith(".safetensors")]
@@ -303,13 +296,7 @@ def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
 
 
 def load_model_folder(path: Path, *, n_tags: int, device: str) -> TokenModel:
-    """Load a model that `save_model_folder` wrote.
-
-    Raises
-    ------
-    AuditError
-        If the directory is refused, or its weights do not fit.
-    """
+    """Load a model that `save_model_folder` wrote."""
     folder = open_folder(path)
     _refuse_code(folder)
     build = _characters_model if CHARACTERS in folder.files else _encoder_model

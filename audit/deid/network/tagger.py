@@ -123,10 +123,7 @@ def _score(
     """Score a batch of rows and put the scores where they belong."""
     pieces = [piece(notes[row.note], start=row.start, end=row.end) for row in batch]
     given = padded(pieces, reader=model.reader)
-    device = model.device
-    kinds = None if given.kinds is None else given.kinds.to(device)
-    logits = model.logits(given.ids.to(device), mask=given.mask.to(device), kinds=kinds)
-    told = logits.float().cpu().numpy()
+    told = model.logits_of(given).float().cpu().numpy()
     for i, row in enumerate(batch):
         scores = found[row.note]
         if scores is None:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -24,7 +22,7 @@ import torch
 import transformers
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from audit.deid.matching import ANY, COLUMNS, OPTIMAL
@@ -34,8 +32,6 @@ from audit.deid.network.config import (
     Shape,
     TaggerFacts,
     TaggerSettings,
-    TrainPoint,
-    add_point,
     file_digests,
     read_tagger_file,
     synthetic,
@@ -57,21 +53,26 @@ from audit.deid.rules import RuleTagger
 from audit.deid.score import Pair, Scored, score_pairs, score_summary
 from audit.deid.tagger import MODEL, TAGGER, Tags
 from audit.deid.taggers import WAYS, combined_digest, put_together
-from audit.errors import AuditCancelled, AuditError
+from audit.errors import AuditError
 from audit.models.forward import plain_float32
 from audit.models.load import pick_device
 from audit.notes.formats import flattened
 from audit.notes.spans import FIVE_TYPES, TYPES, TaggedDocument, relabelled
 from audit.progress import Meter, ProgressListener, StopQuestion
-from audit.rng import generator, torch_seed
+from audit.rng import generator
 from audit.shelf import alone, unwritable, whole_folder, write_whole
 from audit.stats import N_REPLICATES
+from audit.task import Record
 from audit.training.loop import (
-    CheckpointState,
+    Hardware,
+    Learner,
+    Loop,
+    PointListener,
+    adamw,
+    claim,
     forget_checkpoints,
-    load_checkpoint,
     own_tensors,
-    save_checkpoint,
+    pick_precision,
 )
 
 NO_TAG = -100
@@ -320,119 +321,6 @@ def in_five_types(
     return found, tuple(sorted(unknown))
 
 
-class Learner:
-    """A model and its optimizer.
-
-    Parameters
-    ----------
-    model
-        Trained in place.
-    n_steps
-        Steps of the whole training: the learning rate follows from it.
-    precision
-        "float32", or "bfloat16" for what is multiplied; weights are float32 in both.
-    """
-
-    def __init__(
-        self, model: TokenModel, *, settings: TaggerSettings, n_steps: int, precision: str
-    ) -> None:
-        self.model, self.settings, self.n_steps = model, settings, n_steps
-        self.precision = precision
-        groups: dict[float, list[nn.Parameter]] = {}
-        for parameter in model.module.parameters():
-            decay = settings.weight_decay if parameter.dim() > 1 else 0.0
-            groups.setdefault(decay, []).append(parameter)
-        self.optimizer = torch.optim.AdamW(
-            [{"params": found, "weight_decay": decay} for decay, found in groups.items()],
-            lr=settings.learning_rate,
-            fused=True,
-        )
-
-    def step(self, step: int, rows: Sequence[Lesson]) -> float:
-        """Learn from the rows of a step, 1 and on; returns the mean loss in nats a token.
-
-        Raises
-        ------
-        AuditError
-            If the loss is no longer a number, or memory runs out.
-        """
-        n_told = max(1, sum(int((row.tags != NO_TAG).sum()) for row in rows))
-        self.model.module.train()
-        self.optimizer.zero_grad(set_to_none=True)
-        total = 0.0
-        for number, some in enumerate(passes_of(rows, n=self.settings.micro_batch)):
-            torch.manual_seed(torch_seed(self.settings.seed, "tagger dropout", step, number))
-            with _memory_watched(self.settings.micro_batch):
-                loss = self._loss(some) / n_told
-                loss.backward()  # type: ignore[no-untyped-call]
-            total += float(loss.detach())
-        if not np.isfinite(total):
-            raise AuditError(
-                "The loss is no longer a number: the training has diverged.",
-                where="training",
-                do="Begin again with a lower learning rate or a longer warm-up, or in float32.",
-            )
-        nn.utils.clip_grad_norm_(self.model.module.parameters(), self.settings.clip)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.settings.highest_rate * self.settings.rate_factor(
-                step, n_steps=self.n_steps
-            )
-        self.optimizer.step()
-        return total
-
-    def _loss(self, rows: Sequence[Lesson]) -> Tensor:
-        """Return the sum of the tokens' losses."""
-        given = padded([row.piece() for row in rows], reader=self.model.reader)
-        tags = np.full(given.ids.shape, NO_TAG, dtype=np.int64)
-        for i, row in enumerate(rows):
-            tags[i, given.n_before : given.n_before + len(row.tags)] = row.tags
-        device = self.model.device
-        kinds = None if given.kinds is None else given.kinds.to(device)
-        with self._numbers(device):
-            logits = self.model.logits(
-                given.ids.to(device), mask=given.mask.to(device), kinds=kinds
-            )
-        return functional.cross_entropy(
-            logits.float().flatten(end_dim=1),
-            torch.from_numpy(tags).to(device).flatten(),
-            ignore_index=NO_TAG,
-            reduction="sum",
-        )
-
-    def _numbers(self, device: torch.device) -> AbstractContextManager[object]:
-        if self.precision == "float32":
-            return nullcontext()
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-
-
-def pick_precision(wanted: str, *, device: str) -> str:
-    """Return the number type: "auto" is bfloat16 only on a GPU that has it."""
-    if wanted != "auto":
-        return wanted
-    has_it = device == "cuda" and torch.cuda.is_bf16_supported()
-    return "bfloat16" if has_it else "float32"
-
-
-@contextmanager
-def _memory_watched(n: int) -> Iterator[None]:
-    """Turn running out of memory into a sentence that says what to try."""
-    try:
-        yield
-    except (MemoryError, torch.OutOfMemoryError):
-        pass
-    except RuntimeError as error:
-        if "alloc" not in str(error).lower() or "memory" not in str(error).lower():
-            raise
-    else:
-        return
-    raise AuditError(
-        f"Memory ran out with {n} rows a pass.",
-        where=WHERE,
-        do=f"Try `micro_batch` {n // 2}." if n > 1 else "Take shorter rows or a smaller model.",
-    )
-
-
-TRAINING = "training.json"
 _VERSION = 1
 _LONG_ROW = 1024
 
@@ -484,20 +372,14 @@ class Task:
     model: TokenModel
     lessons: Lessons
     examiner: Examiner
-    precision: str
+    hardware: Hardware
     facts: Mapping[str, Any]
     key: str
     tagging_rows: tuple[int, int]
 
 
 def task_of(order: TaggerOrder, material: Material, *, device: str) -> Task:
-    """Build the model and the rows of an order.
-
-    Raises
-    ------
-    AuditError
-        If the encoder is refused, or its rows are too short.
-    """
+    """Build the model and the rows of an order."""
     settings = order.settings
     scheme = TagScheme(TYPES, settings.scheme)
     model = _model(order, material, scheme=scheme)
@@ -518,11 +400,11 @@ def task_of(order: TaggerOrder, material: Material, *, device: str) -> Task:
     examiner = Examiner(
         material.validation, model=model, scheme=scheme, size=tag_size, overlap=overlap
     )
-    precision = pick_precision(settings.precision, device=device)
-    facts = _facts(order, material, lessons=lessons, place=(device, precision))
+    hardware = Hardware(device, pick_precision(settings.precision, device=device))
+    facts = _facts(order, material, lessons=lessons, hardware=hardware)
     key = str(facts["key"])
     return Task(
-        settings, scheme, model, lessons, examiner, precision, facts, key, (tag_size, overlap)
+        settings, scheme, model, lessons, examiner, hardware, facts, key, (tag_size, overlap)
     )
 
 
@@ -553,7 +435,7 @@ def _facts(
     material: Material,
     *,
     lessons: Lessons,
-    place: tuple[str, str],
+    hardware: Hardware,
 ) -> dict[str, Any]:
     """Say what the training is, as plain values; a path or a note's text is none of them."""
     content: dict[str, Any] = {
@@ -575,8 +457,8 @@ def _facts(
         "n_spans": sum(len(document.spans) for document in material.train),
         "n_validation_notes": len(material.validation),
         "n_threads": torch.get_num_threads(),
-        "device": place[0],
-        "precision": place[1],
+        "device": hardware.device,
+        "precision": hardware.precision,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }
 
@@ -584,145 +466,100 @@ def _facts(
 TRAIN, MEASURE = "training the tagger", "measuring the tagger"
 BEST = "best"
 _WEIGHTS, _STATE = "model.safetensors", "state.json"
-_MOST_SECONDS = 300.0
-_POINTS = 100
-PointListener = Callable[[TrainPoint], None]
 
 
-class Course:
-    """A training from its last checkpoint to its end.
+class _Best(Record):
+    """Step and F of the best weights so far."""
 
-    Parameters
-    ----------
-    folder
-        Of the training.
-    meter
-        With the phases `TRAIN` (steps) and `MEASURE` (measurements).
-    """
+    step: int
+    f: float
+    key: str
 
-    def __init__(self, task: Task, folder: Path, *, meter: Meter, on_point: PointListener) -> None:
-        self._task, self._folder = task, folder
-        self._meter, self._on_point = meter, on_point
-        self._n_steps = task.lessons.n_steps
-        self._learner = Learner(
-            task.model, settings=task.settings, n_steps=self._n_steps, precision=task.precision
+
+class TokenLearner(Learner):
+    """A token classifier, its lessons and notes to measure it on; the best weights are kept."""
+
+    phase = TRAIN
+    dropout = "tagger dropout"
+
+    def __init__(self, task: Task, folder: Path) -> None:
+        super().__init__(
+            task.model.module,
+            settings=task.settings,
+            hardware=task.hardware,
+            n_steps=task.lessons.n_steps,
+            optimizer=adamw(task.model.module, task.settings, fused=True),
         )
-        self._begin = self._kept_at = 0.0
+        self._task, self._folder = task, folder
 
-    def run(self) -> None:
-        """Train to the last step; the model then has the best weights.
+    def passes(self, step: int) -> Iterator[tuple[list[Lesson], int]]:
+        """Yield the rows of each pass, and how many tokens the step learns from."""
+        rows = self._task.lessons.of_step(step)
+        n_told = max(1, sum(int((row.tags != NO_TAG).sum()) for row in rows))
+        for some in passes_of(rows, n=self._task.settings.micro_batch):
+            yield some, n_told
 
-        Raises
-        ------
-        AuditError
-            If the loss is no longer a number, memory runs out, or nothing can be written; the last
-            checkpoint is kept.
-        AuditCancelled
-            If the person asked to stop; a checkpoint is written first.
-        """
-        first = self._resumed()
-        losses: list[float] = []
-        for step in range(first + 1, self._n_steps + 1):
-            losses.append(self._learner.step(step, self._task.lessons.of_step(step)))
-            if self._is_measured(step):
-                self._measure(step, sum(losses) / len(losses))
-                losses = []
-            elif step % max(1, self._n_steps // _POINTS) == 0:
-                self._point(TrainPoint(step, sum(losses) / len(losses), self._seconds))
-                losses = []
-            is_late = self._seconds - self._kept_at > _MOST_SECONDS
-            if self._is_measured(step) or is_late or step % self._every == 0:
-                self._keep(step)
-            try:
-                self._meter.add(TRAIN, 1.0)
-                if self._is_measured(step):
-                    self._meter.add(MEASURE, 1.0)
-            except AuditCancelled:
-                self._keep(step)
-                raise
-        self._take_best()
+    def loss(self, rows: tuple[list[Lesson], int]) -> Tensor:
+        """Return the summed loss of the rows' tokens over the number of tokens of the step."""
+        (some, n_told), model = rows, self._task.model
+        given = padded([row.piece() for row in some], reader=model.reader)
+        tags = np.full(given.ids.shape, NO_TAG, dtype=np.int64)
+        for i, row in enumerate(some):
+            tags[i, given.n_before : given.n_before + len(row.tags)] = row.tags
+        with self.hardware.numbers():
+            logits = model.logits_of(given)
+        summed = functional.cross_entropy(
+            logits.float().flatten(end_dim=1),
+            torch.from_numpy(tags).to(model.device).flatten(),
+            ignore_index=NO_TAG,
+            reduction="sum",
+        )
+        return summed / n_told
 
-    @property
-    def _every(self) -> int:
-        return self._task.settings.checkpoint_every
+    def is_point(self, step: int) -> bool:
+        """Also where the tagger is measured."""
+        return self._is_measured(step) or super().is_point(step)
 
-    @property
-    def _seconds(self) -> float:
-        return round(time.monotonic() - self._begin, 3)
+    def units(self, step: int) -> dict[str, float]:
+        """Return steps, and measurements until then."""
+        return {TRAIN: float(step), MEASURE: float(sum(map(self._is_measured, range(1, step + 1))))}
 
-    def _is_measured(self, step: int) -> bool:
-        n = min(self._task.settings.n_evaluations, self._n_steps)
-        return any(step == -(-self._n_steps * (k + 1) // n) for k in range(n))
-
-    def _resumed(self) -> int:
-        learner = self._learner
-        state = load_checkpoint(
-            self._folder, key=self._task.key, model=learner.model.module,
-            optimizer=learner.optimizer,
-        )  # fmt: skip
-        step, seconds = (0, 0.0) if state is None else (state.step, state.seconds)
-        if not step:
+    def measured(self, step: int) -> Mapping[str, float | None]:
+        """Measure the tagger with a bias of 0, where it is time for it, and keep the best."""
+        if step == 0:
             shutil.rmtree(self._folder / BEST, ignore_errors=True)
-        self._begin, self._kept_at = time.monotonic() - seconds, seconds
-        self._meter.add(TRAIN, float(step), is_cached=True)
-        n_measured = sum(self._is_measured(k) for k in range(1, step + 1))
-        self._meter.add(MEASURE, float(n_measured), is_cached=True)
-        return step
-
-    def _measure(self, step: int, loss: float) -> None:
+        if not self._is_measured(step):
+            return {}
         task = self._task
         scores = task.examiner.scores(task.model)
-        beta = task.settings.recall_weight
-        found = task.examiner.figures(scores, bias=0.0, beta=beta)
-        point = TrainPoint(step, loss, self._seconds, found.precision, found.recall, found.f)
-        self._point(point)
+        found = task.examiner.figures(scores, bias=0.0, beta=task.settings.recall_weight)
         best = read_best(self._folder)
         # A best of this step or later was written just before a kill: it is made again.
-        if best is None or best[0] >= step or found.f > best[1]:
-            self._keep_best(step, found)
+        if best is None or best.step >= step or found.f > best.f:
+            with whole_folder(self._folder / BEST, replaces=True) as partial:
+                save_file(own_tensors(self.model.state_dict()), partial / _WEIGHTS)
+                best = _Best(step=step, f=found.f, key=task.key)
+                write_whole(partial / _STATE, best.written())
+        return {"precision": found.precision, "recall": found.recall, "f": found.f}
 
-    def _point(self, point: TrainPoint) -> None:
-        add_point(self._folder, point)
-        self._on_point(point)
-
-    def _keep_best(self, step: int, found: Figures) -> None:
-        with whole_folder(self._folder / BEST, replaces=True) as partial:
-            save_file(own_tensors(self._task.model.module.state_dict()), partial / _WEIGHTS)
-            state = {"step": step, "f": found.f, "key": self._task.key}
-            write_whole(partial / _STATE, json.dumps(state).encode("ascii"))
-
-    def _keep(self, step: int) -> None:
-        state = CheckpointState(step, self._seconds, self._task.key)
-        learner = self._learner
-        save_checkpoint(
-            self._folder, state, model=learner.model.module, optimizer=learner.optimizer
-        )
-        self._kept_at = self._seconds
-
-    def _take_best(self) -> None:
-        module = self._task.model.module
+    def take_best(self) -> None:
+        """Put the best weights into the model."""
         weights = load_file(self._folder / BEST / _WEIGHTS)
-        device = self._task.model.device
-        module.load_state_dict({name: one.to(device) for name, one in weights.items()})
-        module.eval()
+        device = self.hardware.device
+        self.model.load_state_dict({name: one.to(device) for name, one in weights.items()})
+        self.model.eval()
+
+    def _is_measured(self, step: int) -> bool:
+        n = min(self._task.settings.n_evaluations, self.n_steps)
+        return any(step == -(-self.n_steps * (k + 1) // n) for k in range(n))
 
 
-def read_best(folder: Path) -> tuple[int, float] | None:
+def read_best(folder: Path) -> _Best | None:
     """Return step and F of the best weights so far; None where none were kept."""
     try:
-        state = json.loads((folder / BEST / _STATE).read_text(encoding="ascii"))
-        return int(state["step"]), float(state["f"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return _Best.read((folder / BEST / _STATE).read_bytes(), where=BEST)
+    except (OSError, AuditError):
         return None
-
-
-def forget_course(folder: Path) -> None:
-    """Remove what only a training that still runs needs."""
-    forget_checkpoints(folder)
-    shutil.rmtree(folder / BEST, ignore_errors=True)
-
-
-__all__ = ["TaggerOrder", "train_tagger"]
 
 
 def train_tagger(
@@ -746,57 +583,20 @@ def train_tagger(
     device = pick_device(order.device)
     with alone(order.out), torch.random.fork_rng(), plain_float32(device):
         task = task_of(order, material, device=device)
-        is_whole = _is_same(order.out, task)
-        if not is_whole:
+        claim(order.out, task.facts, result=TAGGER)
+        if not (order.out / TAGGER).is_file():
             totals = {
                 TRAIN: float(task.lessons.n_steps), MEASURE: float(order.settings.n_evaluations),
             }  # fmt: skip
             meter = Meter(totals, listener=progress, should_stop=should_stop)
-            Course(task, order.out, meter=meter, on_point=on_point).run()
+            learner = TokenLearner(task, order.out)
+            Loop(learner, order.out, task.key, meter, on_point).run()
+            learner.take_best()
             _finish(order, task)
             meter.finish(MEASURE)
-    forget_course(order.out)
+    forget_checkpoints(order.out)
+    shutil.rmtree(order.out / BEST, ignore_errors=True)
     return read_tagger_file(order.out)
-
-
-def _is_same(out: Path, task: Task) -> bool:
-    """Say what the folder is for, and whether it is done.
-
-    Raises
-    ------
-    AuditError
-        If the folder holds another training, or another tagger.
-    """
-    place = ("device", "precision")
-    try:
-        before = json.loads((out / TRAINING).read_text(encoding="ascii"))
-        is_same, same_place = before["key"] == task.key, [before[name] for name in place]
-    except FileNotFoundError:
-        if (out / TAGGER).exists() or (out / MODEL).exists():
-            raise _another() from None
-        text = json.dumps(task.facts, indent=1, sort_keys=True)
-        write_whole(out / TRAINING, text.encode("ascii"))
-        return False
-    except (OSError, ValueError, KeyError, TypeError):
-        raise _another() from None
-    if not is_same:
-        raise _another()
-    is_whole = (out / TAGGER).is_file()
-    if not is_whole and same_place != [task.facts[name] for name in place]:
-        raise AuditError(
-            f"This training was begun on {same_place[0]} in {same_place[1]}.",
-            where="out",
-            do="Go on where it was begun, or begin in another folder.",
-        )
-    return is_whole
-
-
-def _another() -> AuditError:
-    return AuditError(
-        "The folder holds another training: other notes, another encoder or other settings.",
-        where="out",
-        do="Choose another folder, or ask for what was begun there.",
-    )
 
 
 def _finish(order: TaggerOrder, task: Task) -> None:
@@ -820,7 +620,7 @@ def _finish(order: TaggerOrder, task: Task) -> None:
         bias=bias,
         files=file_digests(order.out / MODEL),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        training={**task.facts, **order.about, "best_step": best[0] if best else None},
+        training={**task.facts, **order.about, "best_step": best.step if best else None},
         measured=figures.to_json(),
     )
     write_whole(order.out / TAGGER, facts.to_json().encode("ascii"))
@@ -921,15 +721,7 @@ def _put_down(work: Path, *, out: Path, how: dict[str, Any]) -> None:
 
 
 def measure_again(out: Path, *, should_stop: StopQuestion = lambda: False) -> dict[str, Any]:
-    """Choose the combination and measure it anew, as after a change of the rules; trains nothing.
-
-    Raises
-    ------
-    AuditError
-        If there is no default tagger in `out`, or it cannot be written.
-    AuditCancelled
-        If the person asked to stop.
-    """
+    """Choose the combination and measure it anew, as after a change of rules; trains nothing."""
     facts = read_tagger_file(out)
     try:
         before = json.loads((out / HOW).read_text(encoding="utf-8"))

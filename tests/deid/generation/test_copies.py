@@ -83,7 +83,7 @@ def test_sums_by_hand() -> None:
         "森",  # the end is missing
         "",
     ):
-        sums = added(sums, numbers_of(read(output)))
+        sums = added(sums, numbers_of(read(output).line()))
     told = copies_summary(sums)
     assert told["statuses"] == {
         "exact": 2, "normalised": 1, "edited": 1, "truncated": 1, "empty": 1,
@@ -96,7 +96,7 @@ def test_sums_by_hand() -> None:
     # 0, 1, 1, 0, 7 and 8 of 8 characters
     assert told["n_edits"] == 17
     assert told["pooled_error_rate"] == pytest.approx(17 / 48)
-    sums = added(sums, numbers_of(read("x", TaggedDocument("e", "y"))))
+    sums = added(sums, numbers_of(read("x", TaggedDocument("e", "y")).line()))
     told = copies_summary(sums)
     assert told["pooled_error_rate"] == pytest.approx(18 / 49)
     assert told["error_rate"] == pytest.approx((17 / 8 + 1) / 7)

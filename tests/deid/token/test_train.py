@@ -15,7 +15,6 @@ from audit.deid.network.config import (
     Material,
     TaggerSettings,
     read_gold,
-    read_points,
     read_tagger_file,
     split_off,
     synthetic,
@@ -36,6 +35,7 @@ from audit.deid.network.training import (
 from audit.deid.tagger import tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.spans import TYPES, Span, tagged
+from audit.training.config import read_losses
 from tests.deid.token.make_notes import SMALL, notes, quick
 from tests.deid.token.test_reading import wordpiece
 
@@ -72,7 +72,7 @@ def test_it_learns_notes_with_a_plain_rule(trained):
     assert figures.n_gold == 24 and figures.f > 0.95
     facts = read_tagger_file(trained)
     assert facts.measured["n_gold"] == 24 and facts.title == "small"
-    assert [point.f is not None for point in read_points(trained)].count(True) == 2
+    assert [point.f is not None for point in read_losses(trained)].count(True) == 2
     assert tagger.digest == facts.digest and tagger.labels == TYPES
 
 
@@ -107,8 +107,8 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(tmp_path):
     for name in ("model.safetensors", "characters.json", "config.json"):
         assert (cut / "model" / name).read_bytes() == (whole / "model" / name).read_bytes()
     assert read_tagger_file(cut).digest == read_tagger_file(whole).digest
-    steps = [(p.step, p.f) for p in read_points(cut)]
-    assert steps == [(p.step, p.f) for p in read_points(whole)]
+    steps = [(p.step, p.f) for p in read_losses(cut)]
+    assert steps == [(p.step, p.f) for p in read_losses(whole)]
 
 
 def test_another_training_does_not_take_a_folder(trained, tmp_path):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.attack.curve import RANKED
 from audit.attack.metrics import GENERAL_ALONE
+from audit.attack.scores import SCORES
 from audit.names.candidates import CONTROL_KINDS
 from pages.ui.language import LANGUAGES, words_of
 
@@ -58,8 +58,8 @@ def test_every_word_of_the_engine_has_a_sentence() -> None:
     }
     wanted |= {f"who_{who}" for who in (GENERAL_ALONE, "popularity")}
     wanted |= {f"axis_{score}" for score in ("product", "mean_log_ratio")}
-    assert {"product"} <= set(RANKED[1])
-    assert {"mean_log_ratio"} <= set(RANKED[2])
+    assert {"product", "mean_log_ratio"} <= {kind.name for kind in SCORES}
+    wanted |= {f"measures_score_{kind.name}" for kind in SCORES if kind.is_ranked}
     assert wanted <= set(ENGLISH)
 
 
