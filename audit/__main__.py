@@ -18,7 +18,7 @@ from audit import cli
 from audit.cli import add_corpus, add_deid, add_experiment, add_pretrain, log_command
 from audit.errors import AuditCancelled, AuditError
 from audit.report.html import LANGUAGES, NAME_FORMS
-from cache.errors import StoreError
+from cache.store import StoreError
 
 _OK, _BAD_INPUT, _CANCELLED = 0, 2, 130
 

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.attack.question import (
+    JAPANESE_PROMPT,
+    AuditRequest,
+    GenerationSettings,
+    PosteriorSettings,
+)
 from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
@@ -25,7 +30,6 @@ EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20")
 REMEMBERED = "demo/digests"
 N_DOCUMENTS = 300
 N_INPUTS = 2000
-JAPANESE_PROMPT = "診療科は" + "[MASK]" * 10 + "は[MASK]歳の"
 """The Japanese notes' way of naming a patient; ten masks hold service, heading and name."""
 
 

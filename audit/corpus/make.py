@@ -23,7 +23,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from pydantic import Field, model_validator
 
-from audit.attack.exposure import canary_names
 from audit.corpus.build import (
     PRIVATE,
     PUBLIC,
@@ -89,7 +88,7 @@ from audit.corpus.truth import (
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.names.candidates import Candidates, make_candidates
-from audit.names.controls import Accepts, Name
+from audit.names.controls import Accepts, Name, canary_names
 from audit.names.matching import NameIndex, Pair, pair_of
 from audit.names.pools import NamePool, japanese_pool, us_pool
 from audit.notes.placeholders import find_placeholders, has_marks
