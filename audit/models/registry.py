@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError
-from audit.home import DEMO_HOSPITAL, registered_folders
+from audit.home import DEMO_HOSPITAL, registered_folders, registered_folders
 from audit.models.inspect import (
     LABEL,
     ModelSummary,
