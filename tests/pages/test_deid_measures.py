@@ -76,7 +76,7 @@ def test_an_empty_page_says_what_to_do_and_the_example_can_be_asked_for() -> Non
     assert not app.exception
     (job,) = service.active_jobs()
     assert job.kind == "score" and job.label == "rules" and "First try" not in str(job)
-    assert read_order(job.job_id)["score"]["gold"] == {"kind": "example", "ref": "en"}
+    assert read_order(job.job_id)["gold"] == {"kind": "example", "ref": "en"}
     assert "Measuring a de-identifier" in texts(app)
 
 
@@ -192,7 +192,7 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     app.button(key="deid_measures_start").click().run()
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
-    assert order["score"]["gold"]["kind"] == "given" and "山田" not in json.dumps(order)
+    assert order["gold"]["kind"] == "given" and "山田" not in json.dumps(order)
     ScoreTask.answer(order, quiet())
     (score,) = SCORES.all()
     assert score.summary.n_documents == 6
