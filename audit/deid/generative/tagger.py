@@ -30,7 +30,6 @@ from audit.deid.generative.config import (
     answer_text,
     frame_of,
     pieces_of,
-    read_generative_file,
     room_in,
     text_ids,
 )
@@ -288,7 +287,7 @@ class GenerativeTagger:
     @property
     def digest(self) -> str:
         """SHA-256 of weights, tokenizer and settings."""
-        return self.facts.digest
+        return self.facts.digest()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -372,7 +371,7 @@ def load_generative(
     if not (directory / TAGGER).is_file():
         loaded = load_causal(directory, device=device, precision=precision)
         return tagger_of(loaded, GenerativeFacts(title="", model=loaded.digest), name="generative")
-    facts = read_generative_file(directory)
+    facts = GenerativeFacts.of_folder(directory)
     loaded = load_causal(directory / MODEL, device=device, precision=precision)
     name = directory.name
     if loaded.digest != facts.model:

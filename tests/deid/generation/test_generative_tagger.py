@@ -238,8 +238,8 @@ def test_another_model_than_described_is_refused(folder: Path, tmp_path: Path) -
 
 def test_facts_change_the_digest_and_are_checked(tagger: GenerativeTagger) -> None:
     facts = GenerativeFacts(title="a", model="0" * 64)
-    assert facts.digest != GenerativeFacts(title="a", model="0" * 64, overlap=3).digest
-    assert facts.digest == GenerativeFacts(title="b", model="0" * 64).digest
+    assert facts.digest() != GenerativeFacts(title="a", model="0" * 64, overlap=3).digest()
+    assert facts.digest() == GenerativeFacts(title="b", model="0" * 64).digest()
     with pytest.raises(ValueError, match="windows or language"):
         GenerativeFacts(title="", model="", language="de")
     with pytest.raises(AuditError, match="no room"):
