@@ -77,8 +77,6 @@ class TaggerFile(Record):
     kind: ClassVar[str]
     decisive: ClassVar[tuple[str, ...]]
     """Fields that decide the answers."""
-    refusal: ClassVar[str]
-    """What a file is told that is no such one."""
 
     title: str = Field(default="", max_length=MAX_TITLE)
     """What its maker called it: untrusted text."""
@@ -121,7 +119,10 @@ class TaggerFile(Record):
         except OSError as error:
             raise unreadable(folder, error) from None
         except (AuditError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise AuditError(cls.refusal, where=f"{folder.name}/{TAGGER}") from None
+            raise AuditError(
+                "This file does not describe a tagger of this kind.",
+                where=f"{folder.name}/{TAGGER}",
+            ) from None
         return found
 
 

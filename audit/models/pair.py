@@ -18,15 +18,7 @@ _MAX_SHOWN = 6
 
 @dataclass(frozen=True, eq=False)
 class ModelPair:
-    """Two models that read the same text as the same tokens.
-
-    Attributes
-    ----------
-    general
-        The model that never saw the hospital's notes.
-    hospital
-        The model under audit.
-    """
+    """Two models that read the same text as the same tokens."""
 
     general: LoadedModel
     hospital: LoadedModel

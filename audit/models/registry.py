@@ -39,12 +39,8 @@ _MAX_TEXT = 4_096
 class RegisteredFolder:
     """A folder under which models lie.
 
-    Attributes
-    ----------
-    label
-        First part of its models' identifiers: its own name, numbered where two are alike.
-    path
-        The folder, links resolved.
+    `label` is the first part of its models' identifiers: its own name, numbered where two are
+    alike.
     """
 
     label: str
@@ -55,19 +51,8 @@ class RegisteredFolder:
 class RegisteredModel:
     """A model in the list: either what it is, or why it cannot be loaded.
 
-    Attributes
-    ----------
-    model_id
-        The folder's label and the path under it, with "/"; "trained/" and the run's name for a
-        model that was trained here.
-    path
-        The directory, links resolved.
-    summary
-        What lies there; None where it is refused.
-    refusal
-        Why it is refused; "" where it is not.
-    title
-        What a model that was trained here is called; "" for others.
+    `model_id` is the folder's label and the path under it, or "trained/" and the run's name;
+    `refusal` and `title` (of a model that was trained here) are "" where there is none.
     """
 
     model_id: str

@@ -86,20 +86,7 @@ class TrainingFacts(Record):
 class TrainedModel:
     """A training in the list, finished or not.
 
-    Attributes
-    ----------
-    run_id
-        12 hexadecimal digits.
-    facts
-        What it is.
-    is_whole
-        Whether it has ended and its model can be used.
-    n_steps_done
-        Steps of which the curve tells.
-    loss, held_out, first_held_out
-        The last training loss, the last and the first held-out loss, in nats; None without.
-    snapshots
-        Steps whose copies are there.
+    `run_id` has 12 hexadecimal digits; losses are the last and the first, in nats; None without.
     """
 
     run_id: str

@@ -332,20 +332,8 @@ class GenerativeOrder:
 class GenerativeResult:
     """What came of a tuning.
 
-    Attributes
-    ----------
-    directory
-        The tagger: `tagger.json` and `model`.
-    digest
-        As `Tagger.digest`.
-    n_steps, n_notes, n_windows
-        What was learned from.
-    n_left_out, n_changed, n_cut
-        As in `Examples`.
-    loss
-        Of the last point, in nats a token.
-    first_validation, validation
-        Loss of the validation notes before and after; None where there are none.
+    `n_left_out`, `n_changed`, `n_cut` as in `Examples`; `loss` is of the last point, the
+    others of the validation notes before and after, in nats a token; None where there are none.
     """
 
     directory: Path
@@ -366,7 +354,6 @@ class GenerativeFacts(TaggerFile):
 
     kind = "generative"
     decisive = ("labels", "n_note_tokens", "growth", "max_tokens", "overlap", "language", "model")
-    refusal = "This file does not describe a generative tagger."
 
     model: str
     """Digest of the model's files."""

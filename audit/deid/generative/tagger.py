@@ -263,18 +263,7 @@ _NOTES_AT_ONCE = {"cpu": 8, "cuda": 64}
 class GenerativeTagger:
     """A tagger whose model is loaded.
 
-    Attributes
-    ----------
-    loaded
-        The model.
-    facts
-        How it is asked.
-    name
-        As one word.
-    frame, room
-        What stands around a note, and how long it may be.
-    n_tokens_at_once
-        Of a batch.
+    `frame` stands around a note, `room` says how long it may be.
     """
 
     loaded: CausalModel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -93,7 +94,6 @@ class TaggerFacts(TaggerFile):
 
     kind = "token"
     decisive = ("labels", "scheme", "n_tokens", "overlap", "bias", "files")
-    refusal = "This file does not describe a token classifier."
 
     scheme: Scheme = BIO
     n_tokens: int = Field(ge=8, le=32_768)
@@ -251,19 +251,8 @@ def with_mixed_lines(
 
 
 def _lines(document: TaggedDocument) -> list[TaggedDocument]:
-    found = []
-    start = 0
-    for line in document.text.splitlines(keepends=True):
-        end = start + len(line)
-        found.append((start, end))
-        start = end
-    joined: list[tuple[int, int]] = []
-    for start, end in found:
-        is_inside = any(s.start < start < s.end for s in document.spans)
-        if is_inside and joined:
-            joined[-1] = (joined[-1][0], end)
-        else:
-            joined.append((start, end))
+    ends = list(accumulate(map(len, document.text.splitlines(keepends=True))))
+    whole = [e for e in ends if not any(s.start < e < s.end for s in document.spans)]
     return [
         tagged(
             "",
@@ -274,5 +263,5 @@ def _lines(document: TaggedDocument) -> list[TaggedDocument]:
                 if start <= s.start < end
             ],
         )
-        for start, end in joined
+        for start, end in pairwise([0, *whole])
     ]

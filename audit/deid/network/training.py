@@ -328,18 +328,9 @@ _LONG_ROW = 1024
 class TaggerOrder:
     """What is to be trained.
 
-    Attributes
-    ----------
-    out
-        Folder of the tagger: new, or that of the same training.
-    encoder
-        Directory of the encoder to start from; None trains a small network of characters.
-    shape
-        Of the small network.
-    is_halved
-        Whether the weights are kept in float16.
-    about
-        What else `tagger.json` says of the training, as plain values.
+    `out` is new, or the folder of the same training; without an encoder to start from a small
+    network of characters is trained; `is_halved` keeps weights in float16; `about` is said in
+    `tagger.json` too.
     """
 
     out: Path
