@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from audit.tables import heading_key
 
@@ -100,13 +101,7 @@ class NameColumns:
 
 
 def find_name_columns(header: Sequence[str]) -> NameColumns:
-    """Find the columns that hold names; 姓 and 名 win over a whole name beside them.
-
-    Raises
-    ------
-    ValueError
-        If two columns could be the same part; its text gives column numbers only.
-    """
+    """Find the columns that hold names; 姓 and 名 win over a whole name beside them."""
     keys = [heading_key(name) for name in header]
     first, last = _only(keys, _FIRST), _only(keys, _LAST)
     if first is None and last is not None:
@@ -123,3 +118,10 @@ def _only(keys: Sequence[str], wanted: set[str]) -> int | None:
             f"Columns {found[0] + 1} and {found[1] + 1} hold the same part of the name"
         )
     return found[0] if found else None
+
+
+def word_lists(path: Path) -> dict[str, frozenset[str]]:
+    """Read lists of words that are shipped: [name] and the words below it; # begins a remark."""
+    text = re.sub(r"^#.*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    lists = re.findall(r"^\[(\w+)\]$([^\[]*)", text, re.MULTILINE)
+    return {name: frozenset(words.split()) for name, words in lists}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from audit.attack.decisions import ALPHA, Decisions
+from audit.attack.decisions import ALPHA, Decisions, rank_p_values
 from audit.attack.metrics import GENERAL_ALONE, RoleMeasures, plain
 from audit.attack.scores import (
     FIXED_SCORE,
@@ -28,9 +28,6 @@ from audit.attack.scores import (
     scores_of,
 )
 from audit.names.candidates import Candidates
-from audit.names.controls import Name, draw_names
-from audit.names.matching import Pair, pair_of
-from audit.names.pools import NamePool
 from audit.rng import generator
 from audit.stats import Estimate, FloatArray, IntArray, Rate
 
@@ -96,36 +93,9 @@ class Exposure:
     found_from: Estimate
 
 
-def canary_names(
-    pool: NamePool, *, n: int, seed: int, found: Mapping[Pair, int], exclude: Sequence[Name] = ()
-) -> tuple[Name, ...]:
-    """Draw n names of the pool that are not in the notes, to be planted or held out."""
-    taken = {*found, *(pair_of(*name) for name in exclude)}
-
-    def absent(first: str, last: str) -> bool:
-        return pair_of(first, last) not in taken and pair_of(last, first) not in taken
-
-    drawn = draw_names(pool, n=n, seed=seed, accepts=absent, purpose="canaries")
-    return tuple(zip(drawn.first, drawn.last, strict=True))
-
-
-def rank_p_values(scores: ArrayLike, *, held_out: ArrayLike) -> FloatArray:
-    """Return p [K] = (1 + number of held-out scores [H] at least as high) / (1 + H).
-
-    NaN scores stay NaN; NaN held-out scores are left out. Exact: under no leakage a name is as
-    likely at any rank, so P(p <= a) <= a.
-    """
-    score = np.asarray(scores, dtype=np.float64)
-    others = np.asarray(held_out, dtype=np.float64)
-    others = np.sort(others[~np.isnan(others)])
-    n_above = len(others) - np.searchsorted(others, score, side="left")
-    p: FloatArray = np.where(np.isnan(score), math.nan, (1 + n_above) / (1 + len(others)))
-    return p
-
-
 def exposure_bits(scores: ArrayLike, *, held_out: ArrayLike) -> FloatArray:
     """Return log2 |R| - log2 rank [K] in bits; R is the held-out names and the name itself."""
-    return np.asarray(0.0 - np.log2(rank_p_values(scores, held_out=held_out)), dtype=np.float64)
+    return np.asarray(0.0 - np.log2(rank_p_values(scores, controls=held_out)), dtype=np.float64)
 
 
 def exposure(
@@ -166,7 +136,7 @@ def exposure(
     held_out = held_out[~np.isnan(held_out)]
     if not len(held_out):
         raise ValueError("no held-out name is scored")
-    p = rank_p_values(score, held_out=held_out)
+    p = rank_p_values(score, controls=held_out)
     bits = exposure_bits(score, held_out=held_out)
     draws = (seed, n_replicates, len(held_out))
     groups = tuple(

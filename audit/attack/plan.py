@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,18 +20,15 @@ import numpy as np
 from audit.attack import prompts
 from audit.attack.cohort import members_enough, smallest_detectable_auc
 from audit.attack.question import (
+    JAPANESE_PROMPT,
     AuditRequest,
     GenerationSettings,
     PosteriorSettings,
     question_digest,
 )
 from audit.attack.verdict import NONE_BELOW
-from audit.demo import JAPANESE_PROMPT
-from audit.errors import AuditError
-from audit.home import DEMO_HOSPITAL
-from audit.models.inspect import ModelFiles, ModelSummary, display_name, inspect_model
-from audit.models.inspect import read_model_files as _read
-from audit.models.registry import RegisteredModel, known_digest, list_models, tokenizer
+from audit.models.inspect import display_name, inspect_model
+from audit.models.registry import known_digest, tokenizer
 from audit.names import spelling
 from audit.names.candidates import Candidates
 from audit.names.pools import pool_for
@@ -135,129 +131,6 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return ""
-
-
-DEMO_PREFIX = "demo:"
-
-_MAX_SHOWN = 6
-
-
-@dataclass(frozen=True)
-class Trait:
-    """One fact of both models; `code` names it: "architecture", "n_layers" ..."""
-
-    code: str
-    general: str | int | float
-    hospital: str | int | float
-
-    @property
-    def is_different(self) -> bool:
-        """Whether the two models differ in it."""
-        return self.general != self.hospital
-
-
-@dataclass(frozen=True)
-class PairCheck:
-    """What can be said of two models before their weights are read.
-
-    Attributes
-    ----------
-    traits
-        Facts of both.
-    tokenizer_differences
-        What their tokenizers differ in; empty where they split every text alike.
-    refusal
-        Why the pair would be refused; "" where it would not.
-    is_one_directory
-        Whether both are the same directory.
-    """
-
-    traits: tuple[Trait, ...]
-    tokenizer_differences: tuple[str, ...]
-    refusal: str
-    is_one_directory: bool
-
-
-def model_choices() -> tuple[RegisteredModel, ...]:
-    """Return the registered models, then the demo's, refused ones with their reason."""
-    return (*list_models(), *_demo_models())
-
-
-def find_model(model_id: str, *, among: tuple[RegisteredModel, ...]) -> RegisteredModel | None:
-    """Return the model of this identifier; identifiers are compared, never made into a path."""
-    return next((model for model in among if model.model_id == model_id), None)
-
-
-def check_pair(general: Path, hospital: Path) -> PairCheck:
-    """Compare two models by their configurations and tokenizers.
-
-    Raises
-    ------
-    AuditError
-        If one of the directories can no longer be read.
-    """
-    one, other = inspect_model(general), inspect_model(hospital)
-    files = _read(general), _read(hospital)
-    refusal = ""
-    differences: tuple[str, ...] = ()
-    try:
-        differences = tokenizer_differences(tokenizer(general), hospital=tokenizer(hospital))
-    except AuditError as error:
-        refusal = str(error)
-    if differences:
-        shown = "; ".join(differences[:_MAX_SHOWN])
-        more = len(differences) - _MAX_SHOWN
-        refused = AuditError(
-            f"The two models have different tokenizers: {shown}"
-            f"{f'; and {more} more' if more > 0 else ''}.",
-            where=f"{one.name} and {other.name}",
-            do="Choose as general model the one that the hospital's training started from.",
-        )
-        refusal = str(refused)
-    is_one = os.path.realpath(general) == os.path.realpath(hospital)
-    return PairCheck(_traits((one, other), files), differences, refusal, is_one)
-
-
-def tokenizer_differences(general: Any, *, hospital: Any) -> tuple[str, ...]:
-    """Say how two tokenizers differ, as `audit.models.pair.tokenizer_differences` of two models."""
-    from audit.models.tokenizer import tokenizer_settings
-
-    first, second = general.get_vocab(), hospital.get_vocab()
-    n_entries = sum(first.get(token) != second.get(token) for token in first.keys() | second.keys())
-    differences = [f"{n_entries} entries of the vocabulary"] if n_entries else []
-    settings, others = tokenizer_settings(general), tokenizer_settings(hospital)
-    names = sorted(settings.keys() | others.keys())
-    differences += [name for name in names if settings.get(name) != others.get(name)]
-    return tuple(differences)
-
-
-def _demo_models() -> list[RegisteredModel]:
-    models = []
-    for language in ("en", "ja"):
-        folder = DEMO_HOSPITAL / language / "models"
-        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-        # The general model first: it is the other ones' beginning.
-        for name in sorted(names, key=lambda name: (name != "general", name)):
-            model_id = f"{DEMO_PREFIX}{language}/{name}"
-            try:
-                summary = inspect_model(folder / name)
-                models.append(RegisteredModel(model_id, folder / name, summary, ""))
-            except AuditError as refused:
-                models.append(RegisteredModel(model_id, folder / name, None, str(refused)))
-    return models
-
-
-def _traits(
-    summaries: tuple[ModelSummary, ModelSummary], files: tuple[ModelFiles, ModelFiles]
-) -> tuple[Trait, ...]:
-    fields = (
-        "architecture", "n_layers", "hidden_size", "vocab_size", "n_parameters", "n_positions",
-        "tokenizer",
-    )  # fmt: skip
-    traits = [Trait(name, *(getattr(summary, name) for summary in summaries)) for name in fields]
-    for name in ("n_heads", "hidden_dropout", "attention_dropout"):
-        traits.append(Trait(name, *(getattr(one.config, name) for one in files)))
-    return tuple(traits)
 
 
 _N_SAMPLED = 200

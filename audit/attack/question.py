@@ -56,6 +56,7 @@ DEVICES = ("auto", "cpu", "cuda")
 _MASKS = " [MASK]" * 5
 DEFAULT_PROMPT = f"service :{_MASKS} is a [MASK] year old"
 """Appendix B; masks fill the prompt up to `n_tokens`."""
+JAPANESE_PROMPT = "診療科は" + "[MASK]" * 10 + "は[MASK]歳の"
 
 
 def _whole(where: str, default: int, *, low: int, high: int) -> Any:

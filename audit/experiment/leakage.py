@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from audit.attack.question import (
+    JAPANESE_PROMPT,
     AuditRequest,
     GenerationSettings,
     PosteriorSettings,
@@ -27,7 +28,6 @@ from audit.corpus import demo_notes
 from audit.deid.matching import CoverageCounts, coverage
 from audit.deid.release import SURROGATE, Surrogates, redact
 from audit.deid.tagger import Tagger, tag_checked
-from audit.demo import JAPANESE_PROMPT
 from audit.demo_build import ENGLISH, JAPANESE, Recipe, demo_staff, save_model, special_ids
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment.leakage_tables import (

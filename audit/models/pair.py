@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.errors import AuditError
 from audit.models.load import LoadedModel, load_model
-from audit.models.tokenizer import tokenizer_settings
-
-_MAX_SHOWN = 6
+from audit.models.tokenizer import tokenizer_differences, unlike_tokenizers
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,16 +22,10 @@ class ModelPair:
 
     def __post_init__(self) -> None:
         """Refuse two models whose numbers would not speak of the same tokens."""
-        differences = tokenizer_differences(self.general, hospital=self.hospital)
+        differences = tokenizer_differences(self.general.tokenizer, self.hospital.tokenizer)
         if differences:
-            shown = "; ".join(differences[:_MAX_SHOWN])
-            more = len(differences) - _MAX_SHOWN
-            raise AuditError(
-                f"The two models have different tokenizers: {shown}"
-                f"{f'; and {more} more' if more > 0 else ''}.",
-                where=f"{self.general.name} and {self.hospital.name}",
-                do="Choose as general model the one that the hospital's training started from.",
-            )
+            names = f"{self.general.name} and {self.hospital.name}"
+            raise unlike_tokenizers(differences, where=names)
 
     @property
     def n_positions(self) -> int:
@@ -91,24 +82,6 @@ def _rates(loaded: LoadedModel) -> tuple[float, float]:
     if loaded.architecture == "distilbert":
         return float(c.dropout), float(c.attention_dropout)
     return float(c.hidden_dropout_prob), float(c.attention_probs_dropout_prob)
-
-
-def tokenizer_differences(general: LoadedModel, *, hospital: LoadedModel) -> tuple[str, ...]:
-    """Say how two tokenizers differ; empty where they split every text alike.
-
-    Contents are compared, not files: one model may ship vocab.txt and the other the same
-    vocabulary in tokenizer.json.
-    """
-    one, other = general.tokenizer, hospital.tokenizer
-    differences = []
-    first, second = one.get_vocab(), other.get_vocab()
-    n_entries = sum(first.get(token) != second.get(token) for token in first.keys() | second.keys())
-    if n_entries:
-        differences.append(f"{n_entries} entries of the vocabulary")
-    settings, others = tokenizer_settings(one), tokenizer_settings(other)
-    names = sorted(settings.keys() | others.keys())
-    differences += [name for name in names if settings.get(name) != others.get(name)]
-    return tuple(differences)
 
 
 def load_pair(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError
+from audit.home import DEMO_HOSPITAL, registered_folders
 from audit.models.inspect import (
     LABEL,
     ModelSummary,
@@ -36,18 +37,6 @@ _MAX_TEXT = 4_096
 
 
 @dataclass(frozen=True)
-class RegisteredFolder:
-    """A folder under which models lie.
-
-    `label` is the first part of its models' identifiers: its own name, numbered where two are
-    alike.
-    """
-
-    label: str
-    path: Path
-
-
-@dataclass(frozen=True)
 class RegisteredModel:
     """A model in the list: either what it is, or why it cannot be loaded.
 
@@ -60,31 +49,6 @@ class RegisteredModel:
     summary: ModelSummary | None
     refusal: str
     title: str = ""
-
-
-def registered_folders() -> tuple[RegisteredFolder, ...]:
-    """Return the registered folders that exist, in the order of the environment variable."""
-    folders: list[RegisteredFolder] = []
-    used = {LABEL}
-    for text in os.environ.get(VARIABLE, "").split(os.pathsep):
-        if not text.strip():
-            continue
-        try:
-            path = Path(os.path.realpath(Path(text.strip()).expanduser()))
-            is_folder = path.is_dir()
-        except (OSError, RuntimeError):
-            continue
-        if not is_folder or any(folder.path == path for folder in folders):
-            continue
-        base = path.name or "models"
-        label = next(
-            candidate
-            for n in range(1, len(used) + 2)
-            if (candidate := base if n == 1 else f"{base}-{n}") not in used
-        )
-        used.add(label)
-        folders.append(RegisteredFolder(label, path))
-    return tuple(folders)
 
 
 def list_models() -> tuple[RegisteredModel, ...]:
@@ -141,18 +105,18 @@ def _all_found() -> Iterator[tuple[str, Path]]:
 
 def _found() -> Iterator[tuple[str, Path]]:
     """Yield identifier and directory of everything with a config.json, in order of name."""
-    for folder in registered_folders():
+    for label, folder in registered_folders(VARIABLE, taken=LABEL, unnamed="models"):
         n_seen = 0
-        waiting = [folder.path]
+        waiting = [folder]
         while waiting and n_seen < _MAX_DIRECTORIES:
             directory = waiting.pop()
             n_seen += 1
             # Links are not followed below, but a folder can be exchanged for one meanwhile.
-            if not Path(os.path.realpath(directory)).is_relative_to(folder.path):
+            if not Path(os.path.realpath(directory)).is_relative_to(folder):
                 continue
-            parts = directory.relative_to(folder.path).parts
+            parts = directory.relative_to(folder).parts
             if _is_model(directory):
-                yield "/".join((folder.label, *map(_whole, parts))), directory
+                yield "/".join((label, *map(_whole, parts))), directory
             if len(parts) < _MAX_DEPTH:
                 waiting.extend(reversed(_subdirectories(directory)))
 
@@ -232,3 +196,92 @@ def _tokenizer(path: Path, files: Signature) -> Any:
 
     found = read_model_files(path)
     return build_tokenizer(found.tokenizer, config=found.config, name=found.folder.name)
+
+
+DEMO_PREFIX = "demo:"
+_SUMMARY_TRAITS = (
+    "architecture", "n_layers", "hidden_size", "vocab_size", "n_parameters", "n_positions",
+    "tokenizer",
+)  # fmt: skip
+_CONFIG_TRAITS = ("n_heads", "hidden_dropout", "attention_dropout")
+
+
+@dataclass(frozen=True)
+class Trait:
+    """One fact of both models; `code` names it: "architecture", "n_layers" ..."""
+
+    code: str
+    general: str | int | float
+    hospital: str | int | float
+
+    @property
+    def is_different(self) -> bool:
+        """Whether the two models differ in it."""
+        return self.general != self.hospital
+
+
+@dataclass(frozen=True)
+class PairCheck:
+    """What can be said of two models before their weights are read.
+
+    Attributes
+    ----------
+    traits
+        Facts of both.
+    tokenizer_differences
+        What their tokenizers differ in; empty where they split every text alike.
+    refusal
+        Why the pair would be refused; "" where it would not.
+    is_one_directory
+        Whether both are the same directory.
+    """
+
+    traits: tuple[Trait, ...]
+    tokenizer_differences: tuple[str, ...]
+    refusal: str
+    is_one_directory: bool
+
+
+def model_choices() -> tuple[RegisteredModel, ...]:
+    """Return the registered models, then the demo's, refused ones with their reason."""
+    demo: list[tuple[str, Path]] = []
+    for language in ("en", "ja"):
+        folder = DEMO_HOSPITAL / language / "models"
+        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        # The general model first: it is the other ones' beginning.
+        for name in sorted(names, key=lambda name: (name != "general", name)):
+            demo.append((f"{DEMO_PREFIX}{language}/{name}", folder / name))
+    return (*list_models(), *(_inspected(model_id, path=path) for model_id, path in demo))
+
+
+def find_model(model_id: str, *, among: tuple[RegisteredModel, ...]) -> RegisteredModel | None:
+    """Return the model of this identifier; identifiers are compared, never made into a path."""
+    return next((model for model in among if model.model_id == model_id), None)
+
+
+def check_pair(general: Path, hospital: Path) -> PairCheck:
+    """Compare two models by their configurations and tokenizers.
+
+    Raises
+    ------
+    AuditError
+        If one of the directories can no longer be read.
+    """
+    from audit.models.tokenizer import tokenizer_differences, unlike_tokenizers
+
+    one, other = inspect_model(general), inspect_model(hospital)
+    configs = [read_model_files(path).config for path in (general, hospital)]
+    traits = (
+        *(Trait(name, getattr(one, name), getattr(other, name)) for name in _SUMMARY_TRAITS),
+        *(Trait(name, *(getattr(config, name) for config in configs)) for name in _CONFIG_TRAITS),
+    )
+    refusal = ""
+    differences: tuple[str, ...] = ()
+    try:
+        differences = tokenizer_differences(tokenizer(general), tokenizer(hospital))
+    except AuditError as error:
+        refusal = str(error)
+    if differences:
+        refusal = str(unlike_tokenizers(differences, where=f"{one.name} and {other.name}"))
+    is_one = os.path.realpath(general) == os.path.realpath(hospital)
+    return PairCheck(traits, differences, refusal, is_one)

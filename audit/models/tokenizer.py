@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tokenizers import Tokenizer
 from audit.errors import AuditError
 from audit.models.inspect import CONFIG_FILE, FAST_FILE, ModelConfig, TokenizerFiles
 
+_MAX_SHOWN = 6
 SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")
 """Special tokens that an audit needs."""
 
@@ -179,3 +180,28 @@ def tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
     settings["pre_tokenizer"] = state["pre_tokenizer"]
     settings["added tokens"] = state["added_tokens"]
     return settings
+
+
+def tokenizer_differences(one: Any, other: Any) -> tuple[str, ...]:
+    """Say how two tokenizers differ; empty where they split every text alike.
+
+    Contents are compared, not files: one model may ship vocab.txt and the other the same
+    vocabulary in tokenizer.json.
+    """
+    first, second = one.get_vocab(), other.get_vocab()
+    n_entries = sum(first.get(token) != second.get(token) for token in first.keys() | second.keys())
+    differences = [f"{n_entries} entries of the vocabulary"] if n_entries else []
+    settings, others = tokenizer_settings(one), tokenizer_settings(other)
+    names = sorted(settings.keys() | others.keys())
+    return (*differences, *(name for name in names if settings.get(name) != others.get(name)))
+
+
+def unlike_tokenizers(differences: Sequence[str], *, where: str) -> AuditError:
+    """Return the refusal of a pair whose tokenizers differ."""
+    shown, more = "; ".join(differences[:_MAX_SHOWN]), len(differences) - _MAX_SHOWN
+    return AuditError(
+        f"The two models have different tokenizers: {shown}"
+        f"{f'; and {more} more' if more > 0 else ''}.",
+        where=where,
+        do="Choose as general model the one that the hospital's training started from.",
+    )

@@ -107,6 +107,10 @@ class Candidates:
         """Return the same list without planted and held-out names."""
         return self.rows([row for row in range(len(self)) if not self.is_canary(row)])
 
+    def without_popularity(self) -> Candidates:
+        """Return the same names with unknown popularity, as they are in a question."""
+        return replace(self, popularity=(math.nan,) * len(self))
+
     def digest(self) -> str:
         """Return the SHA-256 of the list's content.
 
@@ -166,13 +170,7 @@ def make_candidates(
     n_mentions: Sequence[int | None] | None = None,
     popularity: Sequence[float] | None = None,
 ) -> Candidates:
-    """Build candidates of one kind from (first, last) pairs.
-
-    Raises
-    ------
-    ValueError
-        If a column does not fit, as `Candidates` says.
-    """
+    """Build candidates of one kind from (first, last) pairs."""
     n = len(names)
     return Candidates(
         first=tuple(first for first, _ in names),

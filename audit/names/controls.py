@@ -1,9 +1,7 @@
-"""Matched controls: for each member a name about as common and as long, in the same script.
+"""Controls: names that are not in the notes; matched ones are as common and as long as a member's.
 
-Comes in: members, pools with shares, a seed, a tokenizer's count of pieces. Goes out: controls and
-for which member each was drawn. With matched controls no model tells members from controls by how
-common or how long their names are. Who has no name within the caliper gets the nearest, and is
-counted.
+With matched controls no model tells members from controls by how common or how long their names
+are. Who has no name within the caliper gets the nearest, and is counted.
 
 Source: Nakamura et al., section 3.4 (easy and hard). Differs: matched by optimal assignment
 (Rosenbaum 1989, doi:10.1080/01621459.1989.10478868), where the paper draws by popularity alone;
@@ -157,10 +155,8 @@ class _Pool:
         self.pieces: dict[str, Floats] = {}
         self._near: dict[tuple[str, str], tuple[Floats, bool]] = {}
         self.known = {"first": pool.first_shares, "last": pool.last_shares}
-        for role, parts, shares in (
-            ("first", pool.first, pool.first_share),
-            ("last", pool.last, pool.last_share),
-        ):
+        for role in self.known:
+            parts, shares = getattr(pool, role), getattr(pool, f"{role}_share")
             pieces = [count(role, part) for part in parts]
             free = [i for i, part in enumerate(parts)
                     if fold_name(part) not in taken and pieces[i] < UNSPELLABLE]  # fmt: skip
@@ -196,7 +192,7 @@ class _Draw:
         rng: np.random.Generator,
     ) -> None:
         own = zip(members.first, members.last, strict=True)
-        self._seen = {_key(*name) for name in (*own, *exclude)}
+        self._seen = {fold_name(written_name(*name)) for name in (*own, *exclude)}
         self._is_new: dict[Name, bool] = {}
         self._members, self._accepts, self._rng = members, accepts, rng
         self.names: list[Name] = []
@@ -241,7 +237,7 @@ class _Draw:
         for slot, column in zip(*linear_sum_assignment(costs), strict=True):
             if costs[slot, column] < _NOBODY:
                 first, last = names[column]
-                self._seen.add(_key(first, last))
+                self._seen.add(fold_name(written_name(first, last)))
                 self._is_new[first, last] = False
                 self.names.append((first, last))
                 self.rows.append(missing.pop(int(slot)))
@@ -251,7 +247,7 @@ class _Draw:
 
     def _may_come(self, name: Name) -> bool:
         if name not in self._is_new:
-            is_new = _key(*name) not in self._seen
+            is_new = fold_name(written_name(*name)) not in self._seen
             self._is_new[name] = is_new and (self._accepts is None or self._accepts(*name))
         return self._is_new[name]
 
@@ -316,10 +312,6 @@ def characters(_: str, part: str) -> int:
     return len(part) if is_unspaced(part) else 1
 
 
-def _key(first: str, last: str) -> str:
-    return fold_name(written_name(first, last))
-
-
 MIN_CONTROLS = 200
 """With fewer comparable controls a name is not judged."""
 MAX_RECOMBINED_PARTS = 1_000
@@ -339,48 +331,9 @@ def draw_names(
 
     `purpose` names the stream: the same seed with another purpose gives another draw.
     """
-    names = _take(_ordered(pool, seed=seed, purpose=purpose), n, exclude=exclude, accepts=accepts)
+    order = _spelled(pool, _order(pool, seed=seed, purpose=purpose))
+    names = _take(order, n, exclude=exclude, accepts=accepts)
     return with_popularity(make_candidates(names), pool=pool)
-
-
-def easy_controls(
-    pool: NamePool | None,
-    members: Candidates,
-    *,
-    n: int,
-    seed: int,
-    exclude: Iterable[Name] = (),
-    accepts: Accepts | None = None,
-    count_pieces: CountPieces | None = None,
-) -> Candidates:
-    """Draw n matched controls of which neither part is any part of a member's name (section 3.4).
-
-    Parameters as of `matched_controls`.
-    """
-    return matched_controls(
-        members, n=n, seed=seed, kind="easy", pool=pool, exclude=exclude, accepts=accepts,
-        count_pieces=count_pieces,
-    ).controls  # fmt: skip
-
-
-def hard_controls(
-    pool: NamePool | None,
-    members: Candidates,
-    *,
-    n: int,
-    seed: int,
-    exclude: Iterable[Name] = (),
-    accepts: Accepts | None = None,
-    count_pieces: CountPieces | None = None,
-) -> Candidates:
-    """Draw n matched controls of which exactly one part is that of a member's name (section 3.4).
-
-    Parameters as of `matched_controls`.
-    """
-    return matched_controls(
-        members, n=n, seed=seed, kind="hard", pool=pool, exclude=exclude, accepts=accepts,
-        count_pieces=count_pieces,
-    ).controls  # fmt: skip
 
 
 def recombined_controls(
@@ -399,13 +352,19 @@ def recombined_controls(
     """
     whole = [row for row, m in enumerate(members.is_member) if m and len(members.parts(row)) == 2]
     rng = generator(seed, "controls/recombined")
-    firsts = _distinct(members.first[row] for row in whole)
-    lasts = _distinct(members.last[row] for row in whole)
-    firsts = [firsts[i] for i in rng.permutation(len(firsts))[:MAX_RECOMBINED_PARTS]]
-    lasts = [lasts[i] for i in rng.permutation(len(lasts))[:MAX_RECOMBINED_PARTS]]
+    firsts, lasts = (
+        [found[i] for i in rng.permutation(len(found))[:MAX_RECOMBINED_PARTS]]
+        for column in (members.first, members.last)
+        for found in [list({fold_name(column[row]): column[row] for row in whole}.values())]
+    )
     pairs = rng.permutation(len(firsts) * len(lasts)).tolist()
     ordered = ((firsts[pair // len(lasts)], lasts[pair % len(lasts)]) for pair in pairs)
-    names = _take(ordered, n, exclude=[*_names(members), *exclude], accepts=accepts)
+    names = _take(
+        ordered,
+        n,
+        exclude=[*zip(members.first, members.last, strict=True), *exclude],
+        accepts=accepts,
+    )
     controls = make_candidates(names, is_member=False, control_kind="recombined")
     return with_popularity(controls, pool=pool)
 
@@ -424,17 +383,12 @@ def with_controls(
     Easy and hard ones are matched to the members, as `matched_controls` says: `match_quality` of
     what comes back counts for whom there was nobody. None of the drawn names is on the list, and no
     part of an easy or hard one was planted. Fewer come where the generator has no more.
-
-    Raises
-    ------
-    AuditError
-        If a number is out of bounds, or the list has no members.
     """
     for what, n in (("easy", n_easy), ("hard", n_hard), ("recombined", n_recombined)):
         if not 0 <= n <= MAX_DRAWN:
             raise AuditError(f"must be from 0 to {MAX_DRAWN:,}.", where=f"{what} controls")
     if not n_easy + n_hard + n_recombined:
-        return without_popularity(candidates)
+        return candidates.without_popularity()
     patients = candidates.without_canaries()
     members = patients.rows([i for i, m in enumerate(patients.is_member) if m is True])
     if not len(members):
@@ -444,7 +398,8 @@ def with_controls(
             do="Add a column is_member with 1 for the names that are in the notes.",
         )
     taken = list(zip(candidates.first, candidates.last, strict=True))
-    planted = _planted_parts(candidates)
+    rows = [i for i, m in enumerate(candidates.is_member) if m and candidates.is_canary(i)]
+    planted = {fold_name(part) for i in rows for _, part in candidates.parts(i)}
 
     def accepts(first: str, last: str) -> bool:
         return not planted & {fold_name(first), fold_name(last)}
@@ -457,25 +412,14 @@ def with_controls(
         for kind, n in (("easy", n_easy), ("hard", n_hard))
     )  # fmt: skip
     recombined = recombined_controls(members, n=n_recombined, seed=seed, exclude=taken)
-    drawn = easy + hard + recombined
-    return without_popularity(candidates + drawn)
-
-
-def _planted_parts(candidates: Candidates) -> frozenset[str]:
-    rows = [i for i, m in enumerate(candidates.is_member) if m and candidates.is_canary(i)]
-    return frozenset(fold_name(part) for i in rows for _, part in candidates.parts(i))
-
-
-def without_popularity(candidates: Candidates) -> Candidates:
-    """Return the same names with unknown popularity, as they are in a question."""
-    return replace(candidates, popularity=(math.nan,) * len(candidates))
+    return (candidates + easy + hard + recombined).without_popularity()
 
 
 def reference_controls(
     pool: NamePool,
     *,
     n_by_pieces: Mapping[int, int],
-    count_pieces: Callable[[str, str], int],
+    count_pieces: CountPieces,
     exclude: Iterable[Name] = (),
     tested_parts: frozenset[str] = frozenset(),
     n_least: int = 0,
@@ -490,24 +434,13 @@ def reference_controls(
 
     Parameters
     ----------
-    pool
-        Where to draw from.
     n_by_pieces
         How many names to draw for each total number of word pieces; fewer come where the pool has
-        fewer.
-    count_pieces
-        Word pieces of a part, given its role ("first" or "last") and its text.
+        fewer. The names come in its order, each group in the order drawn.
     exclude
         Full names, (first, last), that must not come: those in the notes and on the list.
     tested_parts
         Parts of members' and unknown names, folded.
-    seed
-        Of the draw.
-
-    Returns
-    -------
-    Candidates
-        In the order of `n_by_pieces`; each group in the order drawn.
     """
     first_pieces = np.array([count_pieces("first", part) for part in pool.first])
     last_pieces = np.array([count_pieces("last", part) for part in pool.last])
@@ -535,6 +468,11 @@ def reference_controls(
 def _order(pool: NamePool, *, seed: int, purpose: str) -> NDArray[np.int64]:
     # [F * L] indices first * L + last, in the order of drawing without replacement.
     share = np.outer(pool.first_share, pool.last_share).ravel()
+    return _weighted_order(share, seed=seed, purpose=purpose)
+
+
+def _weighted_order(share: Floats, *, seed: int, purpose: str) -> NDArray[np.int64]:
+    # Efraimidis & Spirakis 2006, doi:10.1016/j.ipl.2005.11.003
     keys = -np.log1p(-generator(seed, f"controls/{purpose}").random(share.size)) / share
     return np.argsort(keys, kind="stable")
 
@@ -542,10 +480,6 @@ def _order(pool: NamePool, *, seed: int, purpose: str) -> NDArray[np.int64]:
 def _spelled(pool: NamePool, order: np.ndarray) -> Iterator[Name]:
     for index in order.tolist():
         yield pool.first[index // len(pool.last)], pool.last[index % len(pool.last)]
-
-
-def _ordered(pool: NamePool, *, seed: int, purpose: str) -> Iterator[Name]:
-    return _spelled(pool, _order(pool, seed=seed, purpose=purpose))
 
 
 def _take(
@@ -564,20 +498,12 @@ def _take(
     return taken
 
 
-def _names(candidates: Candidates) -> list[Name]:
-    return list(zip(candidates.first, candidates.last, strict=True))
-
-
-def _distinct(parts: Iterable[str]) -> Sequence[str]:
-    return list({fold_name(part): part for part in parts}.values())
-
-
 def part_controls(
     pool: NamePool,
     *,
     role: str,
     n_by_pieces: Mapping[int, int],
-    count_pieces: Callable[[str, str], int],
+    count_pieces: CountPieces,
     tested_parts: frozenset[str],
     seed: int,
 ) -> Candidates:
@@ -587,8 +513,8 @@ def part_controls(
     cannot be split are written in one part: their controls are whole names of the generator.
     """
     texts, shares = getattr(pool, role), getattr(pool, f"{role}_share")
-    keys = -np.log1p(-generator(seed, f"controls/{role} alone").random(len(texts))) / shares
-    order = [i for i in np.argsort(keys, kind="stable") if fold_name(texts[i]) not in tested_parts]
+    drawn = _weighted_order(np.array(shares), seed=seed, purpose=f"{role} alone").tolist()
+    order = [i for i in drawn if fold_name(texts[i]) not in tested_parts]
     names: list[Name] = []
     for n_pieces, n in n_by_pieces.items():
         here = [texts[i] for i in order if count_pieces(role, texts[i]) == n_pieces][:n]
@@ -606,14 +532,10 @@ CHANCE_ERRORS, CHANCE_NAMES = 2.0, 3
 
 @dataclass(frozen=True)
 class KindMatch:
-    """How alike members and the controls of one kind are.
+    """How alike members and the controls of one kind (or "all") are.
 
     Attributes
     ----------
-    kind
-        One of `CONTROL_KINDS`, or "all".
-    n_members, n_controls
-        Names on both sides.
     first_difference, last_difference
         Standardised mean difference of the ln share of first and of last parts: members' mean less
         controls', by the root of the mean of both variances. Above 0: members are commoner. NaN
@@ -664,8 +586,10 @@ class KindMatch:
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in vars(self).items()
         }
-        shares = {name: {key: list(pair) for key, pair in getattr(self, name).items()}
-                  for name in ("pieces", "scripts")}  # fmt: skip
+        shares = {
+            name: {key: list(pair) for key, pair in getattr(self, name).items()}
+            for name in ("pieces", "scripts")
+        }
         gaps = {"pieces_gap": self.pieces_gap, "scripts_gap": self.scripts_gap}
         return values | shares | gaps | {"is_matched": self.is_matched}
 
@@ -688,16 +612,16 @@ class MatchQuality:
     def sentences(self) -> tuple[str, ...]:
         """Say it: for each kind of control how alike, and what to do where they are not."""
         notes: list[str] = []
-        for one in self.kinds:
-            if one.kind == "all":
-                continue
-            first, last = _signed(one.first_difference), _signed(one.last_difference)
-            pieces, scripts = _percent(one.pieces_gap), _percent(one.scripts_gap)
+        for one in self.kinds[1:]:
+            first, last = (
+                f"{value:+.2f}" if math.isfinite(value) else "?"
+                for value in (one.first_difference, one.last_difference)
+            )
             notes.append(
                 f"Members against {one.kind} controls: their names are commoner by {first} (first "
-                f"part) and {last} (last part) standard deviations; {pieces} % have other numbers "
-                f"of word pieces, {scripts} % another script; {one.n_unmatched} of "
-                f"{one.n_members} members have no control within the caliper."
+                f"part) and {last} (last part) standard deviations; {100 * one.pieces_gap:.0f} % "
+                f"have other numbers of word pieces, {100 * one.scripts_gap:.0f} % another script; "
+                f"{one.n_unmatched} of {one.n_members} members have no control within the caliper."
             )
             if not one.is_matched:
                 notes.append(
@@ -716,12 +640,8 @@ def match_quality(
 ) -> MatchQuality:
     """Compare a list's members with its controls, all and by kind; planted names are left out.
 
-    Parameters
-    ----------
-    count_pieces
-        None: a character of Han or kana is a piece; other parts are one.
-    pool
-        Whose shares; None: of the generator of each name's script.
+    `pool` gives the shares (None: the generator of each name's script); `count_pieces` as in
+    `matched_controls`.
     """
     candidates = candidates.without_canaries()
     members = [row for row, truth in enumerate(candidates.is_member) if truth is True]
@@ -729,13 +649,12 @@ def match_quality(
     if not members or not controls:
         return MatchQuality(())
     facts = _facts(candidates, count=count_pieces or characters, pool=pool)
-    kinds = [kind for kind in dict.fromkeys(candidates.control_kind) if kind]
-    groups = {kind: [row for row in controls if candidates.control_kind[row] == kind]
-              for kind in kinds}  # fmt: skip
-    return MatchQuality(tuple(
-        _compared(facts, members, rows, kind=kind)
-        for kind, rows in ({"all": controls} | groups).items()
-    ))  # fmt: skip
+    groups = {"all": controls}
+    for row in controls:
+        groups.setdefault(candidates.control_kind[row], []).append(row)
+    return MatchQuality(
+        tuple(_compared(facts, members, rows, kind=kind) for kind, rows in groups.items())
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -774,17 +693,14 @@ def _facts(candidates: Candidates, *, count: CountPieces, pool: NamePool | None)
 def _compared(
     facts: _Facts, members: Sequence[int], controls: Sequence[int], *, kind: str
 ) -> KindMatch:
-    differences = [
-        _difference(facts.log_share[k, members], facts.log_share[k, controls]) for k in (0, 1)
-    ]
-    is_known = np.isfinite(facts.log_share)
-    unknown = ~(is_known[0] & is_known[1])
+    first, last = (_difference(share[members], share[controls]) for share in facts.log_share)
+    unknown = ~np.isfinite(facts.log_share.sum(axis=0))  # [N]
     return KindMatch(
         kind=kind,
         n_members=len(members),
         n_controls=len(controls),
-        first_difference=differences[0],
-        last_difference=differences[1],
+        first_difference=first,
+        last_difference=last,
         n_unknown_members=int(unknown[members].sum()),
         n_unknown_controls=int(unknown[controls].sum()),
         pieces=_shares(facts.pieces, members, controls),
@@ -849,11 +765,3 @@ def _n_unmatched(facts: _Facts, members: Sequence[int], controls: Sequence[int])
         return bool(is_near[row]) or tuple(facts.part[:, row].tolist()) in names
 
     return sum(not has_one(row) for row in members)
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}" if math.isfinite(value) else "?"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}"

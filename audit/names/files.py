@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from audit.errors import AuditError
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates, make_candidates, with_kinds
-from audit.names.controls import without_popularity
 from audit.tables import RowNote, Table, heading_key, read_table, write_table
 from audit.text import (
     MAX_NAME_CHARS,
@@ -33,11 +33,6 @@ def canary_cells(
     """Return role and kind of control of one row; of names that are no canaries as they are.
 
     A canary is known by its role or by its kind of control; either may be left out of the file.
-
-    Raises
-    ------
-    AuditError
-        If a canary was neither planted nor held out, or a planted one has no number of mentions.
     """
     if CANARY not in (fold_name(role), control_kind):
         return role, control_kind
@@ -79,17 +74,10 @@ _HIDDEN_CATEGORIES = ("Cc", "Cf", "Co")
 
 @dataclass(frozen=True)
 class NamesFile:
-    """A list of names as read from a file.
+    """A list of names as read from a file, duplicates left out, with what looks odd by row number.
 
-    Attributes
-    ----------
-    candidates
-        N names in the file's order, duplicates left out; `row` is their row in the file, or what a
-        column file_row says.
-    encoding
-        To be shown to the person beside the first rows.
-    notes
-        What was left out or looks odd, by row number, in the order of the rows.
+    `row` of the candidates is their row in the file, or what a column file_row says. `encoding` is
+    to be shown to the person beside the first rows.
     """
 
     candidates: Candidates
@@ -118,18 +106,7 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
     list has no members, and `is_kind_guessed` says so; those of the role "canary" are held-out
     twins of planted names.
 
-    Parameters
-    ----------
-    data
-        The file.
-    what
-        What to call the file in messages.
-
-    Raises
-    ------
-    AuditError
-        If the file is no readable table, has no names, a value that cannot be understood, or the
-        same name with different truth.
+    `what` is what messages call the file.
     """
     table = read_table(data, what=what)
     names = _name_columns(table, what=what)
@@ -317,21 +294,14 @@ def _with_control_kinds(rows: Sequence[_Row], *, what: str) -> Candidates:
                 where=what,
                 do="Correct one of them, or take the column out.",
             )
-    candidates = Candidates(
-        first=tuple(row.first for row in rows),
-        last=tuple(row.last for row in rows),
-        is_member=tuple(row.is_member for row in rows),
-        control_kind=tuple(
-            row.control_kind or ("given" if row.is_member is False else "") for row in rows
-        ),
-        role=tuple(row.role for row in rows),
-        sex=tuple(row.sex for row in rows),
-        n_mentions=tuple(row.n_mentions for row in rows),
-        popularity=(math.nan,) * len(rows),
-        row=tuple(row.file_row for row in rows),
-        is_kind_guessed=tuple(row.is_kind_guessed for row in rows),
+    kinds = tuple(row.control_kind or ("given" if row.is_member is False else "") for row in rows)
+    same = ("first", "last", "is_member", "role", "sex", "n_mentions", "is_kind_guessed")
+    columns: dict[str, Any] = {name: tuple(getattr(row, name) for row in rows) for name in same}
+    popularity = (math.nan,) * len(rows)
+    file_rows = tuple(row.file_row for row in rows)
+    return with_kinds(
+        Candidates(**columns, control_kind=kinds, popularity=popularity, row=file_rows)
     )
-    return with_kinds(candidates)
 
 
 MAX_TYPED_CHARS = 200_000
@@ -342,19 +312,8 @@ def with_typed(
 ) -> tuple[Candidates | None, tuple[RowNote, ...]]:
     """Return a list with typed names after it, and what a reader should know of the lines.
 
-    Parameters
-    ----------
-    given
-        The list so far; None: none.
-    text
-        One name a line: "First Last", "Last, First" or "姓 名"; empty lines are skipped.
-    is_member
-        Truth of the typed names; None: unknown.
-
-    Raises
-    ------
-    AuditError
-        If the text or a name is too long, or a name is there already with another truth.
+    `text` has one name a line, "First Last", "Last, First" or "姓 名"; `is_member` is the truth of
+    all of them, None: unknown.
     """
     if len(text) > MAX_TYPED_CHARS:
         raise AuditError(
@@ -384,7 +343,7 @@ def with_typed(
     is_control = is_member is False
     typed = make_candidates(names, is_member=is_member, control_kind="given" if is_control else "")
     typed = replace(typed, is_kind_guessed=(is_control,) * len(names))
-    joined = typed if given is None else without_popularity(given) + typed
+    joined = typed if given is None else given.without_popularity() + typed
     return with_kinds(joined, has_new_members=is_member is True), tuple(notes)
 
 
@@ -412,28 +371,22 @@ def names_file(candidates: Candidates) -> bytes:
     and `read_names` strips it. Rows of the auditor's own file and guessed kinds go along where
     they are not those that reading this file would give.
     """
-    more: dict[str, Sequence[object]] = {}
+    columns: dict[str, Iterable[object]] = {
+        "first_name": map(_guarded, candidates.first),
+        "last_name": map(_guarded, candidates.last),
+        "is_member": candidates.is_member,
+        "control_kind": candidates.control_kind,
+        "role": map(_guarded, candidates.role),
+        "sex": map(_guarded, candidates.sex),
+        "n_mentions": candidates.n_mentions,
+    }
     if candidates.has_own_rows:
-        more["file_row"] = candidates.row
+        columns["file_row"] = candidates.row
     if any(candidates.is_kind_guessed):
-        more["kind_guessed"] = candidates.is_kind_guessed
-    rows = [
-        (
-            _guarded(candidates.first[i]),
-            _guarded(candidates.last[i]),
-            candidates.is_member[i],
-            candidates.control_kind[i],
-            _guarded(candidates.role[i]),
-            _guarded(candidates.sex[i]),
-            candidates.n_mentions[i],
-            *(column[i] for column in more.values()),
-        )
-        for i in range(len(candidates))
-    ]
-    header = (
-        "first_name", "last_name", "is_member", "control_kind", "role", "sex", "n_mentions", *more,
-    )  # fmt: skip
-    return write_table(header, rows, bom=True).encode("utf-8", "surrogatepass")
+        columns["kind_guessed"] = candidates.is_kind_guessed
+    return write_table(tuple(columns), zip(*columns.values(), strict=True), bom=True).encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 def _guarded(cell: str) -> str:

@@ -1,8 +1,4 @@
-"""A list of names before it is kept: read, added to, drawn for, counted, and spelt in word pieces.
-
-Comes in: an uploaded file, typed lines, numbers of controls, a tokenizer. Goes out: candidates
-with counts for the screen. Torch-free.
-"""
+"""Lists of names and files of passages: put together, counted for the screen, and kept."""
 
 from __future__ import annotations
 
@@ -22,10 +18,10 @@ from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL, salted_digest
 from audit.models.registry import tokenizer
 from audit.names.candidates import Candidates
-from audit.names.controls import with_controls, without_popularity
+from audit.names.controls import with_controls
 from audit.names.files import read_names, with_typed
 from audit.names.pools import with_popularity
-from audit.names.spelling import PassageKind, part_pieces, piece_counter
+from audit.names.spelling import RUNNING_TEXT, part_pieces, piece_counter
 from audit.notes.passages import Passages, read_passages
 from audit.tables import RowNote
 from audit.text import script_of
@@ -44,16 +40,10 @@ _GONE = "It was made on another installation, or has been removed. Choose anothe
 class ListLine:
     """What a choice of lists shows of one: counts, never a name.
 
-    Attributes
-    ----------
-    code
-        What a link carries: the first 12 digits of the digest, or "demo-en", "demo-ja".
-    label
-        The title that was given; "" for none.
-    at
-        When it was kept, ISO 8601; "" for the demo's.
-    n_names, n_members, n_unknown, by_kind
-        Names in all, in the notes, of unknown truth, and controls and canaries by kind.
+    `code` is what a link carries: the first 12 digits of the digest, or "demo-en", "demo-ja".
+    `label` is the title that was given and `at` when it was kept, ISO 8601; "" for none.
+    `n_members` are in the notes, `n_unknown` of unknown truth; `by_kind` counts controls and
+    canaries.
     """
 
     code: str
@@ -103,15 +93,10 @@ def list_line(candidates: Candidates, *, code: str, label: str = "", at: str = "
     members = [row for row, m in enumerate(candidates.is_member) if m is True]
     if n_planted := sum(map(candidates.is_canary, members)):
         kinds["planted"] = n_planted
-    return ListLine(
-        code=code,
-        label=label,
-        at=at,
-        n_names=len(candidates),
-        n_members=len(members) - n_planted,
-        n_unknown=sum(m is None for m in candidates.is_member),
-        by_kind=dict(sorted(kinds.items())),
-    )
+    n_unknown = sum(m is None for m in candidates.is_member)
+    n_members = len(members) - n_planted
+    by_kind = dict(sorted(kinds.items()))
+    return ListLine(code, label, at, len(candidates), n_members, n_unknown, by_kind)
 
 
 def keep_names(
@@ -126,15 +111,10 @@ def keep_names(
 
     A list that is kept again without a title keeps the one it has. Popularity is left out: it
     follows from the names, and a file read again does not have it.
-
-    Raises
-    ------
-    AuditError
-        If the list is too long, or the data directory cannot be used.
     """
     if not 0 < len(candidates) <= MAX_NAMES:
         raise AuditError(f"A list has 1 to {MAX_NAMES:,} names.", where="names")
-    candidates = without_popularity(candidates)
+    candidates = candidates.without_popularity()
     digest = salted_digest(candidates.digest())
     columns = {name: list(column) for name, column in vars(candidates).items()}
     del columns["popularity"]
@@ -150,13 +130,7 @@ def keep_names(
 
 
 def kept_names(code: str, *, store: Store) -> KeptNames:
-    """Return the list that a link names, by its digest, 12 digits of it, or the demo's code.
-
-    Raises
-    ------
-    AuditError
-        If there is none, or the data are damaged.
-    """
+    """Return the list that a link names, by its digest, 12 digits of it, or the demo's code."""
     if code in DEMO:
         found = read_names(_demo_file(code, "names.csv"), what="demo names")
         line = list_line(found.candidates, code=code)
@@ -177,8 +151,7 @@ def kept_names(code: str, *, store: Store) -> KeptNames:
 
 def all_names(store: Store) -> tuple[ListLine, ...]:
     """Return the lines of all kept lists, the newest first, then the demo's."""
-    lines = [ListLine(**line) for line in _lines(store, "list")]
-    lines.sort(key=lambda line: (line.at, line.code), reverse=True)
+    lines = (ListLine(**line) for line in _lines(store, "list"))
     return (*lines, *(kept_names(code, store=store).line for code in _shipped("names.csv")))
 
 
@@ -187,11 +160,6 @@ def keep_passages(data: bytes, *, file_name: str, label: str, store: Store) -> s
 
     The file itself is kept, so that the one that is handed out again gives the same question, down
     to the number of rows left out.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be read as passages.
     """
     passages = read_passages(data, file_name=file_name)
     kind = "csv" if passages_are_csv(data, file_name=file_name) else "jsonl"
@@ -223,8 +191,7 @@ def kept_passages(code: str, *, store: Store) -> KeptPassages:
 
 def all_passages(store: Store) -> tuple[PassageLine, ...]:
     """Return the lines of all kept passages, the newest first, then the demo's."""
-    lines = [PassageLine(**line) for line in _lines(store, "passages")]
-    lines.sort(key=lambda line: (line.at, line.code), reverse=True)
+    lines = (PassageLine(**line) for line in _lines(store, "passages"))
     demo = (kept_passages(code, store=store).line for code in _shipped("passages.jsonl"))
     return (*lines, *demo)
 
@@ -268,8 +235,10 @@ def _line(store: Store, kind: str, digest: str) -> dict[str, Any] | None:
 
 
 def _lines(store: Store, kind: str) -> list[dict[str, Any]]:
-    digests = [key.removeprefix(f"{kind}-line/") for key in store.keys(f"{kind}-line/")]
-    return [line for digest in digests if (line := _line(store, kind, digest)) is not None]
+    """Return the lines of what is kept, the newest first."""
+    digests = (key.removeprefix(f"{kind}-line/") for key in store.keys(f"{kind}-line/"))
+    lines = [line for digest in digests if (line := _line(store, kind, digest)) is not None]
+    return sorted(lines, key=lambda line: (line["at"], line["code"]), reverse=True)
 
 
 def _label(text: str) -> str:
@@ -286,20 +255,9 @@ SCRIPTS = ("latin", "han_kana", "other")
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A list that is being made.
+    """A list that is being made: names of the file or list it starts from, typed ones, controls.
 
-    Attributes
-    ----------
-    candidates
-        Names of the file or the list it starts from, then typed ones, then drawn controls.
-    notes
-        On rows of the file.
-    typed_notes
-        On typed lines.
-    encoding
-        Of the file; "" without one.
-    n_given, n_typed, n_drawn
-        How many names came from where.
+    `notes` are on rows of the file, `typed_notes` on typed lines; `encoding` is "" without a file.
     """
 
     candidates: Candidates
@@ -317,14 +275,10 @@ class Wanted:
 
     Attributes
     ----------
-    typed
-        One name a line: "First Last", "Last, First" or "姓 名".
-    is_typed_member
-        Truth of the typed names; None: unknown.
-    n_easy, n_hard, n_recombined
+    typed, is_typed_member
+        One name a line, and the truth of all of them; None: unknown.
+    n_easy, n_hard, n_recombined, seed
         Controls to draw against the members.
-    seed
-        Of the draw.
     model
         Whose word pieces controls and members have alike; None: characters of Han and kana.
     """
@@ -340,16 +294,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Bins:
-    """A histogram of names: for each bin those in the notes or of unknown truth, and controls.
+    """A histogram: for each bin names in the notes or of unknown truth, and controls.
 
-    Attributes
-    ----------
-    starts
-        Where each bin begins; bins are as wide as they are apart.
-    n_tested, n_controls
-        Names by bin.
-    n_missing
-        Names without a value.
+    `starts` is where each bin begins; they are as wide as they are apart. `n_missing` names have no
+    value.
     """
 
     starts: tuple[float, ...]
@@ -360,20 +308,10 @@ class Bins:
 
 @dataclass(frozen=True)
 class NameFacts:
-    """Counts of a list.
+    """Counts of a list: names by script (`SCRIPTS`), of one part, with known mentions.
 
-    Attributes
-    ----------
-    scripts
-        Names by script, `SCRIPTS`.
-    n_one_part
-        Names with one part only.
-    n_with_mentions
-        Names whose mentions in the notes are known.
-    popularity
-        Share of people with the name, by its decimal logarithm in steps of 0.5.
-    log_popularity
-        [N] the logarithm itself; NaN where the generator does not know the name.
+    `popularity` is the share of people with the name by its decimal logarithm in steps of 0.5;
+    `log_popularity` [N] the logarithm itself, NaN where the generator does not know the name.
     """
 
     scripts: Mapping[str, int]
@@ -387,12 +325,8 @@ class NameFacts:
 class Spelling:
     """How a tokenizer spells a list's names.
 
-    Attributes
-    ----------
-    n_pieces
-        [N] word pieces of the whole name in running text; 0 where it cannot be spelt.
-    by_pieces
-        Names by number of pieces; `n_missing` are those that cannot be scored.
+    `n_pieces` [N] are those of the whole name in running text, 0 where it cannot be spelt and so
+    not scored; `by_pieces` counts them.
     """
 
     n_pieces: tuple[int, ...]
@@ -400,20 +334,7 @@ class Spelling:
 
 
 def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -> Draft | None:
-    """Put a list together; None where nothing was given.
-
-    Parameters
-    ----------
-    data
-        An uploaded CSV file, or None.
-    base
-        A list to start from where there is no file.
-
-    Raises
-    ------
-    AuditError
-        If the file, a typed line or a number cannot be used.
-    """
+    """Put a list together from an uploaded CSV file or from `base`; None where none was given."""
     candidates: Candidates | None = None
     notes: tuple[RowNote, ...] = ()
     encoding = ""
@@ -449,16 +370,13 @@ def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -
 
 def name_facts(candidates: Candidates) -> NameFacts:
     """Count a list."""
-    full = [first + last for first, last in zip(candidates.first, candidates.last, strict=True)]
+    parts = list(zip(candidates.first, candidates.last, strict=True))
     shares = with_popularity(candidates).popularity
     logs = tuple(math.log10(share) if share > 0 else math.nan for share in shares)
-    scripts = Counter(map(script_of, full))
+    scripts = Counter(script_of(first + last) for first, last in parts)
     return NameFacts(
         scripts={script: scripts[script] for script in SCRIPTS if scripts[script]},
-        n_one_part=sum(
-            not (first and last)
-            for first, last in zip(candidates.first, candidates.last, strict=True)
-        ),
+        n_one_part=sum(not all(pair) for pair in parts),
         n_with_mentions=sum(n is not None for n in candidates.n_mentions),
         popularity=_bins(logs, candidates=candidates, step=0.5),
         log_popularity=logs,
@@ -466,15 +384,8 @@ def name_facts(candidates: Candidates) -> NameFacts:
 
 
 def spelling(candidates: Candidates, *, model: Path) -> Spelling:
-    """Spell a list with a model's tokenizer, as it stands in running text.
-
-    Raises
-    ------
-    AuditError
-        If the tokenizer cannot be built.
-    """
-    kind = PassageKind(slots=("full",), separator="", lead=" ")
-    pieces = part_pieces(candidates, kind=kind, tokenizer=tokenizer(model))
+    """Spell a list with a model's tokenizer, as it stands in running text."""
+    pieces = part_pieces(candidates, kind=RUNNING_TEXT, tokenizer=tokenizer(model))
     totals = pieces.n_pieces.sum(axis=1)
     known = tuple(int(n) if ok else 0 for n, ok in zip(totals, pieces.is_known, strict=True))
     values = tuple(float(n) if n else math.nan for n in known)

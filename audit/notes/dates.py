@@ -231,13 +231,7 @@ _YEAR = re.compile(r"\d{4}")
 
 
 def era_year(day: date) -> tuple[str, str, int]:
-    """Return the era's name, its letter, and the year in it, from 1.
-
-    Raises
-    ------
-    ValueError
-        If the day is before the Meiji era.
-    """
+    """Return the era's name, its letter, and the year in it, from 1."""
     for first, name, letter in ERAS:
         if day >= first:
             return name, letter, day.year - first.year + 1
@@ -245,13 +239,7 @@ def era_year(day: date) -> tuple[str, str, int]:
 
 
 def written_date(day: date, *, style: str) -> str:
-    """Return a day in one of `STYLES`; before the Meiji era always with the western year.
-
-    Raises
-    ------
-    ValueError
-        If there is no such style.
-    """
+    """Return a day in one of `STYLES`; before the Meiji era always with the western year."""
     if style not in STYLES:
         raise ValueError(f"{style}: no such style of a date")
     western = f"{day.year}年{day.month}月{day.day}日"

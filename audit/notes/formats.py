@@ -1,4 +1,4 @@
-"""Two JSONL files of the same notes, gold and predicted, read side by side in bounded memory."""
+"""Annotated notes as files: inline tags, brat, CoNLL, i2b2 XML and JSONL, each in and out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 from urllib.parse import unquote
@@ -36,12 +36,10 @@ _UNKNOWN = re.compile(r"[<＜]\s?[/／]?\s?([^\W\d_][\w-]{0,39})\s?[>＞]")
 
 @dataclass(frozen=True)
 class TagCensus:
-    """How many tags of an output were malformed, by kind.
+    """How many tags of an output were malformed, by kind; `n_tags` pairs were read in all.
 
     Attributes
     ----------
-    n_tags
-        Pairs of tags that were read, malformed or not.
     n_unclosed
         Opened and never closed: they end at the next tag or at the end of their line.
     n_stray
@@ -67,12 +65,12 @@ class TagCensus:
     @property
     def n_malformed(self) -> int:
         """All malformed tags together."""
-        n_all: int = sum(getattr(self, f.name) for f in fields(self))
+        n_all: int = sum(astuple(self))
         return n_all - self.n_tags
 
     def __add__(self, other: TagCensus) -> TagCensus:
         """Count two outputs together."""
-        return TagCensus(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return TagCensus(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -95,16 +93,9 @@ class _Open:
 
 
 def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) -> ScannedTags:
-    """Read the tags of an output.
+    """Read the tags of an output; `labels` are those beside the five types.
 
-    Parameters
-    ----------
-    output
-        What the model wrote.
-    source
-        The note it should have copied: what looks like a tag there is no unknown tag.
-    labels
-        Labels beside the five types.
+    What looks like a tag in `source`, the note that it should have copied, is no unknown tag.
     """
     pattern = _pattern(labels)
     plain: list[str] = []
@@ -119,29 +110,25 @@ def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) ->
         n_plain += tag.start() - at
         at = tag.end()
         label = known_label(tag[2])
+        marks.append(n_plain)
         if not tag[1]:
             stack.append(_Open(label, n_plain))
             opened.append(stack[-1])
-            marks.append(n_plain)
             continue
         while stack and n_plain - stack[-1].start > MAX_SPAN_CHARS:
             stack.pop()
-        marks.append(n_plain)
         if not stack:
             n_stray += 1
             continue
         closed = stack.pop()
         closed.end = n_plain
-        if closed.label == label:
-            continue
-        if owed[label]:  # the other half of a crossing that is counted
+        if closed.label != label and owed[label]:  # the other half of a crossing that is counted
             owed[label] -= 1
-        else:
+        elif closed.label != label:
             closed.is_crossing = True
             owed[closed.label] += 1
     plain.append(output[at:])
-    text = "".join(plain)
-    expected = _normal(source)
+    text, expected = "".join(plain), _normal(source)
     spans, n_unclosed, n_nested, n_empty = _ends(opened, text=text, marks=marks)
     census = TagCensus(
         n_tags=len(opened),
@@ -192,26 +179,16 @@ def _ends(opened: list[_Open], *, text: str, marks: list[int]) -> tuple[list[Spa
 
 
 def write_tags(document: TaggedDocument, *, language: str = "ja") -> str:
-    """Return a note with each span wrapped in a tag of its label: what a tagger learns to write.
-
-    Raises
-    ------
-    AuditError
-        If spans overlap, or the note itself holds something that would be read as a tag.
-    """
-    if n_overlapping(document.spans):
-        raise AuditError(
-            "Spans of a note overlap, and inline tags cannot say so.",
-            do="Flatten the spans first, or choose another format.",
-        )
+    """Return a note with each span wrapped in a tag of its label: what a tagger learns to write."""
+    _refuse_overlaps(document)
     labels = {span.label for span in document.spans}
     if any(set(label) & set("<>＜＞/／") or len(label) > MAX_LABEL_CHARS for label in labels):
         raise AuditError("A label holds a bracket or a slash, and inline tags cannot say so.")
     pieces, at = [], 0
     for span in document.spans:
         name = JAPANESE.get(span.label, span.label) if language == "ja" else span.label
-        pieces += [document.text[at : span.start], f"<{name}>"]
-        pieces += [document.text[span.start : span.end], f"</{name}>"]
+        said = document.text[span.start : span.end]
+        pieces += [document.text[at : span.start], f"<{name}>{said}</{name}>"]
         at = span.end
     written = "".join([*pieces, document.text[at:]])
     back = scan_tags(written, labels=labels)
@@ -224,6 +201,14 @@ def write_tags(document: TaggedDocument, *, language: str = "ja") -> str:
     return written
 
 
+def _refuse_overlaps(document: TaggedDocument) -> None:
+    if n_overlapping(document.spans):
+        raise AuditError(
+            "Spans of a note overlap, and this format has one label for each character.",
+            do="Flatten the spans first, or choose another format.",
+        )
+
+
 _LINE = re.compile(r"T\S*\t(\S+) (\d+ \d+(?:;\d+ \d+)*)\t(.*)", re.DOTALL)
 _MAX_DIGITS = 12
 
@@ -233,11 +218,6 @@ def read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> TaggedD
 
     A span with gaps is one span where nothing but white space lies between its parts (brat breaks
     spans at line ends), else each part is a span of its own: no character is added or lost.
-
-    Raises
-    ------
-    AuditError
-        If a line is not understood, or its text is not what stands at its offsets.
     """
     spans: list[Span] = []
     for number, line in enumerate(annotations.split("\n"), start=1):
@@ -266,20 +246,15 @@ def _spans(line: str, *, text: str, where: str) -> Iterator[Span]:
         )
     label = known_label(read[1])
     start, end = parts[0]
-    for next_start, next_end in parts[1:]:
+    for next_start, next_end in [*parts[1:], (-1, -1)]:
         if next_start >= end and not text[end:next_start].strip():
             end = next_end
-        else:
-            yield _format_brat_span(start, end, label, where=where)
-            start, end = next_start, next_end
-    yield _format_brat_span(start, end, label, where=where)
-
-
-def _format_brat_span(start: int, end: int, label: str, *, where: str) -> Span:
-    try:
-        return Span(start, end, label)
-    except ValueError:
-        raise AuditError("The label of this span cannot be used.", where=where) from None
+            continue
+        try:
+            yield Span(start, end, label)
+        except ValueError:
+            raise AuditError("The label of this span cannot be used.", where=where) from None
+        start, end = next_start, next_end
 
 
 def write_brat(document: TaggedDocument) -> tuple[str, str]:
@@ -312,24 +287,14 @@ class _Note:
 
 
 def write_conll(documents: Iterable[TaggedDocument], *, scheme: str = "BIO") -> str:
-    """Return documents as the text of one file.
-
-    Raises
-    ------
-    AuditError
-        If spans of a note overlap: a token has one tag.
-    """
+    """Return documents as the text of one file; a token has one tag."""
     return "".join(line for document in documents for line in _lines(document, scheme=scheme))
 
 
 def _lines(document: TaggedDocument, *, scheme: str) -> Iterator[str]:
     if scheme not in SCHEMES:
         raise ValueError(f"{scheme}: choose one of {', '.join(SCHEMES)}")
-    if n_overlapping(document.spans):
-        raise AuditError(
-            "Spans of a note overlap, and a token of CoNLL has one tag.",
-            do="Flatten the spans first, or choose another format.",
-        )
+    _refuse_overlaps(document)
     yield "-DOCSTART-\tO\n\n"
     yield f"# doc_id = {json.dumps(document.doc_id, ensure_ascii=False)}\n"
     if document.patient_id is not None:
@@ -376,11 +341,6 @@ def read_conll(text: str, *, what: str) -> Iterator[TaggedDocument]:
     """Yield the documents of a file.
 
     A tag I, E or L that continues nothing begins a span, as in the CoNLL evaluation script.
-
-    Raises
-    ------
-    AuditError
-        If a line is not understood or does not fit the note.
     """
     note: _Note | None = None
     n_notes = 0
@@ -398,7 +358,7 @@ def read_conll(text: str, *, what: str) -> Iterator[TaggedDocument]:
         if note is None:
             continue
         if header is not None and not note.tokens:
-            _take_header(note, header[1], header[2], where=where)
+            _take_header(note, header[1], header[2])
         elif line.strip():
             _take_token(note, re.split(r"\t| +", line.strip(" ")), where=where)
         elif note.words and note.words[-1] != "\n":
@@ -408,19 +368,14 @@ def read_conll(text: str, *, what: str) -> Iterator[TaggedDocument]:
         yield _document(note, where=what)
 
 
-def _take_header(note: _Note, name: str, value: str, *, where: str) -> None:
+def _take_header(note: _Note, name: str, value: str) -> None:
     try:
         content = json.loads(value)
     except ValueError:
         content = value
     if not isinstance(content, str) or (name == "doc_id" and not content):
         content = value
-    if name == "doc_id":
-        note.doc_id = content
-    elif name == "patient_id":
-        note.patient_id = content
-    else:
-        note.text = content
+    setattr(note, name, content)
 
 
 def _take_token(note: _Note, columns: list[str], *, where: str) -> None:
@@ -453,22 +408,17 @@ def _take_token(note: _Note, columns: list[str], *, where: str) -> None:
 
 def _document(note: _Note, *, where: str) -> TaggedDocument:
     text = "".join(note.words).rstrip("\n") if note.text is None else note.text
-    spans: list[list[int]] = []
-    labels: list[str] = []
+    found: list[tuple[int, int, str]] = []
     open_label: str | None = None
     for start, end, mark, label in note.tokens:
-        if mark == "O":
-            open_label = None
-            continue
-        if mark in "BSU" or open_label != label:
-            spans.append([start, end])
-            labels.append(label)
-        else:
-            spans[-1][1] = end
-        open_label = None if mark in "ESLU" else label
+        if mark != "O" and (mark in "BSU" or open_label != label):
+            found.append((start, end, label))
+        elif mark != "O":
+            found[-1] = (found[-1][0], end, label)
+        open_label = None if mark in "OESLU" else label
     try:
-        found = [Span(s, e, label) for (s, e), label in zip(spans, labels, strict=True)]
-        return tagged(note.doc_id, text=text, spans=found, patient_id=note.patient_id)
+        spans = [Span(*one) for one in found]
+        return tagged(note.doc_id, text=text, spans=spans, patient_id=note.patient_id)
     except ValueError:
         raise AuditError("The tags of a note give no spans.", where=where) from None
 
@@ -493,17 +443,12 @@ def read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
 
     A tag's label is its TYPE, or the name of its element where it has none. A file with a document
     type or entities of its own is refused: neither belongs in this format.
-
-    Raises
-    ------
-    AuditError
-        If it is no such file, or a tag's text is not what stands at its offsets.
     """
     root = _root(xml, what=what)
     note, tags = _note(root, what=what), root.find("TAGS")
     text = note.text or ""
     spans = [
-        _format_i2b2_span(tag, text=text, what=what, number=number)
+        _span_of_tag(tag, text=text, what=what, number=number)
         for number, tag in enumerate(tags if tags is not None else (), start=1)
     ]
     return tagged(doc_id, text=text, spans=spans)
@@ -534,7 +479,7 @@ def _note(root: ElementTree.Element, *, what: str) -> ElementTree.Element:
     return note
 
 
-def _format_i2b2_span(tag: ElementTree.Element, *, text: str, what: str, number: int) -> Span:
+def _span_of_tag(tag: ElementTree.Element, *, text: str, what: str, number: int) -> Span:
     where = f"{what}, tag {number}"
     label, said = known_label(tag.get("TYPE") or tag.tag), tag.get("text")
     try:
@@ -553,21 +498,16 @@ def _format_i2b2_span(tag: ElementTree.Element, *, text: str, what: str, number:
 
 
 def write_i2b2(document: TaggedDocument) -> str:
-    """Return a note as XML; carriage returns are written as `&#13;`, or a reader would drop them.
-
-    Raises
-    ------
-    AuditError
-        If the note holds a control character, for which XML has no form.
-    """
+    """Return a note as XML; carriage returns become `&#13;`, or a reader would drop them."""
     if _UNWRITABLE.search(document.text):
         raise AuditError(
             "A note holds a control character, for which XML has no form.",
             do="Choose another format, or clean the note.",
         )
+    marks = {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
     lines = [
         f'<{_CATEGORY.get(span.label, "PHI")} id="P{i}" start="{span.start}" '
-        f'end="{span.end}" text={_attribute(document.text[span.start : span.end])} '
+        f'end="{span.end}" text={quoteattr(document.text[span.start : span.end], marks)} '
         f'TYPE={quoteattr(span.label)} comment="" />\n'
         for i, span in enumerate(document.spans)
     ]
@@ -578,10 +518,6 @@ def write_i2b2(document: TaggedDocument) -> str:
     )
 
 
-def _attribute(text: str) -> str:
-    return quoteattr(text, {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;"})
-
-
 _LONE = re.compile("[\ud800-\udfff]")
 _SHAPE = (
     "A line is a JSON object with `doc_id`, `text` and `spans`; a span has `start`, `end` and "
@@ -590,26 +526,14 @@ _SHAPE = (
 
 
 def read_jsonl(text: str, *, what: str) -> Iterator[TaggedDocument]:
-    """Yield the documents of a file, in its order; empty lines are skipped.
-
-    Raises
-    ------
-    AuditError
-        With the number of the line that is not understood.
-    """
+    """Yield the documents of a file, in its order; empty lines are skipped."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield read_line(line, what=what, number=number)
 
 
 def read_line(line: str, *, what: str, number: int) -> TaggedDocument:
-    """Read one line.
-
-    Raises
-    ------
-    AuditError
-        If it is no such object, or a span does not lie in the text.
-    """
+    """Read one line."""
     where = f"{what}, line {number}"
     try:
         record = json.loads(line)
@@ -623,10 +547,7 @@ def read_line(line: str, *, what: str, number: int) -> TaggedDocument:
     patient, unaligned = record.get("patient_id"), record.get("unaligned", [])
     if not isinstance(spans, list) or not isinstance(unaligned, list):
         raise AuditError("`spans` is no list.", where=where, do=_SHAPE)
-    found = [
-        _format_jsonl_span(one, what=what, number=number, place=i)
-        for i, one in enumerate(spans, start=1)
-    ]
+    found = [_span_of_json(one, where=f"{where}, span {i}") for i, one in enumerate(spans, start=1)]
     try:
         return tagged(
             str(doc_id),
@@ -648,8 +569,7 @@ def _is_id(value: object) -> bool:
     return is_number or (isinstance(value, str) and bool(value))
 
 
-def _format_jsonl_span(given: object, *, what: str, number: int, place: int) -> Span:
-    where = f"{what}, line {number}, span {place}"
+def _span_of_json(given: object, *, where: str) -> Span:
     one: Mapping[str, Any] = given if isinstance(given, dict) else {}
     start, end, label = one.get("start"), one.get("end"), one.get("label")
     if type(start) is not int or type(end) is not int or not isinstance(label, str):
@@ -669,9 +589,7 @@ def jsonl_line(document: TaggedDocument) -> str:
     record: dict[str, object] = {"doc_id": document.doc_id, "text": document.text}
     if document.patient_id is not None:
         record["patient_id"] = document.patient_id
-    record["spans"] = [
-        {"start": span.start, "end": span.end, "label": span.label} for span in document.spans
-    ]
+    record["spans"] = list(map(asdict, document.spans))
     if document.unaligned:
         record["unaligned"] = list(document.unaligned)
     line = json.dumps(record, ensure_ascii=False)
@@ -694,13 +612,7 @@ _MAX_NAME_BYTES = 200
 
 
 def guess_format(names: Iterable[str]) -> str:
-    """Return the format that the files' names tell: `.ann` beside `.txt` is brat.
-
-    Raises
-    ------
-    AuditError
-        If no name tells it.
-    """
+    """Return the format that the files' names tell: `.ann` beside `.txt` is brat."""
     endings = {PurePath(name).suffix.lower() for name in names}
     for ending, form in _FORMAT_OF_ENDING.items():
         if ending in endings:
@@ -714,22 +626,7 @@ def guess_format(names: Iterable[str]) -> str:
 def read_files(
     files: Mapping[str, bytes], *, form: str, labels: Iterable[str] = ()
 ) -> tuple[TaggedDocument, ...]:
-    """Read annotated notes.
-
-    Parameters
-    ----------
-    files
-        From a file's name to its bytes.
-    form
-        One of `FORMATS`.
-    labels
-        Of inline tags: labels beside the five types.
-
-    Raises
-    ------
-    AuditError
-        If a file is not understood, or two notes have the same name.
-    """
+    """Read annotated notes from file names and their bytes; `labels` are those of inline tags."""
     texts = {name: _text(content, what=name) for name, content in files.items()}
     documents: list[TaggedDocument] = []
     for name, text in sorted(texts.items()):
@@ -755,13 +652,7 @@ def read_files(
 
 
 def read_unnamed(files: Mapping[str, bytes], *, form: str, what: str) -> tuple[TaggedDocument, ...]:
-    """Read annotated notes; errors tell a file by its number, since its name may hold a person's.
-
-    Raises
-    ------
-    AuditError
-        As `read_files`.
-    """
+    """Read annotated notes; errors tell a file by its number: its name may hold a person's."""
     try:
         return read_files(files, form=form)
     except AuditError as error:
@@ -773,13 +664,7 @@ def read_unnamed(files: Mapping[str, bytes], *, form: str, what: str) -> tuple[T
 def write_files(
     documents: Iterable[TaggedDocument], *, form: str, language: str = "en"
 ) -> dict[str, bytes]:
-    """Return annotated notes as files: from name to bytes.
-
-    Raises
-    ------
-    AuditError
-        If the format cannot say what a note holds.
-    """
+    """Return annotated notes as files: from name to bytes."""
     documents = list(documents)
     _check_ids(documents)
     files: dict[str, str] = {}
@@ -830,21 +715,15 @@ def flattened(document: TaggedDocument) -> TaggedDocument:
 
 
 def file_name(doc_id: str) -> str:
-    """Return the name of a note's file, without its ending: what no file may be called is escaped.
-
-    Raises
-    ------
-    AuditError
-        If it would be too long.
-    """
-    name = "".join(c if c.isalnum() or c in "-_ " else _escaped(c) for c in doc_id)
+    """Return the name of a note's file without its ending; what no file is called is escaped."""
+    data = (c.encode("utf-8", errors="replace") for c in doc_id)
+    name = "".join(
+        c if c.isalnum() or c in "-_ " else "".join(f"%{byte:02X}" for byte in code)
+        for c, code in zip(doc_id, data, strict=True)
+    )
     if len(name.encode()) > _MAX_NAME_BYTES:
         raise AuditError("The name of a note is too long for a file.", do="Choose JSONL or CoNLL.")
     return name
-
-
-def _escaped(char: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", errors="replace"))
 
 
 def _text(content: bytes, *, what: str) -> str:
@@ -855,15 +734,10 @@ def _text(content: bytes, *, what: str) -> str:
 
 
 def _check_ids(documents: Iterable[TaggedDocument]) -> None:
-    known: set[str] = set()
+    seen: set[str] = set()
     for number, document in enumerate(documents, start=1):
-        if document.doc_id in known:
-            raise AuditError(
-                "Two notes have the same name.",
-                where=f"note {number}",
-                do="Give every note a `doc_id` of its own.",
-            )
-        known.add(document.doc_id)
+        where = f"note {number}"
+        refuse_twice(document.doc_id, seen, where=where)
 
 
 GOLD, PREDICTED = "gold notes", "predicted notes"
@@ -888,14 +762,7 @@ class PairedFiles:
     n_predicted_only: int = field(default=0, init=False)
 
     def __iter__(self) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
-        """Yield (gold, predicted) in the order of the gold file.
-
-        Raises
-        ------
-        AuditError
-            If a file cannot be read, a note is there twice, the texts of a note differ, or the
-            files have no note in common.
-        """
+        """Yield (gold, predicted) in the order of the gold file."""
         with opened(self.gold, GOLD) as golds, opened(self.predicted, PREDICTED) as predictions:
             places = _places(predictions)
             n_predicted, n_common = len(places), 0
@@ -930,9 +797,8 @@ def _predicted(file: BinaryIO, place: tuple[int, int], *, gold: TaggedDocument) 
     number, offset = place
     if file.tell() != offset:
         file.seek(offset)
-    document = read_line(
-        _decoded(file.readline(), PREDICTED, number), what=PREDICTED, number=number
-    )
+    line = _decoded(file.readline(), PREDICTED, number)
+    document = read_line(line, what=PREDICTED, number=number)
     if document.text != gold.text:
         raise AuditError(
             "The text of this note is not that of the gold file, so offsets mean something else.",
@@ -954,13 +820,7 @@ def _places(file: BinaryIO) -> dict[str, tuple[int, int]]:
 
 
 def refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:
-    """Take a note's name into those that were seen.
-
-    Raises
-    ------
-    AuditError
-        If it was there before.
-    """
+    """Take a note's name into those that were seen; refuse it if it is there."""
     if doc_id in seen:
         raise AuditError(
             "This note is there twice.", where=where, do="Give every note a `doc_id` of its own."
@@ -969,13 +829,7 @@ def refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:
 
 
 def numbered_lines(file: BinaryIO, *, what: str) -> Iterator[tuple[int, str, int]]:
-    """Yield each line that is not blank: its number from 1, its text, where it begins in bytes.
-
-    Raises
-    ------
-    AuditError
-        If a line is too long or no UTF-8.
-    """
+    """Yield each line that is not blank: its number from 1, its text, where it begins in bytes."""
     offset = 0
     for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
         if len(line) > MAX_LINE_BYTES:
@@ -995,13 +849,7 @@ def _decoded(line: bytes, what: str, number: int) -> str:
 
 
 def opened(path: Path, what: str) -> BinaryIO:
-    """Open a file to be read.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be read.
-    """
+    """Open a file to be read."""
     try:
         return path.open("rb")
     except OSError as error:

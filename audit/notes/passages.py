@@ -29,21 +29,10 @@ _FORMAT = "Write CSV with a column `text`, or one JSON object a line with a key 
 
 @dataclass(frozen=True)
 class Passage:
-    """One passage and the place of the name in it.
+    """One passage and the place of the name in it: fields as in `NameSlot`.
 
-    Attributes
-    ----------
-    left, right
-        Text before and after the name, other placeholders deleted, line breaks as spaces.
-    slots
-        Roles of the name's places in their order: ("first", "last"), ("last", "first"), or
-        ("full",) for one place that takes the whole name in its own order and separator.
-    separator
-        What stands between the two places; "" for one place.
-    passage_id
-        As given, or the row number.
-    owner
-        Whose passage it is, (first, last) or the candidate's row; None where not given.
+    `passage_id` as given, or the row number; `owner` is whose passage it is, (first, last) or the
+    candidate's row; None where not given.
     """
 
     left: str
@@ -56,17 +45,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Passages:
-    """The passages of a file.
-
-    Attributes
-    ----------
-    passages
-        P passages in the file's order.
-    notes
-        Rows that were left out, by number, with the reason.
-    encoding
-        Of the file, to be shown to the person.
-    """
+    """The passages of a file in its order; `notes` say which rows were left out, and why."""
 
     passages: tuple[Passage, ...]
     notes: tuple[RowNote, ...]
@@ -101,21 +80,8 @@ def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -
     MIMIC-III placeholders. The first of these in a text is the name's place; every other
     placeholder is deleted.
 
-    Parameters
-    ----------
-    data
-        The file.
-    what
-        What to call the file in messages.
-    file_name
-        Its name; one that ends with .jsonl, .ndjson or .json is read as JSONL, as is a file whose
-        first character is "{".
-
-    Raises
-    ------
-    AuditError
-        If the file cannot be read, a text is too long, two passages have the same id, or no text
-        has a place for a name.
+    A file whose `file_name` ends with .jsonl, .ndjson or .json is read as JSONL, as is one whose
+    first character is "{".
     """
     is_jsonl = file_name.lower().endswith((".jsonl", ".ndjson", ".json"))
     is_jsonl = is_jsonl or data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")

@@ -1,7 +1,7 @@
-"""Files of notes that this installation may read: those under the registered folders.
+"""Notes from CSV, JSONL, Parquet or a folder of texts, as a stream; and the files that may be read.
 
-Pages pick a file from this list by its identifier, which is compared and never made into a path; a
-path typed by a person is accepted on the command line only. Torch-free.
+A row that is broken is refused with its number and the others are read. Pages pick a file under the
+registered folders by its identifier, which is compared and never made into a path.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from audit.errors import AuditError
-from audit.foreign import SAVE_AS_UTF8, decode_text, json_value, refusing
-from audit.home import DEMO_HOSPITAL
+from audit.foreign import ARCHIVES, SAVE_AS_UTF8, decode_text, json_value, refusing
+from audit.home import DEMO_HOSPITAL, registered_folders
 from audit.tables import MAX_COLUMNS, MAX_FIELD_CHARS, MAX_HEADER_BYTES, RowNote, heading_key
 
 MAX_LINE_CHARS = 8_000_000
@@ -33,17 +33,10 @@ MAX_LINE_CHARS = 8_000_000
 _BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
+_PARQUET = b"PAR1"
 # Notes pack five to one; what unpacks to a hundred times its size is made to fill a disk.
 _MAX_RATIO = 100
 _RATIO_SLACK_BYTES = 64 << 20
-_ARCHIVES = {
-    b"PK\x03\x04": "a zip archive or an Excel workbook",
-    b"BZh": "a bzip2 archive",
-    b"\xfd7zXZ\x00": "an xz archive",
-    b"\x28\xb5\x2f\xfd": "a zstd archive",
-    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
-    b"%PDF": "a PDF file",
-}
 _MAX_NUL_SHARE = 0.02
 _FEW_BROKEN = 1000
 _HALF = re.compile("[\ud800-\udfff]")
@@ -52,13 +45,7 @@ ByteListener = Callable[[int], None]
 
 
 def regular_size(path: Path, *, what: str) -> int:
-    """Return the bytes of a regular file.
-
-    Raises
-    ------
-    AuditError
-        If it is not there, cannot be read, is empty, or is no regular file.
-    """
+    """Return the bytes of a regular file."""
     try:
         found = path.stat()
     except OSError:
@@ -71,16 +58,10 @@ def regular_size(path: Path, *, what: str) -> int:
 
 
 def head_of(path: Path, *, what: str) -> bytes:
-    """Return the first megabyte of a file, unpacked.
-
-    Raises
-    ------
-    AuditError
-        If the file cannot be read, or is an archive of a kind other than gzip.
-    """
+    """Return the first megabyte of a file, unpacked."""
     head = next(blocks_of(path, what=what, on_bytes=lambda n: None), b"")
-    for magic, kind in _ARCHIVES.items():
-        if head.startswith(magic):
+    for magic, kind in ARCHIVES.items():
+        if head.startswith(magic) and magic not in (_GZIP, _PARQUET):
             raise AuditError(f"This is {kind}.", where=what, do="Unpack it first, or use gzip.")
     return head[:_HEAD_BYTES]
 
@@ -92,12 +73,6 @@ def blocks_of(path: Path, *, what: str, on_bytes: ByteListener) -> Iterator[byte
     ----------
     on_bytes
         Called with the bytes of the file (packed, if it is packed) since the last call.
-
-    Raises
-    ------
-    AuditError
-        If the file cannot be read, or a gzip file is damaged, cut off, or unpacks to more than a
-        hundred times its size.
     """
     try:
         with path.open("rb") as file:
@@ -141,11 +116,6 @@ def encoding_of(head: bytes, *, what: str) -> str:
 
     A head with a few broken bytes among whole letters is UTF-8; rows that hold them are refused
     one by one. Everything else that is not surely UTF-8 or CP932 is refused here.
-
-    Raises
-    ------
-    AuditError
-        If the file is binary, UTF-16, ISO-2022-JP, or in a Western or an unknown encoding.
     """
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head.count(0) > _MAX_NUL_SHARE * len(head):
         raise AuditError("The file is UTF-16 or not text.", where=what, do=SAVE_AS_UTF8)
@@ -168,30 +138,25 @@ def lines_of(blocks: Iterable[bytes], *, codec: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(codec)("surrogateescape")
     pieces: list[str] = []
     n_kept = 0
+
+    def keep(piece: str) -> None:
+        nonlocal n_kept
+        if n_kept <= MAX_LINE_CHARS:
+            n_kept += len(piece)
+            pieces.append(piece if n_kept <= MAX_LINE_CHARS else piece + "\0")
+
     for block in blocks:
         first, *others = decoder.decode(block).split("\n")
-        n_kept = _keep(pieces, first, n_kept)
-        if not others:
-            continue
-        yield "".join(pieces) + "\n"
-        last = others.pop()
-        for line in others:
-            yield line + "\n"
-        pieces.clear()
-        n_kept = _keep(pieces, last, 0)
-    n_kept = _keep(pieces, decoder.decode(b"", final=True), n_kept)
+        keep(first)
+        if others:
+            yield "".join(pieces) + "\n"
+            last = others.pop()
+            yield from (line + "\n" for line in others)
+            pieces, n_kept = [], 0
+            keep(last)
+    keep(decoder.decode(b"", final=True))
     if n_kept:
         yield "".join(pieces)
-
-
-def _keep(pieces: list[str], piece: str, n_kept: int) -> int:
-    if n_kept > MAX_LINE_CHARS:
-        return n_kept
-    pieces.append(piece)
-    n_kept += len(piece)
-    if n_kept > MAX_LINE_CHARS:
-        pieces.append("\0")
-    return n_kept
 
 
 def is_whole(text: str) -> bool:
@@ -209,11 +174,11 @@ _BROKEN = "A quote is opened and not closed well, or the row is longer than 1 MB
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """One row: its number (the header is row 1) and its cells."""
+class Row:
+    """One row: its number (the header is row 1) and its cells by the name of their column."""
 
     row: int
-    cells: tuple[str, ...] | Mapping[str, str]
+    cells: Mapping[str, str]
 
 
 class CsvRecords:
@@ -222,18 +187,6 @@ class CsvRecords:
     A row that cannot be parsed gives up its first line only: the others are read again, so that
     good rows which an open quote had swallowed are found. What lies between is one refusal with the
     numbers of its lines.
-
-    Parameters
-    ----------
-    lines
-        With their line ends.
-    what
-        What to call the file in messages.
-
-    Raises
-    ------
-    AuditError
-        If the header cannot be read.
     """
 
     def __init__(self, lines: Iterator[str], *, what: str) -> None:
@@ -250,7 +203,7 @@ class CsvRecords:
         self._reader = self._new_reader()
         self.header = self._header(what=what)
 
-    def __iter__(self) -> Iterator[Record | RowNote]:
+    def __iter__(self) -> Iterator[Row | RowNote]:
         """Go through the rows after the header."""
         row, broken_at = 1, 0
         while True:
@@ -285,7 +238,7 @@ class CsvRecords:
             self._reader = self._new_reader()
             return None
 
-    def _checked(self, row: int, cells: list[str]) -> Record | RowNote:
+    def _checked(self, row: int, cells: list[str]) -> Row | RowNote:
         if len(cells) != len(self.header):
             return RowNote(
                 row, f"The row has {len(cells)} cells where the header has {len(self.header)}."
@@ -294,7 +247,7 @@ class CsvRecords:
             return RowNote(row, "A cell is longer than 1 MB.")
         if not all(map(is_whole, cells)):
             return RowNote(row, "The row holds a NUL character or bytes outside its encoding.")
-        return Record(row, tuple(cells))
+        return Row(row, dict(zip(self.header, cells, strict=True)))
 
     def _header(self, *, what: str) -> tuple[str, ...]:
         cells = self._next()
@@ -341,12 +294,9 @@ def _delimiter(first_line: str) -> str:
     return max(",;\t", key=unquoted.count)
 
 
-def json_records(lines: Iterator[str]) -> Iterator[Record | RowNote]:
+def json_records(lines: Iterator[str]) -> Iterator[Row | RowNote]:
     """Go through the objects of a JSONL file; numbers become text, other values are left out."""
-    for row, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        yield _json_record(line, row=row)
+    return (_json_record(line, row=row) for row, line in enumerate(lines, start=1) if line.strip())
 
 
 def _number_text(written: str) -> str | None:
@@ -358,7 +308,7 @@ def _number_text(written: str) -> str | None:
     return f"{value:.0f}" if value.is_integer() else str(value)
 
 
-def _json_record(line: str, *, row: int) -> Record | RowNote:
+def _json_record(line: str, *, row: int) -> Row | RowNote:
     if len(line) > MAX_LINE_CHARS:
         return RowNote(row, "The line is too long.")
     try:
@@ -367,15 +317,12 @@ def _json_record(line: str, *, row: int) -> Record | RowNote:
         return RowNote(row, "The line is not JSON.")
     if not isinstance(found, dict):
         return RowNote(row, "The line is not a JSON object.")
-    cells: dict[str, str] = {}
-    for key, value in found.items():
-        if isinstance(value, str):
-            cells[key] = value
+    cells = {key: value for key, value in found.items() if isinstance(value, str)}
     if any(len(cell) > MAX_FIELD_CHARS for cell in cells.values()):
         return RowNote(row, "A text is longer than 1 MB.")
     if not all(map(is_whole, cells.values())):
         return RowNote(row, "The line holds a NUL or half a character.")
-    return Record(row, cells)
+    return Row(row, cells)
 
 
 FIELDS = ("note_id", "patient_id", "admission_id", "category", "chart_time", "text")
@@ -390,26 +337,16 @@ _HEADINGS: Mapping[str, Sequence[str]] = {
     "text": ("text", "notetext", "note", "本文"),
 }
 _MAX_ID_CHARS = 200
-_NOTES_PARQUET = b"PAR1"
 _PARQUET_ROWS = 64
 _FORMAT = "Name the column of the notes `text`, or say which column it is."
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One note.
+    """One note; fields other than the text are "" where they are not given.
 
-    Attributes
-    ----------
-    note_id
-        As given, or the row's number.
-    patient_id, admission_id, category, chart_time
-        As given; "" where there is none.
-    text
-        As written, line ends included.
-    row
-        Number of the row (the header is row 1), of the line (JSONL), or of the file (folder, in
-        the order of the paths). No two notes of a source have the same.
+    `note_id` is then the row's number. `row` counts rows (the header is row 1), lines (JSONL) or
+    files (folder, in the order of the paths): no two notes of a source have the same.
     """
 
     note_id: str
@@ -443,44 +380,29 @@ class NoteSource:
     columns: Mapping[str, tuple[str, ...]]
     n_bytes: int
 
-    @property
-    def name(self) -> str:
-        """What to call the source in messages."""
-        return "notes"
-
     def read(self, *, on_bytes: ByteListener = lambda n: None) -> Iterator[Note | RowNote]:
-        """Go through the notes and the refusals in the source's order.
-
-        Parameters
-        ----------
-        on_bytes
-            Called with the bytes read since the last call.
-
-        Raises
-        ------
-        AuditError
-            If the source cannot be read to its end.
-        """
+        """Go through the notes and the refusals in their order; `on_bytes` as in `blocks_of`."""
         if self.kind == "folder":
             yield from _folder_notes(self.path, on_bytes=on_bytes)
             return
         if self.kind == "parquet":
-            records = _parquet_records(self, on_bytes=on_bytes)
+            records: Iterable[Row | RowNote] = _parquet_records(self, on_bytes=on_bytes)
         else:
-            blocks = blocks_of(self.path, what=self.name, on_bytes=on_bytes)
-            lines = lines_of(blocks, codec=self.codec)
-            records = json_records(lines) if self.kind == "jsonl" else _csv_records(self, lines)
+            blocks = blocks_of(self.path, what="notes", on_bytes=on_bytes)
+            records = _records(self.kind, lines_of(blocks, codec=self.codec))
         for record in records:
             yield record if isinstance(record, RowNote) else self._note(record)
 
-    def _note(self, record: Record) -> Note | RowNote:
-        cells = record.cells
-        assert isinstance(cells, Mapping)
+    def _note(self, record: Row) -> Note | RowNote:
         found = {
-            field: next((value for name in names if (value := cells.get(name, ""))), "")
+            field: next((value for name in names if (value := record.cells.get(name, ""))), "")
             for field, names in self.columns.items()
         }
         return _checked_note(found, row=record.row)
+
+
+def _records(kind: str, lines: Iterator[str]) -> Iterable[Row | RowNote]:
+    return json_records(lines) if kind == "jsonl" else CsvRecords(lines, what="notes")
 
 
 def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:
@@ -494,11 +416,6 @@ def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteS
         patient, if there are any.
     columns
         Field of a note -> name of its column, for names that are not known.
-
-    Raises
-    ------
-    AuditError
-        If there is nothing readable, no column of texts, or a column named here that is not there.
     """
     columns = columns or {}
     if unknown := sorted(set(columns) - set(FIELDS)):
@@ -508,48 +425,47 @@ def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteS
         if not n_bytes:
             raise AuditError("The folder holds no .txt files.", where="notes")
         return NoteSource(path, "folder", "", {}, n_bytes)
-    n_bytes = regular_size(path, what="notes")
+    kind, codec, header = _probed(path)
+    taken = _taken(header, wanted=columns)
+    if not taken["text"]:
+        raise AuditError("There is no column of texts.", where="notes", do=_FORMAT)
+    return NoteSource(path, kind, codec, taken, path.stat().st_size)
+
+
+def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
+    """Return kind, codec and headings of a file; of JSONL the keys in its first megabyte."""
+    regular_size(path, what="notes")
     head = head_of(path, what="notes")
-    if head.startswith(_NOTES_PARQUET):
-        kind, codec, header = "parquet", "", _parquet_header(path)
-    else:
-        codec = encoding_of(head, what="notes")
-        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-        kind = "jsonl" if start.startswith(b"{") else "csv"
-        if kind == "csv" and path.suffix.lower() == ".txt":
+    if head.startswith(_PARQUET):
+        with _parquet(path) as file, _refusing_damage():
+            return "parquet", "", tuple(file.schema_arrow.names)
+    codec = encoding_of(head, what="notes")
+    lines = lines_of(iter([head]), codec=codec)
+    if not head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        if path.suffix.lower() == ".txt":
             raise AuditError(
                 "This is one text, not a table of notes.",
                 where="notes",
                 do="Give the folder that it lies in: each .txt there is a note.",
             )
-        lines = lines_of(iter([head]), codec=codec)
-        header = _json_header(lines) if kind == "jsonl" else CsvRecords(lines, what="notes").header
-    return NoteSource(path, kind, codec, _columns(header, wanted=columns), n_bytes)
+        return "csv", codec, CsvRecords(lines, what="notes").header
+    rows = (record for record in json_records(lines) if isinstance(record, Row))
+    return "jsonl", codec, tuple(dict.fromkeys(name for row in rows for name in row.cells))
 
 
-def _json_header(lines: Iterator[str]) -> tuple[str, ...]:
-    names: dict[str, None] = {}
-    for record in json_records(lines):
-        if isinstance(record, Record):
-            names.update(dict.fromkeys(record.cells))
-    return tuple(names)
-
-
-def _columns(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    by_key: dict[str, list[str]] = {}
-    for name in header:
-        by_key.setdefault(heading_key(name), []).append(name)
-    for field, headings in _HEADINGS.items():
-        if field in wanted:
-            if wanted[field] not in header:
-                raise AuditError(f"There is no column for {field} of this name.", where="notes")
-            found[field] = (wanted[field],)
-        else:
-            found[field] = tuple(name for key in headings for name in by_key.get(key, ()))
-    if not found["text"]:
-        raise AuditError("There is no column of texts.", where="notes", do=_FORMAT)
-    return found
+def _taken(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    for field, column in wanted.items():
+        if column not in header:
+            raise AuditError(f"There is no column for {field} of this name.", where="notes")
+    keys = [heading_key(name) for name in header]
+    return {
+        field: (wanted[field],)
+        if field in wanted
+        else tuple(
+            name for one in headings for name, key in zip(header, keys, strict=True) if key == one
+        )
+        for field, headings in _HEADINGS.items()
+    }
 
 
 def _checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
@@ -565,18 +481,6 @@ def _checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
         return RowNote(row, "The note holds a NUL character or bytes outside its encoding.")
     values["note_id"] = values["note_id"] or str(row)
     return Note(text=text, row=row, **values)
-
-
-def _csv_records(source: NoteSource, lines: Iterator[str]) -> Iterator[Record | RowNote]:
-    table = CsvRecords(lines, what=source.name)
-    used = {name for names in source.columns.values() for name in names}
-    places = [(name, place) for place, name in enumerate(table.header) if name in used]
-    for record in table:
-        if isinstance(record, RowNote):
-            yield record
-        else:
-            cells = tuple(record.cells)
-            yield Record(record.row, {name: cells[place] for name, place in places})
 
 
 def _parquet(path: Path) -> Any:
@@ -597,12 +501,7 @@ def _refusing_damage() -> AbstractContextManager[None]:
     return refusing(AuditError("The Parquet file is damaged.", where="notes"))
 
 
-def _parquet_header(path: Path) -> tuple[str, ...]:
-    with _parquet(path) as file, _refusing_damage():
-        return tuple(file.schema_arrow.names)
-
-
-def _parquet_records(source: NoteSource, *, on_bytes: ByteListener) -> Iterator[Record | RowNote]:
+def _parquet_records(source: NoteSource, *, on_bytes: ByteListener) -> Iterator[Row | RowNote]:
     names = list(dict.fromkeys(name for found in source.columns.values() for name in found))
     row = 1
     with _parquet(source.path) as file, _refusing_damage():
@@ -611,7 +510,7 @@ def _parquet_records(source: NoteSource, *, on_bytes: ByteListener) -> Iterator[
             for cells in batch.to_pylist():
                 row += 1
                 texts = {n: str(v) for n, v in cells.items() if v is not None}
-                yield Record(row, texts)
+                yield Row(row, texts)
             on_bytes(source.n_bytes * len(batch) // n_rows)
 
 
@@ -622,7 +521,7 @@ def _text_files(folder: Path) -> list[tuple[Path, int]]:
         folders.sort()
         for name in names:
             path = Path(top, name)
-            if name.lower().endswith(".txt") and path.is_file() and not path.is_symlink():
+            if _is_text(name) and path.is_file() and not path.is_symlink():
                 found.append((path, path.stat().st_size))
     return sorted(found)
 
@@ -646,67 +545,14 @@ def _folder_notes(folder: Path, *, on_bytes: ByteListener) -> Iterator[Note | Ro
         on_bytes(size)
 
 
-_NOTE_COLUMNS_PARQUET = b"PAR1"
-
-
-def headings_of(path: Path) -> tuple[str, tuple[str, ...]]:
-    """Return (kind, headings) of a file; of JSONL the keys in its first megabyte.
-
-    Raises
-    ------
-    AuditError
-        If the file cannot be read.
-    """
-    regular_size(path, what="notes")
-    head = head_of(path, what="notes")
-    if head.startswith(_NOTE_COLUMNS_PARQUET):
-        return "parquet", _parquet_headings(path)
-    lines = lines_of(iter([head]), codec=encoding_of(head, what="notes"))
-    if not head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
-        return "csv", CsvRecords(lines, what="notes").header
-    names: dict[str, None] = {}
-    for record in json_records(lines):
-        if isinstance(record, Record):
-            names.update(dict.fromkeys(record.cells))
-    return "jsonl", tuple(names)
-
-
-def columns_taken(path: Path, *, headings: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    """Return field of a note -> headings that are taken for it, as `open_notes` takes them."""
-    try:
-        return open_notes(path).columns
-    except AuditError:
-        # No column of texts: any column in its place shows what the others would be.
-        taken = dict(open_notes(path, columns={"text": headings[0]}).columns)
-        return {field: taken[field] if field != "text" else () for field in FIELDS}
-
-
-def _parquet_headings(path: Path) -> tuple[str, ...]:
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-        return tuple(str(name) for name in parquet.read_schema(path).names)
-    except ImportError:
-        raise AuditError(
-            "Parquet needs the package pyarrow, which is not installed.",
-            where="notes",
-            do="Install it, or save the notes as CSV or JSONL.",
-        ) from None
-    except (OSError, ValueError):
-        raise AuditError("The Parquet file is damaged.", where="notes") from None
-
-
 VARIABLE = "KART_AUDIT_NOTES"
 """Environment variable that names the registered folders, separated as in PATH."""
 EXAMPLE = "example/notes.csv"
 """Invented notes that are always there, to try the program with."""
 
 _SUFFIXES = {
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".tsv": "csv",
-    ".jsonl": "jsonl",
-    ".jsonl.gz": "jsonl",
-    ".ndjson": "jsonl",
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv"), "csv"),
+    **dict.fromkeys((".jsonl", ".jsonl.gz", ".ndjson"), "jsonl"),
     ".parquet": "parquet",
 }
 _MAX_DEPTH = 4
@@ -718,16 +564,9 @@ _MAX_FILES = 2_000
 class NoteFile:
     """A file, or a folder of texts, in the list.
 
-    Attributes
-    ----------
-    file_id
-        The folder's label and the path under it, with "/".
-    kind
-        "csv", "jsonl", "parquet" or "folder", by its name alone.
-    n_bytes
-        Of a file; of the texts right inside a folder.
-    path
-        Where it lies, links resolved.
+    `file_id` is the folder's label and the path under it, with "/"; `kind` is "csv", "jsonl",
+    "parquet" or "folder", by the name alone; `n_bytes` of a folder are those of the texts right
+    inside it; `path` has its links resolved.
     """
 
     file_id: str
@@ -740,14 +579,8 @@ class NoteFile:
 class NoteColumns:
     """What a file's columns are.
 
-    Attributes
-    ----------
-    kind
-        As it is read: "csv", "jsonl", "parquet" or "folder".
-    headings
-        All of them, in order; empty for a folder.
-    taken
-        Field of a note -> headings that are taken for it, the first that is filled wins.
+    `kind` as in `NoteSource`; all `headings` in order, none of a folder; `taken` from a field of a
+    note to the headings that are taken for it, of which the first that is filled wins.
     """
 
     kind: str
@@ -760,37 +593,13 @@ class NoteColumns:
         return self.kind == "folder" or bool(self.taken.get("text"))
 
 
-def registered_note_folders() -> tuple[tuple[str, Path], ...]:
-    """Return (label, path) of the registered folders that exist, as the variable orders them."""
-    folders: list[tuple[str, Path]] = []
-    used = {EXAMPLE.partition("/")[0]}
-    for text in os.environ.get(VARIABLE, "").split(os.pathsep):
-        if not text.strip():
-            continue
-        path = Path(os.path.realpath(Path(text.strip()).expanduser()))
-        if not path.is_dir() or any(path == known for _, known in folders):
-            continue
-        base = path.name or "notes"
-        numbers = range(2, len(folders) + 4)
-        label = next(n for n in (base, *(f"{base}-{i}" for i in numbers)) if n not in used)
-        used.add(label)
-        folders.append((label, path))
-    return tuple(folders)
-
-
 def list_note_files() -> tuple[NoteFile, ...]:
     """Return every file of notes under the registered folders, then the example."""
     return (*_found(), _example())
 
 
 def resolve_note_file(file_id: str) -> Path:
-    """Return the path of a file in the list.
-
-    Raises
-    ------
-    AuditError
-        If no file of the list has this identifier.
-    """
+    """Return the path of a file in the list."""
     if file_id == EXAMPLE:
         return _example().path
     found = next((file.path for file in _found() if file.file_id == file_id), None)
@@ -804,17 +613,11 @@ def resolve_note_file(file_id: str) -> Path:
 
 
 def columns_of(path: Path) -> NoteColumns:
-    """Return a file's headings and which of them are taken for what.
-
-    Raises
-    ------
-    AuditError
-        If the file cannot be read.
-    """
+    """Return a file's headings and which of them are taken for what."""
     if path.is_dir():
         return NoteColumns(open_notes(path).kind, (), {})
-    kind, headings = headings_of(path)
-    return NoteColumns(kind, headings, columns_taken(path, headings=headings))
+    kind, _, headings = _probed(path)
+    return NoteColumns(kind, headings, _taken(headings, wanted={}))
 
 
 def _example() -> NoteFile:
@@ -824,7 +627,7 @@ def _example() -> NoteFile:
 
 def _found() -> Iterator[NoteFile]:
     """Yield what can be read, in order of name; links are not followed."""
-    for label, top in registered_note_folders():
+    for label, top in registered_folders(VARIABLE, taken="example", unnamed="notes"):
         n_seen = n_files = 0
         waiting = [top]
         while waiting and n_seen < _MAX_ENTRIES and n_files < _MAX_FILES:
@@ -836,22 +639,26 @@ def _found() -> Iterator[NoteFile]:
             n_seen += len(entries)
             parts = (label, *folder.relative_to(top).parts)
             files, folders = _sorted_out(entries)
-            n_texts = sum(entry.name.lower().endswith(".txt") for entry in files)
-            is_texts = bool(n_texts) or _holds_patients(folders, files)
-            if is_texts:
-                size = sum(_size(e) for e in files if e.name.lower().endswith(".txt"))
-                yield NoteFile("/".join(parts), "folder", size, folder)
-                n_files += 1
-            for entry in files:
-                if kind := _kind_of(entry.name):
-                    file_id = "/".join((*parts, entry.name))
-                    yield NoteFile(file_id, kind, _size(entry), Path(entry.path))
-                    n_files += 1
+            texts = [entry for entry in files if _is_text(entry.name)]
+            is_texts = bool(texts) or _holds_patients(folders, files)
+            found = (
+                [("/".join(parts), "folder", sum(map(_size, texts)), folder)] if is_texts else []
+            )
+            found += [
+                ("/".join((*parts, entry.name)), kind, _size(entry), Path(entry.path))
+                for entry in files
+                if (kind := _kind_of(entry.name))
+            ]
+            n_files += len(found)
+            yield from (NoteFile(*one) for one in found)
             if not is_texts and len(parts) <= _MAX_DEPTH:
                 waiting += [Path(entry.path) for entry in reversed(folders)]
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+Entries = list[os.DirEntry[str]]
+
+
+def _entries(folder: Path) -> Entries:
     try:
         found = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
@@ -866,23 +673,24 @@ def _size(entry: os.DirEntry[str]) -> int:
         return 0
 
 
-def _sorted_out(
-    entries: list[os.DirEntry[str]],
-) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]:
+def _sorted_out(entries: Entries) -> tuple[Entries, Entries]:
     files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
-    folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
-    return files, folders
+    return files, [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
-def _holds_patients(folders: list[os.DirEntry[str]], files: list[os.DirEntry[str]]) -> bool:
+def _holds_patients(folders: Entries, files: Entries) -> bool:
     """Whether the folders are patients: each of the first ones holds texts and nothing else."""
     if not folders or any(_kind_of(entry.name) for entry in files):
         return False
     for folder in folders[:20]:
         inside, deeper = _sorted_out(_entries(Path(folder.path)))
-        if deeper or not inside or not all(e.name.lower().endswith(".txt") for e in inside):
+        if deeper or not inside or not all(_is_text(entry.name) for entry in inside):
             return False
     return True
+
+
+def _is_text(name: str) -> bool:
+    return name.lower().endswith(".txt")
 
 
 def _kind_of(name: str) -> str:

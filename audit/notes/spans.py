@@ -9,8 +9,10 @@ import json
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from audit.errors import AuditError
+from audit.text import word_lists
 
 MAX_LABEL_CHARS = 100
 
@@ -19,11 +21,8 @@ MAX_LABEL_CHARS = 100
 class Span:
     """Characters `start` to `end` (exclusive) of a text, and what they are.
 
-    Raises
-    ------
-    ValueError
-        If the span is empty or begins before the text, or if the label is empty, too long, or holds
-        white space or characters that cannot be printed.
+    ValueError where it is empty or begins before the text, and for a label that is empty, too long,
+    or holds white space or characters that cannot be printed.
     """
 
     start: int
@@ -50,27 +49,10 @@ class Span:
 
 @dataclass(frozen=True)
 class TaggedDocument:
-    """A note and its spans.
+    """A note and its spans: sorted, each once; they may overlap.
 
-    Parameters
-    ----------
-    doc_id
-        What the note is called.
-    text
-        The note.
-    spans
-        Sorted, each once; they may overlap.
-    patient_id
-        Whose note it is; None where that is not known.
-    n_duplicates
-        How many spans were given more than once and left out.
-    unaligned
-        Labels of predictions that have no place in the text: they count as spurious.
-
-    Raises
-    ------
-    ValueError
-        If a span ends behind the text, or the spans are not sorted and different.
+    `patient_id` is None where it is not known. `n_duplicates` spans were given more than once and
+    left out. `unaligned` are labels of predictions without a place in the text: they are spurious.
     """
 
     doc_id: str
@@ -111,13 +93,7 @@ def tagged(
     patient_id: str | None = None,
     unaligned: Iterable[str] = (),
 ) -> TaggedDocument:
-    """Return a document of spans in any order; a span that is given twice is counted and left out.
-
-    Raises
-    ------
-    ValueError
-        If a span ends behind the text.
-    """
+    """Return a document of spans in any order; what is given twice is counted and left out."""
     given = list(spans)
     different = tuple(sorted(set(given)))
     return TaggedDocument(
@@ -175,49 +151,10 @@ NAMES |= {japanese: name for name, japanese in JAPANESE.items()}
 NAMES |= {"連絡先": CONTACT, "contact_information": CONTACT, "contact_info": CONTACT}
 """Every name of a type that is understood, in the form of `folded`."""
 
-_I2B2 = {
-    IDENTIFIER: "patient doctor",
-    QUASI_IDENTIFIER: "profession hospital organization street city state country zip location "
-    "location-other room department age date",
-    PERSONAL_ID_CODE: "healthplan ssn license",
-    LINKAGE_CODE: "medicalrecord account vehicle device bioid idnum username id",
-    CONTACT: "phone fax email url ipaddr ipaddress",
-}
-_MEDDOCAN = {
-    IDENTIFIER: "nombre_sujeto_asistencia nombre_personal_sanitario",
-    QUASI_IDENTIFIER: "edad_sujeto_asistencia sexo_sujeto_asistencia familiares_sujeto_asistencia "
-    "otros_sujeto_asistencia fechas territorio calle pais hospital centro_salud institucion "
-    "profesion",
-    PERSONAL_ID_CODE: "id_aseguramiento numero_benef_plan_salud",
-    LINKAGE_CODE: "id_sujeto_asistencia id_contacto_asistencial id_empleo_personal_sanitario "
-    "id_titulacion_personal_sanitario identif_vehiculos_nrserie_placas "
-    "identif_dispositivos_nrserie identif_biometricos otro_numero_identif",
-    CONTACT: "correo_electronico numero_telefono numero_fax direc_prot_internet url_web",
-}
-_OTHERS = {
-    IDENTIFIER: "per person name staff hcw phi_person 氏名 患者名 医師名 patient_name doctor_name "
-    "physician physician_name nurse nurse_name provider provider_name clinician_name staff_name "
-    "person_name full_name relative_name family_member_name contact_name 家族氏名 看護師名",
-    QUASI_IDENTIFIER: "loc gpe org orgname time birthdate sex gender address initials "
-    "other_patorg patorg hosp phi_age phi_job phi_location phi_hospital 年齢 性別 住所 日付 病院名 "
-    "facility facility_name hospital_name clinic clinic_name date_of_birth dob birth_date birthday "
-    "date_time admission_date discharge_date date_of_admission date_of_discharge visit_date "
-    "first_name last_name given_name surname family_name initial street_address postal_code "
-    "zipcode zip_code postcode address_line nationality nrp occupation job relative ward 生年月日 "
-    "施設名 入院日 退院日 姓 名 職業 郵便番号",
-    PERSONAL_ID_CODE: "passport mynumber my_number insurance pension 保険者番号 マイナンバー "
-    "social_security_number us_ssn us_passport us_driver_license driver_license drivers_license "
-    "passport_number insurance_number health_plan_number",
-    LINKAGE_CODE: "mrn record_number phi_id 患者番号 カルテ番号 patient_id medical_record_number "
-    "account_number accession_number device_id serial_number vehicle_id",
-    CONTACT: "tel telephone phi_tel phone_number mail 電話番号 email_address fax_number "
-    "telephone_number ip_address pager メールアドレス",
-}
 FOREIGN: dict[str, str] = {
     label: name
-    for table in (_OTHERS, _MEDDOCAN, _I2B2)
-    for name, labels in table.items()
-    for label in labels.split()
+    for name, labels in word_lists(Path(__file__).with_name("labels.txt")).items()
+    for label in labels
 }
 """Labels of i2b2 2014, MEDDOCAN and others, in the form of `folded`, and the type of each.
 
@@ -278,39 +215,23 @@ class Relabelled:
 
 def relabelled(document: TaggedDocument, *, by: LabelMap) -> Relabelled:
     """Return a document with its labels mapped; a span of an unknown label keeps its own."""
-    spans, n_left_out, unknown = [], 0, set()
-    for span in document.spans:
-        label = by.of(span.label)
-        if label is None:
-            unknown.add(span.label)
-        if label == "":
-            n_left_out += 1
-        else:
-            spans.append(Span(span.start, span.end, label or span.label))
-    unaligned = [name for label in document.unaligned if (name := _or_own(label, by=by))]
+    labels = {span.label for span in document.spans}
+    unknown = sorted(label for label in labels if by.of(label) is None)
+    new = {label: label if (to := by.of(label)) is None else to
+           for label in labels.union(document.unaligned)}  # fmt: skip
+    spans = [Span(s.start, s.end, new[s.label]) for s in document.spans if new[s.label]]
     mapped = tagged(
         document.doc_id,
         text=document.text,
         spans=spans,
         patient_id=document.patient_id,
-        unaligned=unaligned,
+        unaligned=filter(None, (new[label] for label in document.unaligned)),
     )
-    return Relabelled(mapped, n_left_out, tuple(sorted(unknown)))
-
-
-def _or_own(label: str, *, by: LabelMap) -> str:
-    new = by.of(label)
-    return label if new is None else new
+    return Relabelled(mapped, len(document.spans) - len(spans), tuple(unknown))
 
 
 def read_label_map(text: str, *, what: str) -> LabelMap:
-    """Read a map: a JSON object from label to type; null or "" leaves the label's spans out.
-
-    Raises
-    ------
-    AuditError
-        If it is no such object.
-    """
+    """Read a map: a JSON object from label to type; null or "" leaves the label's spans out."""
     try:
         given = json.loads(text)
     except ValueError:

@@ -11,9 +11,9 @@ from typing import Any
 import streamlit as st
 
 from audit.attack import plan
-from audit.attack import plan as pair_check
 from audit.attack.question import AuditRequest
 from audit.home import results_dir
+from audit.models import registry
 from audit.models.inspect import trained_dir
 from audit.models.registry import VARIABLE, RegisteredModel
 from audit.names import lists
@@ -45,9 +45,9 @@ def models() -> tuple[RegisteredModel, ...]:
     return _models(os.environ.get(VARIABLE, ""), f"{trained} {newest}")
 
 
-def check(general: Path, hospital: Path) -> pair_check.PairCheck:
+def check(general: Path, hospital: Path) -> registry.PairCheck:
     """Return what differs between two models; raises `AuditError` if one cannot be read."""
-    files = pair_check.signature(general), pair_check.signature(hospital)
+    files = registry.signature(general), registry.signature(hospital)
     return _check(str(general), str(hospital), str(files))
 
 
@@ -75,7 +75,7 @@ def new_passages(data: bytes, *, file_name: str) -> Passages:
 
 def spelt(view: ListView, *, model: Path) -> Spelling:
     """Return how a model's tokenizer spells a list; raises as `name_check.spelling`."""
-    files = str(pair_check.signature(model))
+    files = str(registry.signature(model))
     return _spelt(view.key, str(model), files, _candidates=view.candidates)
 
 
@@ -87,7 +87,7 @@ def make_plan(request: AuditRequest, *, names: str, passages: str, passages_file
     AuditError, StoreError
         As `audit.attack.plan.make_plan`, or if the data directory cannot be used.
     """
-    files = [pair_check.signature(path) for path in (request.general, request.hospital)]
+    files = [registry.signature(path) for path in (request.general, request.hospital)]
     key = repr((
         names, passages, files, request.general, request.hospital, request.scenario_number,
         request.settings, request.seed, request.threshold, request.dtype, request.device,
@@ -104,12 +104,12 @@ def _sha256(data: bytes | None) -> str:
 
 @st.cache_resource(show_spinner=False, ttl="10s", max_entries=4)
 def _models(folders: str, trained: str) -> tuple[RegisteredModel, ...]:
-    return pair_check.model_choices()
+    return registry.model_choices()
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _check(general: str, hospital: str, files: str) -> pair_check.PairCheck:
-    return pair_check.check_pair(Path(general), Path(hospital))
+def _check(general: str, hospital: str, files: str) -> registry.PairCheck:
+    return registry.check_pair(Path(general), Path(hospital))
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)

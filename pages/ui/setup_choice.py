@@ -8,9 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from audit.attack.plan import find_model
 from audit.errors import AuditError
-from audit.models.registry import RegisteredModel
+from audit.models.registry import RegisteredModel, find_model
 from audit.names.lists import ListLine, PassageLine
 from audit.words import error_text
 from pages.ui import blocks, setup_cached

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.attack.plan import PairCheck
 from audit.errors import AuditError
-from audit.models.registry import VARIABLE, RegisteredModel, is_quick, known_digest
+from audit.models.registry import VARIABLE, PairCheck, RegisteredModel, is_quick, known_digest
 from audit.words import in_language, phrase_in_language
 from pages.ui import blocks, setup_cached
 from pages.ui.language import Words

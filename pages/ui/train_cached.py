@@ -6,8 +6,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from audit.attack import plan
 from audit.corpus.kept import KeptCorpus
+from audit.models import registry
 from audit.training.kept import NotesLoad, notes_load
 
 FILES = {"private": "private.jsonl", "public": "public.jsonl", "other_names": "private.jsonl"}
@@ -22,7 +22,7 @@ def load(corpus: KeptCorpus, *, source: str, model: Path) -> NotesLoad:
         stamp = f"{state.st_size} {state.st_mtime_ns}"
     except OSError:
         stamp = ""
-    files = str(plan.signature(model))
+    files = str(registry.signature(model))
     return _load(str(path), stamp, str(model), files, corpus.n_notes)
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from audit.attack.plan import DEMO_PREFIX, find_model
 from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.models.inspect import LABEL
-from audit.models.registry import RegisteredModel
+from audit.models.registry import DEMO_PREFIX, RegisteredModel, find_model
 from pages.ui import blocks, setup_cached
 from pages.ui.language import Words
 from pages.ui.place import link

@@ -194,7 +194,7 @@ def test_names_of_files_and_formats():
     with pytest.raises(AuditError, match="too long"):
         file_name("名" * 100)
     twice = tagged("1", text="a", spans=[])
-    with pytest.raises(AuditError, match="same name"):
+    with pytest.raises(AuditError, match="there twice"):
         write_files([twice, twice], form="jsonl")
     with pytest.raises(AuditError, match="UTF-8"):
         read_files({"a.jsonl": b"\xff"}, form="jsonl")

@@ -16,8 +16,7 @@ from scipy import stats
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import (
     draw_names,
-    easy_controls,
-    hard_controls,
+    matched_controls,
     part_controls,
     recombined_controls,
     reference_controls,
@@ -110,7 +109,7 @@ def test_a_longer_draw_begins_with_the_shorter(n: int, more: int, seed: int) -> 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_easy_controls_share_no_part_with_members(seed: int) -> None:
     listed = members()
-    easy = easy_controls(us_pool(), listed, n=130, seed=seed)
+    easy = matched_controls(listed, n=130, seed=seed, kind="easy", pool=us_pool()).controls
     assert len(easy) == 130
     assert lower_parts(easy).isdisjoint(lower_parts(listed))
     assert set(easy.control_kind) == {"easy"}
@@ -121,7 +120,7 @@ def test_easy_controls_share_no_part_with_members(seed: int) -> None:
 def test_hard_controls_share_exactly_one_part_with_members(seed: int) -> None:
     listed = members()
     parts = lower_parts(listed)
-    hard = hard_controls(us_pool(), listed, n=130, seed=seed)
+    hard = matched_controls(listed, n=130, seed=seed, kind="hard", pool=us_pool()).controls
     assert len(hard) == 130
     assert {(f.lower() in parts) + (last.lower() in parts) for f, last in names(hard)} == {1}
     assert set(hard.control_kind) == {"hard"}
@@ -130,8 +129,10 @@ def test_hard_controls_share_exactly_one_part_with_members(seed: int) -> None:
 def test_parts_are_compared_across_roles() -> None:
     pool = NamePool("en_US", ("Thomas", "Ann"), ("Lee", "Hill"), (0.5, 0.5), (0.5, 0.5))
     listed = make_candidates([("Mary", "THOMAS")], is_member=True)
-    assert {f for f, _ in names(easy_controls(pool, listed, n=9, seed=0))} == {"Ann"}
-    hard = names(hard_controls(pool, listed, n=9, seed=0))
+    assert {
+        f for f, _ in names(matched_controls(listed, n=9, seed=0, kind="easy", pool=pool).controls)
+    } == {"Ann"}
+    hard = names(matched_controls(listed, n=9, seed=0, kind="hard", pool=pool).controls)
     assert set(hard) == {("Mary", "Lee"), ("Mary", "Hill"), ("Ann", "THOMAS")}
 
 
@@ -170,7 +171,7 @@ def test_excluded_and_unaccepted_names_never_come() -> None:
 
 def test_a_pool_gives_no_more_than_it_has() -> None:
     assert len(draw_names(SMALL, n=100, seed=0)) == 6
-    assert len(easy_controls(SMALL, members(), n=100, seed=0)) <= 6
+    assert len(matched_controls(members(), n=100, seed=0, kind="easy", pool=SMALL).controls) <= 6
     assert len(draw_names(SMALL, n=0, seed=0)) == 0
     none = reference_controls(SMALL, n_by_pieces={7: 5}, count_pieces=lambda *_: 1, seed=0)
     assert len(none) == 0

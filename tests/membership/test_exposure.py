@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from audit.attack.exposure import canary_names, exposure, exposure_bits, rank_p_values, rising
-from audit.names.pools import us_pool
+from audit.attack.decisions import rank_p_values
+from audit.attack.exposure import exposure, exposure_bits, rising
 
 
 def test_ranks_and_bits_by_hand() -> None:
     held_out = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
     scores = [8.0, 6.5, 4.0, 0.0, math.nan]
-    p = rank_p_values(scores, held_out=held_out)
+    p = rank_p_values(scores, controls=held_out)
     np.testing.assert_allclose(p, [1 / 8, 2 / 8, 5 / 8, 1, math.nan])
     bits = exposure_bits(scores, held_out=held_out)
     np.testing.assert_allclose(bits, [3, 2, math.log2(8 / 5), 0, math.nan])
-    assert rank_p_values([8.0], held_out=[1.0, math.nan])[0] == 0.5
+    assert rank_p_values([8.0], controls=[1.0, math.nan])[0] == 0.5
 
 
 @given(
@@ -29,7 +29,7 @@ def test_ranks_and_bits_by_hand() -> None:
     st.lists(st.integers(0, 9), min_size=1, max_size=40),
 )
 def test_bits_are_carlinis_and_the_logarithm_of_p(scores: list[int], held_out: list[int]) -> None:
-    p = rank_p_values(scores, held_out=held_out)
+    p = rank_p_values(scores, controls=held_out)
     bits = exposure_bits(scores, held_out=held_out)
     for score, each_p, each_bits in zip(scores, p, bits, strict=True):
         rank = 1 + sum(other >= score for other in held_out)
@@ -40,7 +40,7 @@ def test_bits_are_carlinis_and_the_logarithm_of_p(scores: list[int], held_out: l
 
 def test_without_leakage_p_values_are_exact() -> None:
     rng = np.random.default_rng(1)
-    p = np.concatenate([rank_p_values(rng.random(1), held_out=rng.random(19)) for _ in range(4000)])
+    p = np.concatenate([rank_p_values(rng.random(1), controls=rng.random(19)) for _ in range(4000)])
     assert (
         stats.chisquare(np.bincount(np.rint(p * 20).astype(int), minlength=21)[1:]).pvalue > 0.001
     )
@@ -123,13 +123,3 @@ def test_columns_that_do_not_fit_are_refused() -> None:
         exposure([1.0, 2.0], n_mentions=[1], twin_scores=[0.0, 0.0], seed=1)
     with pytest.raises(ValueError, match="no held-out"):
         exposure([1.0], n_mentions=[1], twin_scores=[math.nan], seed=1)
-
-
-def test_canaries_are_names_that_are_not_in_the_notes() -> None:
-    pool = us_pool()
-    some = canary_names(pool, n=50, seed=1, found={})
-    first, last = some[0]
-    found = {(first.lower(), last.lower()): 1}
-    again = canary_names(pool, n=50, seed=1, found=found, exclude=[some[1]])
-    assert len(set(some)) == 50 and set(some[:2]).isdisjoint(again)
-    assert again[:48] == some[2:]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -253,7 +252,7 @@ def test_the_general_model_alone_cannot_tell_drawn_controls_from_members(
     others = dict.fromkeys(pair for lists in drawn.values() for one in lists for pair in pairs(one))
     names = listed + make_candidates(list(others), is_member=False, control_kind="given")
     with Store(tmp_path) as store:
-        report = run_audit(replace(request, candidates=names), store=store)
+        report = run_audit(request.with_(candidates=names), store=store)
     column = {1: "general_product", 2: "general_mean_log"}[scenario]
     scores = [float(x) for x in report.names[column]]
     for lists in drawn.values():

@@ -6,7 +6,8 @@ import pytest
 
 from audit.errors import AuditError
 from audit.models.load import load_model
-from audit.models.pair import ModelPair, load_pair, tokenizer_differences
+from audit.models.pair import ModelPair, load_pair
+from audit.models.tokenizer import tokenizer_differences
 from tests.models.editing import edit_json
 from tests.models.make_models import (
     WORDS,
@@ -159,7 +160,8 @@ def test_one_dropout_rate_of_zero_is_noted(general: Path, hospital: Path) -> Non
 def test_differences_are_symmetric_and_empty_with_itself(general: Path, tmp_path: Path) -> None:
     one = load_model(general)
     other = load_model(make_bert(tmp_path / "other", lower_case=False, words=WORDS[:-1]))
-    assert tokenizer_differences(one, hospital=one) == ()
-    assert tokenizer_differences(one, hospital=other) == tokenizer_differences(other, hospital=one)
+    assert tokenizer_differences(one.tokenizer, one.tokenizer) == ()
+    found = tokenizer_differences(one.tokenizer, other.tokenizer)
+    assert found == tokenizer_differences(other.tokenizer, one.tokenizer)
     with pytest.raises(AuditError):
         ModelPair(general=one, hospital=other)

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from audit import demo
 from audit.attack import plan as pace
 from audit.attack.plan import full_question
-from audit.attack.question import AuditRequest, PosteriorSettings, question_digest
+from audit.attack.question import JAPANESE_PROMPT, AuditRequest, PosteriorSettings, question_digest
 from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs import service
 from audit.models.registry import VARIABLE
@@ -178,6 +178,6 @@ def test_japanese_names_begin_with_the_japanese_prompt(
     assert not app.exception
     assert app.title[0].value == "攻撃者に何を試させますか？"
     prompt = next(box for box in app.text_input if box.key.startswith("run_prompt"))
-    assert prompt.value == demo.JAPANESE_PROMPT
+    assert prompt.value == JAPANESE_PROMPT
     digest = question_digest(full_question(demo.demo_request(1, language="ja")))
     assert digest[:12] in texts(app)

@@ -9,18 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from audit.attack.plan import (
-    check_pair,
-    find_model,
-    model_choices,
-    tokenizer,
-    tokenizer_differences,
-)
 from audit.errors import AuditError
 from audit.models import pair
 from audit.models.inspect import model_digest
 from audit.models.load import load_model
-from audit.models.registry import VARIABLE, is_quick, known_digest
+from audit.models.registry import (
+    VARIABLE,
+    check_pair,
+    find_model,
+    is_quick,
+    known_digest,
+    model_choices,
+    tokenizer,
+)
+from audit.models.tokenizer import tokenizer_differences
 from tests.models.make_models import WORDS, make_bert, make_roberta
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -52,9 +54,9 @@ def test_a_pair_is_refused_in_the_loaders_own_words(tmp_path: Path, what: str) -
     with pytest.raises(AuditError) as refused:
         pair.load_pair(one, other)
     assert check_pair(one, other).refusal == str(refused.value)
-    differences = pair.tokenizer_differences(load_model(one), hospital=load_model(other))
+    differences = tokenizer_differences(load_model(one).tokenizer, load_model(other).tokenizer)
     assert differences
-    assert tokenizer_differences(tokenizer(one), hospital=tokenizer(other)) == differences
+    assert tokenizer_differences(tokenizer(one), tokenizer(other)) == differences
 
 
 def test_a_digest_is_remembered_until_a_file_changes(
@@ -109,7 +111,7 @@ def test_a_folder_that_is_gone_is_refused(tmp_path: Path) -> None:
 def test_comparing_and_spelling_need_no_torch() -> None:
     script = (
         "import sys; sys.modules['torch'] = None\n"
-        "from audit.attack.plan import check_pair, model_choices\n"
+        "from audit.models.registry import check_pair, model_choices\n"
         "from audit.names.lists import spelling\n"
         "from audit.names.lists import kept_names\n"
         "paths = [m.path for m in model_choices() if m.model_id.startswith('demo:en')]\n"
