@@ -47,13 +47,12 @@ from audit.deid.generative.config import (
     GenerativeFacts,
     Lora,
     TuningSettings,
-    read_generative_file,
 )
 from audit.deid.generative.model import LocalModel
 from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
 from audit.deid.masks import ModelTranslation, ModelTyper, NoTranslation, RuleTyper
 from audit.deid.matching import MATCHERS, OPTIMAL
-from audit.deid.network.config import TaggerSettings, read_tagger_file
+from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
 from audit.deid.release import FROM_TEXT, MODES, PLACEHOLDER, SURROGATE, Surrogates
 from audit.deid.release import LANGUAGES as RELEASE_LANGUAGES
@@ -1361,7 +1360,10 @@ def train_command(options: Namespace) -> dict[str, Any]:
     )
     (tagger_id,) = answered(task.question())
     folder = task.with_(tagger_id=tagger_id).folder
-    facts: Any = read_generative_file(folder) if is_generative else read_tagger_file(folder)
+    kind: type[GenerativeFacts] | type[TaggerFacts] = (
+        GenerativeFacts if is_generative else TaggerFacts
+    )
+    facts: Any = kind.of_folder(folder)
     if is_generative:
         _deid_generate_commands_tell(facts)
     else:
@@ -1375,7 +1377,7 @@ def train_command(options: Namespace) -> dict[str, Any]:
     return {
         "tagger_id": None if task.out else tagger_id,
         "directory": str(folder),
-        "digest": facts.digest,
+        "digest": facts.digest(),
         **bias,
         "measured": dict(facts.measured),
         "training": dict(facts.training),

@@ -71,9 +71,6 @@ class PassageKind:
 RUNNING_TEXT = PassageKind(slots=("full",), separator="", lead=" ")
 
 
-RUNNING_TEXT = PassageKind(slots=("full",), separator="", lead=" ")
-
-
 def token_ids(tokenizer: Any, text: str) -> list[int]:
     """Return the ids of `text` without special tokens."""
     ids: list[int] = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) if text else []

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.home import registered_folders
 from audit.errors import AuditError
 from audit.home import registered_folders
 from audit.models.registry import (
@@ -19,10 +18,6 @@ from audit.models.registry import (
 )
 from tests.models.editing import edit_json
 from tests.models.make_models import make_bert
-
-
-def folders() -> tuple[tuple[str, Path], ...]:
-    return registered_folders(VARIABLE, taken="trained", unnamed="models")
 
 
 def folders() -> tuple[tuple[str, Path], ...]:

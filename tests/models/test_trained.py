@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from audit.home import registered_folders
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home, registered_folders
 from audit.models.inspect import inspect_model, trained_dir, trained_name
@@ -16,10 +15,6 @@ from audit.models.registry import VARIABLE, list_models, resolve_model
 from tests.models.make_models import make_bert
 
 RUN = "0123456789ab"
-
-
-def folders() -> tuple[tuple[str, Path], ...]:
-    return registered_folders(VARIABLE, taken="trained", unnamed="models")
 
 
 def folders() -> tuple[tuple[str, Path], ...]:
