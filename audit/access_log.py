@@ -10,7 +10,6 @@ anew. `log_seal` is what shows it: it goes with every report, and `verify` takes
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import hmac
 import json
@@ -21,12 +20,12 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from audit.errors import AuditError
 from audit.home import data_home
+from audit.shelf import now, taken, whole_file
 
 START = "0" * 64
 """What the first line says of the line before it."""
@@ -242,11 +241,6 @@ def _canonical(fields: Mapping[str, Any]) -> bytes:
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
-__all__ = [
-    "ACTIONS", "CODES", "NUMBERS", "LogEntry", "Verification", "account", "entries", "log_mark",
-    "log_seal", "record", "verify",
-]  # fmt: skip
-
 ACTIONS = (
     "opened", "revealed", "ran", "cancelled", "resumed", "uploaded", "exported", "removed",
 )  # fmt: skip
@@ -287,18 +281,10 @@ def record(action: str, *, who: str = "", audit: str = "", **counts: int | str) 
         Digest of the audit, at least 12 digits, or "" for none; 12 digits are written.
     counts
         Whole numbers under `n_...` or one of `NUMBERS`, short codes under one of `CODES`.
-
-    Raises
-    ------
-    AuditError
-        If the log cannot be written.
-    ValueError
-        If something that is neither a number nor a code would be written.
     """
     checked = _checked(action, audit, counts)
     person = "".join(c if c.isprintable() else " " for c in who).strip()[:_MAX_WHO_CHARS]
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    entry = LogEntry(0, at, person or account(), action, audit[:12], checked)
+    entry = LogEntry(0, now(), person or account(), action, audit[:12], checked)
     try:
         with _locked_folder() as folder:
             return _append(entry, folder=folder)
@@ -310,13 +296,7 @@ def record(action: str, *, who: str = "", audit: str = "", **counts: int | str) 
 
 
 def log_seal() -> str:
-    """Return what the log holds now, as a text to be kept where this account cannot write.
-
-    Raises
-    ------
-    AuditError
-        If the log cannot be read, or its head is missing or was changed.
-    """
+    """Return what the log holds now, as a text to be kept where this account cannot write."""
     try:
         with _locked_folder() as folder:
             head = read_head(_bytes(folder / _HEAD), key=_key(folder))
@@ -337,11 +317,6 @@ def verify(seal: str = "") -> Verification:
     ----------
     seal
         What `log_seal` once returned: the log must hold that line still. "" asks for none.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be read, or the seal is none.
     """
     wanted = read_seal(seal) if seal else None
     if seal and wanted is None:
@@ -363,11 +338,6 @@ def entries(limit: int | None = None, *, audit: str = "") -> tuple[LogEntry, ...
     """Return the newest lines first, of one audit (digest) or of all; not verified.
 
     Lines that are no entries are left out; `verify` finds them.
-
-    Raises
-    ------
-    AuditError
-        If the log cannot be read.
     """
     try:
         with _locked_folder() as folder:
@@ -416,7 +386,8 @@ def _append(entry: LogEntry, *, folder: Path) -> LogEntry:
     head = read_head(_bytes(folder / _HEAD), key=key)
     place = next_place(_tail(path, head), head=head, key=key)
     line, mac = sealed_line(entry, place=place, key=key)
-    with _private(path, os.O_APPEND) as handle:
+    flags = os.O_APPEND | os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as handle:
         end = handle.seek(0, os.SEEK_END)
         if place.n_bytes is None:
             line = line if _ends_line(path) else b"\n" + line
@@ -436,17 +407,15 @@ def _locked_folder() -> Iterator[Path]:
     folder = data_home() / "access"
     folder.mkdir(mode=0o700, exist_ok=True)
     folder.chmod(0o700)
-    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    lock = taken(folder / _LOCK, waits=True)
+    assert lock is not None
+    with lock:
         if not (folder / _KEY).exists():
             is_new = not (folder / _LOG).exists()
             _replace(folder / _KEY, secrets.token_bytes(_N_KEY_BYTES))
             if is_new:
                 _replace(folder / _HEAD, sealed_head(EMPTY, key=_key(folder)))
         yield folder
-    finally:
-        os.close(descriptor)
 
 
 def _key(folder: Path) -> bytes:
@@ -484,19 +453,8 @@ def _bytes(path: Path) -> bytes:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all; only under the lock."""
-    partial = path.with_name(f"{path.name}.part")
-    partial.unlink(missing_ok=True)
-    with _private(partial, os.O_EXCL) as handle:
-        handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
-    partial.replace(path)
-
-
-def _private(path: Path, flags: int) -> BinaryIO:
-    flags |= os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o600), "wb")
+    with whole_file(path) as file:
+        file.write(data)
 
 
 def _unreadable(error: OSError) -> AuditError:

@@ -99,11 +99,6 @@ def refuse_without_memory(n_bytes: int, *, where: str) -> None:
     """Refuse to load weights that take more than the memory that is free.
 
     A file may promise more than it holds on the disk: a hole of ten gigabytes takes none.
-
-    Raises
-    ------
-    AuditError
-        If they do.
     """
     free = free_memory()
     if n_bytes > free:
@@ -126,12 +121,6 @@ def zip_members(
     """Yield name and bytes of each file of a zip archive; folders and hidden files are left out.
 
     What an archive says of itself is not believed: every file is read to a limit.
-
-    Raises
-    ------
-    AuditError
-        If it is damaged, locked or not packed plainly, or holds more than `max_files` files or
-        `max_bytes` bytes, or unpacks to more than a hundred times its size.
     """
     # Counted before it is opened, for opening makes an object of each.
     if data.count(_ENTRY) > _HIDDEN_SHARE * max_files:
@@ -223,13 +212,7 @@ _ESCAPE_SEQUENCE = re.compile(rb"\x1b[$(]")
 
 
 def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
-    """Return the text of an uploaded file and the name of its encoding.
-
-    Raises
-    ------
-    AuditError
-        If the file is empty, too large, compressed, binary, or not surely UTF-8 or CP932.
-    """
+    """Return the text of an uploaded file and the name of its encoding."""
     if not data:
         raise AuditError("The file is empty.", where=what)
     if len(data) > MAX_FILE_BYTES:

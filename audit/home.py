@@ -27,12 +27,6 @@ def data_home() -> Path:
 
     `KART_AUDIT_HOME` if it is set; otherwise `kart-audit` in `XDG_DATA_HOME`, which is
     `~/.local/share` by default (XDG Base Directory Specification 0.8).
-
-    Raises
-    ------
-    AuditError
-        If it cannot be made, lies inside the checkout or around it, belongs to somebody else, or
-        is open to others and cannot be closed.
     """
     home = _wanted_home()
     if home == CHECKOUT or CHECKOUT in home.parents:
@@ -49,27 +43,35 @@ def data_home() -> Path:
 
 
 def results_dir() -> Path:
-    """Return the directory of the results, made with mode 700 if it is not there.
-
-    Raises
-    ------
-    AuditError
-        As `data_home`.
-    """
+    """Return the directory of the results, made with mode 700 if it is not there."""
     return home_folder("results")
 
 
 def home_folder(name: str) -> Path:
-    """Return a folder of the data directory, made with mode 700 if it is not there.
-
-    Raises
-    ------
-    AuditError
-        As `data_home`.
-    """
+    """Return a folder of the data directory, made with mode 700 if it is not there."""
     home = data_home()
     _installation_salt(home)  # marks the directory as ours before anything else is in it
     return _private_directory(home / name, is_ours=True)
+
+
+def registered_folders(variable: str, *, taken: str, unnamed: str) -> tuple[tuple[str, Path], ...]:
+    """Return (label, path) of the folders that an environment variable names, as PATH does.
+
+    Those that exist, links resolved, each once. The label is the folder's own name (`unnamed` for
+    the root), numbered where two are alike or it is `taken`.
+    """
+    folders: dict[Path, str] = {}
+    for text in filter(None, map(str.strip, os.environ.get(variable, "").split(os.pathsep))):
+        try:
+            path = Path(os.path.realpath(Path(text).expanduser()))
+            if not path.is_dir() or path in folders:
+                continue
+        except (OSError, RuntimeError):
+            continue
+        base, used = path.name or unnamed, {taken, *folders.values()}
+        labels = (base, *(f"{base}-{n}" for n in range(2, len(used) + 2)))
+        folders[path] = next(label for label in labels if label not in used)
+    return tuple((label, path) for path, label in folders.items())
 
 
 def salted_digest(text: str) -> str:
@@ -77,11 +79,6 @@ def salted_digest(text: str) -> str:
 
     HMAC-SHA-256 with the installation's salt, 64 hexadecimal digits: a list of names has few
     possible contents, so that a plain digest in a link could be guessed back.
-
-    Raises
-    ------
-    AuditError
-        As `data_home`, or if the salt is damaged.
     """
     salt = _installation_salt(data_home())
     return hmac.new(salt, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

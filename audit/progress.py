@@ -106,13 +106,7 @@ class Meter:
         self._last, self._phase = 0.0, ""
 
     def add(self, phase: str, units: float, *, is_cached: bool = False) -> None:
-        """Count finished units.
-
-        Raises
-        ------
-        AuditCancelled
-            If the person asked to stop.
-        """
+        """Count finished units."""
         was_finished = self._is_finished
         self._done[phase] = min(self._totals[phase], self._done[phase] + units)
         if is_cached:

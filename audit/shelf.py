@@ -94,13 +94,7 @@ def taken(path: Path, *, is_folder: bool = False, waits: bool = False) -> Lock |
 
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """Hold a training's folder, made if it is not there, against any other process.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be made, or another process holds it.
-    """
+    """Hold a training's folder, made if it is not there, against any other process."""
     private_folder(out)
     try:
         lock = taken(out.resolve(), is_folder=True)
@@ -148,13 +142,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a private file, whole or not at all.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be written.
-    """
+    """Write a private file, whole or not at all."""
     try:
         with whole_file(path) as file:
             file.write(data)
@@ -171,13 +159,7 @@ def write_private(files: Mapping[str, bytes], out: Path) -> tuple[Path, ...]:
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder with mode 700 if it is not there; one that exists stays as it is.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be made.
-    """
+    """Make a folder with mode 700 if it is not there; one that exists stays as it is."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -199,11 +181,6 @@ def whole_folder(
         What an error calls the place.
     stays
         Names of files that outlast a block that fails, and are found again by the next one.
-
-    Raises
-    ------
-    AuditError
-        If something is in the place, somebody else makes it, or it cannot be written.
     """
     building = building_folder(out)
     try:
@@ -389,13 +366,7 @@ class Shelf(Generic[T]):
         return whole_folder(self.place(identifier), where=self.where, stays=stays)
 
     def forget(self, identifier: str) -> None:
-        """Remove a thing with all of its files; nobody sees half of it.
-
-        Raises
-        ------
-        AuditError
-            If there is none, or the disk does not let it go.
-        """
+        """Remove a thing with all of its files; nobody sees half of it."""
         folder = self.place(identifier)
         if not folder.is_dir():
             raise self._unknown()

@@ -141,12 +141,6 @@ def read_table(data: bytes, *, what: str) -> Table:
         The file.
     what
         What to call the file in messages.
-
-    Raises
-    ------
-    AuditError
-        If the file is not surely readable, has ragged rows, open quotes, columns without a name or
-        with the same name, or is larger than the bounds of this module.
     """
     text, encoding = decode_text(data, what=what)
     delimiter = _delimiter(text, what=what)

@@ -55,13 +55,7 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, data: bytes | str, *, where: str) -> Self:
-        """Return the record that `written` wrote.
-
-        Raises
-        ------
-        AuditError
-            If it is no such record; `where` is the place that the sentence names.
-        """
+        """Return the record that `written` wrote."""
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:
@@ -170,13 +164,7 @@ class Task(Record):
 
     @classmethod
     def answer(cls, order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-        """Do what an order of the table says.
-
-        Raises
-        ------
-        AuditError
-            If it is damaged, or of another version.
-        """
+        """Do what an order of the table says."""
         return cls.ordered(order).run(contact)
 
     @classmethod
@@ -203,13 +191,7 @@ def queue_of(device: str) -> str:
 
 
 def states_of(*paths: Path | None, where: str) -> list[list[object]]:
-    """Return what tells files, or those of folders, from what stood there before.
-
-    Raises
-    ------
-    AuditError
-        If one is not there.
-    """
+    """Return what tells files, or those of folders, from what stood there before."""
     states: list[list[object]] = []
     try:
         for path in filter(None, paths):

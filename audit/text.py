@@ -101,13 +101,7 @@ class NameColumns:
 
 
 def find_name_columns(header: Sequence[str]) -> NameColumns:
-    """Find the columns that hold names; 姓 and 名 win over a whole name beside them.
-
-    Raises
-    ------
-    ValueError
-        If two columns could be the same part; its text gives column numbers only.
-    """
+    """Find the columns that hold names; 姓 and 名 win over a whole name beside them."""
     keys = [heading_key(name) for name in header]
     first, last = _only(keys, _FIRST), _only(keys, _LAST)
     if first is None and last is not None:

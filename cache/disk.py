@@ -52,39 +52,19 @@ class BytesDisk(diskcache.Disk):  # type: ignore[misc]
     """Text keys, bytes values, one file per value; everything else is refused, both ways."""
 
     def put(self, key: Any) -> tuple[str, bool]:
-        """Return the key as the database holds it.
-
-        Raises
-        ------
-        TypeError
-            If the key is not text.
-        """
+        """Return the key as the database holds it; raises `TypeError` if it is not text."""
         if type(key) is not str:
             raise TypeError("keys are text")
         return key, True
 
     def get(self, key: Any, raw: Any) -> str:
-        """Return a key out of the database.
-
-        Raises
-        ------
-        RefusedRowError
-            If the row would need pickle, or its key is not text.
-        """
+        """Return a key out of the database; RefusedRowError if it would need pickle."""
         if raw != 1 or type(key) is not str:
             raise RefusedRowError("a key in the index is not text")
         return key
 
     def store(self, value: Any, read: bool, key: Any = UNKNOWN) -> tuple[int, int, str, None]:
-        """Write the value's file; it has its name only when it is whole and on the disk.
-
-        Raises
-        ------
-        TypeError
-            If the value is not bytes.
-        OSError
-            If the disk is full or cannot be written; nothing is left behind.
-        """
+        """Write the value's file; it has its name only when it is whole and on the disk."""
         if type(value) is not bytes or read:
             raise TypeError("values are bytes")
         digits = secrets.token_hex(16)
@@ -95,12 +75,7 @@ class BytesDisk(diskcache.Disk):  # type: ignore[misc]
     def fetch(self, mode: Any, filename: Any, value: Any, read: bool) -> bytes | BinaryIO:
         """Return the value's bytes, or with `read` its open file.
 
-        Raises
-        ------
-        RefusedRowError
-            If the row would need pickle, or points to anything but a value's file.
-        OSError
-            If there is no such file.
+        RefusedRowError if the row would need pickle, or points to anything but a value's file.
         """
         if mode != MODE_BINARY or value is not None or not _is_value_name(filename):
             raise RefusedRowError("a row in the index does not point to a value's file")
@@ -122,11 +97,6 @@ def private_database(path: Path) -> None:
     SQLite's locks belong to the process, not to the descriptor: whoever closes *any* descriptor
     of the file takes them from every connection of the process, and another process then believes
     itself alone and deletes the log that they write. So nobody but SQLite opens a database.
-
-    Raises
-    ------
-    OSError
-        If it cannot be made, or is no plain file.
     """
     # SQLite gives its side files the mode of the database, so the mode is set before it is used.
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -143,13 +113,9 @@ def private_database(path: Path) -> None:
 def open_index(directory: Path) -> Any:
     """Open the index in a directory of mode 700, or make it, with mode 600.
 
-    Raises
-    ------
-    sqlite3.DatabaseError
-        If the database is damaged, or holds settings that this program did not write.
-    OSError
-        If it cannot be read or written, or its name holds a variable, which diskcache would
-        replace.
+    Raises `sqlite3.DatabaseError` if it is damaged or holds settings that this program did not
+    write, `OSError` if it cannot be read or written, or its directory's name holds a variable,
+    which diskcache would replace.
     """
     if os.path.expandvars(directory) != str(directory):
         raise OSError(f"{directory}: a directory's name with a variable in it cannot be used")
@@ -162,13 +128,7 @@ def open_index(directory: Path) -> Any:
 
 
 def check_index(directory: Path) -> None:
-    """Let SQLite look through the whole index.
-
-    Raises
-    ------
-    sqlite3.DatabaseError
-        If it finds damage.
-    """
+    """Let SQLite look through the whole index; raises `sqlite3.DatabaseError` for damage."""
     with contextlib.closing(sqlite3.connect(directory / DATABASE, timeout=60)) as connection:
         found = connection.execute("PRAGMA integrity_check").fetchall()
     if found != [("ok",)]:

@@ -40,17 +40,9 @@ _DTYPE_KINDS = "biufcSU"
 _FLOAT = "$float"
 # What the readers of zip, zlib, npy and JSON raise over bytes that are none.
 _NO_ARCHIVE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    LookupError,
-    ValueError,
-    TypeError,
-    ArithmeticError,
-    EOFError,
-    OSError,
-    RuntimeError,
-)
+    zipfile.BadZipFile, zlib.error, struct.error, LookupError, ValueError, TypeError,
+    ArithmeticError, EOFError, OSError, RuntimeError,
+)  # fmt: skip
 # As `np.lib.format` writes one: magic, version, length of the header, header.
 _NPY_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00(..)\{'descr': '([<|][biufcSU]\d{1,9})', 'fortran_order': (False|True), "
@@ -67,28 +59,14 @@ class CorruptValueError(ValueError):
 
 @dataclass(frozen=True)
 class Stored:
-    """One value out of the store.
-
-    Attributes
-    ----------
-    arrays
-        Arrays by name, of the shapes and types that were put in.
-    meta
-        JSON values by name; tuples come back as lists.
-    """
+    """One value out of the store: arrays by name, and JSON by name (tuples come back as lists)."""
 
     arrays: dict[str, NDArray[Any]]
     meta: dict[str, Any]
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that is not of the form "kind/digest".
-
-    Raises
-    ------
-    ValueError
-        If the key holds anything but letters, digits, "_", "-" and the slashes between its parts.
-    """
+    """Refuse a key that is not of the form "kind/digest"; raises `ValueError`."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         raise ValueError("a key is a kind, a slash and a digest: letters, digits, '_' and '-' only")
 
@@ -97,12 +75,8 @@ def canonical_json(value: JSON) -> bytes:
     """Return the one spelling of a JSON value: sorted names, no spaces, ASCII.
 
     NaN and the infinities are written as {"$float": "nan"}, so that they survive the way there
-    and back. 1 and 1.0 and true are three different values.
-
-    Raises
-    ------
-    TypeError
-        If a value or a name is not JSON (numpy integers are not: call `int` first).
+    and back. 1 and 1.0 and true are three different values. Raises `TypeError` for what is not
+    JSON (numpy integers are not: call `int` first).
     """
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False).encode(
         "ascii"
@@ -110,15 +84,7 @@ def canonical_json(value: JSON) -> bytes:
 
 
 def content_key(kind: str, parts: Mapping[str, JSON]) -> str:
-    """Return "kind/SHA-256" of everything that determines a value.
-
-    Raises
-    ------
-    TypeError
-        If `parts` is not JSON.
-    ValueError
-        If `kind` is not a short lower-case word.
-    """
+    """Return "kind/SHA-256" of everything that determines a value; `kind` is a short word."""
     if not _KIND.fullmatch(kind):
         raise ValueError("a kind is one short lower-case word")
     content = canonical_json({"kind": kind, "parts": parts})
@@ -128,14 +94,8 @@ def content_key(kind: str, parts: Mapping[str, JSON]) -> str:
 def encode(*, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, JSON]) -> bytes:
     """Return arrays and JSON as one zip archive; equal content gives equal bytes.
 
-    Equal bytes are promised for one version of zlib; `decode` reads those of every version.
-
-    Raises
-    ------
-    TypeError
-        If an array holds Python objects or records, or `meta` is not JSON.
-    ValueError
-        If an array's name is not a plain identifier.
+    Equal bytes are promised for one version of zlib; `decode` reads those of every version. Raises
+    `TypeError` for objects, records and what is no JSON, `ValueError` for no plain name.
     """
     members = {f"{name}.npy": _as_npy(name, array) for name, array in arrays.items()}
     members[_META] = canonical_json(meta)
@@ -153,13 +113,7 @@ def encode(*, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, JSON]) -> b
 
 
 def decode(body: bytes | memoryview) -> Stored:
-    """Return what `encode` was given.
-
-    Raises
-    ------
-    CorruptValueError
-        If the bytes are no such archive, or hold something that would need pickle.
-    """
+    """Return what `encode` was given; CorruptValueError if it is no such archive."""
     arrays: dict[str, NDArray[Any]] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as zipped:
@@ -183,13 +137,7 @@ def seal(key: str, body: bytes) -> bytes:
 
 
 def unseal(payload: bytes) -> tuple[str, memoryview]:
-    """Return key and body of a sealed value.
-
-    Raises
-    ------
-    CorruptValueError
-        If the checksum does not fit.
-    """
+    """Return key and body of a sealed value; CorruptValueError if the checksum does not fit."""
     view = memoryview(payload)
     if len(view) < _N_HEADER_BYTES or view[: len(_MAGIC)] != _MAGIC:
         raise CorruptValueError("not a stored value")

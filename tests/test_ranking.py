@@ -182,7 +182,7 @@ def test_bootstrap_does_not_depend_on_the_chunks(monkeypatch):
     rng = np.random.default_rng(1)
     scores, is_member = rng.normal(size=60), np.arange(60) < 30
     whole = bootstrap_ranking(scores, is_member, n_replicates=400, seed=2).tpr_at_fpr[0][1]
-    monkeypatch.setattr("audit.stats._RATES_CELLS_PER_CHUNK", 60 * 7)
+    monkeypatch.setattr("audit.stats._CELLS_PER_CHUNK", 60 * 7)
     parts = bootstrap_ranking(scores, is_member, n_replicates=400, seed=2).tpr_at_fpr[0][1]
     assert parts.value == whole.value
     assert parts.low == pytest.approx(whole.low, abs=0.07)

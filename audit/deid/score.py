@@ -386,7 +386,6 @@ class Headline:
 
 SCORE, PATIENTS = "score.json", "patients.npz"
 FORMAT = 1
-MAX_TITLE_CHARS = 80
 _NEEDED = (SCORE, PATIENTS, SPANS, INDEX)
 
 

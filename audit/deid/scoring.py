@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from audit.deid.score import (
     GIVEN,
     GOLD_KINDS,
     HEADLINE_CRITERION,
-    MAX_TITLE_CHARS,
     OUTPUTS,
     PREDICTED_KINDS,
     SCORE,
@@ -55,7 +53,7 @@ from audit.notes.formats import (
 )
 from audit.notes.spans import FIVE_TYPES, LabelMap, TaggedDocument, relabelled
 from audit.progress import Meter, ProgressListener, StopQuestion
-from audit.shelf import new_file, write_whole
+from audit.shelf import new_file, now, one_line, write_whole
 from audit.stats import N_REPLICATES
 from audit.task import Record
 
@@ -86,7 +84,7 @@ class ScoreOrder(Record):
     label_map: dict[str, str] = Field(default_factory=dict)
     matcher: str = OPTIMAL
     seed: int = 0
-    n_replicates: int = Field(N_REPLICATES, ge=1, le=MAX_REPLICATES)
+    n_replicates: int = Field(default=N_REPLICATES, ge=1, le=MAX_REPLICATES)
     title: str = ""
 
     @model_validator(mode="after")
@@ -384,8 +382,8 @@ class _Run:
             verbatim = score_summary(pairs, matcher=order.matcher, **how)
         sides = self._outputs or files
         return Score(
-            title=" ".join(order.title.split())[:MAX_TITLE_CHARS],
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            title=one_line(order.title),
+            created=now(),
             gold=order.gold,
             predicted=order.predicted,
             tagger={"name": self._inputs.tagger_name, "digest": self._inputs.tagger_digest},

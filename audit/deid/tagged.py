@@ -12,12 +12,13 @@ import unicodedata
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, model_validator
 
 from audit.deid.copies import STATUSES
 from audit.deid.release import (
@@ -41,30 +42,21 @@ from audit.notes.spans import TYPES, Span, TaggedDocument, n_overlapping, ordere
 from audit.progress import StopQuestion
 from audit.shelf import Shelf, now, one_line, taken, write_whole
 from audit.tables import write_table
+from audit.task import Record
 
 REMOVED, ADDED = "removed", "added"
 KINDS = (REMOVED, ADDED)
 MAX_SPANS = 1_000
 """Of one correction: a single letter "everywhere" is no correction."""
-_CORRECTIONS_WHERE = "corrections"
+_WHERE = "corrections"
 
 
 @dataclass(frozen=True)
 class Correction:
-    """What a person changed in the marks of one note, at once.
+    """What a person changed in the marks of one note (its number in the set, from 0), at once.
 
-    Parameters
-    ----------
-    number
-        Of the note in its set, from 0.
-    kind
-        One of `KINDS`.
-    spans
-        Those that went, or those that came; sorted, at least one.
-    who
-        As the access log has it.
-    at
-        ISO time stamp in UTC.
+    `spans` are those that went, or came, by `kind`: sorted, at least one. `who` is as the access
+    log has it, `at` an ISO time stamp in UTC.
     """
 
     number: int
@@ -86,7 +78,7 @@ def corrected(document: TaggedDocument, corrections: Iterable[Correction]) -> Ta
     spans = set(document.spans)
     for one in corrections:
         if max(span.end for span in one.spans) > len(document.text):
-            raise AuditError("A correction does not fit its note.", where=_CORRECTIONS_WHERE)
+            raise AuditError("A correction does not fit its note.", where=_WHERE)
         if one.kind == REMOVED:
             spans -= set(one.spans)
         else:
@@ -107,30 +99,20 @@ def same_marks(document: TaggedDocument, span: Span) -> tuple[Span, ...]:
 def missing_marks(
     document: TaggedDocument, *, text: str, label: str, is_everywhere: bool
 ) -> tuple[Span, ...]:
-    """Return marks for the places of a text that are not wholly marked yet.
+    """Return marks for all places of a text, or the first one, that are not wholly marked yet.
 
     A text that begins or ends with a Latin letter or digit is only found as a whole word: "Ann" is
-    not found in "Annual".
-
-    Parameters
-    ----------
-    text
-        As it is written in the note; white space around it does not count.
-    label
-        One of the five types.
-    is_everywhere
-        All of its places, or only the first one.
+    not found in "Annual". White space around it does not count.
     """
-    if label not in TYPES:
-        raise ValueError("no such type")
+    _check_type(label)
     wanted = text.strip()
     if not wanted:
-        raise AuditError("No text was given.", where=_CORRECTIONS_WHERE)
+        raise AuditError("No text was given.", where=_WHERE)
     found = [Span(start, start + len(wanted), label) for start in _places(document.text, wanted)]
     if not found:
         raise AuditError(
             "This text does not stand in the note in this way of writing.",
-            where=_CORRECTIONS_WHERE,
+            where=_WHERE,
             do="Copy it out of the note; for a part of a word, give its offsets.",
         )
     unmarked = [span for span in found if not _is_marked(document, span)]
@@ -138,24 +120,28 @@ def missing_marks(
         raise _marked_already()
     if is_everywhere and len(unmarked) > MAX_SPANS:
         raise AuditError(
-            f"This text stands in the note more than {MAX_SPANS:,} times.", where=_CORRECTIONS_WHERE
+            f"This text stands in the note more than {MAX_SPANS:,} times.", where=_WHERE
         )
     return tuple(unmarked) if is_everywhere else (unmarked[0],)
 
 
 def mark_between(document: TaggedDocument, *, start: int, end: int, label: str) -> tuple[Span, ...]:
     """Return the mark of the characters `start` to `end` (exclusive) of a note."""
-    if label not in TYPES:
-        raise ValueError("no such type")
+    _check_type(label)
     if not 0 <= start < end <= len(document.text):
         raise AuditError(
             f"The note has characters 0 to {len(document.text):,}; the end is behind the start.",
-            where=_CORRECTIONS_WHERE,
+            where=_WHERE,
         )
     span = Span(start, end, label)
     if _is_marked(document, span):
         raise _marked_already()
     return (span,)
+
+
+def _check_type(label: str) -> None:
+    if label not in TYPES:
+        raise ValueError("no such type")
 
 
 def _places(text: str, wanted: str) -> Iterator[int]:
@@ -188,7 +174,7 @@ def _is_marked(document: TaggedDocument, span: Span) -> bool:
 def _marked_already() -> AuditError:
     return AuditError(
         "This is marked already.",
-        where=_CORRECTIONS_WHERE,
+        where=_WHERE,
         do="Take the mark away first to change its type.",
     )
 
@@ -198,20 +184,10 @@ MAX_TYPED_CHARS = 100_000
 
 @dataclass(frozen=True)
 class OneNote:
-    """A note with its spans, and the text that may be released.
+    """A note with its spans, corrected by hand where somebody did, and the text that was released.
 
-    Attributes
-    ----------
-    row
-        The note's number in its source.
-    document
-        The note and its spans, corrected by hand where somebody did; private.
-    released
-        The text that stands in the files, source + replacements.
-    replacements
-        Where the replacements stand; empty where the kept text cannot be made again.
-    corrections
-        What was changed by hand, in the order in which it was.
+    `row` is the note's number in its source; `replacements` are empty where the released text
+    cannot be made again; `corrections` stand in the order in which they were made.
     """
 
     row: int
@@ -244,11 +220,8 @@ def released_note(
 ) -> OneNote:
     """Return a note with its released text.
 
-    Parameters
-    ----------
-    kept
-        The text that was released before: it stays, and where another would be made today its
-        replacements are not marked.
+    What was released before (`kept`) stays, and where another text would be made today its
+    replacements are not marked.
     """
     redacted: Redacted = release.of(document)
     if kept is not None and kept != redacted.text:
@@ -267,36 +240,23 @@ def corrected_note(
     return OneNote(note.row, document, redacted.text, redacted.replacements, tuple(corrections))
 
 
-ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
 SOURCES = ("pasted", "uploaded", "registered")
-FORMAT = 1
+ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
 MAX_SEED = 2**31 - 1
 
 
-@dataclass(frozen=True)
-class ReleaseSettings:
-    """How spans are replaced, as plain values.
-
-    Parameters
-    ----------
-    mode
-        One of `audit.deid.release.MODES`.
-    language
-        Of placeholders: "ja", "en", or "text" for that of each note.
-    seed
-        Of surrogates.
-    """
+class ReleaseSettings(Record):
+    """How spans are replaced; `language` is that of placeholders, `seed` that of surrogates."""
 
     mode: str = PLACEHOLDER
     language: str = FROM_TEXT
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
 
-    def __post_init__(self) -> None:
-        """Check the values, once."""
+    @model_validator(mode="after")
+    def _check(self) -> ReleaseSettings:
         if self.mode not in MODES or self.language not in LANGUAGES:
-            raise ValueError("no such mode or language")
-        if not 0 <= self.seed <= MAX_SEED:
-            raise ValueError("no such seed")
+            raise ValueError("there is no such mode or language")
+        return self
 
     def release(self) -> Release:
         """Return what replaces the spans of a note."""
@@ -312,39 +272,43 @@ class ReleaseSettings:
         return {"mode": self.mode, "language": language, "seed": seed, "version": VERSION}
 
 
-@dataclass(frozen=True)
-class TaggedSet:
-    """A set of notes that a tagger was asked to mark.
+class TaggedSet(Record):
+    """A set of notes that a tagger was asked to mark, as `tagged.json` has it.
 
     Attributes
     ----------
-    tagged_id
-        12 hexadecimal digits, the same for the same question.
     title
         As given, untrusted; may be empty.
-    source
-        One of `SOURCES`.
     tagger_id, tagger_digest
         As in `audit.deid.taggers.KnownTagger`.
-    how
-        How spans are replaced.
     created
         ISO time stamp in UTC.
-    path
-        The folder.
     census
         What `tag_notes` counted; None while the set is not whole.
+    path
+        The folder; its name, 12 hexadecimal digits, is the same for the same question.
     """
 
-    tagged_id: str
+    format: int = Field(default=1, ge=1, le=1)
     title: str
     source: str
     tagger_id: str
     tagger_digest: str
     how: ReleaseSettings
     created: str
-    path: Path
-    census: Mapping[str, Any] | None
+    census: dict[str, Any] | None = Field(default=None, exclude=True)
+    path: Path = Field(default=Path(), exclude=True)
+
+    @model_validator(mode="after")
+    def _check(self) -> TaggedSet:
+        if self.source not in SOURCES:
+            raise ValueError("notes cannot come from there")
+        return self
+
+    @property
+    def tagged_id(self) -> str:
+        """The identifier."""
+        return self.path.name
 
     @property
     def is_whole(self) -> bool:
@@ -379,25 +343,13 @@ class TaggedSet:
 
 
 def _read_set(folder: Path) -> TaggedSet:
-    asked = json.loads((folder / ASKED).read_bytes())
-    if asked["format"] != FORMAT or asked["source"] not in SOURCES:
-        raise ValueError
+    asked = TaggedSet.read((folder / ASKED).read_bytes(), where=_SET)
     census = None
     if (folder / INDEX).is_file():
         census = json.loads((folder / RESULT / CENSUS).read_bytes())
         int(census["n_notes"])
         {label: int(counted["n"]) for label, counted in census["spans"].items()}
-    return TaggedSet(
-        tagged_id=folder.name,
-        title=str(asked["title"]),
-        source=str(asked["source"]),
-        tagger_id=str(asked["tagger_id"]),
-        tagger_digest=str(asked["tagger_digest"]),
-        how=ReleaseSettings(**asked["how"]),
-        created=str(asked["created"]),
-        path=folder,
-        census=census,
-    )
+    return asked.model_copy(update={"path": folder, "census": census})
 
 
 TAGGED_SETS = Shelf("tagged", where="tagged notes", read=_read_set)
@@ -413,25 +365,18 @@ def begin_set(
     title: str = "",
     given: bytes | None = None,
 ) -> TaggedSet:
-    """Make the folder of a set, with the notes that were handed in; one that is there stays.
-
-    Raises
-    ------
-    AuditError
-        If the folder cannot be written.
-    """
+    """Make the folder of a set, with the notes that were handed in; one that is there stays."""
     if (TAGGED_SETS.place(tagged_id) / ASKED).is_file():
         return TAGGED_SETS.get(tagged_id)
-    asked = {
-        "format": FORMAT,
-        "title": one_line(title),
-        "source": source,
-        "tagger_id": tagger_id,
-        "tagger_digest": tagger_digest,
-        "how": asdict(how),
-        "created": now(),
-    }
-    record = (json.dumps(asked, ensure_ascii=False, indent=1) + "\n").encode()
+    asked = TaggedSet(
+        title=one_line(title),
+        source=source,
+        tagger_id=tagger_id,
+        tagger_digest=tagger_digest,
+        how=how,
+        created=now(),
+    )
+    record = (json.dumps(asked.plain(), ensure_ascii=False, indent=1) + "\n").encode()
     files = {} if given is None else {INPUT: given}
     return TAGGED_SETS.put(tagged_id, files | {ASKED: record})
 
@@ -439,7 +384,6 @@ def begin_set(
 CORRECTIONS = "corrections.jsonl"
 MAX_LINES = 50_000
 _UNDONE = "undone"
-_KEPT_CORRECTIONS_WHERE = "corrections"
 ByNote = Mapping[int, tuple[Correction, ...]]
 """Number of a note -> its corrections, in the order in which they were made; none is empty."""
 
@@ -449,7 +393,7 @@ def corrections_of(tagged: TaggedSet) -> ByNote:
     try:
         return _holding(_data(tagged))
     except (ValueError, KeyError, TypeError, IndexError):
-        raise AuditError("The corrections are damaged.", where=_KEPT_CORRECTIONS_WHERE) from None
+        raise AuditError("The corrections are damaged.", where=_WHERE) from None
 
 
 def corrections_stamp(tagged: TaggedSet) -> tuple[int, int]:
@@ -486,7 +430,7 @@ def _append(tagged: TaggedSet, line: Mapping[str, Any]) -> None:
         if data.count(b"\n") >= MAX_LINES:
             raise AuditError(
                 f"These notes have {MAX_LINES:,} corrections; there is room for no more.",
-                where=_KEPT_CORRECTIONS_WHERE,
+                where=_WHERE,
             )
         text = json.dumps(line, ensure_ascii=False) + "\n"
         write_whole(tagged.path / CORRECTIONS, data + text.encode())
@@ -502,8 +446,8 @@ def _holding(data: bytes) -> dict[int, tuple[Correction, ...]]:
                 found[number].pop()
             continue
         spans = tuple(Span(int(s), int(e), str(label)) for s, e, label in record["spans"])
-        one = Correction(number, str(record["kind"]), spans, str(record["who"]), str(record["at"]))
-        found.setdefault(number, []).append(one)
+        rest = (str(record[name]) for name in ("who", "at"))
+        found.setdefault(number, []).append(Correction(number, str(record["kind"]), spans, *rest))
     return {number: tuple(ones) for number, ones in sorted(found.items()) if ones}
 
 
@@ -513,7 +457,7 @@ def _data(tagged: TaggedSet) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError:
-        raise AuditError("The corrections are damaged.", where=_KEPT_CORRECTIONS_WHERE) from None
+        raise AuditError("The corrections are damaged.", where=_WHERE) from None
 
 
 @contextmanager
@@ -528,7 +472,7 @@ def _alone(tagged: TaggedSet) -> Iterator[None]:
 
 
 MAX_HITS = 10_000
-_TAGGED_INDEX_WHERE = "tagged notes"
+_SET = "tagged notes"
 _SPANS_FOLLOW = b', "spans": ['
 Numbers = npt.NDArray[np.int64]
 
@@ -537,12 +481,8 @@ Numbers = npt.NDArray[np.int64]
 class TaggedIndex:
     """Where the N notes of a set stand.
 
-    Attributes
-    ----------
-    at
-        (N, 2) bytes before the note's line in `spans.jsonl` and in `redacted.jsonl`.
-    n_spans
-        (N,) spans of the note.
+    `at` (N, 2) are bytes before the note's line in `spans.jsonl` and in `redacted.jsonl`; `n_spans`
+    (N,) the spans of the note.
     """
 
     at: Numbers
@@ -576,7 +516,7 @@ def read_index(tagged: TaggedSet) -> TaggedIndex:
         if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype != np.int64:
             raise ValueError
     except (OSError, ValueError):
-        raise _tagged_index_damaged() from None
+        raise _damaged() from None
     return TaggedIndex(rows[:, :2], rows[:, 2])
 
 
@@ -585,10 +525,7 @@ def note_at(
 ) -> OneNote:
     """Return the note of this number, from 0, corrected by hand; only its own lines are read.
 
-    Parameters
-    ----------
-    corrections
-        Those of the set; None reads them.
+    The corrections are those of the set; None reads them.
     """
     kept = corrections_of(tagged) if corrections is None else corrections
     note = raw_note_at(tagged, number, index=index)
@@ -638,16 +575,10 @@ def chosen_notes(
     hits: Sequence[int] | None = None,
     corrections: ByNote | None = None,
 ) -> Numbers:
-    """Return the numbers of notes, in order.
+    """Return the numbers of "all" notes, those "with" marks, "without" any, or "corrected" by hand.
 
-    Parameters
-    ----------
-    only
-        "all", "with" marks, "without" any, or "corrected" by hand.
-    hits
-        Numbers out of which to choose, ascending; None for every note.
-    corrections
-        Of the set: they change how many marks a note has.
+    `hits` are numbers out of which to choose, ascending; None for every note. The corrections of
+    the set change how many marks a note has.
     """
     numbers = np.arange(len(index)) if hits is None else np.array(hits, dtype=np.int64)
     if only == "all":
@@ -667,11 +598,11 @@ def chosen_notes(
 
 def _note(line: bytes, released: bytes, *, tagged: TaggedSet) -> OneNote:
     try:
-        document: TaggedDocument = read_line(line.decode(), what=_TAGGED_INDEX_WHERE, number=1)
+        document: TaggedDocument = read_line(line.decode(), what=_SET, number=1)
         record = json.loads(released)
         row, kept = int(record["row"]), str(record["text"])
     except (ValueError, KeyError, TypeError):
-        raise _tagged_index_damaged() from None
+        raise _damaged() from None
     return released_note(document, row=row, release=tagged.how.release(), kept=kept)
 
 
@@ -682,9 +613,9 @@ def _lines(folder: Path) -> Iterator[tuple[bytes, bytes]]:
             try:
                 yield from zip(spans, redacted, strict=True)
             except ValueError:
-                raise _tagged_index_damaged() from None
+                raise _damaged() from None
     except OSError:
-        raise _tagged_index_damaged() from None
+        raise _damaged() from None
 
 
 def _line_at(path: Path, place: int) -> bytes:
@@ -693,11 +624,11 @@ def _line_at(path: Path, place: int) -> bytes:
             file.seek(place)
             return file.readline()
     except OSError:
-        raise _tagged_index_damaged() from None
+        raise _damaged() from None
 
 
-def _tagged_index_damaged() -> AuditError:
-    return AuditError("These tagged notes are damaged.", where=_TAGGED_INDEX_WHERE)
+def _damaged() -> AuditError:
+    return AuditError("These tagged notes are damaged.", where=_SET)
 
 
 _OF_TAGGER = ("n_notes_without_spans", "n_replaced", "n_replaced_by_itself", "spans", "sha256")
@@ -758,16 +689,8 @@ Places = npt.NDArray[np.int64]
 class CopyOfNote:
     """How a copy relates to its note.
 
-    Attributes
-    ----------
-    status
-        One of `audit.deid.copies.STATUSES`.
-    error_rate
-        Edited characters over those of the note; None for an empty note.
-    n_unaligned
-        Marks of the copy without a place in the note: they are lost.
-    n_malformed
-        Tags that were not well written.
+    `error_rate` is edited characters over those of the note, None for an empty note; `n_unaligned`
+    marks of the copy have no place in the note; `n_malformed` tags were not well written.
     """
 
     status: str
@@ -790,9 +713,9 @@ def copy_places(tagged: TaggedSet) -> Places:
         with path.open("rb") as lines:
             ends = np.cumsum([0, *map(len, lines)], dtype=np.int64)
     except OSError:
-        raise _tagged_copies_damaged() from None
+        raise _copies_damaged() from None
     if len(ends) != tagged.n_notes + 1:
-        raise _tagged_copies_damaged()
+        raise _copies_damaged()
     return ends[:-1]
 
 
@@ -812,10 +735,10 @@ def copy_at(tagged: TaggedSet, number: int, *, places: Places) -> CopyOfNote | N
             int(record["tags"]["n_malformed"]),
         )
     except (OSError, ValueError, KeyError, TypeError):
-        raise _tagged_copies_damaged() from None
+        raise _copies_damaged() from None
 
 
-def _tagged_copies_damaged() -> AuditError:
+def _copies_damaged() -> AuditError:
     return AuditError("The tagger's copies cannot be read.", where="tagged notes")
 
 
@@ -823,14 +746,14 @@ RELEASED = ("text", "jsonl", "csv")
 """The texts as they may be released, under the numbers of their rows."""
 PRIVATE = ("spans", "brat", "i2b2", "conll", "inline")
 """The notes as they were, with their spans."""
-TAGGED_EXPORT_CENSUS = "census"
+EXPORTED_CENSUS = "census"
 MAX_EXPORT_BYTES = 200_000_000
 """Larger sets stay on the disk: a file for a browser is made in memory."""
 
 _FILES = {
     "text": "redacted.txt", "jsonl": "redacted.jsonl", "csv": "redacted.csv",
     "spans": "spans.jsonl", "brat": "spans-brat.zip", "i2b2": "spans-i2b2.zip",
-    "conll": "spans.conll", "inline": "spans-inline.zip", TAGGED_EXPORT_CENSUS: "census.json",
+    "conll": "spans.conll", "inline": "spans-inline.zip", EXPORTED_CENSUS: "census.json",
 }  # fmt: skip
 _LEFT_OUT = "left_out.csv"
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold: the same bytes each time
@@ -842,18 +765,9 @@ def export_name(form: str, *, n_notes: int) -> str:
 
 
 def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str) -> bytes:
-    """Return the file of a form.
+    """Return the file of a form of `RELEASED` or `PRIVATE`; one text is a file, several are a zip.
 
-    Parameters
-    ----------
-    notes
-        In the order of their rows.
-    form
-        Of `RELEASED` or `PRIVATE`.
-    n_notes
-        How many there are: one text is a file, several are a zip.
-    language
-        Of inline tags.
+    The notes stand in the order of their rows; `language` is that of inline tags.
     """
     if form == "text" and n_notes == 1:
         return "".join(note.released for note in notes).encode()

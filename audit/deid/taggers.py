@@ -45,17 +45,7 @@ _VERSION = 4  # of how finds are put together
 
 @dataclass(frozen=True)
 class CombinedTagger:
-    """Finds what either of two taggers finds.
-
-    Parameters
-    ----------
-    rules, model
-        The two; any taggers.
-    way
-        One of `WAYS`.
-    title
-        What to call it, as one word.
-    """
+    """Finds what either of two taggers finds, put together in one of `WAYS`."""
 
     rules: Tagger
     model: Tagger
@@ -203,12 +193,8 @@ _TRAINING = "training.json"
 class ValidationCounts:
     """What a tagger reached on the validation notes, on which its best weights were chosen.
 
-    Attributes
-    ----------
-    n_gold, n_found
-        Annotated spans, and those found with the same place and type.
-    n_predicted, n_right
-        Marks, and those that are an annotated span's.
+    Of `n_gold` annotated spans `n_found` were found with the same place and type; of `n_predicted`
+    marks `n_right` are an annotated span's.
     """
 
     n_gold: int
@@ -219,24 +205,10 @@ class ValidationCounts:
 
 @dataclass(frozen=True)
 class TrainedTagger:
-    """A tagger that was trained here.
+    """A tagger that was trained here; `tagger_id` is "trained/" and 12 hexadecimal digits.
 
-    Attributes
-    ----------
-    tagger_id
-        "trained/" and 12 hexadecimal digits.
-    kind
-        "token" or "generative".
-    title
-        What a person called it: untrusted text.
-    digest
-        As `Tagger.digest`.
-    created
-        When it was finished, ISO 8601.
-    training, measured
-        How it was trained, and its figures on the validation notes, as plain values.
-    points
-        The curve of its training.
+    `title` is what a person called it, untrusted text; `training` and `measured` are plain values:
+    how it was trained, and its figures on the validation notes. `points` are its curve.
     """
 
     tagger_id: str
@@ -310,20 +282,10 @@ HAND_WRITTEN = "hand_written.json"
 
 @dataclass(frozen=True)
 class KnownTagger:
-    """A tagger that can be chosen.
+    """A tagger that can be chosen: "rules", "default" or "trained/<12 hexadecimal digits>".
 
-    Attributes
-    ----------
-    tagger_id
-        "rules", "default" or "trained/<12 hexadecimal digits>".
-    kind
-        One of `KINDS`.
-    title
-        What its maker called it: untrusted text; empty for the shipped ones.
-    digest
-        As `Tagger.digest`.
-    is_quick
-        Whether it reads a page in an instant and needs no torch.
+    `title` is what its maker called it, untrusted text, empty for the shipped ones; `is_quick` says
+    that it reads a page in an instant and needs no torch.
     """
 
     tagger_id: str
@@ -436,20 +398,10 @@ _DIGESTS = {RULES: "rules_digest", DEFAULT: "digest"}
 
 @dataclass(frozen=True)
 class ShippedFigure:
-    """The share of gold spans of which a tagger found something, under any label.
+    """The share 0-1 of gold spans of which a tagger found something, under any label.
 
-    Attributes
-    ----------
-    is_by_hand
-        Whether the notes were written by hand; otherwise they were generated.
-    language
-        Of the notes: "ja" or "en".
-    label
-        "identifier", or "all" types together.
-    n_notes, n_gold
-        Notes and gold spans.
-    found
-        The share, 0-1, with its interval of 95 % where one was measured.
+    With its interval of 95 % where one was measured; `label` is "identifier", or "all" types
+    together; the notes were written by hand or generated.
     """
 
     is_by_hand: bool

@@ -13,7 +13,7 @@ from audit.jobs.kinds import KINDS
 from audit.jobs.locks import jobs_dir
 from audit.jobs.service import failure_of
 from audit.jobs.table import Failure, Job, forget_order, read_order, table_contact
-from cache.errors import StoreError
+from cache.store import StoreError
 
 
 def answer(job: Job) -> None:

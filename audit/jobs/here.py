@@ -15,7 +15,7 @@ from audit.jobs.table import COMMAND, WORKER, Job, Wait, forget_order, table_con
 from audit.progress import Progress, ProgressListener, duration
 from audit.shelf import Lock
 from audit.task import Question
-from cache.errors import StoreError
+from cache.store import StoreError
 
 POLL_SECONDS = 0.1
 _RECOVER_SECONDS = 2.0

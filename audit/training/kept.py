@@ -14,10 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from audit.corpus.build import PRIVATE
 from audit.corpus.kept import CORPORA
 from audit.corpus.other_names import write_other_names
-from audit.corpus.truth import listed_file, read_listed
+from audit.corpus.truth import PRIVATE, listed_file, read_listed
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.models.inspect import ModelSummary, inspect_model, model_digest

@@ -6,11 +6,13 @@ import os
 
 import streamlit as st
 
-from audit.corpus.kept import KINDS, MAX_TITLE_CHARS
-from audit.corpus.make import LANGUAGES, MAX_CANARIES, MAX_WORKERS, CorpusTask, Survey
+from audit.corpus.kept import KINDS
+from audit.corpus.make import LANGUAGES, MAX_CANARIES, MAX_WORKERS, CorpusTask
+from audit.corpus.preview import Survey
 from audit.errors import AuditError
 from audit.models.registry import RegisteredModel
 from audit.notes.read import EXAMPLE, NoteFile
+from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, corpus_choice, setup_cached
 from pages.ui.corpus_cached import Columns
 from pages.ui.corpus_job import start

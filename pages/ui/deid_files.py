@@ -9,10 +9,10 @@ from typing import Any
 import streamlit as st
 
 from audit.deid.tagged import (
+    EXPORTED_CENSUS,
     MAX_EXPORT_BYTES,
     PRIVATE,
     RELEASED,
-    TAGGED_EXPORT_CENSUS,
     OneNote,
     census_file,
     export_name,
@@ -58,7 +58,7 @@ def draw_files(say: Words, what: Exportable, *, key: str) -> None:
     with st.container(horizontal=True, key=f"{key}_released"):
         for form in RELEASED:
             _button(say, what, form, key=key)
-        _button(say, what, TAGGED_EXPORT_CENSUS, key=key)
+        _button(say, what, EXPORTED_CENSUS, key=key)
     with st.expander(say.text("deidentify_private"), key=f"{key}_private"):
         is_allowed = what.is_private_allowed
         below = "deidentify_private_below" if is_allowed else "deidentify_private_hidden"
@@ -70,7 +70,7 @@ def draw_files(say: Words, what: Exportable, *, key: str) -> None:
 
 def _button(say: Words, what: Exportable, form: str, *, key: str, is_allowed: bool = True) -> None:
     def make() -> bytes:
-        if form == TAGGED_EXPORT_CENSUS:
+        if form == EXPORTED_CENSUS:
             return census_file(what.census)
         return exported(what.notes(), form=form, n_notes=what.n_notes, language=what.language)
 

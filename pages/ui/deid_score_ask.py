@@ -6,11 +6,12 @@ import streamlit as st
 
 from audit.deid.given import GivenNotes
 from audit.deid.matching import MATCHERS
-from audit.deid.score import MAX_TITLE_CHARS, Source
+from audit.deid.score import Source
 from audit.deid.scoring import ScoreOrder
 from audit.errors import AuditError
 from audit.foreign import decode_text
 from audit.notes.spans import TYPES, LabelMap, read_label_map
+from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks
 from pages.ui.deid_score_job import start
 from pages.ui.deid_score_sides import ask_gold, ask_predicted, ask_training

@@ -114,7 +114,7 @@ def ask_release(say: Words) -> ReleaseSettings:
                 help=say.text("deidentify_seed_help"), persist_state="session",
             )
         )  # fmt: skip
-    return ReleaseSettings(mode or PLACEHOLDER, language or FROM_TEXT, seed)
+    return ReleaseSettings(mode=mode or PLACEHOLDER, language=language or FROM_TEXT, seed=seed)
 
 
 def _to_link(key: str, field: str) -> None:

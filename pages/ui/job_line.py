@@ -8,7 +8,7 @@ from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.table import Job
 from audit.words import error_text
-from cache.errors import StoreError
+from cache.store import StoreError
 from pages.ui import blocks
 from pages.ui.job_card import whole_percent
 from pages.ui.language import Words

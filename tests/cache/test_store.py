@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,6 @@ from cache.disk import value_files
 from cache.store import Store, StoreError
 from tests.cache.make_store import contents, store, the_file
 from tests.cache.make_values import is_right, key_of, put
-from tests.repository import REPOSITORY
 
 __all__ = ["store"]
 
@@ -127,9 +124,3 @@ def test_a_closed_store_opens_again(store: Store) -> None:
     store.close()
     store.close()
     assert is_right(store, 1)
-
-
-def test_naming_a_key_needs_no_database() -> None:
-    program = "import sys; sys.modules['diskcache'] = None; from cache.store import content_key"
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
-    subprocess.run([sys.executable, "-c", program], env=environment, check=True)

@@ -16,8 +16,7 @@ import pytest
 
 from cache.disk import BytesDisk, value_files
 from cache.payload import seal
-from cache.store import Store, StoreError
-from cache.values import Health
+from cache.store import Health, Store, StoreError
 from tests.cache.make_store import contents, quick_disk, store, the_file
 from tests.cache.make_values import is_right, key_of, put
 from tests.repository import many

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from cache.disk import value_files
-from cache.store import Store, StoreError
-from cache.values import Health
+from cache.store import Health, Store, StoreError
 from tests.cache.make_store import contents, quick_disk, store
 from tests.cache.make_values import is_right, put
 from tests.repository import REPOSITORY
