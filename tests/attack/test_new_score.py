@@ -7,9 +7,7 @@ import pytest
 
 from audit.attack import scores
 from audit.attack.scores import SCORES, PosteriorSums, ScoreKind, all_scores
-from audit.report.export import measures_csv
-from audit.report.reading import measures_view
-from audit.report.report import names_csv
+from audit.report.export import measures_csv, names_csv
 from audit.report.threshold import score_codes
 from tests.attack.planted_table import own_parts
 from tests.pages import make_reports
@@ -36,12 +34,10 @@ def test_it_is_in_the_names_the_measures_the_curve_and_the_report(
     formulas = {**make_reports.FORMULAS, 2: (*make_reports.FORMULAS[2], "twice")}
     monkeypatch.setattr(make_reports, "FORMULAS", formulas)
     report = make_reports.make_report()
-    assert "twice" in report.columns
     assert "twice" in names_csv(report).splitlines()[0]
-    assert "twice" in report.measures["strata"]["all"]["scores"]
-    assert "twice" in report.curve[-1]["strata"]["all"]["auc"]
+    assert "twice" in report.curve[-1].strata["all"].auc
     assert "twice" in measures_csv(report)
-    assert "twice" in [line.score for line in measures_view(report).scores]
+    assert "twice" in report.measures.strata["all"].ranked(report.fixed_score)
     assert "twice" in score_codes(report)
 
 
