@@ -89,9 +89,9 @@ def run_audit(
         **evidence.backend(device),
         "kernels": kernels,
     }
-    report = AuditReport(**{**vars(report), "made": made})
+    report = report.changed(made=made)
     _keep(report, request, attack, store=store)
-    return _known_report(digest, store=store) or AuditReport.from_json(report.to_json())
+    return _known_report(digest, store=store) or report
 
 
 def _loaded(request: AuditRequest) -> tuple[str, ModelPair]:
@@ -113,7 +113,7 @@ def _known_report(digest: str, *, store: ResultStore) -> AuditReport | None:
         return None
     try:
         report = AuditReport.from_json(record)
-        has_all = report.scenario["number"] != 1 or stored_documents(digest, store=store)
+        has_all = report.scenario.number != 1 or bool(stored_documents(digest, store=store))
         has_all = has_all and kept_inspection(digest, store=store) is not None
         return report if has_all else None
     except AuditError:
@@ -212,7 +212,7 @@ def _report(
         details["canaries"] = judgement.exposure
     if judgement.roles:
         details["roles"] = list(judgement.roles)
-    return AuditReport(
+    return AuditReport.of(
         digest=digest,
         question=question,
         scenario=asdict(request.scenario),

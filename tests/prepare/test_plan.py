@@ -79,7 +79,7 @@ def test_a_plan_knows_the_run_before_and_after_it(
         assert (after.is_answered, after.seconds) == (True, 0.0)
         assert [part.n_kept for part in after.parts] == [100, 100]
         assert [part.digest for part in after.parts] == [
-            report.models[who]["digest"] for who in ("general", "hospital")
+            report.models[who].digest for who in ("general", "hospital")
         ]
         # The same pair of tasks with a new threshold is a new question about kept evidence.
         other = make_plan(request.with_(threshold=0.5), store=store)
