@@ -49,13 +49,12 @@ from audit.deid.generative.config import (
     GenerativeOrder,
     Lora,
     TuningSettings,
-    read_generative_file,
 )
 from audit.deid.generative.model import LocalModel
 from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
 from audit.deid.masks import ModelTranslation, ModelTyper, NoTranslation, RuleTyper
 from audit.deid.matching import MATCHERS, OPTIMAL
-from audit.deid.network.config import TaggerSettings, read_tagger_file
+from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.network.decode import SCHEMES
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
 from audit.deid.release import FROM_TEXT, MODES, PLACEHOLDER, SURROGATE, Surrogates
@@ -1212,13 +1211,13 @@ def train_generative_command(
     question = tuning_question(order, is_kept=out is None)
     (tagger_id,) = answered(question)
     folder = tuning_folder(question.order)
-    facts = read_generative_file(folder)
+    facts = GenerativeFacts.of_folder(folder)
     _deid_generate_commands_tell(facts)
     _say(f"The tagger: {tagger_id if out is None else folder}")
     return {
         "tagger_id": tagger_id if out is None else None,
         "directory": str(folder),
-        "digest": facts.digest,
+        "digest": facts.digest(),
         "measured": dict(facts.measured),
         "training": dict(facts.training),
     }
@@ -1469,7 +1468,7 @@ def train_command(options: Namespace) -> dict[str, Any]:
     )
     (tagger_id,) = answered(tagger_question(order))
     folder = options.out or tagger_dir(tagger_id)
-    facts = read_tagger_file(folder)
+    facts = TaggerFacts.of_folder(folder)
     measured = facts.measured
     recall, precision = (_rate_shown(measured[key]) for key in ("recall", "precision"))
     n_notes = facts.training["n_validation_notes"]
@@ -1480,7 +1479,7 @@ def train_command(options: Namespace) -> dict[str, Any]:
     return {
         "tagger_id": None if options.out else tagger_id,
         "directory": str(folder),
-        "digest": facts.digest,
+        "digest": facts.digest(),
         "bias": facts.bias,
         "measured": dict(measured),
         "training": dict(facts.training),
