@@ -90,10 +90,7 @@ from audit.foreign import decode_text
 from audit.home import DEMO_HOSPITAL, data_home, results_dir
 from audit.jobs import service
 from audit.jobs.here import answer_here, waits_for_text
-from audit.jobs.kinds import (
-    demo_order,
-)
-from audit.jobs.service import audit_question, demo_question
+from audit.jobs.kinds import AuditTask, DemoTask
 from audit.jobs.table import Job
 from audit.jobs.worker import work
 from audit.models.registry import model_path, tokenizer
@@ -515,7 +512,7 @@ def run(options: Namespace) -> dict[str, Any]:
 
 def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
     """Answer one question, say its verdict, and write its files."""
-    (digest,) = answered(audit_question(request))
+    (digest,) = answered(AuditTask(request=request).question())
     with Store(results_dir()) as store:
         report = kept_report(digest, store=store)
         documents = store.get_record(f"documents/{digest}") or {}
@@ -577,8 +574,8 @@ def demo(options: Namespace) -> dict[str, Any]:
         settings = replace(settings, n_documents=options.documents)
     if options.inputs is not None:
         settings = replace(settings, n_inputs=options.inputs)
-    order = demo_order(settings, all_of_them=options.exposures, directory=directory)
-    digests = answered(demo_question(order))
+    task = DemoTask(settings=settings, all_of_them=options.exposures, directory=directory)
+    digests = answered(task.question())
     names = [name for name, _ in demo_hospital.demo_audits(all_of_them=options.exposures)]
     with Store(results_dir()) as store:
         reports = {n: kept_report(d, store=store) for n, d in zip(names, digests, strict=True)}

@@ -1,8 +1,7 @@
-"""What the kinds of jobs do: from an order to the digests of the audits that came of it."""
+"""The kinds of jobs: a list of tasks, and the two that audit; torch-free until they run."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,86 +16,103 @@ from audit.demo import DemoSettings, demo_audits, demo_request, remember
 from audit.experiment.leakage_tables import LeakageTask
 from audit.experiment.paper_tables import ExperimentTask
 from audit.home import DEMO_HOSPITAL, results_dir
+from audit.models.inspect import display_name
 from audit.progress import Pace, Progress
 from audit.report.report import AuditReport
-from audit.task import Contact, Part
+from audit.task import Contact, Part, Question, Task, queue_of
 from audit.training.kept import PretrainTask
 from cache.store import Store
 
-Answer = Callable[[Mapping[str, Any], Contact], tuple[str, ...]]
 
+class AuditTask(Task):
+    """One audit of a pair of models."""
 
-def answer_audit(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-    """Answer one question."""
-    from audit.run import run_audit
+    job = "audit"
 
-    request = AuditRequest.read(json.dumps(order["request"]), where="request")
-    with Store(results_dir()) as store:
-        report = run_audit(
-            request,
-            store=store,
-            progress=lambda p: contact.report(p, finished_part(request, p)),
-            should_stop=contact.should_stop,
-        )
-    return (report.digest,)
+    request: AuditRequest
 
+    def question(self) -> Question:
+        """Return the question, named as its audit is; reads every byte of both models."""
+        asked, digest = self.request, self.request.audit_digest()
+        label = f"{display_name(asked.general)} → {display_name(asked.hospital)}"
+        return Question(
+            self.job, label, asked.scenario_number, queue_of(asked.device), digest, (digest,),
+            self.plain(),
+        )  # fmt: skip
 
-def answer_demo(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-    """Audit the demo hospital, and note which audits are the demo's."""
-    from audit.run import run_audit
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Answer the question; returns the digest of its audit."""
+        from audit.run import run_audit
 
-    requests = demo_requests(order)
-    reports: dict[str, AuditReport] = {}
-    pace = Pace()
-    with Store(results_dir()) as store:
-        for number, (name, request) in enumerate(requests):
-            contact.say(f"Demo audit, of a made-up hospital: {name}")
-            reports[name] = run_audit(
-                request,
+        with Store(results_dir()) as store:
+            report = run_audit(
+                self.request,
                 store=store,
-                progress=_over_all(number, n_audits=len(requests), pace=pace, contact=contact),
+                progress=lambda p: contact.report(p, finished_part(self.request, p)),
                 should_stop=contact.should_stop,
             )
-            contact.say(reports[name].verdict.english)
-            # At once, and with a name of its own where the demo hospital is another.
-            known = name if order["directory"] is None else f"{name} in {order['directory']}"
-            remember({known: reports[name]}, store=store)
-    return tuple(report.digest for report in reports.values())
+        return (report.digest,)
 
 
-KINDS: dict[str, Answer] = {
-    "audit": answer_audit,
-    "demo": answer_demo,
-    "pretrain": PretrainTask.answer,
-    "corpus": CorpusTask.answer,
-    "experiment": ExperimentTask.answer,
-    "leakage": LeakageTask.answer,
-    "tagger": TaggerTask.answer,
-    "tagging": TaggingTask.answer,
-    "score": ScoreTask.answer,
+class DemoTask(Task):
+    """The audits of the demo hospital."""
+
+    job = "demo"
+
+    settings: DemoSettings = DemoSettings()
+    all_of_them: bool = False
+    directory: Path | None = None
+    """Of a demo hospital other than the shipped one."""
+
+    def requests(self) -> tuple[tuple[str, AuditRequest], ...]:
+        """Return the demo's audits as (name, request)."""
+        directory = self.directory or DEMO_HOSPITAL
+        audits = demo_audits(all_of_them=self.all_of_them)
+        return tuple(
+            (name, demo_request(settings=self.settings, directory=directory, **how))
+            for name, how in audits
+        )
+
+    def question(self) -> Question:
+        """Return the question, which its audits answer."""
+        requests = self.requests()
+        digests = tuple(request.audit_digest() for _, request in requests)
+        first = requests[0][1]
+        label = f"{first.general.name} → {first.hospital.name}"
+        device = queue_of(first.device)
+        return self.asked(label=label, about=digests, device=device, audits=digests)
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Audit the demo hospital, and note which audits are the demo's."""
+        from audit.run import run_audit
+
+        requests = self.requests()
+        reports: dict[str, AuditReport] = {}
+        pace = Pace()
+        with Store(results_dir()) as store:
+            for number, (name, request) in enumerate(requests):
+                contact.say(f"Demo audit, of a made-up hospital: {name}")
+                reports[name] = run_audit(
+                    request,
+                    store=store,
+                    progress=_over_all(number, n_audits=len(requests), pace=pace, contact=contact),
+                    should_stop=contact.should_stop,
+                )
+                contact.say(reports[name].verdict.english)
+                # At once, and with a name of its own where the demo hospital is another.
+                known = name if self.directory is None else f"{name} in {self.directory}"
+                remember({known: reports[name]}, store=store)
+        return tuple(report.digest for report in reports.values())
+
+
+TASKS: tuple[type[Task], ...] = (
+    AuditTask, DemoTask, PretrainTask, CorpusTask, ExperimentTask, LeakageTask, TaggerTask,
+    TaggingTask, ScoreTask,
+)  # fmt: skip
+KINDS: dict[str, Callable[[Mapping[str, Any], Contact], tuple[str, ...]]] = {
+    task.job: task.answer for task in TASKS
 }
 """Kind of job -> what it does."""
-
-
-def demo_order(
-    settings: DemoSettings, *, all_of_them: bool = False, directory: Path | None = None
-) -> dict[str, Any]:
-    """Return the order of a demo; a directory holds a demo hospital other than the shipped one."""
-    return {
-        "settings": vars(settings).copy(),
-        "all_of_them": all_of_them,
-        "directory": None if directory is None else str(directory),
-    }
-
-
-def demo_requests(order: Mapping[str, Any]) -> tuple[tuple[str, AuditRequest], ...]:
-    """Return the demo's audits as (name, request)."""
-    settings = DemoSettings(**order["settings"])
-    directory = DEMO_HOSPITAL if order["directory"] is None else Path(order["directory"])
-    audits = demo_audits(all_of_them=order["all_of_them"])
-    return tuple(
-        (name, demo_request(settings=settings, directory=directory, **how)) for name, how in audits
-    )
 
 
 def finished_part(request: AuditRequest, progress: Progress) -> Part:

@@ -11,18 +11,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from audit.attack.question import (
     AuditRequest,
-    question_digest,
 )
 from audit.corpus.kept import CORPORA
 from audit.demo import DemoSettings, demo_digests
 from audit.errors import AuditError
 from audit.home import results_dir
 from audit.jobs import table
-from audit.jobs.kinds import demo_order, demo_requests
+from audit.jobs.kinds import AuditTask, DemoTask
 from audit.jobs.locks import (
     QUEUES,
     device_lock,
@@ -44,9 +42,8 @@ from audit.jobs.table import (
     read_order,
     write_order,
 )
-from audit.models.inspect import display_name
 from audit.report.report import AuditReport, kept_inspection
-from audit.task import Question, queue_of
+from audit.task import Question
 from cache.store import Store
 
 WORKER_MODULE = "audit.jobs.worker"
@@ -245,12 +242,12 @@ def submit(request: AuditRequest, *, owner: str = "") -> Job:
     AuditError
         If a model directory is refused, or the data directory cannot be used.
     """
-    return ask(audit_question(request), owner=owner)
+    return ask(AuditTask(request=request).question(), owner=owner)
 
 
 def submit_demo(*, owner: str = "") -> Job:
     """Ask for the demo's audits; raises as `submit`."""
-    return ask(demo_question(demo_order(DemoSettings())), owner=owner)
+    return ask(DemoTask(settings=DemoSettings()).question(), owner=owner)
 
 
 def ask(question: Question, *, owner: str = "") -> Job:
@@ -404,36 +401,6 @@ def forget(job_id: str) -> None:
     """Remove an ended job, and the names in its order, from the list; its results stay."""
     if table.forget(job_id):
         forget_order(job_id)
-
-
-def audit_question(request: AuditRequest) -> Question:
-    """Return a request as a question of the table; reads every byte of both models."""
-    digest = request.audit_digest()
-    return Question(
-        kind="audit",
-        label=f"{display_name(request.general)} → {display_name(request.hospital)}",
-        scenario=request.scenario_number,
-        device=queue_of(request.device),
-        digest=digest,
-        audits=(digest,),
-        order={"request": request.plain()},
-    )
-
-
-def demo_question(order: Mapping[str, Any]) -> Question:
-    """Return a demo as a question of the table."""
-    requests = demo_requests(order)
-    digests = tuple(request.audit_digest() for _, request in requests)
-    first = requests[0][1]
-    return Question(
-        kind="demo",
-        label=f"{first.general.name} → {first.hospital.name}",
-        scenario=0,
-        device=queue_of(first.device),
-        digest=question_digest({"demo": digests}),
-        audits=digests,
-        order=order,
-    )
 
 
 def kept_answer(question: Question) -> tuple[str, ...]:

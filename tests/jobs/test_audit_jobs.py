@@ -114,7 +114,7 @@ def cancelled_after(request: AuditRequest, *, phase: str, share: float) -> Job:
 
     order = service.read_order(job.job_id)
     with pytest.raises(AuditCancelled):
-        kinds.answer_audit(order, Contact(report, lambda: has_come[0], lambda _: None))
+        kinds.AuditTask.answer(order, Contact(report, lambda: has_come[0], lambda _: None))
     table.end(job.job_id, state="cancelled")
     return service.job(job.job_id)
 
@@ -131,7 +131,7 @@ def test_the_finished_part_of_a_cancelled_job_can_be_looked_at(
     contact = Contact(lambda *_: None, lambda: False, lambda _: None)
     order = service.read_order(part.job_id)
     monkeypatch.setattr("audit.attack.generation.generated_shard", None)  # all shards are kept
-    (digest,) = kinds.answer_audit(order, contact)
+    (digest,) = kinds.AuditTask.answer(order, contact)
     with Store(results_dir()) as store:
         whole = request_1.with_(generation=request_1.generation.with_(n_documents=200))
         assert same_answer(kept(digest), run_audit(whole, store=store))
@@ -193,7 +193,7 @@ def test_the_demo_is_one_job_that_remembers_its_audits(
     shares: list[float] = []
     contact = Contact(lambda p, _: shares.append(p.share), lambda: False, lambda _: None)
     assert table.claim(job.job_id)
-    result = kinds.answer_demo(service.read_order(job.job_id), contact)
+    result = kinds.DemoTask.answer(service.read_order(job.job_id), contact)
     table.end(job.job_id, state="done", result=result)
     assert shares == sorted(shares)
     assert any(0 < share < 0.5 for share in shares)
