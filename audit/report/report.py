@@ -27,7 +27,6 @@ from audit.notes.passages import Passage
 from audit.report.names import NameForm, name_table, number, seen_as
 from audit.shelf import ResultStore
 from audit.stats import Estimate, FloatArray, Rate, wilson
-from audit.task import Record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,14 +73,7 @@ Counted = Annotated[Share, PlainValidator(_share)]
 class Part(BaseModel):
     """A part of a report; what it does not know is kept in the JSON and not read."""
 
-    model_config = ConfigDict(
-        **{
-            **Record.model_config,
-            "extra": "ignore",
-            "allow_inf_nan": True,
-            "protected_namespaces": (),
-        }
-    )
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
 
 
 class Scenario(Part):
@@ -223,6 +215,11 @@ class Verdict(Part):
     def sentence(self, language: str) -> str:
         """Return the verdict in a language."""
         return self.japanese if language == "ja" else self.english
+
+    def facts(self, language: str) -> str:
+        """Return what the verdict says behind its state; no line ends before a percent sign."""
+        rest = re.split("：|: ", self.sentence(language), maxsplit=1)[-1]
+        return (rest[:1].upper() + rest[1:]).replace(" %", "\N{NO-BREAK SPACE}%")
 
     def now(self, language: str) -> str:
         """Return what to do now, in a language; "" in reports of older versions."""
