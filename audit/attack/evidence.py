@@ -29,7 +29,7 @@ from audit.attack.question import EVIDENCE_VERSION
 from audit.errors import AuditError
 from audit.models.load import LoadedModel
 from audit.progress import Meter
-from audit.shelf import ResultStore
+from cache.store import Store
 
 INPUTS_PER_SHARD = 1000
 CHAIN_INPUTS_PER_SHARD = 100
@@ -47,7 +47,7 @@ class Source:
     loaded: LoadedModel
     device: str
     dtype: str
-    store: ResultStore
+    store: Store
     meter: Meter
     phase: str
     kernels: str = "default"

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from audit.errors import AuditError
 from audit.foreign import json_value, refusing
 from audit.home import data_home
+from audit.shelf import fingerprint
 
 LABEL = "trained"
 """First part of a trained model's identifier; the second is its run's."""
@@ -1021,7 +1022,6 @@ def _added(
 _MAX_CONFIG_BYTES = 1_000_000
 _MAX_INDEX_BYTES = 4_000_000
 _MAX_SHARDS = 200
-_CHUNK_BYTES = 1 << 20
 _DIGEST_VERSION = 1
 
 
@@ -1179,14 +1179,10 @@ def combined_digest(files: ModelFiles, *, weights: Mapping[str, str]) -> str:
 
 
 def _file_digest(folder: ModelFolder, file: str) -> str:
-    digest = hashlib.sha256()
     try:
-        with (folder.path / file).open("rb") as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                digest.update(chunk)
+        return fingerprint(folder.path / file)
     except OSError as fault:
         raise unreadable(fault, where=folder.where(file)) from None
-    return digest.hexdigest()
 
 
 def _weights(folder: ModelFolder) -> tuple[tuple[str, ...], tuple[TensorHeader, ...]]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from audit.errors import AuditError
 from audit.foreign import refuse_without_memory
+from audit.shelf import fingerprint
 
 WHERE = "language model"
 _CAUSAL_MODEL_MOST_TOKENS = 32_768
@@ -157,9 +158,7 @@ def directory_digest(directory: Path) -> str:
     digest = hashlib.sha256()
     try:
         for path in model_files(directory):
-            with path.open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(f"{path.name} {content}\n".encode())
+            digest.update(f"{path.name} {fingerprint(path)}\n".encode())
     except OSError as error:
         raise AuditError(f"Cannot be read ({error.strerror}).", where=WHERE) from None
     return digest.hexdigest()

@@ -24,6 +24,7 @@ from audit.notes.formats import guess_format, jsonl_line, read_unnamed
 from audit.notes.spans import Span, TaggedDocument, tagged
 from audit.progress import StopQuestion
 from audit.rng import generator
+from audit.shelf import fingerprint
 from audit.task import Record
 from audit.training.config import LoopSettings, Rate
 
@@ -95,7 +96,6 @@ class TaggerSettings(LoopSettings):
 
 
 KIND = "token"
-_CHUNK_BYTES = 1 << 20
 _DECISIVE = ("labels", "scheme", "n_tokens", "overlap", "bias", "files")
 
 
@@ -177,17 +177,9 @@ def _facts(content: dict[str, Any], digest: str) -> TaggerFacts:
 def file_digests(path: Path) -> dict[str, str]:
     """Return the SHA-256 of every plain file of a folder, by name."""
     try:
-        return {one.name: _digest(one) for one in sorted(path.iterdir()) if one.is_file()}
+        return {one.name: fingerprint(one) for one in sorted(path.iterdir()) if one.is_file()}
     except OSError as error:
         raise unreadable(path, error) from None
-
-
-def _digest(path: Path) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            found.update(chunk)
-    return found.hexdigest()
 
 
 MAX_SYNTHETIC = 1_000_000
