@@ -17,7 +17,8 @@ from typing import Any
 from audit import cli
 from audit.cli import add_corpus, add_deid, add_experiment, add_pretrain, log_command
 from audit.errors import AuditCancelled, AuditError
-from audit.report.html import LANGUAGES, NAME_FORMS
+from audit.report.html import LANGUAGES
+from audit.report.names import NAME_FORMS
 from cache.store import StoreError
 
 _OK, _BAD_INPUT, _CANCELLED = 0, 2, 130

@@ -26,7 +26,8 @@ from audit.attack.metrics import plain
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.attack.scores import score_file
 from audit.attack.verdict import REASONS
-from audit.corpus.examine import CONTROLS, MEMBERS, Examination, mentions_in, read_examination
+from audit.corpus.candidate_lists import CONTROLS, MEMBERS
+from audit.corpus.examine import Examination, mentions_in, read_examination
 from audit.corpus.kept import (
     CORPORA,
     ROLES,
@@ -48,13 +49,12 @@ from audit.deid.generative.config import (
     GenerativeOrder,
     Lora,
     TuningSettings,
-    read_generative_file,
 )
 from audit.deid.generative.model import LocalModel
 from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
 from audit.deid.masks import ModelTranslation, ModelTyper, NoTranslation, RuleTyper
 from audit.deid.matching import MATCHERS, OPTIMAL
-from audit.deid.network.config import TaggerSettings, read_tagger_file
+from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.network.decode import SCHEMES
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
 from audit.deid.release import FROM_TEXT, MODES, PLACEHOLDER, SURROGATE, Surrogates
@@ -123,16 +123,15 @@ from audit.notes.spans import (
 )
 from audit.progress import Meter, Progress, duration, progress_line, say
 from audit.progress import say as _say
-from audit.report.export import SEAL, bundle_files
+from audit.report.compare import MAX_REFERENCES, References, compare_references
+from audit.report.export import SEAL, bundle_files, write_report
 from audit.report.html import ReportChoice
-from audit.report.reading import MAX_REFERENCES, ReferenceView, reference_view
 from audit.report.report import (
     AuditReport,
     KeptAudit,
     kept_audit,
     other_scenario,
     same_but_reference,
-    write_report,
 )
 from audit.shelf import whole_file, whole_folder, write_private
 from audit.stats import N_REPLICATES
@@ -342,18 +341,18 @@ def results(options: Namespace) -> dict[str, Any]:
         {
             "digest": report.digest,
             "at": report.made.get("at"),
-            "scenario": report.scenario["number"],
-            "general": report.models["general"]["name"],
-            "hospital": report.models["hospital"]["name"],
+            "scenario": report.scenario.number,
+            "general": report.models["general"].name,
+            "hospital": report.models["hospital"].name,
             "n_names": report.n_names,
-            "verdict": report.verdict["state"],
+            "verdict": report.verdict.state,
             "is_demo": is_demo(report, digests=demo),
         }
         for report in reports
     ]
     for row in sorted(rows, key=lambda r: str(r["at"])):
-        say(f"{row['digest'][:12]}  {row['at']}  scenario {row['scenario']}  {row['general']} -> "
-            f"{row['hospital']}  {row['n_names']} names  {row['verdict']}"
+        say(f"{str(row['digest'])[:12]}  {row['at']}  scenario {row['scenario']}  "
+            f"{row['general']} -> {row['hospital']}  {row['n_names']} names  {row['verdict']}"
             f"{'  (made-up hospital)' if row['is_demo'] else ''}")  # fmt: skip
     return {"audits": rows}
 
@@ -392,12 +391,12 @@ def _other(report: AuditReport, *, store: Store, demo: dict[str, str]) -> AuditR
     return _result_commands_report(found.digest, store=store) if found else None
 
 
-def _references(report: AuditReport, *, store: Store) -> ReferenceView | None:
+def _references(report: AuditReport, *, store: Store) -> References | None:
     """Return the audits that differ in the general model alone beside this one; None without."""
     found = same_but_reference(kept_audit(report), kept=_kept(store, demo=demo_digests(store)))
     newest = sorted(found, key=lambda line: line.at, reverse=True)[:MAX_REFERENCES]
     others = [_result_commands_report(line.digest, store=store) for line in newest]
-    return reference_view(report, others=others) if others else None
+    return compare_references(report, others=others) if others else None
 
 
 def _kept(store: Store, *, demo: dict[str, str]) -> list[KeptAudit]:
@@ -523,15 +522,15 @@ def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
     with Store(results_dir()) as store:
         report = kept_report(digest, store=store)
         documents = store.get_record(f"documents/{digest}") or {}
-    _say(str(report.verdict["english"]))
-    for code in report.verdict["reasons"]:
+    _say(report.verdict.english)
+    for code in report.verdict.reasons:
         _say(f"Reason: {REASONS.get(code, code)}")
-    if now := report.verdict.get("what_now"):
-        _say(f"What now: {now['english']}")
+    if now := report.verdict.now("en"):
+        _say(f"What now: {now}")
     for note in report.notes:
         _say(f"Note: {note}")
-    if canaries := report.details.get("canaries"):
-        _say(str(canaries["english"]))
+    if planted := report.details.canaries:
+        _say(planted.english)
     if out:
         for path in write_report(report, out, documents=documents):
             _say(f"Written: {path.name}")
@@ -548,15 +547,25 @@ def _summary(report: AuditReport) -> dict[str, Any]:
 
 def _beside(report: AuditReport, others: list[AuditReport]) -> list[dict[str, Any]]:
     """Return each reference's audit, and this one's differences from it, paired by name."""
-    view = reference_view(report, others=others)
-    for line in view.lines:
-        for one in line.strata:
-            interval = f"{one.auc.low:.3f} to {one.auc.high:.3f}"
-            _say(f"{line.name}: AUC {one.auc.value:.3f} ({interval}), {one.stratum} controls, "
-                 f"{one.n_members} members, {one.n_controls} controls")  # fmt: skip
+    view = compare_references(report, others=others)
+    for one in (report, *view.others):
+        for name, stratum in one.measures.shown.items():
+            auc = stratum.scores[one.fixed_score].auc
+            _say(f"{one.models['general'].name}: AUC {auc.value:.3f} ({auc.low:.3f} to "
+                 f"{auc.high:.3f}), {name} controls, {stratum.n_members} members, "
+                 f"{stratum.n_controls} controls")  # fmt: skip
     return [
-        {**_summary(other), "difference": plain(difference)}
-        for other, difference in zip(others, view.differences, strict=True)
+        {
+            **_summary(other),
+            "difference": {
+                "digest": other.digest,
+                "name": other.models["general"].name,
+                "aucs": plain(found.aucs),
+                "flagged": plain(found.tested.difference),
+                "p": found.tested.p,
+            },
+        }
+        for other, found in zip(others, view.found, strict=True)
     ]
 
 
@@ -754,26 +763,24 @@ def mentions_command(options: Namespace) -> dict[str, Any]:
         for line in _corpus_commands_report(corpus, found):
             say(line)
         return {"corpus": corpus_line(corpus), **_corpus_commands_plain(found)}
-    result = mentions_in(
+    coverage, n_refused, mentions = mentions_in(
         options.notes.expanduser(), columns=dict(options.column), with_names=options.names
     )
-    for form, n in result.coverage.by_form:
+    for form, n in coverage.by_form:
         say(f"{form}: {n:,}")
-    say(f"{result.coverage.n_mentions:,} mentions in {result.coverage.n_notes:,} notes.")
+    say(f"{coverage.n_mentions:,} mentions in {coverage.n_notes:,} notes.")
     if options.names and not options.json:
-        named = (
-            (one["first"], one["last"]) for one in result.mentions if not one["is_placeholder"]
-        )
+        named = ((one["first"], one["last"]) for one in mentions if not one["is_placeholder"])
         rows = [(*name, n) for name, n in Counter(named).most_common() if any(name)]
         sys.stdout.write(write_table(("first", "last", "n_mentions"), rows))
     return {
-        "n_notes": result.coverage.n_notes,
-        "n_refused": result.n_refused,
-        "n_mentions": result.coverage.n_mentions,
-        "by_form": dict(result.coverage.by_form),
-        "without_a_mention": dict(result.coverage.by_reason),
-        "n_left_out": result.n_left_out,
-        "mentions": list(result.mentions),
+        "n_notes": coverage.n_notes,
+        "n_refused": n_refused,
+        "n_mentions": coverage.n_mentions,
+        "by_form": dict(coverage.by_form),
+        "without_a_mention": dict(coverage.by_reason),
+        "n_left_out": coverage.n_mentions - len(mentions),
+        "mentions": list(mentions),
     }
 
 
@@ -843,8 +850,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _corpus_commands_plain(found: Examination) -> dict[str, Any]:
-    return asdict(found) | {
-        "coverage": asdict(found.coverage)
+    return found.model_dump(mode="json", exclude={"format"}) | {
+        "coverage": found.coverage.plain()
         | {
             "forms": dict(found.coverage.by_form),
             "reasons": dict(found.coverage.by_reason),
@@ -1204,13 +1211,13 @@ def train_generative_command(
     question = tuning_question(order, is_kept=out is None)
     (tagger_id,) = answered(question)
     folder = tuning_folder(question.order)
-    facts = read_generative_file(folder)
+    facts = GenerativeFacts.of_folder(folder)
     _deid_generate_commands_tell(facts)
     _say(f"The tagger: {tagger_id if out is None else folder}")
     return {
         "tagger_id": tagger_id if out is None else None,
         "directory": str(folder),
-        "digest": facts.digest,
+        "digest": facts.digest(),
         "measured": dict(facts.measured),
         "training": dict(facts.training),
     }
@@ -1458,7 +1465,7 @@ def train_command(options: Namespace) -> dict[str, Any]:
     )
     (tagger_id,) = answered(tagger_question(order))
     folder = options.out or tagger_dir(tagger_id)
-    facts = read_tagger_file(folder)
+    facts = TaggerFacts.of_folder(folder)
     measured = facts.measured
     recall, precision = (_rate_shown(measured[key]) for key in ("recall", "precision"))
     n_notes = facts.training["n_validation_notes"]
@@ -1469,7 +1476,7 @@ def train_command(options: Namespace) -> dict[str, Any]:
     return {
         "tagger_id": None if options.out else tagger_id,
         "directory": str(folder),
-        "digest": facts.digest,
+        "digest": facts.digest(),
         "bias": facts.bias,
         "measured": dict(measured),
         "training": dict(facts.training),

@@ -129,9 +129,7 @@ def is_demo(report: AuditReport, *, digests: Mapping[str, str]) -> bool:
     The shipped model is known by its weights, so that an audit of the demo is known as such while
     the demo still runs, and when somebody asks it by hand. `digests` are those of `demo_digests`.
     """
-    return (
-        report.digest in digests.values() or report.models["hospital"].get("digest") in _shipped()
-    )
+    return report.digest in digests.values() or report.models["hospital"].digest in _shipped()
 
 
 @functools.cache
@@ -152,7 +150,8 @@ def demo_summary(reports: Mapping[str, AuditReport]) -> dict[str, Any]:
 def report_summary(report: AuditReport) -> dict[str, Any]:
     """Return one report's headline figures as plain values."""
     strata = {}
-    for stratum, measured in report.to_json()["measures"]["strata"].items():
+    whole = report.to_json()
+    for stratum, measured in whole["measures"]["strata"].items():
         strata[stratum] = {
             "rules": {name: _rule(rule) for name, rule in measured["rules"].items()},
             "rules_on_general": {
@@ -167,18 +166,18 @@ def report_summary(report: AuditReport) -> dict[str, Any]:
         }
     return {
         "digest": report.digest,
-        "scenario": report.scenario["number"],
-        "general": report.models["general"]["name"],
-        "hospital": report.models["hospital"]["name"],
+        "scenario": report.scenario.number,
+        "general": report.models["general"].name,
+        "hospital": report.models["hospital"].name,
         "fixed_score": report.fixed_score,
-        "verdict": report.verdict["state"],
-        "sentence": report.verdict["english"],
-        "sentence_ja": report.verdict["japanese"],
+        "verdict": report.verdict.state,
+        "sentence": report.verdict.english,
+        "sentence_ja": report.verdict.japanese,
         "strata": strata,
-        "mentions": list(report.mentions),
-        "cohort": dict(report.cohort),
-        "canaries": report.details.get("canaries"),
-        "roles": list(report.details.get("roles") or ()),
+        "mentions": whole["mentions"],
+        "cohort": whole["cohort"],
+        "canaries": whole["details"].get("canaries"),
+        "roles": whole["details"].get("roles") or [],
     }
 
 

@@ -15,7 +15,6 @@ from audit.attack import attacks, evidence
 from audit.attack.attacks import MIN_REFERENCE, Sources, with_reference
 from audit.attack.judgement import judge, name_columns, null_check
 from audit.attack.metrics import plain
-from audit.attack.plan import light_key
 from audit.attack.question import AuditRequest, question_digest
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError
@@ -76,7 +75,7 @@ def run_audit(
 
         def source(who: str, phase: str) -> evidence.Source:
             loaded: LoadedModel = getattr(pair, who)
-            key = light_key(question, who=who, device=device)
+            key = evidence.light_key(question, who=who, device=device)
             return evidence.Source(loaded, device, request.dtype, store, meter, phase, kernels, key)
 
         attack = _attack(request, pair, names=names, pool=pool, sources=source)
@@ -89,9 +88,9 @@ def run_audit(
         **evidence.backend(device),
         "kernels": kernels,
     }
-    report = AuditReport(**{**vars(report), "made": made})
+    report = report.changed(made=made)
     _keep(report, request, attack, store=store)
-    return _known_report(digest, store=store) or AuditReport.from_json(report.to_json())
+    return _known_report(digest, store=store) or report
 
 
 def _loaded(request: AuditRequest) -> tuple[str, ModelPair]:
@@ -113,7 +112,7 @@ def _known_report(digest: str, *, store: Store) -> AuditReport | None:
         return None
     try:
         report = AuditReport.from_json(record)
-        has_all = report.scenario["number"] != 1 or stored_documents(digest, store=store)
+        has_all = report.scenario.number != 1 or bool(stored_documents(digest, store=store))
         has_all = has_all and kept_inspection(digest, store=store) is not None
         return report if has_all else None
     except AuditError:
@@ -212,7 +211,7 @@ def _report(
         details["canaries"] = judgement.exposure
     if judgement.roles:
         details["roles"] = list(judgement.roles)
-    return AuditReport(
+    return AuditReport.of(
         digest=digest,
         question=question,
         scenario=asdict(request.scenario),

@@ -6,6 +6,7 @@ the same notes with other names). Goes out: checks, each passed or not, with wha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,31 +79,27 @@ def self_test(
 def _planted(name: str, report: AuditReport) -> Check:
     """A planted leak must be found, with an interval above one half on hard controls too."""
     aucs = {
-        kind: report.measures["strata"][kind]["scores"][report.fixed_score]["auc"]
+        kind: report.measures.strata[kind].scores[report.fixed_score].auc
         for kind in ("easy", "hard")
     }
-    state = report.verdict["state"]
-    has_passed = state == LEAK_FOUND and all(auc["low"] > 0.5 for auc in aucs.values())
-    shown = ", ".join(
-        f"{k} {a['value']:.3f} ({a['low']:.3f} to {a['high']:.3f})" for k, a in aucs.items()
-    )
+    state = report.verdict.state
+    has_passed = state == LEAK_FOUND and all(auc.low > 0.5 for auc in aucs.values())
+    shown = ", ".join(f"{k} {a.value:.3f} ({a.low:.3f} to {a.high:.3f})" for k, a in aucs.items())
     return Check(name, has_passed, f"{state}; AUC {shown}")
 
 
 def _null(name: str, report: AuditReport) -> Check:
     """Members of the list were not in the null pair's notes: they must score like controls."""
-    found = report.details["null_check"]
-    n_flagged = report.verdict["n_flagged"]
-    has_passed = found["ks_p"] > MIN_NULL_P and n_flagged == 0
-    return Check(
-        name, has_passed, f"{n_flagged} names flagged; Kolmogorov-Smirnov p = {found['ks_p']:.3f}"
-    )
+    found, n_flagged = report.details.null_check, report.verdict.n_flagged
+    p = found.ks_p if found else math.nan
+    has_passed = p > MIN_NULL_P and n_flagged == 0
+    return Check(name, has_passed, f"{n_flagged} names flagged; Kolmogorov-Smirnov p = {p:.3f}")
 
 
 def _identical(name: str, audit: Callable[[], AuditReport]) -> Check:
     """A model compared with itself must not be judged."""
     try:
-        state = audit().verdict["state"]
+        state = audit().verdict.state
     except AuditError as refused:
         return Check(name, str(refused) == str(equal_models()), str(refused))
     return Check(name, False, state)

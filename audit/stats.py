@@ -244,7 +244,7 @@ def auc_interval(
     if not m or not n:
         return Estimate(math.nan, math.nan, math.nan)
     value = auc(score, member)
-    influence = _influence(score, member, value)
+    influence = auc_influence(score, member, value)
     by_wilson = wilson(value, n_total=min(m, n))
     if min(m, n) < MIN_NAMES:
         return by_wilson
@@ -255,7 +255,7 @@ def auc_interval(
     return _logit_interval(value, variance, freedom, by_wilson, n_smaller=min(m, n))
 
 
-def _influence(score: FloatArray, member: BoolArray, value: float) -> FloatArray:
+def auc_influence(score: FloatArray, member: BoolArray, value: float) -> FloatArray:
     """Each name's share in the AUC's error [N], whose squares add up to DeLong's variance."""
     ups, downs = np.sort(score[member]), np.sort(score[~member])
     m, n = len(ups), len(downs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
 from audit.report.documents import (
@@ -10,14 +11,13 @@ from audit.report.documents import (
     DocumentView,
     DocumentWish,
     Rows,
-    marked_pairs,
     n_pages,
     next_hit,
     page_number,
     page_rows,
     select_documents,
 )
-from audit.report.names import NameTable
+from audit.report.names import row_of
 from audit.words import error_text
 from pages.ui import blocks, cached, linked, passage_list, screen_files
 from pages.ui.document_cards import pair_cards
@@ -38,7 +38,7 @@ def page() -> None:
         audit = audit_or_reason(say)
         if audit is None:
             return
-        table = cached.names(audit.digest)
+        table = cached.report(audit.digest).table
         if audit.scenario == 2:
             passage_list.draw(say, table, digest=audit.digest)
             return
@@ -51,12 +51,12 @@ def page() -> None:
         st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
 
 
-def draw(say: Words, view: DocumentView, table: NameTable, *, digest: str) -> None:
+def draw(say: Words, view: DocumentView, table: pd.DataFrame, *, digest: str) -> None:
     """Draw counts, filter and search, and a page of documents."""
     restore()
     st.html(blocks.heading("", below=say.text("documents_below")))
     draw_counts(say, view)
-    wanted = table.row_of(st.session_state["documents_has"])
+    wanted = row_of(table, st.session_state["documents_has"])
     wish = draw_wish(say, view, table, wanted=wanted)
     rows = select_documents(view, wish=wish)
     draw_tools(say, view, rows, digest=digest)
@@ -67,7 +67,8 @@ def draw(say: Words, view: DocumentView, table: NameTable, *, digest: str) -> No
         st.html(
             pair_cards(
                 say,
-                marked_pairs(view, numbers=page_rows(rows, page=page).tolist()),
+                view,
+                numbers=page_rows(rows, page=page).tolist(),
                 table=table,
                 wanted=wanted,
                 found=st.session_state.get("documents_found"),
@@ -114,12 +115,12 @@ def draw_counts(say: Words, view: DocumentView) -> None:
 
 
 def draw_wish(
-    say: Words, view: DocumentView, table: NameTable, *, wanted: int | None
+    say: Words, view: DocumentView, table: pd.DataFrame, *, wanted: int | None
 ) -> DocumentWish:
     """Draw filter and search, and return them."""
     if wanted is not None:
-        name = shown_name(table.first[wanted], table.last[wanted])
-        only = say.text("documents_has", number=table.labels[wanted], name=name)
+        name = shown_name(table["first_name"][wanted], table["last_name"][wanted])
+        only = say.text("documents_has", number=table["number"][wanted], name=name)
         left, right = st.columns([4, 1], vertical_alignment="center")
         left.html(blocks.heading("", below=only))
         right.button(say.text("documents_has_not"), key="documents_clear", on_click=_clear_name)

@@ -6,9 +6,9 @@ import math
 
 import streamlit as st
 
-from audit.report.reading import MeasuresView, published_tables
-from audit.report.report import KeptAudit
-from audit.report.threshold import score_codes
+from audit.report.published import published_tables
+from audit.report.report import AuditReport, KeptAudit
+from audit.report.threshold import calibration, score_codes, strata_of
 from audit.words import error_text
 from pages.ui import (
     blocks,
@@ -47,7 +47,7 @@ def page() -> None:
         audit = audit_or_reason(say)
         if audit is None:
             return
-        view = cached.measures(audit.digest)
+        report = cached.report(audit.digest)
         tab = choose(
             "tab",
             TABS,
@@ -55,44 +55,43 @@ def page() -> None:
             shown=lambda code: say.text(f"measures_tab_{code}"),
         )
         st.html(blocks.heading("", below=say.text(f"measures_below_{tab}")))
-        draw_tab(say, audit, view=view, tab=tab)
+        draw_tab(say, audit, report=report, tab=tab)
     except (cached.AuditError, cached.StoreError) as error:
         st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
 
 
-def draw_tab(say: Words, audit: KeptAudit, *, view: MeasuresView, tab: str) -> None:
+def draw_tab(say: Words, audit: KeptAudit, *, report: AuditReport, tab: str) -> None:
     """Draw one view."""
     if tab in _OWN_FILES:
         _OWN_FILES[tab].draw(say, audit)
     elif tab == "threshold":
-        draw_threshold(say, audit, view=view)
+        draw_threshold(say, audit, report=report)
     elif tab == "linking":
-        draw_linking(say, view)
+        draw_linking(say, report)
     elif tab == "calibration":
-        draw_calibration(say, view)
-    elif not view.has_truth:
+        draw_calibration(say, report)
+    elif not report.has_truth:
         why = say.text("measures_no_truth_do")
         st.html(blocks.heading(say.text("measures_no_truth"), below=why))
     elif tab == "tables":
-        draw_tables(say, audit, view=view)
+        draw_tables(say, audit, report=report)
     elif tab == "roc":
-        draw_roc(say, audit, view=view)
+        draw_roc(say, audit, report=report)
     elif tab == "mentions":
         draw_mentions(say, audit)
     else:
-        draw_curve(say, view)
+        draw_curve(say, report)
 
 
-def draw_tables(say: Words, audit: KeptAudit, *, view: MeasuresView) -> None:
+def draw_tables(say: Words, audit: KeptAudit, *, report: AuditReport) -> None:
     """Draw rules and scores against each kind of controls, and the paper's tables 1 and 2."""
     st.html(blocks.heading(say.text("measures_rules"), below=say.text("measures_rules_below")))
-    st.html(measure_tables.rule_table(say, view))
+    st.html(measure_tables.rule_table(say, report))
     st.html(blocks.heading(say.text("measures_scores"), below=say.text("measures_scores_below")))
-    st.html(measure_tables.score_table(say, view))
+    st.html(measure_tables.score_table(say, report))
     measure_roles.draw(say, audit)
     other = place().other
-    overviews = [cached.overview(one.digest) for one in (audit, other) if one]
-    found = paper_table.measured(overviews)
+    found = paper_table.measured([cached.report(one.digest) for one in (audit, other) if one])
     if not any((controls, attack, "hospital") in found for controls, attack, _ in found):
         return
     published = published_tables()
@@ -103,44 +102,44 @@ def draw_tables(say: Words, audit: KeptAudit, *, view: MeasuresView) -> None:
     st.html(blocks.heading("", below=published.source))
 
 
-def choose_stratum(say: Words, view: MeasuresView) -> str:
+def choose_stratum(say: Words, report: AuditReport) -> str:
     """Draw the choice of a kind of controls."""
     return choose(
         "stratum",
-        view.strata,
+        strata_of(report),
         label=say.text("paper_controls"),
         shown=lambda code: say.text("measures_controls" if code == "all" else f"kind_{code}"),
     )
 
 
-def choose_score(say: Words, audit: KeptAudit) -> str:
+def choose_score(say: Words, report: AuditReport) -> str:
     """Draw the choice of a score, the fixed one first."""
     return choose(
         "score",
-        score_codes(cached.report(audit.digest)),
+        score_codes(report),
         label=say.text("measures_score"),
         shown=lambda code: measure_tables.score_name(say, code),
         is_long=True,
     )
 
 
-def draw_threshold(say: Words, audit: KeptAudit, *, view: MeasuresView) -> None:
+def draw_threshold(say: Words, audit: KeptAudit, *, report: AuditReport) -> None:
     """Draw the threshold's panel, with the score and the controls it is for."""
     left, right = st.columns(2, gap="large")
     with left:
-        score = choose_score(say, audit)
+        score = choose_score(say, report)
     with right:
-        stratum = choose_stratum(say, view) if view.has_truth else "all"
+        stratum = choose_stratum(say, report) if report.has_truth else "all"
     measure_threshold.panel(say, audit.digest, score=score, stratum=stratum)
 
 
-def draw_roc(say: Words, audit: KeptAudit, *, view: MeasuresView) -> None:
+def draw_roc(say: Words, audit: KeptAudit, *, report: AuditReport) -> None:
     """Draw the ROC of one score beside M_general alone and popularity, and read it out."""
     left, right = st.columns(2, gap="large")
     with left:
-        score = choose_score(say, audit)
+        score = choose_score(say, report)
     with right:
-        stratum = choose_stratum(say, view)
+        stratum = choose_stratum(say, report)
     axes = choose(
         "axes",
         ("log", "linear"),
@@ -160,61 +159,67 @@ def draw_roc(say: Words, audit: KeptAudit, *, view: MeasuresView) -> None:
     with st.expander(say.text("as_table")):
         for curve in curves:
             st.html(measure_tables.roc_table(say, curve))
-    lines = [line for code in codes for line in view.scores if line.score == code]
-    shown = [line for line in lines if line.stratum == stratum]
+    measured = report.measures.strata[stratum]
+    rankings = measured.ranked(report.fixed_score)
+    tprs = {fpr: [rankings[code].tpr(fpr) for code in codes] for fpr in measure_tables.LOW_FPRS}
     cards = [
         blocks.Figures(
             label=say.text(key),
-            value=percent(shown[0].tprs[place].value),
-            interval=percent_interval(shown[0].tprs[place]),
+            value=percent(own.value),
+            interval=percent_interval(own),
             others=tuple(
-                (measure_tables.score_name(say, line.score), percent(line.tprs[place].value))
-                for line in shown[1:]
+                (measure_tables.score_name(say, code), percent(tpr.value))
+                for code, tpr in zip(codes[1:], others, strict=True)
             ),
         )
-        for place, key in enumerate(("measures_tpr_1", "measures_tpr_01"))
+        for key, (own, *others) in zip(
+            ("measures_tpr_1", "measures_tpr_01"), tprs.values(), strict=True
+        )
     ]
     st.html(blocks.figure_cards(cards))
-    if any(math.isnan(tpr.value) for line in shown for tpr in line.tprs):
-        n = shown[0].n_controls
-        st.html(blocks.heading("", below=say.text("measures_unresolved", n=n)))
+    if any(math.isnan(tpr.value) for found in tprs.values() for tpr in found):
+        below = say.text("measures_unresolved", n=measured.n_controls)
+        st.html(blocks.heading("", below=below))
 
 
 def draw_mentions(say: Words, audit: KeptAudit) -> None:
     """Draw detection against the number of mentions."""
-    view = cached.overview(audit.digest)
-    if not view.mentions:
+    report = cached.report(audit.digest)
+    if not report.mentions:
         why = say.text("measures_no_mentions_do")
         st.html(blocks.heading(say.text("measures_no_mentions"), below=why))
         return
-    mention_chart(say, view, key="measures_mentions")
+    mention_chart(say, report, key="measures_mentions")
 
 
-def draw_curve(say: Words, view: MeasuresView) -> None:
+def draw_curve(say: Words, report: AuditReport) -> None:
     """Draw the AUC against the number of inputs or documents."""
-    stratum = choose_stratum(say, view)
-    lines = view.curve.get(stratum, ())
-    if not lines:
+    stratum = choose_stratum(say, report)
+    if not report.curve:
         why = say.text("measures_no_curve_do")
         st.html(blocks.heading(say.text("measures_no_curve"), below=why))
         return
-    x = say.text("measures_curve_x_1" if view.scenario == 1 else "measures_curve_x_2")
+    x = say.text("measures_curve_x_1" if report.scenario.number == 1 else "measures_curve_x_2")
+    codes = (report.fixed_score, "general_alone", "popularity")
     figure = measure_charts.curve_chart(
-        lines,
-        labels=[measure_tables.score_name(say, line.score) for line in lines],
+        report.curve,
+        stratum=stratum,
+        labels={code: measure_tables.score_name(say, code) for code in codes},
         words={"x": x, "y": say.text("measures_auc")},
     )
     alt = say.text("measures_curve_alt")
     st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_curve")
     with st.expander(say.text("as_table")):
-        st.html(measure_tables.curve_table(say, lines, x=x))
+        st.html(measure_tables.curve_table(say, report.curve, stratum=stratum, codes=codes, x=x))
 
 
-def draw_linking(say: Words, view: MeasuresView) -> None:
+def draw_linking(say: Words, report: AuditReport) -> None:
     """Draw which name fits which passage."""
-    linking = view.linking
+    linking = report.details.linking
     if linking is None:
-        why = say.text("measures_no_linking_1" if view.scenario == 1 else "measures_no_linking_2")
+        why = say.text(
+            "measures_no_linking_1" if report.scenario.number == 1 else "measures_no_linking_2"
+        )
         st.html(blocks.heading(say.text("measures_no_linking"), below=why))
         return
     n_passages, n_names = linking.n_passages, linking.n_names
@@ -228,9 +233,9 @@ def draw_linking(say: Words, view: MeasuresView) -> None:
     st.html(measure_tables.linking_table(say, linking))
 
 
-def draw_calibration(say: Words, view: MeasuresView) -> None:
+def draw_calibration(say: Words, report: AuditReport) -> None:
     """Draw the p-values of the listed controls, and say what the test of the whole group found."""
-    cohort = view.cohort
+    cohort = report.cohort
     st.html(blocks.heading(say.text(f"measures_cohort_{cohort.group}")))
     sentence = say.text(
         "measures_cohort",
@@ -238,11 +243,11 @@ def draw_calibration(say: Words, view: MeasuresView) -> None:
         members=cohort.n_members,
         controls=cohort.n_controls,
         p=measure_tables.p_value(cohort.p),
-        left_out=cohort.n_left_out,
+        left_out=cohort.n_not_scored + cohort.n_unmatched,
     )
     st.html(blocks.heading("", below=sentence))
     st.html(blocks.heading(say.text("measures_qq"), below=say.text("measures_qq_below")))
-    found = view.calibration
+    found = calibration(report)
     if found is None:
         st.html(blocks.heading("", below=say.text("measures_no_controls_do")))
         return

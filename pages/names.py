@@ -6,9 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
-from audit.report.names import FACETS, NameTable, Selection, Wish, is_number, select
+from audit.report.names import COLUMNS as LISTED
+from audit.report.names import FACETS, Wish, is_number, row_of, select
+from audit.report.report import AuditReport
 from audit.words import error_text
 from pages.ui import blocks, cached, linked, name_panel, screen_files
 from pages.ui.language import Words
@@ -38,8 +41,7 @@ COLUMNS = (
 )  # fmt: skip
 _WHOLE = ("n_mentions", "n_pieces")
 _TINY = ("popularity", "general", "hospital")
-_NEARLY_THE_NAME = ("popularity",)
-"""Columns that are masked with the names: a share in a public table of names tells a name."""
+_NEARLY_THE_NAME = {one.name for one in LISTED if "masked" not in one.forms}
 
 
 def page() -> None:
@@ -50,16 +52,16 @@ def page() -> None:
         audit = audit_or_reason(say)
         if audit is None:
             return
-        table = cached.names(audit.digest)
-        draw(say, table, digest=audit.digest)
+        draw(say, cached.report(audit.digest))
     except (cached.AuditError, cached.StoreError) as error:
         st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
 
 
-def draw(say: Words, table: NameTable, *, digest: str) -> None:
+def draw(say: Words, report: AuditReport) -> None:
     """Draw facets and table, and the chosen name under them."""
+    table = report.table
     restore(table)
-    st.html(blocks.heading("", below=say.text(f"names_below_{table.fixed_score}")))
+    st.html(blocks.heading("", below=say.text(f"names_below_{report.fixed_score}")))
     side, main = st.columns([1.2, 4], gap="medium")
     with side:
         wish = draw_wish(say)
@@ -71,27 +73,27 @@ def draw(say: Words, table: NameTable, *, digest: str) -> None:
         is_descending=wish.is_descending,
         is_revealed=is_revealed(),
     )
-    selection = select(table, wish=wish)
+    found, counts = select(table, wish=wish)
     with counts_place:
-        draw_facets(say, table, selection)
+        draw_facets(say, table, counts)
     with main:
-        draw_table(say, table, selection, wish=wish, digest=digest)
-    chosen = table.row_of(st.session_state.get("names_chosen", ""))
+        draw_table(say, report, found, wish=wish)
+    chosen = row_of(table, st.session_state.get("names_chosen", ""))
     keep_link(wish, chosen=chosen, table=table)
     if chosen is None:
         st.html(blocks.heading("", below=say.text("names_choose")))
     else:
-        name_panel.draw(say, table, row=chosen, selection=selection, digest=digest)
+        name_panel.draw(say, report, table.loc[chosen], ids=found["name_id"].tolist())
 
 
-def restore(table: NameTable) -> None:
+def restore(table: pd.DataFrame) -> None:
     """Set the widgets by the link, if it came from elsewhere."""
     link = linked.from_link("names", keys=KEYS)
     state = st.session_state
     if link is not None:
         for facet in FACETS:
             wanted = link[facet].split(",")
-            state[f"names_{facet}"] = [c for c in table.choices[facet] if c in wanted]
+            state[f"names_{facet}"] = [c for c in choices(table, facet) if c in wanted]
         state["names_sort"] = link["sort"] if link["sort"] in open_to_see(SORTS) else "score"
         is_known = link["order"] in ("asc", "desc")
         state["names_order"] = link["order"] if is_known else usual_order(state["names_sort"])
@@ -102,7 +104,7 @@ def restore(table: NameTable) -> None:
     state.setdefault("names_order", "desc")
     for facet in FACETS:
         kept = state.get(f"names_{facet}") or []
-        state[f"names_{facet}"] = [code for code in kept if code in table.choices[facet]]
+        state[f"names_{facet}"] = [code for code in kept if code in choices(table, facet)]
 
 
 def open_to_see(columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -115,13 +117,13 @@ def usual_order(sort: str) -> str:
     return "asc" if sort in _RISING else "desc"
 
 
-def keep_link(wish: Wish, *, chosen: int | None, table: NameTable) -> None:
+def keep_link(wish: Wish, *, chosen: int | None, table: pd.DataFrame) -> None:
     """Write what is shown into the address; the text that was searched for never."""
     order = "desc" if wish.is_descending else "asc"
     values = {facet: ",".join(wish.chosen[facet]) for facet in FACETS}
     values["sort"] = "" if wish.sort == "score" else wish.sort
     values["order"] = "" if order == usual_order(wish.sort) else order
-    values["name"] = "" if chosen is None else str(int(table.numbers["name_id"][chosen]))
+    values["name"] = "" if chosen is None else str(int(table["name_id"][chosen]))
     linked.to_link("names", values=values)
 
 
@@ -158,21 +160,22 @@ def draw_wish(say: Words) -> Wish:
     return Wish(text=text or "", sort=sort or "score", is_descending=order != "asc")
 
 
-def draw_facets(say: Words, table: NameTable, selection: Selection) -> None:
+def draw_facets(say: Words, table: pd.DataFrame, counts: Mapping[str, Mapping[str, int]]) -> None:
     """Draw the facets that divide this list, each choice with the names it would leave."""
     for facet, title in FACET_TITLES.items():
-        if len(table.choices[facet]) > 1:
+        codes = choices(table, facet)
+        if len(codes) > 1:
             labels = {
                 code: say.text(
                     "kind_n",
                     kind=plain(code_words(say, table, facet=facet, code=code)),
-                    n=selection.counts[facet][code],
+                    n=counts[facet][code],
                 )
-                for code in table.choices[facet]
+                for code in codes
             }
             st.pills(
                 say.text(title),
-                table.choices[facet],
+                codes,
                 selection_mode="multi",
                 format_func=labels.__getitem__,
                 key=f"names_{facet}",
@@ -180,10 +183,15 @@ def draw_facets(say: Words, table: NameTable, selection: Selection) -> None:
             )
 
 
-def code_words(say: Words, table: NameTable, *, facet: str, code: str) -> str:
+def choices(table: pd.DataFrame, facet: str) -> list[str]:
+    """Return the codes of a facet that occur, in their order."""
+    return list(table[facet].cat.categories)
+
+
+def code_words(say: Words, table: pd.DataFrame, *, facet: str, code: str) -> str:
     """Return a choice in words; a role is the auditor's own and untrusted."""
     if facet == "role":
-        return table.roles[code] or say.text("names_role_none")
+        return str(table["role_name"][table["role"] == code].iloc[0]) or say.text("names_role_none")
     if facet == "mentions":
         if code == "unknown":
             return say.text("names_mentions_unknown")
@@ -193,26 +201,24 @@ def code_words(say: Words, table: NameTable, *, facet: str, code: str) -> str:
     return say.text(f"names_{facet}_{code}")
 
 
-def draw_table(
-    say: Words, table: NameTable, selection: Selection, *, wish: Wish, digest: str
-) -> None:
+def draw_table(say: Words, report: AuditReport, found: pd.DataFrame, *, wish: Wish) -> None:
     """Draw the names that fit, and a button that hands out the same as CSV."""
-    shown = say.text("names_shown", k=len(selection.rows), n=len(table))
+    shown = say.text("names_shown", k=len(found), n=report.n_names)
     st.html(blocks.heading("", below=shown))
-    if not len(selection.rows):
+    if found.empty:
         is_masked = bool(wish.text.strip()) and not is_revealed() and not is_number(wish.text)
         below = say.text("names_search_masked" if is_masked else "names_none_do")
         st.html(blocks.heading(say.text("names_none"), below=below))
         return
-    columns = shown_columns(say, table, selection, digest=digest)
-    st.session_state["names_ids"] = [f"{i:.0f}" for i in table.numbers["name_id"][selection.rows]]
-    chosen = table.row_of(st.session_state.get("names_chosen", ""))
-    places = [] if chosen is None else (selection.rows == chosen).nonzero()[0].tolist()
+    columns = shown_columns(say, report, found)
+    st.session_state["names_ids"] = [f"{i:.0f}" for i in found["name_id"]]
+    chosen = row_of(report.table, st.session_state.get("names_chosen", ""))
+    places = [] if chosen is None else (found.index == chosen).nonzero()[0].tolist()
     version = st.session_state.get("names_version", 0)
     with st.container(key="names_table"):
         st.dataframe(
             columns,
-            column_config=column_config(say, table),
+            column_config=column_config(say, report),
             hide_index=True,
             height=460,
             key=f"names_table_{version}",
@@ -225,13 +231,13 @@ def draw_table(
         say.text("names_csv"),
         data=logged_export(
             screen_files.columns_csv(columns),
-            audit=digest,
+            audit=report.digest,
             what="names",
             format="csv",
             names="full" if is_revealed() else "masked",
-            n_names=len(selection.rows),
+            n_names=len(found),
         ),
-        file_name=f"names-{digest[:12]}.csv",
+        file_name=f"names-{report.digest[:12]}.csv",
         mime="text/csv",
         icon=":material/download:",
         key="names_csv",
@@ -240,22 +246,17 @@ def draw_table(
     )
 
 
-def shown_columns(
-    say: Words, table: NameTable, selection: Selection, *, digest: str
-) -> dict[str, Any]:
+def shown_columns(say: Words, report: AuditReport, found: pd.DataFrame) -> dict[str, Any]:
     """Return the columns of the table as the screen shows them, one type a column."""
-    rows = selection.rows
-    names = cached.shown_names(digest, is_revealed=is_revealed())
-    columns: dict[str, Any] = {
-        "number": [table.labels[row] for row in rows],
-        "name": [names[row] for row in rows],
-    }
+    names = cached.shown_names(report.digest, is_revealed=is_revealed())
+    columns: dict[str, Any] = {"name": [names[row] for row in found.index]}
     for facet in ("kind", "decision"):
-        word = {c: code_words(say, table, facet=facet, code=c) for c in table.choices[facet]}
-        columns[facet] = [word[code] for code in table.codes[facet][rows].tolist()]
-    columns |= {column: whole(table.numbers[column][rows]) for column in _WHOLE}
+        codes = choices(found, facet)
+        words = {c: code_words(say, found, facet=facet, code=c) for c in codes}
+        columns[facet] = [words[code] for code in found[facet]]
+    columns |= {column: whole(found[column]) for column in _WHOLE}
     shown = open_to_see(COLUMNS)
-    return {c: columns[c] if c in columns else table.numbers[c][rows] for c in shown}
+    return {c: columns[c] if c in columns else found[c].to_numpy() for c in shown}
 
 
 def whole(column: Any) -> list[int | None]:
@@ -263,20 +264,20 @@ def whole(column: Any) -> list[int | None]:
     return [None if math.isnan(value) else int(value) for value in column.tolist()]
 
 
-def column_config(say: Words, table: NameTable) -> Mapping[str, Any]:
+def column_config(say: Words, report: AuditReport) -> Mapping[str, Any]:
     """Return titles, meanings and number formats of the columns."""
     config: dict[str, Any] = {}
     for column in COLUMNS:
         title, meaning = say.text(f"names_column_{column}"), None
         if column in ("general", "hospital"):
-            meaning = say.text(f"names_evidence_{table.scenario}")
+            meaning = say.text(f"names_evidence_{report.scenario.number}")
         elif column in ("log10_ratio", "score", "q", "p"):
             meaning = say.text(f"names_means_{column}")
         if column in ("number", "name", "kind", "decision"):
             config[column] = st.column_config.TextColumn(title, pinned=column == "number")
         else:
             style = "%d" if column in _WHOLE else "%.1e" if column in _TINY else "%.3f"
-            if table.fixed_score == "product" and column in ("score", "standard_error"):
+            if report.fixed_score == "product" and column in ("score", "standard_error"):
                 style = "%.1e"
             config[column] = st.column_config.NumberColumn(title, format=style, help=meaning)
     return config

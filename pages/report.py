@@ -7,19 +7,19 @@ from collections.abc import Callable
 import streamlit as st
 
 from audit.access_log import log_seal
-from audit.report.export import bundle, bundle_file, bundle_name
+from audit.report.compare import References
+from audit.report.export import bundle, bundle_files, bundle_name
 from audit.report.html import (
     LANGUAGES,
     MAX_NAME_CHARS,
     MAX_REASONS_CHARS,
-    NAME_FORMS,
     OPTIONAL_SECTIONS,
     RECOMMENDATIONS,
     ReportChoice,
     SignOff,
     report_html,
 )
-from audit.report.reading import ReferenceView
+from audit.report.names import NAME_FORMS
 from audit.report.report import AuditReport
 from audit.words import error_text
 from pages.ui import blocks, cached
@@ -181,7 +181,7 @@ def draw_downloads(
     report: AuditReport,
     *,
     other: AuditReport | None,
-    references: ReferenceView | None,
+    references: References | None,
     choice: ReportChoice,
     is_open: bool,
 ) -> None:
@@ -210,29 +210,22 @@ def draw_downloads(
             **more,
         )
 
+    def files(only: str = "") -> dict[str, bytes]:
+        return bundle_files(
+            report, choice=choice, other=other, references=references, documents=documents,
+            seal=log_seal(), only=only,
+        )  # fmt: skip
+
     st.html(blocks.heading(say.text("report_downloads"), below=say.text("report_zip_below")))
     button(
         "report_zip",
-        lambda: bundle(
-            report,
-            choice=choice,
-            other=other,
-            references=references,
-            documents=documents,
-            seal=log_seal(),
-        ),
+        lambda: bundle(files(), folder=name),
         f"{name}.zip",
         "application/zip",
         type="primary",
     )
     for key, (file, mime) in FILES.items():
-
-        def make(file: str = file) -> bytes:
-            return bundle_file(
-                file, report, choice=choice, other=other, references=references, seal=log_seal()
-            )
-
-        button(key, make, f"{name}-{file}", mime)
+        button(key, lambda file=file: files(file)[file], f"{name}-{file}", mime)
 
 
 def restore(digest: str, *, language: str) -> None:

@@ -61,5 +61,5 @@ def test_the_shipped_japanese_demo_is_audited_with_names_of_several_pieces(tmp_p
     with Store(tmp_path) as store:
         report = run_audit(request, store=store)
     assert max(report.names["n_pieces"]) > 2
-    assert report.verdict["state"] == "leak_found"
+    assert report.verdict.state == "leak_found"
     assert json.dumps(report.to_json(), allow_nan=False)

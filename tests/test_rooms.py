@@ -45,7 +45,7 @@ TORCH_FREE = (
     "audit.models.registry",
     "audit.attack.metrics",
     "audit.attack.verdict",
-    "audit.report.reading",
+    "audit.report.export",
     "audit.report.report",
     "cache.store",
 )

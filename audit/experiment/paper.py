@@ -16,11 +16,10 @@ from pathlib import Path
 from statistics import fmean
 
 from audit.attack.question import AuditRequest
-from audit.corpus.build import PRIVATE
-from audit.corpus.examine import PASSAGES, read_examination
+from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, list_of, passages_for
 from audit.corpus.make import make_corpus
-from audit.corpus.truth import listed_file
+from audit.corpus.truth import PASSAGES, PRIVATE, listed_file
 from audit.errors import AuditError
 from audit.experiment.paper_tables import (
     CONTROLS,
@@ -329,7 +328,7 @@ class _Work:
             request, store=store, progress=self.progress.of(stage), should_stop=self.should_stop
         )
         self.progress.finish(stage)
-        self.say(f"{stage.capitalize()}: {report.verdict['english']}")
+        self.say(f"{stage.capitalize()}: {report.verdict.english}")
         return report
 
     def _say_losses(self, folder: Path, *, what: str) -> None:

@@ -24,7 +24,7 @@ from audit.corpus.make import CorpusTask
 from audit.errors import AuditError
 from audit.home import results_dir
 from audit.models.inspect import inspect_model
-from audit.report.reading import published_tables
+from audit.report.published import published_tables
 from audit.report.report import AuditReport
 from audit.stats import Estimate, FloatArray, Rate, bootstrap_ranking
 from audit.tables import decimal
@@ -318,7 +318,7 @@ def tables_of(
         If a scenario has no audit, or a list has neither members nor controls.
     """
     last = {scenario: report for (_, scenario), report in sorted(reports.items())}
-    if set(last) != set(ATTACKS) or any(not r.measures["strata"] for r in last.values()):
+    if set(last) != set(ATTACKS) or any(not r.has_truth for r in last.values()):
         raise ValueError("an audit of each scenario with truth is needed")
     settings = {scenario: report.question["settings"] for scenario, report in last.items()}
     ordered = sorted(reports.items())
@@ -326,7 +326,7 @@ def tables_of(
         n_notes=examination.n_notes,
         n_patients=examination.n_patients,
         n_passages=examination.n_passages,
-        n_members=last[2].measures["strata"]["all"]["n_members"],
+        n_members=last[2].measures.strata["all"].n_members,
         n_inputs=settings[2]["n_inputs"],
         n_documents=settings[1]["n_documents"],
         table1=tuple(
@@ -358,30 +358,28 @@ def tables_of(
 
 
 def _kinds(report: AuditReport) -> tuple[str, ...]:
-    return tuple(kind for kind in CONTROLS if kind in report.measures["strata"])
+    return tuple(kind for kind in CONTROLS if kind in report.measures.strata)
 
 
 def _rule_row(
     report: AuditReport, column: str, rule: str, *, who: tuple[float, str, int, str]
 ) -> RuleRow:
     epochs, controls, scenario, model = who
-    stratum = report.measures["strata"][controls]
-    measured = stratum[column][rule] if column else stratum[rule]
-    counts = measured["confusion"]
+    stratum = report.measures.strata[controls]
+    measured = getattr(stratum, column)[rule] if column else stratum.always_member
     return RuleRow(
         epochs, controls, ATTACKS[scenario], rule, model,
-        Confusion(*(counts[name] for name in ("tp", "fn", "fp", "tn"))),
-        _results_estimate(measured["f1"]),
+        Confusion(*measured.confusion.four), measured.f1,
     )  # fmt: skip
 
 
 def _rankings(report: AuditReport, *, key: tuple[float, int]) -> Iterator[RankingRow]:
     epochs, scenario = key
     for controls in _kinds(report):
-        stratum = report.measures["strata"][controls]
+        stratum = report.measures.strata[controls]
         for column, names in (("scores", SCORES[scenario]), ("baselines", BASELINES)):
             for name in names:
-                auc = _results_estimate(stratum[column][name]["auc"])
+                auc = getattr(stratum, column)[name].auc
                 is_baseline = column == "baselines"
                 yield RankingRow(epochs, controls, ATTACKS[scenario], name, is_baseline, auc)
 
@@ -413,22 +411,20 @@ def _found(report: AuditReport, *, key: tuple[float, int]) -> FoundRow:
         attack=ATTACKS[key[1]],
         members=Rate(int(out[members].sum()), int(members.sum())),
         controls=Rate(int(out[listed].sum()), int(listed.sum())),
-        verdict=str(report.verdict["state"]),
+        verdict=report.verdict.state,
         digest=report.digest,
     )
 
 
 def _results_canaries(report: AuditReport, *, key: tuple[float, int]) -> Iterator[CanaryRow]:
-    exposed = report.details.get("canaries") or {"scores": {}}
-    measured = exposed["scores"].get(report.fixed_score)
-    for group in measured["groups"] if measured else ():
-        found, above = (
-            Rate(group[name]["n_hits"], group[name]["n_total"]) for name in ("found", "above_twin")
-        )
-        bits = _results_estimate(group["bits"])
-        yield CanaryRow(
-            key[0], ATTACKS[key[1]], group["n_mentions"], bits, measured["max_bits"], found, above
-        )
+    planted = report.details.canaries
+    measured = planted.scores.get(report.fixed_score) if planted else None
+    if measured is None:
+        return
+    for group in measured.groups:
+        found, above = (Rate(one.n_hits, one.n_total) for one in (group.found, group.above_twin))
+        who = (key[0], ATTACKS[key[1]], group.n_mentions or 0)
+        yield CanaryRow(*who, group.bits, measured.max_bits, found, above)
 
 
 def _columns(report: AuditReport) -> tuple[Any, FloatArray, FloatArray, FloatArray, Any]:
@@ -448,10 +444,6 @@ def _columns(report: AuditReport) -> tuple[Any, FloatArray, FloatArray, FloatArr
 
 def _floats(column: Sequence[Any]) -> FloatArray:
     return np.array([np.nan if cell is None else cell for cell in column], dtype=np.float64)
-
-
-def _results_estimate(record: Mapping[str, Any]) -> Estimate:
-    return Estimate(*(np.nan if record[k] is None else record[k] for k in ("value", "low", "high")))
 
 
 TABLES_JSON, TABLES_MD = "tables.json", "tables.md"
@@ -553,7 +545,7 @@ def _published(controls: str, *, attack: str, model: str) -> Iterator[str]:
     row = published_tables().row(controls=controls, attack=attack, model=model)
     if row is not None:
         rates = (row.f1, row.accuracy, row.recall, row.precision)
-        counts = [str(n) for n in row.counts] if row.counts else ["—"] * 4
+        counts = [str(n) for n in row.four] if row.four else ["—"] * 4
         who = _PAPER if model == "hospital" else f"{_PAPER}, M_{model}"
         cells = [who, controls.capitalize(), _ATTACK_WORDS[attack]]
         yield _line([*cells, *(f"{rate:.4f}" for rate in rates), *counts])

@@ -709,7 +709,7 @@ def answer_demo(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
                 progress=_over_all(number, n_audits=len(requests), pace=pace, contact=contact),
                 should_stop=contact.should_stop,
             )
-            contact.say(str(reports[name].verdict["english"]))
+            contact.say(reports[name].verdict.english)
             # At once, and with a name of its own where the demo hospital is another.
             known = name if order["directory"] is None else f"{name} in {order['directory']}"
             remember({known: reports[name]}, store=store)

@@ -471,4 +471,4 @@ def _is_kept(digest: str, *, store: Store) -> bool:
         report = AuditReport.from_json(record)
     except AuditError:
         return False
-    return report.scenario["number"] != 1 or store.get_record(f"documents/{digest}") is not None
+    return report.scenario.number != 1 or store.get_record(f"documents/{digest}") is not None

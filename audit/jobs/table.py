@@ -29,9 +29,8 @@ WORKER, COMMAND = "worker", "cli"
 LOADING, FINISHING = "loading", "finishing"
 STAGES = {
     "corpus": (
-        "drawing a sample of the notes", "finding registered patients",
-        "reading who the notes are about",
-        "building the corpus", "looking for names", "examining the corpus", "drawing candidates",
+        "drawing a sample of the notes", "reading who the notes are about", "looking for names",
+        "building the corpus", "drawing candidates",
     ),
     "pretrain": ("tokenizing the notes", "training"),
     "experiment": (),

@@ -1,7 +1,6 @@
-"""Two audits compared name by name: whom each flags, which ranks better, and what was asked.
+"""Audits compared name by name: whom each flags, which ranks better, and what was asked.
 
-Comes in: two reports. Goes out: one frozen value. Names are paired by their folded parts. Undefined
-numbers are NaN. Torch-free.
+Names are paired by their folded parts. Undefined numbers are NaN. Torch-free.
 """
 
 from __future__ import annotations
@@ -11,12 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
-from audit.report.names import is_canary_kind, name_kinds, number
-from audit.report.report import AuditReport, name_labels
-from audit.report.threshold import ALL
-from audit.stats import Z_95, BoolArray, Estimate, FloatArray, auc, wilson
+from audit.report.names import ASKED
+from audit.report.report import AuditReport
+from audit.stats import Z_95, BoolArray, Estimate, FloatArray, auc, auc_influence, wilson
 from audit.text import fold_name
+
+MAX_REFERENCES = 8
+"""References that are shown beside an audit's own, the newest first."""
+_COMPARED = (
+    "name_id", "number", "first_name", "last_name", "kind", "is_control", "score", "q",
+    "stands_out",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,10 @@ def mcnemar_p(only_one: int, only_other: int) -> float:
 
     Source: McNemar 1947, doi:10.1007/BF02295996; exact form: the binomial sign test.
     """
-    n, k = only_one + only_other, min(only_one, only_other)
-    tail = sum(math.comb(n, i) for i in range(k + 1))
-    return float(min(1.0, 2 * tail / 2**n))
+    from scipy.stats import binomtest
+
+    n = only_one + only_other
+    return float(binomtest(only_one, n).pvalue) if n else 1.0
 
 
 def paired_difference(flags: Flags) -> Estimate:
@@ -98,54 +105,11 @@ def auc_difference(
     value = aucs[0] - aucs[1]
     if not m or not n:
         return aucs[0], aucs[1], Estimate(math.nan, math.nan, math.nan)
-    wins = [_wins(score, member) for score in scores]
-    variance = math.nan
-    if m > 1 and n > 1:
-        variance = float(np.var(wins[0][0] - wins[1][0], ddof=1)) / m
-        variance += float(np.var(wins[0][1] - wins[1][1], ddof=1)) / n
-    if not variance > 0:
-        half = 1 - wilson(1.0, n_total=min(m, n)).low
-    else:
-        half = Z_95 * math.sqrt(variance)
+    pairs = zip(scores, aucs, strict=True)
+    gaps = np.subtract(*(auc_influence(score, member, area) for score, area in pairs))
+    variance = float((gaps**2).sum()) if min(m, n) > 1 else 0.0
+    half = Z_95 * math.sqrt(variance) if variance > 0 else 1 - wilson(1.0, n_total=min(m, n)).low
     return aucs[0], aucs[1], Estimate(value, max(-1.0, value - half), min(1.0, value + half))
-
-
-def _wins(scores: FloatArray, is_member: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Share of controls below each member [m], and of members above each control [n], ties half."""
-    members, controls = np.sort(scores[is_member]), np.sort(scores[~is_member])
-
-    def share_below(values: FloatArray, pool: FloatArray) -> FloatArray:
-        below = np.searchsorted(pool, values, side="left")
-        below_or_equal = np.searchsorted(pool, values, side="right")
-        share: FloatArray = (below + below_or_equal) / (2 * len(pool))
-        return share
-
-    of_members = share_below(scores[is_member], controls)
-    return of_members, 1 - share_below(scores[~is_member], members)
-
-
-@dataclass(frozen=True)
-class PairedName:
-    """One name that both audits list; numbers are (first audit, second audit).
-
-    `kind` is one of `audit.report.names.KINDS`, or "differs" where the audits contradict each
-    other. A flag is None where the name has no q.
-    """
-
-    name_id: int
-    other_id: int
-    label: str
-    first: str
-    last: str
-    kind: str
-    score: tuple[float, float]
-    q: tuple[float, float]
-    is_flagged: tuple[bool | None, bool | None]
-
-    @property
-    def is_different(self) -> bool:
-        """Whether one audit flags the name and the other does not."""
-        return self.is_flagged[0] is not self.is_flagged[1]
 
 
 @dataclass(frozen=True)
@@ -160,125 +124,84 @@ class AucDifference:
     difference: Estimate
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One part of the question, as text; "" where an audit has no such setting."""
-
-    key: str
-    one: str
-    other: str
-
-    @property
-    def is_different(self) -> bool:
-        """Whether the audits differ in it."""
-        return self.one != self.other
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """Two audits beside each other.
 
-    `n_only_one`, `n_only_other`: names that the other audit does not list (or lists twice).
-    `n_truth_differs`: paired names that the audits call member and control. `n_kind_differs`:
-    controls whose kinds differ; they count as the first audit's. `tested` counts members
-    and unknown names, `controls` listed controls; canaries are counted in neither.
+    Attributes
+    ----------
+    names
+        The names that both list: columns of the first audit's table, and the other's with
+        "_other" behind. `kind` is "differs" where the audits contradict each other; `is_flagged`
+        is None where a name has no q; `is_different` where only one audit flags it.
+    n_only_one, n_only_other
+        Names that the other audit does not list (or lists twice).
+    n_kind_differs
+        Controls whose kinds differ; they count as the first audit's.
+    tested, controls
+        Members and unknown names, and listed controls; canaries are counted in neither.
+    settings
+        Parts of the question as text, by what they are called; "" where an audit has none such.
     """
 
-    names: tuple[PairedName, ...]
+    names: pd.DataFrame
     n_only_one: int
     n_only_other: int
-    n_truth_differs: int
     n_kind_differs: int
     tested: Flags
     controls: Flags
     aucs: tuple[AucDifference, ...]
-    settings: tuple[Setting, ...]
+    settings: Mapping[str, tuple[str, str]]
+
+    @property
+    def n_truth_differs(self) -> int:
+        """Paired names that the audits call member and control."""
+        return int((self.names["kind"] == "differs").sum())
 
 
 def compare_audits(one: AuditReport, *, other: AuditReport) -> Comparison:
     """Return two reports paired by name."""
-    left, right = _rows_by_name(one), _rows_by_name(other)
-    shared = [key for key in left if key in right]
-    kinds = (name_kinds(one.names), name_kinds(other.names))
-    out = (one.stands_out, other.stands_out)
-    labels = name_labels(one.names)
-    names = tuple(
-        _paired(
-            one, other, rows=(left[key], right[key]), kinds=kinds, out=out, label=labels[left[key]]
-        )
-        for key in shared
+    names = _listed_once(one).merge(
+        _listed_once(other), left_index=True, right_index=True, suffixes=("", "_other"), sort=False
+    )
+    both_controls = names["is_control"] & names["is_control_other"]
+    n_kind_differs = int((both_controls & (names["kind"] != names["kind_other"])).sum())
+    names["kind"] = [
+        _joined(kinds) for kinds in zip(names["kind"], names["kind_other"], strict=True)
+    ]
+    names["is_control"] = ~names["kind"].isin((*ASKED, "canary", "differs"))
+    names["is_different"] = names["is_flagged"].ne(names["is_flagged_other"]) & ~(
+        names["is_flagged"].isna() & names["is_flagged_other"].isna()
     )
     return Comparison(
         names=names,
-        n_only_one=one.n_names - len(shared),
-        n_only_other=other.n_names - len(shared),
-        n_truth_differs=sum(name.kind == "differs" for name in names),
-        n_kind_differs=sum(
-            kinds[0][left[key]] != kinds[1][right[key]]
-            and _is_control(kinds[0][left[key]])
-            and _is_control(kinds[1][right[key]])
-            for key in shared
-        ),
-        tested=_flags([n for n in names if n.kind in ("member", "unknown")]),
-        controls=_flags([n for n in names if _is_control(n.kind)]),
+        n_only_one=one.n_names - len(names),
+        n_only_other=other.n_names - len(names),
+        n_kind_differs=n_kind_differs,
+        tested=_flags(names[names["kind"].isin(("member", "unknown"))]),
+        controls=_flags(names[names["is_control"]]),
         aucs=_aucs(names),
         settings=_settings(one, other),
     )
 
 
-def _rows_by_name(report: AuditReport) -> dict[tuple[str, str], int]:
-    """Rows of the names that are listed once."""
-    rows: dict[tuple[str, str], list[int]] = {}
-    pairs = zip(report.names["first_name"], report.names["last_name"], strict=True)
-    for row, (first, last) in enumerate(pairs):
-        rows.setdefault((fold_name(first), fold_name(last)), []).append(row)
-    return {key: found[0] for key, found in rows.items() if len(found) == 1}
+def _listed_once(report: AuditReport) -> pd.DataFrame:
+    """The names that are listed once, by their folded parts."""
+    table = report.table[list(_COMPARED)].astype({"kind": object})
+    table["is_flagged"] = table["stands_out"].astype(object).where(table["q"].notna(), None)
+    parts = zip(table["first_name"], table["last_name"], strict=True)
+    table.index = pd.Index([(fold_name(a), fold_name(b)) for a, b in parts], tupleize_cols=False)
+    return table[~table.index.duplicated(keep=False)]
 
 
-def _paired(
-    one: AuditReport,
-    other: AuditReport,
-    *,
-    rows: tuple[int, int],
-    kinds: tuple[list[str], list[str]],
-    out: tuple[list[bool], list[bool]],
-    label: str,
-) -> PairedName:
-    tables = ((one.names, rows[0]), (other.names, rows[1]))
-    own, others = kinds[0][rows[0]], kinds[1][rows[1]]
-    score = [number(names["score"][row]) for names, row in tables]
-    q = [number(names["q_value"][row]) for names, row in tables]
-    flags = [
-        None if math.isnan(value) else flagged[row]
-        for value, flagged, row in zip(q, out, rows, strict=True)
-    ]
-    return PairedName(
-        name_id=int(one.names["name_id"][rows[0]]),
-        other_id=int(other.names["name_id"][rows[1]]),
-        label=label,
-        first=one.names["first_name"][rows[0]],
-        last=one.names["last_name"][rows[0]],
-        kind=own if own == others else _joined([own, others]),
-        score=(score[0], score[1]),
-        q=(q[0], q[1]),
-        is_flagged=(flags[0], flags[1]),
-    )
+def _joined(kinds: tuple[str, str]) -> str:
+    """Kind of a name in two audits; of two kinds of controls it is the first's."""
+    known = [kind for kind in dict.fromkeys(kinds) if kind != "unknown"] or ["unknown"]
+    return "differs" if len(known) > 1 and {"member", "planted"} & set(known) else known[0]
 
 
-def _is_control(kind: str) -> bool:
-    return kind not in ("member", "unknown", "differs") and not is_canary_kind(kind)
-
-
-def _joined(kinds: list[str]) -> str:
-    """Kind of a name that the audits call differently; controls of two kinds are the first's."""
-    known = [kind for kind in kinds if kind != "unknown"]
-    if len(known) == 1:
-        return known[0]
-    return "differs" if {"member", "planted"} & set(known) else known[0]
-
-
-def _flags(names: Sequence[PairedName]) -> Flags:
-    pairs = [name.is_flagged for name in names if None not in name.is_flagged]
+def _flags(names: pd.DataFrame) -> Flags:
+    pairs = list(zip(names["is_flagged"], names["is_flagged_other"], strict=True))
     return Flags(
         both=pairs.count((True, True)),
         only_one=pairs.count((True, False)),
@@ -287,41 +210,50 @@ def _flags(names: Sequence[PairedName]) -> Flags:
     )
 
 
-def _aucs(names: Sequence[PairedName]) -> tuple[AucDifference, ...]:
-    kinds = np.array([name.kind for name in names], dtype=np.str_)
-    scores = np.array([name.score for name in names], dtype=np.float64).reshape(-1, 2)
-    is_member = kinds == "member"
-    is_control = np.array([_is_control(name.kind) for name in names], dtype=np.bool_)
-    strata = {ALL: is_control} | {
-        kind: kinds == kind for kind in ("easy", "hard") if (kinds == kind).any()
-    }
+def _aucs(names: pd.DataFrame) -> tuple[AucDifference, ...]:
+    is_member = (names["kind"] == "member").to_numpy()
+    of_kind = {kind: (names["kind"] == kind).to_numpy() for kind in ("easy", "hard")}
     found = []
-    for stratum, controls in strata.items():
-        rows = is_member | controls
-        if not is_member.any() or not controls.any():
-            continue
-        one, other, difference = auc_difference(
-            scores[rows, 0], other=scores[rows, 1], is_member=is_member[rows]
-        )
+    for stratum, controls in {"all": names["is_control"].to_numpy(), **of_kind}.items():
         n_members, n_controls = int(is_member.sum()), int(controls.sum())
-        found.append(AucDifference(stratum, n_members, n_controls, one, other, difference))
+        if n_members and n_controls:
+            rows = is_member | controls
+            scores = names.loc[rows, ["score", "score_other"]].to_numpy()
+            aucs = auc_difference(scores[:, 0], other=scores[:, 1], is_member=is_member[rows])
+            found.append(AucDifference(stratum, n_members, n_controls, *aucs))
     return tuple(found)
 
 
-def _settings(one: AuditReport, other: AuditReport) -> tuple[Setting, ...]:
-    flat = [_flat_question(report) for report in (one, other)]
-    keys = [*flat[0], *(key for key in flat[1] if key not in flat[0])]
-    return tuple(Setting(key, *(facts.get(key, "") for facts in flat)) for key in keys)
+def _settings(one: AuditReport, other: AuditReport) -> dict[str, tuple[str, str]]:
+    flat, more = _flat_question(one), _flat_question(other)
+    return {key: (flat.get(key, ""), more.get(key, "")) for key in {**flat, **more}}
 
 
 def _flat_question(report: AuditReport) -> dict[str, str]:
-    facts: dict[str, str] = {}
-    for who in ("general", "hospital"):
-        facts[f"{who}_name"] = str(report.models[who]["name"])
+    facts = {f"{who}_name": report.models[who].name for who in ("general", "hospital")}
     for key, value in report.question.items():
-        parts = value.items() if isinstance(value, Mapping) else [("", value)]
-        for part, setting in parts:
-            facts[part or key] = "" if setting is None else str(setting)
-    facts["fixed_score"] = report.fixed_score
-    facts["n_names"] = str(report.n_names)
-    return facts
+        parts = value.items() if isinstance(value, Mapping) else [(key, value)]
+        facts |= {part: "" if setting is None else str(setting) for part, setting in parts}
+    return facts | {"fixed_score": report.fixed_score, "n_names": str(report.n_names)}
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """An audit beside those that differ in the reference alone, the newest first.
+
+    `found` compares it with each of `others`; `n_left_out` older ones are not shown.
+    """
+
+    own: AuditReport
+    others: tuple[AuditReport, ...]
+    found: tuple[Comparison, ...]
+    n_left_out: int = 0
+
+
+def compare_references(
+    own: AuditReport, *, others: Sequence[AuditReport], n_left_out: int = 0
+) -> References:
+    """Return an audit beside those that differ in the reference alone, the newest first."""
+    shown = tuple(others[:MAX_REFERENCES])
+    found = tuple(compare_audits(own, other=other) for other in shown)
+    return References(own, shown, found, n_left_out + len(others) - len(shown))

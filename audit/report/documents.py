@@ -1,7 +1,6 @@
 """Generated documents on a screen: which hold listed names, how often, and a page of them.
 
-Comes in: an audit's documents, its table of names, its passages. Goes out: frozen values: marked
-documents of both models side by side, counts with intervals, rows that fit a wish. Torch-free.
+Comes in: an audit's documents, its table of names, its passages. Torch-free.
 """
 
 from __future__ import annotations
@@ -12,11 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.matching import WORD, fold
-from audit.report.names import NameTable
+from audit.notes.passages import Passage
+from audit.report.names import ASKED
 from audit.report.report import AuditReport, Inspection
 from audit.stats import Rate
 from audit.text import fold_name, is_unspaced
@@ -43,12 +44,6 @@ class Hit:
     end: int
     part: str
     name_ids: tuple[int, ...]
-
-
-def listed_names(report: AuditReport) -> Candidates:
-    """Return the first and last names of a report's list, by `name_id`; nothing else is filled."""
-    names = report.names
-    return make_candidates(list(zip(names["first_name"], names["last_name"], strict=True)))
 
 
 def find_hits(texts: Sequence[str], *, names: Candidates) -> tuple[tuple[Hit, ...], ...]:
@@ -208,6 +203,10 @@ class ModelDocuments:
     _folded: tuple[str, ...] = field(repr=False)
     _folded_masked: tuple[str, ...] = field(repr=False)
 
+    def marks(self, number: int) -> tuple[Hit, ...]:
+        """Return the stretches of a document that are names: in order, not overlapping."""
+        return marks_of(self.hits[number])
+
     def share(self, group: str) -> Rate:
         """Return how many documents hold a name of a group."""
         return Rate(int(self.has[group].sum()), len(self.texts))
@@ -243,60 +242,30 @@ class DocumentWish:
     is_revealed: bool = False
 
 
-@dataclass(frozen=True)
-class MarkedDocument:
-    """One document and the stretches of it that are names: in order, not overlapping."""
-
-    who: str
-    text: str
-    marks: tuple[Hit, ...]
-
-
-@dataclass(frozen=True)
-class DocumentPair:
-    """Document `number` of both models, the hospital's first."""
-
-    number: int
-    documents: tuple[MarkedDocument, ...]
-
-
-@dataclass(frozen=True)
-class ListedPassage:
-    """A passage around the place of a name; `owner` is the name's number where that is known.
-
-    `number` counts the passages from 1; `passage_id` is the hospital's own and may name somebody.
-    """
-
-    number: int
-    passage_id: str
-    before: str
-    after: str
-    owner: int | None
-
-
 def document_view(
-    documents: Mapping[str, Sequence[str]], *, report: AuditReport, table: NameTable
+    documents: Mapping[str, Sequence[str]], *, report: AuditReport
 ) -> DocumentView | None:
     """Return both models' documents with the listed names found; None where there are none."""
-    n = max((len(texts) for texts in documents.values()), default=0)
+    n, table = max((len(texts) for texts in documents.values()), default=0), report.table
     if not n:
         return None
-    names, groups = listed_names(report), _groups(table)
-    hospital, general = (_model(who, documents.get(who, ()), n=n) for who in WHO)
-    found = {who: find_hits(texts, names=names) for who, texts in (hospital, general)}
-    return DocumentView(
-        *(
+    pairs = zip(table["first_name"], table["last_name"], strict=True)
+    names, groups = make_candidates(list(pairs)), _groups(table)
+    models = []
+    for who in WHO:
+        texts = (*documents.get(who, ()), *[""] * (n - len(documents.get(who, ()))))
+        hits = find_hits(texts, names=names)
+        models.append(
             ModelDocuments(
                 who=who,
                 texts=texts,
-                hits=found[who],
-                has={group: _holds(found[who], mask) for group, mask in groups.items()},
+                hits=hits,
+                has={group: _holds(hits, mask) for group, mask in groups.items()},
                 _folded=tuple(map(fold_name, texts)),
-                _folded_masked=tuple(map(_folded_masked, texts, found[who])),
+                _folded_masked=tuple(map(_folded_masked, texts, hits)),
             )
-            for who, texts in (hospital, general)
         )
-    )
+    return DocumentView(*models)
 
 
 def select_documents(view: DocumentView, *, wish: DocumentWish) -> Rows:
@@ -351,20 +320,6 @@ def page_rows(rows: Rows, *, page: int) -> Rows:
     return rows[(page - 1) * PER_PAGE : page * PER_PAGE]
 
 
-def marked_pairs(view: DocumentView, *, numbers: Sequence[int]) -> tuple[DocumentPair, ...]:
-    """Return documents by their numbers, with their marks."""
-    return tuple(
-        DocumentPair(
-            number=int(number),
-            documents=tuple(
-                MarkedDocument(model.who, model.texts[number], marks_of(model.hits[number]))
-                for model in view.models
-            ),
-        )
-        for number in numbers
-    )
-
-
 def next_hit(view: DocumentView, *, rows: Rows, after: int) -> tuple[int, int] | None:
     """Return the next document of the rows in which the hospital model wrote a listed name.
 
@@ -380,29 +335,23 @@ def next_hit(view: DocumentView, *, rows: Rows, after: int) -> tuple[int, int] |
 
 
 def listed_passages(
-    inspection: Inspection, *, table: NameTable, text: str = ""
-) -> tuple[ListedPassage, ...]:
-    """Return the passages that hold a text (folded, as it stands), in their order."""
-    row_of = {
-        (fold_name(first), fold_name(last)): row
-        for row, (first, last) in enumerate(zip(table.first, table.last, strict=True))
-    }
-    wanted = fold_name(text)
-    found = []
+    inspection: Inspection, *, table: pd.DataFrame, text: str = ""
+) -> list[tuple[int, Passage, int | None]]:
+    """Return the passages that hold a text (folded, as it stands), in their order.
+
+    Each with its number from 1, and the row of the name whose it is where that is known.
+    """
+    parts = zip(table["first_name"], table["last_name"], strict=True)
+    row_of = {(fold_name(first), fold_name(last)): row for row, (first, last) in enumerate(parts)}
+    wanted, found = fold_name(text), []
     for number, passage in enumerate(inspection.passages, start=1):
         if wanted and wanted not in fold_name(f"{passage.left}\n{passage.right}"):
             continue
         owner = passage.owner
         if isinstance(owner, tuple):
             owner = row_of.get((fold_name(owner[0]), fold_name(owner[1])))
-        elif owner is not None and owner >= len(table):
-            owner = None
-        found.append(ListedPassage(number, passage.passage_id, passage.left, passage.right, owner))
-    return tuple(found)
-
-
-def _model(who: str, texts: Sequence[str], *, n: int) -> tuple[str, tuple[str, ...]]:
-    return who, (*texts, *[""] * (n - len(texts)))
+        found.append((number, passage, owner if owner is None or owner < len(table) else None))
+    return found
 
 
 def _folded_masked(text: str, hits: Sequence[Hit]) -> str:
@@ -414,15 +363,15 @@ def _folded_masked(text: str, hits: Sequence[Hit]) -> str:
     return fold_name("\ufffc".join([*pieces, text[end:]]))
 
 
-def _groups(table: NameTable) -> dict[str, Flags]:
+def _groups(table: pd.DataFrame) -> dict[str, Flags]:
     """Return for each of `GROUPS` whether [N] a name belongs to it."""
-    kind = table.codes["kind"]
-    is_control = ~np.isin(kind, ("member", "unknown", "planted"))
+    is_asked = table["kind"].isin(ASKED).to_numpy()
+    flagged = is_asked & (table["decision"] == "flagged").to_numpy()
     return {
         "candidate": np.ones(len(table), dtype=np.bool_),
-        "member": ~is_control,
-        "control": is_control,
-        "flagged": ~is_control & (table.codes["decision"] == "flagged"),
+        "member": is_asked,
+        "control": ~is_asked,
+        "flagged": flagged,
     }
 
 

@@ -1,7 +1,7 @@
-"""One name under the glass: what its score rests on, and where it stands among controls.
+"""The table of names: every column once, who may see it, and what a reader can ask of it.
 
-Comes in: a row of the table of names, the audit's inspection. Goes out: frozen values.
-Undefined numbers are NaN. Torch-free.
+`names.csv`, the pages' table, a name's detail and the HTML report all read this DataFrame. Of one
+name: what its score rests on, and its place among the controls. Torch-free.
 """
 
 from __future__ import annotations
@@ -11,31 +11,249 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from audit.attack.decisions import DECISIONS, FLAGGED, NOT_FLAGGED, UNDECIDED
 from audit.attack.scores import jackknife
 from audit.names.candidates import CANARY, is_canary
 from audit.notes.passages import Passage
-from audit.report.report import AuditReport, Inspection, name_labels
-from audit.stats import Z_95, Estimate, Rate
+from audit.stats import Z_95, Estimate, FloatArray, Rate
 from audit.text import fold_name, is_unspaced, written_name
 
+NameForm = Literal["masked", "pseudonyms", "full"]
+NAME_FORMS: tuple[NameForm, ...] = ("masked", "pseudonyms", "full")
+_FULL: tuple[NameForm, ...] = ("full",)
 N_STRONGEST = 10
-NAME_EVIDENCE = {
-    1: ("hospital_product", "general_product"),
-    2: ("hospital_posterior", "general_posterior"),
-}
-"""Columns that show a name's evidence with each model, by scenario."""
 KINDS = (
     "member", "unknown", "easy", "hard", "recombined", "given", "reference", "planted", "canary",
 )  # fmt: skip
 """Kinds of names on a screen, in their order; "planted" and "canary" never existed, and only the
 first of them are in the notes."""
+ASKED = ("member", "unknown", "planted")
+"""Kinds that an attack should find; all others are controls."""
+DECISION_CODES = tuple(word.replace(" ", "_") for word in DECISIONS)
+MENTION_BINS = ("unknown", "0", "1", "2", "3-4", "5-9", "10up")
+SCRIPTS = ("latin", "japanese", "other")
+CERTAINTIES = ("clear", "undecided")
+FACETS = ("kind", "decision", "certainty", "mentions", "script", "role")
+_MENTION_STARTS = (0, 1, 2, 3, 5, 10)
+_EVIDENCE = {
+    1: ("hospital_product", "general_product"),
+    2: ("hospital_posterior", "general_posterior"),
+}
+"""Columns that show a name's evidence with each model, by scenario."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table of names.
+
+    Attributes
+    ----------
+    dtype
+        "text", "number" (float64, NaN where not known), "flag" (bool), or "facet": a category out
+        of few, those that occur in a fixed order.
+    forms
+        In which forms of the names it is seen as it is. In others a name shows its initials or
+        nothing, and what nearly is a name is empty.
+    kept_as
+        Its name in `names.csv` and the report's JSON; "": it is not kept but follows from others.
+    """
+
+    name: str
+    dtype: Literal["text", "number", "flag", "facet"]
+    meaning: str
+    forms: tuple[NameForm, ...] = NAME_FORMS
+    kept_as: str = ""
+
+
+COLUMNS = (
+    Column("name_id", "number", "place in the list", kept_as="name_id"),
+    Column("file_row", "number", "row of the auditor's own file", kept_as="file_row"),
+    Column("first_name", "text", "first name", _FULL, "first_name"),
+    Column("last_name", "text", "last name", _FULL, "last_name"),
+    Column("is_member", "number", "1: in the notes, 0: a control", kept_as="is_member"),
+    Column("control_kind", "text", "kind of a control", kept_as="control_kind"),
+    Column("role_name", "text", "role, in the auditor's own word", kept_as="role"),
+    Column("n_mentions", "number", "times in the notes", kept_as="n_mentions"),
+    # A share in a public table of names tells a name.
+    Column("popularity", "number", "share of people of that name", _FULL, "popularity"),
+    Column("n_pieces", "number", "word pieces", kept_as="n_pieces"),
+    Column("score", "number", "score fixed beforehand", kept_as="score"),
+    Column("standard_error", "number", "its Monte-Carlo error", kept_as="standard_error"),
+    Column("p", "number", "rank p-value among reference controls", kept_as="p_value"),
+    Column("q", "number", "Benjamini-Hochberg", kept_as="q_value"),
+    Column("decision", "facet", "point decision, one of DECISION_CODES", kept_as="decision"),
+    Column("is_undecided", "flag", "close to its threshold", kept_as="is_undecided"),
+    Column("threshold", "number", "score above which it stands out", kept_as="threshold"),
+    Column("is_unmatched", "flag", "too few controls like it", kept_as="is_unmatched"),
+    Column("number", "text", "what it is called where it is not named: P-0088 or L-0131"),
+    Column("kind", "facet", "one of KINDS"),
+    Column("is_control", "flag", "a listed control; canaries are none"),
+    Column("stands_out", "flag", "what every count of such names is made of"),
+    Column("certainty", "facet", "one of CERTAINTIES"),
+    Column("mentions", "facet", "one of MENTION_BINS"),
+    Column("script", "facet", "one of SCRIPTS"),
+    Column("role", "facet", "code of the role: r0, r1, ... or none"),
+    Column("hospital", "number", "evidence of M_hospital (product of masses, or probability)"),
+    Column("general", "number", "the same of M_general"),
+    Column("log10_ratio", "number", "log10 of hospital / general"),
+    Column("low", "number", "95 % interval of the score"),
+    Column("high", "number", "95 % interval of the score"),
+)
+"""Every column but those of the scores: each further column that a report keeps is a score, a
+"number" of its own name that all may see."""
+NUMBERS = tuple(one.name for one in COLUMNS if one.dtype == "number")
+
+
+def number(value: Any) -> float:
+    """Return a number that a report holds; None is NaN, and infinity is written as a word."""
+    return math.nan if value is None else float(value)
+
+
+def numbers(column: Sequence[Any]) -> FloatArray:
+    """Return a column of numbers that a report holds."""
+    return np.array([number(value) for value in column], dtype=np.float64)
+
+
+def name_table(
+    names: Mapping[str, Sequence[Any]], *, scenario: int, stands_out: Sequence[bool]
+) -> pd.DataFrame:
+    """Return the table of a report's names, in the order of the list.
+
+    Parameters
+    ----------
+    names
+        The columns that the report keeps.
+    stands_out
+        [N], of the verdict: nobody where no leak is found.
+    """
+    kept = {one.kept_as: one for one in COLUMNS if one.kept_as}
+    table: dict[str, Any] = {}
+    for key, column in names.items():
+        one = kept.get(key, Column(key, "number", "a score", kept_as=key))
+        table[one.name] = _typed(column, one.dtype)
+    out, words = np.array(stands_out, dtype=np.bool_), np.array(names["decision"], dtype=object)
+    if "is_undecided" not in names:  # a report of an older version has one word for both
+        table["is_undecided"] = words == UNDECIDED
+        words = np.where(np.isin(words, (FLAGGED, UNDECIDED)), NOT_FLAGGED, words)
+        words = np.where(out, FLAGGED, words)
+    hospital, general = (table[column] for column in _EVIDENCE[scenario])
+    half = Z_95 * table["standard_error"]
+    kinds = np.array(name_kinds(names), dtype=object)
+    roles = [word for word in sorted(set(names["role"])) if word]
+    code_of = {"": "none"} | {word: f"r{place}" for place, word in enumerate(roles)}
+    bins = np.searchsorted(_MENTION_STARTS, table["n_mentions"], side="right")
+    texts = [
+        first + last for first, last in zip(names["first_name"], names["last_name"], strict=True)
+    ]
+    table |= {
+        "number": name_labels(names),
+        "kind": kinds,
+        "is_control": ~np.isin(kinds, (*ASKED, CANARY)),
+        "stands_out": out,
+        "decision": [word.replace(" ", "_") for word in words],
+        "certainty": np.where(table["is_undecided"], "undecided", "clear"),
+        "mentions": np.array(MENTION_BINS)[np.where(np.isnan(table["n_mentions"]), 0, bins)],
+        "script": [script(text) for text in texts],
+        "role": [code_of[word] for word in names["role"]],
+        "hospital": hospital,
+        "general": general,
+        "log10_ratio": _log10_ratio(hospital, general),
+        "low": table["score"] - half,
+        "high": table["score"] + half,
+    }
+    orders = (KINDS, DECISION_CODES, CERTAINTIES, MENTION_BINS, SCRIPTS, tuple(code_of.values()))
+    for facet, order in zip(FACETS, orders, strict=True):
+        found = set(table[facet])
+        table[facet] = pd.Categorical(table[facet], [code for code in order if code in found])
+    return pd.DataFrame(table)
+
+
+def _typed(column: Sequence[Any], dtype: str) -> NDArray[Any]:
+    if dtype == "number":
+        return numbers(column)
+    return np.array(column, dtype=np.bool_ if dtype == "flag" else object)
+
+
+def name_labels(names: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return what each name of a report's table is called where it is not named.
+
+    "P-0088" is row 88 of the auditor's own file, as a spreadsheet counts; "L-0131" has no row there
+    (typed, drawn, from a corpus, or in a report of an older version) and is `name_id` 131.
+    """
+    n = len(names["name_id"])
+    rows = zip(names["name_id"], names.get("file_row") or [None] * n, strict=True)
+    return [f"L-{i:04d}" if row is None else f"P-{row:04d}" for i, row in rows]
+
+
+def name_kinds(names: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return the kind of every name of a report, one of `KINDS`."""
+    columns = (names["is_member"], names["control_kind"], names["role"])
+    return [_kind(*cells) for cells in zip(*columns, strict=True)]
+
+
+def _kind(truth: int | None, control_kind: str, role: str) -> str:
+    if truth is None:
+        return "unknown"
+    if is_canary(truth, control_kind=control_kind, role=role):
+        return "planted" if truth else CANARY
+    return "member" if truth else control_kind
+
+
+def script(text: str) -> str:
+    """Return the script of a name: "japanese" (Han, kana), "latin" or "other"."""
+    if is_unspaced(text):
+        return "japanese"
+    letters = [c for c in unicodedata.normalize("NFKC", text) if c.isalpha()]
+    is_latin = all(unicodedata.name(c, "").startswith("LATIN") for c in letters)
+    return "latin" if letters and is_latin else "other"
+
+
+def _log10_ratio(hospital: FloatArray, general: FloatArray) -> FloatArray:
+    is_defined = (hospital > 0) & (general > 0)
+    ratio = np.full(len(hospital), np.nan)
+    ratio[is_defined] = np.log10(hospital[is_defined]) - np.log10(general[is_defined])
+    return ratio
+
+
+def masked_name(first: str, last: str) -> str:
+    """Return a name of which only the initials are left, in the order in which it is written."""
+    parts = (_masked_part(first), _masked_part(last))
+    if is_unspaced(first + last):
+        return " ".join(part for part in reversed(parts) if part)
+    return written_name(*parts)
+
+
+def _masked_part(part: str) -> str:
+    """Return a part's initial and stars; a part of one character is hidden whole."""
+    return f"{part[0]}***" if len(part) > 1 else "***" if part else ""
+
+
+def shown_name(label: str, first: str, last: str, *, form: NameForm) -> str:
+    """Return one name in a form; not escaped. `label` is its pseudonym."""
+    if form == "full":
+        return written_name(first, last)
+    return masked_name(first, last) if form == "masked" else label
+
+
+def seen_as(names: Mapping[str, Sequence[Any]], *, form: NameForm) -> dict[str, list[Any]]:
+    """Return the columns that a report keeps as somebody sees them who sees names in a form."""
+    hidden = {one.kept_as for one in COLUMNS if one.kept_as and form not in one.forms}
+    seen = {
+        key: [None] * len(column) if key in hidden else list(column)
+        for key, column in names.items()
+    }
+    if form == "masked":
+        for key in ("first_name", "last_name"):
+            seen[key] = [_masked_part(part) for part in names[key]]
+    elif form == "pseudonyms":
+        seen["first_name"], seen["last_name"] = name_labels(names), [""] * len(names["name_id"])
+    return seen
 
 
 @dataclass(frozen=True)
@@ -58,150 +276,22 @@ class KindScores:
         return float(low), float(middle), float(high)
 
 
-@dataclass(frozen=True)
-class StrongName:
-    """One of the names that stand out most; its parts are for the masking helper only."""
-
-    name_id: int
-    label: str
-    first: str
-    last: str
-    kind: str
-    n_mentions: int | None
-    hospital: float
-    general: float
-    score: float
-    standard_error: float
-    q: float
-
-
-def name_kinds(names: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return the kind of every name of a report, one of `KINDS`."""
-    columns = (names["is_member"], names["control_kind"], names["role"])
-    return [_kind(*cells) for cells in zip(*columns, strict=True)]
-
-
-def is_canary_kind(kind: str) -> bool:
-    """Whether names of this kind never existed, and belong to no table of patients."""
-    return kind in ("planted", CANARY)
-
-
-def _kind(truth: int | None, control_kind: str, role: str) -> str:
-    if truth is None:
-        return "unknown"
-    if is_canary(truth, control_kind=control_kind, role=role):
-        return "planted" if truth else CANARY
-    return "member" if truth else control_kind
-
-
-def kind_scores(names: Mapping[str, Sequence[Any]]) -> tuple[KindScores, ...]:
+def kind_scores(table: pd.DataFrame) -> tuple[KindScores, ...]:
     """Return the scores of every kind of names on the list, members first."""
-    scores: dict[str, list[float]] = {}
-    for kind, score in zip(name_kinds(names), names["score"], strict=True):
-        scores.setdefault(kind, []).append(number(score))
-    return tuple(
-        KindScores(
-            kind,
-            scores=tuple(s for s in found if math.isfinite(s)),
-            n_not_scored=sum(not math.isfinite(s) for s in found),
-        )
-        for kind, found in sorted(scores.items(), key=lambda item: KINDS.index(item[0]))
-    )
+    found = []
+    for kind, scores in table.groupby("kind", observed=True)["score"]:
+        finite = scores[np.isfinite(scores)]
+        found.append(KindScores(str(kind), tuple(finite), len(scores) - len(finite)))
+    return tuple(found)
 
 
-def strongest_names(report: AuditReport) -> tuple[StrongName, ...]:
-    """Return the tested names that stand out, best q first; no controls, no canaries."""
-    names = report.names
-    hospital, general = (names[column] for column in NAME_EVIDENCE[int(report.scenario["number"])])
-    kinds, labels = name_kinds(names), name_labels(names)
-    both = enumerate(zip(kinds, report.stands_out, strict=True))
-    rows = [row for row, (kind, out) in both if kind in ("member", "unknown") and out]
-    rows.sort(key=lambda row: (names["q_value"][row], -number(names["score"][row]), row))
-    return tuple(
-        StrongName(
-            name_id=int(names["name_id"][row]),
-            label=labels[row],
-            first=names["first_name"][row],
-            last=names["last_name"][row],
-            kind=kinds[row],
-            n_mentions=names["n_mentions"][row],
-            hospital=number(hospital[row]),
-            general=number(general[row]),
-            score=number(names["score"][row]),
-            standard_error=number(names["standard_error"][row]),
-            q=float(names["q_value"][row]),
-        )
-        for row in rows[:N_STRONGEST]
-    )
+def strongest_names(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the tested names that stand out, the smallest q first; no controls, no canaries."""
+    tested = table[table["stands_out"] & table["kind"].isin(("member", "unknown"))]
+    return tested.sort_values(["q", "score"], ascending=[True, False], kind="stable")
 
 
-def number(value: Any) -> float:
-    """Return a number that a report holds; None is NaN, and infinity is written as a word."""
-    return math.nan if value is None else float(value)
-
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.int64]
-
-DECISION_CODES = tuple(word.replace(" ", "_") for word in DECISIONS)
-MENTION_BINS = ("unknown", "0", "1", "2", "3-4", "5-9", "10up")
-SCRIPTS = ("latin", "japanese", "other")
-CERTAINTIES = ("clear", "undecided")
-FACETS = ("kind", "decision", "certainty", "mentions", "script", "role")
-NUMBERS = (
-    "name_id", "n_mentions", "n_pieces", "popularity", "general", "hospital", "log10_ratio",
-    "score", "standard_error", "low", "high", "p", "q", "threshold",
-)  # fmt: skip
-"""Columns of numbers, by which a table can be sorted."""
-_MENTION_STARTS = (0, 1, 2, 3, 5, 10)
 _NUMBER = re.compile(r"(?:([pl])-?)?(\d{1,9})")
-
-
-@dataclass(frozen=True, eq=False)
-class NameTable:
-    """N names of one report, in the order of the list.
-
-    Attributes
-    ----------
-    first, last
-        The parts of the names, for the masking helper only.
-    labels
-        What each name is called where it is not named, as `audit.report.report.name_labels`.
-    numbers
-        One column [N] of floats for each of `NUMBERS`: evidence of both models (a probability in
-        scenario 2, the product of the masses of both parts in scenario 1) and log10 of their ratio;
-        score with its standard error and 95 % interval; p, q and the name's threshold.
-    codes
-        One column of codes [N] for each of `FACETS`.
-    choices
-        For each facet the codes that occur, in a fixed order.
-    roles
-        Code of a role -> the auditor's own word for it (untrusted).
-    is_unmatched
-        [N] whether there are too few comparable controls to judge the name.
-    """
-
-    scenario: int
-    fixed_score: str
-    first: tuple[str, ...]
-    last: tuple[str, ...]
-    labels: tuple[str, ...]
-    numbers: Mapping[str, Floats]
-    codes: Mapping[str, NDArray[np.str_]]
-    choices: Mapping[str, tuple[str, ...]]
-    roles: Mapping[str, str]
-    is_unmatched: NDArray[np.bool_]
-    _texts: tuple[str, ...] = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def row_of(self, name_id: str) -> int | None:
-        """Return the row of a name that a link gives; None if there is none."""
-        if not re.fullmatch("[0-9]{1,9}", name_id):
-            return None
-        rows = np.flatnonzero(self.numbers["name_id"] == int(name_id))
-        return int(rows[0]) if len(rows) else None
 
 
 @dataclass(frozen=True)
@@ -214,97 +304,18 @@ class Wish:
     last.
     """
 
-    chosen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    chosen: Mapping[str, Sequence[str]] = field(default_factory=dict)
     text: str = ""
     sort: str = "score"
     is_descending: bool = True
     is_revealed: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """The rows that fit a wish, in its order.
+def select(table: pd.DataFrame, *, wish: Wish) -> tuple[pd.DataFrame, dict[str, dict[str, int]]]:
+    """Return the names that fit a wish in its order, and how many each further choice would leave.
 
-    `counts` gives for each code of each facet how many names would be left if it alone were chosen
-    there, everything else as it is.
-    """
-
-    rows: Rows
-    counts: Mapping[str, Mapping[str, int]]
-
-
-def name_table(report: AuditReport) -> NameTable:
-    """Return the table of a report's names."""
-    names, scenario = report.names, int(report.scenario["number"])
-    first, last = tuple(names["first_name"]), tuple(names["last_name"])
-    hospital, general = (_floats(names[column]) for column in NAME_EVIDENCE[scenario])
-    score, error = _floats(names["score"]), _floats(names["standard_error"])
-    numbers = {
-        "name_id": _floats(names["name_id"]),
-        "n_mentions": _floats(names["n_mentions"]),
-        "n_pieces": _floats(names["n_pieces"]),
-        "popularity": _floats(names["popularity"]),
-        "general": general,
-        "hospital": hospital,
-        "log10_ratio": _log10_ratio(hospital, general),
-        "score": score,
-        "standard_error": error,
-        "low": score - Z_95 * error,
-        "high": score + Z_95 * error,
-        "p": _floats(names["p_value"]),
-        "q": _floats(names["q_value"]),
-        "threshold": _floats(names["threshold"]),
-    }
-    words = sorted(set(names["role"]) - {""})
-    roles = {"none": "", **{f"r{i}": word for i, word in enumerate(words)}}
-    code_of_role = {word: code for code, word in roles.items()}
-    decisions, is_undecided = _decisions(report)
-    codes = {
-        "kind": np.array(name_kinds(names), dtype=np.str_),
-        "decision": np.array([word.replace(" ", "_") for word in decisions], dtype=np.str_),
-        "certainty": np.array([CERTAINTIES[bool(u)] for u in is_undecided], dtype=np.str_),
-        "mentions": _mention_bins(numbers["n_mentions"]),
-        "script": np.array([script(f + la) for f, la in zip(first, last, strict=True)], np.str_),
-        "role": np.array([code_of_role[role] for role in names["role"]], dtype=np.str_),
-    }
-    order = {
-        "kind": KINDS, "decision": DECISION_CODES, "certainty": CERTAINTIES,
-        "mentions": MENTION_BINS, "script": SCRIPTS, "role": tuple(roles),
-    }  # fmt: skip
-    return NameTable(
-        scenario=scenario,
-        fixed_score=report.fixed_score,
-        first=first,
-        last=last,
-        labels=name_labels(names),
-        numbers=MappingProxyType(numbers),
-        codes=MappingProxyType(codes),
-        choices={
-            facet: tuple(code for code in order[facet] if code in set(codes[facet].tolist()))
-            for facet in FACETS
-        },
-        roles=roles,
-        is_unmatched=np.array(names["is_unmatched"], dtype=np.bool_),
-        _texts=tuple(_search_text(f, la) for f, la in zip(first, last, strict=True)),
-    )
-
-
-def _decisions(report: AuditReport) -> tuple[list[str], list[bool]]:
-    """Return the point decisions, and who is close to the threshold; in older reports one word."""
-    words = report.names["decision"]
-    if "is_undecided" in report.names:
-        return words, report.names["is_undecided"]
-    point = [
-        FLAGGED if out else NOT_FLAGGED if word in (FLAGGED, UNDECIDED) else word
-        for word, out in zip(words, report.stands_out, strict=True)
-    ]
-    return point, [word == UNDECIDED for word in words]
-
-
-def select(table: NameTable, *, wish: Wish) -> Selection:
-    """Return the rows that fit a wish, and how many names each further choice would leave.
-
-    Codes that do not occur are left out, as if they had not been wished for.
+    The numbers are by facet and code, if that code alone were chosen there, everything else as it
+    is. Codes that do not occur are left out, as if they had not been wished for.
 
     Raises
     ------
@@ -313,29 +324,19 @@ def select(table: NameTable, *, wish: Wish) -> Selection:
     """
     if wish.sort not in NUMBERS:
         raise ValueError("there is no such column to sort by")
-    fits_text = _fits_text(table, wish.text, is_revealed=wish.is_revealed)
-    fits = {facet: _fits_facet(table, facet, wish.chosen.get(facet, ())) for facet in FACETS}
-    counts: dict[str, dict[str, int]] = {}
-    for facet in FACETS:
-        others = fits_text.copy()
-        for other, rows in fits.items():
-            if other != facet:
-                others &= rows
-        column = table.codes[facet][others]
-        counts[facet] = {code: int((column == code).sum()) for code in table.choices[facet]}
-    shown = fits_text
-    for rows in fits.values():
-        shown = shown & rows
-    return Selection(_sorted(table, np.flatnonzero(shown), wish=wish), counts)
-
-
-def script(text: str) -> str:
-    """Return the script of a name: "japanese" (Han, kana), "latin" or "other"."""
-    if is_unspaced(text):
-        return "japanese"
-    letters = [c for c in unicodedata.normalize("NFKC", text) if c.isalpha()]
-    is_latin = all(unicodedata.name(c, "").startswith("LATIN") for c in letters)
-    return "latin" if letters and is_latin else "other"
+    fits = {facet: _fits_facet(table[facet], wish.chosen.get(facet, ())) for facet in FACETS}
+    fits["text"] = _fits_text(table, wish.text, is_revealed=wish.is_revealed)
+    every = pd.DataFrame(fits, index=table.index)
+    counts = {
+        facet: table.loc[every.drop(columns=facet).all(axis=1), facet]
+        .value_counts()
+        .reindex(table[facet].cat.categories, fill_value=0)
+        .to_dict()
+        for facet in FACETS
+    }
+    found = table[every.all(axis=1)]
+    found = found.sort_values(wish.sort, ascending=not wish.is_descending, kind="stable")
+    return found, counts
 
 
 def is_number(text: str) -> bool:
@@ -343,52 +344,36 @@ def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(fold_name(text)) is not None
 
 
-def _fits_text(table: NameTable, text: str, *, is_revealed: bool) -> NDArray[np.bool_]:
+def row_of(table: pd.DataFrame, name_id: str) -> int | None:
+    """Return the row of a name that a link gives; None if there is none."""
+    if not re.fullmatch("[0-9]{1,9}", name_id):
+        return None
+    rows = np.flatnonzero(table["name_id"] == int(name_id))
+    return int(rows[0]) if len(rows) else None
+
+
+def _fits_facet(column: pd.Series, chosen: Sequence[str]) -> Any:
+    known = [code for code in chosen if code in column.cat.categories]
+    return column.isin(known) if known else True
+
+
+def _fits_text(table: pd.DataFrame, text: str, *, is_revealed: bool) -> Any:
     wanted = fold_name(text)
     if not wanted:
-        return np.ones(len(table), dtype=np.bool_)
+        return True
     if found := _NUMBER.fullmatch(wanted):
         letters = found[1].upper() if found[1] else "PL"
-        labels = {f"{letter}-{int(found[2]):04d}" for letter in letters}
-        return np.array([label in labels for label in table.labels], dtype=np.bool_)
+        return table["number"].isin([f"{letter}-{int(found[2]):04d}" for letter in letters])
     if not is_revealed:
-        return np.zeros(len(table), dtype=np.bool_)
-    return np.array([wanted in written for written in table._texts], dtype=np.bool_)
-
-
-def _fits_facet(table: NameTable, facet: str, chosen: tuple[str, ...]) -> NDArray[np.bool_]:
-    known = [code for code in chosen if code in table.choices[facet]]
-    if not known:
-        return np.ones(len(table), dtype=np.bool_)
-    return np.asarray(np.isin(table.codes[facet], known))
-
-
-def _sorted(table: NameTable, rows: Rows, *, wish: Wish) -> Rows:
-    column = table.numbers[wish.sort][rows]
-    keys = -column if wish.is_descending else column
-    return np.asarray(rows[np.argsort(keys, kind="stable")], dtype=np.int64)  # NaN sorts last
+        return False
+    parts = zip(table["first_name"], table["last_name"], strict=True)
+    return [wanted in _search_text(first, last) for first, last in parts]
 
 
 def _search_text(first: str, last: str) -> str:
     """Return both orders of a name, folded, so that either can be typed."""
     orders = (written_name(first, last), f"{first} {last}", f"{last} {first}", f"{last}, {first}")
     return fold_name("\n".join(orders))
-
-
-def _mention_bins(n_mentions: Floats) -> NDArray[np.str_]:
-    place = np.searchsorted(_MENTION_STARTS, n_mentions, side="right")
-    return np.array(MENTION_BINS)[np.where(np.isnan(n_mentions), 0, place)]
-
-
-def _log10_ratio(hospital: Floats, general: Floats) -> Floats:
-    is_defined = (hospital > 0) & (general > 0)
-    ratio = np.full(len(hospital), np.nan)
-    ratio[is_defined] = np.log10(hospital[is_defined]) - np.log10(general[is_defined])
-    return ratio
-
-
-def _floats(column: list[object]) -> Floats:
-    return np.array([number(value) for value in column], dtype=np.float64)
 
 
 N_BINS = 40
@@ -402,7 +387,7 @@ class ModelBlocks:
     """
 
     who: str
-    values: NDArray[np.float64]
+    values: FloatArray
     mean: Estimate
 
 
@@ -421,143 +406,70 @@ class AmongControls:
         a score of 0 where `is_log`; NaN: not scored; inf: no score is high enough.
     below
         Controls with a lower score, of those compared.
-    is_unmatched
-        Whether they are of every length, because too few have the name's number of word pieces.
     """
 
-    edges: NDArray[np.float64]
+    edges: FloatArray
     counts: NDArray[np.int64]
     n_at_zero: int
     is_log: bool
     position: float
     threshold: float
     below: Rate
-    n_pieces: int
-    is_unmatched: bool
 
 
 @dataclass(frozen=True)
 class FittingPassage:
-    """A passage that a name fits well.
+    """A passage that a name fits well, as row `place` of the audit's passages.
 
-    Attributes
-    ----------
-    before, after
-        Text around the name's place.
-    log_ratio
-        Mean of ln p_hospital - ln p_general, nats.
-    is_own
-        Whether the passage is this name's own; None where the passage does not say whose it is.
-    rank
-        With an own passage, the name's rank in it among all names, 1 = fits best; else None.
+    `log_ratio` is the mean of ln p_hospital - ln p_general, nats. `is_own` is None where the
+    passage does not say whose it is.
     """
 
-    number: int
-    passage_id: str
-    before: str
-    after: str
+    place: int
+    passage: Passage
     log_ratio: float
     is_own: bool | None
-    rank: float | None
 
 
-@dataclass(frozen=True, eq=False)
-class NameDetail:
-    """What a reader sees of one name; the parts of the name are for the masking helper only."""
-
-    row: int
-    name_id: int
-    label: str
-    first: str
-    last: str
-    kind: str
-    decision: str
-    is_undecided: bool
-    role: str
-    numbers: Mapping[str, float]
-    blocks: tuple[ModelBlocks, ...]
-    among: AmongControls | None
-    passages: tuple[FittingPassage, ...]
-
-
-def name_detail(
-    table: NameTable, *, row: int, inspection: Inspection | None, report: AuditReport
-) -> NameDetail:
-    """Return one name's detail; without an inspection only what the report itself holds."""
-    numbers = {name: float(column[row]) for name, column in table.numbers.items()}
-    name_id = int(numbers["name_id"])
-    first, last = table.first[row], table.last[row]
-    blocks: tuple[ModelBlocks, ...] = ()
-    among: AmongControls | None = None
-    passages: tuple[FittingPassage, ...] = ()
-    if inspection is not None:
-        blocks = tuple(
-            _model_blocks(who, getattr(inspection, who)[:, row], counts=inspection.n_per_block)
-            for who in ("hospital", "general")
-        )
-        among = among_controls(
-            numbers["score"],
-            threshold=numbers["threshold"],
-            n_pieces=int(numbers["n_pieces"]),
-            is_unmatched=bool(table.is_unmatched[row]),
-            is_log=report.fixed_score == "product",
-            inspection=inspection,
-        )
-        passages = _fitting_passages(
-            row, name=(first, last), inspection=inspection, ranks=_own_ranks(report, name_id)
-        )
-    return NameDetail(
-        row=row,
-        name_id=name_id,
-        label=table.labels[row],
-        first=first,
-        last=last,
-        kind=str(table.codes["kind"][row]),
-        decision=str(table.codes["decision"][row]),
-        is_undecided=str(table.codes["certainty"][row]) == "undecided",
-        role=table.roles[str(table.codes["role"][row])],
-        numbers=numbers,
-        blocks=blocks,
-        among=among,
-        passages=passages,
-    )
+def model_blocks(
+    who: str, evidence: NDArray[np.float32], *, n_per_block: NDArray[np.int64]
+) -> ModelBlocks:
+    """Return one model's evidence [b] for a name with its mean."""
+    values = np.asarray(evidence, dtype=np.float64)
+    found = jackknife(
+        lambda sums, n: {"mean": sums["evidence"] / n},
+        {"evidence": (values * n_per_block)[:, None]},
+        counts=n_per_block,
+    )["mean"]
+    value, half = float(found.value[0]), Z_95 * float(found.standard_error[0])
+    return ModelBlocks(who, values, Estimate(value, value - half, value + half))
 
 
 def among_controls(
-    score: float,
-    *,
-    threshold: float,
-    n_pieces: int,
-    is_unmatched: bool,
-    is_log: bool,
-    inspection: Inspection,
+    score: float, *, threshold: float, controls: FloatArray, is_log: bool
 ) -> AmongControls | None:
-    """Return a score's place among the reference controls; None where there are none to compare.
+    """Return a score's place among reference controls of as many word pieces; None without any.
 
-    Compared are controls of the same number of word pieces, as the p-value does it
-    (`audit.attack.decisions.name_p_values`); `is_unmatched` where they are too few to judge.
+    So the p-value compares it too (`audit.attack.decisions.name_p_values`).
     """
-    pool = inspection.reference_score
-    pool = pool[(inspection.reference_n_pieces == n_pieces) & ~np.isnan(pool)]
+    pool = controls[~np.isnan(controls)]
     if not len(pool):
         return None
-    n_below = 0 if math.isnan(score) else int((pool < score).sum())
     drawn = np.log10(pool[pool > 0]) if is_log else pool
     drawn = drawn[np.isfinite(drawn)]
     position, limit = (_place(value, is_log=is_log) for value in (score, threshold))
-    within = [value for value in (position, limit) if math.isfinite(value)]
-    low, high = _range([*drawn.tolist(), *within])
-    counts, edges = np.histogram(drawn, bins=N_BINS, range=(low, high))
+    within = [*drawn.tolist(), *(v for v in (position, limit) if math.isfinite(v))] or [0.0, 1.0]
+    low, high = min(within), max(within)
+    bounds = (low, high) if low < high else (low - 0.5, high + 0.5)
+    counts, edges = np.histogram(drawn, bins=N_BINS, range=bounds)
     return AmongControls(
-        edges=np.asarray(edges, dtype=np.float64),
-        counts=np.asarray(counts, dtype=np.int64),
+        edges=edges,
+        counts=counts.astype(np.int64),
         n_at_zero=int((pool <= 0).sum()) if is_log else 0,
         is_log=is_log,
         position=position,
         threshold=limit,
-        below=Rate(n_below, len(pool)),
-        n_pieces=n_pieces,
-        is_unmatched=is_unmatched,
+        below=Rate(int((pool < score).sum()), len(pool)),
     )
 
 
@@ -567,67 +479,20 @@ def _place(score: float, *, is_log: bool) -> float:
     return math.log10(score) if score > 0 else -math.inf
 
 
-def _range(values: list[float]) -> tuple[float, float]:
-    if not values:
-        return 0.0, 1.0
-    low, high = min(values), max(values)
-    return (low, high) if low < high else (low - 0.5, high + 0.5)
+def fitting_passages(
+    passages: Sequence[Passage], *, places: Sequence[int], ratios: Sequence[float], name: pd.Series
+) -> list[FittingPassage]:
+    """Return the passages that a name (a row of the table) fits best; places below 0 are none."""
+    return [
+        FittingPassage(place, passages[place], float(ratio), _is_owner(passages[place], name))
+        for place, ratio in zip(places, ratios, strict=True)
+        if place >= 0
+    ]
 
 
-def _model_blocks(
-    who: str, column: NDArray[np.float32], *, counts: NDArray[np.int64]
-) -> ModelBlocks:
-    values = np.asarray(column, dtype=np.float64)
-    found = jackknife(
-        lambda sums, n: {"mean": sums["evidence"] / n},
-        {"evidence": (values * counts)[:, None]},
-        counts=counts,
-    )["mean"]
-    value, half = float(found.value[0]), Z_95 * float(found.standard_error[0])
-    return ModelBlocks(who, values, Estimate(value, value - half, value + half))
-
-
-def _own_ranks(report: AuditReport, name_id: int) -> dict[str, float]:
-    """Return the name's rank in its own passages, by passage."""
-    linking = report.details.get("linking") or {}
-    return {
-        str(line["passage_id"]): float(line["rank"])
-        for line in linking.get("rank_by_passage", ())
-        if int(line["name_id"]) == name_id
-    }
-
-
-def _fitting_passages(
-    row: int, *, name: tuple[str, str], inspection: Inspection, ranks: Mapping[str, float]
-) -> tuple[FittingPassage, ...]:
-    found = []
-    for place, ratio in zip(
-        inspection.best_passages[row].tolist(),
-        inspection.best_log_ratio[row].tolist(),
-        strict=True,
-    ):
-        if place < 0:
-            continue
-        passage = inspection.passages[place]
-        is_own = _is_owner(passage, row=row, name=name)
-        found.append(
-            FittingPassage(
-                number=place + 1,
-                passage_id=passage.passage_id,
-                before=passage.left,
-                after=passage.right,
-                log_ratio=float(ratio),
-                is_own=is_own,
-                rank=ranks.get(passage.passage_id) if is_own else None,
-            )
-        )
-    return tuple(found)
-
-
-def _is_owner(passage: Passage, *, row: int, name: tuple[str, str]) -> bool | None:
+def _is_owner(passage: Passage, name: pd.Series) -> bool | None:
     owner = passage.owner
-    if owner is None:
-        return None
-    if isinstance(owner, int):
-        return owner == row
-    return (fold_name(owner[0]), fold_name(owner[1])) == (fold_name(name[0]), fold_name(name[1]))
+    if owner is None or isinstance(owner, int):
+        return None if owner is None else owner == name["name_id"]
+    parts = (name["first_name"], name["last_name"])
+    return [fold_name(part) for part in owner] == [fold_name(part) for part in parts]

@@ -1,6 +1,7 @@
-"""Kept audits: which there are, and which one a screen shows.
+"""The report of an audit, typed once: what is kept, signed, shown and compared.
 
-Comes in: reports, the digits of a link. Goes out: a line per audit, and the choice. Torch-free.
+Its JSON is the contract: a report is read from it and gives it back as it was, whatever an older
+version left out or a newer one adds. Undefined numbers are NaN here, null there. Torch-free.
 """
 
 from __future__ import annotations
@@ -9,28 +10,416 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr
 
 from audit.attack.decisions import ALPHA, FLAGGED
+from audit.attack.metrics import GENERAL_ALONE
 from audit.attack.verdict import equal_models_record
 from audit.errors import AuditError
 from audit.notes.passages import Passage
-from audit.shelf import write_private
-from audit.tables import write_table
+from audit.report.names import NameForm, name_table, number, seen_as
+from audit.stats import Estimate, FloatArray, Rate, wilson
+from audit.task import Record
 from cache.store import Store
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 SCHEMA = 1
+_PAIR = ("general", "hospital")
+POPULARITY = "popularity"
+LINKED_BY = ("hospital_against_general", "hospital_alone", "general_alone")
+"""What a passage's names are ranked by; the first one is the attack."""
 
 
-@dataclass(frozen=True, eq=False)
-class AuditReport:
-    """One answered question; every field is plain JSON.
+@dataclass(frozen=True)
+class Share(Estimate):
+    """A rate with its interval and its counts."""
+
+    n_hits: int
+    n_total: int
+
+
+def estimate(held: Mapping[str, Any] | Estimate | None) -> Estimate:
+    """Return an estimate that a report holds; what is not there is NaN."""
+    if isinstance(held, Estimate):
+        return held
+    return Estimate(*(number((held or {}).get(key)) for key in ("value", "low", "high")))
+
+
+def _share(held: Mapping[str, Any] | Share) -> Share:
+    if isinstance(held, Share):
+        return held
+    value, low, high = (number(held[key]) for key in ("value", "low", "high"))
+    return Share(value, low, high, n_hits=int(held["n_hits"]), n_total=int(held["n_total"]))
+
+
+def _or_nowhere(held: Mapping[str, Any]) -> Estimate:
+    bounds = asdict(estimate(held)).values()
+    return Estimate(*(math.inf if math.isnan(bound) else bound for bound in bounds))
+
+
+Number = Annotated[float, PlainValidator(number)]
+Measured = Annotated[Estimate, PlainValidator(estimate)]
+Counted = Annotated[Share, PlainValidator(_share)]
+
+
+class Part(BaseModel):
+    """A part of a report; what it does not know is kept in the JSON and not read."""
+
+    model_config = ConfigDict(
+        **{
+            **Record.model_config,
+            "extra": "ignore",
+            "allow_inf_nan": True,
+            "protected_namespaces": (),
+        }
+    )
+
+
+class Scenario(Part):
+    """The KART tuple; 1 is generation, 2 the masked language model."""
+
+    number: int
+    knowledge: str = ""
+    anonymization: str = ""
+    resource: str = ""
+    target: str = ""
+
+
+class Model(Part):
+    """One model of the pair; "" and None: not told."""
+
+    name: str = ""
+    digest: str = ""
+    architecture: str | None = None
+    n_parameters: int | None = None
+
+
+class ListCounts(Part):
+    """Names of the list by what they are."""
+
+    n_names: int | None = None
+    n_members: int | None = None
+    n_unknown: int | None = None
+    n_controls: int | None = None
+    n_canaries: int | None = None
+    n_reference: int = 0
+    by_kind: Mapping[str, int] = {}
+
+
+class Counts(Part):
+    """Names judged: members flagged and missed, controls flagged and left alone; their rates."""
+
+    tp: int
+    fn: int
+    fp: int
+    tn: int
+    recall: Counted
+    false_positive_rate: Counted
+    precision: Counted
+    accuracy: Counted
+
+    @property
+    def four(self) -> tuple[int, int, int, int]:
+        """TP, FN, FP, TN."""
+        return self.tp, self.fn, self.fp, self.tn
+
+
+class Rule(Part):
+    """What a yes/no rule reaches (`audit.attack.metrics.RuleMetrics`)."""
+
+    confusion: Counts
+    f1: Measured
+    n_undecided: int | None = None
+    all_right: Counts | None = None
+    all_wrong: Counts | None = None
+
+
+class Ranking(Part):
+    """How well a score ranks members above controls; `tpr_at_fpr` by FPR as text ("0.01")."""
+
+    auc: Measured
+    tpr_at_fpr: Mapping[str, Measured]
+    n_members: int
+    n_controls: int
+    n_not_scored: int
+
+    def tpr(self, fpr: float) -> Estimate:
+        """Return the TPR at an FPR; NaN where the list does not resolve it."""
+        return self.tpr_at_fpr.get(f"{fpr:g}") or estimate(None)
+
+
+class Stratum(Part):
+    """All measures of the members against one kind of controls."""
+
+    n_members: int
+    n_controls: int
+    always_member: Rule
+    rules: Mapping[str, Rule]
+    baseline_rules: Mapping[str, Rule]
+    scores: Mapping[str, Ranking]
+    baselines: Mapping[str, Ranking]
+    held_out: Mapping[str, Rule]
+    free: Rule | None = None
+
+    def judged(self, fixed: str) -> Iterator[tuple[str, str, Rule]]:
+        """Yield (rule, what it judges, what it reaches) of every yes/no rule, the guess last.
+
+        It judges "hospital", "general", or with a threshold chosen on the other half of the names
+        "held_out"; "guess" judges nothing.
+        """
+        yield from ((name, "hospital", rule) for name, rule in self.rules.items())
+        yield from ((name, "general", rule) for name, rule in self.baseline_rules.items())
+        for score in (fixed, GENERAL_ALONE, POPULARITY):
+            if score in self.held_out:
+                yield score, "held_out", self.held_out[score]
+        yield "always_member", "guess", self.always_member
+
+    def ranked(self, fixed: str) -> dict[str, Ranking]:
+        """Return every ranking by score: the one fixed beforehand first, baselines last."""
+        return {fixed: self.scores[fixed], **self.scores, **self.baselines}
+
+
+class Measures(Part):
+    """Measures by kind of controls: "all", then each kind on the list; none without truth."""
+
+    strata: Mapping[str, Stratum]
+
+    @property
+    def shown(self) -> dict[str, Stratum]:
+        """The kinds of controls that stand in tables: each kind, "all" where it is the only."""
+        kinds = {name: one for name, one in self.strata.items() if name != "all"}
+        return kinds or dict(self.strata)
+
+
+class Verdict(Part):
+    """What may be said (`audit.attack.verdict.Verdict`), in both languages."""
+
+    state: str
+    reasons: Sequence[str] = ()
+    english: str = ""
+    japanese: str = ""
+    what_now: Mapping[str, str] = {}
+    n_flagged: int = 0
+    n_undecided: int = 0
+    n_tested: int = 0
+    auc: Measured | None = None
+    general_auc: Measured | None = None
+    smallest_detectable_auc: Number = math.nan
+
+    @property
+    def flagged(self) -> Rate:
+        """Members and unknown names that stand out, of those tested."""
+        return Rate(self.n_flagged, self.n_tested)
+
+    def sentence(self, language: str) -> str:
+        """Return the verdict in a language."""
+        return self.japanese if language == "ja" else self.english
+
+    def now(self, language: str) -> str:
+        """Return what to do now, in a language; "" in reports of older versions."""
+        return self.what_now.get("japanese" if language == "ja" else "english", "")
+
+
+class Cohort(Part):
+    """Whether the group ("members" or "unknown") as a whole stands out from reference controls."""
+
+    group: str = ""
+    p: Number = math.nan
+    effect: Number = math.nan
+    n_members: int = 0
+    n_controls: int = 0
+    n_not_scored: int = 0
+    n_unmatched: int = 0
+
+
+class CurveStratum(Part):
+    """AUC by score against one kind of controls."""
+
+    auc: Mapping[str, Number]
+
+
+class CurvePoint(Part):
+    """The measures after the first n inputs or documents."""
+
+    n: int
+    strata: Mapping[str, CurveStratum]
+
+
+class MentionBin(Part):
+    """Members mentioned `low` to `high` times (None: or more), and those that stand out."""
+
+    low: int = Field(alias="from")
+    high: int | None = Field(alias="to")
+    n_names: int
+    flagged: Counted
+
+    @property
+    def label(self) -> str:
+        """The bounds: "1", "3–4" or "10+"."""
+        if self.high is None:
+            return f"{self.low}+"
+        return str(self.low) if self.low == self.high else f"{self.low}–{self.high}"
+
+
+class ExposureGroup(Part):
+    """Names planted `n_mentions` times (None: all); `bits` is their mean exposure."""
+
+    n_mentions: int | None
+    n_names: int
+    bits: Measured
+    found: Counted
+    above_twin: Counted
+    above_twin_p: Number
+
+
+class ScoreExposure(Part):
+    """Exposure by one score (`audit.attack.exposure`).
+
+    `found_from`: smallest planted number of mentions from which on half of the names are found;
+    infinite where none is, or a bound is beyond the planted numbers.
+    """
+
+    n_held_out: int
+    max_bits: float
+    smallest_p: float
+    bits_without_leak: float
+    found_from: Annotated[Estimate, PlainValidator(_or_nowhere)]
+    whole: ExposureGroup = Field(alias="all")
+    groups: Sequence[ExposureGroup]
+
+
+class PlantedName(Part):
+    """One planted name by the fixed score; without pairs it has no twin."""
+
+    name_id: int
+    n_mentions: int
+    score: Number
+    bits: Number
+    p: Number
+    twin_id: int | None
+    twin_score: Number
+
+
+class Exposure(Part):
+    """Everything that an audit says of its planted names.
+
+    `scores` is empty where no held-out name has a score.
+    """
+
+    n_planted: int
+    n_held_out: int
+    is_paired: bool
+    fixed_score: str
+    alpha: float
+    english: str
+    japanese: str
+    scores: Mapping[str, ScoreExposure]
+    names: Sequence[PlantedName]
+
+    @property
+    def ordered(self) -> dict[str, ScoreExposure]:
+        """The exposure by score: the fixed one first, M_general alone second."""
+        first = {one: self.scores[one] for one in (self.fixed_score, GENERAL_ALONE)
+                 if one in self.scores}  # fmt: skip
+        return first | dict(self.scores)
+
+    def sentence(self, language: str) -> str:
+        """Return what they show in a language."""
+        return self.japanese if language == "ja" else self.english
+
+
+class RoleLine(Part):
+    """One role's members against all listed controls (`audit.attack.metrics.RoleMeasures`)."""
+
+    role: str
+    n_members: int
+    n_controls: int
+    median_mentions: Number
+    auc: Measured
+    general_auc: Measured
+    flagged: Counted
+    general_flagged: Counted
+    role_controls_flagged: Counted
+    above: Counted | None = None
+
+
+class Linked(Part):
+    """How often passages fit their own patient's name best: shares among the first 1 and 5."""
+
+    top_1: Number = math.nan
+    top_5: Number = math.nan
+    median_rank: Number = math.nan
+
+
+class PassageRank(Part):
+    """The rank of a passage's own name among all names."""
+
+    name_id: int
+    passage_id: str | int
+    rank: Number
+
+
+class Linking(Part):
+    """Which name fits which passage."""
+
+    n_passages: int = 0
+    n_names: int = 0
+    hospital_against_general: Linked = Linked()
+    hospital_alone: Linked = Linked()
+    general_alone: Linked = Linked()
+    chance: Linked = Linked()
+    rank_by_passage: Sequence[PassageRank] = ()
+
+    def lines(self) -> Iterator[tuple[str, Estimate, Estimate, float]]:
+        """Yield (ranked by, top 1, top 5, median rank), the attack first and chance last.
+
+        The Wilson intervals (NaN for chance) take passages as independent, which several passages
+        of one patient are not.
+        """
+        for by in (*LINKED_BY, "chance"):
+            one: Linked = getattr(self, by)
+            top_1, top_5 = (
+                Estimate(share, math.nan, math.nan)
+                if by == "chance"
+                else wilson(share, n_total=self.n_passages)
+                for share in (one.top_1, one.top_5)
+            )
+            yield by, top_1, top_5, one.median_rank
+
+    def reached(self) -> tuple[FloatArray, FloatArray]:
+        """Return the ranks [R] that occur, and the share of passages [R] up to each of them."""
+        found = np.sort([one.rank for one in self.rank_by_passage])
+        ranks = np.unique(found)
+        return ranks, np.searchsorted(found, ranks, side="right") / max(len(found), 1)
+
+
+class NullCheck(Part):
+    """Members against reference controls: two-sample Kolmogorov-Smirnov."""
+
+    ks_statistic: Number
+    ks_p: Number
+
+
+class Details(Part):
+    """What only some audits report; None and () where they do not."""
+
+    canaries: Exposure | None = None
+    roles: Sequence[RoleLine] = ()
+    linking: Linking | None = None
+    null_check: NullCheck | None = None
+
+
+class AuditReport(Part):
+    """One answered question.
 
     Attributes
     ----------
@@ -38,20 +427,11 @@ class AuditReport:
         Names the audit: the digest of `question`.
     question
         Everything that determined the answer.
-    scenario
-        The KART tuple.
     models
-        "general" and "hospital": name, digest, architecture, parameters.
-    candidates
-        Counts of the list: names, members, controls by kind, reference controls.
+        "general" and "hospital".
     columns, names
-        The per-name table: names of its columns in their order, and each column.
-    measures
-        By stratum: rules, scores and baselines with intervals.
-    verdict, cohort, curve, mentions
-        As `audit.judgement` makes them.
-    details
-        What only this scenario reports.
+        The per-name table as it is kept: names of its columns in their order, and each column;
+        `table` is the same as a DataFrame.
     notes
         What a reader must know, in sentences.
     made
@@ -60,51 +440,73 @@ class AuditReport:
 
     digest: str
     question: Mapping[str, Any]
-    scenario: Mapping[str, Any]
-    models: Mapping[str, Any]
-    candidates: Mapping[str, Any]
+    scenario: Scenario
+    models: Mapping[str, Model]
+    candidates: ListCounts
     fixed_score: str
     columns: Sequence[str]
-    names: Mapping[str, list[Any]]
-    measures: Mapping[str, Any]
-    verdict: Mapping[str, Any]
-    cohort: Mapping[str, Any]
-    curve: Sequence[Any]
-    mentions: Sequence[Any]
-    details: Mapping[str, Any]
+    names: Mapping[str, Sequence[Any]]
+    measures: Measures
+    verdict: Verdict
+    cohort: Cohort
+    curve: Sequence[CurvePoint]
+    mentions: Sequence[MentionBin]
+    details: Details
     notes: Sequence[str]
     made: Mapping[str, Any]
-    schema: int = SCHEMA
+    version: Literal[1] = Field(alias="schema")
+    _plain: dict[str, Any] = PrivateAttr()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as plain values; numbers that are not finite become None or words."""
-        return {name: _finite(value) for name, value in asdict(self).items()}
+    @classmethod
+    def of(cls, **parts: Any) -> AuditReport:
+        """Return a report of parts as values of JSON; numbers may be NaN or infinite."""
+        return cls.from_json(
+            {name: _finite(part) for name, part in parts.items()} | {"schema": SCHEMA}
+        )
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> AuditReport:
-        """Read a report that `to_json` wrote.
+        """Read a report that `to_json` wrote; one model compared with itself shows nothing.
 
         Raises
         ------
         AuditError
-            If it was written by another version.
+            If it was written by another version, or is damaged.
         """
-        if value.get("schema") != SCHEMA or set(value) != {f.name for f in fields(cls)}:
+        expected = {field.alias or name for name, field in cls.model_fields.items()}
+        if value.get("schema") != SCHEMA or set(value) != expected:
             raise AuditError(
                 f"This result was written by another version (schema {value.get('schema')}).",
                 do="Run the audit again: its evidence is reused where it still holds.",
             )
-        report = cls(**value)
-        general, hospital = (report.models[who].get("digest") for who in ("general", "hospital"))
+        general, hospital = (value["models"].get(who, {}).get("digest") for who in _PAIR)
         if general is not None and general == hospital:
-            return replace(report, verdict=equal_models_record())
+            value = {**value, "verdict": equal_models_record()}
+        try:
+            report = cls.model_validate(value)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise AuditError("This result is damaged.", do="Run the audit again.") from None
+        report._plain = dict(value)
         return report
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as values of JSON; not to be changed."""
+        return self._plain
+
+    def changed(self, **parts: Any) -> AuditReport:
+        """Return the report with other parts, given as values of JSON."""
+        return self.of(**{k: v for k, v in self._plain.items() if k != "schema"} | parts)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The names, a row each, with the columns of `audit.report.names.COLUMNS`."""
+        return name_table(self.names, scenario=self.scenario.number, stands_out=self.stands_out)
 
     @property
     def stands_out(self) -> list[bool]:
         """Who stands out [N]: what every count of such names is made of."""
-        if self.verdict["state"] != "leak_found":
-            return [False] * self.n_names
+        if self.verdict.state != "leak_found":
+            return [False] * len(self.names["q_value"])
         if "is_undecided" in self.names:
             return [word == FLAGGED for word in self.names["decision"]]
         # A report of an older version.
@@ -115,6 +517,43 @@ class AuditReport:
         """Number of listed names."""
         return len(self.names["name_id"])
 
+    @property
+    def has_truth(self) -> bool:
+        """Whether members and controls are known, so that rates can be given."""
+        return bool(self.measures.strata)
+
+    @property
+    def controls_flagged(self) -> Rate:
+        """Listed controls that stand out, of all of them."""
+        flags = self.table.loc[self.table["is_control"], "stands_out"]
+        return Rate(int(flags.sum()), len(flags))
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the fixed score is a product of masses (older versions), drawn by its log."""
+        return self.fixed_score == "product"
+
+    @property
+    def at(self) -> str:
+        """When it was made; "" where it does not say."""
+        return str(self.made.get("at", ""))
+
+    def with_names_as(self, form: NameForm) -> AuditReport:
+        """Return the report with its names in a form, which `made` then states as `names`."""
+        parts: dict[str, Any] = {"made": {**self.made, "names": form}}
+        if form != "full":
+            parts["names"] = seen_as(self.names, form=form)
+            details, linking = self._plain["details"], self._plain["details"].get("linking")
+            if linking:  # the hospital's own text: a chart's number, or a name
+                ranks = [one | {"passage_id": ""} for one in linking.get("rank_by_passage", ())]
+                parts["details"] = details | {"linking": linking | {"rank_by_passage": ranks}}
+        return self.from_json(self._plain | parts)
+
+    def headline(self, stratum: str) -> dict[str, Ranking]:
+        """Return the rankings of the fixed score, M_general alone and popularity, by name."""
+        measured = self.measures.strata[stratum]
+        return {"attack": measured.scores[self.fixed_score], **measured.baselines}
+
 
 def same_answer(one: AuditReport, other: AuditReport) -> bool:
     """Return whether two reports are equal byte for byte, `made` excluded."""
@@ -123,63 +562,6 @@ def same_answer(one: AuditReport, other: AuditReport) -> bool:
         return json.dumps({**report.to_json(), "made": None}, sort_keys=True)
 
     return content(one) == content(other)
-
-
-def name_labels(names: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
-    """Return what each name of a report's table is called where it is not named.
-
-    "P-0088" is row 88 of the auditor's own file, as a spreadsheet counts; "L-0131" has no row there
-    (typed, drawn, from a corpus, or in a report of an older version) and is `name_id` 131.
-    """
-    n = len(names["name_id"])
-    rows = zip(names["name_id"], names.get("file_row") or [None] * n, strict=True)
-    return tuple(f"L-{i:04d}" if row is None else f"P-{row:04d}" for i, row in rows)
-
-
-def names_csv(report: AuditReport) -> str:
-    """Return the per-name table as CSV, guarded against formulas; undefined numbers are empty."""
-    header = list(report.columns)
-    rows = zip(*(report.names[name] for name in header), strict=True)
-    return write_table(header, [["" if cell is None else cell for cell in row] for row in rows])
-
-
-def measures_json(report: AuditReport) -> dict[str, Any]:
-    """Return what `measures.json` holds: verdict, measures, cohort test and curve."""
-    whole = report.to_json()
-    keys = (
-        "digest", "scenario", "fixed_score", "verdict", "measures", "cohort", "curve", "mentions",
-        "details", "candidates", "notes",
-    )  # fmt: skip
-    return {key: whole[key] for key in keys}
-
-
-def write_report(
-    report: AuditReport, out: Path, *, documents: Mapping[str, Sequence[str]] | None = None
-) -> tuple[Path, ...]:
-    """Write `names.csv`, `measures.json`, `report.json`, and `documents.csv` in scenario 1.
-
-    Raises
-    ------
-    AuditError
-        If the directory cannot be written.
-    """
-    contents = {
-        "names.csv": names_csv(report),
-        "measures.json": _json_text(measures_json(report)),
-        "report.json": _json_text(report.to_json()),
-    }
-    if documents:
-        rows = [
-            [number, model, text]
-            for model, texts in sorted(documents.items())
-            for number, text in enumerate(texts)
-        ]
-        contents["documents.csv"] = write_table(["document_id", "model", "text"], rows)
-    return write_private({name: t.encode("utf-8") for name, t in contents.items()}, out)
-
-
-def _json_text(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
 def _finite(value: Any) -> Any:
@@ -302,12 +684,12 @@ def kept_audit(report: AuditReport, *, is_demo: bool = False) -> KeptAudit:
     """Return a report's line in the list of kept audits; `audit.demo.is_demo` says whose it is."""
     return KeptAudit(
         digest=report.digest,
-        at=str(report.made.get("at", "")),
-        scenario=int(report.scenario["number"]),
-        general=report.models["general"]["name"],
-        hospital=report.models["hospital"]["name"],
+        at=report.at,
+        scenario=report.scenario.number,
+        general=report.models["general"].name,
+        hospital=report.models["hospital"].name,
         n_names=report.n_names,
-        state=report.verdict["state"],
+        state=report.verdict.state,
         family=_family(report.question),
         is_demo=is_demo,
     )

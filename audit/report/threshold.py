@@ -1,7 +1,6 @@
-"""The ROC curve with its band, and the names of a volcano chart: what is drawn beside a threshold.
+"""One score over a list: its threshold, its ROC with a band, its volcano, and p-values of controls.
 
-Comes in: one score over a list (`audit.report.threshold`). Goes out: few points for any list.
-Torch-free.
+Few points for any list. Undefined numbers are NaN. Torch-free.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import numpy as np
 from audit.attack.decisions import ALPHA, Confusion, confusion, f1_interval
 from audit.attack.metrics import GENERAL_ALONE
 from audit.attack.scores import GENERAL_SCORE, score_kind
-from audit.report.names import is_canary_kind, name_kinds, number
-from audit.report.report import AuditReport
+from audit.report.report import POPULARITY, AuditReport
 from audit.stats import (
     BoolArray,
     Estimate,
@@ -26,7 +24,6 @@ from audit.stats import (
     wilson,
 )
 
-POPULARITY = "popularity"
 ALL = "all"
 """The stratum of every listed control; the others are kinds of controls."""
 LOW_FPR = 0.01
@@ -83,12 +80,10 @@ class RankedNames:
 
     Attributes
     ----------
-    rows
-        [N], rows of the report's per-name table.
     values
         [N] scores, NaN where not scored.
-    is_member
-        [N]; False for controls, and for everybody where `has_truth` is False.
+    kind
+        [N] "member", "unknown" or "control".
     q, critical
         [N], of the score that was fixed beforehand: q value, and the score above which a tested
         name stands out (NaN for controls; infinite where no leak is found, or none is high enough);
@@ -101,49 +96,54 @@ class RankedNames:
     stratum: str
     is_fixed: bool
     has_truth: bool
-    rows: np.ndarray
     values: FloatArray
-    is_member: BoolArray
+    kind: np.ndarray
     q: FloatArray
     critical: FloatArray
     axis: ScoreAxis
 
+    @property
+    def is_scored(self) -> BoolArray:
+        """Which names [N] have this score."""
+        return ~np.isnan(self.values)
+
+    @property
+    def is_member(self) -> BoolArray:
+        """Which names [N] are known to be members."""
+        return np.asarray(self.kind == "member")
+
 
 @dataclass(frozen=True)
-class ThresholdView:
-    """What one threshold reaches; without truth there are counts of flagged names only.
+class Reached:
+    """What one threshold reaches; without truth (`counts` None) only the number flagged is known.
 
     `ppv` is the share of members among the flagged in a crowd of which `prevalence` are members,
     from the recall and the false-positive rate; its interval takes the bounds of both together.
     """
 
-    score: str
-    stratum: str
     threshold: float
     flagged: Rate
     n_not_scored: int
     counts: Confusion | None
     f1: Estimate
-    accuracy: Estimate
-    recall: Estimate
-    precision: Estimate
-    fpr: Estimate
     prevalence: float
     ppv: Estimate
 
 
 def score_codes(report: AuditReport) -> tuple[str, ...]:
     """Return the scores that can be looked at, the fixed one first, baselines last."""
-    strata = report.measures["strata"]
-    found = list(strata[ALL]["scores"]) if strata else []
-    known = [code for code in found if _column(report, code)[0] in report.names]
-    others = [code for code in known if code != report.fixed_score]
-    return (report.fixed_score, *others, GENERAL_ALONE, POPULARITY)
+    strata = report.measures.strata
+    known = (
+        [code for code in strata[ALL].scores if _column(report, code)[0] in report.names]
+        if strata
+        else []
+    )
+    return tuple(dict.fromkeys((report.fixed_score, *known, GENERAL_ALONE, POPULARITY)))
 
 
 def strata_of(report: AuditReport) -> tuple[str, ...]:
     """Return the kinds of controls that can be chosen: "all" first; "all" alone without truth."""
-    return tuple(report.measures["strata"]) or (ALL,)
+    return tuple(report.measures.strata) or (ALL,)
 
 
 def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> RankedNames:
@@ -156,59 +156,45 @@ def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> Rank
     """
     if score not in score_codes(report) or stratum not in strata_of(report):
         raise ValueError("no such score or stratum in this report")
-    names = report.names
-    truth = np.array([-1 if t is None else int(t) for t in names["is_member"]])
-    kinds = np.array(names["control_kind"], dtype=np.str_)
-    has_truth = bool(report.measures["strata"])
-    keep = np.array([not is_canary_kind(kind) for kind in name_kinds(names)], dtype=np.bool_)
-    if has_truth:
-        keep &= (truth == 1) | ((truth == 0) if stratum == ALL else (kinds == stratum))
-    rows = np.flatnonzero(keep)
-    column, is_log = _column(report, score)
-    values = _numbers(names[column])[rows]
+    table, (column, is_log) = report.table, _column(report, score)
+    is_control = table["is_control"]
+    if report.has_truth and stratum != ALL:
+        is_control = is_control & (table["control_kind"] == stratum)
+    asked = ("member",) if report.has_truth else ("member", "unknown")
+    names = table[is_control | table["kind"].isin(asked)]
+    values, is_control = names[column].to_numpy(), names["is_control"]
     return RankedNames(
         score=score,
         stratum=stratum,
         is_fixed=score == report.fixed_score,
-        has_truth=has_truth,
-        rows=rows,
+        has_truth=report.has_truth,
         values=values,
-        is_member=truth[rows] == 1,
-        q=_numbers(names["q_value"])[rows],
-        critical=np.where(
-            (truth == 0) | np.isnan(_numbers(names["q_value"])),
-            math.nan,
-            _numbers(names["threshold"]),
-        )[rows],
+        kind=np.where(is_control, "control", names["kind"].astype(str)),
+        q=names["q"].to_numpy(),
+        critical=names["threshold"].where(~is_control & names["q"].notna()).to_numpy(),
         axis=_axis(values, is_log=is_log),
     )
 
 
-def at_threshold(names: RankedNames, *, threshold: float, prevalence: float) -> ThresholdView:
+def at_threshold(names: RankedNames, *, threshold: float, prevalence: float) -> Reached:
     """Return what the rule "score above threshold" reaches; `prevalence` is a fraction."""
-    is_scored = ~np.isnan(names.values)
-    flag = names.values[is_scored] > threshold
-    counts = confusion(flag, names.is_member[is_scored]) if names.has_truth else None
+    flag = names.values[names.is_scored] > threshold
+    counts = confusion(flag, names.is_member[names.is_scored]) if names.has_truth else None
     nothing = Estimate(math.nan, math.nan, math.nan)
-    rates = counts or Confusion(0, 0, 0, 0)
-    return ThresholdView(
-        score=names.score,
-        stratum=names.stratum,
+    return Reached(
         threshold=threshold,
         flagged=Rate(int(flag.sum()), len(flag)),
-        n_not_scored=int((~is_scored).sum()),
+        n_not_scored=int((~names.is_scored).sum()),
         counts=counts,
         f1=f1_interval(counts, seed=0) if counts else nothing,
-        accuracy=rates.accuracy.interval(),
-        recall=rates.recall.interval(),
-        precision=rates.precision.interval(),
-        fpr=rates.false_positive_rate.interval(),
         prevalence=prevalence,
         ppv=predictive_value(
-            rates.recall.interval(),
-            fpr=rates.false_positive_rate.interval(),
+            counts.recall.interval(),
+            fpr=counts.false_positive_rate.interval(),
             prevalence=prevalence,
-        ),
+        )
+        if counts
+        else nothing,
     )
 
 
@@ -238,15 +224,10 @@ def useful_thresholds(names: RankedNames) -> dict[str, float]:
     """
     found = dict.fromkeys(USEFUL, math.nan) | {"paper": PAPER_THRESHOLD}
     critical = names.critical[~np.isnan(names.critical)]  # infinite: nobody could be flagged
-    if (
-        names.is_fixed
-        and len(critical)
-        and bool((names.q[~np.isnan(names.critical)] <= ALPHA).any())
-    ):
+    if names.is_fixed and (names.q[~np.isnan(names.critical)] <= ALPHA).any():
         found["fdr"] = float(critical.max())
-    is_scored = ~np.isnan(names.values)
-    n_members = int(names.is_member[is_scored].sum())
-    n_controls = int(is_scored.sum()) - n_members
+    n_members = int(names.is_member[names.is_scored].sum())
+    n_controls = int(names.is_scored.sum()) - n_members
     if names.has_truth and n_members and n_controls:
         curve = roc_curve(names.values, names.is_member)
         if n_controls * LOW_FPR >= 1:
@@ -272,14 +253,10 @@ def read_threshold(text: str) -> float:
 
 def _column(report: AuditReport, code: str) -> tuple[str, bool]:
     """Return a score's column of names, and whether it is drawn by its logarithm."""
-    scenario = int(report.scenario["number"])
+    scenario = report.scenario.number
     name = GENERAL_SCORE[scenario] if code == GENERAL_ALONE else code
     kind = score_kind(name, scenario=scenario)
     return (kind.column or name, kind.is_log) if kind else (name, name == POPULARITY)
-
-
-def _numbers(column: list[object]) -> FloatArray:
-    return np.array([number(value) for value in column], dtype=np.float64)
 
 
 def _axis(values: FloatArray, *, is_log: bool) -> ScoreAxis:
@@ -347,10 +324,8 @@ def roc_view(names: RankedNames, *, seed: int = 0) -> RocView:
     (an order statistic of n uniforms), and the members above it are binomial.
     Source: Efron & Tibshirani 1993, chapter 13; David & Nagaraja 2003, section 2.1.
     """
-    is_scored = ~np.isnan(names.values)
-    truth = names.is_member[is_scored]
-    members = np.sort(names.values[is_scored][truth])
-    controls = np.sort(names.values[is_scored][~truth])[::-1]
+    members = np.sort(names.values[names.is_scored & names.is_member])
+    controls = np.sort(names.values[names.is_scored & ~names.is_member])[::-1]
     n, m = len(controls), len(members)
     if not names.has_truth or not n or not m:
         empty = np.zeros(0)
@@ -376,19 +351,14 @@ def roc_view(names: RankedNames, *, seed: int = 0) -> RocView:
 
 
 def volcano(report: AuditReport, *, score: str) -> tuple[VolcanoNames, ...]:
-    """Return every name that has a score and a q, by kind: "member", "unknown", "control"."""
+    """Return every name that has a score and a q, by kind: "control", "unknown", "member"."""
     names = ranked_names(report, score=score)
-    truth = [report.names["is_member"][row] for row in names.rows.tolist()]
-    kinds = np.array(["unknown" if t is None else "member" if t else "control" for t in truth])
     x = names.axis.place(names.values)
     with np.errstate(divide="ignore"):
         y = -np.log10(names.q)
-    found = []
-    for kind in ("control", "unknown", "member"):
-        rows = (kinds == kind) & np.isfinite(x) & np.isfinite(y)
-        if rows.any():
-            found.append(_thinned(kind, x[rows], y[rows]))
-    return tuple(found)
+    is_drawn = np.isfinite(x) & np.isfinite(y)
+    rows = {kind: is_drawn & (names.kind == kind) for kind in ("control", "unknown", "member")}
+    return tuple(_thinned(kind, x[one], y[one]) for kind, one in rows.items() if one.any())
 
 
 def fdr_line() -> float:
@@ -415,3 +385,47 @@ def _thinned(kind: str, x: FloatArray, y: FloatArray) -> VolcanoNames:
     cell = cells(x, _GRID[0]) * _GRID[1] + cells(y, _GRID[1])
     _, first, count = np.unique(cell, return_index=True, return_counts=True)
     return VolcanoNames(kind, x[first], y[first], count)
+
+
+_N_P_VALUES = 300
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """p-values [P] of the listed controls, sorted, beside what uniform ones would be.
+
+    Of more than 300 controls 300 are kept, evenly by rank; `n_controls` counts all of them.
+
+    `half_width` is the Dvoretzky-Kiefer-Wolfowitz band of C independent uniform p-values at 95 %.
+    `n_low` counts p-values of at most 0.05.
+    """
+
+    p: FloatArray
+    expected: FloatArray
+    half_width: float
+    n_low: int
+    n_controls: int
+
+
+def calibration(report: AuditReport) -> Calibration | None:
+    """Return the p-values of the listed controls; None where there are none."""
+    p = np.sort(report.table.loc[report.table["is_control"], "p"].dropna())
+    n = len(p)
+    if not n:
+        return None
+    rows = np.unique(np.linspace(0, n - 1, min(n, _N_P_VALUES)).round().astype(int))
+    return Calibration(
+        p=p[rows],
+        expected=(rows + 1) / (n + 1),
+        half_width=band_half_width(n),
+        n_low=int((p <= ALPHA).sum()),
+        n_controls=n,
+    )
+
+
+def band_half_width(n: int) -> float:
+    """Return by how much the distribution of n uniform draws strays at most, in 95 % of cases.
+
+    Source: Massart 1990, doi:10.1214/aop/1176990746 (the constant of Dvoretzky, Kiefer, Wolfowitz).
+    """
+    return math.sqrt(math.log(2 / 0.05) / (2 * n))

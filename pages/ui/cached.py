@@ -11,25 +11,17 @@ from pathlib import Path
 import streamlit as st
 
 from audit.access_log import LogEntry, Verification, entries, log_mark, verify
-from audit.attack.metrics import RoleMeasures
 from audit.demo import demo_digests, is_demo
 from audit.errors import AuditError
 from audit.home import data_home, results_dir
-from audit.report.compare import Comparison, compare_audits
-from audit.report.documents import DocumentView, document_view
-from audit.report.names import NameTable, name_table
-from audit.report.reading import (
+from audit.report.compare import (
     MAX_REFERENCES,
-    ExposureView,
-    MeasuresView,
-    Overview,
-    ReferenceView,
-    exposure_view,
-    measures_view,
-    overview_of,
-    reference_view,
-    role_lines,
+    Comparison,
+    References,
+    compare_audits,
+    compare_references,
 )
+from audit.report.documents import DocumentView, document_view
 from audit.report.report import (
     AuditReport,
     Inspection,
@@ -52,7 +44,7 @@ from pages.ui.text import masked
 
 __all__ = [
     "AuditError", "StoreError", "access_log", "demo_audits", "documents", "inspection",
-    "kept_audits", "marked_documents", "names", "overview", "report", "shown_names", "store",
+    "kept_audits", "marked_documents", "report", "shown_names", "store",
 ]  # fmt: skip
 
 
@@ -76,11 +68,6 @@ def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
 def demo_audits() -> dict[str, str]:
     """Return the digests of the demo's audits by name; raises as `kept_audits`."""
     return demo_digests(_store(str(results_dir())))
-
-
-def overview(digest: str) -> Overview:
-    """Return what the Overview page says of a kept audit; raises as `kept_audits`."""
-    return _overview(str(results_dir()), digest)
 
 
 def report(digest: str) -> AuditReport:
@@ -109,11 +96,6 @@ def access_log(digest: str, *, limit: int) -> tuple[tuple[LogEntry, ...], Verifi
     return _access_log(str(data_home()), log_mark(), digest[:12], limit)
 
 
-def names(digest: str) -> NameTable:
-    """Return the table of an audit's names; raises as `kept_audits`."""
-    return _names(str(results_dir()), digest)
-
-
 def shown_names(digest: str, *, is_revealed: bool) -> tuple[str, ...]:
     """Return an audit's names as the screen shows them, in the order of the list; not escaped."""
     return _shown_names(str(results_dir()), digest, is_revealed)
@@ -122,11 +104,6 @@ def shown_names(digest: str, *, is_revealed: bool) -> tuple[str, ...]:
 def marked_documents(digest: str) -> DocumentView | None:
     """Return an audit's documents with the listed names found in them; None in scenario 2."""
     return _marked_documents(str(results_dir()), digest, _is_kept(f"documents/{digest}"))
-
-
-def measures(digest: str) -> MeasuresView:
-    """Return what the Measures page says of a kept audit; raises as `kept_audits`."""
-    return _measures(str(results_dir()), digest)
 
 
 def ranked(digest: str, *, score: str, stratum: str) -> RankedNames:
@@ -149,17 +126,7 @@ def comparison(digest: str, *, other: str) -> Comparison:
     return _comparison(str(results_dir()), digest, other)
 
 
-def exposure(digest: str) -> ExposureView | None:
-    """Return what an audit's planted names show; None without any; raises as `kept_audits`."""
-    return exposure_view(report(digest))
-
-
-def roles(digest: str) -> tuple[RoleMeasures, ...]:
-    """Return an audit's members by role; raises as `kept_audits`."""
-    return role_lines(report(digest))
-
-
-def references(digest: str, *, kept: tuple[KeptAudit, ...]) -> ReferenceView | None:
+def references(digest: str, *, kept: tuple[KeptAudit, ...]) -> References | None:
     """Return an audit beside those that differ in the reference alone; None where there are none.
 
     `kept` are all kept audits, the newest first; raises as `kept_audits`.
@@ -203,28 +170,15 @@ def _documents(directory: str, digest: str, is_kept: bool) -> dict[str, tuple[st
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
-def _names(directory: str, digest: str) -> NameTable:
-    return name_table(_kept_report(directory, digest))
-
-
-@st.cache_resource(show_spinner=False, max_entries=8)
 def _shown_names(directory: str, digest: str, is_revealed: bool) -> tuple[str, ...]:
-    table, shown = _names(directory, digest), written_name if is_revealed else masked
-    return tuple(shown(first, last) for first, last in zip(table.first, table.last, strict=True))
+    table, shown = _kept_report(directory, digest).table, written_name if is_revealed else masked
+    return tuple(map(shown, table["first_name"], table["last_name"]))
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
 def _marked_documents(directory: str, digest: str, is_kept: bool) -> DocumentView | None:
-    return document_view(
-        _documents(directory, digest, is_kept),
-        report=_kept_report(directory, digest),
-        table=_names(directory, digest),
-    )
-
-
-@st.cache_resource(show_spinner=False, max_entries=16)
-def _measures(directory: str, digest: str) -> MeasuresView:
-    return measures_view(_kept_report(directory, digest))
+    found = _documents(directory, digest, is_kept)
+    return document_view(found, report=_kept_report(directory, digest))
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
@@ -248,11 +202,11 @@ def _comparison(directory: str, digest: str, other: str) -> Comparison:
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
-def _references(directory: str, digest: str, others: tuple[str, ...]) -> ReferenceView:
+def _references(directory: str, digest: str, others: tuple[str, ...]) -> References:
     shown = [_report(directory, other) for other in others[:MAX_REFERENCES]]
     n_left_out = len(others) - len(shown)
     own = _kept_report(directory, digest)
-    return reference_view(own, others=shown, n_left_out=n_left_out)
+    return compare_references(own, others=shown, n_left_out=n_left_out)
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
@@ -271,11 +225,6 @@ def _line_or_none(directory: str, digest: str) -> KeptAudit | None:
 def _line(directory: str, digest: str) -> KeptAudit:
     report = _report(directory, digest)
     return kept_audit(report, is_demo=is_demo(report, digests={}))
-
-
-@st.cache_resource(show_spinner=False, max_entries=50)
-def _overview(directory: str, digest: str) -> Overview:
-    return overview_of(_report(directory, digest))
 
 
 def _report(directory: str, digest: str) -> AuditReport:

@@ -13,7 +13,7 @@ from statistics import median
 import plotly.graph_objects as go
 
 from audit.report.names import KindScores
-from audit.report.reading import MentionBin
+from audit.report.report import MentionBin
 from audit.stats import Estimate
 from audit.tables import raised
 from pages.ui.text import escaped
@@ -79,10 +79,7 @@ def leak_by_mentions(
 
     `words` has "x", "y", "controls" and "names" (with a place {n}).
     """
-    names = [
-        f"{escaped(mention_label(b))}<br>{escaped(words['names'].format(n=b.n_names))}"
-        for b in bins
-    ]
+    names = [f"{escaped(b.label)}<br>{escaped(words['names'].format(n=b.n_names))}" for b in bins]
     figure = go.Figure()
     if not math.isnan(controls.value):
         figure.add_hrect(
@@ -100,10 +97,10 @@ def leak_by_mentions(
         )
     figure.add_scatter(
         x=names,
-        y=[100 * b.share.value for b in bins],
+        y=[100 * b.flagged.value for b in bins],
         error_y={
-            "array": [100 * (b.share.high - b.share.value) for b in bins],
-            "arrayminus": [100 * (b.share.value - b.share.low) for b in bins],
+            "array": [100 * (b.flagged.high - b.flagged.value) for b in bins],
+            "arrayminus": [100 * (b.flagged.value - b.flagged.low) for b in bins],
             "color": RUST,
             "thickness": 2,
             "width": 6,
@@ -118,13 +115,6 @@ def leak_by_mentions(
     )
     figure.update_xaxes(title=words["x"], showgrid=False, type="category")
     return _finished(figure, height=345)
-
-
-def mention_label(of: MentionBin) -> str:
-    """Return the bounds of a bin: "1", "3–4" or "10+"."""
-    if of.high is None:
-        return f"{of.low}+"
-    return str(of.low) if of.low == of.high else f"{of.low}–{of.high}"
 
 
 def _log_places(kinds: Sequence[KindScores]) -> tuple[dict[float, float], dict[float, str]]:

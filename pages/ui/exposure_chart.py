@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from audit.report.reading import PlantedName, ScoreExposure
+from audit.report.report import PlantedName, ScoreExposure
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.access_log import ACTIONS, LogEntry
-from audit.report.html import NAME_FORMS
+from audit.report.names import NAME_FORMS
 from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui.language import LANGUAGES, Words

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import chain
 
 import plotly.graph_objects as go
 
-from audit.report.reading import Calibration, CurveLine, Linking
-from audit.report.threshold import RocView, ScoreAxis, VolcanoNames
+from audit.report.report import CurvePoint, Linking
+from audit.report.threshold import Calibration, RocView, ScoreAxis, VolcanoNames
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
 
@@ -121,26 +120,31 @@ def volcano_chart(
 
 
 def curve_chart(
-    lines: Sequence[CurveLine], *, labels: Sequence[str], words: Mapping[str, str]
+    curve: Sequence[CurvePoint],
+    *,
+    stratum: str,
+    labels: Mapping[str, str],
+    words: Mapping[str, str],
 ) -> go.Figure:
     """Return AUC against the number of inputs or documents, the attack's line first."""
     figure = go.Figure()
-    for place, (line, label) in enumerate(zip(lines, labels, strict=True)):
+    numbers = [point.n for point in curve]
+    for place, (score, label) in enumerate(labels.items()):
+        aucs = [point.strata[stratum].auc.get(score, math.nan) for point in curve]
         figure.add_scatter(
-            x=list(line.n_units),
-            y=[None if math.isnan(value) else value for value in line.auc],
+            x=numbers,
+            y=[None if math.isnan(value) else value for value in aucs],
             mode="lines+markers",
             name=escaped(label),
             line={
-                "color": GREY if line.is_baseline else RUST,
-                "width": 2 if line.is_baseline else 3,
+                "color": GREY if place else RUST,
+                "width": 2 if place else 3,
                 "dash": _DASHES[place % len(_DASHES)],
             },
-            marker={"symbol": "circle-open" if line.is_baseline else "circle", "size": 8},
+            marker={"symbol": "circle-open" if place else "circle", "size": 8},
             hovertemplate="%{x:,} → %{y:.3f}<extra></extra>",
         )
     figure.add_hline(y=0.5, line={"color": LINE, "dash": "dash", "width": 1.5})
-    numbers = sorted(set(chain.from_iterable(line.n_units for line in lines)))
     figure.update_xaxes(
         title=words["x"], type="log", gridcolor=LINE, tickvals=numbers,
         ticktext=[f"{n:,}" for n in numbers], zeroline=False,
@@ -158,15 +162,15 @@ def linking_chart(linking: Linking, *, words: Mapping[str, str]) -> go.Figure:
         name=escaped(words["chance"]), line={"color": GREY, "dash": "dash", "width": 2},
         hovertemplate="%{x} → %{y:.1f} %<extra></extra>",
     )  # fmt: skip
-    general = next(line for line in linking.lines if line.by == "general_alone")
+    general, (ranks, share) = linking.general_alone, linking.reached()
     figure.add_scatter(
-        x=[1, 5], y=[100 * general.top_1.value, 100 * general.top_5.value], mode="markers",
+        x=[1, 5], y=[100 * general.top_1, 100 * general.top_5], mode="markers",
         name=escaped(words["general"]),
         marker={"color": GREY, "symbol": "circle-open", "size": 11, "line": {"width": 2}},
         hovertemplate="%{x} → %{y:.1f} %<extra></extra>",
     )  # fmt: skip
     figure.add_scatter(
-        x=[*linking.ranks.tolist(), n], y=[*(100 * linking.share).tolist(), 100], mode="lines",
+        x=[*ranks.tolist(), n], y=[*(100 * share).tolist(), 100], mode="lines",
         name=escaped(words["attack"]), line={"color": RUST, "shape": "hv", "width": 3},
         hovertemplate="%{x} → %{y:.1f} %<extra></extra>",
     )  # fmt: skip

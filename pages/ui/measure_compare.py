@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
-from audit.report.compare import Comparison, PairedName, Setting
+from audit.report.compare import Comparison
 from audit.report.report import KeptAudit
 from pages.ui import blocks, cached
 from pages.ui.language import Words
@@ -50,7 +51,7 @@ def draw(say: Words, audit: KeptAudit) -> None:
             ),
         )
     )
-    if not found.names:
+    if found.names.empty:
         return
     if found.n_kind_differs:
         below = say.text("measures_kinds_differ", n=found.n_kind_differs)
@@ -125,9 +126,9 @@ def _draw_aucs(say: Words, found: Comparison) -> None:
 def _draw_names(say: Words, found: Comparison) -> None:
     st.html(blocks.heading(say.text("measures_pairs")))
     only = st.toggle(say.text("measures_only_different"), value=True, key="measures_only_different")
-    names = [name for name in found.names if name.is_different or not only]
+    names = found.names[found.names["is_different"]] if only else found.names
     st.html(blocks.heading("", below=say.text("measures_n_pairs", n=len(names))))
-    if names:
+    if len(names):
         st.dataframe(
             _columns(say, names),
             hide_index=True,
@@ -136,10 +137,10 @@ def _draw_names(say: Words, found: Comparison) -> None:
         )
 
 
-def _columns(say: Words, names: list[PairedName]) -> dict[str, list[object]]:
+def _columns(say: Words, names: pd.DataFrame) -> dict[str, list[object]]:
     kinds = {
         kind: say.text("measures_kind_differs" if kind == "differs" else f"kind_{kind}")
-        for kind in {name.kind for name in names}
+        for kind in set(names["kind"])
     }
     flag_words = {
         True: say.text("measures_flag_yes"),
@@ -147,16 +148,15 @@ def _columns(say: Words, names: list[PairedName]) -> dict[str, list[object]]:
         None: say.text("column_missing"),
     }
     table: dict[str, list[object]] = {
-        say.text("column_number"): [name.label for name in names],
-        say.text("column_name"): [shown_name(name.first, name.last) for name in names],
-        say.text("column_kind"): [kinds[name.kind] for name in names],
+        say.text("column_number"): names["number"].tolist(),
+        say.text("column_name"): list(map(shown_name, names["first_name"], names["last_name"])),
+        say.text("column_kind"): [kinds[kind] for kind in names["kind"]],
     }
-    for side, place_key in enumerate(("one", "other")):
-        table[say.text(f"measures_score_of_{place_key}")] = [name.score[side] for name in names]
-        table[say.text(f"measures_q_of_{place_key}")] = [name.q[side] for name in names]
-        table[say.text(f"measures_flag_of_{place_key}")] = [
-            flag_words[name.is_flagged[side]] for name in names
-        ]
+    for behind, of in (("", "one"), ("_other", "other")):
+        table[say.text(f"measures_score_of_{of}")] = names[f"score{behind}"].tolist()
+        table[say.text(f"measures_q_of_{of}")] = names[f"q{behind}"].tolist()
+        flags = names[f"is_flagged{behind}"]
+        table[say.text(f"measures_flag_of_{of}")] = [flag_words[flag] for flag in flags]
     return table
 
 
@@ -170,9 +170,9 @@ def _draw_settings(say: Words, found: Comparison) -> None:
         key="measures_only_different_settings",
     )
     rows = [
-        (_setting_name(say, setting.key), _short(setting.one), _short(setting.other))
-        for setting in sorted(found.settings, key=_setting_place)
-        if setting.is_different or not only
+        (_setting_name(say, key), *map(_short, found.settings[key]))
+        for key in sorted(found.settings, key=_setting_place)
+        if found.settings[key][0] != found.settings[key][1] or not only
     ]
     if not rows:
         st.html(blocks.heading("", below=say.text("measures_settings_same")))
@@ -182,9 +182,8 @@ def _draw_settings(say: Words, found: Comparison) -> None:
     st.html(blocks.simple_table(header, rows, caption=caption, n_text=3))
 
 
-def _setting_place(setting: Setting) -> int:
-    keys = (*_NAMED_SETTINGS, setting.key)
-    return keys.index(setting.key)
+def _setting_place(key: str) -> int:
+    return (*_NAMED_SETTINGS, key).index(key)
 
 
 def _setting_name(say: Words, key: str) -> str:

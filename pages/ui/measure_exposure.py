@@ -6,8 +6,8 @@ import math
 
 import streamlit as st
 
-from audit.report.reading import ExposureGroup, ExposureView, ScoreExposure
-from audit.report.report import KeptAudit
+from audit.attack.metrics import GENERAL_ALONE
+from audit.report.report import AuditReport, Exposure, ExposureGroup, KeptAudit, ScoreExposure
 from pages.ui import blocks, cached, charts, exposure_chart
 from pages.ui.language import Words
 from pages.ui.measure_tables import p_value, score_name
@@ -17,19 +17,19 @@ from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent, percent
 
 def draw(say: Words, audit: KeptAudit) -> None:
     """Draw what the planted names of an audit show."""
-    view = cached.exposure(audit.digest)
+    report = cached.report(audit.digest)
+    view = report.details.canaries
     if view is None:
         why = say.text("measures_no_canaries_do")
         st.html(blocks.heading(say.text("measures_no_canaries"), below=why))
         return
-    sentence = view.japanese if say.language == "ja" else view.english
-    st.html(blocks.heading("", below=sentence))
+    st.html(blocks.heading("", below=view.sentence(say.language)))
     if not view.is_paired:
         counts = {"planted": view.n_planted, "held_out": view.n_held_out}
         st.html(blocks.heading("", below=say.text("measures_canaries_unpaired", **counts)))
     if not view.scores:
         return
-    fixed = view.scores[0]
+    fixed = next(iter(view.ordered.values()))
     _draw_chart(say, view)
     limits = say.text(
         "measures_canaries_limit",
@@ -43,28 +43,29 @@ def draw(say: Words, audit: KeptAudit) -> None:
     st.html(blocks.heading(say.text("measures_canaries_scores")))
     st.html(_score_table(say, view))
     with st.expander(say.text("measures_canaries_names")):
-        _draw_names(say, audit, view)
+        _draw_names(say, report, view)
 
 
-def _draw_chart(say: Words, view: ExposureView) -> None:
+def _draw_chart(say: Words, view: Exposure) -> None:
     keys = ("x", "y", "attack", "general", "one", "most", "found", "chance")
     texts = {key: say.sentences[f"measures_canaries_{key}"] for key in keys}
-    general = next((one for one in view.scores if one.is_baseline), None)
+    general = view.scores.get(GENERAL_ALONE)
+    drawn = [*view.ordered.items()][: 2 if general else 1]
     figure = exposure_chart.exposure_chart(
-        view.scores[0], general=general, names=view.names, alpha=view.alpha, words=texts
+        drawn[0][1], general=general, names=view.names, alpha=view.alpha, words=texts
     )
     alt = say.text("measures_canaries_alt")
     st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key="measures_canaries")
     with st.expander(say.text("as_table")):
         rows = [
             (
-                score_name(say, one.score),
+                score_name(say, score),
                 str(group.n_mentions),
                 str(group.n_names),
                 decimal(group.bits.value, digits=2),
                 decimal_interval(group.bits, digits=2),
             )
-            for one in (view.scores[0], *([general] if general else []))
+            for score, one in drawn
             for group in one.groups
         ]
         header = [
@@ -74,10 +75,9 @@ def _draw_chart(say: Words, view: ExposureView) -> None:
         st.html(blocks.simple_table(header, rows, caption=alt))
 
 
-def _group_table(say: Words, view: ExposureView) -> str:
+def _group_table(say: Words, view: Exposure) -> str:
     """Return the fixed score's exposure by number of mentions, M_general's beside, as HTML."""
-    fixed = view.scores[0]
-    general = next((one for one in view.scores if one.is_baseline), None)
+    fixed, general = next(iter(view.ordered.values())), view.scores.get(GENERAL_ALONE)
     by_general = {group.n_mentions: group for group in general.groups} if general else {}
     if general is not None:
         by_general[None] = general.whole
@@ -98,15 +98,15 @@ def _group_table(say: Words, view: ExposureView) -> str:
     return blocks.table([head], rows, caption=say.text("measures_canaries_caption"))
 
 
-def _score_table(say: Words, view: ExposureView) -> str:
+def _score_table(say: Words, view: Exposure) -> str:
     header = [say.text("measures_score"), *_headings(say), say.text("measures_canaries_from")]
     rows = [
         [
-            blocks.Cell(score_name(say, one.score), _role(say, one), is_number=False),
+            blocks.Cell(score_name(say, score), _role(say, view, score), is_number=False),
             *_group_cells(one.whole),
             blocks.Cell(_from(say, one.found_from.value), _from_interval(say, one)),
         ]
-        for one in view.scores
+        for score, one in view.ordered.items()
     ]
     head = [blocks.Cell(text, is_number=place > 0) for place, text in enumerate(header)]
     return blocks.table([head], rows, caption=say.text("measures_canaries_scores"))
@@ -127,7 +127,7 @@ def _group_cells(group: ExposureGroup) -> list[blocks.Cell]:
         _rate_cell(group),
         blocks.Cell(
             f"{twins.n_hits} / {twins.n_total}" if twins.n_total else UNDEFINED,
-            _some(percent_interval(twins.interval())),
+            _some(percent_interval(twins)),
         ),
         blocks.Cell(p_value(group.above_twin_p)),
     ]
@@ -138,17 +138,17 @@ def _rate_cell(group: ExposureGroup | None) -> blocks.Cell:
         return blocks.Cell(UNDEFINED)
     rate = group.found
     text = f"{rate.n_hits} / {rate.n_total} · {percent(rate.value)}"
-    return blocks.Cell(text, _some(percent_interval(rate.interval())))
+    return blocks.Cell(text, _some(percent_interval(rate)))
 
 
 def _count(say: Words, group: ExposureGroup) -> str:
     return say.text("measures_canaries_all") if group.n_mentions is None else str(group.n_mentions)
 
 
-def _role(say: Words, one: ScoreExposure) -> str:
-    if one.is_fixed:
+def _role(say: Words, view: Exposure, score: str) -> str:
+    if score == view.fixed_score:
         return say.text("measures_fixed")
-    return say.text("measures_baseline") if one.is_baseline else ""
+    return say.text("measures_baseline") if score == GENERAL_ALONE else ""
 
 
 def _from(say: Words, count: float) -> str:
@@ -160,12 +160,11 @@ def _from_interval(say: Words, one: ScoreExposure) -> str:
     return low if low == high else f"{low} – {high}"
 
 
-def _draw_names(say: Words, audit: KeptAudit, view: ExposureView) -> None:
-    table = cached.names(audit.digest)
-    pairs = list(zip(table.first, table.last, strict=True))
+def _draw_names(say: Words, report: AuditReport, view: Exposure) -> None:
+    names = report.table.loc[[one.name_id for one in view.names]]
     columns: dict[str, list[object]] = {
-        say.text("column_number"): [one.label for one in view.names],
-        say.text("column_name"): [shown_name(*pairs[one.name_id]) for one in view.names],
+        say.text("column_number"): names["number"].tolist(),
+        say.text("column_name"): list(map(shown_name, names["first_name"], names["last_name"])),
         say.text("column_mentions"): [one.n_mentions for one in view.names],
         say.text("measures_canaries_score"): [one.score for one in view.names],
         say.text("measures_canaries_one_bits"): [one.bits for one in view.names],

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.report.reading import ReferenceLine, ReferenceView
-from audit.report.report import KeptAudit
+from audit.attack.metrics import GENERAL_ALONE
+from audit.report.compare import References
+from audit.report.report import AuditReport, KeptAudit
 from pages.ui import blocks, cached
 from pages.ui.language import Words
 from pages.ui.measure_tables import p_value
@@ -33,7 +34,7 @@ def draw(say: Words, audit: KeptAudit) -> None:
     st.html(_differences(say, view))
 
 
-def _table(say: Words, view: ReferenceView) -> str:
+def _table(say: Words, view: References) -> str:
     keys = ("name", "controls", "n", "auc", "alone", "recall", "fpr", "flagged")
     n_text = 2
     head = [
@@ -41,50 +42,44 @@ def _table(say: Words, view: ReferenceView) -> str:
         for at, key in enumerate(keys)
     ]
     rows = []
-    for line in view.lines:
-        for at, stratum in enumerate(line.strata):
-            first = _who(say, line) if not at else []
-            last = _flagged(line) if not at else []
-            rows.append(
-                [
-                    *first,
-                    blocks.Cell(_controls(say, stratum.stratum), is_number=False),
-                    blocks.Cell(f"{stratum.n_members} / {stratum.n_controls}"),
-                    blocks.Cell(decimal(stratum.auc.value), _some(decimal_interval(stratum.auc))),
-                    blocks.Cell(
-                        decimal(stratum.alone.value), _some(decimal_interval(stratum.alone))
-                    ),
-                    *(
-                        blocks.Cell(percent(rate.value), _some(percent_interval(rate)))
-                        for rate in (stratum.recall, stratum.fpr)
-                    ),
-                    *last,
-                ]
-            )
-        if not line.strata:
+    for one in (view.own, *view.others):
+        who, flagged = _who(say, one, is_own=one is view.own), _flagged(one)
+        for name, stratum in one.measures.shown.items():
+            held_out = stratum.held_out[one.fixed_score].confusion
+            aucs = (stratum.scores[one.fixed_score].auc, stratum.baselines[GENERAL_ALONE].auc)
+            rates = (held_out.recall, held_out.false_positive_rate)
+            cells = [
+                blocks.Cell(_controls(say, name), is_number=False),
+                blocks.Cell(f"{stratum.n_members} / {stratum.n_controls}"),
+                *(blocks.Cell(decimal(auc.value), _some(decimal_interval(auc))) for auc in aucs),
+                *(blocks.Cell(percent(r.value), _some(percent_interval(r))) for r in rates),
+            ]
+            rows.append([*who, *cells, *flagged])
+            who, flagged = [], []
+        if not one.has_truth:
             empty = [blocks.Cell(UNDEFINED, is_number=at > 0) for at in range(6)]
-            rows.append([*_who(say, line), *empty, *_flagged(line)])
+            rows.append([*who, *empty, *flagged])
     return blocks.table([head], rows, caption=say.text("measures_references_caption"))
 
 
-def _who(say: Words, line: ReferenceLine) -> list[blocks.Cell]:
-    n_rows = max(1, len(line.strata))
-    which = say.text("measures_references_own") if line.is_own else line.digest[:12]
-    below = f"{which} \u00b7 {say.text(f'state_{line.state}')}"
-    return [blocks.Cell(line.name, below, is_number=False, n_rows=n_rows)]
+def _who(say: Words, one: AuditReport, *, is_own: bool) -> list[blocks.Cell]:
+    n_rows = max(1, len(one.measures.shown))
+    which = say.text("measures_references_own") if is_own else one.digest[:12]
+    below = f"{which} \u00b7 {say.text(f'state_{one.verdict.state}')}"
+    return [blocks.Cell(one.models["general"].name, below, is_number=False, n_rows=n_rows)]
 
 
-def _flagged(line: ReferenceLine) -> list[blocks.Cell]:
-    rate = line.flagged
-    text = f"{rate.n_hits} / {rate.n_total}"
+def _flagged(one: AuditReport) -> list[blocks.Cell]:
+    rate = one.verdict.flagged
     below = _some(percent_interval(rate.interval()))
-    return [blocks.Cell(text, below, n_rows=max(1, len(line.strata)))]
+    text = f"{rate.n_hits} / {rate.n_total}"
+    return [blocks.Cell(text, below, n_rows=max(1, len(one.measures.shown)))]
 
 
-def _differences(say: Words, view: ReferenceView) -> str:
+def _differences(say: Words, view: References) -> str:
     rows = []
-    for one in view.differences:
-        which = f"{one.name} \u00b7 {one.digest[:12]}"
+    for other, one in zip(view.others, view.found, strict=True):
+        which = f"{other.models['general'].name} \u00b7 {other.digest[:12]}"
         rows += [
             (
                 which,
@@ -99,9 +94,9 @@ def _differences(say: Words, view: ReferenceView) -> str:
             (
                 which,
                 say.text("measures_references_share"),
-                percent(one.flagged.value),
-                percent_interval(one.flagged),
-                p_value(one.p),
+                percent(one.tested.difference.value),
+                percent_interval(one.tested.difference),
+                p_value(one.tested.p),
             )
         )
     keys = ("other", "what", "difference")

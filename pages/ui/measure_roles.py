@@ -6,9 +6,7 @@ import math
 
 import streamlit as st
 
-from audit.attack.metrics import RoleMeasures
-from audit.report.report import KeptAudit
-from audit.stats import Rate
+from audit.report.report import KeptAudit, RoleLine, Share
 from pages.ui import blocks, cached
 from pages.ui.language import Words
 from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent, percent_interval
@@ -16,14 +14,14 @@ from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent, percent
 
 def draw(say: Words, audit: KeptAudit) -> None:
     """Draw the table of roles; nothing where the list has none."""
-    lines = cached.roles(audit.digest)
+    lines = cached.report(audit.digest).details.roles
     if not lines:
         return
     st.html(blocks.heading(say.text("measures_roles"), below=say.text("measures_roles_below")))
     keys = ["role", "members", "mentions", "auc", "general_auc", "flagged", "general_flagged"]
     if any(line.above is not None for line in lines):
         keys.append("above")
-    if any(line.n_role_controls for line in lines):
+    if any(line.role_controls_flagged.n_total for line in lines):
         keys.append("own_controls")
     head = [
         blocks.Cell(say.text(f"measures_roles_{key}"), is_number=place > 0)
@@ -34,7 +32,7 @@ def draw(say: Words, audit: KeptAudit) -> None:
     st.html(blocks.table([head], rows, caption=caption))
 
 
-def _cell(say: Words, line: RoleMeasures, key: str) -> blocks.Cell:
+def _cell(say: Words, line: RoleLine, key: str) -> blocks.Cell:
     if key == "role":
         return blocks.Cell(line.role or say.text("measures_roles_none"), is_number=False)
     if key == "members":
@@ -53,11 +51,11 @@ def _cell(say: Words, line: RoleMeasures, key: str) -> blocks.Cell:
     return _rate(rates.get(key, line.above))
 
 
-def _rate(rate: Rate | None) -> blocks.Cell:
+def _rate(rate: Share | None) -> blocks.Cell:
     if rate is None or not rate.n_total:
         return blocks.Cell(UNDEFINED)
     text = f"{rate.n_hits} / {rate.n_total} · {percent(rate.value)}"
-    return blocks.Cell(text, _some(percent_interval(rate.interval())))
+    return blocks.Cell(text, _some(percent_interval(rate)))
 
 
 def _some(text: str) -> str:

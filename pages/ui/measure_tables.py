@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from audit.report.reading import CurveLine, Linking, MeasuresView, RuleLine, ScoreLine
-from audit.report.threshold import RocView, ThresholdView
+from audit.attack.decisions import Confusion
+from audit.report.report import AuditReport, CurvePoint, Linking, Ranking, Rule
+from audit.report.threshold import RankedNames, Reached, RocView
 from pages.ui.blocks import Cell, simple_table, table
 from pages.ui.language import Words
 from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent, percent_interval, small
 
 _COUNTS = ("tp", "fn", "fp", "tn")
-_RATES = ("f1", "accuracy", "recall", "precision", "fpr")
+LOW_FPRS = (0.01, 0.001)
+"""False-positive rates at which rankings are read here."""
 
 
 def score_name(say: Words, score: str) -> str:
@@ -19,11 +22,11 @@ def score_name(say: Words, score: str) -> str:
     return say.text(f"measures_score_{score}")
 
 
-def rule_table(say: Words, view: MeasuresView) -> str:
+def rule_table(say: Words, report: AuditReport) -> str:
     """Return every rule against every kind of controls, as counts and rates, as HTML."""
     names = [
         *(say.text(f"measures_{count}") for count in _COUNTS),
-        *(say.text(f"rate_{rate}") for rate in _RATES[:4]),
+        *(say.text(f"rate_{rate}") for rate in ("f1", "accuracy", "recall", "precision")),
         say.text("measures_rate_fpr"),
         say.text("measures_undecided"),
     ]
@@ -33,20 +36,15 @@ def rule_table(say: Words, view: MeasuresView) -> str:
         *(Cell(name) for name in names),
     ]
     rows = []
-    for stratum in shown_strata(view):
-        lines = [line for line in view.rules if line.stratum == stratum]
+    for stratum, measured in report.measures.shown.items():
+        lines = list(measured.judged(report.fixed_score))
         for place, line in enumerate(lines):
             first = [_stratum(say, stratum, n_rows=len(lines))] if not place else []
-            rows.append([*first, *_rule_cells(say, line)])
+            rows.append([*first, *_rule_cells(say, *line)])
     return table([header], rows, caption=say.text("measures_rules_caption"))
 
 
-def shown_strata(view: MeasuresView) -> tuple[str, ...]:
-    """Return the kinds of controls that stand in tables: each kind, "all" where it is the only."""
-    return tuple(s for s in view.strata if s != "all") or view.strata
-
-
-def score_table(say: Words, view: MeasuresView) -> str:
+def score_table(say: Words, report: AuditReport) -> str:
     """Return how every score ranks members against every kind of controls, as HTML."""
     header = [
         Cell(say.text("paper_controls"), is_number=False),
@@ -57,15 +55,18 @@ def score_table(say: Words, view: MeasuresView) -> str:
         ),
     ]
     rows = []
-    for stratum in shown_strata(view):
-        lines = [line for line in view.scores if line.stratum == stratum]
-        for place, line in enumerate(lines):
+    for stratum, measured in report.measures.shown.items():
+        lines = measured.ranked(report.fixed_score)
+        for place, (score, ranking) in enumerate(lines.items()):
             first = [_stratum(say, stratum, n_rows=len(lines))] if not place else []
-            rows.append([*first, *_score_cells(say, line)])
+            below = "measures_fixed" if score == report.fixed_score else ""
+            below = "measures_baseline" if score in measured.baselines else below
+            below = say.text(below) if below else ""
+            rows.append([*first, *_score_cells(say, score, ranking, below=below)])
     return table([header], rows, caption=say.text("measures_scores_caption"))
 
 
-def confusion_table(say: Words, view: ThresholdView) -> str:
+def confusion_table(say: Words, view: Reached, *, names: RankedNames) -> str:
     """Return the four counts at a threshold as HTML; without truth, the number flagged."""
     if view.counts is None:
         row = (
@@ -79,11 +80,17 @@ def confusion_table(say: Words, view: ThresholdView) -> str:
     else:
         counts = view.counts
         pairs = [
-            ("kind_member", counts.tp, counts.fn, view.recall),
-            (_stratum_key(view.stratum), counts.fp, counts.tn, view.fpr),
+            ("kind_member", counts.tp, counts.fn, counts.recall),
+            (_stratum_key(names.stratum), counts.fp, counts.tn, counts.false_positive_rate),
         ]
         rows = [
-            (say.text(key), str(hit), str(miss), percent(rate.value), percent_interval(rate))
+            (
+                say.text(key),
+                str(hit),
+                str(miss),
+                percent(rate.value),
+                percent_interval(rate.interval()),
+            )
             for key, hit, miss, rate in pairs
         ]
     header = [
@@ -97,11 +104,11 @@ def confusion_table(say: Words, view: ThresholdView) -> str:
     )
 
 
-def threshold_rates(say: Words, view: ThresholdView) -> str:
+def threshold_rates(say: Words, view: Reached, *, counts: Confusion) -> str:
     """Return the rates at a threshold with their intervals as HTML; the list must have truth."""
     pairs = [
-        (say.text("rate_precision"), view.precision),
-        (say.text("rate_accuracy"), view.accuracy),
+        (say.text("rate_precision"), counts.precision.interval()),
+        (say.text("rate_accuracy"), counts.accuracy.interval()),
         (say.text("rate_f1"), view.f1),
         (say.text("measures_ppv", share=percent(view.prevalence)), view.ppv),
     ]
@@ -118,12 +125,12 @@ def linking_table(say: Words, linking: Linking) -> str:
     ]
     rows = [
         [
-            Cell(say.text(f"measures_by_{line.by}"), is_number=False),
-            Cell(percent(line.top_1.value), _below(percent_interval(line.top_1))),
-            Cell(percent(line.top_5.value), _below(percent_interval(line.top_5))),
-            Cell(decimal(line.median_rank, digits=1)),
+            Cell(say.text(f"measures_by_{by}"), is_number=False),
+            Cell(percent(top_1.value), _below(percent_interval(top_1))),
+            Cell(percent(top_5.value), _below(percent_interval(top_5))),
+            Cell(decimal(median_rank, digits=1)),
         ]
-        for line in linking.lines
+        for by, top_1, top_5, median_rank in linking.lines()
     ]
     return table([header], rows, caption=say.text("measures_linking_caption"))
 
@@ -138,13 +145,14 @@ def roc_table(say: Words, curve: RocView) -> str:
     return simple_table(header, rows, caption=score_name(say, curve.score), n_text=0)
 
 
-def curve_table(say: Words, lines: Sequence[CurveLine], *, x: str) -> str:
+def curve_table(
+    say: Words, curve: Sequence[CurvePoint], *, stratum: str, codes: Sequence[str], x: str
+) -> str:
     """Return AUCs by number of inputs or documents as HTML; `x` is the first column's heading."""
-    header = [x, *(score_name(say, line.score) for line in lines)]
-    columns = zip(*(line.auc for line in lines), strict=True)
+    header = [x, *(score_name(say, code) for code in codes)]
     rows = [
-        (f"{n:,}", *map(decimal, values))
-        for n, values in zip(lines[0].n_units, columns, strict=True)
+        (f"{point.n:,}", *(decimal(point.strata[stratum].auc.get(c, math.nan)) for c in codes))
+        for point in curve
     ]
     return simple_table(header, rows, caption=say.text("measures_curve_alt"), n_text=0)
 
@@ -162,30 +170,28 @@ def _stratum_key(stratum: str) -> str:
     return "measures_controls" if stratum == "all" else f"kind_{stratum}"
 
 
-def _rule_cells(say: Words, line: RuleLine) -> list[Cell]:
-    if line.is_held_out:
-        name = Cell(score_name(say, line.rule), say.text("measures_held_out"), is_number=False)
+def _rule_cells(say: Words, name: str, judges: str, rule: Rule) -> list[Cell]:
+    if judges == "held_out":
+        title = Cell(score_name(say, name), say.text("measures_held_out"), is_number=False)
     else:
-        name = Cell(say.text(f"measures_rule_{line.rule}"), is_number=False)
-    cells = [name, *(Cell(str(getattr(line.counts, count))) for count in _COUNTS)]
-    for rate in _RATES:
-        estimate = getattr(line, rate)
-        cells.append(Cell(percent(estimate.value), _below(percent_interval(estimate))))
-    if line.n_undecided is None or line.best is None or line.worst is None:
+        title = Cell(say.text(f"measures_rule_{name}"), is_number=False)
+    found = rule.confusion
+    rates = (rule.f1, found.accuracy, found.recall, found.precision, found.false_positive_rate)
+    cells = [title, *(Cell(str(count)) for count in found.four)]
+    cells += [Cell(percent(rate.value), _below(percent_interval(rate))) for rate in rates]
+    if rule.n_undecided is None or rule.all_right is None or rule.all_wrong is None:
         return [*cells, Cell(UNDEFINED)]
-    bounds = say.text("measures_bounds", low=line.worst.tp, high=line.best.tp)
-    return [*cells, Cell(str(line.n_undecided), bounds)]
+    bounds = say.text("measures_bounds", low=rule.all_wrong.tp, high=rule.all_right.tp)
+    return [*cells, Cell(str(rule.n_undecided), bounds)]
 
 
-def _score_cells(say: Words, line: ScoreLine) -> list[Cell]:
-    below = say.text("measures_fixed") if line.is_fixed else ""
-    if line.is_baseline:
-        below = say.text("measures_baseline")
+def _score_cells(say: Words, score: str, ranking: Ranking, *, below: str) -> list[Cell]:
+    tprs = [ranking.tpr(fpr) for fpr in LOW_FPRS]
     return [
-        Cell(score_name(say, line.score), below, is_number=False),
-        Cell(decimal(line.auc.value), _below(decimal_interval(line.auc))),
-        *(Cell(percent(tpr.value), _below(percent_interval(tpr))) for tpr in line.tprs),
-        Cell(str(line.n_not_scored)),
+        Cell(score_name(say, score), below, is_number=False),
+        Cell(decimal(ranking.auc.value), _below(decimal_interval(ranking.auc))),
+        *(Cell(percent(tpr.value), _below(percent_interval(tpr))) for tpr in tprs),
+        Cell(str(ranking.n_not_scored)),
     ]
 
 

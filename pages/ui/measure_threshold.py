@@ -9,8 +9,8 @@ import streamlit as st
 from audit.report.threshold import (
     USEFUL,
     RankedNames,
+    Reached,
     ScoreAxis,
-    ThresholdView,
     at_threshold,
     fdr_line,
     first_threshold,
@@ -40,7 +40,7 @@ def panel(say: Words, digest: str, *, score: str, stratum: str) -> None:
     )
     left, right = st.columns(2, gap="large")
     with left:
-        st.html(measure_tables.confusion_table(say, view))
+        st.html(measure_tables.confusion_table(say, view, names=names))
     with right:
         if view.counts is not None:
             st.number_input(
@@ -50,7 +50,7 @@ def panel(say: Words, digest: str, *, score: str, stratum: str) -> None:
                 value=_FIRST_PREVALENCE,
                 key=_PREVALENCE,
             )
-            st.html(measure_tables.threshold_rates(say, view))
+            st.html(measure_tables.threshold_rates(say, view, counts=view.counts))
     _draw_charts(say, digest, names=names, view=view)
 
 
@@ -97,7 +97,7 @@ def _inputs(say: Words, axis: ScoreAxis, *, useful: dict[str, float]) -> None:
     )
 
 
-def _draw_charts(say: Words, digest: str, *, names: RankedNames, view: ThresholdView) -> None:
+def _draw_charts(say: Words, digest: str, *, names: RankedNames, view: Reached) -> None:
     left, right = st.columns(2, gap="large")
     with left:
         _draw_volcano(say, digest, names=names, view=view)
@@ -107,7 +107,7 @@ def _draw_charts(say: Words, digest: str, *, names: RankedNames, view: Threshold
             st.html(blocks.heading(say.text("measures_no_truth"), below=why))
             return
         curve = cached.roc(digest, score=names.score, stratum=names.stratum)
-        at = (view.fpr.value, view.recall.value)
+        at = (view.counts.false_positive_rate.value, view.counts.recall.value)
         texts = {key: say.sentences[f"measures_roc_{key}"] for key in ("x", "y", "chance", "at")}
         figure = measure_charts.roc_chart(
             [curve],
@@ -123,7 +123,7 @@ def _draw_charts(say: Words, digest: str, *, names: RankedNames, view: Threshold
             st.html(measure_tables.roc_table(say, curve))
 
 
-def _draw_volcano(say: Words, digest: str, *, names: RankedNames, view: ThresholdView) -> None:
+def _draw_volcano(say: Words, digest: str, *, names: RankedNames, view: Reached) -> None:
     kinds = cached.volcano_names(digest, score=names.score)
     score = measure_tables.score_name(say, names.score)
     labels = {

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.report.reading import Overview
+from audit.report.report import AuditReport
 from pages.ui import blocks, charts
 from pages.ui.language import Words
 from pages.ui.text import percent, percent_interval
 
 
-def mention_chart(say: Words, view: Overview, *, key: str) -> None:
+def mention_chart(say: Words, report: AuditReport, *, key: str) -> None:
     """Draw the share of names that stand out against how often they occur."""
     texts = {name: say.sentences[f"mentions_{name}"] for name in ("x", "y", "controls", "names")}
     figure = charts.leak_by_mentions(
-        view.mentions, controls=view.controls_flagged.interval(), words=texts
+        report.mentions, controls=report.controls_flagged.interval(), words=texts
     )
     alt = say.text("mentions_alt")
     st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key=key)
     with st.expander(say.text("as_table")):
         rows = [
             (
-                charts.mention_label(found),
+                found.label,
                 str(found.n_names),
-                str(found.n_flagged),
-                percent(found.share.value),
-                percent_interval(found.share),
+                str(found.flagged.n_hits),
+                percent(found.flagged.value),
+                percent_interval(found.flagged),
             )
-            for found in view.mentions
+            for found in report.mentions
         ]
         columns = ("mentions", "n", "flagged", "share", "interval")
         header = [say.text(f"column_{column}") for column in columns]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
 
+import pandas as pd
 import streamlit as st
 
-from audit.report.documents import DocumentView, holds_name, marked_pairs
+from audit.report.documents import DocumentView, holds_name
 from audit.report.names import (
+    ASKED,
     AmongControls,
     FittingPassage,
-    NameDetail,
-    NameTable,
-    Selection,
-    name_detail,
+    among_controls,
+    fitting_passages,
+    model_blocks,
 )
+from audit.report.report import AuditReport, Inspection
 from pages.ui import blocks, cached, charts, marks, name_charts
 from pages.ui.document_cards import mark_label
 from pages.ui.language import Words
@@ -26,21 +29,20 @@ from pages.ui.text import decimal, escaped, percent, small
 N_DOCUMENTS = 3
 
 
-def draw(say: Words, table: NameTable, *, row: int, selection: Selection, digest: str) -> None:
-    """Draw a name's detail: heading, charts, numbers, and the texts that it stands in or fits."""
-    detail = name_detail(
-        table, row=row, inspection=cached.inspection(digest), report=cached.report(digest)
-    )
+def draw(say: Words, report: AuditReport, name: pd.Series, *, ids: list[float]) -> None:
+    """Draw a name's detail: heading, charts, numbers, and the texts that it stands in or fits.
+
+    `name` is its row of the table, `ids` are the names that the table shows.
+    """
+    inspection, scenario = cached.inspection(report.digest), report.scenario.number
     with st.container(key="names_detail"):
-        draw_heading(
-            say, detail, ids=table.numbers["name_id"][selection.rows].tolist(), digest=digest
-        )
-        if detail.blocks:
+        draw_heading(say, name, ids=ids, digest=report.digest)
+        if inspection is not None:
             left, right = st.columns(2, gap="large")
             with left:
-                draw_blocks(say, detail, scenario=table.scenario)
+                draw_blocks(say, inspection, row=int(name["name_id"]), scenario=scenario)
             with right:
-                draw_among(say, detail, fixed_score=table.fixed_score)
+                draw_among(say, name, inspection, report=report)
         else:
             st.html(
                 blocks.heading(
@@ -49,23 +51,24 @@ def draw(say: Words, table: NameTable, *, row: int, selection: Selection, digest
             )
         left, right = st.columns([2, 3], gap="large")
         with left:
-            draw_numbers(say, detail, table=table)
+            draw_numbers(say, name, report=report)
         with right:
-            if table.scenario == 2:
-                draw_passages(say, detail)
-            elif (view := cached.marked_documents(digest)) is not None:
-                draw_documents(say, detail, view=view, table=table)
+            if scenario == 2:
+                draw_passages(say, name, inspection, report=report)
+            elif (view := cached.marked_documents(report.digest)) is not None:
+                draw_documents(say, name, view=view, table=report.table)
 
 
-def draw_heading(say: Words, detail: NameDetail, *, ids: list[float], digest: str) -> None:
+def draw_heading(say: Words, name: pd.Series, *, ids: list[float], digest: str) -> None:
     """Draw the name with its decision, the way to its neighbours in the table, and its link."""
-    name = say.text("names_one", number=detail.label, name=shown_name(detail.first, detail.last))
-    kind = say.text(f"names_kind_{detail.kind}")
-    decision = say.text(f"names_decision_is_{detail.decision}")
-    if detail.is_undecided:
+    shown = shown_name(name["first_name"], name["last_name"])
+    title = say.text("names_one", number=name["number"], name=shown)
+    kind, name_id = say.text(f"names_kind_{name['kind']}"), int(name["name_id"])
+    decision = say.text(f"names_decision_is_{name['decision']}")
+    if name["is_undecided"]:
         decision += say.text("names_is_close")
-    st.html(blocks.heading(name, below=kind) + blocks.heading("", below=decision))
-    place = ids.index(detail.name_id) if detail.name_id in ids else None
+    st.html(blocks.heading(title, below=kind) + blocks.heading("", below=decision))
+    place = ids.index(name_id) if name_id in ids else None
     before, after, copy = st.columns([1, 1, 4], vertical_alignment="center")
     for column, key, step in ((before, "names_previous", -1), (after, "names_next", 1)):
         to = -1 if place is None else place + step
@@ -81,11 +84,15 @@ def draw_heading(say: Words, detail: NameDetail, *, ids: list[float], digest: st
     base = (st.context.url or "").rstrip("/").removesuffix("/names")
     with copy.popover(say.text("names_link_copy"), icon=":material/link:"):
         st.html(blocks.heading("", below=say.text("names_link_copy_below")))
-        st.code(f"{base}/names?audit={digest[:12]}&name={detail.name_id}", language=None)
+        st.code(f"{base}/names?audit={digest[:12]}&name={name_id}", language=None)
 
 
-def draw_blocks(say: Words, detail: NameDetail, *, scenario: int) -> None:
+def draw_blocks(say: Words, inspection: Inspection, *, row: int, scenario: int) -> None:
     """Draw both models' evidence by block."""
+    models = [
+        model_blocks(who, getattr(inspection, who)[:, row], n_per_block=inspection.n_per_block)
+        for who in ("hospital", "general")
+    ]
     st.html(
         blocks.heading(
             say.text("names_blocks_title"), below=say.text(f"names_blocks_below_{scenario}")
@@ -93,7 +100,7 @@ def draw_blocks(say: Words, detail: NameDetail, *, scenario: int) -> None:
     )
     labels = {"hospital": say.text("column_hospital"), "general": say.text("column_general")}
     figure = name_charts.block_strip(
-        detail.blocks,
+        models,
         labels=labels,
         axis=say.text(f"names_blocks_axis_{scenario}"),
         is_share=scenario == 1,
@@ -108,34 +115,39 @@ def draw_blocks(say: Words, detail: NameDetail, *, scenario: int) -> None:
                 _exact(model.mean.value),
                 f"{_exact(model.mean.low)} – {_exact(model.mean.high)}",
             )
-            for model in detail.blocks
+            for model in models
         ]
         header = [say.text(f"names_blocks_{c}") for c in ("model", "n", "mean", "interval")]
         st.html(blocks.simple_table(header, rows, caption=alt))
 
 
-def draw_among(say: Words, detail: NameDetail, *, fixed_score: str) -> None:
+def draw_among(say: Words, name: pd.Series, inspection: Inspection, *, report: AuditReport) -> None:
     """Draw the name's score among those of the reference controls."""
-    among = detail.among
+    among = among_controls(
+        name["score"],
+        threshold=name["threshold"],
+        controls=inspection.reference_score[inspection.reference_n_pieces == name["n_pieces"]],
+        is_log=report.is_log,
+    )
     if among is None:
         st.html(blocks.heading(say.text("names_among_title"), below=say.text("names_among_none")))
         return
     if math.isnan(among.position):
         below = say.text("names_among_not_scored")
     else:
-        of = "names_among_any_length" if among.is_unmatched else "names_among_same_length"
+        of = "names_among_any_length" if name["is_unmatched"] else "names_among_same_length"
         below = say.text(
             of,
             k=among.below.n_hits,
             n=among.below.n_total,
             share=percent(among.below.value),
-            n_pieces=among.n_pieces,
+            n_pieces=int(name["n_pieces"]),
         )
     st.html(blocks.heading(say.text("names_among_title"), below=below))
     words = {
-        "x": say.text(f"axis_{fixed_score}"),
+        "x": say.text(f"axis_{report.fixed_score}"),
         "y": say.text("names_among_y"),
-        "name": detail.label,
+        "name": name["number"],
         "threshold": say.text("names_among_threshold"),
     }
     figure = name_charts.among_histogram(among, words=words)
@@ -159,9 +171,8 @@ def _histogram_rows(among: AmongControls) -> list[tuple[str, str, str]]:
     ]
 
 
-def draw_numbers(say: Words, detail: NameDetail, *, table: NameTable) -> None:
+def draw_numbers(say: Words, n: pd.Series, *, report: AuditReport) -> None:
     """Draw every number of the name with what it means."""
-    n = detail.numbers
     interval = f"{_exact(n['low'])} – {_exact(n['high'])}"
     is_limited = not math.isinf(n["threshold"])
     values = {
@@ -182,7 +193,7 @@ def draw_numbers(say: Words, detail: NameDetail, *, table: NameTable) -> None:
     rows = []
     for key, value in values.items():
         meaning = say.text(
-            f"names_evidence_{table.scenario}"
+            f"names_evidence_{report.scenario.number}"
             if key in ("hospital", "general")
             else f"names_means_{key}"
         )
@@ -190,58 +201,73 @@ def draw_numbers(say: Words, detail: NameDetail, *, table: NameTable) -> None:
         rows.append([title, blocks.Cell(value)])
     st.html(blocks.heading(say.text("names_numbers")))
     header = [[blocks.Cell(say.text("names_what"), is_number=False), blocks.Cell("")]]
-    st.html(blocks.table(header, rows, caption=say.text(f"axis_{table.fixed_score}")))
+    st.html(blocks.table(header, rows, caption=say.text(f"axis_{report.fixed_score}")))
 
 
-def draw_passages(say: Words, detail: NameDetail) -> None:
+def draw_passages(
+    say: Words, name: pd.Series, inspection: Inspection | None, *, report: AuditReport
+) -> None:
     """Draw the passages that the name fits best (scenario 2)."""
     st.html(
         blocks.heading(say.text("names_passages_title"), below=say.text("names_passages_below"))
     )
-    if not detail.passages:
+    row, found = int(name["name_id"]), []
+    if inspection is not None:
+        found = fitting_passages(
+            inspection.passages,
+            places=inspection.best_passages[row].tolist(),
+            ratios=inspection.best_log_ratio[row].tolist(),
+            name=name,
+        )
+    if not found:
         st.html(blocks.heading("", below=say.text("names_passages_none")))
         return
-    name = shown_name(detail.first, detail.last) if is_revealed() else say.text("names_slot")
-    items = "".join(_passage(say, one, name=name, kind=detail.kind) for one in detail.passages)
+    shown = shown_name(name["first_name"], name["last_name"])
+    slot = shown if is_revealed() else say.text("names_slot")
+    linking = report.details.linking
+    ranks = linking.rank_by_passage if linking else ()
+    own = {str(one.passage_id): one.rank for one in ranks if one.name_id == row}
+    items = "".join(_passage(say, one, slot=slot, kind=name["kind"], own=own) for one in found)
     st.html(f'<ul class="ka-passages">{items}</ul>')
 
 
-def _passage(say: Words, passage: FittingPassage, *, name: str, kind: str) -> str:
+def _passage(
+    say: Words, fitting: FittingPassage, *, slot: str, kind: str, own: Mapping[str, float]
+) -> str:
+    passage = fitting.passage
     key = {True: "names_passage_own", False: "names_passage_other", None: "names_passage_unknown"}
     facts = say.text(
-        key[passage.is_own],
-        ratio=decimal(passage.log_ratio, digits=2),
-        passage=shown_passage(passage.passage_id, number=passage.number),
+        key[fitting.is_own],
+        ratio=decimal(fitting.log_ratio, digits=2),
+        passage=shown_passage(passage.passage_id, number=fitting.place + 1),
     )
-    if passage.rank is not None:
-        facts = f"{facts} {say.text('names_passage_rank', rank=f'{passage.rank:g}')}"
-    is_asked = kind in ("member", "unknown", "planted")
-    tone = "flagged" if passage.is_own else "member" if is_asked else "control"
-    text = marks.with_slot(passage.before, slot=name, after=passage.after, tone=tone)
+    if fitting.is_own and passage.passage_id in own:
+        facts = f"{facts} {say.text('names_passage_rank', rank=f'{own[passage.passage_id]:g}')}"
+    tone = "flagged" if fitting.is_own else "member" if kind in ASKED else "control"
+    text = marks.with_slot(passage.left, slot=slot, after=passage.right, tone=tone)
     return f"<li><small>{escaped(facts)}</small><div>{text}</div></li>"
 
 
-def draw_documents(say: Words, detail: NameDetail, *, view: DocumentView, table: NameTable) -> None:
+def draw_documents(say: Words, name: pd.Series, *, view: DocumentView, table: pd.DataFrame) -> None:
     """Draw the hospital model's documents that hold the name (scenario 1)."""
-    found = {who.who: holds_name(who, name_id=detail.name_id) for who in view.models}
+    name_id = int(name["name_id"])
+    found = {who.who: holds_name(who, name_id=name_id) for who in view.models}
     counts = {who: int(held.sum()) for who, held in found.items()}
     below = say.text("names_documents_below", n=len(view), **counts)
     st.html(blocks.heading(say.text("names_documents_title"), below=below))
-    numbers = found["hospital"].nonzero()[0][:N_DOCUMENTS].tolist()
     items = []
-    for pair in marked_pairs(view, numbers=numbers):
-        document = pair.documents[0]
+    for number in found["hospital"].nonzero()[0][:N_DOCUMENTS].tolist():
         text = marks.marked(
-            document.text,
-            marks=document.marks,
-            label=lambda hit: mark_label(say, hit, table=table, wanted=detail.name_id),
+            view.hospital.texts[number],
+            marks=view.hospital.marks(number),
+            label=lambda hit: mark_label(say, hit, table=table, wanted=name_id),
             is_revealed=is_revealed(),
         )
-        number = escaped(say.text("names_document", number=pair.number))
-        items.append(f'<li><small>{number}</small><div class="ka-document">{text}</div></li>')
+        title = escaped(say.text("names_document", number=number))
+        items.append(f'<li><small>{title}</small><div class="ka-document">{text}</div></li>')
     st.html(f'<ul class="ka-passages">{"".join(items)}</ul>')
     if any(held.any() for held in found.values()):
-        link("documents", label=say.text("names_documents_open"), has=str(detail.name_id))
+        link("documents", label=say.text("names_documents_open"), has=str(name_id))
 
 
 def _exact(value: float) -> str:

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from audit.report.reading import Overview, PublishedRow, PublishedTables, RuleFigures
+from audit.report.published import (
+    ATTACKS,
+    PAPER_RULE,
+    PAPER_RULE_ON_GENERAL,
+    PublishedRow,
+    PublishedTables,
+)
+from audit.report.report import AuditReport, Rule
 from pages.ui.blocks import Cell, table
 from pages.ui.language import Words
 from pages.ui.text import UNDEFINED, percent, percent_interval
 
 RATES = ("f1", "accuracy", "recall", "precision")
 STRATA = ("easy", "hard")
-Measured = Mapping[tuple[str, str, str], RuleFigures]
+Measured = Mapping[tuple[str, str, str], Rule]
 """(controls, attack, model) -> what the paper's rule reaches in this audit."""
 
 
-def measured(overviews: list[Overview]) -> dict[tuple[str, str, str], RuleFigures]:
-    """Return the rule figures of both scenarios' audits by controls, attack and model."""
-    return {
-        (rule.stratum, rule.attack, rule.model): rule
-        for overview in overviews
-        for rule in overview.rules
-    }
+def measured(reports: list[AuditReport]) -> dict[tuple[str, str, str], Rule]:
+    """Return what the paper's rules reach in both scenarios' audits."""
+    found = {}
+    for report in reports:
+        number = report.scenario.number
+        for controls, stratum in report.measures.strata.items():
+            rules = {
+                "hospital": stratum.rules.get(PAPER_RULE[number]),
+                "general": stratum.baseline_rules.get(PAPER_RULE_ON_GENERAL[number]),
+                "always_member": stratum.always_member,
+            }
+            found |= {(controls, ATTACKS[number], m): rule for m, rule in rules.items() if rule}
+    return found
 
 
 def table_one(found: Measured, *, published: PublishedTables, words: Words) -> str:
@@ -58,7 +71,7 @@ def table_two(found: Measured, *, published: PublishedTables, words: Words) -> s
     )
 
 
-def _find(found: Measured, controls: str, attack: str, model: str) -> RuleFigures | None:
+def _find(found: Measured, controls: str, attack: str, model: str) -> Rule | None:
     if attack:
         return found.get((controls, attack, model))
     guesses = (found.get((controls, known, model)) for known in ("masked_lm", "generation"))
@@ -83,21 +96,21 @@ def _header(words: Words, what: str) -> list[list[Cell]]:
     ]
 
 
-def _line(label: str, rule: RuleFigures | None, row: PublishedRow | None) -> list[Cell]:
+def _line(label: str, rule: Rule | None, row: PublishedRow | None) -> list[Cell]:
     cells = [Cell(label, is_number=False)]
     for i, rate in enumerate(RATES):
         tone = "ka-first" if i == 0 else ""
         if rule is None:
             cells.append(Cell(UNDEFINED, tone=tone))
         else:
-            estimate = getattr(rule, rate)
+            estimate = rule.f1 if rate == "f1" else getattr(rule.confusion, rate)
             cells.append(Cell(percent(estimate.value), percent_interval(estimate), tone=tone))
-    cells.append(Cell(_counts(rule.counts if rule else None)))
+    cells.append(Cell(_counts(rule.confusion.four if rule else None)))
     for i, rate in enumerate(RATES):
         tone = "ka-quiet ka-first" if i == 0 else "ka-quiet"
         cells.append(Cell(percent(getattr(row, rate)) if row else UNDEFINED, tone=tone))
-    mark = "*" if row and row.is_implied else ""
-    cells.append(Cell(_counts(row.counts if row else None) + mark, tone="ka-quiet"))
+    mark = "*" if row and row.implied else ""
+    cells.append(Cell(_counts(row.four if row else None) + mark, tone="ka-quiet"))
     return cells
 
 

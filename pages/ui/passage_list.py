@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
-from audit.report.documents import PER_PAGE, ListedPassage, listed_passages, n_pages, page_number
-from audit.report.names import NameTable
+from audit.notes.passages import Passage
+from audit.report.documents import PER_PAGE, listed_passages, n_pages, page_number
 from pages.ui import blocks, cached, linked
 from pages.ui.language import Words
 from pages.ui.marks import with_slot
@@ -14,7 +15,7 @@ from pages.ui.reveal import is_revealed, shown_name, shown_passage
 from pages.ui.text import escaped
 
 
-def draw(say: Words, table: NameTable, *, digest: str) -> None:
+def draw(say: Words, table: pd.DataFrame, *, digest: str) -> None:
     """Say why there are no documents, and draw the passages."""
     st.html(
         blocks.heading(
@@ -44,31 +45,33 @@ def draw(say: Words, table: NameTable, *, digest: str) -> None:
     st.html(blocks.heading("", below=shown))
     page = page_number(str(linked.turned_to("passages")), n_rows=len(found))
     items = "".join(
-        _item(say, passage, table=table)
-        for passage in found[(page - 1) * PER_PAGE : page * PER_PAGE]
+        _item(say, number, passage, owner, table=table)
+        for number, passage, owner in found[(page - 1) * PER_PAGE : page * PER_PAGE]
     )
     st.html(f'<ul class="ka-passages">{items}</ul>')
     linked.pager("passages", n_pages=n_pages(len(found)), at=page)
     linked.to_link("passages", values={"page": "" if page == 1 else str(page)})
 
 
-def _item(say: Words, passage: ListedPassage, *, table: NameTable) -> str:
-    called = shown_passage(passage.passage_id, number=passage.number)
+def _item(
+    say: Words, number: int, passage: Passage, owner: int | None, *, table: pd.DataFrame
+) -> str:
+    called = shown_passage(passage.passage_id, number=number)
     slot, facts = (
         say.text("documents_slot"),
         say.text("documents_passage_unknown", passage=called),
     )
-    if passage.owner is not None:
-        name = shown_name(table.first[passage.owner], table.last[passage.owner])
+    if owner is not None:
+        name = shown_name(table["first_name"][owner], table["last_name"][owner])
         facts = say.text(
             "documents_passage_owner",
             passage=called,
-            number=table.labels[passage.owner],
+            number=table["number"][owner],
             name=name,
         )
         if is_revealed():
             slot = name
-    text = with_slot(passage.before, slot=slot, after=passage.after, tone="member")
+    text = with_slot(passage.left, slot=slot, after=passage.right, tone="member")
     return f"<li><small>{escaped(facts)}</small><div>{text}</div></li>"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from audit.report.documents import DocumentView, Rows, marked_pairs
+from audit.report.documents import DocumentView, Rows
 from audit.tables import write_table
 from pages.ui.marks import shown_text
 
@@ -27,9 +27,13 @@ def documents_file(
 
     def make() -> bytes:
         lines = [
-            (pair.number, one.who, shown_text(one.text, marks=one.marks, is_revealed=is_revealed))
-            for pair in marked_pairs(view, numbers=rows.tolist())
-            for one in pair.documents
+            (
+                row,
+                one.who,
+                shown_text(one.texts[row], marks=one.marks(row), is_revealed=is_revealed),
+            )
+            for row in rows.tolist()
+            for one in view.models
         ]
         header = ("document_id", "model", "text")
         if kind == "csv":

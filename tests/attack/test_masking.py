@@ -23,7 +23,8 @@ from audit.errors import AuditError
 from audit.models.pair import load_pair
 from audit.names.candidates import Candidates
 from audit.names.pools import us_pool
-from audit.report.report import AuditReport, names_csv, same_answer, write_report
+from audit.report.export import names_csv, write_report
+from audit.report.report import AuditReport, same_answer
 from audit.run import run_audit
 from cache.store import Store
 from tests.attack.masking_pair import LISTED, PASSAGES, UNKNOWN, folders, numbers, request_of, store
@@ -225,37 +226,38 @@ def test_a_name_with_too_few_comparable_controls_has_a_score_and_is_not_judged(
 
 def test_the_report_holds_measures_linking_curve_and_counts(report: AuditReport) -> None:
     assert report.fixed_score == "residual"
-    assert report.candidates["n_members"] == 7
-    assert report.candidates["n_controls"] == 7
-    assert report.candidates["by_kind"] == {"easy": 6, "given": 1}
-    assert report.candidates["n_reference"] >= 2600
-    assert set(report.measures["strata"]) >= {"all", "easy"}
-    everyone = report.measures["strata"]["all"]
+    assert report.candidates.n_members == 7
+    assert report.candidates.n_controls == 7
+    assert report.candidates.by_kind == {"easy": 6, "given": 1}
+    assert report.candidates.n_reference >= 2600
+    assert set(report.measures.strata) >= {"all", "easy"}
+    everyone = report.measures.strata["all"]
     assert {"difference", "log_ratio", "mean_log_ratio", "chain_mean_log_ratio"} <= set(
-        everyone["scores"]
+        everyone.scores
     )
-    assert "difference_above_zero" in everyone["rules"]
-    points = [point["n"] for point in report.curve]
+    assert "difference_above_zero" in everyone.rules
+    points = [point.n for point in report.curve]
     assert points == sorted(set(points))
     assert points[-1] == 230
     assert set(points) <= {*range(1, 41), *range(45, 231, 5)}  # whole blocks of inputs
     # The last point of the curve is the whole run.
-    last = report.curve[-1]["strata"]["all"]["auc"]["residual"]
-    assert last == pytest.approx(everyone["scores"]["residual"]["auc"]["value"])
-    assert report.verdict["state"] in get_args(State)
+    last = report.curve[-1].strata["all"].auc["residual"]
+    assert last == pytest.approx(everyone.scores["residual"].auc.value)
+    assert report.verdict.state in get_args(State)
     for p, q in zip(numbers(report, "p_value"), numbers(report, "q_value"), strict=True):
         assert math.isnan(p) or 0 < p <= q <= 1
-    assert report.scenario["number"] == 2
-    assert report.models["hospital"]["digest"] != report.models["general"]["digest"]
+    assert report.scenario.number == 2
+    assert report.models["hospital"].digest != report.models["general"].digest
 
 
 def test_linking_ranks_the_scored_owners_by_the_reports_own_passages(report: AuditReport) -> None:
-    linking = report.details["linking"]
+    linking = report.details.linking
     # Five passages: one without owner, one whose owner cannot be spelled.
-    assert [one["passage_id"] for one in linking["rank_by_passage"]] == ["1", "2", "3"]
-    assert [one["name_id"] for one in linking["rank_by_passage"]] == [0, 1, 2]
-    assert linking["n_names"] == 13
-    assert all(1 <= one["rank"] <= 13 for one in linking["rank_by_passage"])
+    assert linking is not None
+    assert [one.passage_id for one in linking.rank_by_passage] == ["1", "2", "3"]
+    assert [one.name_id for one in linking.rank_by_passage] == [0, 1, 2]
+    assert linking.n_names == 13
+    assert all(1 <= one.rank <= 13 for one in linking.rank_by_passage)
 
 
 def test_the_same_question_again_is_answered_from_the_store(
@@ -346,11 +348,11 @@ def test_without_truth_there_are_p_and_q_and_no_confusion_table(
     report: AuditReport, folders: dict[str, Path], store: Store
 ) -> None:
     found = run_audit(request_of(folders, candidates=without_truth(LISTED)), store=store)
-    assert found.measures["strata"] == {}
+    assert found.measures.strata == {}
     assert list(found.curve) == []
     assert list(found.mentions) == []
     assert set(found.names["is_member"]) == {None}
-    assert found.cohort["group"] == "unknown"
+    assert found.cohort.group == "unknown"
     assert "null_check" not in found.details
     for column in ("p_value", "q_value"):
         assert np.isfinite(np.delete(numbers(found, column), [12, 13])).all()
@@ -364,6 +366,6 @@ def test_which_of_the_tested_names_are_members_plays_no_part_in_scores_and_p(
 ) -> None:
     asked = replace(LISTED, is_member=tuple(m and None for m in LISTED.is_member))
     found = run_audit(request_of(folders, candidates=asked), store=store)
-    assert found.candidates["n_unknown"] == 7
+    assert found.candidates.n_unknown == 7
     for column in ("score", "standard_error", "p_value", "q_value", "chain_log_ratio"):
         np.testing.assert_array_equal(numbers(found, column), numbers(report, column))

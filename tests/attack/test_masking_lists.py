@@ -27,11 +27,11 @@ def test_only_members_have_p_and_q_and_are_tested_as_a_group(
     folders: dict[str, Path], store: Store
 ) -> None:
     found = run_audit(request_of(folders, candidates=LISTED.rows(range(6))), store=store)
-    assert found.measures["strata"] == {}
+    assert found.measures.strata == {}
     assert list(found.curve) == []
-    assert found.cohort["group"] == "members"
-    assert found.cohort["n_members"] == 6
-    assert 0 < float(found.cohort["p"]) <= 1
+    assert found.cohort.group == "members"
+    assert found.cohort.n_members == 6
+    assert 0 < float(found.cohort.p) <= 1
     assert np.isfinite(numbers(found, "q_value")).all()
 
 
@@ -43,8 +43,8 @@ def test_one_passage_and_one_input_have_scores_and_no_error(
     assert np.isfinite(np.delete(numbers(found, "score"), 12)).all()
     assert np.isnan(numbers(found, "standard_error")).all()
     assert "chain_log_ratio" not in found.names
-    assert [point["n"] for point in found.curve] == [1]
-    assert found.details["linking"]["n_passages"] == 1
+    assert [point.n for point in found.curve] == [1]
+    assert found.details.linking.n_passages == 1
     plain = plain_model(folders["hospital"])
     log_p = log_product(plain, one.passages[0], (LISTED.first[0], LISTED.last[0]))
     assert numbers(found, "hospital_posterior")[0] == pytest.approx(math.exp(log_p), rel=1e-6)
@@ -55,7 +55,7 @@ def test_without_owners_nothing_is_linked(folders: dict[str, Path], store: Store
     found = run_audit(
         request_of(folders, passages=plain, n_inputs=100, n_chain_inputs=0), store=store
     )
-    assert found.details["linking"] is None
+    assert found.details.linking is None
 
 
 def test_a_list_of_which_no_name_can_be_spelled_has_no_scores(
@@ -68,7 +68,7 @@ def test_a_list_of_which_no_name_can_be_spelled_has_no_scores(
     assert np.isnan(numbers(found, "score")).all()
     assert found.names["decision"] == ["not scored"] * 2
     assert "2 of 2 names could not be scored." in found.notes
-    assert found.verdict["state"] == "not_enough_evidence"
+    assert found.verdict.state == "not_enough_evidence"
 
 
 def test_a_roberta_pair_runs_and_its_reference_controls_have_the_names_lengths(

@@ -44,11 +44,12 @@ def fake_report(scenario: int, *, lift: float, seed: int = 0, digest: str = "d")
         "q_value": [0.01 if s > 3 else 0.9 for s in score],
         "n_mentions": [*MENTIONS, *([None] * (N_EASY + N_HARD))],
     }
-    return AuditReport(
+    return AuditReport.of(
         digest=f"{digest}{scenario}",
         question={"seed": seed, "settings": settings},
-        scenario={}, models={}, candidates={}, fixed_score=names[0], columns=list(columns),
-        names=columns, measures=membership_metrics(measured, seed=seed).to_json(),
+        scenario={"number": scenario}, models={}, candidates={},
+        fixed_score=names[0], columns=list(columns), names=columns,
+        measures=membership_metrics(measured, seed=seed).to_json(),
         verdict={"state": "leak_found"},
         cohort={}, curve=(), mentions=(), details={}, notes=(), made={},
     )  # fmt: skip

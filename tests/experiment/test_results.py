@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -65,10 +64,8 @@ def test_table_2_is_the_general_model_and_not_the_hospitals(tables):
         ("easy", "general", "generation"), ("hard", "general", "generation"),
     ]  # fmt: skip
     for row in tables.table2:
-        stratum = REPORTS[20.0, 1].measures["strata"][row.controls]
-        assert (
-            row.confusion.tp == stratum["baseline_rules"]["name_occurs_general"]["confusion"]["tp"]
-        )
+        stratum = REPORTS[20.0, 1].measures.strata[row.controls]
+        assert row.confusion.tp == stratum.baseline_rules["name_occurs_general"].confusion.tp
     hospital = {r.confusion for r in tables.table1 if (r.epochs, r.attack) == (20.0, "generation")}
     assert hospital.isdisjoint(row.confusion for row in tables.table2)
 
@@ -127,7 +124,7 @@ def test_found_names_are_counted_for_members_and_controls_apart(tables):
 def test_canaries_are_no_patients():
     report = fake_report(2, lift=1.0)
     roles = ["canary", *report.names["role"][1:]]
-    reports = {**REPORTS, (1.0, 2): replace(report, names={**report.names, "role": roles})}
+    reports = {**REPORTS, (1.0, 2): report.changed(names={**report.names, "role": roles})}
     found = tables_of(reports, examination=EXAMINATION)
     rows = [r for r in found.mentions if (r.epochs, r.attack) == (1.0, "masked_lm")]
     assert (10, None) not in {(r.low, r.high) for r in rows}
@@ -201,12 +198,21 @@ def test_leakage_by_epochs_has_a_line_for_each_exposure_and_kind_of_controls(tab
 def test_canaries_have_a_table_where_there_are_some(tables):
     assert tables.canaries == ()
     assert "Canaries" not in tables_markdown(tables)
+    bits = {"value": 2.5, "low": 1.0, "high": 3.25}
     group = {
-        "n_mentions": 4, "bits": {"value": 2.5, "low": 1.0, "high": 3.25},
-        "found": {"n_hits": 3, "n_total": 6}, "above_twin": {"n_hits": 5, "n_total": 6},
+        "n_mentions": 4, "n_names": 6, "bits": bits, "found": {**bits, "n_hits": 3, "n_total": 6},
+        "above_twin": {**bits, "n_hits": 5, "n_total": 6}, "above_twin_p": 0.1,
     }  # fmt: skip
-    measured = {"mean_log_ratio": {"groups": [group], "max_bits": 3.585}}
-    planted = replace(fake_report(2, lift=1.0), details={"canaries": {"scores": measured}})
+    measured = {
+        "groups": [group], "all": group, "max_bits": 3.585, "n_held_out": 11, "smallest_p": 0.1,
+        "bits_without_leak": 1.2, "found_from": bits,
+    }  # fmt: skip
+    canaries = {
+        "n_planted": 6, "n_held_out": 11, "is_paired": False, "fixed_score": "mean_log_ratio",
+        "alpha": 0.05, "english": "", "japanese": "", "names": [],
+        "scores": {"mean_log_ratio": measured},
+    }  # fmt: skip
+    planted = fake_report(2, lift=1.0).changed(details={"canaries": canaries})
     found = tables_of({**REPORTS, (20.0, 2): planted}, examination=EXAMINATION)
     assert len(found.canaries) == 1
     lines = cells(tables_markdown(found), title="Canaries")

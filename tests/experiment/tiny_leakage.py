@@ -94,9 +94,10 @@ def result(
         "is_undecided": [False] * len(scores),
         "control_kind": [""] * n + ["easy", "easy", "hard", "hard"],
     }
-    report = AuditReport(
-        digest=arm.code, question={}, scenario={}, models={}, candidates={}, fixed_score="score",
-        columns=list(columns), names=columns, measures={}, verdict={"state": "leak_found"},
+    report = AuditReport.of(
+        digest=arm.code, question={}, scenario={"number": scenario}, models={},
+        candidates={}, fixed_score="score", columns=list(columns), names=columns,
+        measures={"strata": {}}, verdict={"state": "leak_found"},
         cohort={}, curve=(), mentions=(), details={}, notes=(), made={},
     )  # fmt: skip
     model = ArmModel(Path("model"), 10, 100, 1.5)

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from audit.report.compare import compare_references
 from audit.report.export import bundle_files, measures_csv
 from audit.report.html import ReportChoice, report_html, report_words
-from audit.report.reading import exposure_view, reference_view
 from tests.pages.make_reports import make_reference_reports, make_report, make_special_names
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -22,13 +22,13 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 def test_canaries_and_roles_are_in_the_report(scenario: int, language: str) -> None:
     report = make_report(scenario, names=make_special_names())
     text = report_html(report, choice=ReportChoice(language=language))
-    words, view = report_words(language), exposure_view(report)
+    words, view = report_words(language), report.details.canaries
     assert view is not None
-    sentence = view.japanese if language == "ja" else view.english
+    sentence = view.sentence(language)
     assert text.count(sentence) == 2  # beside the verdict, and with its table
     for key in ("canaries", "roles", "canaries_bits", "roles_flagged"):
         assert words.text(key) in text
-    found = view.scores[0].whole.found
+    found = view.scores[report.fixed_score].whole.found
     assert f"{found.n_hits} / {found.n_total}<small>" in text
     assert words.text("kind_planted") in text
     assert "staff" in text and "patient" in text
@@ -49,11 +49,11 @@ def test_without_pairs_it_says_so() -> None:
 
 def test_references_stand_beside_each_other_and_reach_every_form() -> None:
     own, other = make_reference_reports("general", "on-other-names")
-    view = reference_view(own, others=[other])
+    view = compare_references(own, others=[other])
     files = bundle_files(own, choice=ReportChoice(), references=view)
     text = files["report.html"].decode()
     assert "on-other-names" in text and report_words("en").text("references_differences") in text
-    auc = other.measures["strata"]["hard"]["scores"][other.fixed_score]["auc"]["value"]
+    auc = other.measures.strata["hard"].scores[other.fixed_score].auc.value
     assert f"{auc:.3f}" in text
     assert "on-other-names" not in files["measures.json"].decode()
 
@@ -64,7 +64,7 @@ def test_the_long_table_has_a_line_for_every_measure_of_canaries_and_roles() -> 
     roles = [row for row in rows if row["kind"] == "role"]
     assert [row["name"] for row in roles] == ["staff"] * 4 + ["patient"] * 4
     flagged = next(row for row in roles if row["measure"] == "flagged")
-    assert int(flagged["n_hits"]) == report.details["roles"][0]["flagged"]["n_hits"]
+    assert int(flagged["n_hits"]) == report.details.roles[0].flagged.n_hits
     planted = {
         row["measure"]: row
         for row in rows
@@ -73,8 +73,8 @@ def test_the_long_table_has_a_line_for_every_measure_of_canaries_and_roles() -> 
     counts = ("1", "2", "4", "8", "all")
     measures = ("exposure_bits", "found", "above_twin")
     assert set(planted) == {f"{measure}_{count}" for measure in measures for count in counts}
-    group = report.details["canaries"]["scores"]["mean_log_ratio"]["groups"][0]
-    assert float(planted["exposure_bits_1"]["value"]) == group["bits"]["value"]
+    group = report.details.canaries.scores["mean_log_ratio"].groups[0]
+    assert float(planted["exposure_bits_1"]["value"]) == group.bits.value
     assert planted["found_1"]["n_total"] == "6" and planted["found_all"]["n_total"] == "24"
 
 
@@ -93,5 +93,7 @@ def test_hostile_roles_and_model_names_are_shown_as_they_are() -> None:
     report = make_report(2, names=names)
     assert "&lt;img src=x" in report_html(report, choice=ReportChoice())
     own, other = make_reference_reports("general", HOSTILE)
-    text = report_html(own, choice=ReportChoice(), references=reference_view(own, others=[other]))
+    text = report_html(
+        own, choice=ReportChoice(), references=compare_references(own, others=[other])
+    )
     assert "&lt;img src=x" in text and "<img" not in text

@@ -7,7 +7,6 @@ import re
 import shlex
 import string
 import time
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,15 @@ from audit.errors import AuditError
 from audit.names.controls import MIN_CONTROLS
 from audit.report.html import (
     MAX_NAMES,
-    NAME_FORMS,
     OPTIONAL_SECTIONS,
     RECOMMENDATIONS,
     ReportChoice,
     SignOff,
     command_of,
-    masked_name,
     report_html,
     report_words,
-    standing_out,
-    with_names_as,
 )
+from audit.report.names import NAME_FORMS, masked_name, strongest_names
 from audit.report.report import AuditReport
 from pages.ui.text import masked
 from tests.pages.make_reports import MEMBERS, make_report
@@ -78,7 +74,7 @@ def read(text: str) -> Reader:
 
 def with_question(report: AuditReport, settings: dict[str, Any]) -> AuditReport:
     question = {**report.question, "settings": settings, "seed": 3, "dtype": "float32"}
-    return replace(report, question=question | {"candidates": "ab" * 32, "passages": "cd" * 32})
+    return report.changed(question=question | {"candidates": "ab" * 32, "passages": "cd" * 32})
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -92,7 +88,7 @@ def test_it_is_whole_and_runs_and_fetches_nothing(
     report: AuditReport, language: str, form: Any
 ) -> None:
     choice = ReportChoice(language=language, names=form)
-    text = report_html(report, choice=choice, other=make_report(3 - report.scenario["number"]))
+    text = report_html(report, choice=choice, other=make_report(3 - report.scenario.number))
     reader = read(text)
     assert f'<html lang="{language}">' in text
     assert not {"script", "iframe", "object", "embed", "img", "link", "form"} & set(reader.tags)
@@ -105,7 +101,7 @@ def test_it_is_whole_and_runs_and_fetches_nothing(
     style = text[text.index("<style>") : text.index("</style>")]
     assert "url(" not in style
     assert "@import" not in style
-    assert "default-src &#x27;none&#x27;" in text
+    assert "default-src &#39;none&#39;" in text
 
 
 @pytest.mark.parametrize("form", NAME_FORMS)
@@ -137,20 +133,21 @@ def test_names_are_in_it_only_in_the_full_form(report: AuditReport) -> None:
 
 def test_the_numbers_are_the_reports(report: AuditReport) -> None:
     shown = "".join(read(report_html(report, choice=ReportChoice())).texts)
-    verdict, counts = report.verdict, report.candidates
-    assert f"{verdict['auc']['value']:.3f}" in shown
-    assert f"{verdict['auc']['low']:.3f} – {verdict['auc']['high']:.3f}" in shown
-    assert f"{verdict['general_auc']['value']:.3f}" in shown
-    assert f"{verdict['n_flagged']} of {verdict['n_tested']}" in shown
+    verdict = report.verdict
+    assert verdict.auc is not None and verdict.general_auc is not None
+    assert f"{verdict.auc.value:.3f}" in shown
+    assert f"{verdict.auc.low:.3f} – {verdict.auc.high:.3f}" in shown
+    assert f"{verdict.general_auc.value:.3f}" in shown
+    assert f"{verdict.n_flagged} of {verdict.n_tested}" in shown
     assert report.digest in shown
-    assert f"{counts['n_reference']}" in shown
-    rules = report.measures["strata"]["easy"]["rules"]
-    confusion = next(iter(rules.values()))["confusion"]
-    assert " / ".join(str(confusion[key]) for key in ("tp", "fn", "fp", "tn")) in shown
+    assert f"{report.candidates.n_reference}" in shown
+    rules = report.measures.strata["easy"].rules
+    confusion = next(iter(rules.values())).confusion
+    assert " / ".join(map(str, confusion.four)) in shown
 
 
 def test_the_other_scenario_is_told_or_said_to_be_missing(report: AuditReport) -> None:
-    other = make_report(3 - report.scenario["number"], leak=0.0)
+    other = make_report(3 - report.scenario.number, leak=0.0)
     beside = report_html(report, choice=ReportChoice(), other=other)
     assert other.digest[:12] in beside
     alone = report_html(report, choice=ReportChoice())
@@ -187,12 +184,12 @@ def test_without_truth_and_without_a_leak_it_says_so() -> None:
 def test_ten_thousand_names_stay_small_and_quick() -> None:
     few = make_report(2, has_truth=False)
     names = {name: column * 417 for name, column in few.names.items()}
-    report = replace(few, names=names | {"name_id": list(range(10_008))})
+    report = few.changed(names=names | {"name_id": list(range(10_008))})
     began = time.perf_counter()
     text = report_html(report, choice=ReportChoice(names="full"))
     assert time.perf_counter() - began < 1.0
     assert len(text) < 150_000
-    n = len(standing_out(report))
+    n = len(strongest_names(report.table))
     assert n > MAX_NAMES
     assert f"Shown: {MAX_NAMES} of {n}" in text
 
@@ -241,14 +238,12 @@ def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
         assert is_bare or re.search("[\u3040-\u30ff\u4e00-\u9fff]", japanese[key]), key
     assert not any("匿名" in sentence for sentence in japanese.values())
     assert not any(re.search(r"\bsafe\b", sentence) for sentence in english.values())
-    sources = "\n".join(
-        path.read_text(encoding="utf-8") for path in (AUDIT / "html.py", AUDIT / "export.py")
-    )
-    literal = set(re.findall(r"""["']([a-z][a-z0-9_]*)["']""", sources))
-    prefixes = set(re.findall(r"""f["']([a-z_]+_)\{""", sources))
-    assert {
-        k for k in english if k not in literal and not any(map(k.startswith, prefixes))
-    } == set()
+    sources = [AUDIT / "html.py", AUDIT / "export.py", *(AUDIT / "templates").glob("*.html")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    literal = set(re.findall(r"""["']([a-z][a-z0-9_]*)["']""", text))
+    prefixes = set(re.findall(r"""f["']([a-z_]+_)\{|["']([a-z_]+_)["'] ~""", text))
+    known = tuple(one or other for one, other in prefixes)
+    assert {key for key in english if key not in literal and not key.startswith(known)} == set()
 
 
 def test_every_code_of_the_engine_has_words() -> None:
@@ -257,9 +252,9 @@ def test_every_code_of_the_engine_has_words() -> None:
     assert {f"recommend_{code}" for code in RECOMMENDATIONS} <= set(sentences)
     assert {f"names_{form}" for form in NAME_FORMS} <= set(sentences)
     rules = {
-        *make_report(1).measures["strata"]["all"]["rules"],
-        *make_report(1).measures["strata"]["all"]["baseline_rules"],
-        *make_report(2).measures["strata"]["all"]["rules"],
+        *make_report(1).measures.strata["all"].rules,
+        *make_report(1).measures.strata["all"].baseline_rules,
+        *make_report(2).measures.strata["all"].rules,
     }
     assert {f"rule_{rule}" for rule in rules} <= set(sentences)
 
@@ -289,7 +284,7 @@ def test_names_are_masked_as_on_the_screen() -> None:
 
 def test_other_forms_take_away_what_would_give_a_name_back(report: AuditReport) -> None:
     for form in ("masked", "pseudonyms"):
-        shown = with_names_as(report, form=form)  # type: ignore[arg-type]
+        shown = report.with_names_as(form)  # type: ignore[arg-type]
         assert shown.names["popularity"] == [None] * report.n_names
         assert shown.made["names"] == form
         assert shown.names["score"] == report.names["score"]
@@ -310,9 +305,9 @@ def test_the_method_tells_the_score_that_was_fixed(scenario: int, language: str)
                 **measured,
                 "scores": {**measured["scores"], one: measured["scores"]["residual"]},
             }
-            for name, measured in made.measures["strata"].items()
+            for name, measured in made.to_json()["measures"]["strata"].items()
         }
-        older = replace(made, fixed_score=one, measures={**made.measures, "strata": strata})
+        older = made.changed(fixed_score=one, measures={"strata": strata})
         text = "\n".join(read(report_html(older, choice=ReportChoice(language=language))).texts)
         assert [other for other in scores if told[other] in text] == [one]
         assert words.text("method_p", min_controls=MIN_CONTROLS) in text
@@ -321,7 +316,7 @@ def test_the_method_tells_the_score_that_was_fixed(scenario: int, language: str)
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_where_nobody_stands_out_the_report_says_so(language: str) -> None:
     quiet = make_report(2, leak=0.0)
-    assert standing_out(quiet) == []
+    assert strongest_names(quiet.table).empty
     text = report_html(quiet, choice=ReportChoice(language=language))
     assert report_words(language).text("standing_out_none") in text
 
@@ -329,10 +324,10 @@ def test_where_nobody_stands_out_the_report_says_so(language: str) -> None:
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_one_model_compared_with_itself_is_reported_as_not_compared(language: str) -> None:
     made, words = make_report(2), report_words(language)
-    assert standing_out(made)
-    models = {who: {**model, "digest": "same"} for who, model in made.models.items()}
-    kept = AuditReport.from_json(replace(made, models=models).to_json())
-    assert kept.verdict["state"] == "not_compared" and standing_out(kept) == []
+    assert len(strongest_names(made.table))
+    models = {who: {"name": who, "digest": "same"} for who in made.models}
+    kept = made.changed(models=models)
+    assert kept.verdict.state == "not_compared" and strongest_names(kept.table).empty
     text = report_html(kept, choice=ReportChoice(language=language))
     assert words.text("state_not_compared") in text
     assert words.text("state_leak_found") not in text

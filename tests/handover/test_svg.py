@@ -1,38 +1,57 @@
-"""SVG: places by hand, text escaped."""
+"""SVG: shapes and places by hand, text escaped."""
 
 from __future__ import annotations
 
+import math
 from xml.etree import ElementTree
 
 import pytest
 
-from audit.report import html
+from audit.report import figures
+from audit.report.names import KindScores
+from audit.stats import Estimate
+
+NONE = Estimate(math.nan, math.nan, math.nan)
 
 
-def test_a_scale_is_a_straight_line_and_never_leaves_its_ends() -> None:
-    scale = html.Scale(-1.0, 3.0, 100.0, 500.0)
-    assert [scale(x) for x in (-1, 0, 1, 3)] == [100, 200, 300, 500]
-    assert (scale(-7), scale(9)) == (100, 500)
-    assert html.Scale(0, 1, 100, 0)(0.25) == 75  # upside down
-    assert html.Scale(2, 2, 0, 10)(2) == 5
+def places(drawn, attribute: str) -> list[float]:
+    return [float(one.get(attribute)) for one in ElementTree.fromstring(f"<g>{''.join(drawn)}</g>")]
 
 
 def test_shapes_by_hand() -> None:
-    assert html.dot(1, 2.26, tone="rust") == '<circle class="rust" cx="1" cy="2.3" r="3"/>'
-    assert html.line(0, 1, 10, 1.5, tone="grey", width=3) == (
-        '<line class="grey" x1="0" y1="1" x2="10" y2="1.5" stroke-width="3"/>'
+    assert figures.shape("circle", tone="rust", cx=1, cy=2.26, r=3) == (
+        '<circle class="rust" cx="1" cy="2.3" r="3"/>'
     )
-    assert html.band(10, 20, 4, 5, tone="faint") == (
-        '<rect class="faint" x="4" y="5" width="6" height="15"/>'
+    assert figures.shape("text", "a < b", x=1, text_anchor="end") == (
+        '<text x="1" text-anchor="end">a &lt; b</text>'
     )
+
+
+def test_an_interval_lies_where_its_numbers_are_and_never_beyond_the_axis() -> None:
+    line, dot = figures.intervals([(Estimate(0.5, 0.0, 7.0), "rust", "open", 0)])
+    assert places([line], "x1") == [170] and places([line], "x2") == [700]
+    assert places([dot], "cx") == [435]
+    assert list(figures.intervals([(NONE, "rust", "open", 0)])) == []
+    assert list(figures.band(NONE)(100)) == []
+    assert [one.attrib["width"] for one in map(ElementTree.fromstring, figures.band(
+        Estimate(0.5, 0.25, 0.75))(100))] == ["265"]  # fmt: skip
+
+
+def test_zeros_stand_a_decade_below_the_smallest_logarithm() -> None:
+    kinds = [KindScores("member", (0.0, 0.01, 1.0), 0), KindScores("easy", (), 2)]
+    drawn = figures.scores_strip(kinds, labels=["m", "e"], axis="x", alt="y", is_log=True)
+    root = ElementTree.fromstring(drawn)
+    assert [float(dot.get("cx")) for dot in root.iter() if dot.tag.endswith("circle")] == [
+        170, 346.7, 700,
+    ]  # fmt: skip
+    assert "m (3)" in drawn and "e (" not in drawn
+    assert figures.scores_strip(kinds[1:], labels=["e"], axis="x", alt="y", is_log=False) == ""
 
 
 @pytest.mark.parametrize("text", ["<script>alert(1)</script>", '"><img src=x>', "a & b"])
 def test_text_is_escaped(text: str) -> None:
-    whole = html.picture([html.label(1, 2, text, anchor="end")], width=10, height=20, alt=text)
+    whole = figures.strip([(text, ())], ticks=[(0, text)], axis=text, alt=text, corner=text)
     root = ElementTree.fromstring(whole)
     assert root.get("aria-label") == text
-    assert root.get("viewBox") == "0 0 10 20"
-    (label,) = root
-    assert label.text == text
-    assert label.get("text-anchor") == "end"
+    labels = [one.text for one in root if one.tag.endswith("text")]
+    assert labels == [text] * 4

@@ -59,7 +59,7 @@ def make_reference_reports(*generals: str, **how: Any) -> list[AuditReport]:
         for place, general in enumerate(generals)
     ]
     return [
-        replace(report, question={"scenario": 2, "general": general, "hospital": "digest"})
+        report.changed(question={"scenario": 2, "general": general, "hospital": "digest"})
         for report, general in zip(reports, generals, strict=True)
     ]
 
@@ -112,7 +112,7 @@ def make_report(
     columns = name_columns(attack, judged, candidates=names, scenario=scenario)
     text = f"{scenario} {leak} {has_truth} {hospital} {at}" + general.removeprefix("general")
     extra = {"canaries": judged.exposure, "roles": list(judged.roles)}
-    report = AuditReport(
+    return AuditReport.of(
         digest=sha256(text.encode()).hexdigest(),
         question={"scenario": scenario},
         scenario=asdict(SCENARIOS[scenario]),
@@ -130,7 +130,6 @@ def make_report(
         notes=list(notes),
         made={"at": at},
     )
-    return AuditReport.from_json(report.to_json())
 
 
 def keep(reports: Mapping[str, AuditReport], *, directory: Path, is_demo: bool = True) -> None:
@@ -150,7 +149,7 @@ def make_inspection(
     is_member = np.array([m != 0 for m in report.names["is_member"]])
     general = rng.normal(-12, 0.2, size=(n_blocks, n))
     hospital = general + 4.0 * is_member + rng.normal(0, 0.1, size=(n_blocks, n))
-    if report.scenario["number"] == 1:
+    if report.scenario.number == 1:
         hospital, general = np.exp(hospital), np.where(is_member, 0.0, np.exp(general))
     rows, ratios = best_passages(rng.normal(size=(len(passages), n)))
     return Inspection(
@@ -158,7 +157,7 @@ def make_inspection(
         hospital=hospital.astype(np.float32),
         general=general.astype(np.float32),
         reference_score=np.exp(rng.normal(-9, 1, size=N_REFERENCE))
-        if report.scenario["number"] == 1
+        if report.scenario.number == 1
         else rng.normal(size=N_REFERENCE),
         reference_n_pieces=np.full(N_REFERENCE, 2),
         best_passages=rows,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from audit.home import HOME_VARIABLE, results_dir
-from audit.report.reading import exposure_view
 from audit.report.report import AuditReport
 from pages.ui.exposure_chart import exposure_chart
 from pages.ui.language import words_of
@@ -33,16 +31,15 @@ def test_canaries_are_shown_with_their_limits(
 ) -> None:
     keep({"one": special}, directory=home, is_demo=False)
     app = open_measures(audit=special.digest[:12], tab="canaries", lang=language)
-    record = special.details["canaries"]
-    sentence = record["japanese" if language == "ja" else "english"]
-    assert sentence in texts(app)
-    fixed = record["scores"][special.fixed_score]
-    found = fixed["all"]["found"]
-    assert f"{found['n_hits']} / {found['n_total']} ·" in texts(app)
-    assert f"{fixed['max_bits']:.2f}" in texts(app)
+    record = special.details.canaries
+    assert record is not None and record.sentence(language) in texts(app)
+    fixed = record.scores[special.fixed_score]
+    found = fixed.whole.found
+    assert f"{found.n_hits} / {found.n_total} ·" in texts(app)
+    assert f"{fixed.max_bits:.2f}" in texts(app)
     assert len(app.get("plotly_chart")) == 1
     names = app.dataframe[0].value
-    assert len(names) == record["n_planted"] and names.iloc[0, 0] == "P-0074"
+    assert len(names) == record.n_planted and names.iloc[0, 0] == "P-0074"
     assert "Nevah0" not in str(names.values.tolist())
 
 
@@ -52,10 +49,9 @@ def test_canaries_do_not_stand_in_the_tables(home: Path, special: AuditReport) -
     words = words_of("en")
     assert words.text("kind_canary") not in texts(app)
     assert words.text("measures_roles") in texts(app)
-    for role in special.details["roles"]:
-        flagged = role["flagged"]
-        assert role["role"] in texts(app)
-        assert f"{flagged['n_hits']} / {flagged['n_total']} ·" in texts(app)
+    for role in special.details.roles:
+        assert role.role in texts(app)
+        assert f"{role.flagged.n_hits} / {role.flagged.n_total} ·" in texts(app)
 
 
 def test_the_overview_tells_of_canaries_in_their_own_line(home: Path, special: AuditReport) -> None:
@@ -63,7 +59,7 @@ def test_the_overview_tells_of_canaries_in_their_own_line(home: Path, special: A
     app = open_measures(audit=special.digest[:12])
     app.switch_page("../overview.py").run()
     assert not app.exception
-    assert special.details["canaries"]["english"] in texts(app)
+    assert special.details.canaries.english in texts(app)
     assert words_of("en").text("kind_planted") in str(app.get("plotly_chart")[0].proto)
 
 
@@ -87,14 +83,14 @@ def test_unpaired_canaries_are_said_to_be_so(home: Path) -> None:
 
 def test_references_are_set_beside_the_own_audit(home: Path) -> None:
     own, other = make_reference_reports("general", f"better {HOSTILE}")
-    stranger = replace(make_report(2, hospital="elsewhere"), question={"scenario": 2})
+    stranger = make_report(2, hospital="elsewhere").changed(question={"scenario": 2})
     keep({"a": own, "b": other, "c": stranger}, directory=home, is_demo=False)
     app = open_measures(audit=own.digest[:12], tab="references")
     shown = texts(app)
     assert words_of("en").text("measures_references_own") in shown
     assert "better ![x]" in shown and "<img src=x>" not in shown
     for report in (own, other):
-        auc = report.measures["strata"]["hard"]["scores"][report.fixed_score]["auc"]["value"]
+        auc = report.measures.strata["hard"].scores[report.fixed_score].auc.value
         assert f"{auc:.3f}" in shown
     assert other.digest[:12] in shown and stranger.digest[:12] not in shown
 
@@ -103,10 +99,10 @@ def test_too_few_held_out_names_have_no_line_above_which_one_is_found() -> None:
     words = dict.fromkeys(("x", "y", "attack", "general", "one", "most", "chance"), "w")
     n_lines = []
     for n_canaries in (12, 24):
-        view = exposure_view(make_report(2, names=make_special_names(n_canaries)))
+        view = make_report(2, names=make_special_names(n_canaries)).details.canaries
         assert view is not None
         figure = exposure_chart(
-            view.scores[0],
+            next(iter(view.ordered.values())),
             general=None,
             names=view.names,
             alpha=0.05,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def test_without_an_audit_the_page_says_what_to_do(home: Path) -> None:
 def test_the_page_tells_the_score_that_was_fixed(
     home: Path, scenario: int, fixed: str, language: str
 ) -> None:
-    kept(home, replace(make_report(scenario), fixed_score=fixed))
+    kept(home, make_report(scenario).changed(fixed_score=fixed))
     shown = texts(open_page(lang=language))
     scores = ("residual", "product", "mean_log_ratio")
     told = [one for one in scores if words_of(language).html(f"names_below_{one}") in shown]
@@ -185,7 +184,7 @@ def test_a_name_close_to_the_threshold_says_so_beside_its_decision(
 ) -> None:
     report = make_report(2)
     marks = [row == 1 for row in range(report.n_names)]
-    kept(home, replace(report, names={**report.names, "is_undecided": marks}))
+    kept(home, report.changed(names={**report.names, "is_undecided": marks}))
     assert words in texts(at_page(open_page(lang=language), name="1"))
     assert words not in texts(at_page(open_page(lang=language), name="2"))
 
@@ -248,7 +247,7 @@ def test_hostile_names_and_roles_do_not_get_through(home: Path) -> None:
     report = make_report(2, members=[(HOSTILE, HOSTILE), *MEMBERS[1:]])
     names = dict(report.names)
     names["role"] = [HOSTILE, *[""] * (report.n_names - 1)]
-    kept(home, replace(report, names=names))
+    kept(home, report.changed(names=names))
     app = at_page(open_page(reveal=True), name="0")
     assert "<img" not in texts(app)
     assert "&lt;img src=x&gt;" in texts(app)
@@ -273,7 +272,7 @@ def test_ten_thousand_names_stay_fluid(home: Path) -> None:
     names = {c: (v * (n // len(v) + 1))[:n] for c, v in report.names.items()}
     names["name_id"] = list(range(n))
     with Store(home) as store:
-        store.put_record(f"audit/{report.digest}", replace(report, names=names).to_json())
+        store.put_record(f"audit/{report.digest}", report.changed(names=names).to_json())
     app = at_page(open_page(), name="9999")
     assert len(app.dataframe[0].value) == n
     took = []
@@ -286,7 +285,7 @@ def test_ten_thousand_names_stay_fluid(home: Path) -> None:
 
 def test_what_is_seen_is_kept_by_digest(home: Path) -> None:
     report = kept(home, make_report(2))
-    assert cached.names(report.digest) is cached.names(report.digest)
+    assert cached.report(report.digest).table is cached.report(report.digest).table
     masked = cached.shown_names(report.digest, is_revealed=False)
     assert masked[0] == "S*** W***"
     assert cached.shown_names(report.digest, is_revealed=True)[0] == "Sophia0 Wright0"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -69,8 +68,7 @@ def test_the_demo_audit_is_shown_with_the_other_scenario_beside_it(
     assert first < second
     sentence = (
         demo_reports["masked_lm"]
-        .verdict["english"]
-        .partition(": ")[2]
+        .verdict.english.partition(": ")[2]
         .replace(" %", "\N{NO-BREAK SPACE}%")
     )
     assert sentence[1:] in shown
@@ -105,8 +103,8 @@ def test_the_demo_wears_its_ribbon_on_every_page_also_while_it_still_runs(
 ) -> None:
     shipped = model_digest(DEMO_HOSPITAL / "en" / "models" / demo.HOSPITAL)
     report = demo_reports["masked_lm"]
-    models = {**report.models, "hospital": {**report.models["hospital"], "digest": shipped}}
-    keep({"unfinished": replace(report, models=models)}, directory=home, is_demo=False)
+    models = {"general": {"name": "general"}, "hospital": {"name": "h", "digest": shipped}}
+    keep({"unfinished": report.changed(models=models)}, directory=home, is_demo=False)
     app = open_app()
     app.switch_page(f"../{page}.py").run()
     assert not app.exception
@@ -130,8 +128,8 @@ def test_the_published_figures_stand_beside_the_audits_own(
     shown = texts(app)
     for published in ("105 / 25 / 86 / 44", "40 / 90 / 46 / 84", "127 / 3 / 130 / 0*"):
         assert published in shown
-    counts = demo_reports["masked_lm"].measures["strata"]["easy"]["rules"]["difference_above_zero"]
-    own = " / ".join(str(counts["confusion"][key]) for key in ("tp", "fn", "fp", "tn"))
+    counts = demo_reports["masked_lm"].measures.strata["easy"].rules["difference_above_zero"]
+    own = " / ".join(map(str, counts.confusion.four))
     assert f">{own}<" in shown
 
 
@@ -209,7 +207,7 @@ def test_a_list_without_truth_is_shown_without_tables_of_rates(home: Path) -> No
 @pytest.mark.parametrize(("leak", "state"), [(0.0, "not_enough_evidence"), (4.0, "leak_found")])
 def test_each_verdict_has_its_look(home: Path, leak: float, state: str) -> None:
     report = make_report(2, leak=leak)
-    assert report.verdict["state"] == state
+    assert report.verdict.state == state
     keep({"own": report}, directory=home, is_demo=False)
     assert f'<section class="ka-verdict ka-{state}">' in texts(open_app())
 
@@ -231,11 +229,10 @@ def test_the_states_have_their_words_and_only_one_is_drawn_without_a_rule(home: 
     report = make_report(2, leak=0.0)
     for place, (state, heading) in enumerate(LOOKS.items()):
         at = f"2026-01-0{place + 1}T00:00:00+00:00"
-        shown_as = replace(
-            report,
+        shown_as = report.changed(
             digest=str(place) * 64,
             made={"at": at},
-            verdict={**report.verdict, "state": state},
+            verdict={**report.to_json()["verdict"], "state": state},
         )
         keep({"own": shown_as}, directory=home, is_demo=False)
         shown = texts(open_app(audit=shown_as.digest[:12]))
@@ -245,8 +242,8 @@ def test_the_states_have_their_words_and_only_one_is_drawn_without_a_rule(home: 
 
 def test_one_model_compared_with_itself_is_not_compared_whatever_was_kept(home: Path) -> None:
     report = make_report(2)
-    models = {who: {**model, "digest": "same"} for who, model in report.models.items()}
-    keep({"own": replace(report, models=models)}, directory=home, is_demo=False)
+    models = {who: {"name": who, "digest": "same"} for who in report.models}
+    keep({"own": report.changed(models=models)}, directory=home, is_demo=False)
     shown = texts(open_app())
     assert '<section class="ka-verdict ka-not_compared">' in shown
     assert "Names that stand out most" not in shown and "No name stands out." in shown

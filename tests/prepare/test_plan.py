@@ -10,7 +10,7 @@ import pytest
 from audit import demo
 from audit.__main__ import _parser
 from audit.attack import attacks
-from audit.attack import plan as pace
+from audit.attack import evidence as pace
 from audit.attack.attacks import with_reference
 from audit.attack.plan import (
     PRESETS,
@@ -79,7 +79,7 @@ def test_a_plan_knows_the_run_before_and_after_it(
         assert (after.is_answered, after.seconds) == (True, 0.0)
         assert [part.n_kept for part in after.parts] == [100, 100]
         assert [part.digest for part in after.parts] == [
-            report.models[who]["digest"] for who in ("general", "hospital")
+            report.models[who].digest for who in ("general", "hospital")
         ]
         # The same pair of tasks with a new threshold is a new question about kept evidence.
         other = make_plan(request.with_(threshold=0.5), store=store)

@@ -24,7 +24,6 @@ from audit.report.documents import (
     find_hits,
     fold_with_offsets,
     listed_passages,
-    marked_pairs,
     marks_of,
     n_pages,
     next_hit,
@@ -32,7 +31,6 @@ from audit.report.documents import (
     page_rows,
     select_documents,
 )
-from audit.report.names import name_table
 from tests.pages.make_reports import make_inspection, make_report
 
 quick = settings(deadline=None, max_examples=200)
@@ -54,7 +52,7 @@ texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 def test_a_search_passes_over_names_that_are_masked() -> None:
     report = make_report(1)
     documents = {"hospital": ["mr sophia3 wright3 is here", "a word", "xwright3"], "general": []}
-    view = document_view(documents, report=report, table=name_table(report))
+    view = document_view(documents, report=report)
     assert view is not None
     for text in ("sophia3", "Wright", "mr sophia3", "mr s"):
         masked = select_documents(view, wish=DocumentWish(text=text)).tolist()
@@ -134,9 +132,7 @@ GENERAL = ["nothing", "Emil1 Zorn1", "Other3", "nothing", *["filler"] * 20, "not
 @pytest.fixture(scope="module")
 def view() -> DocumentView:
     report = make_report(1)
-    found = document_view(
-        {"hospital": HOSPITAL, "general": GENERAL}, report=report, table=name_table(report)
-    )
+    found = document_view({"hospital": HOSPITAL, "general": GENERAL}, report=report)
     assert found is not None
     return found
 
@@ -183,20 +179,17 @@ def test_pages() -> None:
     assert page_rows(np.arange(25), page=3).tolist() == [20, 21, 22, 23, 24]
 
 
-def test_pairs_hold_both_models_with_their_marks(view: DocumentView) -> None:
-    pair, other = marked_pairs(view, numbers=[0, 1])
-    assert (pair.number, [d.who for d in pair.documents]) == (0, ["hospital", "general"])
-    assert [pair.documents[0].text[m.start : m.end] for m in pair.documents[0].marks] == [
-        "Sophia3 Wright3"
-    ]
-    assert other.documents[1].marks[0].part == "full"
+def test_both_models_have_their_marks(view: DocumentView) -> None:
+    assert [model.who for model in view.models] == ["hospital", "general"]
+    text = view.hospital.texts[0]
+    assert [text[m.start : m.end] for m in view.hospital.marks(0)] == ["Sophia3 Wright3"]
+    assert view.general.marks(1)[0].part == "full"
 
 
 def test_no_documents_is_no_view_and_a_missing_one_is_empty() -> None:
     report = make_report(1)
-    table = name_table(report)
-    assert document_view({}, report=report, table=table) is None
-    short = document_view({"hospital": ["a", "b"], "general": ["a"]}, report=report, table=table)
+    assert document_view({}, report=report) is None
+    short = document_view({"hospital": ["a", "b"], "general": ["a"]}, report=report)
     assert short is not None
     assert short.general.texts == ("a", "")
 
@@ -210,10 +203,10 @@ def test_passages_are_listed_with_their_owner() -> None:
     )
     report = make_report(2)
     inspection = make_inspection(report, passages=passages)
-    table = name_table(report)
-    assert [p.owner for p in listed_passages(inspection, table=table)] == [2, 7, None, None]
-    found = listed_passages(inspection, table=table, text="IS 50")
-    assert [p.passage_id for p in found] == ["a"]
+    owners = [owner for _, _, owner in listed_passages(inspection, table=report.table)]
+    assert owners == [2, 7, None, None]
+    found = listed_passages(inspection, table=report.table, text="IS 50")
+    assert [(number, passage.passage_id) for number, passage, _ in found] == [(1, "a")]
 
 
 def test_many_documents_and_many_names_are_searched_by_an_index() -> None:

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from audit.report.compare import compare_audits
-from audit.report.names import KINDS, kind_scores, name_kinds, name_table, strongest_names
-from audit.report.reading import (
-    MAX_REFERENCES,
-    exposure_view,
-    measures_view,
-    overview_of,
-    reference_view,
-    role_lines,
-)
+from audit.report.compare import MAX_REFERENCES, compare_audits, compare_references
+from audit.report.names import KINDS, kind_scores, name_kinds, strongest_names
 from audit.report.report import AuditReport, kept_audit, same_but_reference
-from audit.report.threshold import ranked_names, volcano
+from audit.report.threshold import calibration, ranked_names, volcano
 from tests.pages.make_reports import (
     N_PER_KIND,
     make_reference_reports,
@@ -36,10 +27,10 @@ def report(request: pytest.FixtureRequest) -> AuditReport:
 
 
 def test_exposure_is_the_reports_with_the_fixed_score_first(report: AuditReport) -> None:
-    view, record = exposure_view(report), report.details["canaries"]
+    view, record = report.details.canaries, report.to_json()["details"]["canaries"]
     assert view is not None
-    first, general = view.scores[0], view.scores[1]
-    assert first.is_fixed and first.score == report.fixed_score and general.is_baseline
+    (fixed, first), (second, general) = list(view.ordered.items())[:2]
+    assert (fixed, second) == (report.fixed_score, "general_alone")
     assert (view.n_planted, view.n_held_out, view.is_paired) == (N_CANARIES, N_CANARIES, True)
     kept = record["scores"][report.fixed_score]
     for group, one in zip(first.groups, kept["groups"], strict=True):
@@ -55,15 +46,14 @@ def test_exposure_is_the_reports_with_the_fixed_score_first(report: AuditReport)
 
 
 def test_reports_without_canaries_or_roles_show_none() -> None:
-    plain = make_report(2)
-    assert exposure_view(plain) is None and role_lines(plain) == ()
-    assert overview_of(plain).canaries_english == "" == overview_of(plain).canaries_japanese
+    details = make_report(2).details
+    assert details.canaries is None and details.roles == ()
 
 
 def test_roles_are_the_reports(report: AuditReport) -> None:
-    lines = role_lines(report)
+    lines = report.details.roles
     assert [(line.role, line.n_members) for line in lines] == [("staff", 16), ("patient", 8)]
-    for line, record in zip(lines, report.details["roles"], strict=True):
+    for line, record in zip(lines, report.to_json()["details"]["roles"], strict=True):
         assert line.auc.value == record["auc"]["value"]
         assert line.flagged.n_hits == record["flagged"]["n_hits"]
         assert line.n_controls == 2 * N_PER_KIND and line.above is None
@@ -73,21 +63,20 @@ def test_canaries_are_kinds_of_their_own_and_in_no_table_of_patients(report: Aud
     kinds = name_kinds(report.names)
     assert kinds.count("planted") == kinds.count("canary") == N_CANARIES
     assert kinds.count("member") == N_PER_KIND
-    assert [one.kind for one in kind_scores(report.names)][-2:] == ["planted", "canary"]
-    assert name_table(report).choices["kind"][-2:] == ("planted", "canary") == KINDS[-2:]
-    assert {one.kind for one in strongest_names(report)} == {"member"}
+    assert [one.kind for one in kind_scores(report.table)][-2:] == ["planted", "canary"]
+    assert report.table["kind"].cat.categories.tolist()[-2:] == list(KINDS[-2:])
+    assert set(strongest_names(report.table)["kind"]) == {"member"}
     ranked = ranked_names(report, score=report.fixed_score)
-    assert len(ranked.rows) == 3 * N_PER_KIND and ranked.rows.max() < 3 * N_PER_KIND
+    assert len(ranked.values) == 3 * N_PER_KIND
     assert sum(p.n_names.sum() for p in volcano(report, score=report.fixed_score)) <= len(
-        ranked.rows
+        ranked.values
     )
-    found = measures_view(report).calibration
+    found = calibration(report)
     assert found is not None and found.n_controls == 2 * N_PER_KIND
-    view = overview_of(report)
-    assert view.controls_flagged.n_total == 2 * N_PER_KIND
-    assert view.flagged.n_total <= N_PER_KIND
-    assert view.canaries_english == report.details["canaries"]["english"]
-    assert "planted" in view.canaries_english and "planted" not in view.english
+    assert report.controls_flagged.n_total == 2 * N_PER_KIND
+    assert report.verdict.flagged.n_total <= N_PER_KIND
+    assert report.details.canaries is not None
+    assert "planted" in report.details.canaries.english and "planted" not in report.verdict.english
 
 
 def test_a_comparison_counts_no_canaries(report: AuditReport) -> None:
@@ -105,36 +94,25 @@ def test_a_name_planted_here_and_held_out_there_differs() -> None:
     names["control_kind"] = [
         "canary" if i == row else kind for i, kind in enumerate(names["control_kind"])
     ]
-    found = compare_audits(one, other=replace(one, names=names))
-    assert found.n_truth_differs == 1 and found.names[row].kind == "differs"
+    found = compare_audits(one, other=one.changed(names=names))
+    assert found.n_truth_differs == 1 and found.names["kind"].iloc[row] == "differs"
 
 
 def test_audits_of_one_question_stand_beside_each_other_paired() -> None:
     own, other = make_reference_reports("general", "general-2")
-    view = reference_view(own, others=[other])
-    assert [(line.name, line.is_own) for line in view.lines] == [
-        ("general", True), ("general-2", False),
-    ]  # fmt: skip
-    for line, report in zip(view.lines, (own, other), strict=True):
-        assert [one.stratum for one in line.strata] == ["easy", "hard"]
-        measured = report.measures["strata"]["hard"]
-        assert line.strata[1].auc.value == measured["scores"][report.fixed_score]["auc"]["value"]
-        assert line.strata[1].alone.value == measured["baselines"]["general_alone"]["auc"]["value"]
-        counts = measured["held_out"][report.fixed_score]["confusion"]
-        assert line.strata[1].recall.value == counts["tp"] / (counts["tp"] + counts["fn"])
-        assert line.strata[1].fpr.value == counts["fp"] / (counts["fp"] + counts["tn"])
-        assert line.flagged.n_hits == report.verdict["n_flagged"]
-    (difference,) = view.differences
+    view = compare_references(own, others=[other])
+    assert (view.own, view.others) == (own, (other,))
+    (found,) = view.found
     expected = compare_audits(own, other=other)
-    assert difference.aucs == expected.aucs and difference.p == expected.tested.p
-    shares = np.array([line.flagged.value for line in view.lines])
-    assert difference.flagged.value == pytest.approx(shares[0] - shares[1])
+    assert (found.aucs, found.tested) == (expected.aucs, expected.tested)
+    shares = np.array([one.verdict.flagged.value for one in (own, other)])
+    assert found.tested.difference.value == pytest.approx(shares[0] - shares[1])
 
 
 def test_only_the_newest_references_are_shown() -> None:
     own = make_report(2)
-    view = reference_view(own, others=[own] * (MAX_REFERENCES + 2), n_left_out=1)
-    assert len(view.differences) == MAX_REFERENCES and view.n_left_out == 3
+    view = compare_references(own, others=[own] * (MAX_REFERENCES + 2), n_left_out=1)
+    assert len(view.others) == len(view.found) == MAX_REFERENCES and view.n_left_out == 3
 
 
 def test_a_family_differs_in_the_general_model_alone() -> None:
@@ -142,8 +120,8 @@ def test_a_family_differs_in_the_general_model_alone() -> None:
     reports = [
         own,
         other,
-        replace(other, question={**other.question, "hospital": "another"}),
-        replace(other, question={**other.question, "seed": 1}),
+        other.changed(question={**other.question, "hospital": "another"}),
+        other.changed(question={**other.question, "seed": 1}),
         make_report(2, leak=2.0),
     ]
     kept = [kept_audit(report) for report in reports]

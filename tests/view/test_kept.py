@@ -24,7 +24,7 @@ DEMO = line("d", at="2026-03-01", is_demo=True)
 def test_a_line_says_what_the_report_says() -> None:
     report = make_report(1)
     kept = kept_audit(report)
-    assert (kept.digest, kept.scenario, kept.state) == (report.digest, 1, report.verdict["state"])
+    assert (kept.digest, kept.scenario, kept.state) == (report.digest, 1, report.verdict.state)
     assert (kept.general, kept.hospital, kept.n_names) == ("general", "hospital-40", 72)
 
 

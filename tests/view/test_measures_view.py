@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from audit.report.reading import LINKED_BY, band_half_width, linking_of, measures_view
+from audit.report.report import LINKED_BY
+from audit.report.threshold import band_half_width, calibration
 from tests.pages.make_reports import N_PER_KIND, make_report
 
 LINKING = {
@@ -25,53 +25,47 @@ LINKING = {
 
 
 @pytest.mark.parametrize("scenario", [1, 2])
-def test_rules_and_scores_are_the_reports(scenario: int) -> None:
+def test_every_rule_and_score_is_told_the_fixed_one_first(scenario: int) -> None:
     report = make_report(scenario)
-    view = measures_view(report)
-    assert view.has_truth
-    assert view.strata == ("all", "easy", "hard")
-    for line in view.rules:
-        measured = report.measures["strata"][line.stratum]
-        places = {"hospital": "rules", "general": "baseline_rules"}
-        where = "held_out" if line.is_held_out else places.get(line.who, "")
-        record = measured[where][line.rule] if where else measured["always_member"]
-        assert line.counts.tp == record["confusion"]["tp"]
-        assert line.f1.value == record["f1"]["value"] or record["f1"]["value"] is None
-    whos = {(line.rule, line.who, line.is_held_out) for line in view.rules}
-    assert (report.fixed_score, "hospital", True) in whos
-    assert ("general_alone", "general", True) in whos
-    assert ("always_member", "guess", False) in whos
-    first = view.scores[0]
-    assert first.is_fixed
-    assert (
-        first.auc.value == report.measures["strata"]["all"]["scores"][first.score]["auc"]["value"]
-    )
-    assert [line.score for line in view.scores if line.is_fixed] == [report.fixed_score] * 3
-    assert len(first.tprs) == 2
-    assert math.isnan(first.tprs[1].value)  # 48 controls do not resolve 0.1 %
+    assert list(report.measures.strata) == ["all", "easy", "hard"]
+    assert list(report.measures.shown) == ["easy", "hard"]
+    for name, stratum in report.measures.strata.items():
+        kept = report.to_json()["measures"]["strata"][name]
+        judged = list(stratum.judged(report.fixed_score))
+        places = {"hospital": "rules", "general": "baseline_rules", "held_out": "held_out"}
+        for rule, judges, reached in judged:
+            record = kept[places[judges]][rule] if judges in places else kept["always_member"]
+            assert reached.confusion.tp == record["confusion"]["tp"]
+            assert reached.f1.value == record["f1"]["value"] or record["f1"]["value"] is None
+        whos = {(rule, judges) for rule, judges, _ in judged}
+        assert {(report.fixed_score, "held_out"), ("general_alone", "held_out")} < whos
+        assert judged[-1][:2] == ("always_member", "guess")
+        ranked = stratum.ranked(report.fixed_score)
+        assert next(iter(ranked)) == report.fixed_score
+        assert set(ranked) == {*kept["scores"], *kept["baselines"]}
+        first = ranked[report.fixed_score]
+        assert first.auc.value == kept["scores"][report.fixed_score]["auc"]["value"]
+        assert math.isnan(first.tpr(0.001).value)  # 48 controls do not resolve 0.1 %
 
 
 def test_undecided_names_bound_the_papers_rule() -> None:
-    view = measures_view(make_report(2))
-    line = next(line for line in view.rules if line.rule == "difference_above_zero")
-    assert line.n_undecided is not None
-    assert line.best is not None and line.worst is not None
-    assert line.worst.tp <= line.counts.tp <= line.best.tp
+    rule = make_report(2).measures.strata["easy"].rules["difference_above_zero"]
+    assert rule.n_undecided is not None
+    assert rule.all_right is not None and rule.all_wrong is not None
+    assert rule.all_wrong.tp <= rule.confusion.tp <= rule.all_right.tp
 
 
-def test_the_curve_has_the_attack_and_its_comparisons() -> None:
+def test_the_curve_ends_at_the_whole() -> None:
     report = make_report(2)
-    lines = measures_view(report).curve["easy"]
-    assert [line.score for line in lines] == [report.fixed_score, "general_alone", "popularity"]
-    assert [line.is_baseline for line in lines] == [False, True, True]
-    assert lines[0].n_units[-1] == 1000
-    last = report.measures["strata"]["easy"]["scores"][report.fixed_score]["auc"]["value"]
-    assert lines[0].auc[-1] == pytest.approx(last)
+    last = report.curve[-1]
+    assert last.n == 1000
+    whole = report.measures.strata["easy"].scores[report.fixed_score].auc.value
+    assert last.strata["easy"].auc[report.fixed_score] == pytest.approx(whole)
 
 
 def test_the_controls_p_values_by_hand() -> None:
     report = make_report(2)
-    found = measures_view(report).calibration
+    found = calibration(report)
     assert found is not None
     assert len(found.p) == found.n_controls == 2 * N_PER_KIND
     assert (np.diff(found.p) >= 0).all()
@@ -95,22 +89,22 @@ def test_the_band_holds_uniform_draws_in_most_cases() -> None:
 
 
 def test_linking_by_hand() -> None:
-    found = measures_view(replace(make_report(2), details={"linking": LINKING})).linking
+    found = make_report(2).changed(details={"linking": LINKING}).details.linking
     assert found is not None
-    assert found.ranks.tolist() == [1, 3, 8]
-    assert found.share.tolist() == [0.5, 0.75, 1.0]
-    assert [line.by for line in found.lines] == [*LINKED_BY, "chance"]
-    assert found.lines[0].top_1.low < 0.5 < found.lines[0].top_1.high
-    assert found.lines[-1].top_1.value == 0.1
-    assert math.isnan(found.lines[-1].top_1.low)
-    assert linking_of(None) is None
+    ranks, share = found.reached()
+    assert ranks.tolist() == [1, 3, 8]
+    assert share.tolist() == [0.5, 0.75, 1.0]
+    lines = list(found.lines())
+    assert [by for by, *_ in lines] == [*LINKED_BY, "chance"]
+    assert lines[0][1].low < 0.5 < lines[0][1].high
+    assert lines[-1][1].value == 0.1
+    assert math.isnan(lines[-1][1].low)
+    assert make_report(2).details.linking is None
 
 
 def test_without_truth_nothing_is_made_up() -> None:
-    view = measures_view(make_report(2, has_truth=False))
-    assert not view.has_truth
-    assert view.rules == view.scores == view.strata == ()
-    assert view.curve == {}
-    assert view.calibration is None
-    assert view.cohort.group == "unknown"
-    assert view.cohort.n_members == N_PER_KIND
+    report = make_report(2, has_truth=False)
+    assert not report.has_truth and not report.measures.shown and not report.curve
+    assert calibration(report) is None
+    assert report.cohort.group == "unknown"
+    assert report.cohort.n_members == N_PER_KIND

@@ -10,7 +10,7 @@ import pytest
 
 from audit.attack.decisions import name_p_values
 from audit.notes.passages import Passage
-from audit.report.names import among_controls, name_detail, name_table
+from audit.report.names import among_controls, fitting_passages, model_blocks
 from audit.report.report import Inspection
 from tests.pages.make_reports import make_inspection, make_report
 
@@ -27,13 +27,8 @@ def made(**changes: object) -> Inspection:
 
 
 def test_blocks_and_their_interval_by_hand() -> None:
-    report = make_report(2)
-    values = np.full((3, report.n_names), -1.0, dtype=np.float32)
-    values[:, 0] = [1.0, 2.0, 3.0]
-    inspection = made(hospital=values, general=values, n_per_block=np.array([100, 100, 50]))
-    detail = name_detail(name_table(report), row=0, inspection=inspection, report=report)
-    hospital, general = detail.blocks
-    assert (hospital.who, general.who) == ("hospital", "general")
+    evidence = np.array([1.0, 2.0, 3.0], dtype=np.float32)
+    hospital = model_blocks("hospital", evidence, n_per_block=np.array([100, 100, 50]))
     assert hospital.values.tolist() == [1, 2, 3]
     assert hospital.mean.value == pytest.approx(450 / 250)
     # Blocks of 100, 100 and 50 inputs: the jackknife of Busing, Meijer & van der Leeden 1999.
@@ -48,18 +43,19 @@ def test_blocks_and_their_interval_by_hand() -> None:
 
 def test_the_share_below_agrees_with_the_p_value() -> None:
     report = make_report(2)
-    table, inspection = name_table(report), made()
-    lengths = np.array([2, 3] * 300)
-    inspection = replace(inspection, reference_n_pieces=lengths)
-    scores = table.numbers["score"]
+    inspection, lengths = made(), np.array([2, 3] * 300)
+    scores = report.table["score"].to_numpy()
     p = name_p_values(
         scores,
         group=np.full(len(scores), 2),
         control_scores=inspection.reference_score,
         control_group=lengths,
     )
-    for row in range(len(table)):
-        among = name_detail(table, row=row, inspection=inspection, report=report).among
+    for row, name in report.table.iterrows():
+        among = among_controls(
+            name["score"], threshold=name["threshold"], is_log=False,
+            controls=inspection.reference_score[lengths == name["n_pieces"]],
+        )  # fmt: skip
         assert among is not None
         n = among.below.n_total
         assert n == 300
@@ -67,25 +63,15 @@ def test_the_share_below_agrees_with_the_p_value() -> None:
         assert among.counts.sum() + among.n_at_zero == n
 
 
-@pytest.mark.parametrize("n_rare", [0, 7])
-def test_a_rare_length_is_compared_with_its_own_length_alone(n_rare: int) -> None:
-    lengths = np.array([7] * n_rare + [2] * (600 - n_rare))
-    among = among_controls(
-        0.0, threshold=math.inf, n_pieces=7, is_unmatched=True, is_log=False,
-        inspection=made(reference_n_pieces=lengths),
-    )  # fmt: skip
-    assert (among.below.n_total if among else 0) == n_rare
-    assert among is None or among.is_unmatched
+def test_without_controls_of_its_length_there_is_no_place() -> None:
+    for controls in (np.zeros(0), np.full(3, np.nan)):
+        assert among_controls(0.0, threshold=1.0, controls=controls, is_log=False) is None
 
 
 def test_zeros_have_no_logarithm_and_are_counted() -> None:
     scores = np.array([0.0, 0.0, 1e-6, 1e-4, np.nan])
-    inspection = made(reference_score=scores, reference_n_pieces=np.full(5, 2))
     for score, position in ((1e-5, -5.0), (0.0, -math.inf), (math.nan, math.nan)):
-        among = among_controls(
-            score, threshold=1e-3, n_pieces=2, is_unmatched=False, is_log=True,
-            inspection=inspection,
-        )  # fmt: skip
+        among = among_controls(score, threshold=1e-3, controls=scores, is_log=True)
         assert among is not None
         assert among.position == pytest.approx(position, nan_ok=True)
         assert (among.n_at_zero, int(among.counts.sum())) == (2, 2)
@@ -94,28 +80,16 @@ def test_zeros_have_no_logarithm_and_are_counted() -> None:
 
 
 def test_passages_say_whose_they_are() -> None:
-    report = replace(
-        make_report(2),
-        details={"linking": {"rank_by_passage": [
-            {"passage_id": "a", "name_id": 0, "rank": 1.0},
-            {"passage_id": "b", "name_id": 1, "rank": 4.5},
-        ]}},
-    )  # fmt: skip
-    table, inspection = name_table(report), made()
+    table, inspection = make_report(2).table, made()
     whose = {}
     for row in (0, 1, 2):
-        detail = name_detail(table, row=row, inspection=inspection, report=report)
-        whose[row] = {p.passage_id: (p.is_own, p.rank) for p in detail.passages}
-        ratios = [p.log_ratio for p in detail.passages]
-        assert ratios == sorted(ratios, reverse=True)
-    assert whose[0] == {"a": (True, 1.0), "b": (False, None), "c": (None, None)}
-    assert whose[1] == {"a": (False, None), "b": (True, 4.5), "c": (None, None)}
-    assert whose[2]["a"] == (False, None)
-
-
-def test_without_an_inspection_the_report_still_speaks() -> None:
-    report = make_report(1)
-    detail = name_detail(name_table(report), row=5, inspection=None, report=report)
-    assert (detail.blocks, detail.among, detail.passages) == ((), None, ())
-    assert detail.numbers["score"] == report.names["score"][5]
-    assert (detail.first, detail.kind) == ("Sophia5", "member")
+        places, ratios = inspection.best_passages[row], inspection.best_log_ratio[row]
+        found = fitting_passages(PASSAGES, places=places, ratios=ratios, name=table.loc[row])
+        whose[row] = {one.passage.passage_id: one.is_own for one in found}
+        fits = [one.log_ratio for one in found]
+        assert fits == sorted(fits, reverse=True)
+    assert whose[0] == {"a": True, "b": False, "c": None}
+    assert whose[1] == {"a": False, "b": True, "c": None}
+    assert whose[2]["a"] is False
+    none = fitting_passages(PASSAGES, places=[-1], ratios=[np.nan], name=table.loc[0])
+    assert none == []

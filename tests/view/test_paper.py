@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from audit.attack.decisions import Confusion
-from audit.report.reading import published_tables
+from audit.report.published import published_tables
 
 GOLDEN = json.loads(
     (Path(__file__).parents[1] / "golden" / "kart_tables.json").read_text(encoding="utf-8")
@@ -26,17 +26,17 @@ def test_the_tables_are_the_papers(name: str) -> None:
         for rate in ("f1", "accuracy", "recall", "precision"):
             assert getattr(row, rate) == fact[rate]
         counts = tuple(fact[key] for key in ("tp", "fn", "fp", "tn")) if "tp" in fact else None
-        assert row.counts == counts
-        assert row.is_implied == ("counts" in fact)
+        assert row.four == counts
+        assert bool(row.implied) == ("counts" in fact)
 
 
 def test_every_published_rate_follows_from_the_counts() -> None:
     tables = published_tables()
-    rows = [row for row in tables.table1 + tables.table2 if row.counts]
+    rows = [row for row in (*tables.table1, *tables.table2) if row.four]
     assert len(rows) == 6
     for row in rows:
-        assert row.counts is not None
-        counts = Confusion(*row.counts)
+        assert row.four is not None
+        counts = Confusion(*row.four)
         assert (counts.n_members, counts.n_controls) == (tables.n_members, tables.n_controls)
         found = [
             counts.f1,
@@ -48,5 +48,5 @@ def test_every_published_rate_follows_from_the_counts() -> None:
 def test_a_row_is_found_by_what_it_is_and_has_its_counts() -> None:
     row = published_tables().row(controls="hard", attack="generation", model="hospital")
     assert row is not None
-    assert row.counts == (105, 25, 112, 18)
+    assert row.four == (105, 25, 112, 18)
     assert published_tables().row(controls="easy", attack="masked_lm", model="general") is None

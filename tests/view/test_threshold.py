@@ -39,16 +39,14 @@ BLIND = make_report(2, has_truth=False)
 def named(
     values: list[float], truth: list[bool], *, q: list[float] | None = None, critical: float = 9.0
 ) -> RankedNames:
-    n = len(values)
-    members = np.array(truth)
+    n, members = len(values), np.array(truth)
     return RankedNames(
         score="difference",
         stratum="all",
         is_fixed=True,
         has_truth=True,
-        rows=np.arange(n),
         values=np.array(values, dtype=float),
-        is_member=members,
+        kind=np.where(members, "member", "control"),
         q=np.array(q or [1.0] * n),
         critical=np.where(members, critical, math.nan),
         axis=ScoreAxis(is_log=False, low=-10, high=10),
@@ -62,7 +60,7 @@ def test_counts_by_hand_are_strict_and_leave_out_what_has_no_score() -> None:
     assert (view.counts.tp, view.counts.fn, view.counts.fp, view.counts.tn) == (1, 2, 0, 2)
     assert view.n_not_scored == 1
     assert (view.flagged.n_hits, view.flagged.n_total) == (1, 5)
-    assert view.recall.value == pytest.approx(1 / 3)
+    assert view.counts.recall.value == pytest.approx(1 / 3)
     assert view.f1.value == pytest.approx(0.5)
     assert view.ppv.value == 1.0
 
@@ -80,9 +78,9 @@ def test_rates_are_those_of_scikit_learn(rows: list[tuple[int, bool]], threshold
     assert view.counts is not None
     assert (view.counts.tp, view.counts.fn, view.counts.fp, view.counts.tn) == (tp, fn, fp, tn)
     if any(truth):
-        assert view.recall.value == pytest.approx(recall_score(truth, flags))
+        assert view.counts.recall.value == pytest.approx(recall_score(truth, flags))
     if any(flags):
-        assert view.precision.value == pytest.approx(precision_score(truth, flags))
+        assert view.counts.precision.value == pytest.approx(precision_score(truth, flags))
 
 
 def test_the_predictive_value_is_that_of_bayes() -> None:
@@ -132,9 +130,9 @@ def test_every_score_of_a_report_can_be_chosen(scenario: int) -> None:
     for code in codes:
         for stratum in strata_of(report):
             names = ranked_names(report, score=code, stratum=stratum)
-            measured = report.measures["strata"][stratum]
-            assert int(names.is_member.sum()) == measured["n_members"]
-            assert int((~names.is_member).sum()) == measured["n_controls"]
+            measured = report.measures.strata[stratum]
+            assert int(names.is_member.sum()) == measured.n_members
+            assert int((~names.is_member).sum()) == measured.n_controls
             for useful in useful_thresholds(names).values():
                 place = names.axis.place_of(useful) if not math.isnan(useful) else names.axis.low
                 assert names.axis.low <= place <= names.axis.high
@@ -149,13 +147,13 @@ def test_the_q_threshold_flags_exactly_the_names_that_stand_out(scenario: int) -
     assert (names.values > threshold).tolist() == report.stands_out
     view = at_threshold(names, threshold=threshold, prevalence=0.01)
     assert view.counts is not None
-    assert view.counts.tp == report.verdict["n_flagged"] > 0
+    assert view.counts.tp == report.verdict.n_flagged > 0
     assert view.counts.fp == sum(report.stands_out) - view.counts.tp
 
 
 def test_an_audit_that_found_no_leak_has_no_q_threshold() -> None:
     report = make_report(2, leak=0.0)
-    assert report.verdict["state"] != "leak_found" and not any(report.stands_out)
+    assert report.verdict.state != "leak_found" and not any(report.stands_out)
     names = ranked_names(report, score=report.fixed_score)
     assert math.isnan(useful_thresholds(names)["fdr"])
 
@@ -164,7 +162,7 @@ def test_a_name_that_is_not_judged_does_not_hide_the_q_threshold() -> None:
     report = REPORTS[2]
     changed = {"q_value": None, "threshold": "inf", "decision": "not judged"}
     names = {key: [value, *report.names[key][1:]] for key, value in changed.items()}
-    fewer = replace(report, names={**report.names, **names})
+    fewer = report.changed(names={**report.names, **names})
     found = useful_thresholds(ranked_names(fewer, score=fewer.fixed_score))
     assert found["fdr"] == report.names["threshold"][1] < math.inf
 
@@ -174,9 +172,9 @@ def test_the_papers_threshold_gives_the_papers_rule() -> None:
     view = at_threshold(
         ranked_names(report, score="difference", stratum="hard"), threshold=0, prevalence=0.01
     )
-    measured = report.measures["strata"]["hard"]["rules"]["difference_above_zero"]["confusion"]
+    measured = report.measures.strata["hard"].rules["difference_above_zero"].confusion
     assert view.counts is not None
-    assert [view.counts.tp, view.counts.fp] == [measured["tp"], measured["fp"]]
+    assert [view.counts.tp, view.counts.fp] == [measured.tp, measured.fp]
 
 
 def test_a_list_without_truth_has_counts_of_flagged_names_only() -> None:
@@ -184,7 +182,7 @@ def test_a_list_without_truth_has_counts_of_flagged_names_only() -> None:
     view = at_threshold(names, threshold=-math.inf, prevalence=0.01)
     assert view.counts is None
     assert view.flagged.n_hits == BLIND.n_names
-    assert math.isnan(view.recall.value)
+    assert math.isnan(view.f1.value)
     assert not len(roc_view(names).fpr)
     assert strata_of(BLIND) == ("all",)
     with pytest.raises(ValueError, match="no such"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from audit.report.reading import RuleFigures, published_tables
-from audit.stats import Estimate
+from audit.report.published import published_tables
+from audit.report.report import Counts, Rule, Share
 from pages.ui import blocks, paper_table
 from pages.ui.language import words_of
 
@@ -27,8 +27,12 @@ def test_no_piece_lets_html_through() -> None:
 
 
 def test_an_own_rate_stands_in_the_row_of_the_published_one() -> None:
-    half = Estimate(0.5, 0.4, 0.6)
-    rule = RuleFigures("easy", "generation", "hospital", half, half, half, half, (1, 2, 3, 4))
+    half = Share(0.5, 0.4, 0.6, n_hits=1, n_total=2)
+    counts = Counts(
+        tp=1, fn=2, fp=3, tn=4, recall=half, false_positive_rate=half, precision=half,
+        accuracy=half,
+    )  # fmt: skip
+    rule = Rule(confusion=counts, f1=half)
     shown = paper_table.table_one(
         {("easy", "generation", "hospital"): rule},
         published=published_tables(),

@@ -7,12 +7,21 @@ import math
 import pytest
 
 from audit.report.names import KindScores
-from audit.report.reading import MentionBin
+from audit.report.report import MentionBin, Share
 from audit.stats import Estimate, Rate
 from pages.ui import charts
 
 WORDS = {"x": "mentions", "y": "share", "controls": "controls", "names": "n = {n}"}
 LABELS = {"member": "<b>Members", "easy": "Easy"}
+
+
+def mention_bin(low: int, high: int | None, rate: Rate) -> MentionBin:
+    interval = rate.interval()
+    flagged = Share(
+        interval.value, interval.low, interval.high, n_hits=rate.n_hits, n_total=rate.n_total
+    )
+    parts = {"from": low, "to": high, "n_names": rate.n_total, "flagged": flagged}
+    return MentionBin.model_validate(parts)
 
 
 def kinds(member: tuple[float, ...], easy: tuple[float, ...]) -> list[KindScores]:
@@ -66,8 +75,8 @@ def test_a_log_axis_with_zeros_only_can_be_drawn() -> None:
 
 def test_shares_are_drawn_in_percent_with_their_intervals() -> None:
     bins = [
-        MentionBin(1, 1, 4, 1, Rate(1, 4).interval()),
-        MentionBin(10, None, 2, 2, Rate(2, 2).interval()),
+        mention_bin(1, 1, Rate(1, 4)),
+        mention_bin(10, None, Rate(2, 2)),
     ]
     figure = charts.leak_by_mentions(bins, controls=Rate(1, 50).interval(), words=WORDS)
     (trace,) = figure.data
@@ -82,11 +91,10 @@ def test_shares_are_drawn_in_percent_with_their_intervals() -> None:
 
 def test_without_controls_no_line_is_drawn() -> None:
     undefined = Estimate(math.nan, math.nan, math.nan)
-    bins = [MentionBin(1, 1, 4, 1, Rate(1, 4).interval())]
+    bins = [mention_bin(1, 1, Rate(1, 4))]
     assert not charts.leak_by_mentions(bins, controls=undefined, words=WORDS).layout.shapes
 
 
 @pytest.mark.parametrize(("low", "high", "label"), [(1, 1, "1"), (3, 4, "3–4"), (10, None, "10+")])
 def test_bins_are_named_by_their_bounds(low: int, high: int | None, label: str) -> None:
-    of = MentionBin(low, high, 1, 0, Rate(0, 1).interval())
-    assert charts.mention_label(of) == label
+    assert mention_bin(low, high, Rate(0, 1)).label == label

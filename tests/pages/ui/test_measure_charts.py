@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audit.report.reading import Calibration, CurveLine, linking_of
-from audit.report.threshold import RocView, ScoreAxis, VolcanoNames
+from audit.report.report import CurvePoint, Linking
+from audit.report.threshold import Calibration, RocView, ScoreAxis, VolcanoNames
 from pages.ui.charts import GREY, RUST
 from pages.ui.measure_charts import (
     calibration_chart,
@@ -81,11 +81,15 @@ def test_the_volcano_has_both_lines(is_log: bool) -> None:
 
 
 def test_the_curve_leaves_out_what_is_undefined() -> None:
-    lines = [
-        CurveLine("fixed", False, (100, 200), (math.nan, 0.9)),
-        CurveLine("general_alone", True, (100, 200), (0.5, 0.5)),
+    curve = [
+        CurvePoint.model_validate({"n": n, "strata": {"all": {"auc": auc}}})
+        for n, auc in (
+            (100, {"fixed": None, "general_alone": 0.5}),
+            (200, {"fixed": 0.9, "general_alone": 0.5}),
+        )
     ]
-    figure = curve_chart(lines, labels=["a", "b"], words={"x": "n", "y": "AUC"})
+    labels = {"fixed": "a", "general_alone": "b"}
+    figure = curve_chart(curve, stratum="all", labels=labels, words={"x": "n", "y": "AUC"})
     assert traces(figure, "a")[0].y == (None, 0.9)
     assert traces(figure, "b")[0].line.color == GREY
     assert list(figure.layout.xaxis.ticktext) == ["100", "200"]
@@ -96,10 +100,9 @@ def test_linking_stands_beside_chance_and_the_general_model() -> None:
     record = {
         "n_passages": 2, "n_names": 10, "chance": shares, "hospital_against_general": shares,
         "hospital_alone": shares, "general_alone": shares,
-        "rank_by_passage": [{"rank": 1.0}, {"rank": 2.0}],
+        "rank_by_passage": [{"name_id": i, "passage_id": "", "rank": i} for i in (1, 2)],
     }  # fmt: skip
-    linking = linking_of(record)
-    assert linking is not None
+    linking = Linking.model_validate(record)
     keys = ("x", "y", "attack", "general", "chance")
     figure = linking_chart(linking, words={key: key for key in keys})
     assert tuple(traces(figure, "attack")[0].y) == (50, 100, 100)

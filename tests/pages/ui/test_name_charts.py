@@ -23,8 +23,6 @@ AMONG = AmongControls(
     position=1.5,
     threshold=1.8,
     below=Rate(6, 8),
-    n_pieces=2,
-    is_unmatched=False,
 )
 
 

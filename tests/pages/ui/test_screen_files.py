@@ -9,7 +9,6 @@ import json
 import numpy as np
 
 from audit.report.documents import DocumentView, document_view
-from audit.report.names import name_table
 from pages.ui.screen_files import columns_csv, documents_file
 from tests.pages.make_reports import make_report
 
@@ -19,7 +18,7 @@ HOSPITAL = ["=cmd() Sophia2 Wright2", "nothing\nhere", "x"]
 def view() -> DocumentView:
     report = make_report(1)
     documents = {"hospital": HOSPITAL, "general": ["a", "b", "emil1"]}
-    found = document_view(documents, report=report, table=name_table(report))
+    found = document_view(documents, report=report)
     assert found is not None
     return found
 
