@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpus.demo_notes import COLUMNS, example_csv, example_rows
 from audit.corpus.make import CorpusTask, make_corpus
 from audit.corpus.truth import PEOPLE, PRIVATE, PUBLIC, SUMMARY
 from audit.home import DEMO_HOSPITAL
 from audit.notes.placeholders import _KINDS, find_placeholders
+from benchmarks.example_notes import COLUMNS, example_csv, example_rows
 
 
 @pytest.fixture(scope="module")
