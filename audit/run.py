@@ -15,7 +15,6 @@ from audit.attack import attacks, evidence
 from audit.attack.attacks import MIN_REFERENCE, Sources, with_reference
 from audit.attack.judgement import judge, name_columns, null_check
 from audit.attack.metrics import plain
-from audit.attack.plan import light_key
 from audit.attack.question import AuditRequest, question_digest
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError
@@ -76,7 +75,7 @@ def run_audit(
 
         def source(who: str, phase: str) -> evidence.Source:
             loaded: LoadedModel = getattr(pair, who)
-            key = light_key(question, who=who, device=device)
+            key = evidence.light_key(question, who=who, device=device)
             return evidence.Source(loaded, device, request.dtype, store, meter, phase, kernels, key)
 
         attack = _attack(request, pair, names=names, pool=pool, sources=source)

@@ -31,12 +31,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Protocol, TypeVar
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Protocol, TypeVar
 
 from audit.errors import AuditError
 from audit.home import home_folder
+
+if TYPE_CHECKING:  # models are inspected without numpy
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
 MAX_TITLE_CHARS = 80

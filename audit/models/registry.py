@@ -40,19 +40,8 @@ _MAX_TEXT = 4_096
 class RegisteredModel:
     """A model in the list: either what it is, or why it cannot be loaded.
 
-    Attributes
-    ----------
-    model_id
-        The folder's label and the path under it, with "/"; "trained/" and the run's name for a
-        model that was trained here.
-    path
-        The directory, links resolved.
-    summary
-        What lies there; None where it is refused.
-    refusal
-        Why it is refused; "" where it is not.
-    title
-        What a model that was trained here is called; "" for others.
+    `model_id` is the folder's label and the path under it, or "trained/" and the run's name;
+    `refusal` and `title` (of a model that was trained here) are "" where there is none.
     """
 
     model_id: str
