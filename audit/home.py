@@ -54,6 +54,26 @@ def home_folder(name: str) -> Path:
     return _private_directory(home / name, is_ours=True)
 
 
+def registered_folders(variable: str, *, taken: str, unnamed: str) -> tuple[tuple[str, Path], ...]:
+    """Return (label, path) of the folders that an environment variable names, as PATH does.
+
+    Those that exist, links resolved, each once. The label is the folder's own name (`unnamed` for
+    the root), numbered where two are alike or it is `taken`.
+    """
+    folders: dict[Path, str] = {}
+    for text in filter(None, map(str.strip, os.environ.get(variable, "").split(os.pathsep))):
+        try:
+            path = Path(os.path.realpath(Path(text).expanduser()))
+            if not path.is_dir() or path in folders:
+                continue
+        except (OSError, RuntimeError):
+            continue
+        base, used = path.name or unnamed, {taken, *folders.values()}
+        labels = (base, *(f"{base}-{n}" for n in range(2, len(used) + 2)))
+        folders[path] = next(label for label in labels if label not in used)
+    return tuple((label, path) for path, label in folders.items())
+
+
 def salted_digest(text: str) -> str:
     """Return a digest of a text that says nothing about it outside this installation.
 

@@ -15,7 +15,6 @@ from audit.attack import attacks, evidence
 from audit.attack.attacks import MIN_REFERENCE, Sources, with_reference
 from audit.attack.judgement import judge, name_columns, null_check
 from audit.attack.metrics import plain
-from audit.attack.plan import light_key
 from audit.attack.question import AuditRequest, question_digest
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError
@@ -34,13 +33,13 @@ from audit.report.report import (
     keep_inspection,
     kept_inspection,
 )
-from audit.shelf import ResultStore
+from cache.store import Store
 
 
 def run_audit(
     request: AuditRequest,
     *,
-    store: ResultStore,
+    store: Store,
     progress: ProgressListener = lambda _: None,
     should_stop: StopQuestion = lambda: False,
 ) -> AuditReport:
@@ -76,7 +75,7 @@ def run_audit(
 
         def source(who: str, phase: str) -> evidence.Source:
             loaded: LoadedModel = getattr(pair, who)
-            key = light_key(question, who=who, device=device)
+            key = evidence.light_key(question, who=who, device=device)
             return evidence.Source(loaded, device, request.dtype, store, meter, phase, kernels, key)
 
         attack = _attack(request, pair, names=names, pool=pool, sources=source)
@@ -103,7 +102,7 @@ def _loaded(request: AuditRequest) -> tuple[str, ModelPair]:
     return device, pair
 
 
-def _known_report(digest: str, *, store: ResultStore) -> AuditReport | None:
+def _known_report(digest: str, *, store: Store) -> AuditReport | None:
     """Return the kept report of an audit; None where there is none that this version can read.
 
     Whoever asks first gets it so too: equal files need equal order, and the store sorts.
@@ -120,7 +119,7 @@ def _known_report(digest: str, *, store: ResultStore) -> AuditReport | None:
         return None  # of another version: made again from the evidence that is kept
 
 
-def stored_documents(digest: str, *, store: ResultStore) -> Mapping[str, Sequence[str]]:
+def stored_documents(digest: str, *, store: Store) -> Mapping[str, Sequence[str]]:
     """Return the generated documents of an audit by model; empty in scenario 2."""
     found: Mapping[str, Sequence[str]] | None = store.get_record(f"documents/{digest}")
     return found or {}
@@ -131,7 +130,7 @@ def _keep(
     request: AuditRequest,
     attack: AttackResult,
     *,
-    store: ResultStore,
+    store: Store,
 ) -> None:
     """Keep the report last: where it is, everything that belongs to it is there too."""
     if attack.documents:

@@ -3,8 +3,8 @@
     python benchmarks/corpus_build.py --megabytes 100 --workers 1 2 --directory DIR --json FILE
 
 Writes a synthetic NOTEEVENTS.csv of the given size (lengths and placeholders as in MIMIC-III: some
-2,000 characters and 6 placeholders a note), then times `wc`, `gzip`, the build alone, and all that
-`corpus build` does (build, canaries, examination, lists), each in a process of its own for each
+2,000 characters and 6 placeholders a note), then times `wc`, `gzip`, and all that `corpus build`
+does (build, examination, lists) without and with canaries, each in a process of its own for each
 number of workers. What 2.08 million notes would take is the rate carried forward, not measured.
 """
 
@@ -24,10 +24,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.corpus.build import build_corpus
 from audit.corpus.examine import read_examination
 from audit.corpus.make import CorpusTask, make_corpus
-from audit.notes.read import open_notes
 
 N_NOTES_MIMIC = 2_080_000
 HEADER = (
@@ -63,14 +61,15 @@ def main() -> None:
     notes = options.directory / "NOTEEVENTS.csv"
     if options.one:
         what, n_workers = options.one
-        work = {"build": built, "corpus": made}[what]
-        print(json.dumps(work(notes, options.directory / "out", n_workers=int(n_workers))))
+        counts = (1, 2, 4, 8) if what == "canaries" else ()
+        out = options.directory / "out"
+        print(json.dumps(made(notes, out, n_workers=int(n_workers), counts=counts)))
         return
     options.directory.mkdir(parents=True, exist_ok=True)
     n_notes = write_notes(notes, n_bytes=options.megabytes * 1_000_000)
     rows = [{"what": "wc", **timed(["wc", str(notes)])}]
     rows.append({"what": "gzip -6", **timed(["gzip", "-6", "-c", str(notes)])})
-    for what in ("build", "corpus"):
+    for what in ("corpus", "canaries"):
         for n_workers in options.workers:
             command = [sys.executable, __file__, "--directory", str(options.directory)]
             command += ["--one", what, str(n_workers)]
@@ -120,23 +119,10 @@ def timed(command: list[str]) -> dict[str, Any]:
     }
 
 
-def built(notes: Path, out: Path, *, n_workers: int) -> dict[str, Any]:
-    """Build in this process; return seconds, peak memory and what was inserted."""
+def made(notes: Path, out: Path, *, n_workers: int, counts: tuple[int, ...]) -> dict[str, Any]:
+    """Make a corpus in this process; return seconds, peak memory and what was found."""
     shutil.rmtree(out, ignore_errors=True)
-    start = time.perf_counter()
-    summary = build_corpus(open_notes(notes), out=out, seed=1, n_workers=n_workers)
-    return {
-        **used(time.perf_counter() - start, n_workers=n_workers),
-        "n_notes": summary.n_notes,
-        "n_inserted": summary.n_inserted,
-        "private": summary.digests["private.jsonl"],
-    }
-
-
-def made(notes: Path, out: Path, *, n_workers: int) -> dict[str, Any]:
-    """Make a whole corpus, canaries and lists included; return the same and what was found."""
-    shutil.rmtree(out, ignore_errors=True)
-    order = CorpusTask(notes=notes, seed=1, n_workers=n_workers, canary_counts=(1, 2, 4, 8))
+    order = CorpusTask(notes=notes, seed=1, n_workers=n_workers, canary_counts=counts)
     start = time.perf_counter()
     make_corpus(order, out=out)
     found = read_examination(out)
@@ -145,7 +131,14 @@ def made(notes: Path, out: Path, *, n_workers: int) -> dict[str, Any]:
         "n_notes": found.n_notes,
         "n_mentions": found.coverage.n_mentions,
         "n_passages": found.n_passages,
+        "private": fingerprint(out),
     }
+
+
+def fingerprint(out: Path) -> str:
+    """Return the SHA-256 of D_private as the corpus's own summary has it."""
+    digest: str = json.loads((out / "summary.json").read_bytes())["digests"]["private.jsonl"]
+    return digest
 
 
 def used(seconds: float, *, n_workers: int) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.attack.decisions import ALPHA
+from audit.attack.evidence import VERSIONS
 from audit.attack.metrics import N_REPLICATES
-from audit.attack.question import EVIDENCE_VERSION, SCENARIOS, GenerationSettings, PosteriorSettings
+from audit.attack.question import SCENARIOS, GenerationSettings, PosteriorSettings
 from audit.attack.verdict import ILL_MATCHED_BEYOND, NONE_BELOW
 from audit.home import installed_packages
 from audit.names.controls import MIN_CONTROLS
@@ -189,7 +190,7 @@ def draw_glossary(say: Words) -> None:
 
 def draw_provenance(say: Words) -> None:
     """Draw how to reproduce a result, the data policy, sources, versions and licences."""
-    st.html(section(say, "reproduce", version=EVIDENCE_VERSION))
+    st.html(section(say, "reproduce", version=max(VERSIONS.values())))
     st.code(COMMANDS, language="bash")
     left, right = st.columns(2, gap="large")
     with left:

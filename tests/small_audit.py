@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from audit import run
-from audit.attack import evidence, judgement, metrics
+from audit.attack import evidence, generation, judgement, metrics, posterior
 from audit.attack.cohort import cohort_test
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.names.candidates import make_candidates
@@ -136,7 +136,7 @@ def made(monkeypatch) -> list[str]:
 
         monkeypatch.setattr(module, name, counted)
 
-    count(evidence, "generated_shard")
-    count(evidence.posterior, "posterior_shard")
-    count(evidence.chain, "chain_shard")
+    count(generation, "generated_shard")
+    count(posterior, "posterior_shard")
+    count(posterior, "chain_shard")
     return kinds

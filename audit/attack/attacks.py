@@ -47,7 +47,7 @@ Sources = Callable[[str, str], evidence.Source]
 def main_lead(request: AuditRequest) -> spelling.PassageKind:
     """Return the context in which names are counted in word pieces: the commonest passage kind."""
     if request.scenario_number == 1 or request.passages is None:
-        return spelling.PassageKind(slots=("full",), separator="", lead=" ")
+        return spelling.RUNNING_TEXT
     kinds = Counter(map(prompts.passage_kind, request.passages.passages))
     return kinds.most_common(1)[0][0]
 

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from audit.attack.evidence import evidence_version
 from audit.errors import AuditError
 from audit.models.inspect import model_digest
 from audit.names.candidates import Candidates
@@ -47,9 +48,6 @@ SCENARIOS = {
     1: Scenario(1, knowledge="L", anonymization="id", resource="{}", target=_TARGET),
     2: Scenario(2, knowledge="L", anonymization="id", resource="{ D_public }", target=_TARGET),
 }
-
-EVIDENCE_VERSION = 2
-"""Raised whenever a change of code moves a number: results of older versions are made anew."""
 
 DTYPES = ("float32", "bfloat16")
 DEVICES = ("auto", "cpu", "cuda")
@@ -236,7 +234,7 @@ class AuditRequest(Record):
             raise equal_models()
         passages = self.passages if self.scenario_number == 2 else None
         return {
-            "evidence_version": EVIDENCE_VERSION,
+            "evidence_version": evidence_version(self.scenario_number),
             "scenario": self.scenario_number,
             "general": general,
             "hospital": hospital,

@@ -1,8 +1,7 @@
-"""Builds a corpus: D_private with dummy identities, D_public as it was, and the truth about both.
+"""Builds notes with dummy identities: D_private, D_public as it was, and the truth about both.
 
-Comes in: a source of notes with placeholders, a seed. Goes out: a folder with `private.jsonl`,
-`public.jsonl`, `truth.jsonl`, `people.jsonl`, `refused.jsonl` and `summary.json`. Every byte
-depends on the notes and the seed, not on the number of workers.
+Comes in: a note with placeholders, facts about its patient, a seed. Goes out: the note in both
+corpora. Every value depends on these alone, not on the notes around it.
 
 Source: Nakamura et al., section 3.2.
 """
@@ -11,23 +10,29 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import multiprocessing
 import os
 import re
 import threading
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from audit.corpus.truth import (
+    Doubt,
+    NoteTruth,
+    Place,
+    note_line,
+    patient_key,
+)
 from audit.errors import AuditError
 from audit.names.people import (
     Facts,
@@ -40,11 +45,10 @@ from audit.names.people import (
     value_of,
 )
 from audit.notes.dates import DateContext, new_date, parsed_day
-from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeholders, has_marks
-from audit.notes.read import Note, NoteSource
-from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeholders
+from audit.notes.read import Note
 from audit.shelf import new_file, whole_folder
-from audit.tables import RowNote
+from audit.task import Record
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -113,63 +117,75 @@ def _wait_for_parent() -> None:
         os._exit(1)
 
 
-PRIVATE, PUBLIC, TRUTH = "private.jsonl", "public.jsonl", "truth.jsonl"
-PEOPLE, REFUSED, SUMMARY = "people.jsonl", "refused.jsonl", "summary.json"
-FORMAT = 1
+_WHERE = "corpus folder"
+
+
+class CorpusFile:
+    """A file that is being written, and the SHA-256 of what is in it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = new_file(path)
+        self._digest = hashlib.sha256()
+        self.n_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        self.n_bytes += self._file.write(data)
+        self._digest.update(data)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what was written so far."""
+        return self._digest.hexdigest()
+
+    def close(self, *, is_whole: bool) -> None:
+        """Close, on the disk for good if the file is whole."""
+        if is_whole:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self._file.close()
+
+
+@contextmanager
+def corpus_folder(
+    out: Path, *, names: Sequence[str], kept: str = ""
+) -> Iterator[dict[str, CorpusFile]]:
+    """Write the files of a new folder; it appears when the block ends well.
+
+    `kept` is the name of a file that the block itself writes in `audit.shelf.building_folder`: it
+    outlasts a block that fails, and is removed when the folder is whole. Raises as `whole_folder`.
+    """
+    with whole_folder(out, where=_WHERE, stays=(kept,)) as folder:
+        with open_files(folder, names) as files:
+            yield files
+        if kept:
+            (folder / kept).unlink(missing_ok=True)
+
+
+@contextmanager
+def open_files(folder: Path, names: Sequence[str]) -> Iterator[dict[str, CorpusFile]]:
+    """Open new files; they are closed with the block, on the disk for good if it ends well."""
+    files = {name: CorpusFile(folder / name) for name in names}
+    is_whole = False
+    try:
+        yield files
+        is_whole = True
+    finally:
+        for file in files.values():
+            file.close(is_whole=is_whole)
+
+
 MAX_CATEGORIES = 5_000
 OTHERS = "(others)"
 
 
-@dataclass(frozen=True)
-class CategoryCount:
+class CategoryCount(Record):
     """How often a category occurs, what stands for it, and the row where it occurs first."""
 
     category: str
     kind: str
     n: int
     first_row: int
-
-
-@dataclass(frozen=True)
-class CorpusSummary:
-    """What a build gave.
-
-    Attributes
-    ----------
-    source_kind
-        "csv", "jsonl", "parquet" or "folder".
-    seed
-        Of the identities.
-    has_blanks
-        Whether `___` was taken for a placeholder: it is where no note has `[** ... **]`.
-    n_notes, n_refused
-        Rows that became notes, and rows that were refused (each in `refused.jsonl`).
-    n_patients, n_named_patients
-        With an id; and how many of them are named, first and last name together.
-    n_inserted, n_left, n_malformed
-        Placeholders replaced; those of unknown category, which stay; openings never closed.
-    replaced, unknown
-        By category, most frequent first.
-    digests
-        File -> SHA-256.
-    faker
-        Version of the names' source: another one may give other identities.
-    """
-
-    source_kind: str
-    seed: int
-    has_blanks: bool
-    n_notes: int
-    n_refused: int
-    n_patients: int
-    n_named_patients: int
-    n_inserted: int
-    n_left: int
-    n_malformed: int
-    replaced: tuple[CategoryCount, ...]
-    unknown: tuple[CategoryCount, ...]
-    digests: Mapping[str, str]
-    faker: str
 
 
 class CategoryCounter:
@@ -179,54 +195,29 @@ class CategoryCounter:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._first: dict[tuple[str, str], int] = {}
 
-    def add(self, category: str, kind: str, *, row: int, n: int = 1) -> None:
-        """Count `n` places of a category, the first of them in this row."""
-        key = (category, kind)
+    def add(self, places: Iterable[Place | Placeholder], *, row: int) -> None:
+        """Count the places of a note."""
+        for place in places:
+            self._add((place.category, place.kind), 1, row)
+
+    def merge(self, other: CategoryCounter) -> None:
+        """Add the counts of a later part."""
+        for key, n in other._counts.items():
+            self._add(key, n, other._first[key])
+
+    def _add(self, key: tuple[str, str], n: int, row: int) -> None:
         if key not in self._counts and len(self._counts) >= MAX_CATEGORIES:
-            key = (OTHERS, kind)
+            key = (OTHERS, key[1])
         self._counts[key] += n
         self._first.setdefault(key, row)
 
-    def merge(self, counts: tuple[CategoryCount, ...]) -> None:
-        """Add the counts of a later part."""
-        for count in counts:
-            self.add(count.category, count.kind, row=count.first_row, n=count.n)
-
-    def counts(self) -> tuple[CategoryCount, ...]:
-        """Return the counts in the order of their first place."""
-        return tuple(
-            CategoryCount(category, kind, n, self._first[category, kind])
-            for (category, kind), n in self._counts.items()
-        )
-
     def ranked(self) -> tuple[CategoryCount, ...]:
         """Return the counts, most frequent first, then by name."""
-        return tuple(sorted(self.counts(), key=lambda c: (-c.n, c.category, c.kind)))
-
-
-def summary_bytes(summary: CorpusSummary) -> bytes:
-    """Return the summary as JSON."""
-    content = {"format": FORMAT, **asdict(summary)}
-    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
-
-
-def read_summary(folder: Path) -> CorpusSummary:
-    """Read the summary of a built corpus.
-
-    Raises
-    ------
-    AuditError
-        If the folder is no whole corpus of this version.
-    """
-    try:
-        content = json.loads((folder / SUMMARY).read_bytes())
-        if content.pop("format") != FORMAT:
-            raise ValueError
-        for name in ("replaced", "unknown"):
-            content[name] = tuple(CategoryCount(**count) for count in content[name])
-        return CorpusSummary(**content)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        raise AuditError("This is no built corpus.", where="corpus folder") from None
+        order = sorted(self._counts.items(), key=lambda item: (-item[1], *item[0]))
+        return tuple(
+            CategoryCount(category=key[0], kind=key[1], n=n, first_row=self._first[key])
+            for key, n in order
+        )
 
 
 _OLDEST_AGES = 10
@@ -237,75 +228,92 @@ _EACH = frozenset({"clip_number", "job_number", "serial_number", "identifier"})
 
 
 @dataclass(frozen=True, slots=True)
-class Inserted:
-    """One value put in the place of a placeholder.
+class BuiltNote:
+    """A note in both corpora, with its time in D_private and what was left in doubt."""
 
-    Attributes
-    ----------
-    start, stop
-        In characters of the new text.
-    source_start, source_stop
-        Of the placeholder, in characters of the note.
-    category, kind, role
-        Of the placeholder.
-    identity
-        Whose value it is: values of one identity and kind are the same, but for dates, which move
-        by the interval of the patient, and for the full stop of an initial.
-    value
-        The text that was put in.
-    group
-        Names of one person that stand together have the same number; -1 for what is no name.
+    truth: NoteTruth
+    chart_time: str
+    doubts: tuple[Doubt, ...] = ()
+
+
+class Tally:
+    """Counts over built notes.
+
+    `inserted` and `unknown`: places by category. By patient id, `own`, `full` and `notes`: mentions
+    in the own notes, those with first and last name together, and notes with one; `others`:
+    mentions in the notes of others. `forms`: own mentions by form; `doubts`: places left, by why.
     """
 
-    start: int
-    stop: int
-    source_start: int
-    source_stop: int
-    category: str
-    kind: str
-    role: str
-    identity: str
-    value: str
-    group: int
+    def __init__(self) -> None:
+        self.n_malformed = self.n_others = 0
+        self.inserted, self.unknown = CategoryCounter(), CategoryCounter()
+        self.own, self.full, self.notes, self.others, self.forms, self.doubts = (
+            Counter[str]() for _ in range(6)
+        )
+
+    def add(self, note: Note, built: BuiltNote) -> None:
+        """Count a note."""
+        truth, places = built.truth, built.truth.inserted or ()
+        self.inserted.add(places, row=note.row)
+        self.unknown.add(truth.left, row=note.row)
+        self.n_malformed += truth.n_malformed
+        self.doubts.update(doubt.why for doubt in built.doubts)
+        key = patient_key(note) if note.patient_id else ""
+        named: dict[int, list[Place]] = {}
+        for place in places:
+            if place.role == "patient" and place.group >= 0:
+                named.setdefault(place.group, []).append(place)
+            elif place.identity == key:
+                self.forms[place.category] += 1
+        own = [parts for parts in named.values() if parts[0].identity == key]
+        for parts in own:
+            kinds = {part.kind for part in parts}
+            self.forms[parts[0].category] += 1
+            self.own[note.patient_id] += 1
+            self.full[note.patient_id] += "full" in kinds or {"first", "last"} <= kinds
+        self.notes[note.patient_id] += bool(own)
+        for first, *_ in named.values():
+            if first.identity != key:
+                self.n_others += 1
+                people = (first.identity, *first.namesakes)
+                self.others.update(person.removeprefix("patient:") for person in people)
+
+    def merge(self, other: Tally) -> None:
+        """Add the counts of a later part."""
+        for name, mine in vars(self).items():
+            theirs = getattr(other, name)
+            if isinstance(mine, CategoryCounter):
+                mine.merge(theirs)
+            elif isinstance(mine, Counter):
+                mine.update(theirs)
+            else:
+                setattr(self, name, mine + theirs)
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """A placeholder that stayed: its place in the new text and in the note, and its category."""
+@dataclass(frozen=True)
+class Surrogates:
+    """How placeholders become dummy identities; `has_blanks`: whether `___` is a placeholder."""
 
-    start: int
-    stop: int
-    source_start: int
-    source_stop: int
-    category: str
+    seed: int
+    has_blanks: bool
 
+    def built(self, note: Note, facts: Facts | None) -> BuiltNote:
+        """Return a note in both corpora; the same in every process."""
+        assert facts is not None
+        truth = with_surrogates(note, facts=facts, seed=self.seed, has_blanks=self.has_blanks)
+        patient = patient_of(self.seed, patient_key(note), facts)
+        return BuiltNote(truth, _moved(note.chart_time, patient))
 
-@dataclass(frozen=True, slots=True)
-class Surrogate:
-    """A note with dummy identities.
+    def private_text(self, note: Note, facts: Facts | None) -> str:
+        """Return a note's text in D_private."""
+        return self.built(note, facts).truth.private
 
-    Attributes
-    ----------
-    text
-        The new text.
-    inserted, left
-        What was put in, and what stayed, in order.
-    n_malformed
-        Openings `[**` that are never closed; they stay.
-    """
-
-    text: str
-    inserted: tuple[Inserted, ...]
-    left: tuple[Left, ...]
-    n_malformed: int
+    def public_line(self, note: Note, text: str) -> bytes:
+        """Return a note's line in D_public."""
+        return note_line(note, text=text, chart_time=note.chart_time)
 
 
-def patient_key(note: Note) -> str:
-    """Return who a note is about, as the truth file says it."""
-    return f"patient:{note.patient_id}" if note.patient_id else f"note:{note.row}"
-
-
-def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = False) -> Surrogate:
+def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = False) -> NoteTruth:
     """Return a note in which every placeholder of a known kind is a dummy value.
 
     Parameters
@@ -319,11 +327,11 @@ def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = F
     """
     parsed = find_placeholders(note.text, has_blanks=has_blanks)
     if not parsed.places:
-        return Surrogate(note.text, (), (), parsed.n_malformed)
+        return NoteTruth(note.text, note.text, (), (), parsed.n_malformed)
     writer = _Writer(note, patient_of(seed, patient_key(note), facts), seed)
     pieces: list[str] = []
-    inserted: list[Inserted] = []
-    left: list[Left] = []
+    inserted: list[Place] = []
+    left: list[Place] = []
     done = length = 0
     for place in parsed.places:
         pieces.append(note.text[done : place.start])
@@ -331,29 +339,28 @@ def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = F
         done = place.stop
         if place.kind == "unknown":
             value = note.text[place.start : place.stop]
-            left.append(Left(length, length + len(value), place.start, place.stop, place.category))
+            stop = length + len(value)
+            left.append(Place(length, stop, place.start, place.stop, place.category))
         else:
             identity, value = writer.value(place)
-            inserted.append(_inserted(place, length, identity, value))
+            inserted.append(
+                Place(
+                    length,
+                    length + len(value),
+                    place.start,
+                    place.stop,
+                    place.category,
+                    place.kind,
+                    place.role,
+                    identity,
+                    value,
+                    place.group,
+                )
+            )
         pieces.append(value)
         length += len(value)
     pieces.append(note.text[done:])
-    return Surrogate("".join(pieces), tuple(inserted), tuple(left), parsed.n_malformed)
-
-
-def _inserted(place: Placeholder, start: int, identity: str, value: str) -> Inserted:
-    return Inserted(
-        start=start,
-        stop=start + len(value),
-        source_start=place.start,
-        source_stop=place.stop,
-        category=place.category,
-        kind=place.kind,
-        role=place.role,
-        identity=identity,
-        value=value,
-        group=place.group,
-    )
+    return NoteTruth("".join(pieces), note.text, tuple(inserted), tuple(left), parsed.n_malformed)
 
 
 class _Writer:
@@ -441,147 +448,6 @@ def _years(birth: date, day: date) -> int:
     return max(0, day.year - birth.year - ((day.month, day.day) < (birth.month, birth.day)))
 
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
-_INSERTED = tuple(field.name for field in fields(Inserted))
-_LEFT = tuple(field.name for field in fields(Left))
-
-
-@dataclass(frozen=True)
-class BuildSettings:
-    """What every note is built with; `has_blanks`: whether `___` is a placeholder."""
-
-    seed: int
-    has_blanks: bool
-
-
-@dataclass(frozen=True)
-class Batch:
-    """N notes and N facts about their patients."""
-
-    notes: tuple[Note, ...]
-    facts: tuple[Facts, ...]
-
-
-@dataclass(frozen=True)
-class Built:
-    """What became of a batch.
-
-    Attributes
-    ----------
-    private, public, truth
-        Lines of JSON.
-    n_notes, n_malformed
-        Notes; placeholders that are opened and never closed.
-    replaced, unknown
-        Places by category.
-    named
-        Patient id -> how often first and last name stand together.
-    """
-
-    private: bytes
-    public: bytes
-    truth: bytes
-    n_notes: int
-    n_malformed: int
-    replaced: tuple[CategoryCount, ...]
-    unknown: tuple[CategoryCount, ...]
-    named: Mapping[str, int]
-
-
-def build_batch(settings: BuildSettings, batch: Batch) -> Built:
-    """Return what a batch gives; the same in every process."""
-    private, public, truth = bytearray(), bytearray(), bytearray()
-    replaced, unknown = CategoryCounter(), CategoryCounter()
-    named: Counter[str] = Counter()
-    n_malformed = 0
-    for note, facts in zip(batch.notes, batch.facts, strict=True):
-        new = with_surrogates(note, facts=facts, seed=settings.seed, has_blanks=settings.has_blanks)
-        patient = patient_of(settings.seed, patient_key(note), facts)
-        private += note_line(note, text=new.text, chart_time=_moved(note.chart_time, patient))
-        public += note_line(note, text=note.text, chart_time=note.chart_time)
-        if new.inserted or new.left or new.n_malformed:
-            truth += json_line(_truth(note, new))
-        for place in new.inserted:
-            replaced.add(place.category, place.kind, row=note.row)
-        for left in new.left:
-            unknown.add(left.category, "unknown", row=note.row)
-        n_malformed += new.n_malformed
-        if note.patient_id:
-            named[note.patient_id] += n_full_names(new.inserted)
-    return Built(
-        private=bytes(private),
-        public=bytes(public),
-        truth=bytes(truth),
-        n_notes=len(batch.notes),
-        n_malformed=n_malformed,
-        replaced=replaced.counts(),
-        unknown=unknown.counts(),
-        named=+named,
-    )
-
-
-def n_full_names(inserted: tuple[Inserted, ...]) -> int:
-    """Return how often the patient's first and last name stand together."""
-    parts: dict[int, set[str]] = {}
-    for place in inserted:
-        if place.role == "patient":
-            parts.setdefault(place.group, set()).add(place.kind)
-    return sum("full" in kinds or {"first", "last"} <= kinds for kinds in parts.values())
-
-
-def people_lines(
-    patients: Iterator[tuple[str, Facts]], *, seed: int, named: Mapping[str, int]
-) -> Iterator[bytes]:
-    """Return a line about each patient: the identity, and how often it is named in full."""
-    for patient_id, facts in patients:
-        patient = patient_of(seed, f"patient:{patient_id}", facts)
-        person = patient.person
-        yield json_line(
-            {
-                "identity": patient.key,
-                "patient_id": patient_id,
-                "first": person.first,
-                "initial": person.initial,
-                "last": person.last,
-                "sex": person.sex,
-                "is_sex_known": facts.sex != "",
-                "moved_days": patient.interval.n_days,
-                "n_full_names": named.get(patient_id, 0),
-            }
-        )
-
-
-def note_line(note: Note, *, text: str, chart_time: str) -> bytes:
-    """Return a note as a line of JSON."""
-    return json_line(
-        {
-            "row": note.row,
-            "note_id": note.note_id,
-            "patient_id": note.patient_id,
-            "admission_id": note.admission_id,
-            "category": note.category,
-            "chart_time": chart_time,
-            "text": text,
-        }
-    )
-
-
-def json_line(content: Mapping[str, object]) -> bytes:
-    """Return a line of JSON."""
-    return (_encode(content) + "\n").encode()
-
-
-def _truth(note: Note, new: Surrogate) -> dict[str, object]:
-    return {
-        "row": note.row,
-        "note_id": note.note_id,
-        "patient": patient_key(note),
-        "inserted": [{name: getattr(place, name) for name in _INSERTED} for place in new.inserted],
-        "left": [{name: getattr(place, name) for name in _LEFT} for place in new.left],
-        "n_malformed": new.n_malformed,
-    }
-
-
 def _moved(chart_time: str, patient: Patient) -> str:
     day = parsed_day(chart_time)
     if day is None:
@@ -592,61 +458,22 @@ def _moved(chart_time: str, patient: Patient) -> str:
         return ""
 
 
-_WHERE = "corpus folder"
-
-
-class CorpusFile:
-    """A file that is being written, and the SHA-256 of what is in it."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = new_file(path)
-        self._digest = hashlib.sha256()
-
-    def write(self, data: bytes) -> None:
-        """Append bytes."""
-        self._file.write(data)
-        self._digest.update(data)
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of what was written so far."""
-        return self._digest.hexdigest()
-
-    def close(self, *, is_whole: bool) -> None:
-        """Close, on the disk for good if the file is whole."""
-        if is_whole:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._file.close()
-
-
-@contextmanager
-def corpus_folder(
-    out: Path, *, names: Sequence[str], kept: str = ""
-) -> Iterator[dict[str, CorpusFile]]:
-    """Write the files of a new folder; it appears when the block ends well.
-
-    `kept` is the name of a file that the block itself writes in `audit.shelf.building_folder`: it
-    outlasts a block that fails, and is removed when the folder is whole. Raises as `whole_folder`.
-    """
-    with whole_folder(out, where=_WHERE, stays=(kept,)) as folder:
-        with open_files(folder, names) as files:
-            yield files
-        if kept:
-            (folder / kept).unlink(missing_ok=True)
-
-
-@contextmanager
-def open_files(folder: Path, names: Sequence[str]) -> Iterator[dict[str, CorpusFile]]:
-    """Open new files; they are closed with the block, on the disk for good if it ends well."""
-    files = {name: CorpusFile(folder / name) for name in names}
-    is_whole = False
-    try:
-        yield files
-        is_whole = True
-    finally:
-        for file in files.values():
-            file.close(is_whole=is_whole)
+def dummy_people(patients: PatientTable, *, seed: int) -> Iterator[dict[str, object]]:
+    """Yield what is known of each patient: the identity, and how far dates move."""
+    for patient_id in patients:
+        facts = patients.facts(patient_id)
+        patient = patient_of(seed, f"patient:{patient_id}", facts)
+        person = patient.person
+        yield {
+            "identity": patient.key,
+            "patient_id": patient_id,
+            "first": person.first,
+            "initial": person.initial,
+            "last": person.last,
+            "sex": person.sex,
+            "is_sex_known": facts.sex != "",
+            "moved_days": patient.interval.n_days,
+        }
 
 
 MAX_PATIENTS = 2_000_000
@@ -761,165 +588,3 @@ def _days(note: Note) -> list[date]:
 @functools.lru_cache(maxsize=50_000)
 def _day(text: str) -> date | None:
     return parsed_day(text)
-
-
-FILES = (PRIVATE, PUBLIC, TRUTH, PEOPLE, REFUSED, SUMMARY)
-SURVEY, BUILD = "reading who the notes are about", "building the corpus"
-_BATCH_CHARS = 1_000_000
-_BATCH_NOTES = 1000
-
-
-def build_corpus(
-    source: NoteSource,
-    *,
-    out: Path,
-    seed: int,
-    n_workers: int = 1,
-    progress: ProgressListener = lambda report: None,
-    should_stop: StopQuestion = lambda: False,
-) -> CorpusSummary:
-    """Build a corpus from notes with placeholders.
-
-    Parameters
-    ----------
-    source
-        From `open_notes`; it is read twice.
-    out
-        The folder to make: must not be there, or be empty. It appears when it is whole.
-    seed
-        Of the identities.
-    n_workers
-        Processes beside this one; 1 builds in this one.
-    progress, should_stop
-        Asked once for each megabyte; the unit is bytes of the source.
-
-    Raises
-    ------
-    AuditError
-        If the source cannot be read to its end, changes while it is read, holds no note, or the
-        folder cannot be written.
-    AuditCancelled
-        If the person asked to stop; nothing is left.
-    """
-    totals = {SURVEY: float(source.n_bytes), BUILD: float(source.n_bytes)}
-    meter = Meter(totals, listener=progress, should_stop=should_stop)
-    with corpus_folder(out, names=FILES) as files:
-        table, settings = _survey(source, meter, seed=seed)
-        tally = _Tally()
-        with ordered_map(partial(build_batch, settings), n_workers=n_workers) as build:
-            batches = _batches(source, table, meter, refused=files[REFUSED], tally=tally)
-            for built in build(batches):
-                files[PRIVATE].write(built.private)
-                files[PUBLIC].write(built.public)
-                files[TRUTH].write(built.truth)
-                tally.add(built)
-        meter.finish(BUILD)
-        if tally.n_rows != table.n_rows:
-            raise AuditError("The notes changed while they were read.", where="notes")
-        if not tally.n_notes:
-            raise AuditError("No row is a note.", where="notes")
-        patients = ((name, table.patients.facts(name)) for name in table.patients)
-        for line in people_lines(patients, seed=seed, named=tally.named):
-            files[PEOPLE].write(line)
-        digests = {name: files[name].digest for name in FILES if name != SUMMARY}
-        summary = tally.summary(source, settings, digests, n_patients=len(table.patients))
-        files[SUMMARY].write(summary_bytes(summary))
-    return summary
-
-
-@dataclass(frozen=True)
-class _Surveyed:
-    patients: PatientTable
-    n_rows: int
-
-
-def _survey(source: NoteSource, meter: Meter, *, seed: int) -> tuple[_Surveyed, BuildSettings]:
-    table = PatientTable()
-    marks = False
-    n_rows = 0
-    for note in source.read(on_bytes=partial(meter.add, SURVEY)):
-        n_rows += 1
-        if isinstance(note, Note):
-            table.add(note)
-            marks = marks or has_marks(note.text)
-    meter.finish(SURVEY)
-    return _Surveyed(table, n_rows), BuildSettings(seed=seed, has_blanks=not marks)
-
-
-class _Tally:
-    """Counts over all batches."""
-
-    def __init__(self) -> None:
-        self.n_notes = self.n_refused = self.n_malformed = 0
-        self.named: Counter[str] = Counter()
-        self._replaced = CategoryCounter()
-        self._unknown = CategoryCounter()
-
-    @property
-    def n_rows(self) -> int:
-        return self.n_notes + self.n_refused
-
-    def add(self, built: Built) -> None:
-        self.n_notes += built.n_notes
-        self.n_malformed += built.n_malformed
-        self.named.update(built.named)
-        self._replaced.merge(built.replaced)
-        self._unknown.merge(built.unknown)
-
-    def summary(
-        self,
-        source: NoteSource,
-        settings: BuildSettings,
-        digests: dict[str, str],
-        *,
-        n_patients: int,
-    ) -> CorpusSummary:
-        from faker import VERSION
-
-        replaced, unknown = self._replaced.ranked(), self._unknown.ranked()
-        return CorpusSummary(
-            source_kind=source.kind,
-            seed=settings.seed,
-            has_blanks=settings.has_blanks,
-            n_notes=self.n_notes,
-            n_refused=self.n_refused,
-            n_patients=n_patients,
-            n_named_patients=len(self.named),
-            n_inserted=sum(count.n for count in replaced),
-            n_left=sum(count.n for count in unknown),
-            n_malformed=self.n_malformed,
-            replaced=replaced,
-            unknown=unknown,
-            digests=digests,
-            faker=VERSION,
-        )
-
-
-def _batches(
-    source: NoteSource, table: _Surveyed, meter: Meter, *, refused: CorpusFile, tally: _Tally
-) -> Iterator[Batch]:
-    notes: list[Note] = []
-    n_chars = 0
-    for note in source.read(on_bytes=partial(meter.add, BUILD)):
-        if isinstance(note, RowNote):
-            tally.n_refused += 1
-            refused.write(json_line(asdict(note)))
-            continue
-        notes.append(note)
-        n_chars += len(note.text)
-        if n_chars >= _BATCH_CHARS or len(notes) >= _BATCH_NOTES:
-            yield _with_facts(notes, table.patients)
-            notes, n_chars = [], 0
-    if notes:
-        yield _with_facts(notes, table.patients)
-
-
-def _with_facts(notes: list[Note], table: PatientTable) -> Batch:
-    try:
-        facts = [
-            table.facts(note.patient_id) if note.patient_id else facts_of_note(note)
-            for note in notes
-        ]
-    except KeyError:
-        raise AuditError("The notes changed while they were read.", where="notes") from None
-    return Batch(tuple(notes), tuple(facts))

@@ -1,21 +1,21 @@
 """Canaries in a corpus: planted into D_private and D_public alike, the truth moved along.
 
-Comes in: the three lines of a note, the plan. Goes out: three lines. Everything that the truth
-says about the note still stands where it says.
+Comes in: names that nobody carries, a note with its truth. Goes out: a plan, and the same note with
+a planted name. Everything that the truth says about the note still stands where it says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from audit.corpus.build import json_line
-from audit.corpus.truth import CANARY, NoteLines, note_pair, read_line
+from audit.corpus.truth import CANARY, NoteTruth, Place
 from audit.errors import AuditError
+from audit.names.controls import Accepts, Name, draw_names
+from audit.names.matching import Pair, pair_of
+from audit.names.pools import NamePool
 from audit.notes.mention_words import Unnamed
 from audit.notes.mentions import examine
-from audit.notes.read import Note
 from audit.rng import generator
 from audit.text import fold_name, is_unspaced, written_name
 
@@ -40,10 +40,10 @@ class Canary:
 
 @dataclass(frozen=True)
 class CanaryPlan:
-    """Which canary goes into which note: `notes` holds (index of the note, row of the canary)."""
+    """Which canary goes into which note: `rows` has the canary's row by the note's position."""
 
     canaries: tuple[Canary, ...]
-    notes: tuple[tuple[int, int], ...]
+    rows: Mapping[int, int]
 
     @property
     def planted(self) -> tuple[Canary, ...]:
@@ -56,45 +56,44 @@ class CanaryPlan:
         return tuple(canary for canary in self.canaries if not canary.n_mentions)
 
 
-@dataclass(frozen=True)
-class PlantedNote:
-    """A note after planting.
+def absent_names(
+    pool: NamePool,
+    *,
+    n: int,
+    seed: int,
+    found: Mapping[Pair, int],
+    exclude: Sequence[Name] = (),
+    accepts: Accepts = lambda first, last: True,
+) -> tuple[Name, ...]:
+    """Draw n names of the pool that are not in the notes, to be planted or held out.
 
-    Attributes
-    ----------
-    note
-        With the changed text; the very note where nothing was planted.
-    canary
-        The canary's row; -1 where nothing was planted.
-    start, end
-        Offsets of the name in the new text.
-    old_start, old_end
-        Offsets in the old text of what it replaced.
-    n_inserted
-        Characters of the new text that stand for `old_start` to `old_end`.
+    Raises
+    ------
+    AuditError
+        If fewer are left.
     """
+    taken = {*found, *(pair_of(*name) for name in exclude)}
 
-    note: Note
-    canary: int
-    start: int
-    end: int
-    old_start: int
-    old_end: int
-    n_inserted: int
+    def is_absent(first: str, last: str) -> bool:
+        return pair_of(first, last) not in taken and pair_of(last, first) not in taken
 
-    def moved(self, at: int) -> int:
-        """Return where an offset of the old text lies in the new one."""
-        if self.canary < 0 or at < self.old_end or at == self.old_start < self.old_end:
-            return at
-        return at + self.n_inserted - (self.old_end - self.old_start)
+    n_drawn = n
+    while True:
+        drawn = draw_names(pool, n=n_drawn, seed=seed, accepts=is_absent, purpose="canaries")
+        good = [name for name in zip(drawn.first, drawn.last, strict=True) if accepts(*name)]
+        if len(good) >= n:
+            return tuple(good[:n])
+        if len(drawn) < n_drawn:
+            raise AuditError(
+                f"Only {len(good):,} names are left that nobody carries; {n:,} are needed.",
+                where="canaries",
+                do="Plant fewer names.",
+            )
+        n_drawn *= 2
 
 
 def plan_canaries(
-    names: Sequence[tuple[str, str]],
-    *,
-    n_notes: int,
-    seed: int,
-    counts: Sequence[int] = COUNTS,
+    names: Sequence[Name], *, n_notes: int, seed: int, counts: Sequence[int] = COUNTS
 ) -> CanaryPlan:
     """Decide by chance which names are planted how often, which are twins, and in which notes.
 
@@ -136,225 +135,101 @@ def plan_canaries(
         count = counts[place // 2 % len(counts)]
         n_mentions = count if place % 2 == 0 else 0
         rows += [place] * n_mentions
-        canaries.append(
-            Canary(names[index][0], names[index][1], n_mentions, group=count, pair=place // 2)
-        )
+        first, last = names[index]
+        canaries.append(Canary(first, last, n_mentions, group=count, pair=place // 2))
     chosen = generator(seed, "canaries/notes").permutation(n_notes)[:n_needed].tolist()
-    return CanaryPlan(tuple(canaries), tuple(sorted(zip(chosen, rows, strict=True))))
-
-
-def planted(
-    notes: Iterable[Note], *, plan: CanaryPlan, seed: int, placeholder: str = ""
-) -> Iterator[PlantedNote]:
-    """Yield all notes in order, with the canaries in.
-
-    Parameters
-    ----------
-    placeholder
-        What to write in the name's place, as in D_public: "[NAME]"; the name itself if "".
-
-    Raises
-    ------
-    AuditError
-        At the end, if there were fewer notes than planned.
-    """
-    wanted: Mapping[int, int] = dict(plan.notes)
-    n_seen = 0
-    for index, note in enumerate(notes):
-        n_seen += 1
-        row = wanted.get(index)
-        if row is None:
-            yield PlantedNote(note, -1, 0, 0, 0, 0, 0)
-        else:
-            yield plant_in(
-                note, plan=plan, row=row, index=index, seed=seed, placeholder=placeholder
-            )
-    if plan.notes and n_seen <= plan.notes[-1][0]:
-        raise AuditError("There are fewer notes than were planned for.", where="canaries")
-
-
-def plant_in(
-    note: Note, *, plan: CanaryPlan, row: int, index: int, seed: int, placeholder: str = ""
-) -> PlantedNote:
-    """Return one note, the corpus's `index`-th, with the plan's canary `row` in it."""
-    canary = plan.canaries[row]
-    name = placeholder or written_name(canary.first, canary.last)
-    is_japanese = is_unspaced(canary.first + canary.last)
-    rng = generator(seed, "canaries/sentence", index)
-    drawn = int(rng.integers(20, 90)), int(rng.integers(2))
-    return _planted(note, name, row, is_japanese, drawn)
-
-
-def _planted(
-    note: Note, name: str, row: int, is_japanese: bool, drawn: tuple[int, int]
-) -> PlantedNote:
-    text = note.text
-    subject = next(
-        (
-            found
-            for found in examine(text)
-            if isinstance(found, Unnamed) and found.subject_start < found.subject_end
-        ),
-        None,
-    )
-    age, sex = drawn
-    if subject is not None:
-        start, end, before, behind = subject.subject_start, subject.subject_end, "", ""
-        if text[start:end].endswith(("は", "、", "，", "：", ":", "】")):
-            end -= 1  # the particle stays
-    elif is_japanese:
-        start = end = 0
-        before, behind = "", f"は{age}歳の{_SEXES[sex][1]}。\n"
-    else:
-        start = end = 0
-        before, behind = "", f" is a {age}-year-old {_SEXES[sex][0]}.\n"
-    new = before + name + behind
-    return PlantedNote(
-        note=replace(note, text=text[:start] + new + text[end:]),
-        canary=row,
-        start=start + len(before),
-        end=start + len(before) + len(name),
-        old_start=start,
-        old_end=end,
-        n_inserted=len(new),
-    )
-
-
-# Truth record of each kind: its list of places, and the keys of their offsets in D_public.
-_PLACES = {
-    "dummy": (("inserted", "left"), ("source_start", "source_stop")),
-    "register": (("mentions",), ("public_start", "public_stop")),
-}
+    return CanaryPlan(tuple(canaries), dict(sorted(zip(chosen, rows, strict=True))))
 
 
 @dataclass(frozen=True)
 class Planting:
-    """The plan, and how names are written in D_public.
+    """How canaries are put into notes.
 
     Attributes
     ----------
     plan
         Which canary goes into which note.
-    kind
-        Of the corpus.
-    is_blank
-        Whether D_public writes `___` for every placeholder (MIMIC-IV).
+    is_register, is_blank
+        Whether D_public has the places of a register, or `___` for all (MIMIC-IV).
     seed
         Of the sentences.
     """
 
     plan: CanaryPlan
-    kind: str
+    is_register: bool
     is_blank: bool
     seed: int
 
     def placeholder(self, row: int) -> str:
         """Return what stands in D_public for a canary, as its other names are written."""
         canary = self.plan.canaries[row]
-        if self.kind == "register":
+        if self.is_register:
             return "[氏名]" if is_unspaced(canary.first + canary.last) else "[NAME]"
         if self.is_blank:
             return "___"
         number = 90_000 + row  # above MIMIC-III's own numbers of a note
         return f"[**Known firstname {number}**] [**Known lastname {number}**]"
 
+    def planted(self, truth: NoteTruth, *, index: int) -> NoteTruth:
+        """Return the corpus's `index`-th note with the canary in it that the plan has for it.
 
-def plant_lines(lines: NoteLines, *, row: int, planting: Planting) -> NoteLines:
-    """Return the lines of a note with the plan's canary `row` in it."""
-    private, public = read_line(lines.private), read_line(lines.public)
-    truth = read_line(lines.truth) if lines.truth else _nothing(private, kind=planting.kind)
-    pair = note_pair(private, public, truth, kind=planting.kind)
-    note = Note("", "", "", "", "", text=pair.private, row=int(private["row"]))
-    planted = plant_in(
-        note, plan=planting.plan, row=row, index=lines.index, seed=planting.seed
-    )  # fmt: skip
-    name = planted.note.text[planted.start : planted.end]
-    # What a canary replaces holds no placeholder: it lies as far from the last one in both texts.
-    shift = next(
-        (p.public_end - p.end for p in reversed(pair.pieces) if p.end <= planted.old_start), 0
-    )
-    place = planting.placeholder(row)
-    other = _in_public(planted, shift=shift, n_longer=len(place) - len(name))
-    sentence = planted.note.text[planted.old_start : planted.old_start + planted.n_inserted]
-    before = planted.start - planted.old_start
-    sentence = sentence[:before] + place + sentence[before + len(name) :]
-    text = pair.public[: other.old_start] + sentence + pair.public[other.old_end :]
-    truth = _moved(truth, planted, other, kind=planting.kind)
-    _add(truth, planted, other, name=name, planting=planting)
-    return replace(
-        lines,
-        private=json_line(private | {"text": planted.note.text}),
-        public=json_line(public | {"text": text}),
-        truth=json_line(truth),
-    )
+        The name takes the place of an unnamed patient ("the patient is a 45-year-old man"); in a
+        note without one it begins a sentence of its own.
+        """
+        row = self.plan.rows.get(index)
+        if row is None:
+            return truth
+        canary = self.plan.canaries[row]
+        name, mask = written_name(canary.first, canary.last), self.placeholder(row)
+        is_japanese = is_unspaced(canary.first + canary.last)
+        start, stop, behind = self._where(truth.private, index, is_japanese=is_japanese)
+        places = truth.inserted or ()
+        # What a canary replaces holds no placeholder: it lies as far from the last one in both.
+        shift = next((p.source_stop - p.stop for p in reversed(places) if p.stop <= start), 0)
+        n_longer = len(name) + len(behind) - (stop - start)
+        n_public_longer = n_longer + len(mask) - len(name)
 
+        def moved(place: Place) -> Place:
+            if place.start < stop or place.start == start < stop:
+                return place
+            return replace(
+                place,
+                start=place.start + n_longer,
+                stop=place.stop + n_longer,
+                source_start=place.source_start + n_public_longer,
+                source_stop=place.source_stop + n_public_longer,
+            )
 
-def _nothing(private: dict[str, Any], *, kind: str) -> dict[str, Any]:
-    row, note_id, patient = private["row"], private["note_id"], private["patient_id"]
-    if kind == "register":
-        return {"row": row, "note_id": note_id, "patient_id": patient, "mentions": []}
-    key = f"patient:{patient}" if patient else f"note:{row}"
-    return {"row": row, "note_id": note_id, "patient": key, "inserted": [], "left": [],
-            "n_malformed": 0}  # fmt: skip
+        own = Place(
+            start, start + len(name), start + shift, start + shift + len(mask),
+            category=CANARY, kind="full", role=CANARY, identity=f"{CANARY}:{row}", value=name,
+            group=max((place.group for place in places), default=-1) + 1,
+        )  # fmt: skip
+        inserted = sorted((*map(moved, places), own), key=lambda place: place.start)
+        public = truth.public
+        return NoteTruth(
+            truth.private[:start] + name + behind + truth.private[stop:],
+            public[: start + shift] + mask + behind + public[stop + shift :],
+            tuple(inserted),
+            tuple(map(moved, truth.left)),
+            truth.n_malformed,
+        )
 
-
-def _in_public(planted: PlantedNote, *, shift: int, n_longer: int) -> PlantedNote:
-    """Return the same change as it is in D_public."""
-    return replace(
-        planted,
-        start=planted.start + shift,
-        end=planted.end + shift + n_longer,
-        old_start=planted.old_start + shift,
-        old_end=planted.old_end + shift,
-        n_inserted=planted.n_inserted + n_longer,
-    )
-
-
-def _moved(
-    truth: dict[str, Any], private: PlantedNote, public: PlantedNote, *, kind: str
-) -> dict[str, Any]:
-    lists, public_keys = _PLACES[kind]
-    moves = {key: private.moved for key in ("start", "stop")}
-    moves |= {key: public.moved for key in public_keys}
-    places = {
-        name: [
-            place | {key: move(place[key]) for key, move in moves.items()} for place in truth[name]
-        ]
-        for name in lists
-    }
-    return truth | places
+    def _where(self, text: str, index: int, *, is_japanese: bool) -> tuple[int, int, str]:
+        """Return what the name replaces, and what follows it: nothing, or a sentence of its own."""
+        rng = generator(self.seed, "canaries/sentence", index)
+        age, sex = int(rng.integers(20, 90)), int(rng.integers(2))
+        for found in examine(text):
+            if isinstance(found, Unnamed) and found.subject_start < found.subject_end:
+                start, stop = found.subject_start, found.subject_end
+                # A particle stays.
+                return start, stop - text[start:stop].endswith(tuple("は、，：:】")), ""
+        if is_japanese:
+            return 0, 0, f"は{age}歳の{_SEXES[sex][1]}。\n"
+        return 0, 0, f" is a {age}-year-old {_SEXES[sex][0]}.\n"
 
 
-def _add(
-    truth: dict[str, Any],
-    private: PlantedNote,
-    public: PlantedNote,
-    *,
-    name: str,
-    planting: Planting,
-) -> None:
-    lists, public_keys = _PLACES[planting.kind]
-    places = truth[lists[0]]
-    person = f"{CANARY}:{private.canary}"
-    place: dict[str, object] = {
-        "start": private.start,
-        "stop": private.end,
-        public_keys[0]: public.start,
-        public_keys[1]: public.end,
-    }
-    if planting.kind == "dummy":
-        group = max((found["group"] for found in places), default=-1) + 1
-        place |= {"category": CANARY, "kind": "full", "role": CANARY, "identity": person,
-                  "value": name, "group": group}  # fmt: skip
-    else:
-        number = max((found["mention"] for found in places), default=-1) + 1
-        place |= {"kind": "full", "form": CANARY, "mention": number, "patient_ids": [person],
-                  "is_own": False}  # fmt: skip
-    places.append(place)
-    places.sort(key=lambda found: found["start"])
-
-
-def canary_name(plan: CanaryPlan, person: str) -> tuple[str, str]:
+def canary_name(plan: CanaryPlan, person: str) -> Name:
     """Return the (first, last) of a person "canary:ROW"."""
     canary = plan.canaries[int(person.partition(":")[2])]
     return canary.first, canary.last

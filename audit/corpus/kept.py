@@ -16,19 +16,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from audit.corpus.build import PEOPLE, PRIVATE, PUBLIC, REFUSED, SUMMARY, TRUTH
+from audit.corpus.candidate_lists import CONTROLS, MEMBERS, read_candidates
 from audit.corpus.demo_notes import MENTIONS_PER_NAME, PATTERNS_PER_NAME
-from audit.corpus.examine import (
+from audit.corpus.truth import (
     CANDIDATES,
-    CONTROLS,
+    CORPUS,
     EXAMINATION,
-    MEMBERS,
     PASSAGES,
-    count_names,
-    file_bytes,
-    read_candidates,
+    PEOPLE,
+    PRIVATE,
+    PUBLIC,
+    REFUSED,
+    SUMMARY,
+    TRUTH,
 )
-from audit.corpus.truth import text_lines
 from audit.errors import AuditError
 from audit.names.candidates import Candidates
 from audit.names.lists import MAX_LABEL_CHARS, MAX_NAMES, keep_names, keep_passages
@@ -39,7 +40,6 @@ from audit.shelf import Shelf, is_code, now, one_line
 from audit.tables import RowNote
 from cache.store import Store
 
-CORPUS = "corpus.json"
 KINDS = ("dummy", "register")
 """Dummy identities in the place of placeholders; or the notes as they are, with a register."""
 FORMAT = 1
@@ -171,7 +171,7 @@ def list_of(
     """
     if not set(controls) <= set(CONTROLS) or not set(roles) <= set(MEMBERS):
         raise AuditError("There is no such list.", where="candidates")
-    data = file_bytes(corpus.path / CANDIDATES)
+    data = _file_bytes(corpus.path / CANDIDATES)
     candidates = read_candidates(data, lists=(*roles, *controls))
     if not any(candidates.is_member):
         raise AuditError(
@@ -206,8 +206,9 @@ def full_names_in(corpus: KeptCorpus, names: Candidates) -> set[Pair]:
     index = NameIndex(firsts=filter(None, names.first), lasts=filter(None, names.last))
     wanted = {pair_of(*name) for name in zip(names.first, names.last, strict=True)}
     found: set[Pair] = set()
-    for lines in text_lines(corpus.path / PRIVATE, on_bytes=lambda n: None):
-        found.update(wanted & count_names(index, lines).keys())
+    with (corpus.path / PRIVATE).open("rb") as lines:
+        for line in lines:
+            found.update(wanted & index.count(str(json.loads(line)["text"])).keys())
     return found
 
 
@@ -231,7 +232,7 @@ def passages_for(corpus: KeptCorpus, candidates: Candidates, *, seed: int = 0) -
 
 def passages_of(corpus: KeptCorpus) -> bytes:
     """Return all passages of a corpus, as JSONL."""
-    return file_bytes(corpus.path / PASSAGES)
+    return _file_bytes(corpus.path / PASSAGES)
 
 
 def keep_for_audit(
@@ -273,26 +274,29 @@ def keep_lists(
     return names[:12], kept[:12]
 
 
-def drawn_record(folder: Path, candidates: bytes) -> dict[str, Any]:
-    """Return what `corpus.json` says of its lists: with which D_private they were drawn."""
-    return {
-        "candidates_sha256": hashlib.sha256(candidates).hexdigest(),
-        "private_bytes": (folder / PRIVATE).stat().st_size,
-    }
-
-
 def _is_as_drawn(corpus: KeptCorpus, candidates: bytes) -> bool:
     """Whether list and notes are those that were drawn together: no name needs a second look."""
     try:
         settings = json.loads((corpus.path / CORPUS).read_bytes())["settings"]
     except (OSError, ValueError, KeyError):
         return False
-    known = {name: settings.get(name) for name in ("candidates_sha256", "private_bytes")}
-    return known == drawn_record(corpus.path, candidates)
+    return bool(
+        settings.get("candidates_sha256") == hashlib.sha256(candidates).hexdigest()
+        and settings.get("private_bytes") == (corpus.path / PRIVATE).stat().st_size
+    )
+
+
+def _file_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        raise AuditError(
+            "A file of the corpus cannot be read.", where="corpus", do="Build the corpus again."
+        ) from None
 
 
 def _passages(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
-    for line in file_bytes(path).splitlines(keepends=True):
+    for line in _file_bytes(path).splitlines(keepends=True):
         yield json.loads(line), line
 
 

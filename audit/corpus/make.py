@@ -2,7 +2,9 @@
 
 Comes in: an order, a folder. Goes out: the folder with D_private, D_public, the truth, counts,
 candidates and passages; whole, or not there. Every byte depends on the notes and the order, not on
-the number of workers (the time stamp of `corpus.json` apart).
+the number of workers (the time stamp of `corpus.json` apart). The notes are read once for what they
+say of their patients, once for the names that canaries must not have, and once to build, plant and
+examine; memory grows with people and names, not with notes.
 
 Source: Nakamura et al., sections 3.2 to 3.4.
 """
@@ -12,90 +14,89 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from audit.corpus.build import (
+    CorpusFile,
+    PatientTable,
+    Surrogates,
+    Tally,
+    corpus_folder,
+    dummy_people,
+    facts_of_note,
+    ordered_map,
+)
+from audit.corpus.canaries import CanaryPlan, Planting, absent_names, canary_name, plan_canaries
+from audit.corpus.candidate_lists import (
+    Drawing,
+    canaries_csv,
+    candidates_csv,
+    draw_lists,
+    listed_names,
+)
+from audit.corpus.examine import (
+    N_SENTENCES,
+    CountOf,
+    Examination,
+    ListedTally,
+    MentionCoverage,
+    NamedPerson,
+    NamePattern,
+    PatternTally,
+    People,
+    coverage_of,
+    examination_bytes,
+    named_people,
+    patterns_of,
+    written_passage,
+)
+from audit.corpus.kept import CORPORA, describe_corpus
+from audit.corpus.register import (
+    Register,
+    Registered,
+    read_register,
+    registered_people,
+)
+from audit.corpus.truth import (
+    CANARIES,
+    CANARY,
+    CANDIDATES,
+    CORPUS,
+    DOUBTFUL,
+    EXAMINATION,
+    LISTED,
+    PASSAGES,
+    PEOPLE,
     PRIVATE,
     PUBLIC,
     REFUSED,
     SUMMARY,
     TRUTH,
-    CategoryCount,
-    CategoryCounter,
-    build_corpus,
-    facts_of_note,
     json_line,
-    open_files,
-    ordered_map,
-    read_summary,
-    summary_bytes,
-    with_surrogates,
-)
-from audit.corpus.canaries import CanaryPlan, Planting, canary_name, plan_canaries
-from audit.corpus.examine import (
-    CANARIES,
-    CANDIDATES,
-    EXAMINATION,
-    LISTS,
-    PASSAGES,
-    CountOf,
-    Examination,
-    Examined,
-    ExamineSettings,
-    FoundPattern,
-    ListedNames,
-    ListedTally,
-    PatternTally,
-    People,
-    canaries_csv,
-    canary_candidates,
-    candidates_csv,
-    corpus_candidates,
-    count_names,
-    examination_bytes,
-    examine_batch,
-)
-from audit.corpus.kept import CORPORA, CORPUS, describe_corpus, drawn_record
-from audit.corpus.register import (
-    MentionFinder,
-    Register,
-    build_registered_corpus,
-    read_register,
-    without_names,
-)
-from audit.corpus.truth import (
-    CANARY,
-    LISTED,
-    N_SENTENCES,
-    NO_NOTES,
-    ListedNotes,
-    MentionCoverage,
-    batches,
-    corpus_bytes,
     listed_bytes,
-    note_lines,
-    text_lines,
+    note_line,
+    truth_line,
 )
 from audit.errors import AuditError
 from audit.home import salted_digest
-from audit.names.candidates import Candidates, make_candidates
-from audit.names.controls import Accepts, Name, canary_names
-from audit.names.matching import NameIndex, Pair, pair_of
+from audit.names.controls import Accepts, Name
+from audit.names.matching import NameIndex, Pair
+from audit.names.people import Facts
 from audit.names.pools import NamePool, japanese_pool, us_pool
-from audit.notes.placeholders import find_placeholders, has_marks
+from audit.notes.mention_words import Mention
+from audit.notes.mentions import examine
+from audit.notes.placeholders import has_marks
 from audit.notes.read import FIELDS, ByteListener, Note, NoteSource, open_notes, resolve_note_file
 from audit.progress import Meter, Pace, Progress, ProgressListener, StopQuestion
 from audit.rng import generator
-from audit.shelf import MAX_TITLE_CHARS, clear_folder, new_identifier, whole_folder, write_private
+from audit.shelf import MAX_TITLE_CHARS, new_identifier
 from audit.tables import RowNote
 from audit.task import MAX_SEED, Columns, Contact, Question, Task, states_of
 
@@ -257,549 +258,23 @@ class Stages:
         return Progress(phase, done, total, left, tuple(self._shares.items()))
 
 
-@contextmanager
-def corpus_place(out: Path) -> Iterator[Path]:
-    """Give the path of a folder to be made; it becomes `out` when the block ends well.
-
-    Raises
-    ------
-    AuditError
-        If `out` holds something, is being made by somebody else, or cannot be written.
-    """
-    with whole_folder(out, where="corpus") as stage:
-        yield stage / "corpus"
-        clear_folder(stage, but=("corpus",))
-        for path in (stage / "corpus").iterdir():
-            path.rename(stage / path.name)
-        (stage / "corpus").rmdir()
-
-
-@dataclass(frozen=True)
-class SampledSource(NoteSource):
-    """A source of which some notes are read; `chosen` holds a 1 for each of them, else a 0."""
-
-    chosen: bytes = b""
-
-    def read(self, *, on_bytes: ByteListener = lambda n: None) -> Iterator[Note | RowNote]:
-        """Go through the notes that were drawn, and through all refusals."""
-        index = 0
-        for note in super().read(on_bytes=on_bytes):
-            if isinstance(note, RowNote):
-                yield note
-                continue
-            if index < len(self.chosen) and self.chosen[index]:
-                yield note
-            index += 1
-        if index != len(self.chosen):
-            raise AuditError("The notes changed while they were read.", where="notes")
-
-
-def sampled(source: NoteSource, *, n: int, seed: int, meter: Meter, phase: str) -> NoteSource:
-    """Draw n notes without replacement; all of them where there are no more.
-
-    Raises
-    ------
-    AuditError
-        If the source cannot be read to its end.
-    """
-    notes = source.read(on_bytes=partial(meter.add, phase))
-    n_notes = sum(isinstance(note, Note) for note in notes)
-    meter.finish(phase)
-    if n >= n_notes:
-        return source
-    chosen = np.zeros(n_notes, dtype=np.uint8)
-    chosen[generator(seed, "corpus/sample").permutation(n_notes)[:n]] = 1
-    known = {field.name: getattr(source, field.name) for field in fields(NoteSource)}
-    return SampledSource(**known, chosen=chosen.tobytes())
-
-
-MAX_NOTES = 1_000
-UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A stretch of a text: offsets, its category as written, the kind of value, whose name."""
-
-    start: int
-    end: int
-    category: str
-    kind: str
-    role: str = ""
-
-
-@dataclass(frozen=True)
-class Preview:
-    """One note, before and after.
-
-    Attributes
-    ----------
-    row
-        Of the file.
-    before, after
-        The note as it is, and as it would be: with dummy values in D_private; or, where there is a
-        register, with places for names in D_public.
-    before_marks, after_marks
-        In order. Those that stay have the kind "unknown".
-    categories
-        Found in this note, most frequent first.
-    n_notes
-        Notes of the file that were read; there is none beyond the last of them if `is_last`.
-    is_last
-        Whether the file has no further note.
-    """
-
-    row: int
-    before: str
-    after: str
-    before_marks: tuple[Mark, ...]
-    after_marks: tuple[Mark, ...]
-    categories: tuple[CategoryCount, ...]
-    n_notes: int
-    is_last: bool
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What the first notes of a file hold.
-
-    Attributes
-    ----------
-    n_notes
-        Read.
-    refused
-        Rows among them that are no notes.
-    n_patients
-        Different patients among the notes that name one.
-    n_without_patient
-        Notes without a patient: each is a patient of its own.
-    has_blanks
-        Whether `___` counts as a placeholder: no note has `[** **]`.
-    categories
-        With what stands for each, the most frequent first; "unknown" for what is not understood.
-    n_chars
-        Of all notes read.
-    """
-
-    n_notes: int
-    refused: tuple[RowNote, ...]
-    n_patients: int
-    n_without_patient: int
-    has_blanks: bool
-    categories: tuple[CategoryCount, ...]
-    n_chars: int
-
-    @property
-    def has_placeholders(self) -> bool:
-        """Whether there is anything to replace; identified notes need a register."""
-        return bool(self.categories)
-
-
-def preview(
-    path: Path,
-    *,
-    number: int = 1,
-    columns: Mapping[str, str] | None = None,
-    seed: int = 0,
-    register: Register | None = None,
-) -> Preview:
-    """Return a note of a file by its number, from 1, before and after a build with this seed.
-
-    The patient's sex and dates are told from this note alone, so that the build's values may be
-    others; who replaces whom is the same within the note.
-
-    Raises
-    ------
-    AuditError
-        If the file cannot be read, or has no such note among its first 1,000.
-    """
-    if not 1 <= number <= MAX_NOTES:
-        raise AuditError(f"The number must lie from 1 to {MAX_NOTES:,}.", where="note")
-    source = open_notes(path, columns=columns)
-    notes = _notes(source)
-    found = list(islice(notes, number))
-    if len(found) < number:
-        raise AuditError(f"The file has {len(found):,} notes.", where="note")
-    is_last = next(notes, None) is None
-    note = found[-1]
-    if register is None:
-        has_blanks = not any(has_marks(each.text) for each in _head(source, 200))
-        after, before_marks, after_marks = _surrogates(note, seed=seed, has_blanks=has_blanks)
-    else:
-        after, before_marks, after_marks = _registered(note, register)
-    counter = CategoryCounter()
-    for mark in before_marks:
-        counter.add(mark.category, mark.kind, row=note.row)
-    return Preview(
-        row=note.row,
-        before=note.text,
-        after=after,
-        before_marks=before_marks,
-        after_marks=after_marks,
-        categories=counter.ranked(),
-        n_notes=len(found),
-        is_last=is_last,
-    )
-
-
-def survey_head(path: Path, n: int = 200, *, columns: Mapping[str, str] | None = None) -> Survey:
-    """Return what the first n notes of a file hold.
-
-    Raises
-    ------
-    AuditError
-        If the file cannot be read.
-    """
-    notes: list[Note] = []
-    refused: list[RowNote] = []
-    for note in islice(open_notes(path, columns=columns).read(), min(n, MAX_NOTES)):
-        (refused if isinstance(note, RowNote) else notes).append(note)  # type: ignore[arg-type]
-    has_blanks = not any(has_marks(note.text) for note in notes)
-    counter = CategoryCounter()
-    for note in notes:
-        for place in find_placeholders(note.text, has_blanks=has_blanks).places:
-            counter.add(place.category, place.kind, row=note.row)
-    patients = {note.patient_id for note in notes if note.patient_id}
-    return Survey(
-        n_notes=len(notes),
-        refused=tuple(refused),
-        n_patients=len(patients),
-        n_without_patient=sum(not note.patient_id for note in notes),
-        has_blanks=has_blanks,
-        categories=counter.ranked(),
-        n_chars=sum(len(note.text) for note in notes),
-    )
-
-
-def _notes(source: NoteSource) -> Iterator[Note]:
-    return (note for note in source.read() if isinstance(note, Note))
-
-
-def _head(source: NoteSource, n: int) -> Iterator[Note]:
-    return islice(_notes(source), n)
-
-
-_Marked = tuple[str, tuple[Mark, ...], tuple[Mark, ...]]
-
-
-def _surrogates(note: Note, *, seed: int, has_blanks: bool) -> _Marked:
-    new = with_surrogates(note, facts=facts_of_note(note), seed=seed, has_blanks=has_blanks)
-    before = [Mark(p.source_start, p.source_stop, p.category, p.kind, p.role) for p in new.inserted]
-    after = [Mark(p.start, p.stop, p.category, p.kind, p.role) for p in new.inserted]
-    before += [Mark(p.source_start, p.source_stop, p.category, UNKNOWN) for p in new.left]
-    after += [Mark(p.start, p.stop, p.category, UNKNOWN) for p in new.left]
-    return new.text, _in_order(before), _in_order(after)
-
-
-def _registered(note: Note, register: Register) -> _Marked:
-    found = MentionFinder(register).find(note.text, patient_id=note.patient_id)
-    text, parts = without_names(note.text, found)
-    before, after = [], []
-    for part in parts:
-        form, kind = str(part["form"]), str(part["kind"])
-        before.append(Mark(_at(part, "start"), _at(part, "stop"), form, kind, "patient"))
-        public_end = _at(part, "public_stop")
-        after.append(Mark(_at(part, "public_start"), public_end, form, kind, "patient"))
-    return text, _in_order(before), _in_order(after)
-
-
-def _at(part: Mapping[str, object], key: str) -> int:
-    return int(str(part[key]))
-
-
-def _in_order(marks: list[Mark]) -> tuple[Mark, ...]:
-    return tuple(sorted(marks, key=lambda mark: mark.start))
-
-
-_CHANGED = (PRIVATE, PUBLIC, TRUTH)
-
-
-@dataclass(frozen=True, eq=False)
-class Passed:
-    """What a pass over the whole corpus gave.
-
-    Attributes
-    ----------
-    coverage
-        Of all notes.
-    tally
-        Patterns of patients.
-    names
-        Full names in D_private -> how often.
-    n_passages
-        Lines of `passages.jsonl`.
-    plan
-        The canaries; None without.
-    pool, accepts
-        Where names are drawn from, and which will do.
-    places
-        In which notes the patients' passages stand.
-    """
-
-    coverage: MentionCoverage
-    tally: PatternTally
-    names: Counter[Pair]
-    n_passages: int
-    plan: CanaryPlan | None
-    pool: NamePool
-    accepts: Accepts | None
-    places: ListedTally
-
-
-class Examiner:
-    """Examines one corpus."""
-
-    def __init__(self, order: CorpusTask, folder: Path, *, people: People, is_blank: bool) -> None:
-        self._order = order
-        self._folder = folder
-        self._people = people
-        self._is_blank = is_blank
-        self._pool = _pool(order, people)
-        self._accepts = one_token_each(order.tokenizer) if order.tokenizer else None
-        self._plan: CanaryPlan | None = None
-        self._names: Counter[Pair] | None = None
-        self._places = ListedTally()
-
-    def plan_canaries(self, stages: Stages, *, phase: str) -> None:
-        """Count the names in the corpus and choose canaries that are none of them.
-
-        Raises
-        ------
-        AuditError
-            If there are too few notes or names.
-        """
-        path = self._folder / PRIVATE
-        meter = stages.meter(phase, total=float(path.stat().st_size))
-        names: Counter[Pair] = Counter()
-        with ordered_map(partial(count_names, self._index()), n_workers=self._order.n_workers) as m:
-            for found in m(text_lines(path, on_bytes=partial(meter.add, phase))):
-                self._people.count(found, into=names)
-        meter.finish(phase)
-        self._names = names
-        n_names = 2 * len(self._order.canary_counts) * self._order.n_canaries
-        with path.open("rb") as lines:
-            n_notes = sum(1 for _ in lines)
-        self._plan = plan_canaries(
-            self._canary_names(n_names, found=names),
-            n_notes=n_notes,
-            seed=self._order.seed,
-            counts=self._order.canary_counts,
-        )
-
-    def examine(self, stages: Stages, *, phase: str) -> Passed:
-        """Go through the corpus once; canaries are planted on the way."""
-        meter = stages.meter(phase, total=float(corpus_bytes(self._folder)))
-        tally, canaries = PatternTally(accepts=self._accepts), PatternTally()
-        coverage, names = NO_NOTES, Counter[Pair]()
-        n_passages = 0
-        work = partial(examine_batch, self._settings())
-        lines = note_lines(self._folder, on_bytes=partial(meter.add, phase))
-        with (
-            open_files(self._folder, [PASSAGES, *(self._changed)]) as files,
-            ordered_map(work, n_workers=self._order.n_workers) as spread,
-        ):
-            for found in spread(batches(lines)):
-                coverage += found.coverage
-                self._people.count(found.names, into=names)
-                self._people.add(found.people)
-                for patient in found.patients:
-                    self._places.add_note(patient)
-                for name in self._changed:
-                    files[name].write(_text(found, name))
-                for pattern in found.patterns:
-                    of_role = canaries if pattern.role == CANARY else tally
-                    if line := self._passage(pattern, tally=of_role):
-                        n_passages += 1
-                        files[PASSAGES].write(line)
-        meter.finish(phase)
-        self._replace({name: file.digest for name, file in files.items()})
-        return Passed(
-            coverage, tally, names if self._names is None else self._names, n_passages,
-            self._plan, self._pool, self._accepts, self._places,
-        )  # fmt: skip
-
-    @property
-    def _changed(self) -> tuple[str, ...]:
-        """Which files of the corpus canaries change; they are written anew beside the old ones."""
-        return tuple(f"new-{name}" for name in _CHANGED) if self._plan else ()
-
-    def _settings(self) -> ExamineSettings:
-        order = self._order
-        settings = ExamineSettings(
-            kind=order.kind,
-            n_sentences=order.n_sentences,
-            n_left_sentences=int(order.has_left),
-            # A register says who is a name even in notes without capitals.
-            known=self._people.folded_parts if order.kind == "register" else frozenset(),
-        )
-        if self._plan is None:
-            return replace(settings, index=self._index())
-        planting = Planting(self._plan, order.kind, self._is_blank, order.seed)
-        return replace(settings, planting=planting, rows=dict(self._plan.notes))
-
-    def _index(self) -> NameIndex:
-        firsts, lasts = self._people.parts
-        return NameIndex(firsts=firsts.union(self._pool.first), lasts=lasts.union(self._pool.last))
-
-    def _passage(self, pattern: FoundPattern, *, tally: PatternTally) -> bytes:
-        """Count a pattern, and return its line where it is a new one whose name will do."""
-        name: Name | None = pattern.first, pattern.last
-        if pattern.role == CANARY and self._plan is not None:
-            name = canary_name(self._plan, pattern.person)
-        else:
-            name = self._people.name_of(pattern.person) or (pattern.first, pattern.last)
-        will_do, is_new = tally.add(*name, text_hash=pattern.text_hash)
-        if will_do and pattern.role != CANARY:
-            self._places.add_name(*name, note=pattern.note)
-        if not (will_do and is_new):
-            return b""
-        return json_line(
-            {
-                "passage_id": pattern.passage_id,
-                "text": pattern.passage,
-                "first_name": name[0],
-                "last_name": name[1],
-                "role": pattern.role or "patient",
-            }
-        )
-
-    def _replace(self, digests: dict[str, str]) -> None:
-        """Put the files with canaries in the place of those without."""
-        for name in self._changed:
-            (self._folder / name).replace(self._folder / name.removeprefix("new-"))
-        if self._changed and self._order.kind == "dummy":
-            summary = read_summary(self._folder)
-            changed = {name.removeprefix("new-"): digests[name] for name in self._changed}
-            content = summary_bytes(replace(summary, digests={**summary.digests, **changed}))
-            write_private({SUMMARY: content}, self._folder)
-
-    def _canary_names(self, n: int, *, found: Counter[Pair]) -> tuple[Name, ...]:
-        n_drawn = n if self._accepts is None else 2 * n
-        while True:
-            drawn = canary_names(
-                self._pool, n=n_drawn, seed=self._order.seed, found=found,
-                exclude=tuple(self._people.names),
-            )  # fmt: skip
-            good = [name for name in drawn if self._accepts is None or self._accepts(*name)]
-            if len(good) >= n:
-                return tuple(good[:n])
-            if len(drawn) < n_drawn:
-                raise AuditError(
-                    f"Only {len(good):,} names are left that nobody carries; {n:,} are needed.",
-                    where="canaries",
-                    do="Plant fewer names.",
-                )
-            n_drawn *= 2
-
-
-def one_token_each(tokenizer: Path) -> Accepts:
-    """Return the rule of section 3.4: first and last name are a single token each.
-
-    Raises
-    ------
-    AuditError
-        If the tokenizer cannot be built.
-    """
-    from audit.models.registry import tokenizer as built_tokenizer
-    from audit.names.spelling import piece_counter
-
-    count: Callable[[str, str], int] = piece_counter(built_tokenizer(tokenizer))
-    return lambda first, last: count("first", first) == 1 and count("last", last) == 1
-
-
-def _pool(order: CorpusTask, people: People) -> NamePool:
-    is_japanese = order.language == "ja" or (order.language == "auto" and people.is_unspaced)
-    return japanese_pool() if is_japanese else us_pool()
-
-
-def _text(found: Examined, name: str) -> bytes:
-    texts = {PRIVATE: found.private, PUBLIC: found.public, TRUTH: found.truth}
-    return texts[name.removeprefix("new-")]
-
-
-MAX_POSITIVES = 20_000
-"""Names of patients on a list; of more than these, as many are drawn at random."""
-MAX_STAFF = 5_000
-
-
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """Lists by their names, and the numbers of names by list's kind and role."""
-
-    lists: Mapping[str, Candidates]
-    counts: tuple[ListedNames, ...]
-
-
-def draw_candidates(order: CorpusTask, passed: Passed, *, people: People) -> Drawn:
-    """Draw the lists of a corpus; no control is anybody's name in it, or a canary's."""
-    names = passed.tally.names
-    if len(names) > MAX_POSITIVES:
-        rows = generator(order.seed, "corpus/positives").permutation(len(names))[:MAX_POSITIVES]
-        names = tuple(names[row] for row in sorted(rows.tolist()))
-    taken = passed.names  # large: not copied, and not needed again
-    listed = people.listed(names, n_staff=MAX_STAFF, seed=order.seed, is_in=lambda p: p in taken)
-    canaries = canary_candidates(passed.plan) if passed.plan else make_candidates([])
-    for pair in people.pairs:
-        taken.setdefault(pair, 1)
-    for name in zip(canaries.first, canaries.last, strict=True):
-        taken.setdefault(pair_of(*name), 1)
-    found = corpus_candidates(
-        passed.tally.stand_ins(names),
-        found=taken,
-        pool=passed.pool,
-        seed=order.seed,
-        people=listed,
-        accepts=passed.accepts,
-    )
-    lists = {
-        "patient": found.positives,
-        "staff": found.staff,
-        "canary": canaries,
-        "easy": found.easy,
-        "hard": found.hard,
-        "recombined": found.recombined,
-        "matched": found.matched,
-    }
-    counts = tuple(
-        ListedNames(control_kind=name if name not in ("patient", "staff", "canary") else kind,
-                    role=role, n=n)
-        for name in LISTS
-        for (kind, role), n in sorted(_kinds(lists[name]).items())
-    )  # fmt: skip
-    return Drawn(lists, _summed(counts))
-
-
-def _kinds(names: Candidates) -> Counter[tuple[str, str]]:
-    return Counter(zip(names.control_kind, names.role, strict=True))
-
-
-def _summed(counts: tuple[ListedNames, ...]) -> tuple[ListedNames, ...]:
-    sums: dict[tuple[str, str], int] = {}
-    for count in counts:
-        key = (count.control_kind, count.role)
-        sums[key] = sums.get(key, 0) + count.n
-    return tuple(ListedNames(kind, role, n) for (kind, role), n in sums.items())
-
-
-SAMPLE, BUILD, NAMES, EXAMINE, MAKE_CORPUS_LISTS = (
+SAMPLE, SURVEY, NAMES, BUILD, LISTS = (
     "drawing a sample of the notes",
-    "building the corpus",
+    "reading who the notes are about",
     "looking for names",
-    "examining the corpus",
+    "building the corpus",
     "drawing candidates",
 )
 # About how long each takes, for the time left.
-_WEIGHTS = {SAMPLE: 1.0, BUILD: 6.0, NAMES: 2.0, EXAMINE: 6.0, MAKE_CORPUS_LISTS: 0.2}
+_WEIGHTS = {SAMPLE: 1.0, SURVEY: 1.0, NAMES: 5.0, BUILD: 10.0, LISTS: 0.2}
+_FILES = (PRIVATE, PUBLIC, TRUTH, PEOPLE, REFUSED, SUMMARY)
+_LATER = (PASSAGES, CANDIDATES, CANARIES, LISTED, EXAMINATION, CORPUS)
+_BATCH_CHARS, _BATCH_NOTES = 1_000_000, 1_000
 _REASONS = 200
 
-
-@dataclass(frozen=True)
-class _Built:
-    """What a build counted, whatever its kind."""
-
-    n_refused: int
-    is_blank: bool
-    summary: dict[str, object]
+Maker = Surrogates | Registered
+Records = Callable[[], Iterator[dict[str, object]]]
+Result = TypeVar("Result")
 
 
 def make_corpus(
@@ -831,31 +306,15 @@ def make_corpus(
     notes, register = paths_of(order)
     source = open_notes(notes, columns=dict(order.columns))
     stages = Stages(_weights(order), listener=progress, should_stop=should_stop)
-    with corpus_place(out) as folder:
+    names = (*_FILES, *_LATER, *((DOUBTFUL,) if register else ()))
+    with corpus_folder(out, names=names) as files:
         if order.sample is not None:
             meter = stages.meter(SAMPLE, total=float(source.n_bytes))
-            source = sampled(source, n=order.sample, seed=order.seed, meter=meter, phase=SAMPLE)
-        built = _build(order, source, register, folder, stages)
-        people = People(folder, kind=order.kind)
-        examiner = Examiner(order, folder, people=people, is_blank=built.is_blank)
-        if order.has_canaries:
-            examiner.plan_canaries(stages, phase=NAMES)
-        passed = examiner.examine(stages, phase=EXAMINE)
-        lists = stages.meter(MAKE_CORPUS_LISTS, total=1.0)
-        drawn = draw_candidates(order, passed, people=people)
-        candidates = candidates_csv(drawn.lists)
-        record = drawn_record(folder, candidates)
-        write_private(
-            {
-                CANDIDATES: candidates,
-                CANARIES: canaries_csv(passed.plan),
-                LISTED: listed_bytes(_listed(passed, drawn)),
-                EXAMINATION: examination_bytes(_examination(folder, built, passed, drawn, people)),
-                CORPUS: _described(order, passed, people, name=notes.name, record=record),
-            },
-            folder,
-        )
-        lists.finish(MAKE_CORPUS_LISTS)
+            source = sampled(source, n=order.sample, seed=order.seed, meter=meter)
+        makes = _Making(order, source, files, stages)
+        makes.read(register)
+        makes.build()
+        makes.finish(name=notes.name)
     return out
 
 
@@ -876,107 +335,483 @@ def paths_of(order: CorpusTask) -> tuple[Path, Path | None]:
 def _weights(order: CorpusTask) -> dict[str, float]:
     left_out = {SAMPLE} if order.sample is None else set()
     left_out |= set() if order.has_canaries else {NAMES}
+    left_out |= {SURVEY} if order.kind == "register" else set()
     return {stage: weight for stage, weight in _WEIGHTS.items() if stage not in left_out}
 
 
-def _build(
-    order: CorpusTask, source: NoteSource, register: Path | None, folder: Path, stages: Stages
-) -> _Built:
-    listener = stages.listener(BUILD)
-    if register is None:
-        summary = build_corpus(
-            source,
-            out=folder,
-            seed=order.seed,
-            n_workers=order.n_workers,
-            progress=listener,
-            should_stop=stages.should_stop,
+@dataclass(frozen=True)
+class _Batch:
+    """Some notes in a row, the position of the first, and facts about their patients."""
+
+    first: int
+    notes: tuple[Note, ...]
+    facts: tuple[Facts | None, ...]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is done with every note.
+
+    `known` are parts of names that count as names whatever their case; `index` says which full
+    names to count, None where they were counted before.
+    """
+
+    maker: Maker
+    n_sentences: int
+    has_left: bool
+    known: frozenset[str]
+    index: NameIndex | None
+    planting: Planting | None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A pattern, the id of its passage, and the position of its note."""
+
+    passage_id: str
+    note: int
+    pattern: NamePattern
+
+
+@dataclass
+class _Done:
+    """What became of a batch: lines of the files, and what was counted."""
+
+    tally: Tally
+    lines: dict[str, bytearray]
+    patients: list[str]
+    coverage: MentionCoverage
+    patterns: list[_Found]
+    people: list[NamedPerson]
+    names: Counter[Pair]
+
+
+def _build_batch(work: _Work, batch: _Batch) -> _Done:
+    """Build, plant and examine some notes; the same in every process."""
+    maker = work.maker
+    lines = {name: bytearray() for name in (PRIVATE, PUBLIC, TRUTH, DOUBTFUL)}
+    done = _Done(Tally(), lines, [], MentionCoverage(), [], [], Counter())
+    for at, (note, facts) in enumerate(zip(batch.notes, batch.facts, strict=True), batch.first):
+        built = maker.built(note, facts)
+        done.tally.add(note, built)
+        truth = built.truth
+        if work.planting is not None:
+            truth = work.planting.planted(truth, index=at)
+        lines[PRIVATE] += note_line(note, text=truth.private, chart_time=built.chart_time)
+        lines[PUBLIC] += maker.public_line(note, truth.public)
+        lines[TRUTH] += truth_line(note, truth)
+        for doubt in built.doubts:
+            lines[DOUBTFUL] += json_line({"row": note.row, **asdict(doubt)})
+        done.patients.append(note.patient_id)
+        found = tuple(examine(truth.private, known=work.known))
+        done.coverage += coverage_of(truth, examined=found)
+        patterns = patterns_of(
+            truth,
+            n_sentences=work.n_sentences,
+            has_left=work.has_left,
+            mentions=tuple(each for each in found if isinstance(each, Mention)),
         )
-        return _Built(summary.n_refused, summary.has_blanks, {})
+        done.patterns += (
+            _Found(f"{note.row}-{number}", at, pattern)
+            for number, pattern in enumerate(patterns, start=1)
+            if pattern.role in ("patient", "", CANARY)
+        )
+        done.people += named_people(truth.inserted or ())
+        if work.index is not None:
+            done.names.update(work.index.count(truth.private))
+    return done
+
+
+def _count_batch(maker: Maker, index: NameIndex, batch: _Batch) -> tuple[int, Counter[Pair]]:
+    """Return the number of notes, and how often each full name will stand in D_private."""
+    found: Counter[Pair] = Counter()
+    for note, facts in zip(batch.notes, batch.facts, strict=True):
+        found.update(index.count(maker.private_text(note, facts)))
+    return len(batch.notes), found
+
+
+class _Making:
+    """One corpus while it is made."""
+
+    def __init__(
+        self,
+        order: CorpusTask,
+        source: NoteSource,
+        files: Mapping[str, CorpusFile],
+        stages: Stages,
+    ) -> None:
+        self._order, self._source, self._files, self._stages = order, source, files, stages
+        self._accepts = one_token_each(order.tokenizer) if order.tokenizer else None
+        self._table = PatientTable()
+        self._n_rows: int | None = None
+        self._plan: CanaryPlan | None = None
+        self._names: Counter[Pair] = Counter()
+        self._coverage = MentionCoverage()
+        self._patterns, self._canaries = PatternTally(accepts=self._accepts), PatternTally()
+        self._tally, self._places = Tally(), ListedTally()
+        self._n_passages = self._n_refused = self._n_unregistered = 0
+        self._refused: Counter[str] = Counter()
+
+    @property
+    def _is_register(self) -> bool:
+        return isinstance(self._maker, Registered)
+
+    def read(self, register: Path | None) -> None:
+        """Read who the notes are about: what they say, or what the register says."""
+        if register is None:
+            self._maker: Maker = self._surveyed()
+            self._records: Records = partial(dummy_people, self._table, seed=self._order.seed)
+        else:
+            self._maker = Registered(_register(register))
+            self._records = partial(registered_people, self._maker.register)
+        self._people = People(self._records())
+        self._pool = _pool(self._order, self._people)
+
+    def _surveyed(self) -> Surrogates:
+        meter = self._stages.meter(SURVEY, total=float(self._source.n_bytes))
+        has_blanks = True
+        self._n_rows = 0
+        for note in self._source.read(on_bytes=partial(meter.add, SURVEY)):
+            self._n_rows += 1
+            if isinstance(note, Note):
+                self._table.add(note)
+                has_blanks = has_blanks and not has_marks(note.text)
+        meter.finish(SURVEY)
+        return Surrogates(self._order.seed, has_blanks)
+
+    def build(self) -> None:
+        """Build, plant and examine all notes."""
+        if self._order.has_canaries:
+            self._plan_canaries()
+        for done in self._spread(BUILD, partial(_build_batch, self._work())):
+            self._take(done)
+        if not self._coverage.n_notes:
+            raise AuditError("No row is a note.", where="notes")
+
+    def _plan_canaries(self) -> None:
+        """Count the names that will stand in the corpus, and choose canaries that are none."""
+        n_notes = 0
+        for n, found in self._spread(NAMES, partial(_count_batch, self._maker, self._index())):
+            n_notes += n
+            self._people.count(found, into=self._names)
+        order = self._order
+        names = absent_names(
+            self._pool,
+            n=2 * len(order.canary_counts) * order.n_canaries,
+            seed=order.seed,
+            found=self._names,
+            exclude=tuple(self._people.names),
+            accepts=self._accepts or (lambda first, last: True),
+        )
+        self._plan = plan_canaries(
+            names, n_notes=n_notes, seed=order.seed, counts=order.canary_counts
+        )
+
+    def _index(self) -> NameIndex:
+        firsts, lasts = self._people.parts
+        return NameIndex(firsts=firsts.union(self._pool.first), lasts=lasts.union(self._pool.last))
+
+    def _work(self) -> _Work:
+        order, planting = self._order, None
+        if self._plan is not None:
+            is_blank = isinstance(self._maker, Surrogates) and self._maker.has_blanks
+            planting = Planting(self._plan, self._is_register, is_blank, order.seed)
+        return _Work(
+            maker=self._maker,
+            n_sentences=order.n_sentences,
+            has_left=order.has_left,
+            # A register says who is a name even in notes without capitals.
+            known=self._people.folded_parts if self._is_register else frozenset(),
+            index=None if planting else self._index(),
+            planting=planting,
+        )
+
+    def _spread(self, stage: str, work: Callable[[_Batch], Result]) -> Iterator[Result]:
+        """Go through all notes once, and give what the work makes of each batch."""
+        meter = self._stages.meter(stage, total=float(self._source.n_bytes))
+        with ordered_map(work, n_workers=self._order.n_workers) as spread:
+            yield from spread(self._batches(stage, meter))
+        meter.finish(stage)
+
+    def _batches(self, stage: str, meter: Meter) -> Iterator[_Batch]:
+        notes: list[Note] = []
+        n_chars = n_notes = n_rows = 0
+        for note in self._source.read(on_bytes=partial(meter.add, stage)):
+            n_rows += 1
+            if isinstance(note, RowNote):
+                self._refuse(note, is_counted=stage == BUILD)
+                continue
+            notes.append(note)
+            n_chars += len(note.text)
+            if n_chars >= _BATCH_CHARS or len(notes) >= _BATCH_NOTES:
+                yield self._batch(n_notes, notes)
+                n_notes += len(notes)
+                notes, n_chars = [], 0
+        if notes:
+            yield self._batch(n_notes, notes)
+        if self._n_rows not in (None, n_rows):
+            raise _changed()
+
+    def _batch(self, first: int, notes: list[Note]) -> _Batch:
+        if isinstance(self._maker, Registered):
+            return _Batch(first, tuple(notes), (None,) * len(notes))
+        try:
+            facts = [
+                self._table.facts(note.patient_id) if note.patient_id else facts_of_note(note)
+                for note in notes
+            ]
+        except KeyError:
+            raise _changed() from None
+        return _Batch(first, tuple(notes), tuple(facts))
+
+    def _refuse(self, row: RowNote, *, is_counted: bool) -> None:
+        if is_counted:
+            self._n_refused += 1
+            self._files[REFUSED].write(json_line(asdict(row)))
+            if row.what in self._refused or len(self._refused) < _REASONS:
+                self._refused[row.what] += 1
+
+    def _take(self, done: _Done) -> None:
+        """Write a batch, and add what was counted in it."""
+        for name, lines in done.lines.items():
+            if name in self._files:
+                self._files[name].write(bytes(lines))
+        self._tally.merge(done.tally)
+        self._coverage += done.coverage
+        self._people.add(done.people)
+        if self._plan is None:
+            self._people.count(done.names, into=self._names)
+        for patient in done.patients:
+            self._places.add_note(patient)
+            self._n_unregistered += f"patient:{patient}" not in self._people
+        for found in done.patterns:
+            self._add(found)
+
+    def _add(self, found: _Found) -> None:
+        """Count a pattern, and write its passage where it is a new one whose name will do."""
+        pattern = found.pattern
+        is_canary = pattern.role == CANARY and self._plan is not None
+        if is_canary:
+            name: Name = canary_name(self._plan, pattern.person)  # type: ignore[arg-type]
+        else:
+            name = self._people.name_of(pattern.person) or (pattern.first, pattern.last)
+        tally = self._canaries if is_canary else self._patterns
+        will_do, is_new = tally.add(*name, text=pattern.text)
+        if will_do and not is_canary:
+            self._places.add_name(*name, note=found.note)
+        if will_do and is_new:
+            self._n_passages += 1
+            self._files[PASSAGES].write(
+                json_line(
+                    {
+                        "passage_id": found.passage_id,
+                        "text": written_passage(pattern.passage),
+                        "first_name": name[0],
+                        "last_name": name[1],
+                        "role": pattern.role or "patient",
+                    }
+                )
+            )
+
+    def finish(self, *, name: str) -> None:
+        """Draw the lists, and write all that is known at the end; `name` is that of the notes."""
+        meter = self._stages.meter(LISTS, total=1.0)
+        n_named = self._write_people()
+        self._write(SUMMARY, _indented(self._summary()))
+        lists = draw_lists(
+            self._patterns,
+            people=self._people,
+            found=self._names,
+            plan=self._plan,
+            drawing=Drawing(self._pool, self._accepts, self._order.seed),
+        )
+        self._write(CANDIDATES, candidates_csv(lists))
+        self._write(CANARIES, canaries_csv(self._plan))
+        patients = lists["patient"]
+        listed = self._places.listed(
+            zip(patients.first, patients.last, strict=True),
+            planted=self._plan.rows if self._plan else (),
+        )
+        self._write(LISTED, listed_bytes(listed))
+        examination = self._examination(
+            n_named_patients=n_named,
+            n_listed_positives=len(patients),
+            candidates=listed_names(lists),
+            carriers=self._people.carriers(patients),
+        )
+        self._write(EXAMINATION, examination_bytes(examination))
+        self._write(CORPUS, self._described(name))
+        meter.finish(LISTS)
+
+    def _write(self, name: str, content: bytes) -> None:
+        self._files[name].write(content)
+
+    def _write_people(self) -> int:
+        """Write who is named how often, and return how many are named in full."""
+        tally, n_named = self._tally, 0
+        counts = {"n_full_names": tally.full}
+        if self._is_register:
+            counts = {
+                "n_notes_named": tally.notes,
+                "n_mentions": tally.own,
+                "n_full_names": tally.full,
+                "n_in_notes_of_others": tally.others,
+            }
+        for record in self._records():
+            patient = str(record["patient_id"])
+            n_named += tally.full[patient] > 0
+            numbers = {name: count[patient] for name, count in counts.items()}
+            self._write(PEOPLE, json_line(record | numbers))
+        return n_named
+
+    def _summary(self) -> dict[str, object]:
+        from faker import VERSION
+
+        tally = self._tally
+        inserted, unknown = tally.inserted.ranked(), tally.unknown.ranked()
+        summary: dict[str, object] = {
+            "format": 1,
+            "source_kind": self._source.kind,
+            "seed": self._order.seed,
+            "has_blanks": isinstance(self._maker, Surrogates) and self._maker.has_blanks,
+            "n_notes": self._coverage.n_notes,
+            "n_refused": self._n_refused,
+            "n_patients": len(self._people),
+            "n_named_patients": len(+tally.full),
+            "n_inserted": sum(count.n for count in inserted),
+            "n_left": sum(count.n for count in unknown),
+            "n_malformed": tally.n_malformed,
+            "replaced": [count.plain() for count in inserted],
+            "unknown": [count.plain() for count in unknown],
+            "digests": {name: self._files[name].digest for name in _FILES if name != SUMMARY},
+            "faker": VERSION,
+        }
+        if self._is_register:
+            named = {patient for counts in (+tally.own, +tally.others) for patient in counts}
+            summary |= {
+                "n_unregistered": self._n_unregistered,
+                "n_registered": len(self._people),
+                "n_named": sum(f"patient:{patient}" in self._people for patient in named),
+                "forms": dict(sorted(tally.forms.items())),
+                "n_others": tally.n_others,
+                "doubts": dict(sorted(tally.doubts.items())),
+            }
+        return summary
+
+    def _examination(self, **values: Any) -> Examination:
+        tally, is_register = self._tally, self._is_register
+        planted = Counter(canary.n_mentions for canary in self._plan.planted) if self._plan else {}
+        return Examination(
+            coverage=self._coverage,
+            n_refused=self._n_refused,
+            refused=_counts(sorted(self._refused.items(), key=lambda one: (-one[1], one[0]))),
+            n_patients=len(self._people),
+            inserted=() if is_register else tally.inserted.ranked(),
+            unknown=() if is_register else tally.unknown.ranked(),
+            n_malformed=tally.n_malformed,
+            doubts=_counts(sorted(tally.doubts.items())),
+            pattern_table=self._patterns.pattern_table,
+            mention_table=self._patterns.mention_table,
+            n_positives=len(self._patterns),
+            n_not_one_token=self._patterns.n_refused,
+            canaries=tuple(sorted(planted.items())),
+            n_passages=self._n_passages,
+            **values,
+        )
+
+    def _described(self, name: str) -> bytes:
+        order = self._order
+        # Paths stay out, and what is said at the top already.
+        hidden = {"notes", "register_file", "tokenizer", "file_id", "register_id", "title", "seed",
+                  "n_workers", "corpus_id", "out"}  # fmt: skip
+        asked = {key: value for key, value in order.plain().items() if key not in hidden}
+        return describe_corpus(
+            title=order.title,
+            kind=order.kind,
+            source=name,
+            seed=order.seed,
+            n_notes=self._coverage.n_notes,
+            n_patients=len(self._people),
+            has_token_rule=order.tokenizer is not None,
+            **asked,
+            candidates_sha256=self._files[CANDIDATES].digest,
+            private_bytes=self._files[PRIVATE].n_bytes,
+        )
+
+
+def _register(path: Path) -> Register:
     try:
-        data = register.read_bytes()
+        return read_register(path.read_bytes())
     except OSError:
         raise AuditError("The file is not there or cannot be read.", where="register") from None
-    found = build_registered_corpus(
-        source,
-        read_register(data),
-        out=folder,
-        progress=listener,
-        should_stop=stages.should_stop,
-    )
-    return _Built(found.n_refused, False, {"doubts": found.doubts})
 
 
-def _examination(
-    folder: Path, built: _Built, passed: Passed, drawn: Drawn, people: People
-) -> Examination:
-    is_dummy = not built.summary
-    summary = read_summary(folder) if is_dummy else None
-    doubts = built.summary.get("doubts", {})
-    assert isinstance(doubts, dict)
-    return Examination(
-        coverage=passed.coverage,
-        n_refused=built.n_refused,
-        refused=_refused(folder),
-        n_patients=people.n_patients,
-        n_named_patients=people.n_named,
-        inserted=summary.replaced if summary else (),
-        unknown=summary.unknown if summary else (),
-        n_malformed=summary.n_malformed if summary else 0,
-        doubts=tuple(CountOf(what, n) for what, n in sorted(doubts.items())),
-        pattern_table=passed.tally.pattern_table.rows,
-        mention_table=passed.tally.mention_table.rows,
-        n_positives=len(passed.tally),
-        n_listed_positives=len(drawn.lists["patient"]),
-        n_not_one_token=passed.tally.n_refused,
-        candidates=drawn.counts,
-        carriers=people.carriers(drawn.lists["patient"]),
-        canaries=_by_mentions(passed.plan),
-        n_passages=passed.n_passages,
-    )
+def _changed() -> AuditError:
+    return AuditError("The notes changed while they were read.", where="notes")
 
 
-def _listed(passed: Passed, drawn: Drawn) -> ListedNotes:
-    names = drawn.lists["patient"]
-    planted = (note for note, _ in passed.plan.notes) if passed.plan else ()
-    return passed.places.listed(zip(names.first, names.last, strict=True), planted=planted)
+def _counts(counts: Iterable[tuple[str, int]]) -> tuple[CountOf, ...]:
+    return tuple(CountOf(what=what, n=n) for what, n in counts)
 
 
-def _refused(folder: Path) -> tuple[CountOf, ...]:
-    """Return how many rows were refused for each reason, the most frequent first."""
-    counts: dict[str, int] = {}
-    with (folder / REFUSED).open("rb") as lines:
-        for line in lines:
-            reason = str(json.loads(line)["what"])
-            if reason in counts or len(counts) < _REASONS:
-                counts[reason] = counts.get(reason, 0) + 1
-    ranked = sorted(counts.items(), key=lambda count: (-count[1], count[0]))
-    return tuple(CountOf(what, n) for what, n in ranked)
+def _indented(content: Mapping[str, object]) -> bytes:
+    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
 
 
-def _by_mentions(plan: CanaryPlan | None) -> tuple[tuple[int, int], ...]:
-    counts: dict[int, int] = {}
-    for canary in plan.planted if plan else ():
-        counts[canary.n_mentions] = counts.get(canary.n_mentions, 0) + 1
-    return tuple(sorted(counts.items()))
+def one_token_each(tokenizer: Path) -> Accepts:
+    """Return the rule of section 3.4: first and last name are a single token each.
+
+    Raises
+    ------
+    AuditError
+        If the tokenizer cannot be built.
+    """
+    from audit.models.registry import tokenizer as built_tokenizer
+    from audit.names.spelling import piece_counter
+
+    count: Callable[[str, str], int] = piece_counter(built_tokenizer(tokenizer))
+    return lambda first, last: count("first", first) == 1 and count("last", last) == 1
 
 
-def _described(
-    order: CorpusTask, passed: Passed, people: People, *, name: str, record: dict[str, Any]
-) -> bytes:
-    asked = order.plain()
-    # Paths stay out, and what is said at the top already.
-    hidden = ("notes", "register_file", "tokenizer", "file_id", "register_id", "title", "seed",
-              "n_workers", "corpus_id", "out")  # fmt: skip
-    settings = {key: value for key, value in asked.items() if key not in hidden}
-    return describe_corpus(
-        title=order.title,
-        kind=order.kind,
-        source=name,
-        seed=order.seed,
-        n_notes=passed.coverage.n_notes,
-        n_patients=people.n_patients,
-        has_token_rule=order.tokenizer is not None,
-        **settings,
-        **record,
-    )
+def _pool(order: CorpusTask, people: People) -> NamePool:
+    is_japanese = order.language == "ja" or (order.language == "auto" and people.is_unspaced)
+    return japanese_pool() if is_japanese else us_pool()
+
+
+@dataclass(frozen=True)
+class SampledSource(NoteSource):
+    """A source of which some notes are read; `chosen` holds a 1 for each of them, else a 0."""
+
+    chosen: bytes = b""
+
+    def read(self, *, on_bytes: ByteListener = lambda n: None) -> Iterator[Note | RowNote]:
+        """Go through the notes that were drawn, and through all refusals."""
+        index = 0
+        for note in super().read(on_bytes=on_bytes):
+            if isinstance(note, RowNote):
+                yield note
+                continue
+            if index < len(self.chosen) and self.chosen[index]:
+                yield note
+            index += 1
+        if index != len(self.chosen):
+            raise AuditError("The notes changed while they were read.", where="notes")
+
+
+def sampled(source: NoteSource, *, n: int, seed: int, meter: Meter) -> NoteSource:
+    """Draw n notes without replacement; all of them where there are no more.
+
+    Raises
+    ------
+    AuditError
+        If the source cannot be read to its end.
+    """
+    notes = source.read(on_bytes=partial(meter.add, SAMPLE))
+    n_notes = sum(isinstance(note, Note) for note in notes)
+    meter.finish(SAMPLE)
+    if n >= n_notes:
+        return source
+    chosen = np.zeros(n_notes, dtype=np.uint8)
+    chosen[generator(seed, "corpus/sample").permutation(n_notes)[:n]] = 1
+    known = {field.name: getattr(source, field.name) for field in fields(NoteSource)}
+    return SampledSource(**known, chosen=chosen.tobytes())

@@ -7,16 +7,15 @@ sex, and no other name is a name of the corpus. All else is as in D_private.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from audit.corpus.build import PRIVATE, CorpusFile, json_line
-from audit.corpus.examine import People, count_names
+from audit.corpus.build import CorpusFile
+from audit.corpus.examine import People
 from audit.corpus.kept import CORPORA, KeptCorpus
-from audit.corpus.truth import CANARY, corpus_bytes, note_lines, read_line, text_lines
+from audit.corpus.truth import CANARY, PEOPLE, PRIVATE, Place, corpus_notes, json_line
 from audit.errors import AuditError
 from audit.names.controls import Name
 from audit.names.matching import NameIndex, Pair, pair_of
@@ -55,9 +54,11 @@ def write_other_names(
     """
     corpus = CORPORA.get(corpus) if isinstance(corpus, str) else corpus
     private = corpus.path / PRIVATE
-    totals = {LOOK: float(private.stat().st_size), WRITE: float(corpus_bytes(corpus.path))}
+    n_bytes = float(private.stat().st_size)
+    totals = {LOOK: n_bytes, WRITE: n_bytes}
     meter = Meter(totals, listener=progress, should_stop=should_stop)
-    people = People(corpus.path, kind=corpus.kind)
+    with (corpus.path / PEOPLE).open("rb") as lines:
+        people = People(map(json.loads, lines))
     names = OtherNames(_taken(private, people, meter), seed=seed)
     target, partial_file = corpus.path / OTHER_NAMES, corpus.path / f".{OTHER_NAMES}.part"
     try:
@@ -120,47 +121,45 @@ def _taken(private: Path, people: People, meter: Meter) -> set[Pair]:
         firsts |= set(pool.first)
         lasts |= set(pool.last)
     index = NameIndex(firsts=firsts, lasts=lasts)
-    found: Counter[Pair] = Counter()
-    for lines in text_lines(private, on_bytes=partial(meter.add, LOOK)):
-        found.update(count_names(index, lines))
+    taken = set(people.pairs)
+    with private.open("rb") as lines:
+        for line in lines:
+            taken.update(index.count(str(json.loads(line)["text"])))
+            meter.add(LOOK, len(line))
     meter.finish(LOOK)
-    return set(found) | set(people.pairs)
+    return taken
 
 
 def _lines(corpus: KeptCorpus, people: People, names: OtherNames, meter: Meter) -> Iterator[bytes]:
-    replaced: Callable[..., str] = _of_dummy if corpus.kind == "dummy" else _of_register
-    for lines in note_lines(corpus.path, on_bytes=partial(meter.add, WRITE)):
-        if not lines.truth:
-            yield lines.private
+    for line, note, places in corpus_notes(corpus.path, on_bytes=partial(meter.add, WRITE)):
+        if not places:
+            yield line
             continue
-        note, truth = read_line(lines.private), read_line(lines.truth)
-        text = replaced(str(note["text"]), truth, people=people, names=names, seed=corpus.seed)
-        yield json_line(note | {"text": text})
+        text, done, pieces = str(note["text"]), 0, []
+        for place in places:
+            if place.group >= 0:
+                pieces += [text[done : place.start], _other(place, text, corpus, people, names)]
+                done = place.stop
+        yield json_line(note | {"text": "".join([*pieces, text[done:]])})
 
 
-def _of_dummy(
-    text: str, truth: dict[str, Any], *, people: People, names: OtherNames, seed: int
-) -> str:
-    pieces: list[tuple[int, int, str]] = []
-    for place in truth["inserted"]:
-        if place["group"] < 0:
-            continue
-        identity, kind, value = str(place["identity"]), str(place["kind"]), str(place["value"])
-        own, sex = _own(identity, people, seed=seed)
-        is_japanese = is_unspaced(value)
-        person = names.of(identity, own=own, sex=sex, is_japanese=is_japanese)
-        dot = "." if value.endswith(".") else ""
-        new = {
-            "first": person.first,
-            "last": person.last,
-            "full": written_name(person.first, person.last),
-        }.get(kind, f"{person.initial}{dot}")
-        pieces.append((int(place["start"]), int(place["stop"]), new))
-    return _with(text, pieces)
+def _other(place: Place, text: str, corpus: KeptCorpus, people: People, names: OtherNames) -> str:
+    identity, written = place.identity, text[place.start : place.stop]
+    own, sex = _own(identity, people, seed=corpus.seed)
+    # Registered patients were told by their id alone once: their other names stay what they were.
+    key = identity.removeprefix("patient:") if corpus.kind == "register" else identity
+    person = names.of(key, own=own, sex=sex, is_japanese=is_unspaced(written))
+    new = {
+        "first": person.first,
+        "middle": person.initial,
+        "last": person.last,
+        "initial": f"{person.initial}{'.' if written.endswith('.') else ''}",
+    }.get(place.kind, written_name(person.first, person.last))
+    return _in_case_of(written, new)
 
 
 def _own(identity: str, people: People, *, seed: int) -> tuple[Name | None, str]:
-    """Return the name and sex that a dummy identity has, as far as they are known."""
+    """Return the name and sex that a person of the corpus has, as far as they are known."""
     if identity.startswith("patient:"):
         return people.name_of(identity), people.sex_of(identity)
     if identity.startswith(("note:", CANARY)):
@@ -170,43 +169,10 @@ def _own(identity: str, people: People, *, seed: int) -> tuple[Name | None, str]
     return (person.first, person.last), person.sex
 
 
-def _of_register(
-    text: str, truth: dict[str, Any], *, people: People, names: OtherNames, seed: int
-) -> str:
-    pieces: list[tuple[int, int, str]] = []
-    for place in truth["mentions"]:
-        kind = str(place["kind"])
-        if kind == "birth":
-            continue
-        written = text[int(place["start"]) : int(place["stop"])]
-        owner = str(truth["patient_id"]) if place["is_own"] else str(place["patient_ids"][0])
-        person = names.of(
-            owner,
-            own=people.name_of(owner),
-            sex=people.sex_of(owner),
-            is_japanese=is_unspaced(written),
-        )
-        new = {
-            "first": person.first,
-            "middle": person.initial,
-            "last": person.last,
-        }.get(kind, written_name(person.first, person.last))
-        pieces.append((int(place["start"]), int(place["stop"]), _in_case_of(written, new)))
-    return _with(text, pieces)
-
-
 def _in_case_of(written: str, new: str) -> str:
     if len(written) > 1 and written.isupper():
         return new.upper()
     return new.lower() if written.islower() else new
-
-
-def _with(text: str, pieces: list[tuple[int, int, str]]) -> str:
-    done, new = 0, []
-    for start, stop, value in sorted(pieces):
-        new += [text[done:start], value]
-        done = stop
-    return "".join([*new, text[done:]])
 
 
 def _japanese_person(seed: int, key: str, *, sex: str, is_made_up: bool) -> Person:

@@ -1,39 +1,24 @@
-"""Builds a corpus from identified notes and a patient register.
+"""Builds identified notes with a register of patients: D_private as it is, D_public without them.
 
-Comes in: a source of notes, a register. Goes out: a folder with `private.jsonl` (the notes as they
-are), `public.jsonl` (registered names and birth dates replaced), `truth.jsonl` (where, whose),
-`people.jsonl` (who is named how often), `doubtful.jsonl` (what was left), `refused.jsonl` and
-`summary.json`. `public.jsonl` still holds what a register does not know: relatives, staff, places,
-other dates.
+Comes in: a note, a register. Goes out: where registered names and birth dates stand and whose they
+are, and what was left in doubt. D_public still holds what a register does not know: relatives,
+staff, places, other dates.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import date
-from functools import partial
+from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 
-from audit.corpus.build import (
-    PEOPLE,
-    PRIVATE,
-    PUBLIC,
-    REFUSED,
-    SUMMARY,
-    TRUTH,
-    CorpusFile,
-    corpus_folder,
-    json_line,
-    note_line,
-)
+from audit.corpus.build import BuiltNote
+from audit.corpus.truth import Doubt, NoteTruth, Place, json_line
 from audit.errors import AuditError
-from audit.notes.read import Note, NoteSource
-from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.names.people import Facts
+from audit.notes.read import Note
 from audit.tables import RowNote, heading_key, read_table
 from audit.text import MAX_NAME_CHARS, find_name_columns, fold_name, is_unspaced
 
@@ -50,7 +35,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisterRow:
     """One row of the register: name parts as written, sex "M", "F" or "", birth date or None."""
 
     patient_id: str
@@ -78,12 +63,12 @@ class Register:
         Rows that were left out, by number, with the reason.
     """
 
-    rows: tuple[Registered, ...]
+    rows: tuple[RegisterRow, ...]
     notes: tuple[RowNote, ...]
 
-    def by_patient(self) -> dict[str, tuple[Registered, ...]]:
+    def by_patient(self) -> dict[str, tuple[RegisterRow, ...]]:
         """Return the rows of each patient."""
-        found: dict[str, tuple[Registered, ...]] = {}
+        found: dict[str, tuple[RegisterRow, ...]] = {}
         for row in self.rows:
             found[row.patient_id] = (*found.get(row.patient_id, ()), row)
         return found
@@ -118,7 +103,7 @@ def read_register(data: bytes, *, what: str = "register") -> Register:
             where=what,
             do="Write patient_id,first_name,last_name,sex,birth_date.",
         )
-    rows: list[Registered] = []
+    rows: list[RegisterRow] = []
     left_out: list[RowNote] = []
     for number, cells in zip(table.row_numbers, table.rows, strict=True):
         cell = {
@@ -133,7 +118,7 @@ def read_register(data: bytes, *, what: str = "register") -> Register:
         birth = _birth(cell["birth"])
         if cell["birth"] and birth is None:
             left_out.append(RowNote(number, "The birth date is not year-month-day; not used."))
-        rows.append(Registered(cell["id"], first, cell["middle"], last, sex, birth))
+        rows.append(RegisterRow(cell["id"], first, cell["middle"], last, sex, birth))
     if not rows:
         raise AuditError("No row has an id and a name.", where=what)
     return Register(tuple(rows), tuple(left_out))
@@ -193,7 +178,7 @@ def name_words(name: str) -> tuple[str, ...]:
     return tuple(word.folded for word in words_of(name))
 
 
-def full_name_index(rows: Iterable[Registered]) -> Mapping[tuple[str, ...], tuple[str, ...]]:
+def full_name_index(rows: Iterable[RegisterRow]) -> Mapping[tuple[str, ...], tuple[str, ...]]:
     """Return the words of full names, in both orders, and the ids of the patients called so."""
     found: dict[tuple[str, ...], tuple[str, ...]] = {}
     for row in rows:
@@ -258,20 +243,6 @@ class NameMention:
     is_own: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """A place that was left as it is.
-
-    `why`: "lower_case" (a part of the patient's name, written like a common word), "part_of_name"
-    (one word of several), "first_alone" (of a name written without spaces), "titled" (after a
-    title, not in the register).
-    """
-
-    start: int
-    stop: int
-    why: str
-
-
 @dataclass(frozen=True)
 class NoteMentions:
     """What was found in a note, in order, and what was left."""
@@ -297,10 +268,6 @@ class MentionFinder:
                     self._unspaced[name] = tuple(ids)
         self._lengths = sorted({len(name) for name in self._unspaced}, reverse=True)
         self._unspaced_starts = {name[0] for name in self._unspaced}
-
-    def is_known(self, patient_id: str) -> bool:
-        """Whether the register has this patient."""
-        return patient_id in self._patients
 
     def find(self, text: str, *, patient_id: str) -> NoteMentions:
         """Find who is named in a note of this patient ("" or unknown: others only)."""
@@ -363,7 +330,7 @@ def _take(found: NameMention, taken: bytearray, mentions: list[NameMention]) -> 
 
 
 def _own_parts(
-    text: str, words: list[Word], row: Registered, doubts: list[Doubt]
+    text: str, words: list[Word], row: RegisterRow, doubts: list[Doubt]
 ) -> list[tuple[Part, ...]]:
     births: list[tuple[Part, ...]] = [(part,) for part in _births(text, row)]
     if row.is_unspaced:
@@ -371,7 +338,7 @@ def _own_parts(
     return births + _spaced_parts(text, words, row, doubts)
 
 
-def _unspaced_parts(text: str, row: Registered, doubts: list[Doubt]) -> list[tuple[Part, ...]]:
+def _unspaced_parts(text: str, row: RegisterRow, doubts: list[Doubt]) -> list[tuple[Part, ...]]:
     if len(row.first) > 1:
         for match in re.finditer(re.escape(row.first), text):
             doubts.append(Doubt(match.start(), match.end(), "first_alone"))
@@ -380,7 +347,7 @@ def _unspaced_parts(text: str, row: Registered, doubts: list[Doubt]) -> list[tup
 
 
 def _spaced_parts(
-    text: str, words: list[Word], row: Registered, doubts: list[Doubt]
+    text: str, words: list[Word], row: RegisterRow, doubts: list[Doubt]
 ) -> list[tuple[Part, ...]]:
     parts: list[Part] = []
     capitals: set[Part] = set()
@@ -450,7 +417,7 @@ def _part(span: list[Word], kind: str) -> Part:
     return Part(span[0].start, span[-1].stop, kind)
 
 
-def _births(text: str, row: Registered) -> Iterator[Part]:
+def _births(text: str, row: RegisterRow) -> Iterator[Part]:
     if row.birth is None:
         return
     pattern = "|".join(map(re.escape, birth_forms(row.birth)))
@@ -462,9 +429,6 @@ def _form(parts: tuple[Part, ...]) -> str:
     return "+".join(part.kind for part in parts)
 
 
-DOUBTFUL = "doubtful.jsonl"
-FILES = (PRIVATE, PUBLIC, TRUTH, PEOPLE, DOUBTFUL, REFUSED, SUMMARY)
-_FIND = "finding registered patients"
 _PLACES = {
     "first": "[FIRST]",
     "middle": "[MIDDLE]",
@@ -476,182 +440,74 @@ _UNSPACED_PLACES = {"last": "[姓]", "full": "[氏名]", "birth": "[生年月日
 
 
 @dataclass(frozen=True)
-class RegisterSummary:
-    """What a build gave.
+class Registered:
+    """How registered patients become places in D_public."""
 
-    Attributes
-    ----------
-    n_notes, n_refused
-        Rows that became notes, and rows that were refused.
-    n_unregistered
-        Notes whose patient the register does not have: nobody's own name was looked for.
-    n_registered, n_named
-        Patients of the register, and how many of them are named anywhere.
-    forms
-        Form of a mention ("first+last", "last", ...) -> how often, own patients.
-    n_others
-        Mentions of patients in the notes of others.
-    doubts
-        Why a place was left -> how often.
+    register: Register
+
+    @cached_property
+    def finder(self) -> MentionFinder:
+        """Finds the patients."""
+        return MentionFinder(self.register)
+
+    def built(self, note: Note, facts: Facts | None) -> BuiltNote:
+        """Return a note in both corpora; the same in every process."""
+        found = self.finder.find(note.text, patient_id=note.patient_id)
+        return BuiltNote(without_names(note.text, found), note.chart_time, found.doubts)
+
+    def private_text(self, note: Note, facts: Facts | None) -> str:
+        """Return a note's text in D_private: as it is."""
+        return note.text
+
+    def public_line(self, note: Note, text: str) -> bytes:
+        """Return a note's line in D_public: the hospital's ids and dates are identifiers too."""
+        return json_line({"row": note.row, "category": note.category, "text": text})
+
+
+def without_names(text: str, found: NoteMentions) -> NoteTruth:
+    """Return a note with places for names in D_public.
+
+    A name that several patients carry is the note's own patient's, else the first one's.
     """
-
-    n_notes: int
-    n_refused: int
-    n_unregistered: int
-    n_registered: int
-    n_named: int
-    forms: dict[str, int]
-    n_others: int
-    doubts: dict[str, int]
-
-
-@dataclass
-class _Tally:
-    n_notes: int = 0
-    n_refused: int = 0
-    n_unregistered: int = 0
-    n_others: int = 0
-    forms: Counter[str] = field(default_factory=Counter)
-    doubts: Counter[str] = field(default_factory=Counter)
-    own: Counter[str] = field(default_factory=Counter)
-    full: Counter[str] = field(default_factory=Counter)
-    notes: Counter[str] = field(default_factory=Counter)
-    others: Counter[str] = field(default_factory=Counter)
-
-    def add(self, note: Note, found: NoteMentions) -> None:
-        self.n_notes += 1
-        for doubt in found.doubts:
-            self.doubts[doubt.why] += 1
-        names = [mention for mention in found.mentions if mention.form != "birth"]
-        for mention in found.mentions:
-            if mention.is_own:
-                self.forms[mention.form] += 1
-        for mention in names:
-            if mention.is_own:
-                self.own[note.patient_id] += 1
-                kinds = {part.kind for part in mention.parts}
-                self.full[note.patient_id] += "full" in kinds or {"first", "last"} <= kinds
-            else:
-                self.n_others += 1
-                self.others.update(mention.patient_ids)
-        if any(mention.is_own for mention in names):
-            self.notes[note.patient_id] += 1
-
-
-def build_registered_corpus(
-    source: NoteSource,
-    register: Register,
-    *,
-    out: Path,
-    progress: ProgressListener = lambda report: None,
-    should_stop: StopQuestion = lambda: False,
-) -> RegisterSummary:
-    """Build a corpus from identified notes: find registered patients and put places there.
-
-    Raises
-    ------
-    AuditError
-        If the source cannot be read to its end, holds no note, or the folder cannot be written.
-    AuditCancelled
-        If the person asked to stop; nothing is left.
-    """
-    finder = MentionFinder(register)
-    tally = _Tally()
-    meter = Meter({_FIND: float(source.n_bytes)}, listener=progress, should_stop=should_stop)
-    with corpus_folder(out, names=FILES) as files:
-        for note in source.read(on_bytes=partial(meter.add, _FIND)):
-            if isinstance(note, RowNote):
-                tally.n_refused += 1
-                files[REFUSED].write(json_line(asdict(note)))
-            else:
-                tally.n_unregistered += not finder.is_known(note.patient_id)
-                found = finder.find(note.text, patient_id=note.patient_id)
-                tally.add(note, found)
-                _write(note, found, files)
-        meter.finish(_FIND)
-        if not tally.n_notes:
-            raise AuditError("No row is a note.", where="notes")
-        for line in _people(register, tally):
-            files[PEOPLE].write(line)
-        summary = _summary(register, tally)
-        files[SUMMARY].write((json.dumps(asdict(summary), indent=1) + "\n").encode())
-    return summary
-
-
-def _write(note: Note, found: NoteMentions, files: dict[str, CorpusFile]) -> None:
-    files[PRIVATE].write(note_line(note, text=note.text, chart_time=note.chart_time))
-    text, parts = without_names(note.text, found)
-    # No id and no date: the hospital's own are identifiers too.
-    files[PUBLIC].write(json_line({"row": note.row, "category": note.category, "text": text}))
-    if parts:
-        files[TRUTH].write(
-            json_line(
-                {"row": note.row, "note_id": note.note_id, "patient_id": note.patient_id}
-                | {"mentions": parts}
-            )
-        )
-    for doubt in found.doubts:
-        files[DOUBTFUL].write(json_line({"row": note.row, **asdict(doubt)}))
-
-
-def without_names(text: str, found: NoteMentions) -> tuple[str, list[dict[str, object]]]:
-    """Return the text with places for names, and each part with where it stood and now stands."""
     parts = sorted(
         ((part, number) for number, mention in enumerate(found.mentions) for part in mention.parts),
         key=lambda item: item[0].start,
     )
     pieces: list[str] = []
-    listed: list[dict[str, object]] = []
+    inserted: list[Place] = []
     done = length = 0
     for part, number in parts:
         mention = found.mentions[number]
-        places = _UNSPACED_PLACES if is_unspaced(text[part.start : part.stop]) else _PLACES
-        place = places.get(part.kind, "[NAME]")
-        pieces += [text[done : part.start], place]
+        value = text[part.start : part.stop]
+        mask = (_UNSPACED_PLACES if is_unspaced(value) else _PLACES).get(part.kind, "[NAME]")
+        pieces += [text[done : part.start], mask]
         length += part.start - done
-        listed.append(
-            {
-                "start": part.start,
-                "stop": part.stop,
-                "public_start": length,
-                "public_stop": length + len(place),
-                "kind": part.kind,
-                "form": mention.form,
-                "mention": number,
-                "patient_ids": mention.patient_ids,
-                "is_own": mention.is_own,
-            }
+        keys = tuple(f"patient:{patient}" for patient in mention.patient_ids)
+        inserted.append(
+            Place(
+                part.start,
+                part.stop,
+                length,
+                length + len(mask),
+                mention.form,
+                part.kind,
+                "patient",
+                keys[0],
+                value,
+                -1 if part.kind == "birth" else number,
+                keys[1:],
+            )
         )
-        length += len(place)
+        length += len(mask)
         done = part.stop
-    return "".join([*pieces, text[done:]]), listed
+    return NoteTruth(text, "".join([*pieces, text[done:]]), tuple(inserted))
 
 
-def _people(register: Register, tally: _Tally) -> Iterator[bytes]:
+def registered_people(register: Register) -> Iterator[dict[str, object]]:
+    """Yield what is known of each patient."""
     for patient_id, rows in register.by_patient().items():
-        yield json_line(
-            {
-                "patient_id": patient_id,
-                "names": [[row.first, row.middle, row.last] for row in rows],
-                "sex": next((row.sex for row in rows if row.sex), ""),
-                "n_notes_named": tally.notes[patient_id],
-                "n_mentions": tally.own[patient_id],
-                "n_full_names": tally.full[patient_id],
-                "n_in_notes_of_others": tally.others[patient_id],
-            }
-        )
-
-
-def _summary(register: Register, tally: _Tally) -> RegisterSummary:
-    patients = {row.patient_id for row in register.rows}
-    named = {name for counts in (tally.own, tally.others) for name, n in counts.items() if n}
-    return RegisterSummary(
-        n_notes=tally.n_notes,
-        n_refused=tally.n_refused,
-        n_unregistered=tally.n_unregistered,
-        n_registered=len(patients),
-        n_named=len(patients & named),
-        forms=dict(sorted(tally.forms.items())),
-        n_others=tally.n_others,
-        doubts=dict(sorted(tally.doubts.items())),
-    )
+        yield {
+            "patient_id": patient_id,
+            "names": [[row.first, row.middle, row.last] for row in rows],
+            "sex": next((row.sex for row in rows if row.sex), ""),
+        }

@@ -1,43 +1,88 @@
-"""Notes of a corpus that hold a listed name: whose patients a training must not hold out.
+"""What is known of a corpus: its files, where its two texts differ, and whose names stand there.
 
-Comes in: `listed.json` of a corpus's folder, or positions. Goes out: the other one. A position
-counts from 0 in `private.jsonl`, and is the same in the corpus's other files of notes.
+Comes in: a corpus's folder, or notes while it is built. Goes out: the truth about a note, and the
+notes that hold a listed name: whose patients a training must not hold out.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from array import array
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from audit.corpus.build import PRIVATE, PUBLIC, TRUTH
 from audit.errors import AuditError
-from audit.notes.mention_words import FORMS, PLACEHOLDER, REASONS, Mention, Unnamed
-from audit.notes.mentions import examine, find_mentions
-from audit.notes.passages import Passage
-from audit.notes.placeholders import find_name_slot
-from audit.notes.sentences import end_of_sentences, start_of_sentence
+from audit.notes.read import Note
+
+PRIVATE, PUBLIC, TRUTH = "private.jsonl", "public.jsonl", "truth.jsonl"
+PEOPLE, REFUSED, SUMMARY, DOUBTFUL = (
+    "people.jsonl", "refused.jsonl", "summary.json", "doubtful.jsonl",
+)  # fmt: skip
+CANDIDATES, PASSAGES, CANARIES = "candidates.csv", "passages.jsonl", "canaries.csv"
+EXAMINATION, LISTED, CORPUS = "examination.json", "listed.json", "corpus.json"
+
+CANARY = "canary"
+"""Role of a planted name; the person is "canary:ROW", the row of the list of canaries."""
+_PATIENT = "patient"
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A part of the text that differs: its offsets in D_private and in D_public."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One stretch in which D_private and D_public differ, or a placeholder that stayed.
+
+    Attributes
+    ----------
+    start, stop
+        In characters of D_private.
+    source_start, source_stop
+        In characters of D_public.
+    category
+        Of the placeholder as written; with a register, the form of the mention ("first+last").
+    kind, role
+        What stands in D_private, and whose it is: "patient", "staff", `CANARY` ...
+    identity
+        Whose value it is: values of one identity and kind are the same, but for dates, which move
+        by the interval of the patient, and for the full stop of an initial.
+    value
+        The text in D_private.
+    group
+        Names of one person that stand together have the same number; -1 for what is no name.
+    namesakes
+        Keys of other patients of the register who carry the same name.
+    """
 
     start: int
-    end: int
-    public_start: int
-    public_end: int
+    stop: int
+    source_start: int
+    source_stop: int
+    category: str
+    kind: str = "unknown"
+    role: str = ""
+    identity: str = ""
+    value: str = ""
+    group: int = -1
+    namesakes: tuple[str, ...] = ()
+
+    def plain(self) -> dict[str, object]:
+        """Return the place as the truth file has it."""
+        if not self.identity:
+            return {name: getattr(self, name) for name in _LEFT}
+        found = {name: getattr(self, name) for name in _INSERTED}
+        return found | ({"namesakes": self.namesakes} if self.namesakes else {})
 
 
-@dataclass(frozen=True)
+_INSERTED = tuple(field.name for field in fields(Place))[:-1]
+_LEFT = _INSERTED[:5]
+
+
+@dataclass(frozen=True, slots=True)
 class TrueName:
     """A person's name in D_private: offsets, whose it is, and the person's role."""
 
@@ -48,518 +93,158 @@ class TrueName:
 
 
 @dataclass(frozen=True)
-class NotePair:
+class NoteTruth:
     """A note in both corpora.
 
     Attributes
     ----------
-    note_id
-        As in the corpus.
     private, public
         The text with names and with placeholders; the same text where only one is at hand.
-    pieces
-        Where the two differ, in order.
-    names
-        The names in `private`, in order; None where the truth is not known: then a mention belongs
+    inserted
+        Where the two differ, in order; None where the truth is not known: then a mention belongs
         to whom it names.
+    left
+        Placeholders that stayed in both.
+    n_malformed
+        Openings `[**` that are never closed; they stay.
     """
 
-    note_id: str
     private: str
     public: str
-    pieces: tuple[Piece, ...] = ()
-    names: tuple[TrueName, ...] | None = None
+    inserted: tuple[Place, ...] | None = None
+    left: tuple[Place, ...] = ()
+    n_malformed: int = 0
 
+    @cached_property
+    def names(self) -> tuple[TrueName, ...] | None:
+        """The names in `private`, in order: what one person's group holds is one name."""
+        if self.inserted is None:
+            return None
+        groups: dict[tuple[int, str], list[Place]] = {}
+        for place in self.inserted:
+            if place.group >= 0:
+                groups.setdefault((place.group, place.identity), []).append(place)
+        names = [
+            TrueName(min(p.start for p in group), max(p.stop for p in group), person, group[0].role)
+            for (_, person), group in groups.items()
+        ]
+        return tuple(sorted(names, key=lambda name: name.start))
 
-@dataclass(frozen=True)
-class _Place:
-    piece: Piece
-    group: int
-    person: str
-    role: str
-
-
-def pair_from_truth(
-    record: Mapping[str, object], *, note_id: str, private: str, public: str
-) -> NotePair:
-    """Read a record of the truth file of `audit.corpus.build`: dummy identities put in.
-
-    Names of one person that stand together are one name; initials belong to it.
-    """
-    places = [
-        _Place(
-            piece=_piece(place, "source_start", "source_stop"),
-            group=_whole(place["group"]),
-            person=str(place["identity"]),
-            role=str(place["role"]),
-        )
-        for place in _records(record.get("inserted"))
-    ]
-    return _pair(places, note_id=note_id, private=private, public=public)
-
-
-def pair_from_register(
-    record: Mapping[str, object] | None, *, note_id: str, private: str, public: str
-) -> NotePair:
-    """Read a record of the truth file of `audit.corpus.register`: real names taken out.
-
-    None where the file has no record of the note: it names nobody of the register. A name that
-    several patients carry is the note's own patient's, else the first one's.
-    """
-    places = []
-    for place in _records((record or {}).get("mentions")):
-        people = place["patient_ids"]
-        named = [str(person) for person in people] if isinstance(people, Sequence) else []
-        own = str((record or {}).get("patient_id", ""))
-        places.append(
-            _Place(
-                piece=_piece(place, "public_start", "public_stop"),
-                group=-1 if place["kind"] == "birth" else _whole(place["mention"]),
-                person=own if place["is_own"] or not named else named[0],
-                role="patient",
-            )
-        )
-    return _pair(places, note_id=note_id, private=private, public=public)
-
-
-def _pair(places: Iterable[_Place], *, note_id: str, private: str, public: str) -> NotePair:
-    ordered = sorted(places, key=lambda place: place.piece.start)
-    groups: dict[tuple[int, str], list[_Place]] = {}
-    for place in ordered:
-        if place.group >= 0:
-            groups.setdefault((place.group, place.person), []).append(place)
-    names = [
-        TrueName(
-            start=min(place.piece.start for place in group),
-            end=max(place.piece.end for place in group),
-            person=person,
-            role=group[0].role,
-        )
-        for (_, person), group in groups.items()
-    ]
-    names.sort(key=lambda name: name.start)
-    return NotePair(note_id, private, public, tuple(place.piece for place in ordered), tuple(names))
-
-
-def _piece(place: Mapping[str, object], public_start: str, public_stop: str) -> Piece:
-    keys = ("start", "stop", public_start, public_stop)
-    return Piece(*(_whole(place[key]) for key in keys))
-
-
-def _records(value: object) -> list[Mapping[str, object]]:
-    places = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
-    return [place for place in places if isinstance(place, Mapping)]
-
-
-def _whole(value: object) -> int:
-    return int(str(value))
-
-
-N_SENTENCES = 5
-
-
-@dataclass(frozen=True)
-class NamePattern:
-    """One patient-name pattern.
-
-    Attributes
-    ----------
-    note_id
-        Where it is.
-    person
-        The register's or the truth file's key; "" where the truth is not known.
-    role
-        "patient", "staff" ...; "" where not known.
-    first, last
-        As in the text.
-    form
-        Of the mention.
-    text
-        The sentences of D_private with single spaces: two patterns with the same text are one.
-    passage
-        The same sentences of D_public, with the place of the name.
-    """
-
-    note_id: str
-    person: str
-    role: str
-    first: str
-    last: str
-    form: str
-    text: str
-    passage: Passage
-
-
-def patterns_of(
-    note: NotePair,
-    *,
-    n_sentences: int = N_SENTENCES,
-    n_left_sentences: int = 0,
-    known: Collection[str] = (),
-    people: Mapping[str, tuple[str, str]] | None = None,
-    mentions: Sequence[Mention] | None = None,
-) -> Iterator[NamePattern]:
-    """Yield the patterns of a note: its mentions with first and last name whose owner is known.
-
-    Parameters
-    ----------
-    n_sentences
-        Sentences from the mention on.
-    n_left_sentences
-        1: with the beginning of the mention's sentence (what stands before the name moves it to
-        the position it had in training). 0: from the mention on, as in the paper.
-    known
-        As in `find_mentions`.
-    people
-        (first, last) of each person of the truth; the name as it is in the text where not given.
-    mentions
-        What `find_mentions` gives for `private`, where that is at hand already.
-    """
-    for mention in find_mentions(note.private, known=known) if mentions is None else mentions:
-        if not mention.is_full or mention.is_placeholder:
-            continue
-        owner = owner_of(mention, note.names)
-        if note.names is not None and owner is None:
-            continue
-        end = end_of_sentences(note.private, start=mention.start, n=n_sentences)
-        start = mention.start
-        if n_left_sentences:
-            start = start_of_sentence(note.private, at=mention.start)
-        places = [_public(note.pieces, at) for at in (start, mention.name_start)]
-        places += [_public(note.pieces, at, is_end=True) for at in (mention.name_end, end)]
-        first, last = mention.first, mention.last
-        if owner is not None and people is not None and owner.person in people:
-            first, last = people[owner.person]
-        yield NamePattern(
-            note_id=note.note_id,
-            person=owner.person if owner else "",
-            role=owner.role if owner else "",
-            first=first,
-            last=last,
-            form=mention.form,
-            text=" ".join(note.private[start:end].split()),
-            passage=_passage(note, mention, places, owner=(first, last)),
-        )
-
-
-def owner_of(mention: Mention, names: Sequence[TrueName] | None) -> TrueName | None:
-    """Return the true name that a mention's name overlaps; None where there is none."""
-    for name in names or ():
-        if name.start < mention.name_end and mention.name_start < name.end:
-            return name
-    return None
-
-
-def _public(pieces: Sequence[Piece], at: int, *, is_end: bool = False) -> int:
-    """Return the offset in D_public of an offset in D_private; of a piece its beginning or end."""
-    index = bisect_right(pieces, at, key=lambda piece: piece.start) - 1
-    if index >= 0 and is_end and pieces[index].start == at:
-        index -= 1
-    if index < 0:
-        return at
-    piece = pieces[index]
-    if at >= piece.end:
-        return piece.public_end + at - piece.end
-    return piece.public_end if is_end else piece.public_start
-
-
-def _passage(
-    note: NotePair,
-    mention: Mention,
-    places: Sequence[int],
-    *,
-    owner: tuple[str, str] | int | None,
-) -> Passage:
-    start, name_start, name_end, end = places
-    # What is left and right of the name is cleaned as the reader of passages does it; a name
-    # placeholder on the left must not be taken for the patient's.
-    left = PLACEHOLDER.sub("[**x**]", note.public[start:name_start])
-    before = find_name_slot(f"{left}[NAME]")
-    behind = find_name_slot(f"[NAME]{note.public[name_end:end]}")
-    between = note.private[mention.name_start : mention.name_end]
-    return Passage(
-        left=before.left if before else "",
-        slots=mention.roles,
-        separator=_separator(between, mention),
-        right=behind.right if behind else "",
-        passage_id=note.note_id,
-        owner=owner,
-    )
-
-
-def _separator(written: str, mention: Mention) -> str:
-    if mention.roles == ("full",):
-        return ""
-    if "," in written:
-        return ", "
-    if "\u3000" in written:
-        return "\u3000"
-    if mention.form.startswith("ja_") and " " not in written:
-        return "・" if "・" in written else ""
-    return " "
-
-
-@dataclass(frozen=True)
-class MentionCoverage:
-    """Counts over notes; two of them add up with +.
-
-    Attributes
-    ----------
-    n_notes, n_notes_with_mention
-        Notes read, and those with a mention at least.
-    forms
-        Mentions for each of `FORMS`.
-    reasons
-        Ages without a mention for each of `REASONS`.
-    n_full
-        Mentions with first and last name, or a placeholder for the whole name.
-    n_placeholder
-        Mentions whose name is a placeholder.
-    n_by_role
-        (role, mentions) of people that the truth knows, sorted; empty where it is not known.
-    n_of_nobody
-        Mentions that are no name of the truth.
-    n_true_names, n_true_names_mentioned
-        Names of patients in the notes according to the truth, and those that are a mention's: the
-        others stand elsewhere.
-    """
-
-    n_notes: int
-    n_notes_with_mention: int
-    forms: tuple[int, ...]
-    reasons: tuple[int, ...]
-    n_full: int
-    n_placeholder: int
-    n_by_role: tuple[tuple[str, int], ...]
-    n_of_nobody: int
-    n_true_names: int
-    n_true_names_mentioned: int
-
-    def __post_init__(self) -> None:
-        """Check the columns against the lists."""
-        if len(self.forms) != len(FORMS) or len(self.reasons) != len(REASONS):
-            raise ValueError("one count for each form and reason")
-        if self.n_true_names_mentioned > self.n_true_names or self.n_full > self.n_mentions:
-            raise ValueError("a part is larger than the whole")
-
-    @property
-    def n_mentions(self) -> int:
-        """Mentions of all forms."""
-        return sum(self.forms)
-
-    @property
-    def n_elsewhere(self) -> int:
-        """Patients' names that stand elsewhere than in a mention."""
-        return self.n_true_names - self.n_true_names_mentioned
-
-    @property
-    def by_form(self) -> tuple[tuple[str, int], ...]:
-        """(form, mentions), forms that do not occur left out."""
-        return tuple((form, n) for form, n in zip(FORMS, self.forms, strict=True) if n)
-
-    @property
-    def by_reason(self) -> tuple[tuple[str, int], ...]:
-        """(reason, ages without a mention)."""
-        return tuple(zip(REASONS, self.reasons, strict=True))
-
-    def __add__(self, other: MentionCoverage) -> MentionCoverage:
-        roles = Counter(dict(self.n_by_role)) + Counter(dict(other.n_by_role))
-        return MentionCoverage(
-            n_notes=self.n_notes + other.n_notes,
-            n_notes_with_mention=self.n_notes_with_mention + other.n_notes_with_mention,
-            forms=tuple(map(sum, zip(self.forms, other.forms, strict=True))),
-            reasons=tuple(map(sum, zip(self.reasons, other.reasons, strict=True))),
-            n_full=self.n_full + other.n_full,
-            n_placeholder=self.n_placeholder + other.n_placeholder,
-            n_by_role=tuple(sorted(roles.items())),
-            n_of_nobody=self.n_of_nobody + other.n_of_nobody,
-            n_true_names=self.n_true_names + other.n_true_names,
-            n_true_names_mentioned=self.n_true_names_mentioned + other.n_true_names_mentioned,
-        )
-
-
-NO_NOTES = MentionCoverage(0, 0, (0,) * len(FORMS), (0,) * len(REASONS), 0, 0, (), 0, 0, 0)
-"""The coverage of no notes, to begin a sum with."""
-
-
-def coverage_of(
-    note: NotePair,
-    *,
-    known: Collection[str] = (),
-    examined: Sequence[Mention | Unnamed] | None = None,
-) -> MentionCoverage:
-    """Return the coverage of one note; mentions are looked for in `private`.
-
-    `examined` is what `examine` gives for it, where that is at hand already.
-    """
-    forms: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    roles: Counter[str] = Counter()
-    mentioned: set[tuple[int, int]] = set()
-    n_full = n_placeholder = n_of_nobody = 0
-    for found in examine(note.private, known=known) if examined is None else examined:
-        if not isinstance(found, Mention):
-            reasons[found.reason] += 1
-            continue
-        forms[found.form] += 1
-        n_full += found.is_full
-        n_placeholder += found.is_placeholder
-        owner = owner_of(found, note.names)
-        if owner is not None:
-            roles[owner.role] += 1
-            mentioned.add((owner.start, owner.end))
-        elif note.names is not None:
-            n_of_nobody += 1
-    patients = [name for name in note.names or () if name.role in ("patient", "")]
-    return MentionCoverage(
-        n_notes=1,
-        n_notes_with_mention=int(bool(forms)),
-        forms=tuple(forms[form] for form in FORMS),
-        reasons=tuple(reasons[reason] for reason in REASONS),
-        n_full=n_full,
-        n_placeholder=n_placeholder,
-        n_by_role=tuple(sorted(roles.items())),
-        n_of_nobody=n_of_nobody,
-        n_true_names=len(patients),
-        n_true_names_mentioned=sum((n.start, n.end) in mentioned for n in patients),
-    )
-
-
-def coverage(notes: Iterable[NotePair], *, known: Collection[str] = ()) -> MentionCoverage:
-    """Return the coverage of a corpus, read once."""
-    total = NO_NOTES
-    for note in notes:
-        total += coverage_of(note, known=known)
-    return total
-
-
-CANARY = "canary"
-"""Role of a planted name; the person is "canary:ROW", the row of the list of canaries."""
-
-_ROW = re.compile(rb'\{"row": (\d+)')
-_BATCH_BYTES = 1_000_000
+    def in_public(self, at: int, *, is_end: bool = False) -> int:
+        """Return the offset in D_public of one in D_private; of a place its beginning or end."""
+        places = self.inserted or ()
+        index = bisect_right(places, at, key=lambda place: place.start) - 1
+        if index >= 0 and is_end and places[index].start == at:
+            index -= 1
+        if index < 0:
+            return at
+        place = places[index]
+        if at >= place.stop:
+            return place.source_stop + at - place.stop
+        return place.source_stop if is_end else place.source_start
 
 
 @dataclass(frozen=True, slots=True)
-class NoteLines:
-    """One note of a corpus: `index` counts from 0; `truth` is empty where nothing was replaced."""
+class Doubt:
+    """A place of an identified note that was left as it is.
 
-    index: int
-    private: bytes
-    public: bytes
-    truth: bytes
-
-    @property
-    def n_bytes(self) -> int:
-        """Of all three lines."""
-        return len(self.private) + len(self.public) + len(self.truth)
-
-
-def note_lines(folder: Path, *, on_bytes: Callable[[int], None]) -> Iterator[NoteLines]:
-    """Go through the notes of a corpus; `on_bytes` is told the bytes of each.
-
-    Raises
-    ------
-    AuditError
-        If the files do not belong together.
+    `why`: "lower_case" (a part of the patient's name, written like a common word), "part_of_name"
+    (one word of several), "first_alone" (of a name written without spaces), "titled" (after a
+    title, not in the register).
     """
-    with (
-        (folder / PRIVATE).open("rb") as private,
-        (folder / PUBLIC).open("rb") as public,
-        (folder / TRUTH).open("rb") as truth,
-    ):
-        known = truth.readline()
-        for index, line in enumerate(private):
-            other, row = public.readline(), row_of(line)
-            if row_of(other) != row:
-                raise _mixed()
-            is_known = bool(known) and row_of(known) == row
-            found = NoteLines(index, line, other, known if is_known else b"")
-            yield found
-            on_bytes(found.n_bytes)
+
+    start: int
+    stop: int
+    why: str
+
+
+def patient_key(note: Note) -> str:
+    """Return who a note is about, as the truth file says it."""
+    return f"{_PATIENT}:{note.patient_id}" if note.patient_id else f"note:{note.row}"
+
+
+def json_line(content: Mapping[str, object]) -> bytes:
+    """Return a line of JSON."""
+    return (_encode(content) + "\n").encode()
+
+
+def note_line(note: Note, *, text: str, chart_time: str) -> bytes:
+    """Return a note as a line of JSON."""
+    names = ("row", "note_id", "patient_id", "admission_id", "category")
+    head = {name: getattr(note, name) for name in names}
+    return json_line(head | {"chart_time": chart_time, "text": text})
+
+
+def truth_line(note: Note, truth: NoteTruth) -> bytes:
+    """Return what the truth file says of a note; nothing where both texts are the same."""
+    if not (truth.inserted or truth.left or truth.n_malformed):
+        return b""
+    return json_line(
+        {
+            "row": note.row,
+            "note_id": note.note_id,
+            "patient": patient_key(note),
+            "inserted": [place.plain() for place in truth.inserted or ()],
+            "left": [place.plain() for place in truth.left],
+            "n_malformed": truth.n_malformed,
+        }
+    )
+
+
+def places_of(record: Mapping[str, Any]) -> tuple[Place, ...]:
+    """Return the places of a record of the truth file, in order.
+
+    Corpora with a register had records of their own once: those are read as well.
+    """
+    if "mentions" not in record:
+        inserted = (place | {"namesakes": tuple(place.get("namesakes", ()))}
+                    for place in record["inserted"])  # fmt: skip
+        return tuple(Place(**place) for place in inserted)
+    places = [_of_register(place, own=str(record["patient_id"])) for place in record["mentions"]]
+    return tuple(sorted(places, key=lambda place: place.start))
+
+
+def _of_register(place: Mapping[str, Any], *, own: str) -> Place:
+    ids = [own] if place["is_own"] or not place["patient_ids"] else list(place["patient_ids"])
+    is_canary = ids[0].startswith(f"{CANARY}:")
+    keys = ids if is_canary else [f"{_PATIENT}:{patient}" for patient in ids]
+    return Place(
+        place["start"], place["stop"], place["public_start"], place["public_stop"],
+        category=place["form"], kind=place["kind"], role=CANARY if is_canary else _PATIENT,
+        identity=keys[0], group=-1 if place["kind"] == "birth" else place["mention"],
+        namesakes=tuple(keys[1:]),
+    )  # fmt: skip
+
+
+def corpus_notes(
+    folder: Path, *, on_bytes: Callable[[int], None]
+) -> Iterator[tuple[bytes, dict[str, Any], tuple[Place, ...]]]:
+    """Yield each note of D_private as its line and its values, with its places.
+
+    `on_bytes` is told the bytes of each line. Raises `AuditError` if the files do not fit.
+    """
+    with (folder / PRIVATE).open("rb") as private, (folder / TRUTH).open("rb") as truth:
+        known = _next(truth)
+        for line in private:
+            note = json.loads(line)
+            is_known = known is not None and known["row"] == note["row"]
+            yield line, note, places_of(known) if known and is_known else ()
+            on_bytes(len(line))
             if is_known:
-                known = truth.readline()
-        if known or public.readline():
-            raise _mixed()
+                known = _next(truth)
+        if known is not None:
+            raise AuditError(
+                "The files of the corpus do not belong together.",
+                where="corpus",
+                do="Build the corpus again.",
+            )
 
 
-def batches(lines: Iterable[NoteLines]) -> Iterator[tuple[NoteLines, ...]]:
-    """Put notes together to about a megabyte."""
-    found: list[NoteLines] = []
-    n_bytes = 0
-    for line in lines:
-        found.append(line)
-        n_bytes += line.n_bytes
-        if n_bytes >= _BATCH_BYTES:
-            yield tuple(found)
-            found, n_bytes = [], 0
-    if found:
-        yield tuple(found)
+def _next(lines: Iterator[bytes]) -> dict[str, Any] | None:
+    line = next(lines, None)
+    return None if line is None else json.loads(line)
 
 
-def text_lines(path: Path, *, on_bytes: Callable[[int], None]) -> Iterator[tuple[bytes, ...]]:
-    """Go through the lines of one file in batches of about a megabyte."""
-    found: list[bytes] = []
-    n_bytes = 0
-    with path.open("rb") as file:
-        for line in file:
-            found.append(line)
-            n_bytes += len(line)
-            if n_bytes >= _BATCH_BYTES:
-                yield tuple(found)
-                on_bytes(n_bytes)
-                found, n_bytes = [], 0
-    if found:
-        yield tuple(found)
-        on_bytes(n_bytes)
-
-
-def corpus_bytes(folder: Path) -> int:
-    """Return the bytes of the three files of lines."""
-    return sum((folder / name).stat().st_size for name in (PRIVATE, PUBLIC, TRUTH))
-
-
-def row_of(line: bytes) -> int:
-    """Return the number of the row that a line is about; -1 where it names none."""
-    match = _ROW.match(line)
-    return int(match[1]) if match else -1
-
-
-def note_pair(
-    private: dict[str, Any], public: dict[str, Any], truth: dict[str, Any] | None, *, kind: str
-) -> NotePair:
-    """Return a note of a corpus of one of `KINDS` with what is known about it."""
-    texts = {"private": str(private["text"]), "public": str(public["text"])}
-    note_id = str(private["row"])
-    if kind == "dummy":
-        return pair_from_truth(truth or {}, note_id=note_id, **texts)
-    pair = pair_from_register(truth, note_id=note_id, **texts)
-    if not any(name.person.startswith(f"{CANARY}:") for name in pair.names or ()):
-        return pair
-    names = tuple(
-        replace(name, role=CANARY) if name.person.startswith(f"{CANARY}:") else name
-        for name in pair.names or ()
-    )
-    return replace(pair, names=names)
-
-
-def read_line(line: bytes) -> dict[str, Any]:
-    """Return what a line says."""
-    found = json.loads(line)
-    if not isinstance(found, dict):
-        raise _mixed()
-    return found
-
-
-def _mixed() -> AuditError:
-    return AuditError(
-        "The files of the corpus do not belong together.",
-        where="corpus",
-        do="Build the corpus again.",
-    )
-
-
-LISTED = "listed.json"
 _COUNTS = ("n_notes", "n_patients", "n_listed_patients")
 
 
@@ -575,7 +260,8 @@ class ListedNotes:
         Patients, a note of nobody counting as one; and those of them with a listed note.
     notes
         Positions of the notes that hold a passage of a listed name or a planted canary, rising,
-        as 4-byte numbers.
+        as 4-byte numbers. A position counts from 0 in `private.jsonl`, and is the same in the
+        corpus's other files of notes.
     """
 
     n_notes: int

@@ -48,14 +48,7 @@ Read = TaggedDocument | RowNote
 class AnnotatedNotes:
     """The notes of a path, read file by file; `read` is that of a `NoteSource`.
 
-    Attributes
-    ----------
-    kind
-        One of `audit.notes.formats.FORMATS`.
-    files
-        Name of a note -> its file, and that of its annotations where they lie beside it.
-    n_bytes
-        Of all files.
+    `files` are by name of a note: its file, and that of its annotations where they lie beside it.
     """
 
     kind: str
@@ -193,18 +186,10 @@ _FOLDER = ".given"
 
 @dataclass(frozen=True)
 class GivenNotes:
-    """What is in a file that was given.
+    """What is in a file that was given: spans by (label, how many), most frequent first.
 
-    Attributes
-    ----------
-    digest
-        SHA-256 of the notes; the name under which they are kept.
-    n_notes, n_spans
-        How many there are; a model's copies have no spans yet.
-    n_patients
-        Different patients; 0 where the file says nothing of them.
-    labels
-        (label, how many spans), most frequent first: untrusted text.
+    `digest` is the SHA-256 of the notes, under which they are kept; `n_patients` is 0 where the
+    file says nothing of them; a model's copies have no spans yet. Labels are untrusted text.
     """
 
     digest: str
@@ -215,14 +200,9 @@ class GivenNotes:
 
 
 def keep_given(content: bytes, *, name: str, what: str) -> GivenNotes:
-    """Read notes with spans, in any format that the name or the archive tells, and keep them.
+    """Read notes with spans, in any format that the name's ending or the archive tells; keep them.
 
-    Parameters
-    ----------
-    name
-        The file's own name, for its ending alone.
-    what
-        What to call the file in errors.
+    `what` is what to call the file in errors.
     """
     with refusing(AuditError("The notes cannot be understood.", where=what)):
         documents = _documents(content, name=name, what=what)
@@ -406,7 +386,7 @@ def _members(files: Files) -> Iterator[tuple[str, bytes]]:
     n_files, n_left = 0, HANDED_IN_MAX_UNPACKED_BYTES
     for name, data in files:
         is_archive = _ending(name) == ".zip"
-        for member in _unpacked(data) if is_archive else iter([(name, data)]):
+        for member in _unpacked(data) if is_archive else ((name, data),):
             n_files += 1
             n_left -= len(member[1])
             if n_files > HANDED_IN_MAX_FILES:
@@ -414,7 +394,7 @@ def _members(files: Files) -> Iterator[tuple[str, bytes]]:
                     f"There are more than {HANDED_IN_MAX_FILES:,} files.", where=_WHERE
                 )
             if n_left < 0:
-                raise _too_large()
+                raise AuditError("The archive is too large when unpacked.", where=_WHERE)
             yield member
 
 
@@ -422,10 +402,6 @@ def _unpacked(data: bytes) -> Iterator[tuple[str, bytes]]:
     return zip_members(
         data, where=_WHERE, max_bytes=HANDED_IN_MAX_UNPACKED_BYTES, max_files=HANDED_IN_MAX_FILES
     )
-
-
-def _too_large() -> AuditError:
-    return AuditError("The archive is too large when unpacked.", where=_WHERE)
 
 
 def _ending(name: str) -> str:

@@ -413,14 +413,7 @@ already."""
 class AskedModel:
     """A language model that is asked in batches of like length; a prompt once in a call.
 
-    Parameters
-    ----------
-    model
-        Answers prompts; the answers must not depend on chance.
-    digest
-        Of all that decides its answers.
-    n_at_once
-        Prompts of a batch.
+    Its answers must not depend on chance, but on what the digest is of.
     """
 
     def __init__(self, model: Answerer, *, digest: str, n_at_once: int) -> None:
@@ -459,10 +452,7 @@ class AskedModel:
 class AnswerFile:
     """Lines `[key, answers]`, private; in memory is where each of them begins.
 
-    Parameters
-    ----------
-    path
-        A file that may be there: what a kill left half written at its end is cut off.
+    What a kill left half written at the end of the file is cut off.
     """
 
     def __init__(self, path: Path) -> None:
@@ -587,22 +577,16 @@ _WHERE = "notes"
 
 @dataclass(frozen=True)
 class ChainOrder:
-    """How a corpus with names is made.
+    """How a corpus with names is made: by rules and without translation, if nothing is said.
 
     Attributes
     ----------
-    seed
-        Of identities and splits.
-    locale
-        Of the names: "ja_JP" or "en_US".
     has_template
         Whether notes without any mask get a Japanese header and mentions.
     sizes
         Of the splits; None for the paper's, or less where there are fewer notes.
-    typer, translator
-        Steps 2 and 3: rules and nobody by default.
     models
-        The language models that these two ask, so that their answers are kept.
+        The language models that typer and translator ask, so that their answers are kept.
     """
 
     seed: int = 0

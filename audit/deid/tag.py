@@ -60,10 +60,7 @@ class BatchLimit:
 class RowMeter:
     """Counts rows that are done by their characters, and within a batch as far as a tagger tells.
 
-    Parameters
-    ----------
-    n_units
-        Of all rows, as `source_size` gives them.
+    `n_units` are those of all rows, as `source_size` gives them.
     """
 
     def __init__(self, n_units: int, progress: ProgressListener, should_stop: StopQuestion) -> None:
@@ -135,18 +132,9 @@ _WHERE = "folder of tagged notes"
 class TagCounts:
     """What was counted so far; all of it is plain JSON.
 
-    Attributes
-    ----------
-    n_rows
-        Rows of the source that are done, refused ones included.
-    n_spans, n_span_chars
-        By label.
-    n_unchanged
-        Replacements that are equal to what they replace.
-    n_no_language
-        Notes neither in Japanese nor in English.
-    copies
-        Of a tagger that writes copies: what `audit.deid.copies` adds up.
+    `n_rows` of the source are done, refused ones included; `n_unchanged` replacements are equal to
+    what they replace; `n_no_language` notes are neither in Japanese nor in English; `n_spans` and
+    `n_span_chars` are by label; `copies` are what `audit.deid.copies` adds up.
     """
 
     n_rows: int = 0
@@ -345,11 +333,8 @@ def tag_notes(
     with growing_folder(out, names=(*plan.streams, CENSUS), settings=plan.settings) as files:
         size = source_size(source, progress, should_stop)
         meter = RowMeter(size, progress, should_stop)
-        run = _Run(
-            files, tagger=tagger, release=release, keep_outputs=keep_outputs, meter=meter,
-            should_stop=should_stop,
-        )  # fmt: skip
-        _go(run, batches_of(source, meter, limit=plan.limit), files=files, settings=plan.settings)
+        run = _Run(files, tagger, release, keep_outputs, meter, should_stop)
+        run.go(batches_of(source, meter, limit=plan.limit), settings=plan.settings)
         meter.finish()
         census = census_of(
             run.counts, tagger=tagger, mode=release.mode,
@@ -383,89 +368,77 @@ def _plan(source: RowSource, *, tagger: Tagger, release: Release, keep_outputs: 
     return _Plan(settings, (*_STREAMS, COPIES), limit)
 
 
-def _go(
-    run: _Run, batches: Iterable[Rows], *, files: GrowingFiles, settings: Mapping[str, str]
-) -> None:
-    """Take batch after batch; write down about once a second, or after each, how far it is."""
-    kept_at = time.monotonic()
-    for batch in batches:
-        if run.n_before and not run.is_caught_up:
-            run.skip(batch)
-            continue
-        run.add(batch)
-        if time.monotonic() - kept_at >= _KEEP_SECONDS:
-            files.keep(settings, run.counts, rows_digest=run.rows_digest)
-            kept_at = time.monotonic()
-    run.check_end()
-    files.keep(settings, run.counts, rows_digest=run.rows_digest)
-
-
+@dataclass
 class _Run:
     """One pass over the notes: those of an earlier run are looked at, the others tagged."""
 
-    def __init__(
-        self,
-        files: GrowingFiles,
-        *,
-        tagger: Tagger,
-        release: Release,
-        keep_outputs: bool,
-        meter: RowMeter,
-        should_stop: StopQuestion,
-    ) -> None:
-        self._files = files
-        self._tagger = tagger
-        self._release = release
-        self._keep_outputs = keep_outputs
-        self._meter = meter
-        self._should_stop = should_stop
+    files: GrowingFiles
+    tagger: Tagger
+    release: Release
+    keep_outputs: bool
+    meter: RowMeter
+    should_stop: StopQuestion
+
+    def __post_init__(self) -> None:
+        """Begin where an earlier run stands."""
         self._rows = hashlib.sha256()
         self._ids: set[bytes] = set()
         self._n_looked_at = 0
-        place = files.place
+        place = self.files.place
         self.counts = place.counts if place else TagCounts()
-        self.n_before = self.counts.n_rows
+        self._n_before = self.counts.n_rows
         self._digest_before = place.rows_digest if place else ""
 
     @property
-    def rows_digest(self) -> str:
-        """SHA-256 of the rows so far."""
-        return self._rows.hexdigest()
+    def _is_caught_up(self) -> bool:
+        return self._n_looked_at >= self._n_before
 
-    @property
-    def is_caught_up(self) -> bool:
-        """Whether all rows of the earlier run were seen again."""
-        return self._n_looked_at >= self.n_before
+    def go(self, batches: Iterable[Rows], *, settings: Mapping[str, str]) -> None:
+        """Take batch after batch; write down about once a second how far it is."""
+        kept_at = time.monotonic()
+        for batch in batches:
+            if not self._is_caught_up:
+                self.skip(batch)
+                continue
+            self.add(batch)
+            if time.monotonic() - kept_at >= _KEEP_SECONDS:
+                self.files.keep(settings, self.counts, rows_digest=self._rows.hexdigest())
+                kept_at = time.monotonic()
+        if not self._is_caught_up:
+            raise AuditError("The notes changed while they were read.", where="notes")
+        if not self.counts.n_notes:
+            raise AuditError("No row is a note.", where="notes")
+        self.files.keep(settings, self.counts, rows_digest=self._rows.hexdigest())
 
     def skip(self, rows: Rows) -> None:
         """Look at rows that are done, and check at their end that they are still the same."""
         for row in rows:
             self._look_at(row)
         self._n_looked_at += len(rows)
-        self._meter.begin(rows)
-        self._meter.end(is_cached=True)
-        if self.is_caught_up and self.rows_digest != self._digest_before:
+        self.meter.begin(rows)
+        self.meter.end(is_cached=True)
+        if self._is_caught_up and self._rows.hexdigest() != self._digest_before:
             raise AuditError("The notes changed while they were read.", where="notes")
 
     def add(self, rows: Rows) -> None:
         """Tag rows and write what came of them."""
-        self._meter.begin(rows)
+        self.meter.begin(rows)
         names = [self._look_at(row) for row in rows]
         notes = [
             (row, name) for row, name in zip(rows, names, strict=True) if isinstance(row, Note)
         ]
         for note, document in self._tagged(notes):
-            redacted = self._release.of(document)
-            self._files.write(SPANS, jsonl_line(document).encode())
+            redacted = self.release.of(document)
+            self.files.write(SPANS, jsonl_line(document).encode())
             line = json.dumps({"row": note.row, "text": redacted.text}, ensure_ascii=False)
-            self._files.write(REDACTED, (line + "\n").encode())
+            self.files.write(REDACTED, (line + "\n").encode())
             self.counts.add(document, redacted)
         refused = [row for row in rows if isinstance(row, RowNote)]
         for row in refused:
-            self._files.write(REFUSED, (json.dumps(asdict(row)) + "\n").encode())
+            self.files.write(REFUSED, (json.dumps(asdict(row)) + "\n").encode())
         self.counts.n_refused += len(refused)
         self.counts.n_rows += len(rows)
-        self._meter.end()
+        self.meter.end()
 
     def _tagged(self, notes: Sequence[tuple[Note, str]]) -> Iterator[tuple[Note, TaggedDocument]]:
         """Yield notes with their spans; of a tagger that writes copies, also write those down."""
@@ -474,30 +447,21 @@ class _Run:
             for note, name in notes
         ]
         texts = [document.text for document in plain]
-        if not isinstance(self._tagger, CopyingTagger):
-            tags = tag_checked(self._tagger, texts) if texts else ()
+        if not isinstance(self.tagger, CopyingTagger):
+            tags = tag_checked(self.tagger, texts) if texts else ()
             for (note, _), document, spans in zip(notes, plain, tags, strict=True):
                 yield note, document.with_spans(spans)
             return
         found: Sequence[CopyReading] = ()
         if plain:
-            found = self._tagger.read(
-                plain, should_stop=self._should_stop, on_share=self._meter.share
-            )
-        tags = checked_tags([one.tags for one in found], texts=texts, name=self._tagger.name)
+            found = self.tagger.read(plain, should_stop=self.should_stop, on_share=self.meter.share)
+        tags = checked_tags([one.tags for one in found], texts=texts, name=self.tagger.name)
         for (note, _), reading, spans in zip(notes, found, tags, strict=True):
-            line = reading.line(with_outputs=self._keep_outputs)
+            line = reading.line(with_outputs=self.keep_outputs)
             self.counts.copies = added(self.counts.copies, numbers_of(line))
             text = json.dumps(line, ensure_ascii=False) + "\n"
-            self._files.write(COPIES, text.encode("utf-8", "surrogatepass"))
+            self.files.write(COPIES, text.encode("utf-8", "surrogatepass"))
             yield note, replace(reading.document, spans=spans)
-
-    def check_end(self) -> None:
-        """Check that there were rows, and all of the earlier run."""
-        if not self.is_caught_up:
-            raise AuditError("The notes changed while they were read.", where="notes")
-        if not self.counts.n_notes:
-            raise AuditError("No row is a note.", where="notes")
 
     def _look_at(self, row: Note | RowNote) -> str:
         """Take a row into the digest; return what its note is called, each name once."""

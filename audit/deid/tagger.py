@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self
+
+from pydantic import Field
 
 from audit.errors import AuditError
-from audit.notes.spans import Span
+from audit.notes.spans import TYPES, Span
+from audit.task import Record, canonical
 
 Tags = tuple[Span, ...]
 """Spans of one text: inside it, sorted, none sharing a character with another."""
@@ -67,45 +70,60 @@ MAX_TITLE = 200
 MAX_BYTES = 4_000_000
 _VERSION = 1
 
-Facts = TypeVar("Facts")
 
+class TaggerFile(Record):
+    """The file `tagger.json`: what is known of a trained tagger without its weights."""
 
-def deciding_digest(content: Mapping[str, Any], *, names: Collection[str]) -> str:
-    """Return the SHA-256 of the named fields: those that decide a tagger's answers."""
-    decisive = {name: value for name, value in content.items() if name in names}
-    text = json.dumps({"version": _VERSION, **decisive}, sort_keys=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    kind: ClassVar[str]
+    decisive: ClassVar[tuple[str, ...]]
+    """Fields that decide the answers."""
 
+    title: str = Field(default="", max_length=MAX_TITLE)
+    """What its maker called it: untrusted text."""
+    labels: tuple[str, ...] = Field(default=TYPES, min_length=1)
+    created: str = ""
+    """When it was finished, ISO 8601."""
+    training: dict[str, Any] = Field(default={})
+    """How and on what it was trained: settings, counts, versions."""
+    measured: dict[str, Any] = Field(default={})
+    """Figures or losses of the validation notes."""
 
-def written_facts(content: Mapping[str, Any], *, kind: str, digest: str) -> str:
-    """Return the text of the file."""
-    whole = {"kind": kind, "version": _VERSION, "digest": digest, **content}
-    return json.dumps(whole, ensure_ascii=True, indent=1, allow_nan=False) + "\n"
+    def digest(self) -> str:
+        """SHA-256 of everything that decides the answers."""
+        content = {name: value for name, value in self.plain().items() if name in self.decisive}
+        text = json.dumps({"version": _VERSION, **content}, sort_keys=True)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
 
+    def file(self) -> bytes:
+        """Return the bytes of the file."""
+        head = {"kind": self.kind, "version": _VERSION, "digest": self.digest()}
+        text = json.dumps(head | self.plain(), ensure_ascii=True, indent=1, allow_nan=False)
+        return f"{text}\n".encode("ascii")
 
-def read_facts(
-    folder: Path, *, kind: str, read: Callable[[dict[str, Any], str], Facts], refused: AuditError
-) -> Facts:
-    """Return what a folder says of its tagger; reads no weights.
+    @classmethod
+    def of_folder(cls, folder: Path) -> Self:
+        """Return what a folder says of its tagger; reads no weights.
 
-    Parameters
-    ----------
-    read
-        From the fields of the file, and the digest that they must have, to what is known; raises
-        ValueError, KeyError, TypeError or AttributeError where they are not understood.
-    refused
-        To be raised then.
-    """
-    try:
-        with (folder / TAGGER).open("rb") as file:
-            content = json.loads(file.read(MAX_BYTES))
-        if content.pop("kind") != kind or content.pop("version") != _VERSION:
-            raise ValueError("another kind")
-        return read(content, content.pop("digest"))
-    except OSError as error:
-        raise unreadable(folder, error) from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise refused from None
+        Raises
+        ------
+        AuditError
+            If there is no such file, or it is not understood.
+        """
+        try:
+            with (folder / TAGGER).open("rb") as file:
+                content = json.loads(file.read(MAX_BYTES))
+            head = [content.pop(name) for name in ("kind", "version", "digest")]
+            found = cls.read(canonical(content), where=TAGGER)
+            if head != [cls.kind, _VERSION, found.digest()]:
+                raise ValueError("another kind, or another digest")
+        except OSError as error:
+            raise unreadable(folder, error) from None
+        except (AuditError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise AuditError(
+                "This file does not describe a tagger of this kind.",
+                where=f"{folder.name}/{TAGGER}",
+            ) from None
+        return found
 
 
 def unreadable(path: Path, error: OSError) -> AuditError:

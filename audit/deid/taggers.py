@@ -16,9 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from audit.deid.generative.config import KIND as GENERATIVE
-from audit.deid.network.config import KIND as TOKEN
-from audit.deid.network.config import read_tagger_file
+from audit.deid.generative.config import GenerativeFacts
+from audit.deid.network.config import TaggerFacts
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags
 from audit.errors import AuditError
@@ -341,11 +340,11 @@ def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
 def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
     """Return the tagger of a folder with `tagger.json`, of whatever kind it is."""
     kind = _plain_file(folder / TAGGER).get("kind")
-    if kind == TOKEN:
+    if kind == TaggerFacts.kind:
         from audit.deid.network.tagger import load_token_tagger
 
         return load_token_tagger(folder, device=device)
-    if kind == GENERATIVE:
+    if kind == GenerativeFacts.kind:
         from audit.deid.generative.tagger import load_generative
 
         return load_generative(folder, device=device)
@@ -370,8 +369,8 @@ def way_of(folder: Path) -> str:
 
 @lru_cache(maxsize=1)
 def _default_digest() -> str:
-    model = read_tagger_file(SHIPPED)
-    return combined_digest(RuleTagger().digest, model.digest, way=way_of(SHIPPED))
+    model = TaggerFacts.of_folder(SHIPPED)
+    return combined_digest(RuleTagger().digest, model.digest(), way=way_of(SHIPPED))
 
 
 def _plain_file(path: Path) -> dict[str, Any]:

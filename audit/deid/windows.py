@@ -31,15 +31,10 @@ class Window:
 
 
 def windows_of(text: str, *, size: int, overlap: int) -> tuple[Window, ...]:
-    """Cut a text; the windows together hold every character of it.
+    """Cut a text; the windows, of `size` characters at most, together hold every one of it.
 
-    Parameters
-    ----------
-    size
-        Characters of a window at most. In the last eighth of it the best place to end is looked
-        for: behind a line end, a sentence, a word.
-    overlap
-        Characters that a window shares with the one before it; at most half of `size`.
+    In the last eighth of a window the best place to end is looked for: behind a line end, a
+    sentence, a word. `overlap` characters, at most half of `size`, are shared with the one before.
     """
     if not 0 <= 2 * overlap <= size or size < 1:
         raise ValueError(f"windows of {size} characters cannot overlap by {overlap}")
@@ -67,21 +62,11 @@ def _best_end(text: str, first: int, last: int) -> int:
 def from_windows(
     windows: Sequence[Window], spans_of: Sequence[Iterable[Span]], *, n_chars: int
 ) -> Tags:
-    """Put the spans of windows together.
+    """Put the spans of windows together: from offsets inside each to those in the whole text.
 
-    Parameters
-    ----------
-    spans_of
-        For each window its spans, with offsets inside the window.
-    n_chars
-        Length of the whole text.
-
-    Returns
-    -------
-    Tags
-        Offsets in the whole text. A span that is cut off by the edge of its window gives way to one
-        that is not; two of one label that are both cut off are joined. Of two that disagree, the
-        one with more text of its window around it stays.
+    A span that is cut off by the edge of its window gives way to one that is not; two of one label
+    that are both cut off are joined. Of two that disagree, the one with more text of its window
+    around it stays.
     """
     best: dict[Span, tuple[bool, int]] = {}
     for window, spans in zip(windows, spans_of, strict=True):
@@ -126,15 +111,7 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 @dataclass(frozen=True)
 class WindowedTagger:
-    """A tagger that reads only so many characters at once, made to read notes of any length.
-
-    Parameters
-    ----------
-    inner
-        Is asked about windows only.
-    size, overlap
-        As in `windows_of`.
-    """
+    """A tagger that is asked about windows only, made to read notes of any length."""
 
     inner: Tagger
     size: int

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from audit.errors import AuditError
 from audit.foreign import json_value, refusing
 from audit.home import data_home
+from audit.shelf import fingerprint
 
 LABEL = "trained"
 """First part of a trained model's identifier; the second is its run's."""
@@ -91,16 +92,8 @@ _UNSAFE_WEIGHTS = {
 class ModelFolder:
     """A checked directory and the plain files in it.
 
-    Attributes
-    ----------
-    path
-        The directory, links resolved.
-    name
-        What the model is called in messages and results.
-    files
-        Names of the files that may be opened, sorted.
-    unsafe
-        Names of pickled and other foreign weight files; they are never opened.
+    `path` has links resolved; `name` is what the model is called in messages and results; `files`
+    may be opened; `unsafe` are pickled and other foreign weight files, which never are.
     """
 
     path: Path
@@ -223,16 +216,7 @@ _SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}\.safetensors\Z")
 class TensorHeader:
     """One tensor as the file's header announces it.
 
-    Attributes
-    ----------
-    name
-        Name of the tensor in the file.
-    dtype
-        As in the format: "F32", "F16", "BF16", ...
-    shape
-        Sizes of the dimensions.
-    file
-        Name of the file that holds it.
+    `dtype` as in the format: "F32", "F16", "BF16", ...; `file` is the one that holds it.
     """
 
     name: str
@@ -774,20 +758,9 @@ _MECAB_DICTIONARIES = ("unidic_lite", "ipadic", "unidic")
 class TokenizerFiles:
     """A tokenizer's files, whole in memory.
 
-    Attributes
-    ----------
-    kind
-        Name of the tokenizer's class in transformers.
-    settings
-        What `tokenizer_config.json` says, by the allow-list.
-    used
-        Contents of the files that the tokenizer is built from, by name.
-    present
-        Contents of all tokenizer files that are there, by name.
-    declared
-        Token of each id, as the files say it.
-    notes
-        What the reader should know, in sentences.
+    `kind` is the class in transformers; `settings` what `tokenizer_config.json` says, by the
+    allow-list; `used` are the contents of the files that it is built from, `present` of all;
+    `declared` is the token of each id; `notes` are what the reader should know.
     """
 
     kind: str
@@ -1021,7 +994,6 @@ def _added(
 _MAX_CONFIG_BYTES = 1_000_000
 _MAX_INDEX_BYTES = 4_000_000
 _MAX_SHARDS = 200
-_CHUNK_BYTES = 1 << 20
 _DIGEST_VERSION = 1
 
 
@@ -1029,20 +1001,7 @@ _DIGEST_VERSION = 1
 class ModelFiles:
     """A model directory whose files passed every check that needs no weight.
 
-    Attributes
-    ----------
-    folder
-        The directory.
-    config
-        The model's shape and settings.
-    tensors
-        Headers of all tensors.
-    weight_files
-        Names of the safetensors files, sorted.
-    tokenizer
-        The tokenizer's files.
-    notes
-        What the reader should know, in sentences.
+    `tensors` are the headers of all tensors, `notes` what the reader should know, in sentences.
     """
 
     folder: ModelFolder
@@ -1057,24 +1016,8 @@ class ModelFiles:
 class ModelSummary:
     """What a list of models shows of one.
 
-    Attributes
-    ----------
-    path
-        The directory.
-    name
-        The directory's own name.
-    architecture
-        "bert", "roberta" or "distilbert".
-    n_layers, hidden_size, vocab_size
-        Shape of the model.
-    n_parameters
-        Numbers in the model, tied ones counted once.
-    n_positions
-        Longest input in tokens.
-    tokenizer
-        Class of the tokenizer.
-    notes
-        What the reader should know, in sentences.
+    `n_parameters` counts tied numbers once; `n_positions` is the longest input in tokens; `notes`
+    are what the reader should know, in sentences.
     """
 
     path: Path
@@ -1179,14 +1122,10 @@ def combined_digest(files: ModelFiles, *, weights: Mapping[str, str]) -> str:
 
 
 def _file_digest(folder: ModelFolder, file: str) -> str:
-    digest = hashlib.sha256()
     try:
-        with (folder.path / file).open("rb") as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                digest.update(chunk)
+        return fingerprint(folder.path / file)
     except OSError as fault:
         raise unreadable(fault, where=folder.where(file)) from None
-    return digest.hexdigest()
 
 
 def _weights(folder: ModelFolder) -> tuple[tuple[str, ...], tuple[TensorHeader, ...]]:

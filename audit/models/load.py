@@ -67,22 +67,9 @@ _CLASSES = {
 class LoadedModel:
     """A masked language model in own memory, in evaluation mode.
 
-    Attributes
-    ----------
-    model
-        The module, with its masked-LM head.
-    tokenizer
-        Its tokenizer, of transformers' kind.
-    digest
-        SHA-256 of everything that determines it, from the bytes that were loaded.
-    architecture
-        "bert", "roberta" or "distilbert".
-    name
-        The directory's own name.
-    n_positions
-        Longest input in tokens, special tokens included.
-    notes
-        What the reader should know, in sentences.
+    `tokenizer` is of transformers' kind; `digest` the SHA-256 of everything that determines the
+    model, from the bytes that were loaded; `n_positions` the longest input in tokens, special ones
+    included.
     """
 
     model: nn.Module

@@ -15,15 +15,7 @@ from audit.models.tokenizer import tokenizer_differences, unlike_tokenizers
 
 @dataclass(frozen=True, eq=False)
 class ModelPair:
-    """Two models that read the same text as the same tokens.
-
-    Attributes
-    ----------
-    general
-        The model that never saw the hospital's notes.
-    hospital
-        The model under audit.
-    """
+    """Two models that read the same text as the same tokens."""
 
     general: LoadedModel
     hospital: LoadedModel

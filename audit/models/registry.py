@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError
-from audit.home import DEMO_HOSPITAL
+from audit.home import DEMO_HOSPITAL, registered_folders
 from audit.models.inspect import (
     LABEL,
     ModelSummary,
@@ -37,38 +37,11 @@ _MAX_TEXT = 4_096
 
 
 @dataclass(frozen=True)
-class RegisteredFolder:
-    """A folder under which models lie.
-
-    Attributes
-    ----------
-    label
-        First part of its models' identifiers: its own name, numbered where two are alike.
-    path
-        The folder, links resolved.
-    """
-
-    label: str
-    path: Path
-
-
-@dataclass(frozen=True)
 class RegisteredModel:
     """A model in the list: either what it is, or why it cannot be loaded.
 
-    Attributes
-    ----------
-    model_id
-        The folder's label and the path under it, with "/"; "trained/" and the run's name for a
-        model that was trained here.
-    path
-        The directory, links resolved.
-    summary
-        What lies there; None where it is refused.
-    refusal
-        Why it is refused; "" where it is not.
-    title
-        What a model that was trained here is called; "" for others.
+    `model_id` is the folder's label and the path under it, or "trained/" and the run's name;
+    `refusal` and `title` (of a model that was trained here) are "" where there is none.
     """
 
     model_id: str
@@ -76,31 +49,6 @@ class RegisteredModel:
     summary: ModelSummary | None
     refusal: str
     title: str = ""
-
-
-def registered_folders() -> tuple[RegisteredFolder, ...]:
-    """Return the registered folders that exist, in the order of the environment variable."""
-    folders: list[RegisteredFolder] = []
-    used = {LABEL}
-    for text in os.environ.get(VARIABLE, "").split(os.pathsep):
-        if not text.strip():
-            continue
-        try:
-            path = Path(os.path.realpath(Path(text.strip()).expanduser()))
-            is_folder = path.is_dir()
-        except (OSError, RuntimeError):
-            continue
-        if not is_folder or any(folder.path == path for folder in folders):
-            continue
-        base = path.name or "models"
-        label = next(
-            candidate
-            for n in range(1, len(used) + 2)
-            if (candidate := base if n == 1 else f"{base}-{n}") not in used
-        )
-        used.add(label)
-        folders.append(RegisteredFolder(label, path))
-    return tuple(folders)
 
 
 def list_models() -> tuple[RegisteredModel, ...]:
@@ -157,18 +105,18 @@ def _all_found() -> Iterator[tuple[str, Path]]:
 
 def _found() -> Iterator[tuple[str, Path]]:
     """Yield identifier and directory of everything with a config.json, in order of name."""
-    for folder in registered_folders():
+    for label, folder in registered_folders(VARIABLE, taken=LABEL, unnamed="models"):
         n_seen = 0
-        waiting = [folder.path]
+        waiting = [folder]
         while waiting and n_seen < _MAX_DIRECTORIES:
             directory = waiting.pop()
             n_seen += 1
             # Links are not followed below, but a folder can be exchanged for one meanwhile.
-            if not Path(os.path.realpath(directory)).is_relative_to(folder.path):
+            if not Path(os.path.realpath(directory)).is_relative_to(folder):
                 continue
-            parts = directory.relative_to(folder.path).parts
+            parts = directory.relative_to(folder).parts
             if _is_model(directory):
-                yield "/".join((folder.label, *map(_whole, parts))), directory
+                yield "/".join((label, *map(_whole, parts))), directory
             if len(parts) < _MAX_DEPTH:
                 waiting.extend(reversed(_subdirectories(directory)))
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, control_kind_against, make_candidates, member_parts
-from audit.names.matching import Pair, pair_of
 from audit.names.pools import (
     NamePool,
     japanese_pool,
@@ -766,16 +765,3 @@ def _n_unmatched(facts: _Facts, members: Sequence[int], controls: Sequence[int])
         return bool(is_near[row]) or tuple(facts.part[:, row].tolist()) in names
 
     return sum(not has_one(row) for row in members)
-
-
-def canary_names(
-    pool: NamePool, *, n: int, seed: int, found: Mapping[Pair, int], exclude: Sequence[Name] = ()
-) -> tuple[Name, ...]:
-    """Draw n names of the pool that are not in the notes, to be planted or held out."""
-    taken = {*found, *(pair_of(*name) for name in exclude)}
-
-    def absent(first: str, last: str) -> bool:
-        return pair_of(first, last) not in taken and pair_of(last, first) not in taken
-
-    drawn = draw_names(pool, n=n, seed=seed, accepts=absent, purpose="canaries")
-    return tuple(zip(drawn.first, drawn.last, strict=True))

@@ -21,7 +21,7 @@ from audit.names.candidates import Candidates
 from audit.names.controls import with_controls
 from audit.names.files import read_names, with_typed
 from audit.names.pools import with_popularity
-from audit.names.spelling import PassageKind, part_pieces, piece_counter
+from audit.names.spelling import RUNNING_TEXT, part_pieces, piece_counter
 from audit.notes.passages import Passages, read_passages
 from audit.tables import RowNote
 from audit.text import script_of
@@ -385,8 +385,7 @@ def name_facts(candidates: Candidates) -> NameFacts:
 
 def spelling(candidates: Candidates, *, model: Path) -> Spelling:
     """Spell a list with a model's tokenizer, as it stands in running text."""
-    kind = PassageKind(slots=("full",), separator="", lead=" ")
-    pieces = part_pieces(candidates, kind=kind, tokenizer=tokenizer(model))
+    pieces = part_pieces(candidates, kind=RUNNING_TEXT, tokenizer=tokenizer(model))
     totals = pieces.n_pieces.sum(axis=1)
     known = tuple(int(n) if ok else 0 for n, ok in zip(totals, pieces.is_known, strict=True))
     values = tuple(float(n) if n else math.nan for n in known)

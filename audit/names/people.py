@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from audit.notes.dates import FIRST_DAY, Interval, interval_for
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER
 
-_IDENTITIES_YOUNGEST, _IDENTITIES_OLDEST = 18, 89
-_IDENTITIES_N_KEPT = 50_000
+_YOUNGEST, _OLDEST = 18, 89
 
 
 def draw(seed: int, purpose: str, *keys: str) -> int:
@@ -97,16 +97,14 @@ def patient_of(seed: int, key: str, facts: Facts) -> Patient:
     interval = interval_for(
         first_day, facts.last_day or first_day, draw=draw(seed, "interval", key)
     )
-    age = _IDENTITIES_YOUNGEST + draw(seed, "age", key) % (
-        _IDENTITIES_OLDEST - _IDENTITIES_YOUNGEST
-    )
+    age = _YOUNGEST + draw(seed, "age", key) % (_OLDEST - _YOUNGEST)
     days = age * 1461 // 4 + draw(seed, "birthday", key) % 365
     start = max(interval.move(first_day), FIRST_DAY)
     person = person_of(seed, key, sex=facts.sex)
     return Patient(key, person, interval, first_day, start - timedelta(days=days))
 
 
-@functools.lru_cache(maxsize=_IDENTITIES_N_KEPT)
+@functools.lru_cache(maxsize=50_000)
 def person_of(seed: int, key: str, *, sex: str = "") -> Person:
     """Return a person for a key; the sex is drawn where it is not given."""
     sex = sex or "MF"[draw(seed, "sex", key) & 1]
@@ -125,26 +123,24 @@ def _picked(names: tuple[str, ...], totals: tuple[float, ...], number: int) -> s
 def _first_names(sex: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
     from faker.providers.person.en_US import Provider
 
-    return _identities_table(
-        Provider.first_names_male if sex == "M" else Provider.first_names_female
-    )
+    return _name_weights(Provider.first_names_male if sex == "M" else Provider.first_names_female)
 
 
 @functools.cache
 def _last_names() -> tuple[tuple[str, ...], tuple[float, ...]]:
     from faker.providers.person.en_US import Provider
 
-    return _identities_table(Provider.last_names)
+    return _name_weights(Provider.last_names)
 
 
-def _identities_table(weights: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+def _name_weights(weights: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
     return tuple(weights), tuple(accumulate(weights.values()))
 
 
 _N_LISTED = 2000
 _LIST_SEED = 2006
 
-_IDENTITY_VALUES_HOSPITALS = (
+_HOSPITALS = (
     "General Hospital",
     "Memorial Hospital",
     "Medical Center",
@@ -153,7 +149,7 @@ _IDENTITY_VALUES_HOSPITALS = (
     "Clinic",
 )
 _SAINTS = ("St. Anne's Hospital", "St. Luke's Medical Center", "Mercy Hospital")
-_IDENTITY_VALUES_WARDS = ("North", "South", "East", "West", "Main", "Tower")
+_WARDS = ("North", "South", "East", "West", "Main", "Tower")
 _HOLIDAYS = ("Christmas", "Thanksgiving", "Easter", "New Year's Day", "Labor Day", "Memorial Day")
 _ETHNICITIES = ("Irish", "Italian", "Haitian", "Portuguese", "Russian", "Vietnamese", "Hispanic")
 _PARTICLES = ("van", "de", "von", "la", "del", "di")
@@ -177,7 +173,7 @@ def prefix_of(sex: str, number: int, *, is_before_last_name: bool) -> str:
     return choices[number % len(choices)]
 
 
-def _identity_values_digits(form: str) -> Callable[[int], str]:
+def _number_of_form(form: str) -> Callable[[int], str]:
     def written(number: int) -> str:
         text = ""
         for mark in form:
@@ -204,9 +200,9 @@ def _one_of(values: tuple[str, ...]) -> Callable[[int], str]:
 
 def _hospital(number: int) -> str:
     choice, number = number % 8, number // 8
-    if choice >= len(_IDENTITY_VALUES_HOSPITALS):
+    if choice >= len(_HOSPITALS):
         return _SAINTS[number % len(_SAINTS)]
-    return f"{_listed('city')(number)} {_IDENTITY_VALUES_HOSPITALS[choice]}"
+    return f"{_listed('city')(number)} {_HOSPITALS[choice]}"
 
 
 @functools.cache
@@ -227,7 +223,7 @@ def _faker() -> Any:
 
 _VALUES: dict[str, Callable[[int], str]] = {
     "hospital": _hospital,
-    "ward": lambda number: f"{_one_of(_IDENTITY_VALUES_WARDS)(number)} {number // 8 % 12 + 1}",
+    "ward": lambda number: f"{_one_of(_WARDS)(number)} {number // 8 % 12 + 1}",
     "city": _listed("city"),
     "address": lambda n: f"{n // 2**32 % 9899 + 100} {_listed('street_name')(n)}",
     "po_box": lambda number: f"PO Box {number % 9000 + 100}",
@@ -238,13 +234,13 @@ _VALUES: dict[str, Callable[[int], str]] = {
     "university": lambda number: f"{_listed('city')(number)} University",
     "email": _listed("ascii_safe_email"),
     "url": lambda number: f"www.{_listed('domain_name')(number)}",
-    "phone": _identity_values_digits("(N##) N##-####"),
-    "ssn": _identity_values_digits("9##-##-####"),
-    "medical_record_number": _identity_values_digits("N######"),
-    "clip_number": _identity_values_digits("N#######"),
-    "job_number": _identity_values_digits("N#####"),
-    "serial_number": _identity_values_digits("N########"),
-    "identifier": _identity_values_digits("N####"),
+    "phone": _number_of_form("(N##) N##-####"),
+    "ssn": _number_of_form("9##-##-####"),
+    "medical_record_number": _number_of_form("N######"),
+    "clip_number": _number_of_form("N#######"),
+    "job_number": _number_of_form("N#####"),
+    "serial_number": _number_of_form("N########"),
+    "identifier": _number_of_form("N####"),
     "holiday": _one_of(_HOLIDAYS),
     "ethnicity": _one_of(_ETHNICITIES),
 }
@@ -462,74 +458,7 @@ def _folded_vowels(sounds: list[str]) -> str:
     return text
 
 
-# Most common first, as far as that is known.
-_SURNAMES = """
-中野 ナカノ 原田 ハラダ 小野 オノ 竹内 タケウチ 田村 タムラ 金子 カネコ 和田 ワダ 中山 ナカヤマ
-石田 イシダ 上田 ウエダ 森田 モリタ 原 ハラ 柴田 シバタ 酒井 サカイ 工藤 クドウ 横山 ヨコヤマ
-宮崎 ミヤザキ 宮本 ミヤモト 内田 ウチダ 高木 タカギ 安藤 アンドウ 谷口 タニグチ 大野 オオノ
-丸山 マルヤマ 今井 イマイ 高田 タカダ 藤本 フジモト 武田 タケダ 村田 ムラタ 上野 ウエノ
-杉山 スギヤマ 増田 マスダ 菅原 スガワラ 平野 ヒラノ 大塚 オオツカ 千葉 チバ 久保 クボ 松井 マツイ
-岩崎 イワサキ 桜井 サクライ 野口 ノグチ 松尾 マツオ 木下 キノシタ 菊地 キクチ 野村 ノムラ
-新井 アライ 渡部 ワタナベ 佐野 サノ 杉本 スギモト 大西 オオニシ 古川 フルカワ 浜田 ハマダ
-市川 イチカワ 小松 コマツ 高野 タカノ 水野 ミズノ 山内 ヤマウチ 西田 ニシダ 菊池 キクチ
-西川 ニシカワ 五十嵐 イガラシ 北村 キタムラ 安田 ヤスダ 中田 ナカタ 川口 カワグチ 平田 ヒラタ
-川崎 カワサキ 飯田 イイダ 吉川 ヨシカワ 本田 ホンダ 久保田 クボタ 沢田 サワダ 辻 ツジ 関 セキ
-吉村 ヨシムラ 中西 ナカニシ 服部 ハットリ 岩田 イワタ 川上 カワカミ 樋口 ヒグチ 福島 フクシマ
-永井 ナガイ 田口 タグチ 山中 ヤマナカ 土屋 ツチヤ 矢野 ヤノ 広瀬 ヒロセ 秋山 アキヤマ
-石原 イシハラ 松下 マツシタ 大橋 オオハシ 松浦 マツウラ 吉岡 ヨシオカ 小池 コイケ 馬場 ババ
-浅野 アサノ 荒木 アラキ 大久保 オオクボ 野田 ノダ 小沢 オザワ 田辺 タナベ 川村 カワムラ
-星野 ホシノ 黒田 クロダ 堀 ホリ 尾崎 オザキ 望月 モチヅキ 永田 ナガタ 熊谷 クマガイ 内藤 ナイトウ
-松村 マツムラ 西山 ニシヤマ 大谷 オオタニ 平井 ヒライ 大島 オオシマ 岩本 イワモト 片山 カタヤマ
-本間 ホンマ 早川 ハヤカワ 横田 ヨコタ 岡崎 オカザキ 荒井 アライ 大石 オオイシ 鎌田 カマタ
-成田 ナリタ 宮田 ミヤタ 小田 オダ 石橋 イシバシ 篠原 シノハラ 須藤 スドウ 河野 コウノ
-大沢 オオサワ 小西 コニシ 南 ミナミ 高山 タカヤマ 栗原 クリハラ 伊東 イトウ 松原 マツバラ
-三宅 ミヤケ 福井 フクイ 大森 オオモリ 奥村 オクムラ 岡 オカ 内山 ウチヤマ 片岡 カタオカ
-足立 アダチ 榎本 エノモト 戸田 トダ
-"""
-# Sex and time of birth: "old" before 1950, "middle" to 1979, "young" after. A name may be in two.
-_GIVEN = {
-    "M old": """
-清 キヨシ 茂 シゲル 勇 イサム 正雄 マサオ 三郎 サブロウ 義雄 ヨシオ 一郎 イチロウ 武 タケシ
-勝 マサル 進 ススム 博 ヒロシ 昭 アキラ 実 ミノル 正 タダシ 弘 ヒロシ 勲 イサオ 次郎 ジロウ
-和夫 カズオ 幸雄 ユキオ 利夫 トシオ 繁 シゲル 栄一 エイイチ 良一 リョウイチ 忠 タダシ 文雄 フミオ
-辰雄 タツオ 喜一 キイチ 昭二 ショウジ 敏夫 トシオ 久雄 ヒサオ 健三 ケンゾウ 信夫 ノブオ
-邦夫 クニオ 政雄 マサオ 孝 タカシ
-""",
-    "M middle": """
-誠 マコト 隆 タカシ 修 オサム 豊 ユタカ 剛 ツヨシ 浩二 コウジ 哲也 テツヤ 健二 ケンジ
-和彦 カズヒコ 秀樹 ヒデキ 正樹 マサキ 幸一 コウイチ 達也 タツヤ 俊介 シュンスケ 大輔 ダイスケ
-健太郎 ケンタロウ 雅彦 マサヒコ 伸一 シンイチ 敏明 トシアキ 義之 ヨシユキ 賢治 ケンジ 徹 トオル
-聡 サトシ 勉 ツトム 康夫 ヤスオ 克己 カツミ 光男 ミツオ 昌弘 マサヒロ 直之 ナオユキ 孝之 タカユキ
-浩一 コウイチ 学 マナブ 和博 カズヒロ 純一 ジュンイチ 竜也 タツヤ 信也 シンヤ
-""",
-    "M young": """
-大翔 ヒロト 蓮 レン 悠斗 ユウト 陽翔 ハルト 翔 ショウ 大輝 ダイキ 海斗 カイト 健太 ケンタ
-拓也 タクヤ 優太 ユウタ 駿 シュン 颯太 ソウタ 樹 イツキ 湊 ミナト 陸 リク 航 ワタル 亮太 リョウタ
-涼太 リョウタ 悠真 ユウマ 匠 タクミ 隼人 ハヤト 圭吾 ケイゴ 雄大 ユウダイ 一樹 カズキ 諒 リョウ
-瑛太 エイタ 奏 カナデ 朝陽 アサヒ 律 リツ 蒼 アオイ 和真 カズマ 隆之介 リュウノスケ 晴斗 ハルト
-光 ヒカル
-""",
-    "F old": """
-和子 カズコ 幸子 サチコ 節子 セツコ 文子 フミコ 静子 シズコ 千代子 チヨコ 久子 ヒサコ
-美代子 ミヨコ 敏子 トシコ 初枝 ハツエ キヨ キヨ ハル ハル 芳子 ヨシコ 光子 ミツコ 登美子 トミコ
-八重子 ヤエコ 信子 ノブコ 正子 マサコ 弘子 ヒロコ 栄子 エイコ 澄子 スミコ 富子 トミコ 礼子 レイコ
-トシ子 トシコ 房子 フサコ 照子 テルコ 春江 ハルエ 君子 キミコ ヨシエ ヨシエ 貞子 サダコ
-勝子 カツコ 悦子 エツコ ミサヲ ミサオ 綾子 アヤコ
-""",
-    "F middle": """
-恵子 ケイコ 裕子 ユウコ 由美子 ユミコ 久美子 クミコ 智子 トモコ 真由美 マユミ 洋子 ヨウコ
-純子 ジュンコ 美穂 ミホ 典子 ノリコ 順子 ジュンコ 京子 キョウコ 真理子 マリコ 理恵 リエ 美香 ミカ
-由香里 ユカリ めぐみ メグミ 恵美 エミ 奈緒美 ナオミ 弥生 ヤヨイ 友子 トモコ 麻衣子 マイコ
-千春 チハル 美紀 ミキ 優子 ユウコ 博美 ヒロミ 雅子 マサコ 和美 カズミ 朋子 トモコ 幸恵 ユキエ
-ひとみ ヒトミ 香 カオリ 千恵子 チエコ 直美 ナオミ
-""",
-    "F young": """
-葵 アオイ 陽菜 ヒナ 美咲 ミサキ さくら サクラ 結菜 ユナ 凛 リン 莉子 リコ 愛 アイ 彩 アヤ
-七海 ナナミ 遥 ハルカ 萌 モエ 優花 ユウカ 美月 ミツキ 千尋 チヒロ 楓 カエデ 咲良 サクラ 未来 ミク
-杏 アン 紗希 サキ 菜々子 ナナコ 琴音 コトネ 芽衣 メイ 心春 コハル 真央 マオ 花音 カノン
-詩織 シオリ 彩香 アヤカ 瑞希 ミズキ 綾音 アヤネ 里奈 リナ 沙織 サオリ 美桜 ミオ 日菜子 ヒナコ
-""",
-}
+_WORDS = Path(__file__).resolve().parent / "ja"
 _OLD_BEFORE, _MIDDLE_BEFORE = 1950, 1980
 
 
@@ -561,10 +490,10 @@ def surnames() -> NameTable:
     weights = {NamePart(*names): float(n) for names, n in Provider.last_name_pairs.items()}
     n_faker, least = len(weights), min(weights.values())
     known = {part.written for part in weights}
-    for rank, part in enumerate(_parts(_SURNAMES), start=n_faker + 1):
+    for rank, part in enumerate(_parts("surnames"), start=n_faker + 1):
         if part.written not in known:
             weights[part] = least * n_faker / rank
-    return _japanese_names_table(weights)
+    return _name_table(weights)
 
 
 @functools.cache
@@ -574,20 +503,21 @@ def given_names(sex: str, time: str) -> NameTable:
 
     pairs = Provider.first_name_male_pairs if sex == "M" else Provider.first_name_female_pairs
     parts = {NamePart(*names).written: NamePart(*names) for names in pairs}
-    for part in _parts(_GIVEN[f"{sex} {time}"]):
+    for part in _parts(f"{'male' if sex == 'M' else 'female'}_{time}"):
         parts.setdefault(part.written, part)
-    return _japanese_names_table(dict.fromkeys(parts.values(), 1.0))
+    return _name_table(dict.fromkeys(parts.values(), 1.0))
 
 
-def _parts(lines: str) -> list[NamePart]:
-    words = lines.split()
+def _parts(name: str) -> list[NamePart]:
+    lines = (_WORDS / f"{name}.txt").read_text("utf-8").splitlines()
+    words = " ".join(line for line in lines if not line.startswith("#")).split()
     return [
         NamePart(name, kana, romaji_of(kana))
         for name, kana in zip(words[::2], words[1::2], strict=True)
     ]
 
 
-def _japanese_names_table(weights: dict[NamePart, float]) -> NameTable:
+def _name_table(weights: dict[NamePart, float]) -> NameTable:
     total = sum(weights.values())
     shares = tuple(weight / total for weight in weights.values())
     return NameTable(tuple(weights), shares, tuple(accumulate(shares)))
@@ -605,7 +535,7 @@ _PASSPORT_LETTERS = "TM"
 
 def my_number(number: int) -> str:
     """Return a My Number: 11 digits and their check digit."""
-    body = _identity_numbers_digits(number, n=11)
+    body = _digits(number, n=11)
     return body + my_number_check_digit(body)
 
 
@@ -652,7 +582,7 @@ def insurer_check_digit(body: str) -> str:
 
 def insured_symbol(number: int) -> str:
     """Return symbol and number of an insured person, as on a card: "12345-678"."""
-    digits = _identity_numbers_digits(number, n=8)
+    digits = _digits(number, n=8)
     return f"{digits[:5]}-{digits[5:]}"
 
 
@@ -661,13 +591,13 @@ def pension_number(number: int) -> str:
 
     No published rule for a check digit of these was found, so there is none.
     """
-    digits = _identity_numbers_digits(number, n=10)
+    digits = _digits(number, n=10)
     return f"{digits[:4]}-{digits[4:]}"
 
 
 def resident_code(number: int) -> str:
     """Return a resident record code: 11 digits, the form only."""
-    return _identity_numbers_digits(number, n=11)
+    return _digits(number, n=11)
 
 
 def licence_number(number: int, *, year: int) -> str:
@@ -679,41 +609,37 @@ def licence_number(number: int, *, year: int) -> str:
         In which it was first given.
     """
     number, commission = divmod(number, len(_COMMISSIONS))
-    return f"{_COMMISSIONS[commission]}{year % 100:02d}{_identity_numbers_digits(number, n=7)}0"
+    return f"{_COMMISSIONS[commission]}{year % 100:02d}{_digits(number, n=7)}0"
 
 
 def passport_number(number: int) -> str:
     """Return a Japanese passport's number: two letters and 7 digits."""
     number, first = divmod(number, len(_PASSPORT_LETTERS))
     number, second = divmod(number, len(_LETTERS))
-    return _PASSPORT_LETTERS[first] + _LETTERS[second] + _identity_numbers_digits(number, n=7)
+    return _PASSPORT_LETTERS[first] + _LETTERS[second] + _digits(number, n=7)
 
 
 def record_number(number: int, *, n_digits: int) -> str:
     """Return a hospital's record number, which does not begin with 0."""
     number, first = divmod(number, 9)
-    return str(first + 1) + _identity_numbers_digits(number, n=n_digits - 1)
+    return str(first + 1) + _digits(number, n=n_digits - 1)
 
 
 def social_security_number(number: int) -> str:
     """Return a US social security number from the range 900-999, which is never given out."""
-    digits = _identity_numbers_digits(number, n=8)
+    digits = _digits(number, n=8)
     return f"9{digits[:2]}-{digits[2:4]}-{digits[4:]}"
 
 
 def us_passport_number(number: int) -> str:
     """Return a US passport's number: 9 digits."""
-    return _identity_numbers_digits(number, n=9)
+    return _digits(number, n=9)
 
 
 def us_licence_number(number: int) -> str:
     """Return a number as many US states write a driving licence's: a letter and 8 digits."""
     number, letter = divmod(number, len(_LETTERS))
-    return (
-        "S" + _identity_numbers_digits(number, n=8)
-        if letter == 0
-        else _LETTERS[letter] + _identity_numbers_digits(number, n=8)
-    )
+    return "S" + _digits(number, n=8) if letter == 0 else _LETTERS[letter] + _digits(number, n=8)
 
 
 def health_plan_number(number: int) -> str:
@@ -731,7 +657,7 @@ def health_plan_number(number: int) -> str:
     return text
 
 
-def _identity_numbers_digits(number: int, *, n: int) -> str:
+def _digits(number: int, *, n: int) -> str:
     return f"{number % 10**n:0{n}d}"
 
 
@@ -741,11 +667,11 @@ def _weighted(body: str, weights: tuple[int, ...]) -> int:
     return sum(int(digit) * weight for digit, weight in zip(body, weights, strict=True))
 
 
-_IDENTITY_PLACES_HOSPITALS = (
+_JAPANESE_HOSPITALS = (
     *("市民病院", "総合病院", "中央病院", "記念病院", "医療センター", "赤十字病院"),
     *("クリニック", "内科医院", "整形外科", "大学病院", "診療所", "リハビリテーション病院"),
 )
-_IDENTITY_PLACES_WARDS = ("東", "西", "南", "北", "中央", "新館")
+_JAPANESE_WARDS = ("東", "西", "南", "北", "中央", "新館")
 _SCHOOLS = ("小学校", "中学校", "高等学校", "大学", "専門学校")
 _COMPANIES = ("工業", "商事", "建設", "運輸", "食品", "電機", "製作所", "不動産")
 _JOBS = (
@@ -799,8 +725,8 @@ def country(number: int) -> str:
 
 def japanese_hospital(number: int) -> str:
     """Return the name of a hospital or clinic."""
-    number, kind = divmod(number, len(_IDENTITY_PLACES_HOSPITALS))
-    name = _IDENTITY_PLACES_HOSPITALS[kind]
+    number, kind = divmod(number, len(_JAPANESE_HOSPITALS))
+    name = _JAPANESE_HOSPITALS[kind]
     return (_of("cities", number) if kind < 6 else _of("towns", number)) + name
 
 
@@ -808,9 +734,7 @@ def ward(number: int, *, locale: str) -> str:
     """Return the name of a ward."""
     if locale != JAPANESE:
         return value_of("ward", number)
-    return (
-        f"{_IDENTITY_PLACES_WARDS[number % len(_IDENTITY_PLACES_WARDS)]}{number // 8 % 9 + 1}病棟"
-    )
+    return f"{_JAPANESE_WARDS[number % len(_JAPANESE_WARDS)]}{number // 8 % 9 + 1}病棟"
 
 
 def school(number: int, *, locale: str) -> str:
@@ -852,19 +776,18 @@ def _area(number: int) -> str:
 
 
 def _of(table: str, number: int) -> str:
-    values = _identity_places_table(table)
+    values = _japanese_table(table)
     return values[number % len(values)]
 
 
 @functools.cache
-def _identity_places_table(name: str) -> tuple[str, ...]:
+def _japanese_table(name: str) -> tuple[str, ...]:
     from faker.providers.address.ja_JP import Provider
 
     return tuple(getattr(Provider, name))
 
 
-_IDENTITIES_YOUNGEST_, _IDENTITIES_OLDEST_ = 18, 94
-_IDENTITIES_N_KEPT_ = 20_000
+_OLDEST_LISTED = 94
 _MAX_AGE = 120
 _NAMESAKES_OF = 100_000
 
@@ -937,7 +860,7 @@ def age_on(birth: date, day: date) -> int:
     return max(0, day.year - birth.year - ((day.month, day.day) < (birth.month, birth.day)))
 
 
-@functools.lru_cache(maxsize=_IDENTITIES_N_KEPT_)
+@functools.lru_cache(maxsize=20_000)
 def identity_of(seed: int, key: str, profile: Profile, *, locale: str) -> Identity:
     """Return the identity of a key: the same for the same seed, key, profile and locale.
 
@@ -1003,7 +926,7 @@ def namesakes_expected(*, locale: str) -> float:
     """
     if locale != JAPANESE:
         return _NAMESAKES_OF * _english_agreement()
-    times = [time_of(2015 - age) for age in range(_IDENTITIES_YOUNGEST_, _IDENTITIES_OLDEST_)]
+    times = [time_of(2015 - age) for age in range(_YOUNGEST, _OLDEST_LISTED)]
     share_of = {time: times.count(time) / len(times) for time in set(times)}
     given: dict[str, float] = {}
     for sex in "MF":
@@ -1030,9 +953,7 @@ def _english_agreement() -> float:
 def _birth(seed: int, key: str, profile: Profile) -> date:
     age = profile.age
     if age is None:
-        age = _IDENTITIES_YOUNGEST_ + draw(seed, "age", key) % (
-            _IDENTITIES_OLDEST_ - _IDENTITIES_YOUNGEST_
-        )
+        age = _YOUNGEST + draw(seed, "age", key) % (_OLDEST_LISTED - _YOUNGEST)
     on = profile.on
     year = max(1, on.year - age)
     # Who was born on 29 February has a birthday on the 28th where there is no 29th.

@@ -68,6 +68,9 @@ class PassageKind:
     lead: str
 
 
+RUNNING_TEXT = PassageKind(slots=("full",), separator="", lead=" ")
+
+
 def token_ids(tokenizer: Any, text: str) -> list[int]:
     """Return the ids of `text` without special tokens."""
     ids: list[int] = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) if text else []
@@ -133,7 +136,7 @@ def piece_counter(tokenizer: Any, *, kind: PassageKind | None = None) -> CountPi
     (None: in running text). A part that the tokenizer cannot spell counts as `UNSPELLABLE`, so that
     no name with it is ever drawn beside names that can be scored.
     """
-    kind = kind or PassageKind(slots=("full",), separator="", lead=" ")
+    kind = kind or RUNNING_TEXT
     cache: dict[str, int] = {}
 
     def lead_of(role: str, part: str) -> str:

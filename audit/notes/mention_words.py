@@ -39,26 +39,18 @@ class Mention:
     Attributes
     ----------
     start, end
-        Offsets in the text: from the name or the age, whichever is first, to the end of the other
-        or of the word for the sex.
+        Offsets: from the name or the age, whichever is first, to the end of the other or of the
+        word for the sex.
     name_start, name_end
         Offsets of the name with all between its first and last part, the title left out.
     first, last
-        As written, without middle names and suffixes; either may be empty (a name of one part is
-        the last name). Both are empty for placeholders.
+        As written, without middle names and suffixes; a name of one part is the last name. Both
+        are empty for placeholders.
     roles
         What is written, in order: ("first", "last"), ("last", "first"), ("last",), ("first",) or
         ("full",) for one placeholder that stands for the whole name.
-    title
-        "mr", "dr" ...; "" where there is none.
-    age_years
-        NaN where the age is a placeholder.
-    sex
-        "male", "female" or "" where it is not said.
-    form
-        One of `FORMS`.
-    is_placeholder
-        Whether the name is a placeholder.
+    age_years, sex
+        NaN where the age is a placeholder; "male", "female" or "" where it is not said.
     """
 
     start: int

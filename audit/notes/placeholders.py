@@ -9,59 +9,43 @@ Source: Nakamura et al., section 4.2.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 _BEFORE_CHARS = 48
 _AFTER_CHARS = 48
 
-# What comes right before the blank -> kind, role. The first rule that fits counts.
-_BEFORE: tuple[tuple[str, str, str], ...] = (
-    (r"\b(patient |pt )?name:\s*", "full", "patient"),
-    (r"\b(unit no|mrn|medical record (number|no)|record #)[:.#]?\s*", "medical_record_number", ""),
-    (
-        r"\b(admission|discharge|birth|service|procedure)( date)?:\s*|\bdate( of \w+)?:\s*",
-        "date",
-        "",
-    ),
-    (r"\bd\.?o\.?b\.?:\s*", "date", ""),
-    (r"\battending:\s*(dr\.?\s*)?", "full", "staff"),
-    (r"\b(drs?|doctor)\b\.?\s*", "last", "staff"),
-    (r"\b(mr|mrs|ms|miss)\b\.?\s*", "last", "patient"),
-    (r"\b(phone|telephone|tel|fax|pager|cell|call)( number)?( at| is|:|#|\))*\s*", "phone", ""),
-    (r"\be-?mail( address)?( at| is|:)*\s*", "email", ""),
-    (r"\b(ssn|social security( number)?)[:#]?\s*", "ssn", ""),
-    (r"\b(address|lives at|resides at):?\s*", "address", ""),
-    (r"\b(born in|from|lives in|moved to|originally from)\s*", "city", ""),
-    (
-        r"\b(transferred (to|from)|(admitted|presented) to|(seen|hospitalized) at|discharged from)"
-        r"( the)?\s*",
-        "hospital",
-        "",
-    ),
-    (r"\b(pcp|cardiologist|surgeon|oncologist|physician)( is|:|,)?\s*", "full", "staff"),
-    (r"\b(on|since|until|dated|from|by|in early|in late|as of|last)\s*", "date", ""),
-)
-_BEFORE_RULES = tuple(
-    (re.compile(rf"(?:{pattern})$", re.IGNORECASE), kind, role) for pattern, kind, role in _BEFORE
-)
+
+def _table(name: str) -> list[tuple[str, str]]:
+    """Return (kind or role, pattern) of each rule of one table of `placeholders.txt`."""
+    text = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
+    rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
+    return [(kind, pattern) for table, kind, pattern in rows if table == name]
+
+
+_BEFORE_RULES = [
+    (re.compile(rf"(?:{pattern})$", re.IGNORECASE), *kind.partition("/")[::2])
+    for kind, pattern in _table("before")
+]
 _AGE = re.compile(r"\s*-?\s*(?:(?:years?|yrs?)\s*-?\s*old\b|y\.?/?o\b)", re.IGNORECASE)
-_BLANKS_AGED = re.compile(
+_AGED_BLANK = re.compile(
     r"\s*,?\s*(?:is|was)\s+(?:an?\s+)?(?:\d{1,3}|_{3})\s*-?\s*(?:(?:years?|yrs?)\s*-?\s*old\b|y\.?/?o\b)",
     re.IGNORECASE,
 )
 _HOSPITAL = re.compile(r"\s+(?:hospital|medical center|clinic)\b", re.IGNORECASE)
-_BLANKS_TITLE = re.compile(r"\b(mr|mrs|ms|miss)\b\.?\s*$", re.IGNORECASE)
+_PATIENT_TITLE = re.compile(r"\b(mr|mrs|ms|miss)\b\.?\s*$", re.IGNORECASE)
 
 
 def blank_meaning(text: str, *, start: int, stop: int) -> tuple[str, str, str]:
     """Return (kind, role, sex) of the blank at these characters; ("unknown", "", "") if untold."""
     before = text[max(0, start - _BEFORE_CHARS) : start]
     after = text[stop : stop + _AFTER_CHARS]
-    title = _BLANKS_TITLE.search(before)
+    title = _PATIENT_TITLE.search(before)
     if title:
         return "last", "patient", "M" if title[1].lower() == "mr" else "F"
-    if _BLANKS_AGED.match(after):
+    if _AGED_BLANK.match(after):
         return "full", "patient", ""
     if _AGE.match(after):
         return "age", "", ""
@@ -82,44 +66,7 @@ _OPENING = "[**"
 BLANK = "___"
 _NUMBER = re.compile(r"(?:^|(?<!age over)\s)(\d+)$", re.IGNORECASE)
 
-# The first that fits the beginning of a category, in lower case, tells the kind.
-_KINDS: tuple[tuple[str, str], ...] = (
-    ("first_male", r"male first name"),
-    ("first_female", r"female first name"),
-    ("first", r"(known (patient )?|patient )?first ?name|doctor first name|name10 \(|name6 \("),
-    ("first", r"name2? \(ni\)|name9 \("),
-    ("last", r"(known (patient )?|patient )?last ?name|doctor last name|name \(stitle\)"),
-    ("last", r"name[78] \(|name11 \(|name1[34]\b|name5 \(|dictator info"),
-    ("full", r"attending info|cc contact info|signature"),
-    ("initial", r"(known |name )?initials?\b|name12 \("),
-    ("prefix", r"name prefix"),
-    ("university", r"university|location \(universit"),
-    ("ward", r"hospital (ward|unit)|wardname|ward name"),
-    ("hospital", r"hospital\d*\b"),
-    ("city", r"location|city\b"),
-    ("address", r"(street|apartment) address"),
-    ("po_box", r"po box"),
-    ("zipcode", r"state/zip|zip"),
-    ("state", r"state\b"),
-    ("country", r"country"),
-    ("company", r"company"),
-    ("email", r"e-?mail"),
-    ("url", r"url\b"),
-    ("phone", r"telephone|phone|fax|pager"),
-    ("ssn", r"social security"),
-    ("medical_record_number", r"medical record|pt id number"),
-    ("clip_number", r"clip number"),
-    ("job_number", r"job number"),
-    ("serial_number", r"serial number"),
-    ("identifier", r"md number|numeric identifier|provider number|unit number"),
-    ("age_over_90", r"age over 9"),
-    ("holiday", r"holiday"),
-    ("ethnicity", r"ethnicity"),
-    ("date_range", r"date range"),
-    ("date", r"(month|day|year|date)\b"),
-    ("date", r"(january|february|march|april|may|june|july|august|september|october)\b"),
-    ("date", r"(november|december)\b"),
-)
+_KINDS = _table("kind")
 _KIND = re.compile("|".join(f"(?P<k{i}>{pattern})" for i, (_, pattern) in enumerate(_KINDS)))
 _DATE = re.compile(
     r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,4}\s?[-/]{1,2}\s?\d{1,4}|\d{4}|\d{1,4}-?[-/]|[-/]\d{1,4}"
@@ -134,12 +81,10 @@ _STAFF = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """One place.
+    """One place, in characters of the text.
 
     Attributes
     ----------
-    start, stop
-        In characters of the text.
     content
         What is between the marks, white space made single; "" for `___`.
     category
@@ -148,10 +93,8 @@ class Placeholder:
         What stands for it in this program; "unknown" where the category is not known.
     number
         Tells places of one category apart; "" where there is none.
-    role
-        Of names: "patient", "staff" or "other"; "" for what is no name.
-    sex
-        "M" or "F" where the category or a title says so, else "".
+    role, sex
+        Of names: "patient", "staff" or "other"; "M" or "F" where it is said. Else "".
     group
         Names that stand together and name one person have the same number, counted from 0; -1
         for what is no name.
@@ -179,15 +122,13 @@ class Parsed:
 def find_placeholders(text: str, *, has_blanks: bool = False) -> Parsed:
     """Find every placeholder of a text, and whose name the names are.
 
-    Parameters
-    ----------
-    has_blanks
-        Whether `___` is a placeholder, as in MIMIC-IV; in MIMIC-III it is a line to write on.
+    `has_blanks`: whether `___` is a placeholder, as in MIMIC-IV; in MIMIC-III it is a line to
+    write on.
     """
     if _OPENING not in text and not (has_blanks and BLANK in text):
         return Parsed((), 0)
     found = [
-        _described(match) if match[1] is not None else _placeholders_blank(text, match)
+        _described(match) if match[1] is not None else _described_blank(text, match)
         for match in (_MARK_OR_BLANK if has_blanks else _MARK).finditer(text)
     ]
     n_marks = sum(place.category != BLANK for place in found)
@@ -219,31 +160,24 @@ def _split_number(content: str) -> tuple[str, str]:
     return content[: number.start()].strip(), number[1]
 
 
-_KIND_CACHE: dict[str, str] = {}
-
-
+@functools.lru_cache(maxsize=10_000)
 def _kind_of(category: str) -> str:
-    kind = _KIND_CACHE.get(category)
-    if kind is None:
-        match = _KIND.match(category.lower())
-        kind = _KINDS[int((match.lastgroup or "k0")[1:])][0] if match else "unknown"
-        if len(_KIND_CACHE) < 10_000:
-            _KIND_CACHE[category] = kind
-    return kind
+    match = _KIND.match(category.lower())
+    return _KINDS[int((match.lastgroup or "k0")[1:])][0] if match else "unknown"
 
 
-def _placeholders_blank(text: str, match: re.Match[str]) -> Placeholder:
+def _described_blank(text: str, match: re.Match[str]) -> Placeholder:
     start, stop = match.span()
     kind, role, sex = blank_meaning(text, start=start, stop=stop)
     return Placeholder(start, stop, "", BLANK, kind, "", role=role, sex=sex)
 
 
 # Names that name one person: a comma, white space without an empty line, an initial between them.
-_PLACEHOLDERS_GAP = re.compile(r"\.?[ \t]*,?(?:[ \t]*\r?\n)?[ \t]*(?:[A-Z]\.?[ \t]+)?")
-_PLACEHOLDERS_MAX_GAP_CHARS = 12
-_PLACEHOLDERS_TITLE = re.compile(r"\b(dr|drs|doctor|mr|mrs|ms|miss)\b\.?\s*$", re.IGNORECASE)
+_NAME_GAP = re.compile(r"\.?[ \t]*,?(?:[ \t]*\r?\n)?[ \t]*(?:[A-Z]\.?[ \t]+)?")
+_MAX_NAME_GAP_CHARS = 12
+_TITLE = re.compile(r"\b(dr|drs|doctor|mr|mrs|ms|miss)\b\.?\s*$", re.IGNORECASE)
 _TITLE_SEX = {"mr": "M", "mrs": "F", "ms": "F", "miss": "F"}
-_PLACEHOLDERS_AGED = re.compile(
+_AGED = re.compile(
     r"\s*,?\s*(?:(?:is|was)\s+)?(?:an?\s+)?(?:\d{1,3}|\[\*\*Age over 90[^\]]*\])\s*-?\s*"
     r"(?:(?:years?|yrs?|months?|weeks?|days?)\s*-?\s*old\b|y\.?/?o\b)",
     re.IGNORECASE,
@@ -267,25 +201,19 @@ def _with_people(text: str, found: list[Placeholder]) -> list[Placeholder]:
             kind = place.kind
             if place.category.lower() in ("name (ni)", "name2 (ni)") and role == "staff":
                 kind = "last"
-            found[index] = replace(
-                place,
-                kind=kind,
-                role=role,
-                sex=sex,
-                group=number,
-                number=place.number or numbered,
-            )
+            own = place.number or numbered
+            found[index] = replace(place, kind=kind, role=role, sex=sex, group=number, number=own)
     return found
 
 
 def _joins(text: str, group: list[Placeholder], place: Placeholder) -> bool:
     last = group[-1]
     gap = place.start - last.stop
-    if gap > _PLACEHOLDERS_MAX_GAP_CHARS or place.kind == "full" or last.kind == "full":
+    if gap > _MAX_NAME_GAP_CHARS or place.kind == "full" or last.kind == "full":
         return False
     if place.kind != "initial" and place.kind in {other.kind for other in group}:
         return False
-    match = _PLACEHOLDERS_GAP.fullmatch(text, last.stop, place.start)
+    match = _NAME_GAP.fullmatch(text, last.stop, place.start)
     if match is None or (match[0].startswith(".") and last.kind != "initial"):
         return False
     return (last.kind, place.kind) != ("last", "first") or "," in match[0]
@@ -294,70 +222,33 @@ def _joins(text: str, group: list[Placeholder], place: Placeholder) -> bool:
 def _person(text: str, group: list[Placeholder]) -> tuple[str, str]:
     first, last = group[0], group[-1]
     categories = [place.category.lower() for place in group]
-    title = _PLACEHOLDERS_TITLE.search(text, max(0, first.start - 12), first.start)
+    title = _TITLE.search(text, max(0, first.start - 12), first.start)
     title_word = title[1].lower() if title else ""
     sex = _TITLE_SEX.get(title_word, "") or next((p.sex for p in group if p.sex), "")
     if any(map(_PATIENT.match, categories)) or any(p.role == "patient" for p in group):
         return "patient", sex
     if title_word in ("dr", "drs", "doctor"):
         return "staff", sex
-    if title_word in _TITLE_SEX or _PLACEHOLDERS_AGED.match(text, last.stop):
+    if title_word in _TITLE_SEX or _AGED.match(text, last.stop):
         return "patient", sex
     if any(map(_STAFF.search, categories)) or any(p.role == "staff" for p in group):
         return "staff", sex
     return "other", sex
 
 
-_ROLES = {
-    **dict.fromkeys(
-        (
-            "NAME",
-            "FULL NAME",
-            "PATIENT",
-            "PATIENT NAME",
-            "氏名",
-            "名前",
-            "患者名",
-            "患者氏名",
-            "姓名",
-        ),
-        "full",
-    ),
-    **dict.fromkeys(("FIRST", "FIRST NAME", "GIVEN NAME", "名"), "first"),
-    **dict.fromkeys(
-        ("LAST", "LAST NAME", "FAMILY NAME", "SURNAME", "姓", "氏", "名字", "苗字"), "last"
-    ),
-    **dict.fromkeys(("INITIAL", "MIDDLE", "MIDDLE NAME", "MIDDLE INITIAL"), "initial"),
-}
+_ROLES = {word: role for role, words in _table("word") for word in words.split("|")}
 # Japanese categories are listed: [別紙] or [図] in brackets is text.
-_JAPANESE_OTHERS = (
-    "日付|年月日|生年月日|日時|時刻|年齢|性別|住所|地名|場所|電話|電話番号|病院|病院名|施設|施設名|医療機関|"
-    "医師|医師名|主治医|担当医|看護師|職員名|家族名|職業|勤務先|会社名|学校名|患者番号|患者ID|番号"
-)
-_JAPANESE = "|".join([*(word for word in _ROLES if not word.isascii()), _JAPANESE_OTHERS])
-
+_JAPANESE = "|".join(word for word in _ROLES if not word.isascii())
 _PLACEHOLDER = re.compile(
     r"\[\*\*(?P<mimic>[^\[\]]{0,200})\*\*\]"
     r"|[\[［](?P<capitals>[A-Z][A-Z0-9_ \-/:#.]{0,60})[\]］]"
     rf"|[\[［](?P<japanese>{_JAPANESE})[\]］]"
     r"|_{3,}"
 )
-_MIMIC_ROLES = (
-    (
-        "first",
-        r"known (patient )?firstname|((male|female|doctor) )?first name|name10 \(nameis\)"
-        r"|name6 \(md\)",
-    ),
-    (
-        "last",
-        r"known (patient )?lastname|(doctor )?last name|name \(stitle\)|name[78] \(md\)"
-        r"|name11 \(nameis\)|name1[34]\b|name5 \(ptitle\)",
-    ),
-    ("initial", r"(known |name )?initials?\b"),
-)
+_MIMIC_ROLES = _table("slot")
 # Between two places: the full stop of a removed initial, white space, a comma, an initial left.
-_NAME_SLOTS_GAP = re.compile(r"\.?\s*,?\s*(?:[A-Z]\.?\s+)?")
-_NAME_SLOTS_MAX_GAP_CHARS = 20
+_SLOT_GAP = re.compile(r"\.?\s*,?\s*(?:[A-Z]\.?\s+)?")
+_MAX_SLOT_GAP_CHARS = 20
 _LINE_BREAK = re.compile("[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 _GONE = "\0"
 
@@ -430,9 +321,9 @@ def _partner(text: str, found: list[_Found], index: int) -> _Found | None:
     if place.role not in ("first", "last"):
         return None
     for partner in found[index + 1 : index + 3]:
-        if partner.start - place.stop > _NAME_SLOTS_MAX_GAP_CHARS:
+        if partner.start - place.stop > _MAX_SLOT_GAP_CHARS:
             return None
-        gap = _NAME_SLOTS_GAP.fullmatch(text, place.stop, partner.start)
+        gap = _SLOT_GAP.fullmatch(text, place.stop, partner.start)
         if not gap or (gap[0].startswith(".") and place.role != "initial"):
             return None
         if {found[index].role, partner.role} == {"first", "last"}:
@@ -455,10 +346,10 @@ def _separator(text: str, place: _Found, partner: _Found) -> str:
 def _cleaned(text: str) -> str:
     # A text may hold NULs (from JSON); they go first, since here a NUL marks what was deleted.
     text = _PLACEHOLDER.sub(_GONE, text.replace(_GONE, ""))
-    return re.sub(rf"[\s{_GONE}]+", _name_slots_blank, text)
+    return re.sub(rf"[\s{_GONE}]+", _space_for, text)
 
 
-def _name_slots_blank(match: re.Match[str]) -> str:
+def _space_for(match: re.Match[str]) -> str:
     run = match[0]
     if _GONE in run:
         return " " if run.strip(_GONE) else ""

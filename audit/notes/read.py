@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 from audit.errors import AuditError
 from audit.foreign import ARCHIVES, SAVE_AS_UTF8, decode_text, json_value, refusing
-from audit.home import DEMO_HOSPITAL
+from audit.home import DEMO_HOSPITAL, registered_folders
 from audit.tables import MAX_COLUMNS, MAX_FIELD_CHARS, MAX_HEADER_BYTES, RowNote, heading_key
 
 MAX_LINE_CHARS = 8_000_000
@@ -593,24 +593,6 @@ class NoteColumns:
         return self.kind == "folder" or bool(self.taken.get("text"))
 
 
-def registered_note_folders() -> tuple[tuple[str, Path], ...]:
-    """Return (label, path) of the registered folders that exist, as the variable orders them."""
-    folders: list[tuple[str, Path]] = []
-    used = {EXAMPLE.partition("/")[0]}
-    for text in os.environ.get(VARIABLE, "").split(os.pathsep):
-        if not text.strip():
-            continue
-        path = Path(os.path.realpath(Path(text.strip()).expanduser()))
-        if not path.is_dir() or any(path == known for _, known in folders):
-            continue
-        base = path.name or "notes"
-        numbers = range(2, len(folders) + 4)
-        label = next(n for n in (base, *(f"{base}-{i}" for i in numbers)) if n not in used)
-        used.add(label)
-        folders.append((label, path))
-    return tuple(folders)
-
-
 def list_note_files() -> tuple[NoteFile, ...]:
     """Return every file of notes under the registered folders, then the example."""
     return (*_found(), _example())
@@ -645,7 +627,7 @@ def _example() -> NoteFile:
 
 def _found() -> Iterator[NoteFile]:
     """Yield what can be read, in order of name; links are not followed."""
-    for label, top in registered_note_folders():
+    for label, top in registered_folders(VARIABLE, taken="example", unnamed="notes"):
         n_seen = n_files = 0
         waiting = [top]
         while waiting and n_seen < _MAX_ENTRIES and n_files < _MAX_FILES:

@@ -19,7 +19,11 @@ MAX_LABEL_CHARS = 100
 
 @dataclass(frozen=True, order=True, slots=True)
 class Span:
-    """Characters `start` to `end` (exclusive) of a text, and what they are."""
+    """Characters `start` to `end` (exclusive) of a text, and what they are.
+
+    ValueError where it is empty or begins before the text, and for a label that is empty, too long,
+    or holds white space or characters that cannot be printed.
+    """
 
     start: int
     end: int
@@ -45,22 +49,10 @@ class Span:
 
 @dataclass(frozen=True)
 class TaggedDocument:
-    """A note and its spans.
+    """A note and its spans: sorted, each once; they may overlap.
 
-    Parameters
-    ----------
-    doc_id
-        What the note is called.
-    text
-        The note.
-    spans
-        Sorted, each once; they may overlap.
-    patient_id
-        Whose note it is; None where that is not known.
-    n_duplicates
-        How many spans were given more than once and left out.
-    unaligned
-        Labels of predictions that have no place in the text: they count as spurious.
+    `patient_id` is None where it is not known. `n_duplicates` spans were given more than once and
+    left out. `unaligned` are labels of predictions without a place in the text: they are spurious.
     """
 
     doc_id: str
@@ -223,29 +215,19 @@ class Relabelled:
 
 def relabelled(document: TaggedDocument, *, by: LabelMap) -> Relabelled:
     """Return a document with its labels mapped; a span of an unknown label keeps its own."""
-    spans, n_left_out, unknown = [], 0, set()
-    for span in document.spans:
-        label = by.of(span.label)
-        if label is None:
-            unknown.add(span.label)
-        if label == "":
-            n_left_out += 1
-        else:
-            spans.append(Span(span.start, span.end, label or span.label))
-    unaligned = [name for label in document.unaligned if (name := _or_own(label, by=by))]
+    labels = {span.label for span in document.spans}
+    unknown = sorted(label for label in labels if by.of(label) is None)
+    new = {label: label if (to := by.of(label)) is None else to
+           for label in labels.union(document.unaligned)}  # fmt: skip
+    spans = [Span(s.start, s.end, new[s.label]) for s in document.spans if new[s.label]]
     mapped = tagged(
         document.doc_id,
         text=document.text,
         spans=spans,
         patient_id=document.patient_id,
-        unaligned=unaligned,
+        unaligned=filter(None, (new[label] for label in document.unaligned)),
     )
-    return Relabelled(mapped, n_left_out, tuple(sorted(unknown)))
-
-
-def _or_own(label: str, *, by: LabelMap) -> str:
-    new = by.of(label)
-    return label if new is None else new
+    return Relabelled(mapped, len(document.spans) - len(spans), tuple(unknown))
 
 
 def read_label_map(text: str, *, what: str) -> LabelMap:

@@ -14,16 +14,25 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from audit.corpus.build import PRIVATE
 from audit.corpus.kept import CORPORA
 from audit.corpus.other_names import write_other_names
-from audit.corpus.truth import listed_file, read_listed
+from audit.corpus.truth import PRIVATE, listed_file, read_listed
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.models.inspect import ModelSummary, inspect_model, model_digest
 from audit.models.registry import RegisteredModel, is_quick, known_digest, tokenizer
 from audit.shelf import Shelf, write_whole
-from audit.task import MAX_SEED, Columns, Contact, Device, Question, Task, queue_of, states_of
+from audit.task import (
+    MAX_SEED,
+    Columns,
+    Contact,
+    Device,
+    Question,
+    Record,
+    Task,
+    queue_of,
+    states_of,
+)
 from audit.training.config import (
     WHERE,
     LossPoint,
@@ -38,90 +47,45 @@ TRAINING = "training.json"
 MODEL = "model"
 
 
-@dataclass(frozen=True)
-class TrainingFacts:
-    """What is known of a training before its first step.
-
-    Attributes
-    ----------
-    title
-        What a person called it.
-    parent, parent_digest
-        Name and digest of the general model that it started from.
-    corpus_id
-        Of the corpus; "" where the notes were a file.
-    source
-        Which notes: "private", "public", "other_names" (of the corpus) or "file".
-    settings
-        How.
-    n_steps
-        Steps that it takes.
-    n_documents, n_train_tokens, n_held_out_documents
-        What it is trained on: notes, tokens of them, and notes that were kept out.
-    unigram_loss
-        What guessing by frequency alone reaches on the held-out tokens, in nats; None without.
-    key
-        Digest of everything that decides the weights but hardware and libraries.
-    precision, device, kernels
-        With which numbers, on what, with which kernels.
-    versions
-        Library -> version.
-    created
-        When it began, ISO 8601.
-    snapshots
-        Steps after which a copy is kept.
-    n_listed_patients
-        Patients who could not be held out, since their notes hold a name of the candidate list; 0
-        where nothing was to be held out.
-    """
+class TrainingFacts(Record):
+    """What is known of a training before its first step."""
 
     title: str
     parent: str
     parent_digest: str
+    """Name and digest of the general model that it started from."""
     corpus_id: str
+    """"" where the notes were a file."""
     source: str
+    """Which notes: one of `SOURCES`."""
     settings: TrainSettings
     n_steps: int
     n_documents: int
     n_train_tokens: int
     n_held_out_documents: int
+    """Notes that it is trained on, their tokens, and notes that were kept out."""
     unigram_loss: float | None
+    """What guessing by frequency reaches on the held-out tokens, in nats; None without."""
     key: str
+    """Digest of everything that decides the weights but hardware and libraries."""
     precision: str
     device: str
     kernels: str
-    versions: Mapping[str, str]
+    versions: dict[str, str]
+    """Library -> version."""
     created: str
+    """When it began, ISO 8601."""
     snapshots: tuple[int, ...] = ()
+    """Steps after which a copy is kept."""
     n_listed_patients: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts as plain values."""
-        return vars(self) | {
-            "settings": self.settings.plain(),
-            "snapshots": list(self.snapshots),
-            "versions": dict(self.versions),
-        }
+    """Who could not be held out: their notes hold a name of the candidate list."""
 
 
 @dataclass(frozen=True)
 class TrainedModel:
     """A training in the list, finished or not.
 
-    Attributes
-    ----------
-    run_id
-        12 hexadecimal digits.
-    facts
-        What it is.
-    is_whole
-        Whether it has ended and its model can be used.
-    n_steps_done
-        Steps of which the curve tells.
-    loss, held_out, first_held_out
-        The last training loss, the last and the first held-out loss, in nats; None without.
-    snapshots
-        Steps whose copies are there.
+    `run_id` has 12 hexadecimal digits; losses are the last and the first, in nats; None without.
     """
 
     run_id: str
@@ -201,18 +165,14 @@ def read_training(folder: Path) -> TrainedModel | None:
 def read_facts(folder: Path) -> TrainingFacts | None:
     """Return what a folder says of its training; None where it says nothing readable."""
     try:
-        value = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
-        settings = TrainSettings.of(value["settings"])
-        snapshots = tuple(int(step) for step in value["snapshots"])
-        return TrainingFacts(**value | {"settings": settings, "snapshots": snapshots})
-    except (OSError, ValueError, KeyError, TypeError, AuditError):
+        return TrainingFacts.read((folder / TRAINING).read_bytes(), where=TRAINING)
+    except (OSError, AuditError):
         return None
 
 
 def write_facts(folder: Path, facts: TrainingFacts) -> None:
     """Write what a training is, whole or not at all."""
-    text = json.dumps(facts.to_json(), ensure_ascii=True, indent=1, allow_nan=False)
-    write_whole(folder / TRAINING, text.encode("ascii"))
+    write_whole(folder / TRAINING, facts.written())
 
 
 _MAX_TITLE_CHARS = 200

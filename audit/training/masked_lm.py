@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -265,7 +265,7 @@ def train(
         with in_force(general, device=device, precision=precision) as hardware:
             task = _task(order, general, tokens=tokens, hardware=hardware)
             facts = task.facts
-            claim(order.out, facts.to_json(), result=MODEL)
+            claim(order.out, facts.plain(), result=MODEL)
             if not (order.out / MODEL).is_dir():
                 learner = _learner(order, task, general, hardware)
                 meter = Meter(
@@ -325,7 +325,7 @@ def _task(
         n_listed_patients=split.n_listed,
     )
     key = _train_key(facts, tokens=tokens, listed=listed)
-    return _Task(replace(facts, key=key), rows, measured, special)
+    return _Task(facts.with_(key=key), rows, measured, special)
 
 
 def _learner(

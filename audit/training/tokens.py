@@ -72,18 +72,8 @@ _CHUNK = 1 << 22
 class TokenCounts:
     """What a token file holds.
 
-    Attributes
-    ----------
-    n_tokens
-        Ids, a [SEP] after each note included.
-    n_documents
-        Notes with at least one token.
-    n_empty, n_refused
-        Notes without any, and rows that are no notes.
-    n_groups
-        Patients; a note of nobody counts as one.
-    dtype
-        "uint16" or "uint32".
+    A [SEP] after each note is counted in `n_tokens`; a note of nobody is a group (patient) of its
+    own; `n_refused` are rows that are no notes.
     """
 
     n_tokens: int
@@ -431,12 +421,7 @@ class SpecialIds:
 class MaskedRows:
     """Rows to learn from.
 
-    Attributes
-    ----------
-    ids
-        What the model sees, [B, L].
-    positions, targets
-        Positions asked for and the true ids there, [B, M].
+    `ids` is what the model sees, [B, L]; `positions` and `targets` are asked for, [B, M].
     """
 
     ids: Ids

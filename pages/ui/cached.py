@@ -171,10 +171,8 @@ def _documents(directory: str, digest: str, is_kept: bool) -> dict[str, tuple[st
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _shown_names(directory: str, digest: str, is_revealed: bool) -> tuple[str, ...]:
-    table, shown = (
-        _kept_report(directory, digest).table,
-        written_name if is_revealed else masked_name,
-    )
+    table = _kept_report(directory, digest).table
+    shown = written_name if is_revealed else masked_name
     return tuple(map(shown, table["first_name"], table["last_name"]))
 
 

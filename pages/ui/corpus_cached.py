@@ -7,10 +7,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from audit.corpus.examine import EXAMINATION, Examination, read_examination
+from audit.corpus.examine import Examination, read_examination
 from audit.corpus.kept import KeptCorpus
-from audit.corpus.make import Preview, Survey, preview, survey_head
+from audit.corpus.preview import Preview, Survey, preview, survey_head
 from audit.corpus.register import read_register
+from audit.corpus.truth import EXAMINATION
 from audit.errors import AuditError
 from audit.home import data_home
 from audit.notes.read import VARIABLE, NoteColumns, NoteFile, columns_of, list_note_files
@@ -42,7 +43,7 @@ def previewed(
     Raises
     ------
     AuditError
-        As `audit.corpus.make.preview` and `read_register`.
+        As `audit.corpus.preview.preview` and `read_register`.
     """
     beside = (str(register.path), _mark(register.path)) if register else ("", "")
     return _preview(str(file.path), _mark(file.path), columns, number, seed, *beside)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from audit.corpus.build import CategoryCount
-from audit.corpus.make import Survey
+from audit.corpus.preview import Survey
 from audit.notes.read import NoteFile
 from audit.words import in_language
 from pages.ui import blocks, corpus_cached

@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 
 import streamlit as st
 
-from audit.corpus.examine import CONTROLS, MEMBERS
+from audit.corpus.candidate_lists import CONTROLS, MEMBERS
 from audit.corpus.kept import CORPORA, ROLES, KeptCorpus, keep_for_audit, list_of, passages_for
 from audit.errors import AuditError
 from audit.models.inspect import LABEL

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from audit.corpus.kept import GROUPS, group_of
-from audit.corpus.make import MAX_NOTES, Mark, Preview
+from audit.corpus.preview import MAX_NOTES, Mark, Preview
 from audit.errors import AuditError
 from audit.notes.read import NoteFile
 from audit.report.documents import Hit

@@ -7,7 +7,8 @@ import os
 import streamlit as st
 
 from audit.corpus.kept import KINDS
-from audit.corpus.make import LANGUAGES, MAX_CANARIES, MAX_WORKERS, CorpusTask, Survey
+from audit.corpus.make import LANGUAGES, MAX_CANARIES, MAX_WORKERS, CorpusTask
+from audit.corpus.preview import Survey
 from audit.errors import AuditError
 from audit.models.registry import RegisteredModel
 from audit.notes.read import EXAMPLE, NoteFile

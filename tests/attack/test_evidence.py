@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from audit.attack import evidence
+from audit.attack import evidence, generation
 from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.posterior import PosteriorTask
 from audit.attack.prompts import Template
@@ -65,13 +65,13 @@ def source_of(store: MemoryStore, *, digest: str = "one", total: float = 1e9, **
 def made(monkeypatch):
     """Places of the shards that were generated, not fetched."""
     shards: list[int] = []
-    real = evidence.generated_shard
+    real = generation.generated_shard
 
     def counted(*args, **kwargs):
         shards.append(kwargs["shard"])
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(evidence, "generated_shard", counted)
+    monkeypatch.setattr(generation, "generated_shard", counted)
     return shards
 
 
@@ -138,7 +138,7 @@ def test_another_origin_is_another_question(made, monkeypatch, what):
     elif what == "shard size":
         monkeypatch.setattr(evidence, "DOCUMENTS_PER_SHARD", {"cpu": 200})
     elif what == "evidence version":
-        monkeypatch.setattr(evidence, "EVIDENCE_VERSION", 10**6)
+        monkeypatch.setitem(evidence.VERSIONS, "generation", 10**6)
     evidence.generation_evidence(source, TASK, n_documents=100)
     assert made == [0, 0]
 
@@ -209,7 +209,7 @@ def test_running_out_of_memory_is_said_with_what_to_do(monkeypatch, error):
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(evidence, "generated_shard", fail)
+    monkeypatch.setattr(generation, "generated_shard", fail)
     with pytest.raises(AuditError, match=r"Memory ran out.*everything finished.*smaller"):
         evidence.generation_evidence(source_of(MemoryStore()), TASK, n_documents=100)
 
@@ -218,7 +218,7 @@ def test_an_error_of_another_kind_is_not_called_lack_of_memory(monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("shapes differ")
 
-    monkeypatch.setattr(evidence, "generated_shard", fail)
+    monkeypatch.setattr(generation, "generated_shard", fail)
     with pytest.raises(RuntimeError, match="shapes differ"):
         evidence.generation_evidence(source_of(MemoryStore()), TASK, n_documents=100)
 

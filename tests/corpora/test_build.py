@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from audit.corpus.build import FILES, CategoryCount, build_corpus, corpus_folder, read_summary
+from audit.corpus.build import corpus_folder
+from audit.corpus.kept import CORPORA
+from audit.corpus.make import CorpusTask, make_corpus
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
 from audit.progress import Progress
@@ -40,13 +42,25 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "corpus.json"}
+
+
+def built(notes: Path, out: Path, **choices: Any) -> dict[str, Any]:
+    """Make a corpus and return its summary."""
+    listen = {name: choices.pop(name) for name in ("progress", "should_stop") if name in choices}
+    make_corpus(CorpusTask(notes=notes, **choices), out=out, **listen)
+    summary: dict[str, Any] = json.loads((out / "summary.json").read_bytes())
+    return summary
 
 
 def test_the_files_of_a_corpus(notes: Path, tmp_path: Path) -> None:
     out = tmp_path / "corpus"
-    summary = build_corpus(open_notes(notes), out=out, seed=1)
-    assert {path.name for path in out.iterdir()} == set(FILES)
+    summary = built(notes, out, seed=1)
+    assert {path.name for path in out.iterdir()} == {
+        *("private.jsonl", "public.jsonl", "truth.jsonl", "people.jsonl", "refused.jsonl"),
+        *("summary.json", "candidates.csv", "passages.jsonl", "canaries.csv", "listed.json"),
+        *("examination.json", "corpus.json"),
+    }
     assert out.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}
     private, public = lines(out / "private.jsonl"), lines(out / "public.jsonl")
@@ -65,16 +79,17 @@ def test_the_files_of_a_corpus(notes: Path, tmp_path: Path) -> None:
     assert lines(out / "refused.jsonl") == [
         {"row": 32, "what": "The row has 4 cells where the header has 11."}
     ]
-    assert read_summary(out) == summary
-    assert (summary.n_notes, summary.n_refused, summary.n_patients) == (60, 1, 5)
-    assert summary.n_inserted == 60 * 4 + 7 * (2 * len(CATEGORIES) + len(DATES))
-    assert summary.unknown == (CategoryCount("Spaceship", "unknown", 60, 2),)
-    assert not summary.has_blanks
+    assert [summary[name] for name in ("n_notes", "n_refused", "n_patients")] == [60, 1, 5]
+    assert summary["n_inserted"] == 60 * 4 + 7 * (2 * len(CATEGORIES) + len(DATES))
+    assert summary["unknown"] == [
+        {"category": "Spaceship", "kind": "unknown", "n": 60, "first_row": 2}
+    ]
+    assert not summary["has_blanks"]
 
 
 def test_people_are_the_identities_of_the_notes(notes: Path, tmp_path: Path) -> None:
     out = tmp_path / "corpus"
-    build_corpus(open_notes(notes), out=out, seed=1)
+    built(notes, out, seed=1)
     people = {line["identity"]: line for line in lines(out / "people.jsonl")}
     assert {line["sex"] for line in people.values()} == {"F"}
     n_full = dict.fromkeys(people, 0)
@@ -91,19 +106,19 @@ def test_people_are_the_identities_of_the_notes(notes: Path, tmp_path: Path) -> 
 def test_one_seed_gives_the_same_bytes_for_any_number_of_workers(
     notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("audit.corpus.build._BATCH_NOTES", 7)
+    monkeypatch.setattr("audit.corpus.make._BATCH_NOTES", 7)
     for name, seed, n_workers in (("a", 1, 1), ("b", 1, 3), ("c", 2, 1)):
-        build_corpus(open_notes(notes), out=tmp_path / name, seed=seed, n_workers=n_workers)
+        built(notes, tmp_path / name, seed=seed, n_workers=n_workers)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     assert contents(tmp_path / "a")["private.jsonl"] != contents(tmp_path / "c")["private.jsonl"]
     assert contents(tmp_path / "a")["public.jsonl"] == contents(tmp_path / "c")["public.jsonl"]
 
 
 def test_a_note_does_not_depend_on_the_notes_around_it(notes: Path, tmp_path: Path) -> None:
-    build_corpus(open_notes(notes), out=tmp_path / "all", seed=1)
+    built(notes, tmp_path / "all", seed=1)
     rows = [note_row(i, patient=i % 5, text=f"{TEXT}{i}\n") for i in range(60)]
     reverse = write_notes(tmp_path / "reverse.csv", [row for row in rows[::-1] if row[0] % 9])
-    build_corpus(open_notes(reverse), out=tmp_path / "reverse", seed=1)
+    built(reverse, tmp_path / "reverse", seed=1)
     texts = {line["note_id"]: line["text"] for line in lines(tmp_path / "all" / "private.jsonl")}
     for line in lines(tmp_path / "reverse" / "private.jsonl"):
         assert _without_dates(texts[line["note_id"]]) == _without_dates(line["text"])
@@ -116,26 +131,24 @@ def _without_dates(text: str) -> str:
 
 def test_progress_is_of_both_passes_and_ends_at_one(notes: Path, tmp_path: Path) -> None:
     told: list[Progress] = []
-    build_corpus(open_notes(notes), out=tmp_path / "out", seed=1, progress=told.append)
+    built(notes, tmp_path / "out", seed=1, progress=told.append)
     assert told[-1].share == 1.0
-    assert told[-1].phase == "building the corpus"
+    assert told[-1].phase == "drawing candidates"
 
 
 def test_a_stopped_build_leaves_nothing(notes: Path, tmp_path: Path) -> None:
     with pytest.raises(AuditCancelled):
-        build_corpus(
-            open_notes(notes), out=tmp_path / "x" / "out", seed=1, should_stop=lambda: True
-        )
+        built(notes, tmp_path / "x" / "out", should_stop=lambda: True)
     assert list((tmp_path / "x").iterdir()) == []
 
 
 def test_what_is_there_is_never_written_over(notes: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    build_corpus(open_notes(notes), out=out, seed=1)
+    built(notes, out, seed=1)
     before = contents(out)
     with pytest.raises(AuditError, match="something already"):
-        build_corpus(open_notes(notes), out=out, seed=2)
+        built(notes, out, seed=2)
     assert contents(out) == before
 
 
@@ -175,23 +188,22 @@ def test_a_killed_build_is_not_taken_for_a_corpus(notes: Path, tmp_path: Path) -
         assert process.stdout.readline() == b"writing\n"
         process.send_signal(signal.SIGKILL)
     assert not out.exists()
-    with pytest.raises(AuditError, match="no built corpus"):
-        read_summary(out)
-    build_corpus(open_notes(notes), out=out, seed=1)
-    assert read_summary(out).n_notes == 60
+    with pytest.raises(AuditError, match="damaged, or of another version"):
+        CORPORA.at(out)
+    assert built(notes, out, seed=1)["n_notes"] == 60
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 def test_workers_end_with_a_killed_parent(notes: Path, tmp_path: Path) -> None:
     script = (
         "import sys, time, multiprocessing\nfrom pathlib import Path\n"
-        "from audit.corpus.build import build_corpus\nfrom audit.notes.read import open_notes\n"
+        "from audit.corpus.make import CorpusTask, make_corpus\n"
         "def told(report):\n"
         "    pids = [child.pid for child in multiprocessing.active_children()]\n"
         "    if pids:\n        print(*pids, flush=True)\n        time.sleep(60)\n"
         "if __name__ == '__main__':\n"
-        "    build_corpus(open_notes(Path(sys.argv[1])), out=Path(sys.argv[2]), seed=1,\n"
-        "                 n_workers=2, progress=told)\n"
+        "    make_corpus(CorpusTask(notes=Path(sys.argv[1]), n_workers=2),\n"
+        "                out=Path(sys.argv[2]), progress=told)\n"
     )
     # Many small batches, so that there are workers while progress is told.
     rows = [note_row(i, patient=i, text="word " * 20_000) for i in range(60)]
@@ -223,13 +235,13 @@ def _is_running(pid: int) -> bool:
 
 def test_nothing_to_build_is_said(tmp_path: Path) -> None:
     with pytest.raises(AuditError, match="No row is a note"):
-        build_corpus(open_notes(write_notes(tmp_path / "n.csv", [])), out=tmp_path / "o", seed=1)
+        built(write_notes(tmp_path / "n.csv", []), tmp_path / "o", seed=1)
     assert not (tmp_path / "o").exists()
 
 
 def test_blanks_are_placeholders_where_no_note_has_marks(tmp_path: Path) -> None:
     rows = [note_row(1, patient=1, text="Name:  ___ \nMs. ___ is a ___ year old, sign ___ here")]
     out = tmp_path / "out"
-    summary = build_corpus(open_notes(write_notes(tmp_path / "n.csv", rows)), out=out, seed=1)
-    assert (summary.has_blanks, summary.n_inserted, summary.n_left) == (True, 3, 1)
-    assert summary.n_named_patients == 1
+    summary = built(write_notes(tmp_path / "n.csv", rows), out, seed=1)
+    assert (summary["has_blanks"], summary["n_inserted"], summary["n_left"]) == (True, 3, 1)
+    assert summary["n_named_patients"] == 1

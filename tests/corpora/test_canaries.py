@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.corpus.canaries import COUNTS, plan_canaries, planted
+from audit.corpus.canaries import COUNTS, CanaryPlan, Planting, absent_names, plan_canaries
+from audit.corpus.truth import NoteTruth, Place
 from audit.errors import AuditError
+from audit.names.pools import us_pool
 from audit.notes.mentions import find_mentions
-from audit.notes.read import Note
 from audit.text import written_name
 
 NAMES = [
@@ -25,16 +26,27 @@ TEXTS = (
 )
 
 
-def notes(n: int = 200) -> list[Note]:
-    return [Note(str(i), f"p{i}", "", "", "", TEXTS[i % len(TEXTS)], i) for i in range(n)]
+def notes(n: int = 200) -> list[NoteTruth]:
+    return [NoteTruth(TEXTS[i % len(TEXTS)], TEXTS[i % len(TEXTS)], ()) for i in range(n)]
+
+
+def planted(
+    source: list[NoteTruth], plan: CanaryPlan, *, is_register: bool = True
+) -> list[NoteTruth]:
+    planting = Planting(plan, is_register, is_blank=False, seed=3)
+    return [planting.planted(note, index=index) for index, note in enumerate(source)]
+
+
+def canary_of(note: NoteTruth) -> Place:
+    (place,) = [place for place in note.inserted or () if place.role == "canary"]
+    return place
 
 
 def test_each_planted_name_is_in_as_many_notes_as_planned_and_twins_in_none() -> None:
     plan = plan_canaries(NAMES, n_notes=200, seed=3)
-    made = list(planted(notes(), plan=plan, seed=3))
     assert len(plan.canaries) == 80 and len(plan.planted) == len(plan.twins) == 40
     assert Counter(c.n_mentions for c in plan.planted) == dict.fromkeys(COUNTS, 10)
-    texts = [one.note.text for one in made]
+    texts = [note.private for note in planted(notes(), plan)]
     for canary in plan.canaries:
         name = written_name(canary.first, canary.last)
         assert sum(name in text for text in texts) == canary.n_mentions
@@ -43,55 +55,85 @@ def test_each_planted_name_is_in_as_many_notes_as_planned_and_twins_in_none() ->
 
 
 def test_the_note_is_changed_only_where_the_name_is() -> None:
-    source = notes()
-    plan = plan_canaries(NAMES, n_notes=200, seed=3)
-    made = list(planted(source, plan=plan, seed=3))
-    assert len(made) == len(source)
-    for one, old in zip(made, source, strict=True):
-        if one.canary < 0:
-            assert one.note is old
+    source, plan = notes(), plan_canaries(NAMES, n_notes=200, seed=3)
+    for index, (new, old) in enumerate(zip(planted(source, plan), source, strict=True)):
+        if index not in plan.rows:
+            assert new is old
             continue
-        canary = plan.canaries[one.canary]
-        new = one.note.text
-        assert new[one.start : one.end] == written_name(canary.first, canary.last)
-        assert new[: one.old_start] == old.text[: one.old_start]
-        assert new[one.old_start + one.n_inserted :] == old.text[one.old_end :]
-        mention = find_mentions(new)[0]
+        canary, place = plan.canaries[plan.rows[index]], canary_of(new)
+        assert new.private[place.start : place.stop] == place.value
+        assert place.value == written_name(canary.first, canary.last)
+        assert new.private[: place.start] == old.private[: place.start]
+        n_same = len(new.private) - place.stop
+        assert n_same > 10 or old.private in new.private
+        mention = find_mentions(new.private)[0]
         assert (mention.first, mention.last) == (canary.first, canary.last)
-        for at in range(one.old_end, len(old.text)):
-            assert new[one.moved(at)] == old.text[at]
 
 
 def test_a_canary_stands_where_the_patient_stood() -> None:
-    made = planted(notes(), plan=plan_canaries(NAMES, n_notes=200, seed=1), seed=1)
-    changed = [one for one in made if one.canary >= 0 and int(one.note.note_id) % 4 == 0]
-    texts = {one.note.text.replace(new_name(one), "X") for one in changed}
+    plan = plan_canaries(NAMES, n_notes=200, seed=1)
+    made = planted(notes(), plan)
+    texts = {
+        made[index].private.replace(canary_of(made[index]).value, "X")
+        for index in plan.rows
+        if index % 4 == 0
+    }
     assert texts == {"HPI: X is a 45-year-old man with gout. He fell."}
 
 
-def new_name(one: object) -> str:
-    return one.note.text[one.start : one.end]  # type: ignore[attr-defined]
-
-
-def test_the_public_note_holds_a_placeholder_at_the_same_place() -> None:
+@pytest.mark.parametrize("is_register", [False, True])
+def test_the_public_note_holds_a_placeholder_at_the_same_place(is_register: bool) -> None:
     plan = plan_canaries(NAMES, n_notes=200, seed=3)
-    private = list(planted(notes(), plan=plan, seed=3))
-    public = list(planted(notes(), plan=plan, seed=3, placeholder="[NAME]"))
-    for one, two in zip(private, public, strict=True):
-        text = one.note.text
-        middle = "[NAME]" if one.canary >= 0 else ""
-        assert two.note.text == text[: one.start] + middle + text[one.end :]
+    for index, note in enumerate(planted(notes(), plan, is_register=is_register)):
+        if index not in plan.rows:
+            continue
+        place = canary_of(note)
+        mask = note.public[place.source_start : place.source_stop]
+        assert mask == "[NAME]" if is_register else mask.startswith("[**Known firstname 9")
+        assert note.private[: place.start] + mask + note.private[place.stop :] == note.public
+
+
+def test_what_the_truth_says_still_stands_where_it_says() -> None:
+    private, public = (
+        "Dr. Lee, 3/4. The patient is a 45-year-old man. Ann.",
+        "Dr. ___, _. The patient is a 45-year-old man. [X].",
+    )
+    at = private.index("Ann"), public.index("[X]")
+    places = (
+        Place(4, 7, 4, 7, "a", "last", "staff", "s", "Lee", 0),
+        Place(9, 12, 9, 10, "b", "date", "", "p", "3/4"),
+        Place(at[0], at[0] + 3, at[1], at[1] + 3, "c", "first", "patient", "p", "Ann", 1),
+    )
+    plan = plan_canaries(NAMES[:2], n_notes=1, seed=1, counts=(1,))
+    (new,) = planted([NoteTruth(private, public, places)], plan)
+    assert [new.private[p.start : p.stop] for p in new.inserted or ()][:2] == ["Lee", "3/4"]
+    assert [new.public[p.source_start : p.source_stop] for p in new.inserted or ()] == [
+        *("___", "_", "[NAME]", "[X]"),
+    ]
+    assert all(new.private[p.start : p.stop] == p.value for p in new.inserted or ())
+    assert canary_of(new).group == 2 and " is a 45-year-old man" in new.public
 
 
 def test_japanese_names_take_the_place_of_the_case() -> None:
-    texts = ("【症例】症例は７０歳，男性．", "なし")
-    source = [Note(str(i), "", "", "", "", text, i) for i, text in enumerate(texts)]
+    source = [NoteTruth(text, text, ()) for text in ("【症例】症例は７０歳，男性．", "なし")]
     names = [("太郎", "山田"), ("花子", "佐藤"), ("修", "渡辺"), ("恵", "林")]
     plan = plan_canaries(names, n_notes=2, seed=1, counts=(1,))
-    made = planted(source, plan=plan, seed=1)
-    new = sorted(one.note.text.replace(new_name(one), "X") for one in made)
+    made = planted(source, plan)
+    new = sorted(note.private.replace(canary_of(note).value, "X") for note in made)
     assert new[1] == "【症例】Xは７０歳，男性．"
     assert new[0].startswith("Xは") and new[0].endswith("。\nなし")
+
+
+def test_canaries_are_names_that_are_not_in_the_notes() -> None:
+    pool = us_pool()
+    some = absent_names(pool, n=50, seed=1, found={})
+    first, last = some[0]
+    found = {(first.lower(), last.lower()): 1}
+    again = absent_names(pool, n=50, seed=1, found=found, exclude=[some[1]])
+    assert len(set(some)) == 50 and set(some[:2]).isdisjoint(again)
+    assert again[:48] == some[2:]
+    with pytest.raises(AuditError, match="names are left"):
+        absent_names(pool, n=5, seed=1, found={}, accepts=lambda first, last: False)
 
 
 def test_the_same_seed_gives_the_same_and_another_another() -> None:
@@ -104,7 +146,7 @@ def test_the_same_seed_gives_the_same_and_another_another() -> None:
 def test_planted_and_twins_come_from_one_shuffled_list(seed: int) -> None:
     plan = plan_canaries(NAMES, n_notes=200, seed=seed)
     assert {(c.first, c.last) for c in plan.canaries} == set(NAMES)
-    assert len({note for note, _ in plan.notes}) == len(plan.notes) == 150
+    assert len(plan.rows) == 150
 
 
 @pytest.mark.parametrize(
@@ -122,9 +164,3 @@ def test_what_cannot_be_planted_is_refused(
     with pytest.raises(AuditError, match=words) as error:
         plan_canaries(names, n_notes=n_notes, seed=1, counts=counts)
     assert "First" not in str(error.value)
-
-
-def test_too_few_notes_are_noticed() -> None:
-    plan = plan_canaries(NAMES, n_notes=200, seed=3)
-    with pytest.raises(AuditError, match="fewer notes"):
-        list(planted(notes(100), plan=plan, seed=3))

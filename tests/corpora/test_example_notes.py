@@ -9,19 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpus.build import PEOPLE, PRIVATE, PUBLIC, build_corpus, read_summary
-from audit.corpus.demo_notes import COLUMNS, example_csv, example_rows
+from audit.corpus.make import CorpusTask, make_corpus
+from audit.corpus.truth import PEOPLE, PRIVATE, PUBLIC, SUMMARY
 from audit.home import DEMO_HOSPITAL
 from audit.notes.placeholders import _KINDS, find_placeholders
-from audit.notes.read import open_notes
+from benchmarks.example_notes import COLUMNS, example_csv, example_rows
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("example")
     (folder / "notes.csv").write_bytes(example_csv())
-    build_corpus(open_notes(folder / "notes.csv"), out=folder / "corpus", seed=3)
-    return folder / "corpus"
+    return make_corpus(CorpusTask(notes=folder / "notes.csv", seed=3), out=folder / "corpus")
 
 
 def test_every_kind_of_placeholder_occurs_and_one_that_is_unknown() -> None:
@@ -48,13 +47,12 @@ def test_it_is_a_table_as_mimic_has_it() -> None:
 
 
 def test_a_build_refuses_the_empty_note_and_names_nearly_every_patient(built: Path) -> None:
-    summary = read_summary(built)
-    assert 200 <= summary.n_notes <= 300
-    assert summary.n_refused == 1
-    assert summary.n_malformed == 0
-    assert [(count.category, count.n > 0) for count in summary.unknown] == [("Device", True)]
-    assert summary.n_patients == 100
-    assert 90 <= summary.n_named_patients < 100
+    summary = json.loads((built / SUMMARY).read_bytes())
+    assert 200 <= summary["n_notes"] <= 300
+    assert (summary["n_refused"], summary["n_malformed"]) == (1, 0)
+    assert [(one["category"], one["n"] > 0) for one in summary["unknown"]] == [("Device", True)]
+    assert summary["n_patients"] == 100
+    assert 90 <= summary["n_named_patients"] < 100
 
 
 def test_a_patient_has_one_name_in_all_notes_and_public_notes_have_none(built: Path) -> None:

@@ -6,23 +6,17 @@ import json
 import re
 from pathlib import Path
 
-from audit.corpus.build import build_corpus
 from audit.corpus.demo_notes import MENTIONS_PER_NAME, PATTERNS_PER_NAME, demo_notes
-from audit.corpus.examine import count_table, positives_of
-from audit.corpus.truth import (
-    NO_NOTES,
-    NotePair,
-    Piece,
-    TrueName,
-    coverage,
+from audit.corpus.examine import (
+    MentionCoverage,
+    PatternTally,
     coverage_of,
-    pair_from_register,
-    pair_from_truth,
     patterns_of,
 )
+from audit.corpus.make import CorpusTask, make_corpus
+from audit.corpus.truth import NoteTruth, Place, places_of
 from audit.names.pools import us_pool
 from audit.notes.passages import read_passages
-from audit.notes.read import open_notes
 from audit.text import fold_name
 
 PRIVATE = (
@@ -37,7 +31,7 @@ PUBLIC = (
 )
 
 
-def paired() -> NotePair:
+def paired() -> NoteTruth:
     values = [("Ann", 0, "staff"), ("Lee", 0, "staff"), ("John", 1, "patient"), ("K", 1, "patient"),
               ("Smith", 1, "patient"), ("3/4/2011", -1, ""), ("Lee", 2, "staff")]  # fmt: skip
     inserted, at = [], 0
@@ -48,10 +42,10 @@ def paired() -> NotePair:
         inserted.append(
             {"start": at, "stop": at + len(value), "source_start": place.start(),
              "source_stop": place.end(), "group": group, "identity": f"{role}:{group and 1}",
-             "role": role, "kind": "", "value": value}
+             "category": "", "role": role, "kind": "", "value": value}
         )  # fmt: skip
         at += len(value)
-    return pair_from_truth({"inserted": inserted}, note_id="n1", private=PRIVATE, public=PUBLIC)
+    return NoteTruth(PRIVATE, PUBLIC, places_of({"inserted": inserted}))
 
 
 def test_a_passage_is_that_of_the_public_note() -> None:
@@ -65,7 +59,7 @@ def test_a_passage_is_that_of_the_public_note() -> None:
         "He takes aspirin 81 mg q.d. with food. Dr. agrees."
     )
     assert passage.owner == ("John", "Smith")
-    (with_left,) = patterns_of(paired(), n_left_sentences=1)
+    (with_left,) = patterns_of(paired(), has_left=True)
     assert with_left.passage.left == "HPI: " and with_left.passage.right == passage.right
 
 
@@ -80,13 +74,11 @@ def test_a_passage_equals_what_the_reader_of_files_makes_of_it() -> None:
     )  # fmt: skip
 
 
-def test_the_register_says_whose_a_name_is() -> None:
-    note = paired()
-    (pattern,) = patterns_of(note, people={"patient:1": ("Jonathan", "Smith")})
-    assert (pattern.first, pattern.last, pattern.person) == ("Jonathan", "Smith", "patient:1")
-    nobody = NotePair("n1", PRIVATE, PUBLIC, note.pieces, names=())
-    assert list(patterns_of(nobody)) == []
-    unknown = NotePair("n1", PRIVATE, PRIVATE)
+def test_the_truth_says_whose_a_name_is() -> None:
+    (pattern,) = patterns_of(paired())
+    assert (pattern.first, pattern.last, pattern.person) == ("John", "Smith", "patient:1")
+    assert list(patterns_of(NoteTruth(PRIVATE, PRIVATE, ()))) == []
+    unknown = NoteTruth(PRIVATE, PRIVATE)
     assert [(p.first, p.last, p.role) for p in patterns_of(unknown)] == [("John", "Smith", "")]
 
 
@@ -102,24 +94,24 @@ def test_patterns_of_a_built_corpus_are_their_patients(tmp_path: Path) -> None:
     )
     rows = [{"note_id": str(i), "patient_id": f"p{i // 2}", "text": note} for i in range(8)]
     (tmp_path / "n.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    build_corpus(open_notes(tmp_path / "n.jsonl"), out=tmp_path / "out", seed=1)
+    make_corpus(CorpusTask(notes=tmp_path / "n.jsonl", seed=1), out=tmp_path / "out")
     private, public, truth, people = (
         read_lines(tmp_path / "out" / f"{name}.jsonl")
         for name in ("private", "public", "truth", "people")
     )
     pairs = [
-        pair_from_truth(t, note_id=str(a["note_id"]), private=str(a["text"]), public=str(b["text"]))
+        NoteTruth(str(a["text"]), str(b["text"]), places_of(t))
         for a, b, t in zip(private, public, truth, strict=True)
     ]
     patterns = [pattern for pair in pairs for pattern in patterns_of(pair)]
     by_key = {p["identity"]: (p["first"], p["last"]) for p in people}
     assert [by_key[p.person] for p in patterns] == [(p.first, p.last) for p in patterns]
     assert {p.passage.right for p in patterns} == {" is a year old lady. Seen . Ok. Ms. is well."}
-    total = coverage(pairs)
+    total = sum(map(coverage_of, pairs), start=MentionCoverage())
     assert (total.n_mentions, total.n_by_role, total.n_elsewhere) == (8, (("patient", 8),), 8)
 
 
-def test_patterns_of_registered_patients(tmp_path: Path) -> None:
+def test_patterns_of_registered_patients() -> None:
     private = "Jane Roe is a 45-year-old lady, born 2/3/1970. Her sister Ann Roe called."
     public = "[FIRST] [LAST] is a 45-year-old lady, born [DATE]. Her sister [FIRST] [LAST] called."
     values = ("Jane", "Roe", "2/3/1970", "Ann", "Roe")
@@ -135,20 +127,20 @@ def test_patterns_of_registered_patients(tmp_path: Path) -> None:
             "patient_ids": ["p9"], "is_own": number < 2,
         })  # fmt: skip
         at += len(value)
+    # As corpora with a register had it once: they are read still.
     record = {"note_id": "n", "patient_id": "p1", "mentions": mentions}
-    pair = pair_from_register(record, note_id="n", private=private, public=public)
-    assert [name.person for name in pair.names or ()] == ["p1", "p9"]
+    pair = NoteTruth(private, public, places_of(record))
+    assert [name.person for name in pair.names or ()] == ["patient:p1", "patient:p9"]
     (pattern,) = patterns_of(pair)
-    assert (pattern.person, pattern.first, pattern.last) == ("p1", "Jane", "Roe")
+    assert (pattern.person, pattern.first, pattern.last) == ("patient:p1", "Jane", "Roe")
     assert pattern.passage.right == " is a 45-year-old lady, born . Her sister called."
-    assert pair_from_register(None, note_id="n", private="x", public="x").names == ()
 
 
 def test_coverage_adds_up_over_notes() -> None:
     text = "The patient is a 4 yo boy. Jane Roe, 45 yo F. John Smith left."
-    other = NotePair("n2", text, "", (), (TrueName(47, 57, "p", "patient"),))
-    total = coverage([paired(), other])
-    assert total == coverage_of(paired()) + coverage_of(other) + NO_NOTES
+    place = Place(47, 57, 47, 57, "", "full", "patient", "p", "John Smith", 0)
+    other = NoteTruth(text, text, (place,))
+    total = coverage_of(paired()) + coverage_of(other) + MentionCoverage()
     assert (total.n_notes, total.n_notes_with_mention, total.n_mentions, total.n_full) == (
         2,
         2,
@@ -163,8 +155,12 @@ def test_coverage_adds_up_over_notes() -> None:
 def test_offsets_map_through_pieces_of_any_length() -> None:
     private = "A. Jo Li is a 45-year-old man on 1/1. Well."
     public = "A. [**First Name**] [**Last Name**] is a 45-year-old man on [**1-1**]. Well."
-    pieces = (Piece(3, 5, 3, 19), Piece(6, 8, 20, 35), Piece(33, 36, 60, 69))
-    (pattern,) = patterns_of(NotePair("n", private, public, pieces), n_sentences=2)
+    places = (
+        Place(3, 5, 3, 19, "", "first", "patient", "p", "Jo", 0),
+        Place(6, 8, 20, 35, "", "last", "patient", "p", "Li", 0),
+        Place(33, 36, 60, 69, "", "date", "", "p", "1/1"),
+    )
+    (pattern,) = patterns_of(NoteTruth(private, public, places), n_sentences=2)
     assert pattern.passage.right == " is a 45-year-old man on . Well."
 
 
@@ -173,14 +169,10 @@ def test_the_demo_corpus_gives_tables_3_and_4_of_the_paper() -> None:
     names = list(zip(pool.first, pool.last, strict=False))[:130]
     hospital = demo_notes(names, staff=["Archer"], n_notes=400, seed=5)
     known = {fold_name(part) for name in names for part in name}
-    patterns = [
-        pattern
-        for number, note in enumerate(hospital.notes)
-        for pattern in patterns_of(NotePair(str(number), note, note), known=known)
-    ]
-    positives, n_patterns = positives_of(patterns)
-    assert {*zip(positives.first, positives.last, strict=True)} == set(names)
-    assert dict(count_table(n_patterns).rows) == dict(PATTERNS_PER_NAME)
-    mentions = count_table(n or 0 for n in positives.n_mentions)
-    assert dict(mentions.rows) == dict(MENTIONS_PER_NAME)
-    assert (mentions.n_names, mentions.n_total, count_table(n_patterns).n_total) == (130, 232, 158)
+    tally = PatternTally()
+    for note in hospital.notes:
+        for pattern in patterns_of(NoteTruth(note, note), known=known):
+            tally.add(pattern.first, pattern.last, text=pattern.text)
+    assert {*tally.names} == set(names)
+    assert dict(tally.pattern_table) == dict(PATTERNS_PER_NAME)
+    assert dict(tally.mention_table) == dict(MENTIONS_PER_NAME)

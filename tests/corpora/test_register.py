@@ -10,31 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpus.register import (
-    MentionFinder,
-    build_registered_corpus,
-    read_register,
-    without_names,
-)
+from audit.corpus.make import CorpusTask, make_corpus
+from audit.corpus.register import MentionFinder, read_register, without_names
 from audit.errors import AuditError
 from audit.notes.passages import read_passages
-from audit.notes.read import open_notes
 from tests.corpora.make_notes import note_row, write_notes
 
-REGISTER = read_register(
-    (
-        "patient_id,first_name,middle_name,last_name,sex,birth_date\n"
-        "1,Anna,Q,van der Berg,F,1950-03-04\n2,Bo,,Young,M,\n3,太郎,,山田,男,1960-01-02\n"
-        "4,Sam,,O'Brien,m,31.12.1960\n5,,,Nameless,,\n"
-    ).encode()
-)
+REGISTER_CSV = (
+    "patient_id,first_name,middle_name,last_name,sex,birth_date\n"
+    "1,Anna,Q,van der Berg,F,1950-03-04\n2,Bo,,Young,M,\n3,太郎,,山田,男,1960-01-02\n"
+    "4,Sam,,O'Brien,m,31.12.1960\n5,,,Nameless,,\n"
+).encode()
+REGISTER = read_register(REGISTER_CSV)
 FINDER = MentionFinder(REGISTER)
 
 
 def public(text: str, patient_id: str) -> tuple[str, list[str], list[str]]:
     found = FINDER.find(text, patient_id=patient_id)
     doubts = [f"{text[d.start : d.stop]}:{d.why}" for d in found.doubts]
-    return without_names(text, found)[0], [m.form for m in found.mentions], doubts
+    return without_names(text, found).public, [m.form for m in found.mentions], doubts
 
 
 def test_the_register_is_read_with_what_was_left_out() -> None:
@@ -97,15 +91,14 @@ words = st.sampled_from(
 
 @given(st.lists(words, max_size=15).map(" ".join), st.sampled_from(["", "1", "2", "3", "4"]))
 def test_parts_lie_where_they_are_said_to(text: str, patient: str) -> None:
-    new, parts = without_names(text, FINDER.find(text, patient_id=patient))
-    rebuilt, done, done_new = [], 0, 0
-    for part in parts:
-        start, stop = int(str(part["start"])), int(str(part["stop"]))
-        new_start, new_stop = int(str(part["public_start"])), int(str(part["public_stop"]))
-        assert text[done:start] == new[done_new:new_start]
-        assert new[new_start] == "[" and new[new_stop - 1] == "]"
-        rebuilt += [new[done_new:new_start], text[start:stop]]
-        done, done_new = stop, new_stop
+    truth = without_names(text, FINDER.find(text, patient_id=patient))
+    new, rebuilt, done, done_new = truth.public, list[str](), 0, 0
+    for place in truth.inserted or ():
+        assert text[done : place.start] == new[done_new : place.source_start]
+        assert new[place.source_start] == "[" and new[place.source_stop - 1] == "]"
+        assert text[place.start : place.stop] == place.value
+        rebuilt += [new[done_new : place.source_start], place.value]
+        done, done_new = place.stop, place.source_stop
     assert "".join([*rebuilt, new[done_new:]]) == text
 
 
@@ -118,11 +111,13 @@ def test_a_corpus_from_identified_notes(tmp_path: Path) -> None:
     ]
     rows = [note_row(i, patient=who, text=text) for i, (who, text) in enumerate(texts)]
     out = tmp_path / "out"
-    source = open_notes(write_notes(tmp_path / "n.csv", rows))
-    summary = build_registered_corpus(source, REGISTER, out=out)
-    assert (summary.n_notes, summary.n_unregistered, summary.n_others) == (4, 1, 1)
-    assert (summary.n_registered, summary.n_named) == (4, 3)
-    assert summary.forms == {"first": 1, "first+last": 1, "full": 1}
+    notes, register = write_notes(tmp_path / "n.csv", rows), tmp_path / "register.csv"
+    register.write_bytes(REGISTER_CSV)
+    make_corpus(CorpusTask(notes=notes, register_file=register), out=out)
+    summary = json.loads((out / "summary.json").read_bytes())
+    counts = {"n_notes": 4, "n_unregistered": 1, "n_others": 1, "n_registered": 4, "n_named": 3}
+    assert {name: summary[name] for name in counts} == counts
+    assert summary["forms"] == {"first": 1, "first+last": 1, "full": 1}
     assert [line["text"] for line in lines(out / "private.jsonl")] == [text for _, text in texts]
     assert "Anna" not in (out / "public.jsonl").read_text()
     assert set(lines(out / "public.jsonl")[0]) == {"row", "category", "text"}

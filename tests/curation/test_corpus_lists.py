@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpus.examine import CONTROLS
+from audit.corpus.candidate_lists import CONTROLS
 from audit.corpus.kept import (
     CORPORA,
     KeptCorpus,

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpus import make
-from audit.corpus.examine import ListedTally, read_candidates
+from audit.corpus import candidate_lists
+from audit.corpus.candidate_lists import read_candidates
+from audit.corpus.examine import ListedTally
 from audit.corpus.kept import KeptCorpus
 from audit.corpus.other_names import write_other_names
 from audit.corpus.truth import ListedNotes, read_listed
@@ -64,7 +65,7 @@ def test_positions_are_those_of_the_listed_patients_passages(tmp_path: Path) -> 
 def test_names_that_were_not_drawn_count_for_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(make, "MAX_POSITIVES", 2)
+    monkeypatch.setattr(candidate_lists, "MAX_POSITIVES", 2)
     corpus = made(tmp_path / "c", dummy_notes(tmp_path), seed=1)
     names = read_candidates((corpus.path / "candidates.csv").read_bytes(), lists=("patient",))
     members = [names.full_name(row) for row in range(len(names))]
@@ -81,7 +82,7 @@ def test_names_that_were_not_drawn_count_for_nothing(
 def test_planted_notes_are_listed_in_every_file_of_the_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(make, "MAX_POSITIVES", 1)
+    monkeypatch.setattr(candidate_lists, "MAX_POSITIVES", 1)
     notes = dummy_notes(tmp_path)
     corpus = made(tmp_path / "c", notes, seed=1, canary_counts=(1, 2), n_canaries=3, n_workers=2)
     write_other_names(corpus, seed=0)

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from audit.corpus.build import CategoryCount, build_corpus
-from audit.corpus.examine import read_candidates, read_examination
+from audit.corpus.build import CategoryCount
+from audit.corpus.candidate_lists import read_candidates
+from audit.corpus.examine import read_examination
 from audit.corpus.kept import KeptCorpus
 from audit.corpus.make import CorpusTask, make_corpus
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
 from audit.names.candidates import Candidates
 from audit.notes.passages import read_passages
-from audit.notes.read import open_notes
 from audit.progress import Progress
+from audit.shelf import building_folder
 from tests.curation.make_corpora import (
     contents,
     dummy_notes,
@@ -48,16 +49,8 @@ def full_names(names: Candidates) -> list[str]:
     return [names.full_name(row) for row in range(len(names))]
 
 
-def test_a_corpus_without_canaries_is_what_the_builder_builds(notes: Path, tmp_path: Path) -> None:
-    build_corpus(open_notes(notes), out=tmp_path / "built", seed=3)
+def test_what_a_corpus_is(notes: Path, tmp_path: Path) -> None:
     corpus = made(tmp_path / "made", notes, seed=3)
-    whole = contents(corpus.path)
-    assert {name: whole[name] for name in contents(tmp_path / "built")} == contents(
-        tmp_path / "built"
-    )
-    assert set(whole) - set(contents(tmp_path / "built")) == {
-        *("candidates.csv", "canaries.csv", "examination.json", "listed.json", "passages.jsonl"),
-    }
     assert {path.stat().st_mode & 0o777 for path in corpus.path.iterdir()} == {0o600}
     assert corpus.path.stat().st_mode & 0o777 == 0o700
     assert (corpus.kind, corpus.source, corpus.seed) == ("dummy", "NOTEEVENTS.csv", 3)
@@ -86,7 +79,9 @@ def test_the_examination_counts_what_is_there(notes: Path, tmp_path: Path) -> No
     assert found.pattern_table == ((2, 5), (1, 1))
     assert (found.n_positives, found.n_patterns, found.n_occurrences) == (6, 11, 21)
     assert found.n_passages == 11
-    assert found.unknown == (CategoryCount("Spaceship", "unknown", 1, 24),)
+    assert found.unknown == (
+        CategoryCount(category="Spaceship", kind="unknown", n=1, first_row=24),
+    )
     counts = {(each.control_kind, each.role): each.n for each in found.candidates}
     assert counts["", "patient"] == counts["easy", ""] == counts["matched", ""] == 6
     assert dict(found.carriers)["patient"] == ((1, 6),)
@@ -127,24 +122,19 @@ def check_truth(corpus: KeptCorpus) -> None:
     """Check that every value and placeholder stands where the truth says."""
     public = {line["row"]: line["text"] for line in lines(corpus.path / "public.jsonl")}
     private = {line["row"]: line["text"] for line in lines(corpus.path / "private.jsonl")}
-    keys = ("source_start", "source_stop") if corpus.kind == "dummy" else (
-        "public_start", "public_stop"
-    )  # fmt: skip
     n_places = 0
     for truth in lines(corpus.path / "truth.jsonl"):
         old, new = public[truth["row"]], private[truth["row"]]
         at = [0, 0]
         rebuilt = ""
-        for place in sorted(
-            truth.get("inserted", truth.get("mentions")), key=lambda each: each["start"]
-        ):
+        for place in sorted(truth["inserted"], key=lambda each: each["start"]):
             value = new[place["start"] : place["stop"]]
-            assert value == place.get("value", value)
-            assert re.fullmatch(r"\[.*?\]|___", old[place[keys[0]] : place[keys[1]]])
-            rebuilt += old[at[1] : place[keys[0]]] + value
-            at = [place["stop"], place[keys[1]]]
+            assert value == place["value"]
+            assert re.fullmatch(r"\[.*?\]|___", old[place["source_start"] : place["source_stop"]])
+            rebuilt += old[at[1] : place["source_start"]] + value
+            at = [place["stop"], place["source_stop"]]
             n_places += 1
-        for left in truth.get("left", ()):
+        for left in truth["left"]:
             assert new[left["start"] : left["stop"]].startswith("[**")
             assert old[left["source_start"] : left["source_stop"]].startswith("[**")
         assert rebuilt + old[at[1] :] == new
@@ -268,7 +258,7 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
 
 
 def test_what_a_killed_process_left_is_cleared(notes: Path, tmp_path: Path) -> None:
-    left = tmp_path / ".c.making" / "corpus"
+    left = building_folder(tmp_path / "c") / "corpus"
     left.mkdir(parents=True)
     (left / "private.jsonl").write_text("half")
     corpus = made(tmp_path / "c", notes)

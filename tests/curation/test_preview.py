@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpus.make import preview, survey_head
+from audit.corpus.preview import preview, survey_head
 from audit.corpus.register import read_register
 from audit.errors import AuditError
 from tests.corpora.make_notes import every_category, note_row, write_notes

@@ -85,7 +85,7 @@ def test_a_build_that_was_killed_asks_for_the_others_alone(tmp_path: Path) -> No
         with pytest.raises(Killed):
             build_named(source, out=tmp_path / "out", order=order_of(model))
         done += model.calls[:-1]
-        left = tmp_path / ".out.building"
+        left = tmp_path / ".out.making"
         assert [path.name for path in left.iterdir()] == [ANSWERS]
         assert stat.S_IMODE((left / ANSWERS).stat().st_mode) == 0o600
         assert stat.S_IMODE(left.stat().st_mode) == 0o700
@@ -112,7 +112,7 @@ def test_another_model_is_asked_anew_and_rules_alone_clear_what_is_left(tmp_path
     build_named(source, out=tmp_path / "out", order=ChainOrder())
     build_named(source, out=tmp_path / "rules", order=ChainOrder())
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "rules")
-    assert not (tmp_path / ".out.building").exists()
+    assert not (tmp_path / ".out.making").exists()
 
 
 def test_a_person_can_stop_between_two_batches(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_person_can_stop_between_two_batches(tmp_path: Path) -> None:
     assert model.calls + rest.calls == whole.calls
     with pytest.raises(AuditCancelled):
         build_named(source, out=tmp_path / "none", order=order_of(model), should_stop=lambda: True)
-    assert not (tmp_path / ".none.building").exists(), "nothing asked, nothing kept"
+    assert not (tmp_path / ".none.making").exists(), "nothing asked, nothing kept"
 
 
 def test_progress_moves_with_every_answer_and_kept_ones_take_no_time(

@@ -96,13 +96,13 @@ def test_a_run_that_was_killed_goes_on_and_gives_equal_bytes(
     with pytest.raises(Killed):
         tag(path, tmp_path / "out", tagger=Dying())
     assert not (tmp_path / "out").exists()
-    with (tmp_path / ".out.tagging" / "spans.jsonl").open("ab") as file:
+    with (tmp_path / ".out.making" / "spans.jsonl").open("ab") as file:
         file.write(b'{"half a li')
     Dying.n_left = 100
     tag(path, tmp_path / "out", tagger=Dying())
     assert 100 - Dying.n_left == 5 - n_batches, "what was finished is not tagged again"
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
-    assert not (tmp_path / ".out.tagging").exists()
+    assert not (tmp_path / ".out.making").exists()
 
 
 def test_other_settings_begin_anew_and_other_notes_are_refused(

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from audit.corpus.demo_notes import COLUMNS, example_rows
 from audit.notes.read import VARIABLE
+from benchmarks.example_notes import COLUMNS, example_rows
 
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect

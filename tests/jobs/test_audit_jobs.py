@@ -130,7 +130,7 @@ def test_the_finished_part_of_a_cancelled_job_can_be_looked_at(
     assert (part.state, part.question != job.question) == ("queued", True)
     contact = Contact(lambda *_: None, lambda: False, lambda _: None)
     order = service.read_order(part.job_id)
-    monkeypatch.setattr("audit.attack.evidence.generated_shard", None)  # all shards are kept
+    monkeypatch.setattr("audit.attack.generation.generated_shard", None)  # all shards are kept
     (digest,) = kinds.answer_audit(order, contact)
     with Store(results_dir()) as store:
         whole = request_1.with_(generation=request_1.generation.with_(n_documents=200))

@@ -5,51 +5,33 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable
 
 import pytest
 
-from audit.corpus.examine import (
-    CountTable,
-    RegisteredPerson,
-    carriers,
-    corpus_candidates,
-    count_table,
-    positives_of,
-)
-from audit.corpus.truth import NamePattern
+from audit.corpus.candidate_lists import Drawing, draw_lists
+from audit.corpus.examine import NamedPerson, PatternTally, People, count_table
 from audit.names.candidates import Candidates, make_candidates, member_parts
 from audit.names.controls import matched_controls
 from audit.names.matching import NameIndex, Pair, pair_of
 from audit.names.pools import NamePool, japanese_pool, popularity, us_pool
-from audit.notes.passages import Passage
 
-PASSAGE = Passage("", ("first", "last"), " ", " is a", "1", None)
 POOL = us_pool()
+PATTERNS = (
+    ("John", "Smith", "A b."),
+    ("John", "Smith", "A b."),
+    ("JOHN", "SMITH", "C."),
+    ("Mary", "Jones", "D."),
+    ("Linda", "Brown", "E."),
+    ("", "Only", "G."),
+)
 
 
-def pattern(first: str, last: str, text: str, role: str = "patient") -> NamePattern:
-    return NamePattern("n", f"p:{first}{last}", role, first, last, "is_a", text, PASSAGE)
-
-
-PATTERNS = [
-    pattern("John", "Smith", "A b."),
-    pattern("John", "Smith", "A  b."),
-    pattern("JOHN", "SMITH", "C."),
-    pattern("Mary", "Jones", "D."),
-    pattern("Linda", "Brown", "E."),
-    pattern("Ann", "Staff", "F.", role="staff"),
-    pattern("", "Only", "G."),
-]
-
-
-def test_patterns_and_mentions_are_counted_by_name() -> None:
-    positives, n_patterns = positives_of(PATTERNS)
-    assert positives.first == ("John", "Mary", "Linda")
-    assert positives.n_mentions == (3, 1, 1) and n_patterns == (2, 1, 1)
-    assert set(positives.is_member) == {True} and set(positives.role) == {"patient"}
-    few, _ = positives_of(PATTERNS, accepts=lambda first, last: first == "Mary")
-    assert few.last == ("Jones",)
+def tallied(patterns: Iterable[tuple[str, str, str]] = PATTERNS) -> PatternTally:
+    tally = PatternTally()
+    for first, last, text in patterns:
+        tally.add(first, last, text=text)
+    return tally
 
 
 def test_tables_3_and_4_of_the_paper() -> None:
@@ -58,9 +40,10 @@ def test_tables_3_and_4_of_the_paper() -> None:
     mentions = {25: 1, 11: 1, 7: 2, 6: 1, 5: 3, 4: 4, 3: 6, 2: 15, 1: 97}
     for table, total in ((patterns, 158), (mentions, 232)):
         made = count_table(n for n, names in table.items() for _ in range(names))
-        assert made == CountTable(tuple(sorted(table.items(), reverse=True)))
-        assert (made.n_names, made.n_total) == (130, total)
-    assert count_table([0, 0]).rows == ()
+        assert made == tuple(sorted(table.items(), reverse=True))
+        assert sum(n for _, n in made) == 130
+        assert sum(count * n for count, n in made) == total
+    assert count_table([0, 0]) == ()
 
 
 @pytest.mark.parametrize(
@@ -93,64 +76,87 @@ def occurring(texts: list[str], pool: NamePool, members: Candidates) -> Counter[
     return sum((index.count(text) for text in texts), start=Counter())
 
 
-def built(texts: list[str], **options: object):  # type: ignore[no-untyped-def]
-    positives, _ = positives_of(PATTERNS)
-    found = occurring(texts, POOL, positives)
-    people = [
-        RegisteredPerson("1", "John", "Smith", "patient", "male"),
-        RegisteredPerson("2", "John", "Smith", "patient", "male"),
-        RegisteredPerson("3", "John", "Smith", "staff", "male"),
-        RegisteredPerson("4", "Mary", "Jones", "patient", "female"),
-        RegisteredPerson("5", "Robert", "Davis", "staff", "male"),
-        RegisteredPerson("6", "Susan", "Miller", "staff", "female"),
-    ]
-    return corpus_candidates(PATTERNS, found=found, pool=POOL, seed=4, people=people, **options)
+PEOPLE = [
+    {"patient_id": "1", "first": "John", "last": "Smith", "sex": "M"},
+    {"patient_id": "2", "first": "John", "last": "Smith", "sex": "M"},
+    {"patient_id": "4", "first": "Mary", "last": "Jones", "sex": "F"},
+]
+STAFF = [
+    NamedPerson("3", "John", "Smith", "staff"),
+    NamedPerson("5", "Robert", "Davis", "staff"),
+    NamedPerson("6", "Susan", "Miller", "staff"),
+]
+
+
+def drawn(
+    texts: list[str],
+    *,
+    tally: PatternTally | None = None,
+    people: People | None = None,
+    pool: NamePool = POOL,
+) -> dict[str, Candidates]:
+    tally = tally or tallied()
+    if people is None:
+        people = People(PEOPLE)
+        people.add(STAFF)
+    found = occurring(texts, pool, tally.members(tally.names))
+    drawing = Drawing(pool, None, seed=4)
+    return draw_lists(tally, people=people, found=found, plan=None, drawing=drawing)
 
 
 TEXTS = ["Dr. Robert Davis saw John Smith. John Jones called.", "Brown, Mary"]
 
 
+def many(n: int = 60) -> PatternTally:
+    return tallied([(POOL.first[i], POOL.last[2 * i], "A.") for i in range(n)])
+
+
 def test_no_control_is_anywhere_in_the_corpus() -> None:
-    first = built(TEXTS, n=60)
+    first = drawn(TEXTS, tally=many())
     # A corpus that names half of the controls: they give way, the others stay.
-    named = [first.easy, first.hard, first.recombined, first.matched]
-    texts = [*TEXTS, *(f"{c.last[i]}, {c.first[i]}." for c in named for i in range(0, len(c), 2))]
-    again = built(texts, n=60)
-    for kind in ("easy", "hard", "recombined", "matched"):
-        controls = getattr(again, kind)
+    kinds = ("easy", "hard", "recombined", "matched")
+    texts = [
+        *TEXTS,
+        *(f"{first[k].last[i]}, {first[k].first[i]}." for k in kinds for i in range(0, 60, 2)),
+    ]
+    again = drawn(texts, tally=many())
+    for kind in kinds:
+        controls = again[kind]
         for row in range(len(controls)):
             a, b = re.escape(controls.first[row].lower()), re.escape(controls.last[row].lower())
             name = re.compile(rf"\b{a}\b\W+(?:\w+\W+)?{b}\b|\b{b}\b\W+{a}\b")
             assert not [text for text in texts if name.search(text.lower())]
-    assert len(again.easy) == len(again.hard) == 60
-    assert set(first.easy.rows(range(1, 60, 2)).last) <= set(again.easy.last) | {""}
-    assert ("John", "Jones") not in set(
-        zip(again.recombined.first, again.recombined.last, strict=True)
-    )
+    assert len(again["easy"]) == len(again["hard"]) == 60
+    assert set(first["easy"].rows(range(1, 60, 2)).last) <= set(again["easy"].last) | {""}
 
 
 def test_kinds_are_those_of_section_3_4() -> None:
-    made = built(TEXTS)
-    parts = member_parts(made.positives)
-    for control, shared in ((made.easy, 0), (made.hard, 1), (made.recombined, 2)):
+    made = drawn(TEXTS)
+    parts = member_parts(made["patient"])
+    for kind, shared in (("easy", 0), ("hard", 1), ("recombined", 2)):
         counts = {
             sum(part.lower() in parts for part in name)
-            for name in zip(control.first, control.last, strict=True)
+            for name in zip(made[kind].first, made[kind].last, strict=True)
         }
         assert counts == {shared}
+    recombined = made["recombined"]
+    assert ("John", "Jones") not in set(zip(recombined.first, recombined.last, strict=True))
 
 
 def test_people_and_roles_are_counted() -> None:
-    made = built(TEXTS)
-    assert dict(made.n_people) == {"patient": (2, 1, 0), "staff": (1, 0, 0)}
-    assert made.positives.sex == ("male", "female", "")
+    made = drawn(TEXTS)
+    assert made["patient"].first == ("John", "Mary", "Linda")
+    assert made["patient"].n_mentions == (3, 1, 1)
+    assert made["patient"].sex == ("M", "F", "")
     # Susan Miller is staff but not in the corpus; John Smith is a patient already.
-    assert list(zip(made.staff.first, made.staff.last, strict=True)) == [("Robert", "Davis")]
-    assert made.staff.role == ("staff",) and made.staff.n_mentions == (1,)
-    assert made.pattern_table.rows == ((2, 1), (1, 2)) and made.mention_table.rows == (
-        (3, 1),
-        (1, 2),
-    )
+    staff = made["staff"]
+    assert list(zip(staff.first, staff.last, strict=True)) == [("Robert", "Davis")]
+    assert staff.role == ("staff",) and staff.n_mentions == (1,)
+    people = People(PEOPLE)
+    people.add([*STAFF, STAFF[0]])
+    assert dict(people.carriers(made["patient"])) == {
+        "patient": ((0, 1), (1, 1), (2, 1)), "staff": ((0, 2), (1, 1)),
+    }  # fmt: skip
 
 
 def test_matches_are_as_common_as_their_members() -> None:
@@ -181,21 +187,12 @@ def test_many_members_get_distinct_matches() -> None:
     assert len(drawn) == len(matched.rows) == 200 and not drawn & set(names)
 
 
-def test_japanese_candidates_are_built_alike() -> None:
+def test_japanese_candidates_are_drawn_alike() -> None:
     pool = japanese_pool()
-    member = pattern(pool.first[0], pool.last[0], "あ。")
-    positives, _ = positives_of([member])
-    found = occurring([f"{pool.last[1]}{pool.first[1]}さん"], pool, positives)
+    tally = tallied([(pool.first[0], pool.last[0], "あ。")])
+    found = occurring([f"{pool.last[1]}{pool.first[1]}さん"], pool, tally.members(tally.names))
     assert found == {(pool.first[1], pool.last[1]): 1}
-    made = corpus_candidates([member], found=found, pool=pool, seed=1, n=2000)
-    drawn = set(zip(made.easy.first, made.easy.last, strict=True))
-    assert drawn and (pool.first[1], pool.last[1]) not in drawn
-
-
-def test_columns_that_do_not_fit_are_refused() -> None:
-    made = built(TEXTS)
-    with pytest.raises(ValueError, match="different length"):
-        replace(made, n_patterns=(1,))
-    with pytest.raises(ValueError, match="without a positive"):
-        replace(made, matched_to=(0,) * 99)
-    assert carriers(made.positives, people=[]) == ()
+    many = tallied([(first, pool.last[0], "あ。") for first in pool.first[2:]])
+    made = drawn([f"{pool.last[1]}{pool.first[1]}"], tally=many, people=People([]), pool=pool)
+    names = {name for each in made.values() for name in zip(each.first, each.last, strict=True)}
+    assert len(names) > len(many) and (pool.first[1], pool.last[1]) not in names

@@ -12,8 +12,6 @@ from scipy import stats
 
 from audit.attack.decisions import rank_p_values
 from audit.attack.exposure import exposure, exposure_bits, rising
-from audit.names.controls import canary_names
-from audit.names.pools import us_pool
 
 
 def test_ranks_and_bits_by_hand() -> None:
@@ -125,13 +123,3 @@ def test_columns_that_do_not_fit_are_refused() -> None:
         exposure([1.0, 2.0], n_mentions=[1], twin_scores=[0.0, 0.0], seed=1)
     with pytest.raises(ValueError, match="no held-out"):
         exposure([1.0], n_mentions=[1], twin_scores=[math.nan], seed=1)
-
-
-def test_canaries_are_names_that_are_not_in_the_notes() -> None:
-    pool = us_pool()
-    some = canary_names(pool, n=50, seed=1, found={})
-    first, last = some[0]
-    found = {(first.lower(), last.lower()): 1}
-    again = canary_names(pool, n=50, seed=1, found=found, exclude=[some[1]])
-    assert len(set(some)) == 50 and set(some[:2]).isdisjoint(again)
-    assert again[:48] == some[2:]

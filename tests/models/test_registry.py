@@ -9,15 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.errors import AuditError
+from audit.home import registered_folders
 from audit.models.registry import (
     VARIABLE,
     list_models,
     model_path,
-    registered_folders,
     resolve_model,
 )
 from tests.models.editing import edit_json
 from tests.models.make_models import make_bert
+
+
+def folders() -> tuple[tuple[str, Path], ...]:
+    return registered_folders(VARIABLE, taken="trained", unnamed="models")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +46,7 @@ def _registered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_folders_of_one_name_are_numbered() -> None:
-    assert [folder.label for folder in registered_folders()] == ["models", "models-2"]
+    assert [label for label, _ in folders()] == ["models", "models-2"]
 
 
 def test_label_that_looks_numbered_is_not_given_twice(
@@ -52,12 +56,12 @@ def test_label_that_looks_numbered_is_not_given_twice(
     for path in paths:
         path.mkdir(parents=True)
     monkeypatch.setenv(VARIABLE, os.pathsep.join(map(str, paths)))
-    assert [f.label for f in registered_folders()] == ["models-2", "models", "models-3"]
+    assert [label for label, _ in folders()] == ["models-2", "models", "models-3"]
 
 
 def test_nothing_is_registered_without_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE)
-    assert registered_folders() == ()
+    assert folders() == ()
     assert list_models() == ()
     with pytest.raises(AuditError, match="No registered model"):
         resolve_model("models/bert")

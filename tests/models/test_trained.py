@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 from audit.errors import AuditError
-from audit.home import HOME_VARIABLE, data_home
+from audit.home import HOME_VARIABLE, data_home, registered_folders
 from audit.models.inspect import inspect_model, trained_dir, trained_name
-from audit.models.registry import VARIABLE, list_models, registered_folders, resolve_model
+from audit.models.registry import VARIABLE, list_models, resolve_model
 from tests.models.make_models import make_bert
 
 RUN = "0123456789ab"
+
+
+def folders() -> tuple[tuple[str, Path], ...]:
+    return registered_folders(VARIABLE, taken="trained", unnamed="models")
 
 
 @pytest.fixture
@@ -46,7 +50,7 @@ def test_registered_folders_follow_and_cannot_take_its_label(
     other = tmp_path / "trained"
     make_bert(other / RUN)
     monkeypatch.setenv(VARIABLE, str(other))
-    assert [folder.label for folder in registered_folders()] == ["trained-2"]
+    assert [label for label, _ in folders()] == ["trained-2"]
     assert [m.model_id for m in list_models()] == [f"trained/{RUN}", f"trained-2/{RUN}"]
     assert list_models()[1].title == ""
 

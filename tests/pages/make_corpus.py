@@ -7,9 +7,9 @@ from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
 
-from audit.corpus.demo_notes import example_csv
 from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.make import CorpusTask, make_corpus
+from benchmarks.example_notes import example_csv
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CORPUS_ID = "0c0c0c0c0c0c"

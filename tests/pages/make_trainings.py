@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from audit.corpus.kept import CORPORA, CORPUS, describe_corpus
+from audit.corpus.kept import CORPORA, describe_corpus
+from audit.corpus.truth import CORPUS
 from audit.models.inspect import inspect_model, model_digest
 from audit.training.config import LossPoint, TrainSettings, append_point
 from audit.training.kept import MODELS, TrainingFacts, write_facts

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.corpus.examine import (
-    CONTROLS,
-    EXAMINATION,
-    MEMBERS,
-    CountOf,
-    examination_bytes,
-    read_examination,
-)
-from audit.corpus.kept import CORPORA, CORPUS, GROUPS, KeptCorpus
+from audit.corpus.candidate_lists import CONTROLS, MEMBERS
+from audit.corpus.examine import CountOf, examination_bytes, read_examination
+from audit.corpus.kept import CORPORA, GROUPS, KeptCorpus
+from audit.corpus.truth import CORPUS, EXAMINATION
 from audit.home import results_dir
 from audit.names.lists import kept_names, kept_passages
 from audit.names.people import VALUE_KINDS
@@ -51,8 +45,8 @@ def register_kind(corpus: KeptCorpus) -> None:
     facts = json.loads((corpus.path / CORPUS).read_text())
     (corpus.path / CORPUS).write_text(json.dumps(facts | {"kind": "register"}))
     found = read_examination(corpus.path)
-    doubts = (CountOf("titled", 1234),)
-    found = replace(found, doubts=doubts, inserted=(), unknown=())
+    doubts = (CountOf(what="titled", n=1234),)
+    found = found.with_(doubts=doubts, inserted=(), unknown=())
     (corpus.path / EXAMINATION).write_bytes(examination_bytes(found))
 
 

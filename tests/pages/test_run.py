@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from audit import demo
-from audit.attack import plan as pace
+from audit.attack import evidence as pace
 from audit.attack.plan import full_question
 from audit.attack.question import JAPANESE_PROMPT, AuditRequest, PosteriorSettings, question_digest
 from audit.home import HOME_VARIABLE, results_dir

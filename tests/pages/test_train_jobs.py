@@ -67,7 +67,7 @@ def test_a_finished_job_leads_to_what_came_of_it(
 @pytest.mark.parametrize(
     ("kind", "phase", "said"),
     [
-        ("corpus", "examining the corpus", "Counting mentions and names · 25 %"),
+        ("corpus", "building the corpus", "Building the corpus · 25 %"),
         ("corpus", "something new", "Working on the notes · 25 %"),
         ("pretrain", "tokenizing the notes", "Splitting the notes into tokens · 25 %"),
         ("experiment", "tables", "Working on the experiment · 25 %"),

@@ -10,7 +10,7 @@ import pytest
 from audit import demo
 from audit.__main__ import _parser
 from audit.attack import attacks
-from audit.attack import plan as pace
+from audit.attack import evidence as pace
 from audit.attack.attacks import with_reference
 from audit.attack.plan import (
     PRESETS,

@@ -56,7 +56,7 @@ def kept(
         n_documents=1, n_train_tokens=1_000, n_held_out_documents=0, unigram_loss=None, key="",
         precision="float32", device="cpu", kernels="", versions={}, created="2026",
     )  # fmt: skip
-    write_facts(folder, replace(facts, **changes))  # type: ignore[arg-type]
+    write_facts(folder, facts.with_(**changes))  # type: ignore[arg-type]
     append_point(
         folder, LossPoint(step=50, loss=1.0, held_out=None, learning_rate=1e-5, seconds=seconds)
     )

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpus.build import REFUSED
 from audit.corpus.kept import GROUPS, LOWS, beside_paper, group_of, refused_rows
+from audit.corpus.truth import REFUSED
 from audit.names.people import VALUE_KINDS
 
 

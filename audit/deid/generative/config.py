@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from audit.deid.tagger import MAX_TITLE, TAGGER, deciding_digest, read_facts, written_facts
+from audit.deid.tagger import TaggerFile
 from audit.deid.windows import Window, windows_of
 from audit.errors import AuditError
-from audit.notes.spans import TYPES
 from audit.task import Record
 from audit.training.config import Rate, Rows, ScheduledSettings, Share
 
@@ -333,20 +332,8 @@ class GenerativeOrder:
 class GenerativeResult:
     """What came of a tuning.
 
-    Attributes
-    ----------
-    directory
-        The tagger: `tagger.json` and `model`.
-    digest
-        As `Tagger.digest`.
-    n_steps, n_notes, n_windows
-        What was learned from.
-    n_left_out, n_changed, n_cut
-        As in `Examples`.
-    loss
-        Of the last point, in nats a token.
-    first_validation, validation
-        Loss of the validation notes before and after; None where there are none.
+    `n_left_out`, `n_changed`, `n_cut` as in `Examples`; `loss` is of the last point, the
+    others of the validation notes before and after, in nats a token; None where there are none.
     """
 
     directory: Path
@@ -362,86 +349,20 @@ class GenerativeResult:
     validation: float | None
 
 
-KIND = "generative"
-_DECISIVE = ("labels", "n_note_tokens", "growth", "max_tokens", "overlap", "language", "model")
+class GenerativeFacts(TaggerFile):
+    """What is known of a generative tagger without its weights."""
 
+    kind = "generative"
+    decisive = ("labels", "n_note_tokens", "growth", "max_tokens", "overlap", "language", "model")
 
-@dataclass(frozen=True)
-class GenerativeFacts:
-    """What is known of a generative tagger without its weights.
-
-    Attributes
-    ----------
-    title
-        What its maker called it: untrusted text.
-    labels
-        That it was taught.
-    n_note_tokens, growth
-        Longest window of a note, and tokens of an answer for one of its note, as in `Room`.
-    max_tokens
-        Prompt, note and copy together.
-    overlap
-        Characters that a window shares with the one before it.
-    language
-        Of tags and instruction.
-    model
-        Digest of the model's files.
-    created
-        When it was finished, ISO 8601.
-    training
-        How and on what it was tuned: settings, counts, versions.
-    measured
-        Losses.
-    """
-
-    title: str
     model: str
-    labels: tuple[str, ...] = TYPES
-    n_note_tokens: int = 1_000_000
-    growth: float = GROWTH
-    max_tokens: int = 32_768
-    overlap: int = 200
-    language: str = "ja"
-    created: str = ""
-    training: Mapping[str, Any] = field(default_factory=dict)
-    measured: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Check the numbers, once."""
-        Room(self.n_note_tokens, self.growth)
-        if self.language not in LANGUAGES or self.overlap < 0 or self.max_tokens < 1:
-            raise ValueError("windows or language are not possible")
-        if len(self.title) > MAX_TITLE:
-            raise ValueError("the title is too long")
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of everything that decides the answers."""
-        return deciding_digest(asdict(self), names=_DECISIVE)
-
-    def to_json(self) -> str:
-        """Return the text of the file."""
-        return written_facts(asdict(self), kind=KIND, digest=self.digest)
-
-
-def read_generative_file(folder: Path) -> GenerativeFacts:
-    """Return what a folder says of its generative tagger; reads no weights."""
-    where = f"{folder.name}/{TAGGER}"
-    refused = AuditError("This file does not describe a generative tagger.", where=where)
-    return read_facts(folder, kind=KIND, read=_facts, refused=refused)
-
-
-def _facts(content: dict[str, Any], digest: str) -> GenerativeFacts:
-    checked = {
-        "title": str(content["title"]),
-        "labels": tuple(map(str, content["labels"])),
-        "n_note_tokens": int(content["n_note_tokens"]),
-        "growth": float(content["growth"]),
-        "max_tokens": int(content["max_tokens"]),
-        "overlap": int(content["overlap"]),
-        "model": str(content["model"]),
-    }
-    facts = GenerativeFacts(**content | checked)
-    if facts.digest != digest:
-        raise ValueError("another digest")
-    return facts
+    """Digest of the model's files."""
+    n_note_tokens: int = Field(default=1_000_000, ge=1)
+    growth: float = Field(default=GROWTH, ge=1)
+    """Longest window of a note, and tokens of an answer for one of its note, as in `Room`."""
+    max_tokens: int = Field(default=32_768, ge=1)
+    """Prompt, note and copy together."""
+    overlap: int = Field(default=200, ge=0)
+    """Characters that a window shares with the one before it."""
+    language: Language = "ja"
+    """Of tags and instruction."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from audit.errors import AuditError
 from audit.foreign import refuse_without_memory
+from audit.shelf import fingerprint
 
 WHERE = "language model"
 _CAUSAL_MODEL_MOST_TOKENS = 32_768
@@ -28,20 +29,9 @@ _KEPT_TEXTS = {"merges.txt", "vocab.txt"}
 class CausalModel:
     """A causal language model in memory, in evaluation mode.
 
-    Attributes
-    ----------
-    model, tokenizer
-        Of transformers' kind; the tokenizer pads on the left and has a padding token.
-    directory
-        Where it was read from.
-    digest
-        SHA-256 of the directory's files that make it.
-    n_context
-        Tokens that it can read and write together.
-    device, precision
-        "cpu" or "cuda"; "float32" or "bfloat16".
-    stored
-        The type of number in which its files hold it.
+    The tokenizer pads on the left and has a padding token; `digest` is of the files that make the
+    model, `n_context` what it can read and write together, `stored` the type of number in its
+    files.
     """
 
     model: Any
@@ -67,11 +57,11 @@ def load_causal(
         False where all weights will be tuned: they are held in float32 then.
     """
     torch: Any = importlib.import_module("torch")
-    pick_device = importlib.import_module("audit.models.load").pick_device
+    from audit.models.load import pick_device
+    from audit.training.loop import pick_precision
+
     place = pick_device(device)
-    if precision == "auto":
-        has_it = place == "cuda" and torch.cuda.is_bf16_supported()
-        precision = "bfloat16" if has_it else "float32"
+    precision = pick_precision(precision, device=place)
     dtype = torch.bfloat16 if precision == "bfloat16" and is_frozen else torch.float32
     tokenizer, model = read_parts(directory, dtype=dtype)
     try:
@@ -157,9 +147,7 @@ def directory_digest(directory: Path) -> str:
     digest = hashlib.sha256()
     try:
         for path in model_files(directory):
-            with path.open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(f"{path.name} {content}\n".encode())
+            digest.update(f"{path.name} {fingerprint(path)}\n".encode())
     except OSError as error:
         raise AuditError(f"Cannot be read ({error.strerror}).", where=WHERE) from None
     return digest.hexdigest()

@@ -30,7 +30,6 @@ from audit.deid.generative.config import (
     answer_text,
     frame_of,
     pieces_of,
-    read_generative_file,
     room_in,
     text_ids,
 )
@@ -264,18 +263,7 @@ _NOTES_AT_ONCE = {"cpu": 8, "cuda": 64}
 class GenerativeTagger:
     """A tagger whose model is loaded.
 
-    Attributes
-    ----------
-    loaded
-        The model.
-    facts
-        How it is asked.
-    name
-        As one word.
-    frame, room
-        What stands around a note, and how long it may be.
-    n_tokens_at_once
-        Of a batch.
+    `frame` stands around a note, `room` says how long it may be.
     """
 
     loaded: CausalModel
@@ -288,7 +276,7 @@ class GenerativeTagger:
     @property
     def digest(self) -> str:
         """SHA-256 of weights, tokenizer and settings."""
-        return self.facts.digest
+        return self.facts.digest()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -372,7 +360,7 @@ def load_generative(
     if not (directory / TAGGER).is_file():
         loaded = load_causal(directory, device=device, precision=precision)
         return tagger_of(loaded, GenerativeFacts(title="", model=loaded.digest), name="generative")
-    facts = read_generative_file(directory)
+    facts = GenerativeFacts.of_folder(directory)
     loaded = load_causal(directory / MODEL, device=device, precision=precision)
     name = directory.name
     if loaded.digest != facts.model:

@@ -35,16 +35,16 @@ from audit.deid.generative.config import (
     answer_text,
     frame_of,
     pieces_of,
-    read_generative_file,
     room_in,
     text_ids,
 )
 from audit.deid.generative.model import CausalModel, directory_digest, load_causal, model_files
 from audit.deid.generative.tagger import merged, with_adapter
+from audit.deid.network.config import read_gold
 from audit.deid.tagger import MODEL, TAGGER
 from audit.deid.windows import Window
 from audit.errors import AuditError
-from audit.notes.formats import flattened, guess_format, read_unnamed, write_tags
+from audit.notes.formats import flattened, write_tags
 from audit.notes.spans import Span, TaggedDocument, ordered, tagged
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.rng import generator
@@ -366,7 +366,7 @@ def train_generative(
         key = _key(order, loaded, examples)
         claim(order.out, {"key": key}, result=TAGGER)
         if (order.out / TAGGER).is_file() and (order.out / MODEL).is_dir():
-            done = _result(order.out, read_generative_file(order.out))
+            done = _result(order.out, GenerativeFacts.of_folder(order.out))
         else:
             done = _tuned(
                 order, loaded, examples, held_out, key=key, on_point=on_point,
@@ -379,23 +379,6 @@ def train_generative(
     return done
 
 
-def gold_notes(paths: tuple[Path, ...], *, what: str) -> tuple[TaggedDocument, ...]:
-    """Read notes with spans; a note's name may be there once in each file or folder."""
-    found: list[TaggedDocument] = []
-    for path in paths:
-        try:
-            names = sorted(path.iterdir()) if path.is_dir() else [path]
-            files = {
-                one.name: one.read_bytes()
-                for one in names
-                if not one.is_dir() and not one.name.startswith(".")
-            }
-        except OSError as error:
-            raise AuditError(f"Cannot be read ({error.strerror}).", where=what) from None
-        found += read_unnamed(files, form=guess_format(files), what=what)
-    return tuple(found)
-
-
 def _examples(
     paths: tuple[Path, ...], order: GenerativeOrder, loaded: CausalModel, *, what: str
 ) -> Examples:
@@ -403,7 +386,7 @@ def _examples(
     frame = frame_of(loaded.tokenizer, language=settings.language)
     n_context = min(loaded.n_context, settings.max_tokens)
     return examples_of(
-        gold_notes(paths, what=what),
+        [note for path in paths for note in read_gold(path, what=what)],
         tokenizer=loaded.tokenizer,
         frame=frame,
         room=room_in(n_context, n_frame=frame.n_tokens),
@@ -445,7 +428,7 @@ def _tuned(
     plain = model if settings.lora is None else merged(model)
     _write_model(plain.to(loaded.stored), order.out / MODEL, parent=order.model)
     facts = _facts(order, loaded, examples, measured, n_steps=n_steps)
-    write_whole(order.out / TAGGER, facts.to_json().encode("ascii"))
+    write_whole(order.out / TAGGER, facts.file())
     return _result(order.out, facts)
 
 
@@ -489,7 +472,7 @@ def _result(out: Path, facts: GenerativeFacts) -> GenerativeResult:
     told, measured = facts.training, facts.measured
     return GenerativeResult(
         directory=out,
-        digest=facts.digest,
+        digest=facts.digest(),
         n_steps=told["n_steps"],
         n_notes=told["n_notes"],
         n_windows=told["n_windows"],

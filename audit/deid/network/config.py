@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from audit.deid.network.decode import BIO, Scheme, TagScheme
-from audit.deid.tagger import (
-    MAX_TITLE,
-    TAGGER,
-    deciding_digest,
-    read_facts,
-    unreadable,
-    written_facts,
-)
+from audit.deid.tagger import TaggerFile, unreadable
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import guess_format, jsonl_line, read_unnamed
 from audit.notes.spans import Span, TaggedDocument, tagged
 from audit.progress import StopQuestion
 from audit.rng import generator
+from audit.shelf import fingerprint
 from audit.task import Record
 from audit.training.config import LoopSettings, Rate
 
@@ -94,100 +89,36 @@ class TaggerSettings(LoopSettings):
         return min(step / n_warmup, left, 1.0)
 
 
-KIND = "token"
-_CHUNK_BYTES = 1 << 20
-_DECISIVE = ("labels", "scheme", "n_tokens", "overlap", "bias", "files")
+class TaggerFacts(TaggerFile):
+    """What is known of a token classifier without its weights."""
 
+    kind = "token"
+    decisive = ("labels", "scheme", "n_tokens", "overlap", "bias", "files")
 
-@dataclass(frozen=True)
-class TaggerFacts:
-    """What is known of a token classifier without its weights.
-
-    Attributes
-    ----------
-    title
-        What its maker called it: untrusted text.
-    labels, scheme
-        Its tags.
-    n_tokens, overlap
-        Tokens of a row, special ones included, and how many it shares with the one before.
-    bias
-        Added to the scores of all tags but O.
-    files
-        File of `model/` -> SHA-256 of it.
-    created
-        When it was finished, ISO 8601.
-    training
-        How and on what it was trained: settings, counts, versions.
-    measured
-        Its figures on the validation notes.
-    """
-
-    title: str
-    labels: tuple[str, ...]
-    scheme: str
-    n_tokens: int
-    overlap: int
+    scheme: Scheme = BIO
+    n_tokens: int = Field(ge=8, le=32_768)
+    """Of a row, special ones included."""
+    overlap: int = Field(ge=0)
+    """Tokens that a row shares with the one before."""
     bias: float
-    files: Mapping[str, str]
-    created: str = ""
-    training: Mapping[str, Any] = field(default_factory=dict)
-    measured: Mapping[str, Any] = field(default_factory=dict)
+    """Added to the scores of all tags but O."""
+    files: dict[str, str]
+    """File of `model/` -> SHA-256 of it."""
 
-    def __post_init__(self) -> None:
-        """Check the numbers, once."""
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         TagScheme(self.labels, self.scheme)
-        if not (8 <= self.n_tokens <= 32_768 and 0 <= 2 * self.overlap <= self.n_tokens):
-            raise ValueError("rows of this length are not possible")
-        if len(self.title) > MAX_TITLE:
-            raise ValueError("the title is too long")
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of everything that decides the answers."""
-        return deciding_digest(asdict(self), names=_DECISIVE)
-
-    def to_json(self) -> str:
-        """Return the text of the file."""
-        return written_facts(asdict(self), kind=KIND, digest=self.digest)
-
-
-def read_tagger_file(path: Path) -> TaggerFacts:
-    """Return what a folder says of its token classifier; reads no weights."""
-    where = f"{path.name}/{TAGGER}"
-    refused = AuditError("This file does not describe a token classifier.", where=where)
-    return read_facts(path, kind=KIND, read=_facts, refused=refused)
-
-
-def _facts(content: dict[str, Any], digest: str) -> TaggerFacts:
-    checked = {
-        "labels": tuple(map(str, content["labels"])),
-        "scheme": str(content.get("scheme", BIO)),
-        "n_tokens": int(content["n_tokens"]),
-        "overlap": int(content["overlap"]),
-        "bias": float(content["bias"]),
-        "files": {str(name): str(one) for name, one in content["files"].items()},
-    }
-    facts = TaggerFacts(**content | checked)
-    if facts.digest != digest:
-        raise ValueError("another digest")
-    return facts
+        if 2 * self.overlap > self.n_tokens:
+            raise ValueError("the rows overlap by more than half")
+        return self
 
 
 def file_digests(path: Path) -> dict[str, str]:
     """Return the SHA-256 of every plain file of a folder, by name."""
     try:
-        return {one.name: _digest(one) for one in sorted(path.iterdir()) if one.is_file()}
+        return {one.name: fingerprint(one) for one in sorted(path.iterdir()) if one.is_file()}
     except OSError as error:
         raise unreadable(path, error) from None
-
-
-def _digest(path: Path) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            found.update(chunk)
-    return found.hexdigest()
 
 
 MAX_SYNTHETIC = 1_000_000
@@ -229,16 +160,16 @@ def notes_digest(documents: Iterable[TaggedDocument], *, mark: int = 0) -> str:
     return found.hexdigest()
 
 
-def read_gold(path: Path) -> tuple[TaggedDocument, ...]:
+def read_gold(path: Path, *, what: str = _WHERE) -> tuple[TaggedDocument, ...]:
     """Return the annotated notes of a file or a folder, in any format of `audit.notes.formats`."""
     try:
         paths = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
         files = {one.name: one.read_bytes() for one in paths if not one.name.startswith(".")}
     except OSError as error:
-        raise AuditError(f"They cannot be read ({error.strerror}).", where=_WHERE) from None
-    documents = read_unnamed(files, form=guess_format(files), what=_WHERE)
+        raise AuditError(f"They cannot be read ({error.strerror}).", where=what) from None
+    documents = read_unnamed(files, form=guess_format(files), what=what)
     if not documents:
-        raise AuditError("There is no note.", where=_WHERE)
+        raise AuditError("There is no note.", where=what)
     return documents
 
 
@@ -320,19 +251,8 @@ def with_mixed_lines(
 
 
 def _lines(document: TaggedDocument) -> list[TaggedDocument]:
-    found = []
-    start = 0
-    for line in document.text.splitlines(keepends=True):
-        end = start + len(line)
-        found.append((start, end))
-        start = end
-    joined: list[tuple[int, int]] = []
-    for start, end in found:
-        is_inside = any(s.start < start < s.end for s in document.spans)
-        if is_inside and joined:
-            joined[-1] = (joined[-1][0], end)
-        else:
-            joined.append((start, end))
+    ends = list(accumulate(map(len, document.text.splitlines(keepends=True))))
+    whole = [e for e in ends if not any(s.start < e < s.end for s in document.spans)]
     return [
         tagged(
             "",
@@ -343,5 +263,5 @@ def _lines(document: TaggedDocument) -> list[TaggedDocument]:
                 if start <= s.start < end
             ],
         )
-        for start, end in joined
+        for start, end in pairwise([0, *whole])
     ]

@@ -44,7 +44,7 @@ class TagScheme:
     """
 
     labels: tuple[str, ...]
-    kind: str = BIO
+    kind: Scheme = BIO
 
     def __post_init__(self) -> None:
         """Check labels and kind, once."""

@@ -230,14 +230,8 @@ NO_LIMIT = 1_000_000
 class TokenModel:
     """A model that gives every token a score for every tag.
 
-    Attributes
-    ----------
-    module
-        A token classifier of transformers, or a `CharacterNet`.
-    reader
-        What makes tokens for it.
-    n_positions
-        Longest row in tokens, special ones included.
+    `module` is a token classifier of transformers or a `CharacterNet`, `reader` makes tokens for
+    it, `n_positions` is the longest row in tokens, special ones included.
     """
 
     module: nn.Module

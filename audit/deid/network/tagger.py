@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from audit.deid.network.config import TaggerFacts, file_digests, read_tagger_file
+from audit.deid.network.config import TaggerFacts, file_digests
 from audit.deid.network.decode import Scores, TagScheme, Tokens, best_tags, spans_of
 from audit.deid.network.model import (
     Row,
@@ -53,7 +53,7 @@ class TokenTagger:
     @property
     def digest(self) -> str:
         """SHA-256 of weights and settings."""
-        return self.facts.digest
+        return self.facts.digest()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def load_token_tagger(path: Path, *, device: str = "auto") -> TokenTagger:
     AuditError
         If there is none, its files are not those it was saved with, or the model is refused.
     """
-    facts = read_tagger_file(path)
+    facts = TaggerFacts.of_folder(path)
     if file_digests(path / MODEL) != dict(facts.files):
         raise AuditError(
             "The files of the model are not those that the tagger was saved with.",

@@ -33,7 +33,6 @@ from audit.deid.network.config import (
     TaggerFacts,
     TaggerSettings,
     file_digests,
-    read_tagger_file,
     synthetic,
     with_mixed_lines,
 )
@@ -329,18 +328,9 @@ _LONG_ROW = 1024
 class TaggerOrder:
     """What is to be trained.
 
-    Attributes
-    ----------
-    out
-        Folder of the tagger: new, or that of the same training.
-    encoder
-        Directory of the encoder to start from; None trains a small network of characters.
-    shape
-        Of the small network.
-    is_halved
-        Whether the weights are kept in float16.
-    about
-        What else `tagger.json` says of the training, as plain values.
+    `out` is new, or the folder of the same training; without an encoder to start from a small
+    network of characters is trained; `is_halved` keeps weights in float16; `about` is said in
+    `tagger.json` too.
     """
 
     out: Path
@@ -596,7 +586,7 @@ def train_tagger(
             meter.finish(MEASURE)
     forget_checkpoints(order.out)
     shutil.rmtree(order.out / BEST, ignore_errors=True)
-    return read_tagger_file(order.out)
+    return TaggerFacts.of_folder(order.out)
 
 
 def _finish(order: TaggerOrder, task: Task) -> None:
@@ -623,7 +613,7 @@ def _finish(order: TaggerOrder, task: Task) -> None:
         training={**task.facts, **order.about, "best_step": best.step if best else None},
         measured=figures.to_json(),
     )
-    write_whole(order.out / TAGGER, facts.to_json().encode("ascii"))
+    write_whole(order.out / TAGGER, facts.file())
 
 
 HOW = "how.json"
@@ -722,7 +712,7 @@ def _put_down(work: Path, *, out: Path, how: dict[str, Any]) -> None:
 
 def measure_again(out: Path, *, should_stop: StopQuestion = lambda: False) -> dict[str, Any]:
     """Choose the combination and measure it anew, as after a change of rules; trains nothing."""
-    facts = read_tagger_file(out)
+    facts = TaggerFacts.of_folder(out)
     try:
         before = json.loads((out / HOW).read_text(encoding="utf-8"))
         recipe, digest = DefaultRecipe(**before["recipe"]), str(before["notes_digest"])
@@ -767,7 +757,7 @@ def _how(
         "way": way,
         "digest": combined_digest(rules.digest, model.digest, way=way),
         "rules_digest": rules.digest,
-        "model_digest": facts.digest,
+        "model_digest": facts.digest(),
         "recipe": vars(recipe).copy(),
         "notes_digest": notes_digest,
         "test_digest": digest_of_notes(test),

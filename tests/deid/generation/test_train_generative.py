@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file
 
 from audit.deid.generative.config import (
+    GenerativeFacts,
     Lora,
     TuningSettings,
-    read_generative_file,
 )
 from audit.deid.generative.model import load_causal
 from audit.deid.generative.tagger import load_generative
@@ -48,7 +48,7 @@ def test_tuned_on_a_few_notes_it_copies_them_with_their_tags(
     assert [one.status for one in readings] == ["exact"] * 4
     assert [one.document for one in readings] == documents()
     assert tagger.tag([note.text for note in documents()]) == tuple(d.spans for d in documents())
-    assert tagger.digest == result.digest == read_generative_file(result.directory).digest
+    assert tagger.digest == result.digest == GenerativeFacts.of_folder(result.directory).digest()
 
 
 def test_the_folder_is_an_ordinary_model_for_its_owner_alone(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_the_folder_is_an_ordinary_model_for_its_owner_alone(tmp_path: Path) -> 
     for path in made.directory.rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
     assert load_causal(made.directory / "model", device="cpu").n_context == 512
-    told = read_generative_file(made.directory)
+    told = GenerativeFacts.of_folder(made.directory)
     assert (told.title, told.training["n_notes"]) == ("tiny", 4)
     assert TuningSettings.of(told.training["settings"]).lora == Lora(dropout=0.1)
 
@@ -170,7 +170,7 @@ def test_bad_orders_are_said(tmp_path: Path) -> None:
     asked = order(tmp_path, model, **SHORT)
     with pytest.raises(AuditError, match="no gold notes"):
         replace(asked, gold=())
-    with pytest.raises(AuditError, match="Cannot be read"):
+    with pytest.raises(AuditError, match="cannot be read"):
         train_generative(replace(asked, gold=(tmp_path / "none.jsonl",)))
     with pytest.raises(AuditError, match="no room"):
         train_generative(replace(asked, settings=TuningSettings(max_tokens=64)))

@@ -13,9 +13,9 @@ from transformers import BertConfig, BertModel
 
 from audit.deid.network.config import (
     Material,
+    TaggerFacts,
     TaggerSettings,
     read_gold,
-    read_tagger_file,
     split_off,
     synthetic,
     with_mixed_lines,
@@ -70,10 +70,10 @@ def test_it_learns_notes_with_a_plain_rule(trained):
     texts = [one.text for one in NOTES.validation]
     figures = figures_of(predicted(NOTES.validation, tag_checked(tagger, texts)))
     assert figures.n_gold == 24 and figures.f > 0.95
-    facts = read_tagger_file(trained)
+    facts = TaggerFacts.of_folder(trained)
     assert facts.measured["n_gold"] == 24 and facts.title == "small"
     assert [point.f is not None for point in read_losses(trained)].count(True) == 2
-    assert tagger.digest == facts.digest and tagger.labels == TYPES
+    assert tagger.digest == facts.digest() and tagger.labels == TYPES
 
 
 def test_long_notes_and_empty_ones_are_tagged(trained):
@@ -106,7 +106,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(tmp_path):
     train_tagger(order(cut), NOTES)
     for name in ("model.safetensors", "characters.json", "config.json"):
         assert (cut / "model" / name).read_bytes() == (whole / "model" / name).read_bytes()
-    assert read_tagger_file(cut).digest == read_tagger_file(whole).digest
+    assert TaggerFacts.of_folder(cut).digest() == TaggerFacts.of_folder(whole).digest()
     steps = [(p.step, p.f) for p in read_losses(cut)]
     assert steps == [(p.step, p.f) for p in read_losses(whole)]
 
@@ -138,9 +138,9 @@ def test_a_changed_file_of_a_tagger_is_refused(trained, tmp_path):
     content = json.loads((folder / "tagger.json").read_text())
     (folder / "tagger.json").write_text(json.dumps(content | {"bias": 9.0}))
     with pytest.raises(AuditError, match="does not describe"):
-        read_tagger_file(folder)
+        TaggerFacts.of_folder(folder)
     with pytest.raises(AuditError, match="cannot be read"):
-        read_tagger_file(tmp_path / "nowhere")
+        TaggerFacts.of_folder(tmp_path / "nowhere")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,198 @@
+"""A look into a file of notes before a corpus is made of it: what it holds, one note as it will be.
+
+Comes in: a file of notes, a number. Goes out: categories of the first notes, and a note before and
+after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from audit.corpus.build import CategoryCount, CategoryCounter, facts_of_note, with_surrogates
+from audit.corpus.register import MentionFinder, Register, without_names
+from audit.corpus.truth import Place
+from audit.errors import AuditError
+from audit.notes.placeholders import find_placeholders, has_marks
+from audit.notes.read import Note, NoteSource, open_notes
+from audit.tables import RowNote
+
+MAX_NOTES = 1_000
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A stretch of a text: offsets, its category as written, the kind of value, whose name."""
+
+    start: int
+    end: int
+    category: str
+    kind: str
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """One note, before and after.
+
+    Attributes
+    ----------
+    row
+        Of the file.
+    before, after
+        The note as it is, and as it would be: with dummy values in D_private; or, where there is a
+        register, with places for names in D_public.
+    before_marks, after_marks
+        In order. Those that stay have the kind "unknown".
+    categories
+        Found in this note, most frequent first.
+    n_notes
+        Notes of the file that were read; there is none beyond the last of them if `is_last`.
+    is_last
+        Whether the file has no further note.
+    """
+
+    row: int
+    before: str
+    after: str
+    before_marks: tuple[Mark, ...]
+    after_marks: tuple[Mark, ...]
+    categories: tuple[CategoryCount, ...]
+    n_notes: int
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the first notes of a file hold.
+
+    Attributes
+    ----------
+    n_notes
+        Read.
+    refused
+        Rows among them that are no notes.
+    n_patients
+        Different patients among the notes that name one.
+    n_without_patient
+        Notes without a patient: each is a patient of its own.
+    has_blanks
+        Whether `___` counts as a placeholder: no note has `[** **]`.
+    categories
+        With what stands for each, the most frequent first; "unknown" for what is not understood.
+    n_chars
+        Of all notes read.
+    """
+
+    n_notes: int
+    refused: tuple[RowNote, ...]
+    n_patients: int
+    n_without_patient: int
+    has_blanks: bool
+    categories: tuple[CategoryCount, ...]
+    n_chars: int
+
+    @property
+    def has_placeholders(self) -> bool:
+        """Whether there is anything to replace; identified notes need a register."""
+        return bool(self.categories)
+
+
+def preview(
+    path: Path,
+    *,
+    number: int = 1,
+    columns: Mapping[str, str] | None = None,
+    seed: int = 0,
+    register: Register | None = None,
+) -> Preview:
+    """Return a note of a file by its number, from 1, before and after a build with this seed.
+
+    The patient's sex and dates are told from this note alone, so that the build's values may be
+    others; who replaces whom is the same within the note.
+
+    Raises
+    ------
+    AuditError
+        If the file cannot be read, or has no such note among its first 1,000.
+    """
+    if not 1 <= number <= MAX_NOTES:
+        raise AuditError(f"The number must lie from 1 to {MAX_NOTES:,}.", where="note")
+    source = open_notes(path, columns=columns)
+    notes = _notes(source)
+    found = list(islice(notes, number))
+    if len(found) < number:
+        raise AuditError(f"The file has {len(found):,} notes.", where="note")
+    is_last = next(notes, None) is None
+    note = found[-1]
+    if register is None:
+        has_blanks = not any(has_marks(each.text) for each in islice(_notes(source), 200))
+        facts = facts_of_note(note)
+        truth = with_surrogates(note, facts=facts, seed=seed, has_blanks=has_blanks)
+        after = truth.private
+    else:
+        people = MentionFinder(register).find(note.text, patient_id=note.patient_id)
+        truth = without_names(note.text, people)
+        after = truth.public
+    places = (*(truth.inserted or ()), *truth.left)
+    is_public_before = register is None
+    counter = CategoryCounter()
+    counter.add(sorted(places, key=lambda place: place.start), row=note.row)
+    return Preview(
+        row=note.row,
+        before=note.text,
+        after=after,
+        before_marks=_marks(places, in_public=is_public_before),
+        after_marks=_marks(places, in_public=not is_public_before),
+        categories=counter.ranked(),
+        n_notes=len(found),
+        is_last=is_last,
+    )
+
+
+def survey_head(path: Path, n: int = 200, *, columns: Mapping[str, str] | None = None) -> Survey:
+    """Return what the first n notes of a file hold.
+
+    Raises
+    ------
+    AuditError
+        If the file cannot be read.
+    """
+    notes: list[Note] = []
+    refused: list[RowNote] = []
+    for note in islice(open_notes(path, columns=columns).read(), min(n, MAX_NOTES)):
+        (refused if isinstance(note, RowNote) else notes).append(note)  # type: ignore[arg-type]
+    has_blanks = not any(has_marks(note.text) for note in notes)
+    counter = CategoryCounter()
+    for note in notes:
+        counter.add(find_placeholders(note.text, has_blanks=has_blanks).places, row=note.row)
+    patients = {note.patient_id for note in notes if note.patient_id}
+    return Survey(
+        n_notes=len(notes),
+        refused=tuple(refused),
+        n_patients=len(patients),
+        n_without_patient=sum(not note.patient_id for note in notes),
+        has_blanks=has_blanks,
+        categories=counter.ranked(),
+        n_chars=sum(len(note.text) for note in notes),
+    )
+
+
+def _notes(source: NoteSource) -> Iterator[Note]:
+    return (note for note in source.read() if isinstance(note, Note))
+
+
+def _marks(places: Iterable[Place], *, in_public: bool) -> tuple[Mark, ...]:
+    marks = [
+        Mark(
+            place.source_start if in_public else place.start,
+            place.source_stop if in_public else place.stop,
+            place.category,
+            place.kind,
+            place.role,
+        )
+        for place in places
+    ]
+    return tuple(sorted(marks, key=lambda mark: mark.start))
