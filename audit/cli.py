@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import sys
@@ -13,10 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -43,10 +43,8 @@ from audit.corpus.kept import (
 from audit.corpus.make import CorpusTask
 from audit.deid.cases import Miss, misses_csv, misses_jsonl, misses_of
 from audit.deid.copies import OutputFiles, copies_summary
-from audit.deid.generative.config import LANGUAGES as GENERATIVE_LANGUAGES
 from audit.deid.generative.config import (
     GenerativeFacts,
-    GenerativeOrder,
     Lora,
     TuningSettings,
 )
@@ -55,7 +53,6 @@ from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
 from audit.deid.masks import ModelTranslation, ModelTyper, NoTranslation, RuleTyper
 from audit.deid.matching import MATCHERS, OPTIMAL
 from audit.deid.network.config import TaggerFacts, TaggerSettings
-from audit.deid.network.decode import SCHEMES
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
 from audit.deid.release import FROM_TEXT, MODES, PLACEHOLDER, SURROGATE, Surrogates
 from audit.deid.release import LANGUAGES as RELEASE_LANGUAGES
@@ -70,8 +67,8 @@ from audit.deid.taggers import (
     known_taggers,
     load_tagger,
     load_tagger_folder,
-    tagger_dir,
 )
+from audit.deid.tasks import TaggerTask
 from audit.demo import demo_digests, is_demo
 from audit.errors import AuditError
 from audit.experiment.leakage_tables import (
@@ -95,10 +92,6 @@ from audit.jobs import service
 from audit.jobs.here import answer_here, waits_for_text
 from audit.jobs.kinds import (
     demo_order,
-    tagger_order,
-    tagger_question,
-    tuning_folder,
-    tuning_question,
 )
 from audit.jobs.service import audit_question, demo_question
 from audit.jobs.table import Job
@@ -133,11 +126,11 @@ from audit.report.report import (
     other_scenario,
     same_but_reference,
 )
-from audit.shelf import whole_folder, write_private
+from audit.shelf import whole_file, whole_folder, write_private
 from audit.stats import N_REPLICATES
 from audit.tables import read_table, write_table
 from audit.task import Question, Record, queue_of
-from audit.training.config import PRECISIONS, SCHEDULES, TrainSettings, largest_pass
+from audit.training.config import TrainSettings, largest_pass
 from audit.training.kept import MODEL, PretrainTask, TrainedModel, read_training, snapshot_name
 from cache.store import Store
 
@@ -151,6 +144,7 @@ def add_options(
     *,
     but: Collection[str] = (),
     only: Collection[str] | None = None,
+    prefix: str = "",
 ) -> None:
     """Add an option for every field of a task, or of settings, that has a description.
 
@@ -158,21 +152,24 @@ def add_options(
     """
     for name, field in record.model_fields.items():
         if field.description and name not in but and (only is None or name in only):
+            flag = _flag(record, name, prefix=prefix)
             parser.add_argument(
-                _flag(record, name), dest=name, default=SUPPRESS, help=field.description,
-                **_how(name, field, flag=_flag(record, name)),
+                flag, dest=prefix + name, default=SUPPRESS, help=field.description,
+                **_how(name, field, flag=flag),
             )  # fmt: skip
 
 
-def chosen(options: Namespace, record: type[Record]) -> dict[str, Any]:
+def chosen(options: Namespace, record: type[Record], *, prefix: str = "") -> dict[str, Any]:
     """Return the fields of a record that options give."""
     fields = [name for name, field in record.model_fields.items() if field.description]
-    given = {name: vars(options)[name] for name in fields if name in options}
+    given = {name: vars(options)[prefix + name] for name in fields if prefix + name in options}
     return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
 
 
-def _flag(record: type[Record], name: str) -> str:
-    return record.flags.get(name) or "--" + re.sub("^(n|is|has)_", "", name).replace("_", "-")
+def _flag(record: type[Record], name: str, *, prefix: str) -> str:
+    return record.flags.get(name) or f"--{prefix}" + re.sub("^(n|is|has)_", "", name).replace(
+        "_", "-"
+    )
 
 
 def _how(name: str, field: FieldInfo, *, flag: str) -> dict[str, Any]:
@@ -197,7 +194,7 @@ def _how(name: str, field: FieldInfo, *, flag: str) -> dict[str, Any]:
 
 def _without_none(kind: Any) -> Any:
     """Return the type that `kind | None`, or an annotated one, is about."""
-    if isinstance(kind, UnionType):
+    if get_origin(kind) in (UnionType, Union):
         kind = next(one for one in get_args(kind) if one is not type(None))
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
@@ -1111,116 +1108,30 @@ def _asked(model: LocalModel) -> AskedModel:
     return AskedModel(model, digest=model.digest, n_at_once=model.n_batch)
 
 
-_DEID_GENERATE_COMMANDS_DEFAULT = TuningSettings()
-_LORA = Lora()
-
-
 def add_generative_options(parser: Any) -> None:
-    """Add the settings of a tuning, each with the prefix `--gen-`, and the adapter's.
-
-    The caller adds `--gold` (several), `--validation` (several), `--out`, `--title`, `--device`.
-    """
+    """Add the settings of a tuning, each with the prefix `--gen-`, and the adapter's."""
     group = parser.add_argument_group("with --kind generative")
-    group.add_argument("--model", type=Path, help="directory of a causal language model")
-    d = _DEID_GENERATE_COMMANDS_DEFAULT
-    for option, kind, default, words in (
-        ("--gen-epochs", float, d.n_epochs, "times that every note is seen"),
-        ("--gen-batch", int, d.batch, "windows a step"),
-        ("--gen-micro-batch", int, d.micro_batch, "windows of one pass"),
-        ("--gen-learning-rate", float, None, "the highest; 2e-5, 2e-4 for an adapter"),
-        ("--gen-warmup-share", float, d.warmup_share, "share of the steps"),
-        ("--gen-weight-decay", float, d.weight_decay, "of matrices"),
-        ("--gen-clip", float, d.clip, "largest norm of a gradient"),
-        ("--gen-seed", int, d.seed, "of order, dropout and adapter"),
-        ("--gen-max-tokens", int, d.max_tokens, "of instruction, note and copy together"),
-        ("--gen-overlap", int, d.overlap, "characters that windows of a long note share"),
-        ("--gen-checkpoint-every", int, d.checkpoint_every, "steps"),
-        ("--lora-rank", int, _LORA.rank, "of the adapter"),
-        ("--lora-alpha", float, _LORA.alpha, "of the adapter"),
-        ("--lora-dropout", float, _LORA.dropout, "of the adapter"),
-    ):
-        group.add_argument(option, type=kind, default=default, help=words)
+    group.add_argument("--model", type=place, help="directory of a causal language model")
+    add_options(group, TuningSettings, but=("gradient_checkpointing",), prefix="gen-")
+    add_options(group, Lora, but=("targets",), prefix="lora-")
     group.add_argument("--lora", action="store_true", help="tune an adapter (needs peft) and merge "
                        "it into the model")  # fmt: skip
-    group.add_argument("--lora-targets", default=_LORA.targets[0], metavar="A,B",
+    group.add_argument("--lora-targets", default="all-linear", metavar="A,B",
                        help="modules that get an adapter")  # fmt: skip
-    group.add_argument("--gen-schedule", choices=SCHEDULES, default=d.schedule)
-    group.add_argument("--gen-precision", choices=PRECISIONS, default=d.precision)
-    group.add_argument(
-        "--gen-language", choices=GENERATIVE_LANGUAGES, default=d.language, help="of the tags"
-    )
     group.add_argument("--gradient-checkpointing", action="store_true",
                        help="less memory, a third more time")  # fmt: skip
 
 
 def tuning_settings(options: Namespace) -> TuningSettings:
-    """Return the settings that options say.
-
-    Raises
-    ------
-    AuditError
-        If one is out of its range.
-    """
+    """Return the settings that options say."""
     lora = None
     if options.lora:
         targets = tuple(part.strip() for part in options.lora_targets.split(",") if part.strip())
-        lora = Lora(
-            rank=options.lora_rank, alpha=options.lora_alpha, dropout=options.lora_dropout,
-            targets=targets,
-        )  # fmt: skip
+        lora = Lora(**chosen(options, Lora, prefix="lora-") | {"targets": targets})
     return TuningSettings(
-        n_epochs=options.gen_epochs,
-        batch=options.gen_batch,
-        micro_batch=options.gen_micro_batch,
-        learning_rate=options.gen_learning_rate,
-        schedule=options.gen_schedule,
-        warmup_share=options.gen_warmup_share,
-        weight_decay=options.gen_weight_decay,
-        clip=options.gen_clip,
-        seed=options.gen_seed,
-        precision=options.gen_precision,
-        max_tokens=options.gen_max_tokens,
-        overlap=options.gen_overlap,
-        language=options.gen_language,
-        gradient_checkpointing=options.gradient_checkpointing,
-        checkpoint_every=options.gen_checkpoint_every,
-        lora=lora,
+        **chosen(options, TuningSettings, prefix="gen-")
+        | {"gradient_checkpointing": options.gradient_checkpointing, "lora": lora}
     )
-
-
-def train_generative_command(
-    options: Namespace,
-    *,
-    gold: tuple[Path, ...],
-    out: Path | None,
-    validation: tuple[Path, ...] = (),
-) -> dict[str, Any]:
-    """Tune a causal language model to copy notes with tags; without `out` the tagger is kept.
-
-    Raises
-    ------
-    AuditError
-        If there is no model, or it or the notes cannot be read.
-    """
-    if options.model is None:
-        raise AuditError("Which model shall be tuned?", where="--model", do="Give a directory.")
-    order = GenerativeOrder(
-        gold=gold, model=options.model, out=out or Path(), settings=tuning_settings(options),
-        title=options.title, validation=validation, device=options.device,
-    )  # fmt: skip
-    question = tuning_question(order, is_kept=out is None)
-    (tagger_id,) = answered(question)
-    folder = tuning_folder(question.order)
-    facts = GenerativeFacts.of_folder(folder)
-    _deid_generate_commands_tell(facts)
-    _say(f"The tagger: {tagger_id if out is None else folder}")
-    return {
-        "tagger_id": tagger_id if out is None else None,
-        "directory": str(folder),
-        "digest": facts.digest(),
-        "measured": dict(facts.measured),
-        "training": dict(facts.training),
-    }
 
 
 def _deid_generate_commands_tell(facts: GenerativeFacts) -> None:
@@ -1377,21 +1288,18 @@ def listing_misses(
         return
     if path.suffix.lower() not in (".csv", ".jsonl"):
         raise AuditError("The name of the file ends in .csv or .jsonl.", where="--misses")
-    partial = path.with_name(f".{path.name}.part")
     try:
-        partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         # Half a surrogate pair, which is no UTF-8, becomes a question mark.
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="") as file:
+        with whole_file(path) as binary:
+            file = TextIOWrapper(binary, encoding="utf-8", errors="replace", newline="")
             is_table = path.suffix.lower() == ".csv"
             if is_table:
                 file.write(misses_csv(()))
             yield _passed_on(pairs, file, is_table=is_table)
-        partial.replace(path)
+            file.flush()
+            file.detach()
     except OSError as error:
         raise AuditError(f"Cannot be written ({error.strerror}).", where="--misses") from None
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _passed_on(
@@ -1409,79 +1317,66 @@ def _passed_on(
 TOKEN, GENERATIVE = "token", "generative"
 _FROM_SCRATCH = {"learning_rate": 2e-3, "n_tokens": 192, "n_epochs": 3.0}
 _FROM_ENCODER = {"learning_rate": 5e-5, "n_tokens": 512, "overlap": 128, "n_epochs": 3.0}
-_DEID_TRAIN_COMMANDS_DEFAULT = TaggerSettings()
+_TOKEN_SETTINGS = (
+    "n_epochs", "n_tokens", "overlap", "batch", "micro_batch", "learning_rate", "hidden_share",
+    "recall_weight", "scheme",
+)  # fmt: skip
 
 
 def add_train(parts: Any) -> None:
     """Add `deid train` to the command line."""
     train = parts.add_parser("train", help="train a tagger; goes on where it stopped")
-    train.add_argument("--kind", choices=(TOKEN, GENERATIVE), default=TOKEN)
-    notes = train.add_mutually_exclusive_group(required=True)
-    notes.add_argument("--gold", type=Path, action="append", help="annotated notes: a file or a "
-                       "folder of any format of `deid`")  # fmt: skip
-    notes.add_argument("--synthetic", type=int, default=0, metavar="N", help="so many synthetic "
-                       "notes")  # fmt: skip
-    notes.add_argument("--default", action="store_true", help="make the shipped tagger again")
-    train.add_argument("--measure-again", action="store_true", help="with --default: train "
-                       "nothing, measure anew, as after a change of the rules")  # fmt: skip
-    train.add_argument("--language", action="append", choices=("ja", "en"),
-                       help="of the synthetic notes; both without it")  # fmt: skip
-    train.add_argument("--validation", type=Path, action="append", help="annotated notes to "
-                       "measure on; without it a tenth of the patients")  # fmt: skip
+    add = train.add_argument
+    add("--kind", choices=(TOKEN, GENERATIVE), default=TOKEN)
+    add_options(train, TaggerTask)
+    add("--default", action="store_true", help="make the shipped tagger again")
+    add("--measure-again", action="store_true", help="with --default: train nothing, measure anew, "
+        "as after a change of the rules")  # fmt: skip
     start = train.add_mutually_exclusive_group()
-    start.add_argument("--encoder", type=Path, help="directory of an encoder to start from")
+    start.add_argument("--encoder", type=place, help="directory of an encoder to start from")
     start.add_argument("--scratch", action="store_true", help="a small network of characters "
                        "(the default)")  # fmt: skip
-    train.add_argument("--out", type=Path, help="folder of the tagger; without it, it is kept "
-                       "among the trained ones")  # fmt: skip
-    train.add_argument("--title", default="", help="for the list of taggers")
-    train.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    _deid_train_commands_settings(train)
+    add_options(train, TaggerSettings, only=_TOKEN_SETTINGS)
+    add("--train-seed", type=int, default=0, help="of weights, order and noise")
     add_generative_options(train)
-    train.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    add("--json", action="store_true", help="print one JSON object on stdout")
     train.set_defaults(command=train_command)
 
 
 def train_command(options: Namespace) -> dict[str, Any]:
     """Train a tagger, or go on with its training."""
-    gold, validation = tuple(options.gold or ()), tuple(options.validation or ())
-    if options.kind == GENERATIVE:
-        if not gold:
-            raise AuditError("Give annotated notes.", where="--gold")
-        return train_generative_command(options, gold=gold, out=options.out, validation=validation)
     if options.default:
         return _default(options)
-    if len(gold) > 1 or len(validation) > 1:
-        raise AuditError(
-            "Give one file or one folder.", where="--gold", do="Put the files into one folder."
-        )
-    order = tagger_order(
-        settings=_deid_train_commands_chosen(options),
-        gold=gold[0] if gold else None,
-        n_synthetic=options.synthetic,
-        languages=options.language or ("ja", "en"),
-        validation=validation[0] if validation else None,
-        encoder=options.encoder,
-        title=options.title,
-        out=options.out,
-        device=options.device,
+    is_generative = options.kind == GENERATIVE
+    if is_generative and options.model is None:
+        raise AuditError("Which model shall be tuned?", where="--model", do="Give a directory.")
+    task = TaggerTask(
+        settings=tuning_settings(options) if is_generative else token_settings(options),
+        start=options.model if is_generative else options.encoder,
+        **chosen(options, TaggerTask),
     )
-    (tagger_id,) = answered(tagger_question(order))
-    folder = options.out or tagger_dir(tagger_id)
-    facts = TaggerFacts.of_folder(folder)
-    measured = facts.measured
-    recall, precision = (_rate_shown(measured[key]) for key in ("recall", "precision"))
-    n_notes = facts.training["n_validation_notes"]
-    _say(f"Recall {recall}, precision {precision} (strict, {measured['n_gold']} spans of "
-         f"{n_notes} notes of the same "
-         "kind as those it learned from).")  # fmt: skip
-    _say(f"The tagger: {folder if options.out else tagger_id}")
+    (tagger_id,) = answered(task.question())
+    folder = task.with_(tagger_id=tagger_id).folder
+    kind: type[GenerativeFacts] | type[TaggerFacts] = (
+        GenerativeFacts if is_generative else TaggerFacts
+    )
+    facts: Any = kind.of_folder(folder)
+    if is_generative:
+        _deid_generate_commands_tell(facts)
+    else:
+        measured = facts.measured
+        recall, precision = (_rate_shown(measured[key]) for key in ("recall", "precision"))
+        _say(f"Recall {recall}, precision {precision} (strict, {measured['n_gold']} spans of "
+             f"{facts.training['n_validation_notes']} notes of the same "
+             "kind as those it learned from).")  # fmt: skip
+    _say(f"The tagger: {folder if task.out else tagger_id}")
+    bias = {} if is_generative else {"bias": facts.bias}
     return {
-        "tagger_id": None if options.out else tagger_id,
+        "tagger_id": None if task.out else tagger_id,
         "directory": str(folder),
         "digest": facts.digest(),
-        "bias": facts.bias,
-        "measured": dict(measured),
+        **bias,
+        "measured": dict(facts.measured),
         "training": dict(facts.training),
     }
 
@@ -1489,12 +1384,12 @@ def train_command(options: Namespace) -> dict[str, Any]:
 def _default(options: Namespace) -> dict[str, Any]:
     from audit.deid.network.training import DefaultRecipe, make_default, measure_again
 
-    out = options.out or SHIPPED
+    out = chosen(options, TaggerTask).get("out") or SHIPPED
     if options.measure_again:
         return _told(measure_again(out))
     recipe = DefaultRecipe(seed=options.train_seed)
-    if options.epochs is not None:
-        recipe = replace(recipe, n_epochs=options.epochs)
+    if "n_epochs" in options:
+        recipe = replace(recipe, n_epochs=options.n_epochs)
     work = out.parent / f".{out.name}.training"
     how = make_default(work, out=out, recipe=recipe, progress=progress_line())
     shutil.rmtree(work, ignore_errors=True)
@@ -1511,44 +1406,16 @@ def _told(how: dict[str, Any]) -> dict[str, Any]:
     return how
 
 
-def _deid_train_commands_settings(train: Any) -> None:
-    for option, kind, words in (
-        ("--epochs", float, "times that every note is seen"),
-        ("--tokens", int, "tokens of a row"),
-        ("--overlap", int, "tokens that rows of a long note share"),
-        ("--batch", int, "rows a step"),
-        ("--micro-batch", int, "rows of one pass"),
-        ("--learning-rate", float, "the highest"),
-        ("--hidden-share", float, "share of the spans shown as unknown"),
-        ("--recall-weight", float, "how much more recall counts than precision"),
-    ):
-        train.add_argument(option, type=kind, help=words)
-    train.add_argument("--scheme", choices=SCHEMES, default=_DEID_TRAIN_COMMANDS_DEFAULT.scheme)
-    train.add_argument("--train-seed", type=int, default=0, help="of weights, order and noise")
-
-
-def _deid_train_commands_chosen(options: Namespace) -> TaggerSettings:
-    given = {
-        "n_epochs": options.epochs,
-        "n_tokens": options.tokens,
-        "overlap": options.overlap,
-        "batch": options.batch,
-        "micro_batch": options.micro_batch,
-        "learning_rate": options.learning_rate,
-        "hidden_share": options.hidden_share,
-        "recall_weight": options.recall_weight,
-    }
-    first = dict(_FROM_SCRATCH if options.encoder is None else _FROM_ENCODER)
-    values: dict[str, Any] = first | {k: v for k, v in given.items() if v is not None}
-    if options.batch is not None and options.micro_batch is None:
-        values["micro_batch"] = min(options.batch, _DEID_TRAIN_COMMANDS_DEFAULT.micro_batch)
-    if options.tokens is not None and options.overlap is None:
-        values["overlap"] = min(
-            values.get("overlap", _DEID_TRAIN_COMMANDS_DEFAULT.overlap), options.tokens // 4
-        )
-    return _DEID_TRAIN_COMMANDS_DEFAULT.with_(
-        scheme=options.scheme, seed=options.train_seed, **values
-    )
+def token_settings(options: Namespace) -> TaggerSettings:
+    """Return the settings that options say, the others as they suit what is trained."""
+    values: dict[str, Any] = dict(_FROM_SCRATCH if options.encoder is None else _FROM_ENCODER)
+    given = chosen(options, TaggerSettings)
+    usual = TaggerSettings()
+    if "batch" in given:
+        values["micro_batch"] = min(given["batch"], usual.micro_batch)
+    if "n_tokens" in given:
+        values["overlap"] = min(values.get("overlap", usual.overlap), given["n_tokens"] // 4)
+    return TaggerSettings(**values | given, seed=options.train_seed)
 
 
 def _rate_shown(value: float | None) -> str:

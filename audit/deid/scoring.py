@@ -11,12 +11,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field, model_validator
 
 from audit.deid.cases import SpanWriter
 from audit.deid.copies import EXACT, CopyingTagger, OutputFiles, added, copies_summary, numbers_of
+from audit.deid.given import clear_given, given_path, keep_notes
 from audit.deid.matching import MATCHERS, OPTIMAL
 from audit.deid.metrics import seen_recall, surface_forms
 from audit.deid.score import (
@@ -40,8 +40,11 @@ from audit.deid.score import (
     write_patients,
 )
 from audit.deid.tag import COPIES
+from audit.deid.tagged import TAGGED_SETS
 from audit.deid.tagger import Tagger, tag_checked
+from audit.deid.taggers import KnownTagger, known_taggers, load_tagger
 from audit.errors import AuditError
+from audit.home import salted_digest
 from audit.notes.formats import (
     GOLD,
     PREDICTED,
@@ -51,17 +54,18 @@ from audit.notes.formats import (
     opened,
     read_line,
 )
+from audit.notes.read import resolve_note_file
 from audit.notes.spans import FIVE_TYPES, LabelMap, TaggedDocument, relabelled
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.shelf import new_file, now, one_line, write_whole
 from audit.stats import N_REPLICATES
-from audit.task import Record
+from audit.task import SHORT, Contact, Question, Task, queue_of, states_of
 
 LANGUAGES = ("ja", "en")
 MAX_REPLICATES = 100_000
 
 
-class ScoreOrder(Record):
+class ScoreTask(Task):
     """What is to be scored.
 
     Attributes
@@ -77,6 +81,8 @@ class ScoreOrder(Record):
         What to call the score; makes no other question of it.
     """
 
+    job = "score"
+
     gold: Source
     predicted: Source
     training: Source | None = None
@@ -86,9 +92,11 @@ class ScoreOrder(Record):
     seed: int = 0
     n_replicates: int = Field(default=N_REPLICATES, ge=1, le=MAX_REPLICATES)
     title: str = ""
+    score_id: str = ""
+    """Known once the question is asked."""
 
     @model_validator(mode="after")
-    def _check(self) -> ScoreOrder:
+    def _check(self) -> ScoreTask:
         if self.gold.kind not in GOLD_KINDS or self.predicted.kind not in PREDICTED_KINDS:
             raise ValueError("a side of a score cannot come from there")
         if self.training is not None and self.training.kind not in (GIVEN, FILE):
@@ -107,9 +115,114 @@ class ScoreOrder(Record):
         first = FIVE_TYPES.labels if self.has_five_types else {}
         return LabelMap({**first, **self.label_map})
 
-    def decisive(self) -> dict[str, Any]:
-        """Return what makes another question of it: all but the title."""
-        return self.model_dump(mode="json", exclude={"title"})
+    @property
+    def sides(self) -> tuple[Source, ...]:
+        """The sources of notes."""
+        return tuple(one for one in (self.gold, self.predicted, self.training) if one is not None)
+
+    def question(self) -> Question:
+        """Return the question; the same has the same score, whatever its title.
+
+        Raises
+        ------
+        AuditError
+            If a side is not there, or there is no such tagger.
+        """
+        tagger = _known(self.predicted) if self.predicted.kind == TAGGER else None
+        about = [
+            self.with_(title="", score_id="").plain(),
+            [_state(one) for one in self.sides],
+            "" if tagger is None else tagger.digest,
+            _example(self.gold.ref) if self.gold.kind == EXAMPLE else None,
+        ]
+        # Salted: what was handed in can be guessed.
+        score_id = salted_digest(f"score {json.dumps(about, sort_keys=True)}")[:12]
+        return self.with_(score_id=score_id).asked(
+            label="" if tagger is None else tagger.tagger_id,
+            device=self._queue(tagger),
+            about=score_id,
+        )
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Measure; returns the identifier of the score. One that is kept is not made again."""
+        if SCORES.place(self.score_id).is_dir():
+            return (self.score_id,)
+        clear_given(keep=[one.ref for one in self.sides])
+        build_score(
+            self, inputs=self._inputs(), score_id=self.score_id, progress=contact.listen,
+            should_stop=contact.should_stop,
+        )  # fmt: skip
+        return (self.score_id,)
+
+    def _queue(self, tagger: KnownTagger | None) -> str:
+        if tagger is not None and not tagger.is_quick:
+            return queue_of("auto")
+        files = [_path(one) for one in self.sides if one.kind not in (EXAMPLE, TAGGER)]
+        return SHORT if sum(path.stat().st_size for path in files) <= _SHORT_BYTES else "cpu"
+
+    def _inputs(self) -> ScoreInputs:
+        gold = _path(self.gold)
+        training = None if self.training is None else _path(self.training)
+        if self.predicted.kind == TAGGER:
+            tagger = load_tagger(self.predicted.ref)
+            return ScoreInputs(
+                gold, None, training, tagger=tagger,
+                tagger_name=tagger.name, tagger_digest=tagger.digest,
+            )  # fmt: skip
+        name = digest = ""
+        if self.predicted.kind == TAGGED:
+            marked = TAGGED_SETS.get(self.predicted.ref)
+            name, digest = marked.tagger_id, marked.tagger_digest
+        return ScoreInputs(
+            gold, _path(self.predicted), training, tagger_name=name, tagger_digest=digest
+        )
+
+
+N_EXAMPLE, EXAMPLE_SEED = 200, 20261122
+_SHORT_BYTES = 5_000_000  # of both sides together: what is counted within minutes
+
+
+def _path(source: Source) -> Path:
+    if source.kind == EXAMPLE:
+        return given_path(_example(source.ref))
+    if source.kind == FILE:
+        return resolve_note_file(source.ref)
+    if source.kind == TAGGED:
+        marked = TAGGED_SETS.get(source.ref)
+        if not marked.is_whole:
+            raise AuditError(
+                "This set is not tagged to its end.", where="score", do="Resume its job first."
+            )
+        return marked.spans_path
+    return given_path(source.ref)
+
+
+def _example(language: str) -> str:
+    """Keep the example's notes, invented in styles that no training saw; return their digest."""
+    from audit.deid.synthetic import HELD_OUT_STYLES, synthetic_notes
+
+    notes = synthetic_notes(
+        N_EXAMPLE, seed=EXAMPLE_SEED, language=language, styles=HELD_OUT_STYLES[language]
+    )
+    return keep_notes(tuple(notes)).digest
+
+
+def _known(source: Source) -> KnownTagger:
+    found = next((one for one in known_taggers() if one.tagger_id == source.ref), None)
+    if found is None:
+        raise AuditError(
+            "There is no such tagger.", where="tagger", do="Choose one of those that are listed."
+        )
+    return found
+
+
+def _state(source: Source) -> list[object]:
+    """Return what tells a side apart: what was given never changes, a file may."""
+    if source.kind in (EXAMPLE, TAGGER):
+        return [source.kind, source.ref]
+    path = _path(source)
+    is_file = source.kind == FILE
+    return [source.kind, source.ref, states_of(path, where="gold notes") if is_file else None]
 
 
 GOLD_FILE, PREDICTED_FILE, VERBATIM_FILE = "gold.jsonl", "predicted.jsonl", "verbatim.jsonl"
@@ -298,7 +411,7 @@ class ScoreInputs:
 
 
 def build_score(
-    order: ScoreOrder,
+    order: ScoreTask,
     *,
     inputs: ScoreInputs,
     score_id: str,
@@ -328,7 +441,7 @@ class _Run:
     """One way through the notes of both sides."""
 
     def __init__(
-        self, order: ScoreOrder, inputs: ScoreInputs, *, folder: Path, meter: Meter
+        self, order: ScoreTask, inputs: ScoreInputs, *, folder: Path, meter: Meter
     ) -> None:
         self._order, self._inputs = order, inputs
         self._folder, self._meter = folder, meter

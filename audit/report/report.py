@@ -25,9 +25,9 @@ from audit.attack.verdict import equal_models_record
 from audit.errors import AuditError
 from audit.notes.passages import Passage
 from audit.report.names import NameForm, name_table, number, seen_as
-from audit.shelf import ResultStore
 from audit.stats import Estimate, FloatArray, Rate, wilson
 from audit.task import Record
+from cache.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -627,7 +627,7 @@ def best_passages(
     return rows, np.where(is_known, found, np.nan).astype(np.float32)
 
 
-def keep_inspection(digest: str, inspection: Inspection, *, store: ResultStore) -> None:
+def keep_inspection(digest: str, inspection: Inspection, *, store: Store) -> None:
     """Keep an audit's inspection beside its report."""
     store.put(
         _key(digest),
@@ -636,7 +636,7 @@ def keep_inspection(digest: str, inspection: Inspection, *, store: ResultStore) 
     )
 
 
-def kept_inspection(digest: str, *, store: ResultStore) -> Inspection | None:
+def kept_inspection(digest: str, *, store: Store) -> Inspection | None:
     """Return an audit's inspection; None where it is not kept, or of another version."""
     stored = store.get(_key(digest))
     if stored is None or set(stored.arrays) != set(_ARRAYS):

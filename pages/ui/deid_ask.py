@@ -7,8 +7,8 @@ import streamlit as st
 from audit.deid.given import ENDINGS, HANDED_IN_MAX_FILES, MAX_HANDED_IN_BYTES
 from audit.deid.tagged import MAX_TYPED_CHARS, ReleaseSettings
 from audit.deid.taggers import KnownTagger
+from audit.deid.tasks import NotesToTag, one_text, uploaded
 from audit.errors import AuditError
-from audit.jobs.kinds import NotesToTag, one_text, uploaded
 from audit.shelf import MAX_TITLE_CHARS
 from pages.ui import blocks, corpus_cached, corpus_choice
 from pages.ui.corpus_build import ask_columns

@@ -6,7 +6,7 @@ import streamlit as st
 
 from audit.deid.tagged import TAGGED_SETS, ReleaseSettings
 from audit.deid.taggers import KnownTagger
-from audit.jobs.kinds import TAGGING_JOB_KIND, NotesToTag, tagging_question
+from audit.deid.tasks import NotesToTag, TaggingTask, tagging_task
 from pages.ui import blocks
 from pages.ui.followed_jobs import FollowedJobs
 from pages.ui.language import Words
@@ -20,12 +20,11 @@ def start(notes: NotesToTag, *, tagger: KnownTagger, how: ReleaseSettings, title
     AuditError
         If the notes cannot be read, or as `service.ask`.
     """
-    question = tagging_question(notes, tagger=tagger, how=how, title=title)
-    tagged_id = question.order["tagged_id"]
-    if TAGGED_SETS.get(tagged_id).is_whole:
-        show(tagged_id)
+    task = tagging_task(notes, tagger=tagger, how=how, title=title)
+    if TAGGED_SETS.get(task.tagged_id).is_whole:
+        show(task.tagged_id)
     else:
-        JOBS.start(question)
+        JOBS.start(task.question())
 
 
 def show(tagged_id: str) -> None:
@@ -41,5 +40,5 @@ def _done(say: Words, tagged_id: str) -> None:
 
 
 JOBS = FollowedJobs(
-    kind=TAGGING_JOB_KIND, page="deidentify", see="deidentify_see_job", on_done=_done
+    kind=TaggingTask.job, page="deidentify", see="deidentify_see_job", on_done=_done
 )

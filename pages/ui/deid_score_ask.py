@@ -7,7 +7,7 @@ import streamlit as st
 from audit.deid.given import GivenNotes
 from audit.deid.matching import MATCHERS
 from audit.deid.score import Source
-from audit.deid.scoring import ScoreOrder
+from audit.deid.scoring import ScoreTask
 from audit.errors import AuditError
 from audit.foreign import decode_text
 from audit.notes.spans import TYPES, LabelMap, read_label_map
@@ -43,7 +43,7 @@ def draw_ask(say: Words) -> None:
     has_five_types, given_map = mapping
     _draw_start(
         say,
-        ScoreOrder(
+        ScoreTask(
             gold=gold,
             predicted=predicted,
             training=training,
@@ -79,7 +79,7 @@ def ask_labels(say: Words, found: list[GivenNotes]) -> tuple[bool, LabelMap | No
         except AuditError as error:
             refused(say, error)
             return None
-    order = ScoreOrder(
+    order = ScoreTask(
         gold=Source(kind="example", ref="ja"), predicted=Source(kind="tagger", ref="rules"),
         has_five_types=bool(has_five_types), label_map=dict(given.labels) if given else {},
     )  # fmt: skip
@@ -109,7 +109,7 @@ def ask_details(say: Words) -> tuple[str, int, Source | None]:
     return str(matcher or MATCHERS[0]), int(seed or 0), training
 
 
-def _draw_start(say: Words, order: ScoreOrder) -> None:
+def _draw_start(say: Words, order: ScoreTask) -> None:
     title, button = st.columns([3, 1], vertical_alignment="bottom")
     label = title.text_input(
         say.text("deid_measures_score_title"),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.scoring import ScoreOrder
-from audit.jobs.kinds import SCORE_JOB_KIND, score_question
+from audit.deid.scoring import ScoreTask
 from pages.ui.followed_jobs import FollowedJobs
 from pages.ui.language import Words
 
 
-def start(order: ScoreOrder) -> None:
+def start(order: ScoreTask) -> None:
     """Ask for a score and follow its job; raises `AuditError` as `service.ask`."""
-    JOBS.start(score_question(order), seed=order.seed)
+    JOBS.start(order.question(), seed=order.seed)
 
 
 def show_score(score_id: str) -> None:
@@ -30,5 +29,5 @@ def _done(say: Words, score_id: str) -> None:
 
 
 JOBS = FollowedJobs(
-    kind=SCORE_JOB_KIND, page="deid_measures", see="deid_measures_see_job", on_done=_done
+    kind=ScoreTask.job, page="deid_measures", see="deid_measures_see_job", on_done=_done
 )

@@ -21,8 +21,9 @@ from audit.deid.tagged import (
     now,
     undo_correction,
 )
+from audit.deid.tasks import TaggingTask
 from audit.errors import AuditError
-from audit.jobs.kinds import active_tagging
+from audit.jobs import service
 from audit.notes.spans import Span
 from pages.ui import blocks, deid_cached
 from pages.ui.deid_correct import Keeper, draw_corrections
@@ -236,13 +237,18 @@ def draw_onward(say: Words, tagged: TaggedSet, *, is_corrected: bool) -> None:
 
 def draw_unfinished(say: Words, tagged: TaggedSet) -> None:
     """Say that a set is not whole, and why."""
-    below = "deidentify_at_work" if active_tagging(tagged.tagged_id) else "deidentify_unfinished_do"
+    below = "deidentify_at_work" if _is_at_work(tagged) else "deidentify_unfinished_do"
     st.html(blocks.heading(say.text("deidentify_unfinished"), below=say.text(below)))
+
+
+def _is_at_work(tagged: TaggedSet) -> bool:
+    question = TaggingTask(tagged_id=tagged.tagged_id).question()
+    return service.active_job(question.digest) is not None
 
 
 def draw_forget(say: Words, tagged: TaggedSet) -> None:
     """Draw the button that removes the set, which asks once more; not while its job is at work."""
-    is_busy = active_tagging(tagged.tagged_id) is not None
+    is_busy = _is_at_work(tagged)
     with st.popover(say.text("deidentify_forget"), key="deidentify_forget", disabled=is_busy):
         st.html(blocks.heading("", below=say.text("deidentify_forget_why")))
         if not st.button(

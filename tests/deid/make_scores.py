@@ -9,8 +9,7 @@ from typing import Any
 
 from audit.deid.given import keep_notes
 from audit.deid.score import SCORES, Source
-from audit.deid.scoring import ScoreOrder
-from audit.jobs.kinds import answer_score, score_question
+from audit.deid.scoring import ScoreTask
 from audit.notes.spans import Span, TaggedDocument, tagged
 from audit.task import Contact
 
@@ -61,13 +60,13 @@ def make_score(
     golds: Sequence[TaggedDocument], predicted: Sequence[TaggedDocument], **settings: object
 ) -> str:
     """Keep a score of these notes as a job does, and return its identifier."""
-    order = ScoreOrder(
+    order = ScoreTask(
         gold=Source(kind="given", ref=keep_notes(golds).digest),
         predicted=Source(kind="given", ref=keep_notes(predicted).digest),
         n_replicates=100,
         **settings,  # type: ignore[arg-type]
     )
-    (score_id,) = answer_score(score_question(order).order, quiet())
+    (score_id,) = ScoreTask.answer(order.question().order, quiet())
     return score_id
 
 

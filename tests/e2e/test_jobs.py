@@ -14,9 +14,9 @@ from playwright.sync_api import expect
 
 from audit.deid.tagged import ReleaseSettings
 from audit.deid.taggers import known_tagger
+from audit.deid.tasks import one_text, tagging_task
 from audit.home import HOME_VARIABLE
 from audit.jobs import table
-from audit.jobs.kinds import one_text, tagging_question
 from audit.jobs.table import write_order
 from pages.ui.language import words_of
 from tests.e2e.conftest import READY, Server
@@ -36,10 +36,10 @@ def test_a_server_that_nobody_looks_at_starts_what_waits(
 ) -> None:
     servers(tmp_path / "home")
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
-    asked = tagging_question(
+    asked = tagging_task(
         one_text("氏名：高橋健一", source="pasted"), tagger=known_tagger("rules"),
         how=ReleaseSettings(),
-    )  # fmt: skip
+    ).question()  # fmt: skip
     write_order("0" * 12, order=asked.order)
     waiting = table.insert(  # as whoever asked left it, and died before a worker was started
         kind=asked.kind, label=asked.label, scenario=0, device=asked.device,

@@ -15,13 +15,12 @@ from audit.deid.copies import CopyReading, Piece, read_pieces
 from audit.deid.given import clear_given, given_path, keep_given, keep_notes, keep_outputs
 from audit.deid.rules import RuleTagger
 from audit.deid.score import SCORES, Source
-from audit.deid.scoring import ScoreOrder
+from audit.deid.scoring import ScoreTask
 from audit.deid.taggers import KnownTagger
 from audit.deid.windows import Window
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
-from audit.jobs import kinds
-from audit.jobs.kinds import KINDS, answer_score, score_question
+from audit.jobs.kinds import KINDS
 from audit.notes.formats import write_files, write_jsonl, write_tags
 from audit.notes.spans import Span, TaggedDocument
 from audit.progress import Progress
@@ -34,7 +33,7 @@ RULES = KnownTagger("rules", "rules", "", RuleTagger().digest, is_quick=True)
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
-    monkeypatch.setattr(kinds, "known_taggers", lambda: (RULES,))
+    monkeypatch.setattr(scoring, "known_taggers", lambda: (RULES,))
 
 
 def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
@@ -45,50 +44,49 @@ def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
     )
 
 
-def order(golds: Sequence[TaggedDocument], **more: object) -> ScoreOrder:
+def order(golds: Sequence[TaggedDocument], **more: object) -> ScoreTask:
     sides: dict[str, object] = {
         "gold": Source(kind="given", ref=keep_notes(golds).digest),
         "predicted": Source(kind="tagger", ref="rules"),
         "n_replicates": 50,
     }
-    return ScoreOrder(**{**sides, **more})  # type: ignore[arg-type]
+    return ScoreTask(**{**sides, **more})  # type: ignore[arg-type]
 
 
 def test_an_order_becomes_a_kept_score_once() -> None:
-    question = score_question(order(gold_notes(), title="A ward"))
+    question = order(gold_notes(), title="A ward").question()
     plain = json.loads(json.dumps(question.order))
     assert question.kind in KINDS and question.label == "rules" and question.device == SHORT
-    assert ScoreOrder.read(json.dumps(plain["score"]), where="order") == order(
-        gold_notes(), title="A ward"
-    )
+    wanted = order(gold_notes(), title="A ward").with_(score_id=plain["score_id"])
+    assert ScoreTask.ordered(plain) == wanted
     assert "山田" not in json.dumps(plain, ensure_ascii=False)
     seen: list[Progress] = []
-    (score_id,) = answer_score(plain, contact(seen))
+    (score_id,) = ScoreTask.answer(plain, contact(seen))
     assert SCORES.get(score_id).tagger["name"] == "rules" and seen[-1].share == 1
     assert {one.phase for one in seen} <= {
         "reading the gold notes", "tagging the notes", "comparing the spans", "drawing intervals",
     }  # fmt: skip
     stamp = SCORES.get(score_id).created
-    assert answer_score(plain, contact([])) == (score_id,)
+    assert ScoreTask.answer(plain, contact([])) == (score_id,)
     assert SCORES.get(score_id).created == stamp
 
 
 def test_what_makes_another_question() -> None:
     golds = gold_notes()
-    one = score_question(order(golds))
-    assert score_question(order(golds, title="T")).digest == one.digest
+    one = order(golds).question()
+    assert order(golds, title="T").question().digest == one.digest
     others = [
         order(golds, seed=1), order(golds, matcher="document_order"),
         order(golds, has_five_types=True), order(golds, label_map={"age": ""}),
         order(gold_notes(11)),
         order(golds, predicted=Source(kind="given", ref=keep_notes(golds).digest)),
     ]  # fmt: skip
-    digests = {score_question(other).digest for other in others}
+    digests = {other.question().digest for other in others}
     assert len(digests | {one.digest}) == 7
     with pytest.raises(AuditError, match="no such tagger"):
-        score_question(order(golds, predicted=Source(kind="tagger", ref="trained/000000000000")))
+        order(golds, predicted=Source(kind="tagger", ref="trained/000000000000")).question()
     with pytest.raises(AuditError, match="no longer kept"):
-        score_question(order(golds, gold=Source(kind="given", ref="0" * 64)))
+        order(golds, gold=Source(kind="given", ref="0" * 64)).question()
     with pytest.raises(AuditError, match="no such matcher"):
         order(golds, matcher="no such")
 
@@ -97,7 +95,7 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(scoring, "_BATCH_NOTES", 4)
     monkeypatch.setattr("audit.progress._REPORT_SECONDS", 0.0)
     golds = gold_notes(40)
-    plain = score_question(order(golds)).order
+    plain = order(golds).question().order
     asked: list[int] = []
     tag = RuleTagger.tag
 
@@ -107,17 +105,17 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(RuleTagger, "tag", counted)
     with pytest.raises(AuditCancelled):
-        answer_score(plain, contact([], stop_at=0.5))
+        ScoreTask.answer(plain, contact([], stop_at=0.5))
     n_before = sum(asked)
     making = SCORES.home() / f".{plain['score_id']}.making"
     assert 0 < n_before < 40 and set(files_of(making).values()) == {0o600}
     lines = (making / "predicted.jsonl").read_bytes()
     (making / "predicted.jsonl").write_bytes(lines + b'{"doc_id": "half')
-    (score_id,) = answer_score(plain, contact([]))
+    (score_id,) = ScoreTask.answer(plain, contact([]))
     assert sum(asked) == 40 and not making.exists()
     whole = content_of(score_id)["summary"]
     SCORES.place(score_id).rename(SCORES.home() / ".away")
-    (again,) = answer_score(plain, contact([]))
+    (again,) = ScoreTask.answer(plain, contact([]))
     assert content_of(again)["summary"] == whole and sum(asked) == 80
 
 
@@ -139,7 +137,7 @@ def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
         has_five_types=True,
         label_map={"linkage_code": ""},
     )
-    (score_id,) = answer_score(score_question(wanted).order, quiet())
+    (score_id,) = ScoreTask.answer(wanted.question().order, quiet())
     content = content_of(score_id)
     assert content["unknown_labels"] == ["Rocket"]
     rows = content["summary"]["criteria"]["label_relaxed"]["matrix"]["rows"]
@@ -153,7 +151,7 @@ def test_names_seen_in_training_are_counted_apart() -> None:
         predicted=Source(kind="given", ref=keep_notes(predicted).digest),
         training=Source(kind="given", ref=keep_notes(golds[:1]).digest),
     )
-    (score_id,) = answer_score(score_question(wanted).order, quiet())
+    (score_id,) = ScoreTask.answer(wanted.question().order, quiet())
     (names,) = (
         one for one in content_of(score_id)["seen"]["labels"] if one["label"] == "identifier"
     )
@@ -170,7 +168,7 @@ def test_copies_of_a_model_are_aligned_and_exact_ones_counted_apart() -> None:
     given = keep_outputs(data, what="predicted notes")
     assert given.n_notes == 5
     wanted = order(golds, predicted=Source(kind="outputs", ref=given.digest))
-    (score_id,) = answer_score(score_question(wanted).order, quiet())
+    (score_id,) = ScoreTask.answer(wanted.question().order, quiet())
     content = content_of(score_id)
     assert content["copies"]["statuses"]["exact"] == 4 and content["n_gold_only"] == 1
     missed = {
@@ -209,14 +207,14 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
 ) -> None:
     golds = gold_notes(6)
     copyist = Copyist(golds)
-    monkeypatch.setattr(kinds, "load_tagger", lambda tagger_id: copyist)
+    monkeypatch.setattr(scoring, "load_tagger", lambda tagger_id: copyist)
     monkeypatch.setattr("audit.progress._REPORT_SECONDS", 0.0)
-    plain = score_question(order(golds)).order
+    plain = order(golds).question().order
     with pytest.raises(AuditCancelled):
-        answer_score(plain, contact([], stop_at=0.4))
+        ScoreTask.answer(plain, contact([], stop_at=0.4))
     n_before = copyist.n_read
     assert 0 < n_before < 6
-    (score_id,) = answer_score(plain, contact([]))
+    (score_id,) = ScoreTask.answer(plain, contact([]))
     content = content_of(score_id)
     assert copyist.n_read == 6
     assert content["copies"]["statuses"]["exact"] == 5 and content["copies"]["n_notes"] == 6
@@ -283,12 +281,12 @@ def test_a_zip_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_makers_of_one_score_do_not_meet() -> None:
-    plain = score_question(order(gold_notes())).order
+    plain = order(gold_notes()).question().order
     with (
         SCORES.making(plain["score_id"]),
         pytest.raises(AuditError, match="written already"),
     ):
-        answer_score(plain, quiet())
+        ScoreTask.answer(plain, quiet())
 
 
 def archive(files: dict[str, bytes]) -> bytes:

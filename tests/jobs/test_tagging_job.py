@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid import tag, taggers
+from audit.deid import tag, taggers, tasks
 from audit.deid.rules import RuleTagger
 from audit.deid.tagged import INPUT, TAGGED_SETS, ReleaseSettings, notes_of
 from audit.deid.taggers import KnownTagger
+from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
-from audit.jobs import kinds
-from audit.jobs.kinds import KINDS, NotesToTag, answer_tagging, one_text, tagging_question, uploaded
+from audit.jobs.kinds import KINDS
 from audit.jobs.table import STAGES
 from audit.notes.read import VARIABLE
 from audit.progress import Progress
@@ -45,22 +45,22 @@ def many(n: int) -> bytes:
 
 
 def test_an_upload_becomes_a_set_and_what_was_handed_in_goes() -> None:
-    question = tagging_question(
+    question = tagging_task(
         uploaded([("高橋健一.jsonl", many(5))]), tagger=RULES, how=HOW, title="Ward"
-    )
+    ).question()
     order = json.loads(json.dumps(question.order))
     assert question.kind in KINDS and question.audits == () and question.device == SHORT
     assert "高橋" not in question.label + json.dumps(order, ensure_ascii=False)
     folder = TAGGED_SETS.place(order["tagged_id"])
     assert (folder / INPUT).is_file() and not TAGGED_SETS.get(order["tagged_id"]).is_whole
     seen: list[Progress] = []
-    (tagged_id,) = answer_tagging(order, contact(seen))
+    (tagged_id,) = TaggingTask.answer(order, contact(seen))
     one = TAGGED_SETS.get(tagged_id)
     assert one.is_whole and one.n_notes == 5 and one.title == "Ward" and seen[-1].share == 1
     assert {progress.phase for progress in seen} <= set(STAGES["tagging"])
     assert not (folder / INPUT).exists()
     assert all("高橋健一" not in note.released for note in notes_of(one))
-    assert answer_tagging(order, contact([])) == (tagged_id,)  # killed after it was made
+    assert TaggingTask.answer(order, contact([])) == (tagged_id,)  # killed after it was made
 
 
 def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path: P
     (tmp_path / "ward" / "notes.csv").write_text(f"id,text\n1,{NAMED}\n", "utf-8")
     file = NotesToTag("registered", file_id="ward/notes.csv")
     asked = [(note, default), (notes, default), (notes, RULES), (file, RULES), (note, copying)]
-    found = [tagging_question(one, tagger=tagger, how=HOW) for one, tagger in asked]
+    found = [tagging_task(one, tagger=tagger, how=HOW).question() for one, tagger in asked]
     device = queue_of("auto")
     assert [one.device for one in found] == [SHORT, device, SHORT, "cpu", device]
     assert [one.order["device"] for one in found] == ["cpu", "auto", "cpu", "auto", "auto"]
@@ -79,22 +79,24 @@ def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path: P
 
 def test_what_makes_another_question(tmp_path: Path) -> None:
     notes = one_text(NAMED, source="pasted")
-    one = tagging_question(notes, tagger=RULES, how=HOW)
-    same = tagging_question(notes, tagger=RULES, how=ReleaseSettings(seed=9), title="T")
+    one = tagging_task(notes, tagger=RULES, how=HOW).question()
+    same = tagging_task(notes, tagger=RULES, how=ReleaseSettings(seed=9), title="T").question()
     assert one.digest == same.digest and one.order == same.order
-    others = [tagging_question(notes, tagger=RULES, how=ReleaseSettings(mode="mask"))]
-    others.append(tagging_question(one_text(NAMED + "1", source="pasted"), tagger=RULES, how=HOW))
+    others = [tagging_task(notes, tagger=RULES, how=ReleaseSettings(mode="mask")).question()]
+    others.append(
+        tagging_task(one_text(NAMED + "1", source="pasted"), tagger=RULES, how=HOW).question()
+    )
     ward = tmp_path / "ward"
     ward.mkdir()
     (ward / "notes.csv").write_text(f"id,text,body\n1,{NAMED},x\n", "utf-8")
     file = NotesToTag("registered", file_id="ward/notes.csv")
-    others.append(tagging_question(file, tagger=RULES, how=HOW))
+    others.append(tagging_task(file, tagger=RULES, how=HOW).question())
     body = NotesToTag("registered", file_id="ward/notes.csv", columns=(("text", "body"),))
-    others.append(tagging_question(body, tagger=RULES, how=HOW))
+    others.append(tagging_task(body, tagger=RULES, how=HOW).question())
     (ward / "notes.csv").write_text(f"id,text,body\n2,{NAMED}+,x\n", "utf-8")
-    others.append(tagging_question(file, tagger=RULES, how=HOW))
+    others.append(tagging_task(file, tagger=RULES, how=HOW).question())
     assert len({one.digest, *(other.digest for other in others)}) == 6
-    (tagged_id,) = answer_tagging(others[-1].order, contact([]))
+    (tagged_id,) = TaggingTask.answer(others[-1].order, contact([]))
     assert TAGGED_SETS.get(tagged_id).source == "registered"
     assert [note.document.doc_id for note in notes_of(TAGGED_SETS.get(tagged_id))] == ["2"]
 
@@ -114,28 +116,32 @@ def test_what_cannot_be_read_is_refused_at_once_and_leaves_nothing(
     data: bytes, name: str, why: str
 ) -> None:
     with pytest.raises(AuditError, match=why):
-        tagging_question(uploaded([(name, data)]), tagger=RULES, how=HOW)
+        tagging_task(uploaded([(name, data)]), tagger=RULES, how=HOW).question()
     assert list(TAGGED_SETS.home().iterdir()) == []
 
 
 @pytest.mark.parametrize("encoded", [b"\xef\xbb\xbf" + NAMED.encode(), NAMED.encode("cp932")])
 def test_texts_of_windows_are_read(encoded: bytes) -> None:
-    order = tagging_question(uploaded([("A.TXT", encoded)]), tagger=RULES, how=HOW).order
-    answer_tagging(order, contact([]))
+    order = tagging_task(uploaded([("A.TXT", encoded)]), tagger=RULES, how=HOW).question().order
+    TaggingTask.answer(order, contact([]))
     (note,) = notes_of(TAGGED_SETS.get(order["tagged_id"]))
     assert note.document.text == NAMED and len(note.document.spans) == 2
 
 
 def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = tagging_question(
-        uploaded([("n.jsonl", many(300))]), tagger=RULES, how=ReleaseSettings(language="en")
-    ).order
-    answer_tagging(whole, contact([]))
+    whole = (
+        tagging_task(
+            uploaded([("n.jsonl", many(300))]), tagger=RULES, how=ReleaseSettings(language="en")
+        )
+        .question()
+        .order
+    )
+    TaggingTask.answer(whole, contact([]))
     monkeypatch.setattr(tag, "_KEEP_SECONDS", 0.0)
     monkeypatch.setattr(tag, "_BATCH_NOTES", 20)
-    order = tagging_question(uploaded([("n.jsonl", many(300))]), tagger=RULES, how=HOW).order
+    order = tagging_task(uploaded([("n.jsonl", many(300))]), tagger=RULES, how=HOW).question().order
     with pytest.raises(AuditCancelled):
-        answer_tagging(order, contact([], stop_at=0.4))
+        TaggingTask.answer(order, contact([], stop_at=0.4))
     assert not TAGGED_SETS.get(order["tagged_id"]).is_whole
     n_tagged = 0
 
@@ -145,8 +151,8 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatc
             n_tagged += len(texts)
             return super().tag(texts)
 
-    monkeypatch.setattr(kinds, "load_tagger", lambda tagger_id, device: Counting())
-    (tagged_id,) = answer_tagging(order, contact([]))
+    monkeypatch.setattr(tasks, "load_tagger", lambda tagger_id, device: Counting())
+    (tagged_id,) = TaggingTask.answer(order, contact([]))
     assert 0 < n_tagged < 300
     spans = [
         TAGGED_SETS.get(one).spans_path.read_bytes() for one in (tagged_id, whole["tagged_id"])
@@ -155,13 +161,13 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatc
 
 
 def test_another_tagger_or_a_lost_input_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = tagging_question(one_text(NAMED, source="pasted"), tagger=RULES, how=HOW).order
+    order = tagging_task(one_text(NAMED, source="pasted"), tagger=RULES, how=HOW).question().order
     other = RuleTagger(groups=("dates",))
-    monkeypatch.setattr(kinds, "load_tagger", lambda tagger_id, device: other)
+    monkeypatch.setattr(tasks, "load_tagger", lambda tagger_id, device: other)
     with pytest.raises(AuditError, match="not the one that was asked for"):
-        answer_tagging(order, contact([]))
+        TaggingTask.answer(order, contact([]))
     (TAGGED_SETS.place(order["tagged_id"]) / INPUT).unlink()
     with pytest.raises(AuditError, match="handed in are gone"):
-        answer_tagging(order, contact([]))
+        TaggingTask.answer(order, contact([]))
     with pytest.raises(ValueError, match="one of the two"):
         NotesToTag("pasted")

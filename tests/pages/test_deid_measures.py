@@ -10,11 +10,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
+from audit.deid import scoring
 from audit.deid.rules import RuleTagger
 from audit.deid.score import SCORES
+from audit.deid.scoring import ScoreTask
 from audit.deid.taggers import KnownTagger
-from audit.jobs import kinds, service
-from audit.jobs.kinds import answer_score
+from audit.jobs import service
 from audit.jobs.table import read_order
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import Span
@@ -31,7 +32,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Lock]]:
     rules = (KnownTagger("rules", "rules", "", RuleTagger().digest, is_quick=True),)
-    for module in (deid_score_cached, kinds):
+    for module in (deid_score_cached, scoring):
         monkeypatch.setattr(module, "known_taggers", lambda: rules)
     yield from quiet_home(tmp_path, monkeypatch)
 
@@ -75,7 +76,7 @@ def test_an_empty_page_says_what_to_do_and_the_example_can_be_asked_for() -> Non
     assert not app.exception
     (job,) = service.active_jobs()
     assert job.kind == "score" and job.label == "rules" and "First try" not in str(job)
-    assert read_order(job.job_id)["score"]["gold"] == {"kind": "example", "ref": "en"}
+    assert read_order(job.job_id)["gold"] == {"kind": "example", "ref": "en"}
     assert "Measuring a de-identifier" in texts(app)
 
 
@@ -191,8 +192,8 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     app.button(key="deid_measures_start").click().run()
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
-    assert order["score"]["gold"]["kind"] == "given" and "山田" not in json.dumps(order)
-    answer_score(order, quiet())
+    assert order["gold"]["kind"] == "given" and "山田" not in json.dumps(order)
+    ScoreTask.answer(order, quiet())
     (score,) = SCORES.all()
     assert score.summary.n_documents == 6
     assert all("山田" not in str(line) for line in entries())

@@ -13,8 +13,8 @@ from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
 from audit.deid.tagged import CORRECTIONS, RESULT, TAGGED_SETS, TaggedSet, corrections_of, notes_of
+from audit.deid.tasks import TaggingTask
 from audit.jobs import service
-from audit.jobs.kinds import answer_tagging
 from audit.jobs.table import read_order
 from tests.pages.make_corpus import texts
 from tests.pages.quiet_home import quiet_home
@@ -143,7 +143,7 @@ def test_several_files_and_an_archive_are_one_set() -> None:
     assert not app.exception
     app.button(key="deidentify_go_file").click().run()
     (job,) = service.active_jobs()
-    answer_tagging(read_order(job.job_id), SILENT)
+    TaggingTask.answer(read_order(job.job_id), SILENT)
     (one,) = TAGGED_SETS.all()
     assert [note.document.doc_id for note in notes_of(one)] == ["b", "c"]
     assert one.n_spans["identifier"] == 2

@@ -12,8 +12,8 @@ from streamlit.testing.v1 import AppTest
 from audit.access_log import entries
 from audit.deid.tagged import TAGGED_SETS, ReleaseSettings, TaggedSet
 from audit.deid.taggers import known_tagger
+from audit.deid.tasks import TaggingTask, tagging_task, uploaded
 from audit.jobs import service, table
-from audit.jobs.kinds import answer_tagging, tagging_question, uploaded
 from audit.jobs.table import read_order
 from audit.notes.read import VARIABLE
 from audit.task import Contact
@@ -42,11 +42,11 @@ def notes_of(n: int) -> bytes:
 
 def made(n: int = 9, *, title: str = HOSTILE) -> TaggedSet:
     """Tag notes into a kept set, without any job."""
-    question = tagging_question(
+    question = tagging_task(
         uploaded([("n.jsonl", notes_of(n))]), tagger=known_tagger("rules"),
         how=ReleaseSettings(), title=title,
-    )  # fmt: skip
-    (tagged_id,) = answer_tagging(question.order, SILENT)
+    ).question()  # fmt: skip
+    (tagged_id,) = TaggingTask.answer(question.order, SILENT)
     return TAGGED_SETS.get(tagged_id)
 
 
@@ -73,7 +73,7 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     shown = open_page(tagged=unfinished.tagged_id)
     assert SAY.text("deidentify_at_work") in texts(shown)
     table.claim(job.job_id)
-    table.end(job.job_id, state="done", result=answer_tagging(order, SILENT))
+    table.end(job.job_id, state="done", result=TaggingTask.answer(order, SILENT))
     app.run()
     assert not app.exception
     assert SAY.text("deidentify_done") in texts(app)
@@ -120,7 +120,7 @@ def test_a_registered_file_is_chosen_by_its_code(
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
     assert order["file_id"] == "ward/Smith.csv" and order["columns"] == [["text", "body"]]
-    answer_tagging(order, SILENT)
+    TaggingTask.answer(order, SILENT)
     assert TAGGED_SETS.all()[0].n_spans["identifier"] == 1
 
 
@@ -180,11 +180,11 @@ def test_a_set_is_removed_after_asking_once_more() -> None:
 
 
 def test_what_was_not_finished_says_so_and_can_be_removed() -> None:
-    question = tagging_question(
+    question = tagging_task(
         uploaded([("n.jsonl", notes_of(3))]),
         tagger=known_tagger("rules"),
         how=ReleaseSettings(),
-    )
+    ).question()
     app = open_page(tagged=question.order["tagged_id"])
     assert SAY.text("deidentify_unfinished_do") in texts(app)
     assert "unfinished" in app.selectbox(key="deidentify_kept").options[0]

@@ -1,0 +1,387 @@
+"""The long work of de-identification: notes to be tagged, and taggers to be trained; torch-free."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from audit.deid.generative.config import GenerativeOrder, TuningSettings
+from audit.deid.generative.model import check_directory, model_files
+from audit.deid.given import Files, is_table, notes_lines
+from audit.deid.network.config import (
+    MAX_SYNTHETIC,
+    Material,
+    TaggerSettings,
+    file_digests,
+    read_gold,
+    split_off,
+    synthetic,
+)
+from audit.deid.tag import tag_notes
+from audit.deid.tagged import (
+    INPUT,
+    RESULT,
+    TAGGED_SETS,
+    ReleaseSettings,
+    TaggedSet,
+    begin_set,
+    write_index,
+)
+from audit.deid.taggers import TRAINED, KnownTagger, load_tagger, tagger_dir
+from audit.errors import AuditError
+from audit.foreign import decode_text
+from audit.home import salted_digest
+from audit.notes.read import open_notes, resolve_note_file
+from audit.tables import MAX_FIELD_CHARS
+from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, states_of
+from audit.training.config import LossPoint
+
+_SHORT_BYTES = {"quick": 2_000_000, "combined": 400_000, "token": 400_000}
+"""Notes handed in up to here run beside an audit: a token classifier reads 1,400 characters a
+second on a CPU that is shared. A tagger that writes copies needs the device alone."""
+
+
+@dataclass(frozen=True)
+class NotesToTag:
+    """The notes of a question: handed in, or a file of the list.
+
+    Parameters
+    ----------
+    source
+        One of `audit.deid.tagged.SOURCES`.
+    given
+        Bytes that `open_notes` reads; None for a registered file.
+    file_id
+        Of a registered file; "" where notes were handed in.
+    columns
+        (field of a note, name of its column), where a person said so.
+
+    Raises
+    ------
+    ValueError
+        If neither or both are given.
+    """
+
+    source: str
+    given: bytes | None = None
+    file_id: str = ""
+    columns: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that there is one source, once."""
+        if (self.given is None) == (not self.file_id):
+            raise ValueError("give notes or a file, one of the two")
+
+
+def one_text(text: str, *, source: str) -> NotesToTag:
+    """Return a text as the only note of a question.
+
+    Raises
+    ------
+    AuditError
+        If it is empty or too long for a note.
+    """
+    if not text.strip():
+        raise AuditError("The note is empty.", where="notes")
+    if len(text) > MAX_FIELD_CHARS:
+        raise AuditError("The note is longer than 1 MB.", where="notes")
+    line = json.dumps({"note_id": "1", "text": text}, ensure_ascii=False) + "\n"
+    return NotesToTag(source, given=line.encode("utf-8", "surrogatepass"))
+
+
+def uploaded(files: Files) -> NotesToTag:
+    """Return uploaded files as the notes of a question.
+
+    One .jsonl or .csv has a note in each row; of .txt, i2b2 .xml and brat files, or a .zip of
+    them, each is a note.
+
+    Parameters
+    ----------
+    files
+        (name, bytes) of each; of a name only the ending decides.
+
+    Raises
+    ------
+    AuditError
+        As `audit.deid.given.notes_lines`, or if an only text is empty or too long.
+    """
+    if is_table(files):
+        return NotesToTag("uploaded", given=files[0][1])
+    if len(files) == 1 and files[0][0].lower().endswith(".txt"):
+        text, _ = decode_text(files[0][1], what="notes")
+        return one_text(text, source="uploaded")
+    return NotesToTag("uploaded", given=notes_lines(files))
+
+
+class TaggingTask(Task):
+    """The tagging of the notes of a set, which `tagging_task` has begun."""
+
+    job = "tagging"
+
+    tagged_id: str
+    file_id: str = ""
+    """Of a registered file; "" where notes were handed in."""
+    columns: Columns = ()
+    device: Device = "auto"
+    is_quick: bool = False
+    """Whether its tagger needs no device."""
+
+    @property
+    def notes(self) -> Path:
+        """The file that is tagged."""
+        if self.file_id:
+            return resolve_note_file(self.file_id)
+        path = TAGGED_SETS.place(self.tagged_id) / INPUT
+        if not path.is_file():
+            raise AuditError(
+                "The notes that were handed in are gone.", where="notes", do="Ask again."
+            )
+        return path
+
+    def question(self) -> Question:
+        """Return the question: the same notes, tagger and replacement are one set."""
+        queue = SHORT if self.device == "cpu" else "cpu" if self.is_quick else queue_of("auto")
+        label = TAGGED_SETS.get(self.tagged_id).tagger_id
+        return self.asked(label=label, device=queue, about=self.tagged_id)
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Tag the notes of the set, or go on with it; returns its identifier."""
+        tagged = TAGGED_SETS.get(self.tagged_id)
+        if not tagged.is_whole:
+            if not (tagged.path / RESULT).is_dir():
+                self._tag(tagged, contact)
+            write_index(tagged.path, should_stop=contact.should_stop)
+        (tagged.path / INPUT).unlink(missing_ok=True)  # what was handed in stands in the result
+        return (self.tagged_id,)
+
+    def _tag(self, tagged: TaggedSet, contact: Contact) -> None:
+        source = open_notes(self.notes, columns=dict(self.columns))
+        tagger = load_tagger(tagged.tagger_id, device=self.device)
+        if tagger.digest != tagged.tagger_digest:
+            raise AuditError(
+                "The tagger is not the one that was asked for any more.",
+                where="tagger",
+                do="Ask again.",
+            )
+        tag_notes(
+            source,
+            tagger=tagger,
+            out=tagged.path / RESULT,
+            release=tagged.how.release(),
+            progress=contact.listen,
+            should_stop=contact.should_stop,
+        )
+
+
+def tagging_task(
+    notes: NotesToTag, *, tagger: KnownTagger, how: ReleaseSettings, title: str = ""
+) -> TaggingTask:
+    """Return a task, and make the folder of its set, with the notes that were handed in.
+
+    The same notes, tagger and replacement are one set, whatever its title; its identifier is
+    salted, since a text can be guessed.
+
+    Raises
+    ------
+    AuditError
+        If the notes cannot be read, or the folder cannot be written.
+    """
+    if notes.given is not None:
+        identity: object = hashlib.sha256(notes.given).hexdigest()
+    else:
+        identity = states_of(resolve_note_file(notes.file_id), where="notes")
+    about = json.dumps([identity, notes.columns, tagger.digest, how.decisive()], sort_keys=True)
+    tagged_id = salted_digest(f"tagging {about}")[:12]
+    is_new = not TAGGED_SETS.place(tagged_id).is_dir()
+    begun = begin_set(
+        tagged_id, source=notes.source, tagger_id=tagger.tagger_id, tagger_digest=tagger.digest,
+        how=how, title=title, given=notes.given,
+    )  # fmt: skip
+    most = _SHORT_BYTES.get("quick" if tagger.is_quick else tagger.kind, 0)
+    # What takes minutes at most on any CPU, and little memory, need not wait.
+    is_short = notes.given is not None and len(notes.given) <= most
+    task = TaggingTask(
+        tagged_id=tagged_id, file_id=notes.file_id, columns=notes.columns,
+        device="cpu" if is_short else "auto", is_quick=tagger.is_quick,
+    )  # fmt: skip
+    if not begun.is_whole:
+        try:
+            open_notes(task.notes, columns=dict(notes.columns))
+        except AuditError:
+            if is_new:
+                TAGGED_SETS.forget(tagged_id)
+            raise
+    return task
+
+
+_SAY_SECONDS = 5.0
+
+
+class TaggerTask(Task):
+    """The training of a token classifier, or the tuning of a causal language model."""
+
+    job = "tagger"
+    flags: ClassVar = {"n_synthetic": "--synthetic", "languages": "--language"}
+
+    settings: TaggerSettings | TuningSettings
+    """Which of them says what is trained."""
+    gold: tuple[Path, ...] = Field(
+        default=(), description="annotated notes: a file or a folder of any format of `deid`"
+    )
+    n_synthetic: int = Field(
+        default=0, ge=0, le=MAX_SYNTHETIC, description="in their place so many synthetic notes"
+    )
+    languages: tuple[Literal["ja", "en"], ...] = Field(
+        default=("ja", "en"), description="of the synthetic notes; both without it"
+    )
+    validation: tuple[Path, ...] = Field(
+        default=(),
+        description="annotated notes to measure on; without it a tenth of the patients",
+    )
+    start: Path | None = None
+    """Directory of the encoder, or of the language model; None: a small network of characters."""
+    title: str = Field(default="", max_length=200, description="for the list of taggers")
+    out: Path | None = Field(
+        default=None,
+        description="folder of the tagger; without it, it is kept among the trained ones",
+    )
+    device: Device = Field(default="auto", description="where it is trained")
+    tagger_id: str = ""
+    """Of the tagger that is kept; known once the question is asked."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.gold) == bool(self.n_synthetic):
+            raise AuditError(
+                "Give annotated notes or a number of synthetic ones, one of the two.",
+                where="annotated notes",
+            )
+        if isinstance(self.settings, TuningSettings):
+            if self.start is None or not self.gold:
+                raise AuditError("There are no gold notes to train on.", where="gold notes")
+        elif len(self.gold) > 1 or len(self.validation) > 1:
+            raise AuditError(
+                "Give one file or one folder.", where="--gold", do="Put the files into one folder."
+            )
+        return self
+
+    @property
+    def folder(self) -> Path:
+        """Where the tagger is made."""
+        return self.out or tagger_dir(self.tagger_id)
+
+    def question(self) -> Question:
+        """Return the question: the same tagger is trained once, and gone on with."""
+        model: object = None
+        if isinstance(self.settings, TuningSettings):
+            check_directory(self.start or Path())
+            model = states_of(*model_files(self.start or Path()), where="language model")
+        elif self.start is not None:
+            if not (self.start / "config.json").is_file():
+                raise AuditError("There is no model directory with a config.json.", where="encoder")
+            model = file_digests(self.start)
+        notes = [states_of(*files, where="annotated notes") for files in
+                 (self.gold, self.validation)]  # fmt: skip
+        about = [self.settings.plain(), notes, self.n_synthetic, self.languages, model]
+        tagger_id = TRAINED + salted_digest(f"tagger {json.dumps(about, sort_keys=True)}")[:12]
+        return self.with_(tagger_id=tagger_id).asked(
+            label=self.start.name if self.start else "characters",
+            device=queue_of(self.device),
+            about=[tagger_id, None if self.out is None else str(self.out)],
+        )
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Train, or go on with a training; returns the tagger's identifier."""
+        contact.say("Reading the annotated notes.")
+        if isinstance(self.settings, TuningSettings):
+            self._tune(self.settings, contact)
+        else:
+            self._train(self.settings, contact)
+        return (self.tagger_id,)
+
+    def _train(self, settings: TaggerSettings, contact: Contact) -> None:
+        from audit.deid.network.training import TaggerOrder, train_tagger
+
+        material = self._material(settings, contact)
+        n = len(material.train)
+        contact.say(f"{n} notes to learn from, {len(material.validation)} to measure on.")
+        train_tagger(
+            TaggerOrder(
+                out=self.folder,
+                settings=settings,
+                encoder=self.start,
+                title=self.title,
+                device=self.device,
+                about={"synthetic": self.n_synthetic},
+            ),
+            material,
+            progress=contact.listen,
+            should_stop=contact.should_stop,
+            on_point=_measured(contact.say),
+        )
+
+    def _tune(self, settings: TuningSettings, contact: Contact) -> None:
+        from audit.deid.generative.training import train_generative
+
+        done = train_generative(
+            GenerativeOrder(
+                gold=self.gold,
+                model=self.start or Path(),
+                out=self.folder,
+                settings=settings,
+                title=self.title,
+                validation=self.validation,
+                device=self.device,
+            ),
+            progress=contact.listen,
+            should_stop=contact.should_stop,
+            on_point=_now_and_then(contact.say),
+        )
+        contact.say(f"{done.n_steps} steps on {done.n_windows} windows of {done.n_notes} notes.")
+
+    def _material(self, settings: TaggerSettings, contact: Contact) -> Material:
+        from audit.deid.network.training import in_five_types
+
+        if self.gold:
+            found, unknown = in_five_types(read_gold(self.gold[0]))
+            documents = list(found)
+            if unknown:
+                contact.say(f"{len(unknown)} labels are none of the five types: their spans are "
+                            "left out.")  # fmt: skip
+        else:
+            made = synthetic(
+                self.n_synthetic, seed=settings.seed, languages=self.languages,
+                should_stop=contact.should_stop,
+            )  # fmt: skip
+            documents = list(made)
+        if self.validation:
+            others, _ = in_five_types(read_gold(self.validation[0]))
+            return Material(tuple(documents), tuple(others))
+        return split_off(documents, seed=settings.seed)
+
+
+def _now_and_then(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
+    said = [float("-inf")]
+
+    def tell(point: LossPoint) -> None:
+        if point.seconds - said[0] >= _SAY_SECONDS and point.loss is not None:
+            said[0] = point.seconds
+            say(f"Step {point.step}: loss {point.loss:.4f} nats a token.")
+
+    return tell
+
+
+def _measured(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
+    def tell(point: LossPoint) -> None:
+        if point.f is not None and point.loss is not None:
+            recall, precision = point.recall or 0.0, point.precision or 0.0
+            say(f"Step {point.step}: loss {point.loss:.4f}, recall {recall:.3f}, precision "
+                f"{precision:.3f}.")  # fmt: skip
+
+    return tell
