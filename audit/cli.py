@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import sys
@@ -13,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import UnionType
@@ -123,7 +123,7 @@ from audit.report.report import (
     other_scenario,
     same_but_reference,
 )
-from audit.shelf import whole_folder, write_private
+from audit.shelf import whole_file, whole_folder, write_private
 from audit.stats import N_REPLICATES
 from audit.tables import read_table, write_table
 from audit.task import Question, Record, queue_of
@@ -1285,21 +1285,18 @@ def listing_misses(
         return
     if path.suffix.lower() not in (".csv", ".jsonl"):
         raise AuditError("The name of the file ends in .csv or .jsonl.", where="--misses")
-    partial = path.with_name(f".{path.name}.part")
     try:
-        partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         # Half a surrogate pair, which is no UTF-8, becomes a question mark.
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="") as file:
+        with whole_file(path) as binary:
+            file = TextIOWrapper(binary, encoding="utf-8", errors="replace", newline="")
             is_table = path.suffix.lower() == ".csv"
             if is_table:
                 file.write(misses_csv(()))
             yield _passed_on(pairs, file, is_table=is_table)
-        partial.replace(path)
+            file.flush()
+            file.detach()
     except OSError as error:
         raise AuditError(f"Cannot be written ({error.strerror}).", where="--misses") from None
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _passed_on(

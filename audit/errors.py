@@ -4,19 +4,10 @@ from __future__ import annotations
 
 
 class AuditError(Exception):
-    """Wrong input from a person: what is wrong, where, and what to do.
+    """Wrong input from a person: what is wrong, where (file, row, setting; may be ""), what to do.
 
-    The text is shown as it is, on the command line and on the pages. It never holds a patient's
-    name or the text of a note: rows are given by number, models by folder.
-
-    Parameters
-    ----------
-    what
-        What is wrong, as one sentence.
-    where
-        File, row, column or setting; empty where there is no such place.
-    do
-        What the reader can do about it, as one sentence.
+    Each is one sentence. The text is shown as it is, on the command line and on the pages. It never
+    holds a patient's name or the text of a note: rows are given by number, models by folder.
     """
 
     def __init__(self, what: str, *, where: str = "", do: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Encodings: the text of an uploaded file, and under which encoding it was read.
+"""Files of other people: text under its encoding, JSON and zip archives, read within bounds.
 
 UTF-8, UTF-8 with a byte order mark, and CP932 (what Japanese Excel writes) are told apart by what
 their bytes can be, never by statistics. Everything else is refused with the way out, because each
@@ -57,15 +57,9 @@ def json_value(
 ) -> object:
     """Parse JSON strictly: UTF-8, no key twice, no number that a float does not hold.
 
-    Parameters
-    ----------
-    data
-        Its length is the caller's to bound.
-    refusal
-        Raised where it is anything else, or holds more than `max_values` values.
-    number
-        Makes a value of a number as it is written, NaN and Infinity too. Where it is not given
-        these two are refused, and what a float does not hold.
+    `refusal` is raised where it is anything else, or holds more than `max_values` values; the
+    length is the caller's to bound. `number` makes a value of a number as it is written, NaN and
+    Infinity too; without it these two are refused, and what a float does not hold.
     """
     with refusing(refusal):
         # Each value but the first stands behind a comma or a bracket.
@@ -122,9 +116,10 @@ def zip_members(
 
     What an archive says of itself is not believed: every file is read to a limit.
     """
+    too_many = AuditError(f"The archive has more than {max_files:,} files.", where=where)
     # Counted before it is opened, for opening makes an object of each.
     if data.count(_ENTRY) > _HIDDEN_SHARE * max_files:
-        raise _too_many(max_files, where=where)
+        raise too_many
     left = min(max_bytes, _MAX_RATIO * len(data) + _RATIO_SLACK_BYTES)
     refusal = AuditError(
         "The archive is damaged or locked.", where=where, do="Make a plain zip without password."
@@ -132,7 +127,7 @@ def zip_members(
     with refusing(refusal), zipfile.ZipFile(BytesIO(data)) as archive:
         entries = [entry for entry in archive.infolist() if not _is_hidden(entry)]
         if len(entries) > max_files:
-            raise _too_many(max_files, where=where)
+            raise too_many
         if len({entry.filename for entry in entries}) < len(entries):
             raise AuditError("Two files of the archive have the same name.", where=where)
         for entry in entries:
@@ -150,10 +145,6 @@ def zip_members(
             if left < 0:
                 raise AuditError("The archive is too large when unpacked.", where=where)
             yield entry.filename, content
-
-
-def _too_many(max_files: int, *, where: str) -> AuditError:
-    return AuditError(f"The archive has more than {max_files:,} files.", where=where)
 
 
 def _is_hidden(entry: zipfile.ZipInfo) -> bool:

@@ -1,4 +1,4 @@
-"""What the command line says along the way: sentences and one line of progress, on stderr."""
+"""How far work is and how long it will take; what the command line says of it, on stderr."""
 
 from __future__ import annotations
 
@@ -13,18 +13,10 @@ from audit.errors import AuditCancelled
 
 @dataclass(frozen=True)
 class Progress:
-    """One report of progress.
+    """One report of progress: units done of the whole run, those taken from the store included.
 
-    Attributes
-    ----------
-    phase
-        What is being done, as a short English phrase.
-    done, total
-        Units of the whole run, those taken from the store included.
-    seconds_left
-        None until there is something to judge by.
-    by_phase
-        (phase, share done 0-1) of every phase, in the order of the run; empty where not told.
+    `phase` is a short English phrase, `seconds_left` None until there is something to judge by;
+    `by_phase` has (phase, share done 0-1) of every phase in the order of the run, if told.
     """
 
     phase: str
@@ -61,12 +53,8 @@ class Pace:
     def seconds_left(self, done: float, *, total: float, now: float) -> float | None:
         """Note that `done` units of `total` were done at `now`, and say how long the rest takes.
 
-        Parameters
-        ----------
-        done, total
-            Units of work that takes time; what came out of the store is in neither.
-        now
-            Seconds of a clock that only goes forward.
+        Units are those of work that takes time, not what came out of the store; `now` is in
+        seconds of a clock that only goes forward.
         """
         if self._start is None:
             self._start = (now, done)
@@ -83,14 +71,9 @@ class Pace:
 class Meter:
     """Counts units of work of several phases, tells a listener, and stops when asked to.
 
-    Parameters
-    ----------
-    totals
-        Phase -> units of work (rows of a forward pass).
-    listener
-        Called at most some ten times a second, and where a phase begins and all of it ends.
-    should_stop
-        Asked after every unit: who asks a disk or a table spaces its questions (`jobs.contact`).
+    `totals` are the units of each phase (rows of a forward pass). The listener is called at most
+    some ten times a second, and where a phase begins and all of it ends; `should_stop` after every
+    unit: who asks a disk or a table spaces its questions (`jobs.contact`).
     """
 
     def __init__(

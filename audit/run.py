@@ -33,13 +33,13 @@ from audit.report.report import (
     keep_inspection,
     kept_inspection,
 )
-from audit.shelf import ResultStore
+from cache.store import Store
 
 
 def run_audit(
     request: AuditRequest,
     *,
-    store: ResultStore,
+    store: Store,
     progress: ProgressListener = lambda _: None,
     should_stop: StopQuestion = lambda: False,
 ) -> AuditReport:
@@ -102,7 +102,7 @@ def _loaded(request: AuditRequest) -> tuple[str, ModelPair]:
     return device, pair
 
 
-def _known_report(digest: str, *, store: ResultStore) -> AuditReport | None:
+def _known_report(digest: str, *, store: Store) -> AuditReport | None:
     """Return the kept report of an audit; None where there is none that this version can read.
 
     Whoever asks first gets it so too: equal files need equal order, and the store sorts.
@@ -119,7 +119,7 @@ def _known_report(digest: str, *, store: ResultStore) -> AuditReport | None:
         return None  # of another version: made again from the evidence that is kept
 
 
-def stored_documents(digest: str, *, store: ResultStore) -> Mapping[str, Sequence[str]]:
+def stored_documents(digest: str, *, store: Store) -> Mapping[str, Sequence[str]]:
     """Return the generated documents of an audit by model; empty in scenario 2."""
     found: Mapping[str, Sequence[str]] | None = store.get_record(f"documents/{digest}")
     return found or {}
@@ -130,7 +130,7 @@ def _keep(
     request: AuditRequest,
     attack: AttackResult,
     *,
-    store: ResultStore,
+    store: Store,
 ) -> None:
     """Keep the report last: where it is, everything that belongs to it is there too."""
     if attack.documents:

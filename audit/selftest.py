@@ -18,7 +18,7 @@ from audit.errors import AuditError
 from audit.progress import ProgressListener
 from audit.report.report import AuditReport
 from audit.run import run_audit
-from audit.shelf import ResultStore
+from cache.store import Store
 
 LEAK_FOUND: State = "leak_found"
 N_INPUTS = 1000
@@ -50,7 +50,7 @@ class SelfTest:
 
 
 def self_test(
-    directory: Path, *, store: ResultStore, seed: int, device: str, progress: ProgressListener
+    directory: Path, *, store: Store, seed: int, device: str, progress: ProgressListener
 ) -> SelfTest:
     """Run the planted, the null and the identical pair.
 

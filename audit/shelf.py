@@ -31,13 +31,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 from audit.errors import AuditError
 from audit.home import home_folder
-
-if TYPE_CHECKING:  # models are inspected without numpy
-    from numpy.typing import NDArray
 
 T = TypeVar("T")
 MAX_TITLE_CHARS = 80
@@ -406,19 +403,3 @@ class Shelf(Generic[T]):
         return AuditError(
             "This is not kept here.", where=self.where, do="Choose one of those that are listed."
         )
-
-
-class ResultStore(Protocol):
-    """What the engine needs of `cache.store.Store`."""
-
-    def get(self, key: str) -> Any:
-        """Return what was put, or None."""
-
-    def put(self, key: str, *, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
-        """Keep arrays and plain values."""
-
-    def get_record(self, key: str) -> Any:
-        """Return a plain value, or None."""
-
-    def put_record(self, key: str, record: Any) -> None:
-        """Keep a plain value."""

@@ -22,7 +22,6 @@ from pages.ui.text import (
     decimal_interval,
     percent,
     percent_interval,
-    sentence_after_colon,
     small,
 )
 
@@ -90,7 +89,7 @@ def verdict(say: Words, report: AuditReport) -> blocks.Verdict:
         state=report.verdict.state,
         eyebrow=say.text(f"scenario_{report.scenario.number}"),
         heading=say.text(f"state_{report.verdict.state}"),
-        sentence=sentence_after_colon(report.verdict.sentence(say.language)),
+        sentence=report.verdict.facts(say.language),
         footer=say.text(
             "audit_footer",
             hospital=report.models["hospital"].name,

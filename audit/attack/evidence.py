@@ -24,7 +24,7 @@ import numpy as np
 
 from audit.errors import AuditError
 from audit.progress import Meter
-from audit.shelf import ResultStore
+from cache.store import Store
 
 if TYPE_CHECKING:
     from audit.attack.generation import GeneratedShard, GenerationTask
@@ -62,7 +62,7 @@ class Source:
     loaded: LoadedModel
     device: str
     dtype: str
-    store: ResultStore
+    store: Store
     meter: Meter
     phase: str
     kernels: str = "default"
@@ -175,7 +175,7 @@ def light_key(question: Mapping[str, Any], *, who: str, device: str) -> str:
     return _digest(content)
 
 
-def note_made(store: ResultStore, key: str, *, kind: str, n_made: int, n_shard: int) -> None:
+def note_made(store: Store, key: str, *, kind: str, n_made: int, n_shard: int) -> None:
     """Note that `n_made` units are kept, in shards of `n_shard`; fewer than before change nothing.
 
     Parameters
@@ -192,7 +192,7 @@ def note_made(store: ResultStore, key: str, *, kind: str, n_made: int, n_shard: 
         store.put_record(_made(key, kind), {"n_made": n_made, "n_shard": n_shard})
 
 
-def n_made(store: ResultStore, key: str, *, kind: str, n_wanted: int) -> int:
+def n_made(store: Store, key: str, *, kind: str, n_wanted: int) -> int:
     """Return how many of the wanted units need not be made again: whole shards, or all of them."""
     known = store.get_record(_made(key, kind)) or {}
     n, n_shard = int(known.get("n_made", 0)), max(1, int(known.get("n_shard", 1)))
@@ -202,7 +202,7 @@ def n_made(store: ResultStore, key: str, *, kind: str, n_wanted: int) -> int:
 
 
 def note_pace(
-    store: ResultStore, *, kind: str, device: str, dtype: str, seconds: float, work: float
+    store: Store, *, kind: str, device: str, dtype: str, seconds: float, work: float
 ) -> None:
     """Note how long the latest work took; what was too short to be timed is left out.
 
@@ -215,7 +215,7 @@ def note_pace(
         store.put_record(_pace(kind, device, dtype), {"seconds_per_work": seconds / work})
 
 
-def seconds_per_work(store: ResultStore, *, kind: str, device: str, dtype: str) -> float | None:
+def seconds_per_work(store: Store, *, kind: str, device: str, dtype: str) -> float | None:
     """Return the seconds that a unit of work took last; None where nothing was ever timed."""
     known = store.get_record(_pace(kind, device, dtype)) or {}
     value = known.get("seconds_per_work")

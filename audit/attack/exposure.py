@@ -27,6 +27,7 @@ from audit.attack.scores import (
     Ids,
     scores_of,
 )
+from audit.attack.verdict import WORDS
 from audit.names.candidates import Candidates
 from audit.rng import generator
 from audit.stats import Estimate, FloatArray, IntArray, Rate
@@ -246,44 +247,16 @@ def _first_half(shares: FloatArray, weights: FloatArray, counts: FloatArray) -> 
     return first
 
 
-_ENGLISH = {
-    "found": (
-        "Canaries (names that never existed): {k} of {n} planted names are found (exact rank p at "
-        "most 0.05), with the general model alone {k_general} of {n_general}; about {chance} would "
-        "be by chance."
-    ),
-    "from": " At {count} or more mentions at least half of them are found.",
-    "nowhere": " At no planted number of mentions are half of them found.",
-    "pairs": " {k} of {n} score above their held-out twins (exact p {p}).",
-    "blind": (
-        "Canaries (names that never existed): {n} were planted, but {h} held-out names with a score"
-        " are too few to find any of them (at least 19 are needed)."
-    ),
-}
-_JAPANESE = {
-    "found": (
-        "カナリア（実在しない名前）：埋め込んだ {n} 名のうち {k} 名が見つかりました（正確な順位 p "
-        "が 0.05 以下）。汎用モデル単独では {n_general} 名のうち {k_general} 名で、"
-        "偶然でも約 {chance} 名は見つかります。"
-    ),
-    "from": "出現回数が {count} 回以上で半数以上が見つかります。",
-    "nowhere": "半数が見つかる出現回数は、埋め込んだ範囲にはありません。",
-    "pairs": (
-        "対になる埋め込まなかった名前よりスコアが高いのは {n} 組のうち {k} 組です（正確な p {p}）。"
-    ),
-    "blind": (
-        "カナリア（実在しない名前）：{n} 名を埋め込みましたが、"
-        "スコアの付いた、埋め込まなかった名前が {h} 名しかなく、"
-        "1 名も見つけることができません（19 名以上必要です）。"
-    ),
-}
 MIN_HELD_OUT = 19
 """With fewer held-out names the smallest rank p-value is above 0.05."""
 
 
 def canary_sentence(record: Mapping[str, Any]) -> dict[str, str]:
     """Return "english" and "japanese" of what `exposure_record` measured."""
-    return {"english": _sentence(record, _ENGLISH), "japanese": _sentence(record, _JAPANESE)}
+    return {
+        "english": _sentence(record, WORDS["canaries"]["en"]),
+        "japanese": _sentence(record, WORDS["canaries"]["ja"]),
+    }
 
 
 def _sentence(record: Mapping[str, Any], words: Mapping[str, str]) -> str:

@@ -121,10 +121,9 @@ def command_line(
         "python", "-m", "audit", "run", "--scenario", str(request.scenario_number),
         "--general", str(request.general), "--hospital", str(request.hospital), "--names", names,
     ]  # fmt: skip
-    if request.scenario_number == 1:
-        words += _generation_options(request.generation)
-    else:
-        words += ["--passages", passages, *_posterior_options(request.posterior)]
+    if request.scenario_number == 2:
+        words += ["--passages", passages]
+    words += _setting_options(request.settings)
     for option, value, usual in (
         ("--seed", request.seed, 0),
         ("--threshold", request.threshold, None),
@@ -135,30 +134,16 @@ def command_line(
     return shlex.join([*words, "--out", "results"])
 
 
-def _generation_options(settings: GenerationSettings) -> list[str]:
-    usual, words = GenerationSettings(), []
-    for option, field in (
-        ("--documents", "n_documents"),
-        ("--steps", "n_steps"),
-        ("--tokens", "n_tokens"),
-        ("--top-k", "top_k"),
-        ("--temperature", "temperature"),
-        ("--prompt", "prompt"),
-    ):
-        words += _option(option, getattr(settings, field), usual=getattr(usual, field))
-    return words if settings.is_remasked else [*words, "--keep-sampled"]
-
-
-def _posterior_options(settings: PosteriorSettings) -> list[str]:
-    usual, words = PosteriorSettings(), []
-    for option, field in (
-        ("--inputs", "n_inputs"),
-        ("--chain-inputs", "n_chain_inputs"),
-        ("--micro-batch", "micro_batch"),
-        ("--max-tokens", "max_tokens"),
-    ):
-        words += _option(option, getattr(settings, field), usual=getattr(usual, field))
-    return words if settings.is_dropout_on else [*words, "--no-dropout"]
+def _setting_options(settings: GenerationSettings | PosteriorSettings) -> list[str]:
+    words = []
+    for name, field in type(settings).model_fields.items():
+        option = "--" + name.removeprefix("n_").replace("_", "-")
+        value = getattr(settings, name)
+        if name in _SWITCHES:
+            words += [] if value else [_SWITCHES[name]]
+        else:
+            words += _option(option, value, usual=field.default)
+    return words
 
 
 def _option(name: str, value: object, *, usual: object) -> list[str]:
@@ -167,6 +152,9 @@ def _option(name: str, value: object, *, usual: object) -> list[str]:
     text = repr(value) if isinstance(value, float) else str(value)
     return [f"{name}={text}"] if text.startswith("-") else [name, text]
 
+
+_SWITCHES = {"is_remasked": "--keep-sampled", "is_dropout_on": "--no-dropout"}
+"""Options that turn a setting off."""
 
 PRESETS = ("quick", "paper", "thorough")
 _GENERATION = {

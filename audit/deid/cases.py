@@ -16,6 +16,7 @@ import numpy as np
 from audit.deid.matching import CRITERIA, MISSED, OPTIMAL, SPURIOUS, match
 from audit.errors import AuditError
 from audit.notes.spans import Span, TaggedDocument
+from audit.shelf import new_file
 from audit.stats import BoolArray, IntArray
 from audit.tables import write_table
 
@@ -206,8 +207,7 @@ class SpanWriter:
     """Writes the cases of notes, one note after the other."""
 
     def __init__(self, folder: Path, *, matcher: str = OPTIMAL) -> None:
-        descriptor = os.open(folder / SPANS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        self._file = os.fdopen(descriptor, "wb", buffering=1 << 20)
+        self._file = new_file(folder / SPANS)
         self._folder = folder
         self._matcher = matcher
         self._columns = {name: array("q") for name in _COLUMNS}
@@ -235,8 +235,7 @@ class SpanWriter:
         columns: dict[str, Any] = {
             name: np.frombuffer(column, dtype=np.int64) for name, column in self._columns.items()
         }
-        descriptor = os.open(self._folder / INDEX, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
+        with new_file(self._folder / INDEX) as file:
             labels = np.array(list(self._labels), dtype=np.str_)
             np.savez_compressed(file, labels=labels, **columns)
 

@@ -63,10 +63,11 @@ from audit.report.compare import auc_difference
 from audit.report.report import AuditReport
 from audit.rng import generator
 from audit.run import run_audit
-from audit.shelf import ResultStore, private_folder, whole_folder, write_whole
+from audit.shelf import private_folder, whole_folder, write_whole
 from audit.stats import BoolArray, Estimate, FloatArray, Rate, bootstrap_ranking
 from audit.training.small import PretrainSettings, pretrain
 from audit.training.tokens import Ids
+from cache.store import Store
 
 RECIPES = {"en": ENGLISH, "ja": JAPANESE}
 DEMO_SEED = 0
@@ -676,7 +677,7 @@ def run_leakage(
     *,
     load: Load,
     arms_folder: Path,
-    store: ResultStore,
+    store: Store,
     notes: HospitalNotes | None = None,
     progress: ProgressListener = lambda _: None,
     should_stop: StopQuestion = lambda: False,
@@ -731,7 +732,7 @@ class _Work:
     notes: HospitalNotes
     load: Load
     arms_folder: Path
-    store: ResultStore
+    store: Store
     stages: StageProgress
     should_stop: StopQuestion
 

@@ -37,10 +37,11 @@ from audit.notes.passages import Passages, read_passages
 from audit.progress import Pace, Progress, ProgressListener, StopQuestion
 from audit.report.report import AuditReport
 from audit.run import run_audit
-from audit.shelf import ResultStore, private_folder, write_whole
+from audit.shelf import private_folder, write_whole
 from audit.training.config import read_losses
 from audit.training.kept import MODEL, TrainOrder, read_facts, read_training
 from audit.training.masked_lm import train
+from cache.store import Store
 
 CORPUS, GENERAL, HOSPITAL = "corpus", "general model", "hospital model"
 SCENARIOS = (2, 1)
@@ -154,7 +155,7 @@ def run_experiment(
     order: ExperimentTask,
     *,
     out: Path,
-    store: ResultStore,
+    store: Store,
     progress: ProgressListener = lambda _: None,
     should_stop: StopQuestion = lambda: False,
     say: Callable[[str], None] = lambda _: None,
@@ -320,7 +321,7 @@ class _Work:
             raise AuditError("The training cannot be read.", where="hospital model")
         return facts.settings.steps_of_epochs(epochs, n_train_tokens=facts.n_train_tokens)
 
-    def audit(self, request: AuditRequest, *, epochs: float, store: ResultStore) -> AuditReport:
+    def audit(self, request: AuditRequest, *, epochs: float, store: Store) -> AuditReport:
         """Audit one exposure in one scenario."""
         stage = audit_stage(epochs, scenario=request.scenario_number)
         report = run_audit(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import sqlite3
@@ -18,6 +17,7 @@ from typing import Any
 from audit.errors import AuditError
 from audit.jobs.locks import jobs_dir, table_lock, unusable
 from audit.progress import Progress, ProgressListener
+from audit.shelf import whole_file
 from audit.task import Contact, Part
 from cache.disk import private_database
 
@@ -191,18 +191,10 @@ class Job:
 
 def write_order(job_id: str, *, order: Mapping[str, Any]) -> None:
     """Keep an order whole or not at all, readable for its owner only."""
-    path = _path(job_id)
-    partial = path.with_name(f"{job_id}-{secrets.token_hex(4)}.part")
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as handle:
-            json.dump(order, handle, ensure_ascii=True)
-            handle.flush()
-            os.fsync(handle.fileno())
-        partial.replace(path)
+        with whole_file(_path(job_id)) as file:
+            file.write(json.dumps(order).encode("ascii"))
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
         raise unusable(error) from None
 
 

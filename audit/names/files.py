@@ -22,13 +22,8 @@ from audit.text import (
 )
 
 
-def canary_cells(
-    is_member: bool | None,
-    *,
-    role: str,
-    control_kind: str,
-    n_mentions: int | None,
-    where: str,
+def _canary_cells(
+    is_member: bool | None, *, role: str, control_kind: str, n_mentions: int | None, where: str
 ) -> tuple[str, str]:
     """Return role and kind of control of one row; of names that are no canaries as they are.
 
@@ -174,12 +169,7 @@ def _other_columns(table: Table, *, what: str) -> dict[str, int]:
 
 
 def _read_row(
-    cells: Sequence[str],
-    number: int,
-    *,
-    names: NameColumns,
-    columns: Mapping[str, int],
-    what: str,
+    cells: Sequence[str], number: int, *, names: NameColumns, columns: Mapping[str, int], what: str
 ) -> _Row | None:
     where = f"{what}, row {number}"
     if any(len(cells[column].strip()) > MAX_NAME_CHARS for column in names.used):
@@ -192,7 +182,7 @@ def _read_row(
         raise AuditError(f"A cell is longer than {MAX_NAME_CHARS} characters.", where=where)
     is_member = _truth(given.get("is_member", ""), where=where)
     n_mentions = _count(given.get("n_mentions", ""), where=where)
-    role, control_kind = canary_cells(
+    role, control_kind = _canary_cells(
         is_member,
         role=given.get("role", ""),
         control_kind=_kind(given.get("control_kind", ""), is_member, where=where),

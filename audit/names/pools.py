@@ -91,9 +91,8 @@ def japanese_pool() -> NamePool:
 
 def pool_for(candidates: Candidates) -> NamePool:
     """Return the Japanese pool where most names are in Han or kana, else the US pool."""
-    n_unspaced = sum(
-        map(is_unspaced, map("".join, zip(candidates.first, candidates.last, strict=True)))
-    )
+    pairs = zip(candidates.first, candidates.last, strict=True)
+    n_unspaced = sum(is_unspaced(first + last) for first, last in pairs)
     return japanese_pool() if 2 * n_unspaced > len(candidates) else us_pool()
 
 
@@ -107,10 +106,8 @@ def popularity(pool: NamePool, *, first: str, last: str) -> float:
 
     NaN where the pool does not know one of the parts. Case and width do not matter.
     """
-    unknown = math.nan
-    return pool.first_shares.get(fold_name(first), unknown) * pool.last_shares.get(
-        fold_name(last), unknown
-    )
+    first_share = pool.first_shares.get(fold_name(first), math.nan)
+    return first_share * pool.last_shares.get(fold_name(last), math.nan)
 
 
 def with_popularity(candidates: Candidates, *, pool: NamePool | None = None) -> Candidates:

@@ -1,4 +1,4 @@
-"""Dates as Japanese notes write them: western years, eras, letters of eras, full-width digits."""
+"""Dates: those of a patient moved by one interval; the forms in which Japanese notes have them."""
 
 from __future__ import annotations
 
@@ -64,14 +64,8 @@ def _whole_weeks(n_years: int) -> Interval:
 class DateContext:
     """What a date's new text depends on beside the date.
 
-    Attributes
-    ----------
-    interval
-        Of the patient.
-    near
-        The note's own date as the source has it: gives the year where a date has none.
-    draw
-        A number for this date, for forms that do not say which day it was.
+    `near` is the note's own date as the source has it: it gives the year where a date has none.
+    `draw` is a number for this date, for forms that do not say which day it was.
     """
 
     interval: Interval
@@ -80,13 +74,7 @@ class DateContext:
 
 
 def new_date(content: str, category: str, *, number: str, context: DateContext) -> str:
-    """Return the text for a date placeholder.
-
-    Parameters
-    ----------
-    content, category, number
-        As in `Placeholder`: the numbers of a date, or a category such as `Month/Day (2)`.
-    """
+    """Return the text for a date placeholder, whose parts are as in `Placeholder`."""
     if content.startswith(("-", "/", *"0123456789")):
         return _moved_numbers(content, context)
     words = category.lower()
@@ -243,18 +231,17 @@ def written_date(day: date, *, style: str) -> str:
     if style not in STYLES:
         raise ValueError(f"{style}: no such style of a date")
     western = f"{day.year}年{day.month}月{day.day}日"
-    if style == "slashes":
-        return f"{day.year}/{day.month:02d}/{day.day:02d}"
-    if style == "dashes":
-        return day.isoformat()
-    if style == "wide":
-        return western.translate(_WIDE_DIGITS)
-    if style == "western" or day < ERAS[-1][0]:
-        return western
-    name, letter, year = era_year(day)
-    if style == "letter":
-        return f"{letter}{year}.{day.month}.{day.day}"
-    return f"{name}{'元' if year == 1 else year}年{day.month}月{day.day}日"
+    if style in ("era", "letter") and day >= ERAS[-1][0]:
+        name, letter, year = era_year(day)
+        if style == "letter":
+            return f"{letter}{year}.{day.month}.{day.day}"
+        return f"{name}{'元' if year == 1 else year}年{day.month}月{day.day}日"
+    others = {
+        "slashes": f"{day.year}/{day.month:02d}/{day.day:02d}",
+        "dashes": day.isoformat(),
+        "wide": western.translate(_WIDE_DIGITS),
+    }
+    return others.get(style, western)
 
 
 def in_japanese(numbers: str, *, style: str) -> str:

@@ -52,10 +52,8 @@ MAX_YEARS = 120
 _REACH_CHARS = 110
 
 _UNITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-_TEENS = [
-    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen"),
-    *("eighteen", "nineteen"),
-]
+_TEENS = ["ten", "eleven", "twelve", "thirteen", "fourteen"]
+_TEENS += ["fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _NUMBERS = {word: n for n, word in enumerate([*_UNITS, *_TEENS], start=1)}
 _NUMBERS |= {word: 10 * n for n, word in enumerate(_TENS, start=2)} | {"hundred": 100}
@@ -157,10 +155,8 @@ def sex_of(word: str) -> str:
     if word in SHORT_SEX:
         return SHORT_SEX[word]
     folded = word.lower()
-    if len(folded) > 3 or folded in ("man", "boy"):
+    if len(folded) > 3 or folded in ("man", "men", "boy"):
         return "male" if folded in MALE else "female" if folded in FEMALE else ""
-    if folded == "men":
-        return "male"
     return ""
 
 
@@ -524,13 +520,8 @@ _DASHES = frozenset("-–—―")
 def find_mentions(text: str, *, known: Collection[str] = ()) -> tuple[Mention, ...]:
     """Find the people who are named beside their age, in the order of the text.
 
-    Parameters
-    ----------
-    text
-        A note.
-    known
-        Parts of names, as `audit.text.fold_name` gives them, that count as names whatever their
-        case, as from a register of patients; for notes without capitals.
+    `known` holds parts of names, as `audit.text.fold_name` gives them, that count whatever their
+    case, as from a register of patients; for notes without capitals.
     """
     return tuple(found for found in examine(text, known=known) if isinstance(found, Mention))
 

@@ -12,27 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
+from audit.text import word_lists
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_ABBREVIATIONS = _words(
-    """
-    mr mrs ms mx dr prof rev st messrs mt vs no nos approx etc cf al resp pt pts fig vol inc
-    ltd jan feb mar apr jun jul aug sep sept oct nov dec e.g i.e q.d b.i.d t.i.d q.i.d q.h
-    q.h.s p.o p.r.n i.v i.m p.r s.c s.q h.s a.m p.m y.o yr yrs mg ml cm mm kg lb lbs oz hr hrs
-    min wk mo tab tabs cap caps inj dept tel ext
-    """
-)
-# These may also close a sentence: they do where a capital follows.
-_MAY_CLOSE = _words(
-    """
-    etc resp p.o q.d b.i.d t.i.d q.i.d q.h.s p.r.n h.s i.v i.m a.m p.m inc ltd mg ml cm mm kg
-    lb lbs oz hr hrs min wk mo tab tabs cap caps pt pts no al
-    """
-)
+_LISTS = word_lists(Path(__file__).with_suffix(".txt"))
 _STOP = re.compile(
     r"(?P<placeholder>\[\*\*[^\[\]]{0,200}\*\*\])"
     r"|(?P<empty>\n[ \t\r\f\v]{0,80}\n\s{0,80})"
@@ -106,9 +90,9 @@ def _full_stop_ends(text: str, match: re.Match[str]) -> bool:
     if len(word) == 1 and word.isupper():
         return False  # an initial
     folded = word.lower()
-    if folded in _MAY_CLOSE:
+    if folded in _LISTS["may_close"]:
         return following[:1].isupper() or not following
-    return folded not in _ABBREVIATIONS
+    return folded not in _LISTS["abbreviations"]
 
 
 def _begins_line(text: str, at: int) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from audit.names.controls import MIN_CONTROLS
 from audit.report import figures
 from audit.report.compare import References
 from audit.report.names import NAME_FORMS, NameForm, kind_scores, shown_name, strongest_names
-from audit.report.report import AuditReport, Verdict
+from audit.report.report import AuditReport
 from audit.tables import (
     UNDEFINED,
     decimal,
@@ -203,7 +202,6 @@ def _words(words: ReportWords) -> dict[str, Any]:
         "has_words": words.has,
         "rule_words": lambda rule: words.sentences.get(f"rule_{rule}", rule),
         "told": lambda text: in_language(text, language=words.language),
-        "sentence": lambda verdict: sentence_of(verdict, language=words.language),
         "policy": _POLICY,
         "style": Markup((_HERE / "words" / "style.css").read_text(encoding="utf-8")),
         "undefined": UNDEFINED,
@@ -252,12 +250,6 @@ def _templates() -> Environment:
     }
     found.filters |= {"is_known": lambda x: not math.isnan(x), "is_finite": math.isfinite}
     return found
-
-
-def sentence_of(verdict: Verdict, *, language: str) -> str:
-    """Return what the verdict says behind its state, in the report's language."""
-    rest = re.split("：|: ", verdict.sentence(language), maxsplit=1)[-1]
-    return (rest[:1].upper() + rest[1:]).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _figures(report: AuditReport, *, words: ReportWords) -> dict[str, Any]:

@@ -25,9 +25,8 @@ from audit.attack.verdict import equal_models_record
 from audit.errors import AuditError
 from audit.notes.passages import Passage
 from audit.report.names import NameForm, name_table, number, seen_as
-from audit.shelf import ResultStore
 from audit.stats import Estimate, FloatArray, Rate, wilson
-from audit.task import Record
+from cache.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,14 +73,7 @@ Counted = Annotated[Share, PlainValidator(_share)]
 class Part(BaseModel):
     """A part of a report; what it does not know is kept in the JSON and not read."""
 
-    model_config = ConfigDict(
-        **{
-            **Record.model_config,
-            "extra": "ignore",
-            "allow_inf_nan": True,
-            "protected_namespaces": (),
-        }
-    )
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
 
 
 class Scenario(Part):
@@ -223,6 +215,11 @@ class Verdict(Part):
     def sentence(self, language: str) -> str:
         """Return the verdict in a language."""
         return self.japanese if language == "ja" else self.english
+
+    def facts(self, language: str) -> str:
+        """Return what the verdict says behind its state; no line ends before a percent sign."""
+        rest = re.split("：|: ", self.sentence(language), maxsplit=1)[-1]
+        return (rest[:1].upper() + rest[1:]).replace(" %", "\N{NO-BREAK SPACE}%")
 
     def now(self, language: str) -> str:
         """Return what to do now, in a language; "" in reports of older versions."""
@@ -627,7 +624,7 @@ def best_passages(
     return rows, np.where(is_known, found, np.nan).astype(np.float32)
 
 
-def keep_inspection(digest: str, inspection: Inspection, *, store: ResultStore) -> None:
+def keep_inspection(digest: str, inspection: Inspection, *, store: Store) -> None:
     """Keep an audit's inspection beside its report."""
     store.put(
         _key(digest),
@@ -636,7 +633,7 @@ def keep_inspection(digest: str, inspection: Inspection, *, store: ResultStore) 
     )
 
 
-def kept_inspection(digest: str, *, store: ResultStore) -> Inspection | None:
+def kept_inspection(digest: str, *, store: Store) -> Inspection | None:
     """Return an audit's inspection; None where it is not kept, or of another version."""
     stored = store.get(_key(digest))
     if stored is None or set(stored.arrays) != set(_ARRAYS):

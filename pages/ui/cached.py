@@ -22,6 +22,7 @@ from audit.report.compare import (
     compare_references,
 )
 from audit.report.documents import DocumentView, document_view
+from audit.report.names import masked_name
 from audit.report.report import (
     AuditReport,
     Inspection,
@@ -40,7 +41,6 @@ from audit.report.threshold import (
 )
 from audit.text import written_name
 from cache.store import Store, StoreError
-from pages.ui.text import masked
 
 __all__ = [
     "AuditError", "StoreError", "access_log", "demo_audits", "documents", "inspection",
@@ -171,7 +171,8 @@ def _documents(directory: str, digest: str, is_kept: bool) -> dict[str, tuple[st
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _shown_names(directory: str, digest: str, is_revealed: bool) -> tuple[str, ...]:
-    table, shown = _kept_report(directory, digest).table, written_name if is_revealed else masked
+    table = _kept_report(directory, digest).table
+    shown = written_name if is_revealed else masked_name
     return tuple(map(shown, table["first_name"], table["last_name"]))
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from audit.report.documents import Hit
-from pages.ui.text import escaped, masked
+from audit.report.names import masked_name
+from pages.ui.text import escaped
 
 TONES = (
     "flagged", "member", "patient", "other", "date", "place", "number", "unknown", "control",
@@ -54,7 +55,7 @@ def shown_text(text: str, *, marks: Sequence[Hit], is_revealed: bool) -> str:
 
 def masked_stretch(stretch: str) -> str:
     """Return a stretch of text of whose words only the initials are left."""
-    return re.sub(r"\S+", lambda word: masked(word[0], ""), stretch)
+    return re.sub(r"\S+", lambda word: masked_name(word[0], ""), stretch)
 
 
 def with_slot(before: str, *, slot: str, after: str, tone: str) -> str:

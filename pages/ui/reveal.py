@@ -5,11 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.errors import AuditError
+from audit.report.names import masked_name
 from audit.text import written_name
 from audit.words import error_text
 from pages.ui import blocks
 from pages.ui.language import Words
-from pages.ui.text import masked
 
 REASONS = ("check", "report", "inform", "other")
 """Codes of the reasons that can be given; free text could itself hold a name."""
@@ -23,7 +23,7 @@ def is_revealed() -> bool:
 
 def shown_name(first: str, last: str) -> str:
     """Return a name as this session shows it: initials, or in full; not escaped yet."""
-    return written_name(first, last) if is_revealed() else masked(first, last)
+    return written_name(first, last) if is_revealed() else masked_name(first, last)
 
 
 def shown_passage(passage_id: str, *, number: int) -> str:

@@ -13,13 +13,11 @@ import re
 
 from audit.stats import Estimate
 from audit.tables import UNDEFINED, decimal, decimal_interval, small
-from audit.text import is_unspaced, written_name
 
 __all__ = [
-    "UNDEFINED", "day", "decimal", "decimal_interval", "escaped", "masked", "percent",
-    "percent_interval", "plain", "sentence_after_colon", "small",
+    "UNDEFINED", "day", "decimal", "decimal_interval", "escaped", "percent",
+    "percent_interval", "plain", "small",
 ]  # fmt: skip
-_HIDDEN = "***"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=^@/])")
 
 
@@ -31,26 +29,6 @@ def escaped(text: str) -> str:
 def plain(text: str) -> str:
     """Return text as Markdown that shows it as it is, in one line."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
-
-
-def masked(first: str, last: str) -> str:
-    """Return a name of which only the initials are left, in the order in which it is written.
-
-    A part of a single character is hidden whole: its initial would be all of it.
-    """
-    parts = (_masked_part(first), _masked_part(last))
-    if is_unspaced(first + last):
-        return " ".join(part for part in reversed(parts) if part)
-    return written_name(*parts)
-
-
-def sentence_after_colon(sentence: str) -> str:
-    """Return what stands behind a sentence's first colon, as a sentence; all of it without one.
-
-    No line ends between a number and its percent sign.
-    """
-    rest = re.split("：|: ", sentence, maxsplit=1)[-1]
-    return (rest[:1].upper() + rest[1:]).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def percent(share: float) -> str:
@@ -69,9 +47,3 @@ def percent_interval(estimate: Estimate) -> str:
 def day(moment: str) -> str:
     """Return the date and minute of an ISO time stamp."""
     return moment[:16].replace("T", " ")
-
-
-def _masked_part(part: str) -> str:
-    if not part:
-        return ""
-    return part[0] + _HIDDEN if len(part) > 1 else _HIDDEN

@@ -28,7 +28,6 @@ from audit.report.html import (
 )
 from audit.report.names import NAME_FORMS, masked_name, strongest_names
 from audit.report.report import AuditReport
-from pages.ui.text import masked
 from tests.pages.make_reports import MEMBERS, make_report
 
 HOSTILE = "\"'><script>alert(1)</script><img src=http://evil.example/p.png>"
@@ -271,15 +270,15 @@ def test_what_no_report_can_hold_is_refused() -> None:
         SignOff(auditor="x" * 201)
 
 
-def test_names_are_masked_as_on_the_screen() -> None:
-    for first, last in (
-        ("Sophia", "Wright"),
-        ("花子", "佐藤"),
-        ("X", ""),
-        ("", "Li"),
-        ("明", "森"),
+def test_names_are_masked_by_hand() -> None:
+    for first, last, shown in (
+        ("Sophia", "Wright", "S*** W***"),
+        ("花子", "佐藤", "佐*** 花***"),
+        ("X", "", "***"),
+        ("", "Li", "L***"),
+        ("明", "森", "*** ***"),
     ):
-        assert masked_name(first, last) == masked(first, last)
+        assert masked_name(first, last) == shown
 
 
 def test_other_forms_take_away_what_would_give_a_name_back(report: AuditReport) -> None:

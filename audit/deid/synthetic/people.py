@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import accumulate
 from pathlib import Path
+from typing import ClassVar
 
 from audit.deid.synthetic.grammar import Dice, Piece, word_list
 from audit.names import people
@@ -530,7 +531,7 @@ WIDE = str.maketrans(
 )
 
 
-_PLACES_EN_KINDS = (
+_BRITISH_HOSPITALS = (
     *("Royal Infirmary", "General", "Infirmary", "District General Hospital", "Hospital", "RI"),
     *("Health Centre", "Surgery", "Community Hospital", "Medical Practice", "Hospice", "DGH"),
     *("VA Medical Center", "Eye Institute", "Urgent Care", "Medical Group", "Walk-in Centre"),
@@ -610,7 +611,7 @@ def _infirmary(dice: Dice) -> str:
     if kind == 1:
         return f"St. {dice.pick(_SAINTS)}'s"
     where = _place(dice) if kind < 7 else dice.pick(word_list("en", "surnames_more"))
-    return f"{where} {dice.pick(_PLACES_EN_KINDS)}"
+    return f"{where} {dice.pick(_BRITISH_HOSPITALS)}"
 
 
 def _street(dice: Dice) -> str:
@@ -654,24 +655,18 @@ def _ward(dice: Dice) -> str:
     return form.format(n=dice.between(1, 34), letter=dice.pick("ABCDE"), word=word)
 
 
-def _places_en_digits(dice: Dice, n: int) -> str:
-    return f"{dice.between(0, 10**n - 1):0{n}d}"
-
-
 def _health_number(dice: Dice) -> str:
     sign = dice.pick((" ", " ", "-", ""))
-    return sign.join(
-        (f"9{_places_en_digits(dice, 2)}", _places_en_digits(dice, 3), _places_en_digits(dice, 4))
-    )
+    return sign.join((f"9{_digits_of(dice, 2)}", _digits_of(dice, 3), _digits_of(dice, 4)))
 
 
 def _passport(dice: Dice) -> str:
     letters = "".join(dice.pick("ABCEGHJKLMNPRTXZ") for _ in range(2))
     return dice.pick(
         (
-            _places_en_digits(dice, 9),
-            letters[0] + _places_en_digits(dice, 8),
-            letters + _places_en_digits(dice, 7),
+            _digits_of(dice, 9),
+            letters[0] + _digits_of(dice, 8),
+            letters + _digits_of(dice, 7),
         )
     )
 
@@ -680,12 +675,12 @@ def _device(dice: Dice) -> str:
     letters = "".join(dice.pick("ABCDEFGHKLMNPRSTX") for _ in range(3))
     return dice.pick(
         (
-            f"{letters}{_places_en_digits(dice, 6)}",
-            f"{letters}-{_places_en_digits(dice, 4)}-{_places_en_digits(dice, 3)}",
-            f"{letters[:2]}{_places_en_digits(dice, 2)}-{_places_en_digits(dice, 5)}",
-            f"SN{_places_en_digits(dice, 8)}",
-            _places_en_digits(dice, 10),
-            f"{_places_en_digits(dice, 4)}{letters[0]}{_places_en_digits(dice, 4)}",
+            f"{letters}{_digits_of(dice, 6)}",
+            f"{letters}-{_digits_of(dice, 4)}-{_digits_of(dice, 3)}",
+            f"{letters[:2]}{_digits_of(dice, 2)}-{_digits_of(dice, 5)}",
+            f"SN{_digits_of(dice, 8)}",
+            _digits_of(dice, 10),
+            f"{_digits_of(dice, 4)}{letters[0]}{_digits_of(dice, 4)}",
         )
     )
 
@@ -693,7 +688,7 @@ def _device(dice: Dice) -> str:
 def _insurance_number(dice: Dice) -> str:
     pairs = (dice.pick("ABCEHJKLMNPRSTWXYZ") + dice.pick("ABCEHJKLMNPRSTWXYZ"), dice.pick("ABCD"))
     sign = dice.pick((" ", ""))
-    return sign.join((pairs[0], *(_places_en_digits(dice, 2) for _ in range(3)), pairs[1]))
+    return sign.join((pairs[0], *(_digits_of(dice, 2) for _ in range(3)), pairs[1]))
 
 
 MORE_PLACES: dict[str, Callable[[Dice], str]] = {
@@ -718,7 +713,7 @@ MORE_NUMBERS: dict[str, tuple[str, Callable[[Dice], str]]] = {
 """Type and maker of each kind of number."""
 
 
-_PLACES_JA_KINDS = (
+_PRACTICES = (
     *("病院", "総合病院", "中央病院", "記念病院", "医療センター", "赤十字病院", "市民病院"),
     *("クリニック", "内科クリニック", "内科医院", "整形外科", "診療所", "医院", "厚生病院"),
     *("リハビリテーション病院", "胃腸科外科", "小児科", "眼科", "耳鼻咽喉科", "循環器病院"),
@@ -749,7 +744,7 @@ _SHORT_PRACTICES = (
     *("産婦人科", "外科", "泌尿器科", "メンタル", "ペインクリニック", "脳外科", "レディース"),
 )
 _BEFORE = ("国立病院機構", "済生会", "医療法人社団", "独立行政法人", "社会医療法人", "聖", "JA")
-_PLACES_JA_HOMES = ("苑", "荘", "の里", "の郷", "ホーム", "園")
+_HOMES = ("苑", "荘", "の里", "の郷", "ホーム", "園")
 _HOME_KINDS = (
     *("特別養護老人ホーム", "介護老人保健施設", "グループホーム", "有料老人ホーム", "ケアハウス"),
     *("サービス付き高齢者向け住宅", "デイサービス", "小規模多機能ホーム", "特養", "老健"),
@@ -808,18 +803,18 @@ def clinic(dice: Dice) -> str:
     if dice.chance(0.55):
         name = japanese_name(dice, sex="M", birth_year=1960).surname
         own = name.kana if dice.chance(0.08) else name.written
-        return own + dice.pick(_PLACES_JA_KINDS[7:])
+        return own + dice.pick(_PRACTICES[7:])
     return _plain(dice)
 
 
 def _plain(dice: Dice) -> str:
     words = word_list("ja", "towns" if dice.chance(0.5) else "hospital_words")
-    return dice.pick(words) + dice.pick(_PLACES_JA_KINDS)
+    return dice.pick(words) + dice.pick(_PRACTICES)
 
 
 def home(dice: Dice) -> str:
     """Return the name of a home for old people, or of a day service."""
-    name = dice.pick(word_list("ja", "hospital_words")) + dice.pick(_PLACES_JA_HOMES)
+    name = dice.pick(word_list("ja", "hospital_words")) + dice.pick(_HOMES)
     return name if dice.chance(0.3) else dice.pick(_HOME_KINDS) + name
 
 
@@ -907,15 +902,15 @@ PLACES: dict[str, Callable[[Dice], str]] = {
 """Makers of quasi-identifiers by the kind of a slot."""
 
 
-_CAST_EN_ROLES = ("patient", "family", "doctor", "doctor2", "nurse", "other")
+_ENGLISH_ROLES = ("patient", "family", "doctor", "doctor2", "nurse", "other")
 _STREETS = ("Street", "St", "Avenue", "Ave.", "Road", "Lane", "Drive", "Blvd", "Court", "Way")
 _STATES = ("MA", "NY", "OH", "TX", "CA", "WA", "FL", "PA", "IL", "Vermont", "Oregon", "Maine")
-_CAST_EN_KINDS = (
+_AMERICAN_HOSPITALS = (
     *("General Hospital", "Memorial Hospital", "Medical Center", "Community Hospital", "Clinic"),
     *("Regional Medical Center", "Family Practice", "Cancer Center", "Children's Hospital"),
 )
-_CAST_EN_HOMES = ("Nursing Home", "Rehabilitation Center", "Assisted Living", "Hospice", "Manor")
-_CAST_EN_RELATIONS = {
+_ENGLISH_HOMES = ("Nursing Home", "Rehabilitation Center", "Assisted Living", "Hospice", "Manor")
+_ENGLISH_RELATIONS = {
     "F": ("wife", "daughter", "sister", "mother"),
     "M": ("husband", "son", "brother"),
 }
@@ -924,25 +919,49 @@ _DATES = (
     *("{0:%B} {0.day}, {0.year}", "{0.day} {0:%b} {0.year}", "{0:%b} {0.day}, {0.year}"),
     *("{0:%m}-{0:%d}-{0:%Y}", "{0.day}-{0:%b}-{0.year}", "{0:%m}/{0:%d}/{0:%y}"),
 )
-_CAST_EN_STEADY = frozenset(
+_ENGLISH_STEADY = frozenset(
     {"phone", "record", "address", "hospital", "hospital2", "job", "town", "ward"}
     | {"telephone", "health_number", "full_address", "infirmary", "place", "craft", "uk_ward"}
 )
 
 
-class EnglishCast:
-    """Answers the slots of one note."""
+class _Cast:
+    """What the casts of both languages share: each value is drawn once where it is steady.
+
+    `steady` kinds stay the same within a note; `own` ones belong to the patient, in all notes.
+    """
+
+    steady: ClassVar[frozenset[str]]
+    own: ClassVar[tuple[str, ...]]
 
     def __init__(self, facts: PatientFacts, *, seed: int, note: str) -> None:
         self._facts = facts
         self._own = Dice(seed, "synthetic patient's values", facts.dice_key)
-        self._dice = dice = Dice(seed, "synthetic note's values", note)
+        self._dice = Dice(seed, "synthetic note's values", note)
+        self._steady: dict[str, str] = {}
+
+    def _kept(self, kind: str, maker: Callable[[Dice], str]) -> str:
+        if kind not in self.steady:
+            return maker(self._dice)
+        if kind not in self._steady:
+            self._steady[kind] = maker(self._own if kind in self.own else self._dice)
+        return self._steady[kind]
+
+
+class EnglishCast(_Cast):
+    """Answers the slots of one note."""
+
+    steady = _ENGLISH_STEADY
+    own = ("record", "address", "job", "full_address", "health_number", "craft")
+
+    def __init__(self, facts: PatientFacts, *, seed: int, note: str) -> None:
+        super().__init__(facts, seed=seed, note=note)
+        dice = self._dice
         self._today = facts.first_day + timedelta(days=dice.between(0, 300))
         self._course = self._admitted = self._today - timedelta(days=dice.between(2, 30))
         self._years = (self._today - facts.birth).days * 4 // 1461
         self._long = dice.pick(_DATES)
         self._people: dict[str, tuple[PersonName, str]] = {}
-        self._steady: dict[str, str] = {}
 
     @property
     def field(self) -> str:
@@ -958,7 +977,7 @@ class EnglishCast:
             If there is no such kind.
         """
         who, _, form = kind.partition(".")
-        if who in _CAST_EN_ROLES:
+        if who in _ENGLISH_ROLES:
             return self._named(who, form)
         if kind in _NUMBERS or kind in _PLACES:
             label, maker = _NUMBERS.get(kind) or (QUASI, _PLACES[kind])
@@ -970,14 +989,6 @@ class EnglishCast:
         if kind in ("he", "He", "his", "title"):
             return Piece(self._pronoun(kind))
         return Piece(self._dated(who, form), QUASI)
-
-    def _kept(self, kind: str, maker: Callable[[Dice], str]) -> str:
-        if kind not in _CAST_EN_STEADY:
-            return maker(self._dice)
-        if kind not in self._steady:
-            is_own = kind in ("record", "address", "job", "full_address", "health_number", "craft")
-            self._steady[kind] = maker(self._own if is_own else self._dice)
-        return self._steady[kind]
 
     def _person(self, who: str) -> tuple[PersonName, str]:
         if who not in self._people:
@@ -997,7 +1008,7 @@ class EnglishCast:
             form = ""
         name, sex = self._person(who)
         if form == "relation":
-            relation = self._dice.pick(_CAST_EN_RELATIONS[sex])
+            relation = self._dice.pick(_ENGLISH_RELATIONS[sex])
             is_odd = relation in ("wife", "husband") and (
                 sex == self._facts.sex or self._years < 20
             )
@@ -1094,7 +1105,7 @@ def _hospital(dice: Dice) -> str:
     if dice.chance(0.2):
         name = f"St. {dice.pick(('Anne', 'Luke', 'Mary', 'Jude', 'Vincent', 'Agnes'))}"
         return f"{name}'s {dice.pick(('Hospital', 'Medical Center'))}"
-    return f"{dice.pick(word_list('en', 'towns'))} {dice.pick(_CAST_EN_KINDS)}"
+    return f"{dice.pick(word_list('en', 'towns'))} {dice.pick(_AMERICAN_HOSPITALS)}"
 
 
 def _phone(dice: Dice) -> str:
@@ -1116,7 +1127,7 @@ _PLACES: dict[str, Callable[[Dice], str]] = {
     "address": _address,
     "hospital": _hospital,
     "hospital2": _hospital,
-    "home": lambda dice: f"{_town(dice)} {dice.pick(_CAST_EN_HOMES)}",
+    "home": lambda dice: f"{_town(dice)} {dice.pick(_ENGLISH_HOMES)}",
     "town": _town,
     "ward": lambda dice: dice.pick(("{} North", "{} West", "{}B", "Tower {}")).format(
         dice.between(2, 12)
@@ -1147,13 +1158,13 @@ _NUMBERS: dict[str, tuple[str, Callable[[Dice], str]]] = {
 _STAFF_BORN = (1945, 1998)
 _FOREIGN_SHARE = 0.04
 # By the patient's age: below 20, 45, 65, and above; then by the relative's sex.
-_CAST_JA_RELATIONS = (
+_RELATIONS = (
     (20, {"F": ("母", "姉", "祖母", "母", "叔母"), "M": ("父", "兄", "祖父", "父", "叔父")}),
     (45, {"F": ("母", "妻", "姉", "妹", "婚約者"), "M": ("父", "夫", "兄", "弟", "友人")}),
     (65, {"F": ("妻", "長女", "母", "姉", "次女"), "M": ("夫", "長男", "弟", "父", "次男")}),
     (999, {"F": ("妻", "長女", "次女", "嫁", "姪"), "M": ("夫", "長男", "次男", "甥", "娘婿")}),
 )
-_CAST_JA_ROLES = (
+_ROLES = (
     "patient",
     "family",
     "family2",
@@ -1166,7 +1177,7 @@ _CAST_JA_ROLES = (
     "foreign",
 )
 # The values that stay the same within a note.
-_CAST_JA_STEADY = frozenset(
+_STEADY = frozenset(
     {"phone", "mobile", "record", "address", "hospital", "clinic", "ward", "room", "home", "job"}
     | {"station", "pharmacy", "insurer", "insured", "city", "school", "company", "extension"}
     | {"craft", "place", "nickname"}
@@ -1177,13 +1188,14 @@ _FIELDS = ("", "", "heart", "lung", "gut", "gut", "brain", "bone", "gland", "onc
 _HOLIDAYS = ("正月", "お盆", "大型連休", "ゴールデンウィーク", "クリスマス", "敬老の日")
 
 
-class JapaneseCast:
+class JapaneseCast(_Cast):
     """Answers the slots of one note."""
 
+    steady = _STEADY
+    own = ("record", "address", "job", "school", "company", "insured", "craft")
+
     def __init__(self, facts: PatientFacts, *, seed: int, note: str) -> None:
-        self._facts = facts
-        self._own = Dice(seed, "synthetic patient's values", facts.dice_key)
-        self._dice = Dice(seed, "synthetic note's values", note)
+        super().__init__(facts, seed=seed, note=note)
         later = self._dice.between(0, 400) if self._dice.chance(0.6) else 0
         self._fields = Dice(seed, "synthetic field", note)
         self._today = facts.first_day + timedelta(days=later)
@@ -1192,7 +1204,6 @@ class JapaneseCast:
         self._course = self._admitted
         self._dates = DateWriter(self._dice)
         self._people: dict[str, tuple[PersonName, str, str]] = {}
-        self._steady: dict[str, str] = {}
         self._foreign: dict[str, tuple[str, ...]] = {}
         is_girl = facts.sex == "F"
         self._suffix = self._dice.pick(("ちゃん", "ちゃん" if is_girl else "くん", "さん"))
@@ -1215,7 +1226,7 @@ class JapaneseCast:
             If there is no such kind.
         """
         who, _, form = kind.partition(".")
-        if who in _CAST_JA_ROLES:
+        if who in _ROLES:
             return self._named(who, form)
         if who == "job":
             return Piece(self._job(form), QUASI)
@@ -1254,15 +1265,6 @@ class JapaneseCast:
         is_old = self._years > 68 and form != "adult" and not job.startswith("元")
         return f"元{job}" if is_old and "主婦" not in job else job
 
-    def _kept(self, kind: str, maker: Callable[[Dice], str]) -> str:
-        if kind not in _CAST_JA_STEADY:
-            return maker(self._dice)
-        if kind not in self._steady:
-            # A record's number, a home and a job belong to the patient, the others to the note.
-            is_own = kind in ("record", "address", "job", "school", "company", "insured", "craft")
-            self._steady[kind] = maker(self._own if is_own else self._dice)
-        return self._steady[kind]
-
     def _person(self, who: str) -> tuple[PersonName, str, str]:
         if who not in self._people:
             self._people[who] = self._new_person(who)
@@ -1280,7 +1282,7 @@ class JapaneseCast:
         if not who.startswith("family"):
             return name, sex, ""
         own = self._facts
-        choices = next(by_sex[sex] for age, by_sex in _CAST_JA_RELATIONS if self._years < age)
+        choices = next(by_sex[sex] for age, by_sex in _RELATIONS if self._years < age)
         relation = dice.pick(choices)
         if relation in ("妻", "夫") and sex == own.sex:
             relation = "姉" if sex == "F" else "兄"

@@ -6,6 +6,8 @@ import math
 
 import pytest
 
+from audit.report.names import masked_name
+from audit.report.report import Verdict
 from audit.stats import Estimate
 from pages.ui import text
 
@@ -22,7 +24,7 @@ from pages.ui import text
     ],
 )
 def test_a_masked_name_keeps_its_initials_only(first: str, last: str, shown: str) -> None:
-    assert text.masked(first, last) == shown
+    assert masked_name(first, last) == shown
 
 
 def test_markdown_is_shown_as_it_is() -> None:
@@ -45,7 +47,7 @@ def test_html_is_shown_as_it_is() -> None:
     ],
 )
 def test_the_state_is_cut_off_a_verdict(sentence: str, rest: str) -> None:
-    assert text.sentence_after_colon(sentence) == rest
+    assert Verdict(state="leak_found", english=sentence).facts("en") == rest
 
 
 def test_numbers_are_written_for_people() -> None:
