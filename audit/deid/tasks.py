@@ -267,7 +267,9 @@ class TaggerTask(Task):
                 raise AuditError("There are no gold notes to train on.", where="gold notes")
         elif len(self.gold) > 1 or len(self.validation) > 1:
             raise AuditError(
-                "Give one file or one folder.", where="--gold", do="Put the files into one folder."
+                "Give one file or one folder.",
+                where="annotated notes",
+                do="Put the files into one folder.",
             )
         return self
 
