@@ -1273,13 +1273,7 @@ def _tagger(options: Namespace) -> Tagger:
 def listing_misses(
     path: Path | None, pairs: Iterable[DeidTagCommandsPair]
 ) -> Iterator[Iterable[DeidTagCommandsPair]]:
-    """Pass notes on and write what differs in them; the file appears when the block ends well.
-
-    Raises
-    ------
-    AuditError
-        If the name ends in neither .csv nor .jsonl, or the file cannot be written.
-    """
+    """Pass notes on and write what differs in them; the file appears when the block ends well."""
     if path is None:
         yield pairs
         return

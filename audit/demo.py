@@ -60,11 +60,6 @@ def demo_request(
         Folder of the model: "hospital-1.6", ..., "hospital-40", "null", or "general".
     language
         "en" or "ja".
-
-    Raises
-    ------
-    AuditError
-        If the demo files are not there.
     """
     settings = settings or DemoSettings()
     folder = directory / language

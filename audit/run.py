@@ -53,13 +53,6 @@ def run_audit(
         Called with phase, share done and seconds left.
     should_stop
         Asked between forward passes; True ends the run with what is finished kept.
-
-    Raises
-    ------
-    AuditError
-        If the models, names, passages or settings cannot be used.
-    AuditCancelled
-        If `should_stop` said so.
     """
     pool = pool_for(request.candidates)
     question = request.question()

@@ -53,13 +53,7 @@ def main_lead(request: AuditRequest) -> spelling.PassageKind:
 
 
 def refuse_equal(hospital: Floats, general: Floats) -> None:
-    """Refuse two models that say the same of every name: then nothing is compared.
-
-    Raises
-    ------
-    AuditError
-        If all evidence [b, U] is equal.
-    """
+    """Refuse two models that say the same of every name: then nothing is compared."""
     if hospital.size and np.array_equal(hospital, general, equal_nan=True):
         raise equal_models()
 

@@ -133,11 +133,6 @@ def cohort_test(
     ranks over (n + 1) weighs the lengths. p = (1 + #) / (1 + n_permutations), one-sided.
     Source: van Elteren 1960 (stratified rank sum); Phipson & Smyth 2010 (the two ones),
     doi:10.2202/1544-6115.1585.
-
-    Raises
-    ------
-    ValueError
-        If the columns do not fit.
     """
     members, controls = (np.asarray(x, dtype=np.float64) for x in (member_scores, control_scores))
     n_scored = int((~np.isnan(members)).sum()) + int((~np.isnan(controls)).sum())
@@ -191,11 +186,6 @@ def relabelling_test(
         [N] members; all others are controls.
     by_part
         [U] evidence of parts; NaN: not scored.
-
-    Raises
-    ------
-    ValueError
-        If a column does not fit.
     """
     if not first.shape == last.shape == is_member.shape or by_part.shape != parts.n_reference.shape:
         raise ValueError("columns of different length")

@@ -87,13 +87,7 @@ class Confusion:
 
 
 def confusion(flagged: ArrayLike, is_member: ArrayLike) -> Confusion:
-    """Count decisions [N] against truth [N], both booleans.
-
-    Raises
-    ------
-    ValueError
-        If the two columns do not fit.
-    """
+    """Count decisions [N] against truth [N], both booleans."""
     flag = np.asarray(flagged, dtype=np.bool_)
     member = np.asarray(is_member, dtype=np.bool_)
     if flag.ndim != 1 or flag.shape != member.shape:

@@ -123,11 +123,6 @@ def exposure(
         Scores of further names that were not planted, drawn in the same way.
     seed
         Of the intervals.
-
-    Raises
-    ------
-    ValueError
-        If the columns differ in length or no held-out name is scored.
     """
     score, twin = (np.asarray(column, dtype=np.float64) for column in (scores, twin_scores))
     counts = np.asarray(n_mentions, dtype=np.int64)

@@ -126,11 +126,6 @@ class ScoredNames:
     parts
         [N, 2] columns of each name's first and last part (-1: none): names that share one are no
         independent draws. None: no two share any.
-
-    Raises
-    ------
-    ValueError
-        If a column does not fit, or a name is not there.
     """
 
     is_member: tuple[bool | None, ...]
@@ -401,11 +396,6 @@ def measures_by_role(
         [N, 2] columns of the names' parts, as in `ScoredNames`.
     threshold
         A free threshold on the fixed score, or None.
-
-    Raises
-    ------
-    ValueError
-        If the columns differ in length.
     """
     roles = np.array(candidates.role, dtype=np.str_)
     truth = np.array([m is True for m in candidates.is_member], dtype=np.bool_)

@@ -57,13 +57,7 @@ class Workload:
 
 
 def workload(request: AuditRequest) -> Workload:
-    """Return the workload of a request; chain rows as the run announces them.
-
-    Raises
-    ------
-    AuditError
-        If the hospital model's tokenizer cannot be built.
-    """
+    """Return the workload of a request; chain rows as the run announces them."""
     if request.scenario_number == 1:
         settings = request.generation
         return Workload(float(settings.n_steps), 0.0, float(settings.n_tokens))
@@ -360,13 +354,7 @@ def make_plan(
 
 
 def full_question(request: AuditRequest) -> dict[str, object]:
-    """Return the question as `run_audit` digests it; models' digests are remembered.
-
-    Raises
-    ------
-    AuditError
-        If a model is refused or can no longer be read.
-    """
+    """Return the question as `run_audit` digests it; models' digests are remembered."""
     return request.question(digest_of=known_digest)
 
 

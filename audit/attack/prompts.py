@@ -90,11 +90,6 @@ def passage_templates(
     -------
     P templates. Where a passage is too long its end is cut first, and of what stands before the
     name no more than half of the room is kept (its end, which stands next to the name).
-
-    Raises
-    ------
-    AuditError
-        If the room left beside the name is less than 8 tokens.
     """
     room = max_tokens - 2 - n_name_tokens
     if room < 8:

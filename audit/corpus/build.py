@@ -61,13 +61,7 @@ _WORK: list[Callable[[Any], Any]] = []
 def ordered_map(
     work: Callable[[Item], Result], *, n_workers: int
 ) -> Iterator[Callable[[Iterator[Item]], Iterator[Result]]]:
-    """Give a function that maps `work` over items; with one worker, in this process.
-
-    Raises
-    ------
-    AuditError
-        If a worker is ended from outside.
-    """
+    """Give a function that maps `work` over items; with one worker, in this process."""
     if n_workers <= 1:
         yield partial(map, work)
         return

@@ -65,13 +65,7 @@ def absent_names(
     exclude: Sequence[Name] = (),
     accepts: Accepts = lambda first, last: True,
 ) -> tuple[Name, ...]:
-    """Draw n names of the pool that are not in the notes, to be planted or held out.
-
-    Raises
-    ------
-    AuditError
-        If fewer are left.
-    """
+    """Draw n names of the pool that are not in the notes, to be planted or held out."""
     taken = {*found, *(pair_of(*name) for name in exclude)}
 
     def is_absent(first: str, last: str) -> bool:
@@ -106,11 +100,6 @@ def plan_canaries(
         Notes of the corpus; a note gets one canary at most.
     counts
         How often names are planted.
-
-    Raises
-    ------
-    AuditError
-        If there are too few names or notes, names repeat, or a count is not positive.
     """
     if not counts or min(counts) < 1 or len(set(counts)) != len(counts):
         raise AuditError(

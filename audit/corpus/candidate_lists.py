@@ -179,13 +179,7 @@ def candidates_csv(lists: Mapping[str, Candidates]) -> bytes:
 
 
 def read_candidates(data: bytes, *, lists: Iterable[str]) -> Candidates:
-    """Read the names of some lists; one that stands in two of them comes once.
-
-    Raises
-    ------
-    AuditError
-        If the file is not one of `candidates_csv`, or there is no such list.
-    """
+    """Read the names of some lists; one that stands in two of them comes once."""
     wanted = {*lists}
     if not wanted <= {*LISTS}:
         raise AuditError("There is no such list.", where="candidates")

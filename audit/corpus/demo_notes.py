@@ -243,11 +243,6 @@ def demo_notes(
         "en" or "ja".
     n_notes
         Notes in all; those without a named patient say "the patient".
-
-    Raises
-    ------
-    ValueError
-        If the number of names is not the number in the tables.
     """
     spec = LANGUAGES[language]
     n_patterns, n_mentions = _spread(spec.patterns_per_name), _spread(spec.mentions_per_name)

@@ -294,14 +294,6 @@ def make_corpus(
         The folder to make: must not be there, or be empty. It appears when it is whole.
     progress, should_stop
         Told and asked some ten times a second.
-
-    Raises
-    ------
-    AuditError
-        If the notes or the register cannot be read, there are too few notes or names for the
-        canaries, or the folder cannot be written.
-    AuditCancelled
-        If the person asked to stop; nothing is left.
     """
     notes, register = paths_of(order)
     source = open_notes(notes, columns=dict(order.columns))
@@ -319,13 +311,7 @@ def make_corpus(
 
 
 def paths_of(order: CorpusTask) -> tuple[Path, Path | None]:
-    """Return the paths of an order's notes and register.
-
-    Raises
-    ------
-    AuditError
-        If an identifier is not in the list of registered files.
-    """
+    """Return the paths of an order's notes and register."""
     notes = order.notes or resolve_note_file(order.file_id)
     if order.kind == "dummy":
         return notes, None
@@ -759,13 +745,7 @@ def _indented(content: Mapping[str, object]) -> bytes:
 
 
 def one_token_each(tokenizer: Path) -> Accepts:
-    """Return the rule of section 3.4: first and last name are a single token each.
-
-    Raises
-    ------
-    AuditError
-        If the tokenizer cannot be built.
-    """
+    """Return the rule of section 3.4: first and last name are a single token each."""
     from audit.models.registry import tokenizer as built_tokenizer
     from audit.names.spelling import piece_counter
 
@@ -799,13 +779,7 @@ class SampledSource(NoteSource):
 
 
 def sampled(source: NoteSource, *, n: int, seed: int, meter: Meter) -> NoteSource:
-    """Draw n notes without replacement; all of them where there are no more.
-
-    Raises
-    ------
-    AuditError
-        If the source cannot be read to its end.
-    """
+    """Draw n notes without replacement; all of them where there are no more."""
     notes = source.read(on_bytes=partial(meter.add, SAMPLE))
     n_notes = sum(isinstance(note, Note) for note in notes)
     meter.finish(SAMPLE)

@@ -44,13 +44,6 @@ def write_other_names(
         A corpus, or the id of a kept one.
     seed
         Of the other names.
-
-    Raises
-    ------
-    AuditError
-        If the corpus cannot be read, or so many names are taken that none is left.
-    AuditCancelled
-        If the person asked to stop; nothing is left.
     """
     corpus = CORPORA.get(corpus) if isinstance(corpus, str) else corpus
     private = corpus.path / PRIVATE

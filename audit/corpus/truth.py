@@ -297,13 +297,7 @@ def listed_bytes(listed: ListedNotes) -> bytes:
 
 
 def read_listed(path: Path) -> ListedNotes:
-    """Return what a `listed.json` says.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be read.
-    """
+    """Return what a `listed.json` says."""
     try:
         content = json.loads(path.read_bytes())
         n_notes, n_patients, n_listed = (content[name] for name in _COUNTS)

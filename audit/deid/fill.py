@@ -119,13 +119,7 @@ class ProfileTable:
         return self._n_notes[self._table.place(patient_id)]
 
     def profile(self, patient_id: str, *, seed: int) -> PatientProfile:
-        """Return what is known about a patient.
-
-        Raises
-        ------
-        KeyError
-            If no note of this patient was taken in.
-        """
+        """Return what is known about a patient."""
         place = self._table.place(patient_id)
         facts = self._table.facts(patient_id)
         sex = facts.sex or " MF"[self._sexes[place]].strip()

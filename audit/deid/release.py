@@ -680,11 +680,6 @@ def redact(
     `placeholder` puts what stood there in brackets, in the language of the note unless another is
     given, `surrogate` asks the function, `mask` puts a square for each character and keeps line
     ends, so that offsets stay.
-
-    Raises
-    ------
-    ValueError
-        If there is no such mode, or no function for surrogates.
     """
     if mode not in MODES or (mode == SURROGATE) != (surrogate is not None):
         raise ValueError(f"{mode}: no such mode, or it and the surrogate function do not fit")

@@ -143,11 +143,6 @@ def hospital_notes(language: str, *, directory: Path = DEMO_HOSPITAL) -> Hospita
         "en" or "ja".
     directory
         Of the shipped demo.
-
-    Raises
-    ------
-    AuditError
-        If the demo's files are not there.
     """
     recipe, folder = RECIPES[language], directory / language
     try:
@@ -299,11 +294,6 @@ def replaced_spans(
     ----------
     tagger
         The de-identifier of an arm of that kind; None for the others.
-
-    Raises
-    ------
-    AuditCancelled
-        If `should_stop` said so.
     """
     if arm.kind == RAW:
         return ((),) * len(notes.documents)
@@ -436,11 +426,6 @@ def trained_arm(
         What the model is called in reports.
     folder
         Where trained arms are kept, each in a folder named by its question.
-
-    Raises
-    ------
-    AuditCancelled
-        If `should_stop` said so; the arm then begins anew.
     """
     question = {
         "version": VERSION, "title": title, "general": model_digest(general), "epochs": epochs,
@@ -697,13 +682,6 @@ def run_leakage(
         Of another hospital than the demo's.
     progress, should_stop, say
         As in `run_audit`; `say` takes a sentence after each arm.
-
-    Raises
-    ------
-    AuditError
-        If a de-identifier cannot be used.
-    AuditCancelled
-        If `should_stop` said so; what is finished is kept.
     """
     hospital = notes or hospital_notes(order.language)
     stages = StageProgress(_costs(order, hospital), listener=progress)

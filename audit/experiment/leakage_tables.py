@@ -432,13 +432,7 @@ class KeptLeakage:
 
 
 def leakage_id(order: LeakageTask) -> str:
-    """Return the identifier under which an experiment is kept: the same question has the same.
-
-    Raises
-    ------
-    AuditError
-        If there is no such tagger, or the demo's model is not there.
-    """
+    """Return the identifier under which an experiment is kept: the same question has the same."""
     digests = tagger_digests(order)
     plain = {key: value for key, value in order.plain().items() if key != "device"}
     general = model_digest(DEMO_HOSPITAL / order.language / "models" / "general")
@@ -447,13 +441,7 @@ def leakage_id(order: LeakageTask) -> str:
 
 
 def tagger_digests(order: LeakageTask) -> dict[str, str]:
-    """Return the digest of each of an order's taggers.
-
-    Raises
-    ------
-    AuditError
-        If there is no such tagger.
-    """
+    """Return the digest of each of an order's taggers."""
     known = {tagger.tagger_id: tagger.digest for tagger in known_taggers()}
     if not set(order.taggers) <= set(known):
         raise AuditError(

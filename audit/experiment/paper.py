@@ -61,11 +61,6 @@ def stage_costs(order: ExperimentTask) -> dict[str, float]:
     """Return the stages in their order with what each will cost, in tokens of forward passes.
 
     An estimate from the size of the notes: it only weighs the stages against each other.
-
-    Raises
-    ------
-    AuditError
-        If the notes are not there.
     """
     n_bytes = _n_bytes(order.notes)
     costs = {CORPUS: 1.0 + _CORPUS_COST * n_bytes}
@@ -170,13 +165,6 @@ def run_experiment(
         Where audits are kept.
     progress, should_stop, say
         As in `run_audit`; `say` takes a sentence after each stage.
-
-    Raises
-    ------
-    AuditError
-        If an input cannot be used, or the folder is that of another order.
-    AuditCancelled
-        If `should_stop` said so; what is finished is kept.
     """
     _take_folder(order, out)
     work = _Work(order, out, StageProgress(stage_costs(order), listener=progress), should_stop, say)

@@ -310,13 +310,7 @@ Reports = Mapping[tuple[float, int], AuditReport]
 def tables_of(
     reports: Reports, *, examination: Examination, exposures: tuple[ExposureRow, ...] = ()
 ) -> ExperimentTables:
-    """Return the tables of an experiment from its audits' reports.
-
-    Raises
-    ------
-    ValueError
-        If a scenario has no audit, or a list has neither members nor controls.
-    """
+    """Return the tables of an experiment from its audits' reports."""
     last = {scenario: report for (_, scenario), report in sorted(reports.items())}
     if set(last) != set(ATTACKS) or any(not r.has_truth for r in last.values()):
         raise ValueError("an audit of each scenario with truth is needed")

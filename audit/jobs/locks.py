@@ -15,13 +15,7 @@ QUEUES = (*DEVICES, SHORT)
 
 
 def jobs_dir(folder: str = "") -> Path:
-    """Return the directory of the jobs or a folder in it, made with mode 700.
-
-    Raises
-    ------
-    AuditError
-        If the data directory cannot be used.
-    """
+    """Return the directory of the jobs or a folder in it, made with mode 700."""
     path = results_dir().parent / "jobs" / folder
     try:
         for directory in (path.parent, path) if folder else (path,):

@@ -52,13 +52,7 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def ensure_worker(device: str) -> bool:
-    """Start a device's worker if none lives; return whether one was started.
-
-    Raises
-    ------
-    AuditError
-        If the data directory cannot be used.
-    """
+    """Start a device's worker if none lives; return whether one was started."""
     lock = worker_lock(device)
     if lock is None:
         return False

@@ -221,13 +221,7 @@ def has_order(job_id: str) -> bool:
 
 
 def forget_order(job_id: str) -> None:
-    """Remove an order that will not be needed again.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be removed: it may hold names.
-    """
+    """Remove an order that will not be needed again."""
     try:
         _path(job_id).unlink(missing_ok=True)
     except OSError as error:

@@ -1037,13 +1037,7 @@ class ModelSummary:
 
 
 def read_model_files(path: Path) -> ModelFiles:
-    """Read everything of a model directory but the weights themselves.
-
-    Raises
-    ------
-    AuditError
-        If the model may not or cannot be loaded, with the reason.
-    """
+    """Read everything of a model directory but the weights themselves."""
     folder = open_folder(path)
     with refusing(
         AuditError(
@@ -1067,13 +1061,7 @@ def _read_files(folder: ModelFolder) -> ModelFiles:
 
 
 def inspect_model(path: Path) -> ModelSummary:
-    """Say what lies in a model directory, without torch.
-
-    Raises
-    ------
-    AuditError
-        If the model may not or cannot be loaded, with the reason.
-    """
+    """Say what lies in a model directory, without torch."""
     files = read_model_files(path)
     config = files.config
     shapes = expected_shapes(config)

@@ -92,11 +92,6 @@ def load_model(path: Path, *, device: str = "cpu", dtype: str = "float32") -> Lo
         A torch device.
     dtype
         One of `DTYPES`; weights saved in 16 bits are widened by default.
-
-    Raises
-    ------
-    AuditError
-        If the model may not or cannot be loaded, with the reason.
     """
     if dtype not in DTYPES:
         raise AuditError(f"Unknown kind of numbers; known: {', '.join(DTYPES)}.", where="dtype")

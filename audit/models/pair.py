@@ -87,13 +87,7 @@ def _rates(loaded: LoadedModel) -> tuple[float, float]:
 def load_pair(
     general: Path, hospital: Path, *, device: str = "cpu", dtype: str = "float32"
 ) -> ModelPair:
-    """Load both models of an audit.
-
-    Raises
-    ------
-    AuditError
-        If one of them is refused, or their tokenizers differ.
-    """
+    """Load both models of an audit."""
     return ModelPair(
         general=load_model(general, device=device, dtype=dtype),
         hospital=load_model(hospital, device=device, dtype=dtype),

@@ -157,13 +157,7 @@ _TITLES = {"M": ("Mr.",), "F": ("Mrs.", "Ms.")}
 
 
 def value_of(kind: str, number: int) -> str:
-    """Return the value of a kind for a drawn number of 64 bits.
-
-    Raises
-    ------
-    KeyError
-        If the kind is none of `VALUE_KINDS`.
-    """
+    """Return the value of a kind for a drawn number of 64 bits."""
     return _VALUES[kind](number)
 
 
@@ -307,13 +301,7 @@ _PARTS = frozenset({"surname", "given", "initials"})
 
 
 def written(name: PersonName, form: str) -> str:
-    """Return a name in one of `FORMS`; English names have no kana, they stay as they are.
-
-    Raises
-    ------
-    ValueError
-        If there is no such form.
-    """
+    """Return a name in one of `FORMS`; English names have no kana, they stay as they are."""
     if form not in FORMS:
         raise ValueError(f"{form}: no such form of a name")
     surname, given = name.surname, name.given
@@ -415,13 +403,7 @@ _SMALL = {"ャ": "a", "ュ": "u", "ョ": "o"}
 
 
 def romaji_of(kana: str) -> str:
-    """Return a katakana reading in Latin letters: Hepburn as in passports ("オオタ" is "Ota").
-
-    Raises
-    ------
-    ValueError
-        If a character is no katakana of a Japanese name.
-    """
+    """Return a katakana reading in Latin letters: Hepburn as in passports ("オオタ" is "Ota")."""
     sounds: list[str] = []
     is_doubled = False
     for c in kana:
@@ -540,13 +522,7 @@ def my_number(number: int) -> str:
 
 
 def my_number_check_digit(body: str) -> str:
-    """Return the check digit of the first 11 digits: modulus 11; a rest of 0 or 1 gives 0.
-
-    Raises
-    ------
-    ValueError
-        If these are not 11 digits.
-    """
+    """Return the check digit of the first 11 digits: modulus 11; a rest of 0 or 1 gives 0."""
     rest = _weighted(body, _MY_NUMBER_WEIGHTS) % 11
     return "0" if rest <= 1 else str(11 - rest)
 
@@ -565,13 +541,7 @@ def insurer_number(number: int, *, is_national: bool = False) -> str:
 
 
 def insurer_check_digit(body: str) -> str:
-    """Return the check digit: weights 2, 1, 2 ... from the right, digits of products added up.
-
-    Raises
-    ------
-    ValueError
-        If these are not digits.
-    """
+    """Return the check digit: weights 2, 1, 2 ... from the right, digits of products added up."""
     _weighted(body, (1,) * len(body))
     total = 0
     for place, digit in enumerate(reversed(body)):
@@ -862,13 +832,7 @@ def age_on(birth: date, day: date) -> int:
 
 @functools.lru_cache(maxsize=20_000)
 def identity_of(seed: int, key: str, profile: Profile, *, locale: str) -> Identity:
-    """Return the identity of a key: the same for the same seed, key, profile and locale.
-
-    Raises
-    ------
-    ValueError
-        If there are no names of this locale.
-    """
+    """Return the identity of a key: the same for the same seed, key, profile and locale."""
     if locale not in LOCALES:
         raise ValueError(f"{locale}: no names of this locale")
     sex = profile.sex or "MF"[draw(seed, "sex", key) & 1]

@@ -66,13 +66,7 @@ class ReportWords:
 
 @cache
 def report_words(language: str) -> ReportWords:
-    """Return the catalogue of a language.
-
-    Raises
-    ------
-    AuditError
-        If there is none.
-    """
+    """Return the catalogue of a language."""
     if language not in LANGUAGES:
         raise AuditError("is not a language of reports.", where="language", do="Choose en or ja.")
     text = (_HERE / "words" / f"{language}.json").read_text(encoding="utf-8")

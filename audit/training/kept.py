@@ -121,13 +121,7 @@ MODELS = Shelf(
 
 
 def model_dir(run_id: str, *, step: int | None = None) -> Path:
-    """Return the directory of a trained model, or of its snapshot after a step.
-
-    Raises
-    ------
-    AuditError
-        If there is none, or it is not finished.
-    """
+    """Return the directory of a trained model, or of its snapshot after a step."""
     path = MODELS.place(run_id) / (MODEL if step is None else snapshot_name(step))
     if not path.is_dir():
         MODELS.get(run_id)

@@ -343,11 +343,6 @@ def claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
         Values of JSON, among them `key` and, where it is told, device, precision and kernels.
     result
         Name of what is there when the training is done: it may then be asked for anywhere.
-
-    Raises
-    ------
-    AuditError
-        If the folder holds another training, or one that was begun on other hardware.
     """
     if not any((folder / name).exists() for name in (TRAINING, *_RESULTS)):
         text = json.dumps(facts, ensure_ascii=True, indent=1, allow_nan=False)

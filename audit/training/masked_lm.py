@@ -234,16 +234,7 @@ def train(
     should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
 ) -> TrainResult:
-    """Train a model, or go on with a training that was stopped or killed.
-
-    Raises
-    ------
-    AuditError
-        If the model or the notes are refused, the folder holds another training, memory runs out,
-        or the loss is no longer a number.
-    AuditCancelled
-        If the person asked to stop; a checkpoint is kept and the same order goes on from there.
-    """
+    """Train a model, or go on with a training that was stopped or killed."""
     device = pick_device(order.device)
     general = load_model(order.general, device=device)
     if order.settings.n_tokens > general.n_positions:

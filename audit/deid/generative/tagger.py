@@ -77,13 +77,6 @@ def generated(
         Of a batch at most, prompts and answers with their padding; one prompt is always taken.
     on_share
         Told some times a second which share of all answers' limits was written or not needed.
-
-    Raises
-    ------
-    AuditError
-        If memory runs out with a single prompt.
-    AuditCancelled
-        If the person asked to stop.
     """
     answers: list[list[int]] = [[] for _ in asked]
     order = sorted(range(len(asked)), key=lambda i: (-asked[i].n_tokens, i))
@@ -351,11 +344,6 @@ def load_generative(
     ----------
     directory
         With `tagger.json` and `model`, else of the model itself: it is asked in Japanese then.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be loaded, or the model is not the one that `tagger.json` describes.
     """
     if not (directory / TAGGER).is_file():
         loaded = load_causal(directory, device=device, precision=precision)

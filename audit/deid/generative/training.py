@@ -341,16 +341,7 @@ def train_generative(
     *,
     on_point: PointListener = lambda point: None,
 ) -> GenerativeResult:
-    """Tune a model, or go on with a tuning that was stopped or killed.
-
-    Raises
-    ------
-    AuditError
-        If model or notes are refused, the folder holds another tuning, memory runs out, or the loss
-        is no longer a number.
-    AuditCancelled
-        If the person asked to stop; a checkpoint is kept and the same order goes on from there.
-    """
+    """Tune a model, or go on with a tuning that was stopped or killed."""
     settings = order.settings
     with alone(order.out), torch.random.fork_rng():
         loaded = load_causal(

@@ -70,13 +70,7 @@ class TokenTagger:
 
 
 def load_token_tagger(path: Path, *, device: str = "auto") -> TokenTagger:
-    """Load a folder with `tagger.json` and `model/`.
-
-    Raises
-    ------
-    AuditError
-        If there is none, its files are not those it was saved with, or the model is refused.
-    """
+    """Load a folder with `tagger.json` and `model/`."""
     facts = TaggerFacts.of_folder(path)
     if file_digests(path / MODEL) != dict(facts.files):
         raise AuditError(

@@ -560,16 +560,7 @@ def train_tagger(
     should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
 ) -> TaggerFacts:
-    """Train a tagger, or go on with a training that was stopped or killed.
-
-    Raises
-    ------
-    AuditError
-        If the encoder is refused, the folder holds another training, memory runs out, or the loss
-        is no longer a number.
-    AuditCancelled
-        If the person asked to stop; a checkpoint is kept and the same order goes on from there.
-    """
+    """Train a tagger, or go on with a training that was stopped or killed."""
     device = pick_device(order.device)
     with alone(order.out), torch.random.fork_rng(), plain_float32(device):
         task = task_of(order, material, device=device)

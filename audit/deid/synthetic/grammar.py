@@ -93,13 +93,7 @@ Grammar = Mapping[str, tuple[Template, ...]]
 
 
 def template_of(text: str) -> Template:
-    """Return an alternative in pieces.
-
-    Raises
-    ------
-    ValueError
-        If brackets do not match, or a slot is none of those above.
-    """
+    """Return an alternative in pieces."""
     tokens = _TOKEN.findall(text)
     if "".join(tokens) != text:
         raise ValueError(f"braces do not match in {text!r}")
@@ -155,13 +149,7 @@ def _slot(text: str) -> Node:
 
 
 def rules_of(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the rules of a file: name and alternatives as written.
-
-    Raises
-    ------
-    ValueError
-        If a line stands before the first rule, or a rule has no alternative.
-    """
+    """Yield the rules of a file: name and alternatives as written."""
     for sign, name, lines in _sections(text):
         if sign == "==":
             blocks = "\n".join(lines).split("\n--\n")
@@ -193,13 +181,7 @@ def _sections(text: str) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def grammar_of(texts: Iterable[str]) -> Grammar:
-    """Return the rules of some files together.
-
-    Raises
-    ------
-    ValueError
-        If a rule is there twice, or a slot names a rule that is not there.
-    """
+    """Return the rules of some files together."""
     grammar: dict[str, tuple[Template, ...]] = {}
     for text in texts:
         for name, alternatives in rules_of(text):

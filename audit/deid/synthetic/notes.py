@@ -99,13 +99,7 @@ _MORE_NOTES = (1, 1, 1, 1, 1, 1, 1, 2, 2, 3)
 
 
 def styles_of(language: str) -> tuple[str, ...]:
-    """Return all styles of a language, those for training first.
-
-    Raises
-    ------
-    ValueError
-        If there are no notes in this language.
-    """
+    """Return all styles of a language, those for training first."""
     if language not in LANGUAGES:
         raise ValueError(f"{language}: no notes in this language")
     return TRAIN_STYLES[language] + HELD_OUT_STYLES[language]
@@ -132,11 +126,6 @@ def synthetic_notes(
     ----------
     styles
         Some of `styles_of(language)`; those for training by default.
-
-    Raises
-    ------
-    ValueError
-        If there are no notes in this language, or there is no such style.
     """
     known = styles_of(language)
     chosen = TRAIN_STYLES[language] if styles is None else tuple(styles)
