@@ -74,7 +74,7 @@ def make_corpus(
     out
         The folder to make: must not be there, or be empty. It appears when it is whole.
     progress, should_stop
-        Told and asked some ten times a second.
+        As `Meter` tells and asks.
 
     Raises
     ------
