@@ -86,7 +86,8 @@ class Meter:
         self._should_stop = should_stop
         self._pace = Pace()
         self._pace.seconds_left(0.0, total=sum(totals.values()), now=time.monotonic())
-        self._last, self._phase = 0.0, ""
+        self._last = 0.0
+        self._begun: set[str] = set()
 
     def add(self, phase: str, units: float, *, is_cached: bool = False) -> None:
         """Count finished units."""
@@ -96,8 +97,9 @@ class Meter:
             self._cached += units
         now = time.monotonic()
         is_end = self._is_finished and not was_finished
-        if is_end or phase != self._phase or now - self._last >= _REPORT_SECONDS:
-            self._last, self._phase = now, phase
+        if is_end or phase not in self._begun or now - self._last >= _REPORT_SECONDS:
+            self._last = now
+            self._begun.add(phase)
             self._listener(self._report(phase, now))
         if self._should_stop():
             raise AuditCancelled

@@ -64,6 +64,15 @@ def test_every_phase_is_told_however_short(clock):
     assert [progress.phase for progress in seen] == ["a", "b", "c", "c"]
 
 
+def test_phases_that_take_turns_do_not_tell_more_often(clock):
+    meter, seen = meter_of({"reading": 10_000.0, "comparing": 10_000.0})
+    for _ in range(5000):
+        for phase in ("reading", "comparing"):
+            clock.now += 0.0005
+            meter.add(phase, 1)
+    assert 40 <= len(seen) <= 52
+
+
 def test_more_units_than_announced_do_not_pass_the_whole(clock):
     meter, seen = meter_of({"a": 10.0, "b": 10.0})
     clock.now += 1
