@@ -73,10 +73,10 @@ from audit.demo import demo_digests, is_demo
 from audit.errors import AuditError
 from audit.experiment.leakage_tables import (
     FILES,
+    LEAKAGE,
     LEAKAGE_JSON,
     LEAKAGE_MD,
     LeakageTask,
-    kept_files,
     quick,
 )
 from audit.experiment.paper_tables import (
@@ -1024,7 +1024,7 @@ def experiment_task(options: Namespace) -> ExperimentTask:
 def leakage(options: Namespace) -> dict[str, Any]:
     """Do the experiment on leakage as a registered job, and write its tables."""
     (kept_as,) = answered(leakage_task(options).question())
-    files = kept_files(kept_as)
+    files = LEAKAGE.get(kept_as).tables.files()
     write_private(files, options.out)
     say(files[LEAKAGE_MD].decode())
     say(f"Written: {', '.join(FILES)}; kept as {kept_as}")
