@@ -495,8 +495,6 @@ def run_leakage(
     ----------
     load
         Gives each of the order's de-identifiers when its turn comes.
-    arms_folder, store
-        Where the trained models and the audits are kept.
     progress, should_stop, say
         As in `run_audit`; `say` takes a sentence after each arm.
     """
@@ -530,10 +528,8 @@ def run_leakage(
         misses = name_misses(notes, spans)
         row = arm_row(arm, misses, facts, tagger_digest=tagger.digest if tagger else "")
         results.append(ArmResult(row, np.array(misses.is_exposed, dtype=np.bool_), reports))
-        say(
-            f"{arm.code}: {row.left.n_hits} of {row.n_mentions} mentions left, "
-            f"{row.n_steps} steps, loss {row.loss:.3f}."
-        )
+        left = f"{row.left.n_hits} of {row.n_mentions} mentions left"
+        say(f"{arm.code}: {left}, {row.n_steps} steps, loss {row.loss:.3f}.")
     return LeakageTables(
         order=order,
         n_notes=len(notes.documents),

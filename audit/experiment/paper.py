@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
 
@@ -35,7 +35,7 @@ from audit.experiment.paper_tables import (
 from audit.notes.passages import read_passages
 from audit.progress import Pace, Progress, ProgressListener, StopQuestion
 from audit.run import run_audit
-from audit.shelf import private_folder, write_whole
+from audit.shelf import private_folder, write_private, write_whole
 from audit.training.config import read_losses
 from audit.training.kept import MODEL, TrainOrder, read_facts, read_training
 from audit.training.masked_lm import train
@@ -134,8 +134,6 @@ def run_experiment(
     ----------
     out
         A new or empty folder, or that of the same order.
-    store
-        Where audits are kept.
     progress, should_stop, say
         As in `run_audit`; `say` takes a sentence after each stage.
     """
@@ -147,58 +145,77 @@ def run_experiment(
         make_corpus(order.corpus(), out=corpus, progress=stages.of(CORPUS), should_stop=should_stop)
     stages.finish(CORPUS, was_kept=is_kept)
     found = read_examination(corpus)
-    say(f"Corpus: {found.n_notes} notes, {found.n_positives} members, "
-        f"{found.n_passages} passages.")  # fmt: skip
-
-    def trained(stage: str, training: TrainOrder) -> dict[int, Path]:
-        """Train, or go on; returns the copies by step."""
-        was_whole = (training.out / MODEL).is_dir()
-        result = train(training, progress=stages.of(stage), should_stop=should_stop)
-        stages.finish(stage, was_kept=was_whole)
-        done = read_training(training.out)
-        if done is not None and done.loss is not None:
-            held = "" if done.held_out is None else f", held-out loss {done.held_out:.2f}"
-            say(f"{stage.capitalize()}: {done.n_steps_done} steps, "
-                f"training loss {done.loss:.2f}{held}.")  # fmt: skip
-        return {snapshot.step: snapshot.path for snapshot in result.snapshots}
-
+    said = (
+        f"{found.n_notes} notes",
+        f"{found.n_positives} members",
+        f"{found.n_passages} passages",
+    )
+    say(f"Corpus: {', '.join(said)}.")
     general = order.general
     if order.general_notes is not None:
-        trained(GENERAL, TrainOrder(
+        training = TrainOrder(
             general=general, notes=(order.general_notes,), out=out / "general",
             settings=order.general_training, title="General", device=order.device,
-        ))  # fmt: skip
+        )  # fmt: skip
+        _train(training, GENERAL, stages=stages, should_stop=should_stop, say=say)
         general = out / "general" / MODEL
-    copies = trained(HOSPITAL, TrainOrder(
+    training = TrainOrder(
         general=general, notes=(private,), out=out / "hospital", settings=order.training,
         title="Hospital", device=order.device, snapshot_epochs=order.epochs,
         listed=listed_file(private),
-    ))  # fmt: skip
-    exposures = _exposures(order, out / "hospital")
-    candidates = list_of(CORPORA.at(corpus), controls=CONTROLS)
-    data = passages_for(CORPORA.at(corpus), candidates, seed=order.seed)
-    passages = read_passages(data, what="passages", file_name=PASSAGES)
-    reports = {}
-    for scenario in SCENARIOS:
+    )  # fmt: skip
+    copies = _train(training, HOSPITAL, stages=stages, should_stop=should_stop, say=say)
+    exposures, reports = _exposures(order, out / "hospital"), {}
+    for question in _questions(order, corpus, general=general):
         for row in exposures:
-            request = AuditRequest(
-                scenario_number=scenario, general=general, hospital=copies[row.step],
-                candidates=candidates, passages=passages if scenario == 2 else None,
-                generation=order.generation, posterior=order.posterior, seed=order.seed,
-                device=order.device,
-            )  # fmt: skip
-            stage = audit_stage(row.epochs, scenario=scenario)
+            stage = audit_stage(row.epochs, scenario=question.scenario_number)
             report = run_audit(
-                request, store=store, progress=stages.of(stage), should_stop=should_stop
-            )
+                question.with_(hospital=copies[row.step]), store=store,
+                progress=stages.of(stage), should_stop=should_stop,
+            )  # fmt: skip
             stages.finish(stage)
             say(f"{stage.capitalize()}: {report.verdict.english}")
-            reports[row.epochs, scenario] = report
+            reports[row.epochs, question.scenario_number] = report
     tables = tables_of(reports, examination=found, exposures=exposures)
-    text = json.dumps(tables_json(tables), ensure_ascii=False, indent=1, allow_nan=False)
-    write_whole(out / TABLES_JSON, f"{text}\n".encode())
-    write_whole(out / TABLES_MD, tables_markdown(tables).encode())
+    text = json.dumps(tables_json(tables), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    markdown = tables_markdown(tables)
+    write_private({TABLES_JSON: text.encode(), TABLES_MD: markdown.encode()}, out)
     return tables
+
+
+def _train(
+    training: TrainOrder,
+    stage: str,
+    *,
+    stages: StageProgress,
+    should_stop: StopQuestion,
+    say: Callable[[str], None],
+) -> dict[int, Path]:
+    """Train, or go on; returns the copies by step."""
+    was_whole = (training.out / MODEL).is_dir()
+    result = train(training, progress=stages.of(stage), should_stop=should_stop)
+    stages.finish(stage, was_kept=was_whole)
+    done = read_training(training.out)
+    if done is not None and done.loss is not None:
+        held = "" if done.held_out is None else f", held-out loss {done.held_out:.2f}"
+        loss = f"training loss {done.loss:.2f}{held}"
+        say(f"{stage.capitalize()}: {done.n_steps_done} steps, {loss}.")
+    return {snapshot.step: snapshot.path for snapshot in result.snapshots}
+
+
+def _questions(order: ExperimentTask, folder: Path, *, general: Path) -> Iterator[AuditRequest]:
+    """Yield each scenario's question of M_general beside itself."""
+    corpus = CORPORA.at(folder)
+    candidates = list_of(corpus, controls=CONTROLS)
+    data = passages_for(corpus, candidates, seed=order.seed)
+    passages = read_passages(data, what="passages", file_name=PASSAGES)
+    for scenario in SCENARIOS:
+        yield AuditRequest(
+            scenario_number=scenario, general=general, hospital=general,
+            candidates=candidates, passages=passages if scenario == 2 else None,
+            generation=order.generation, posterior=order.posterior, seed=order.seed,
+            device=order.device,
+        )  # fmt: skip
 
 
 def _take_folder(order: ExperimentTask, out: Path) -> None:
