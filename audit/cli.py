@@ -430,7 +430,7 @@ def log_command(options: Namespace) -> dict[str, Any]:
         found = entries(options.limit, audit=options.audit or "")
         for entry in reversed(found):
             _log_command_say(_log_command_line(entry))
-        return {"entries": [{**asdict(e), "counts": dict(e.counts)} for e in found]}
+        return {"entries": [e.model_dump(exclude={"previous", "mac"}) for e in found]}
     result = verify(options.seal or "")
     now = log_seal() if result.is_intact else ""
     if result.is_intact:
@@ -447,7 +447,7 @@ def log_command(options: Namespace) -> dict[str, Any]:
 
 
 def _log_command_line(entry: LogEntry) -> str:
-    counts = " ".join(f"{key}={value}" for key, value in entry.counts)
+    counts = " ".join(f"{key}={value}" for key, value in entry.counts.items())
     parts = (str(entry.number), entry.at, entry.who, entry.action, entry.audit or "-", counts)
     return "  ".join(part for part in parts if part)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from audit.attack.question import AuditRequest
-from audit.corpus.examine import read_examination
+from audit.corpus.examine import Examination, read_examination
 from audit.corpus.kept import CORPORA, list_of, passages_for
 from audit.corpus.make import make_corpus
 from audit.corpus.truth import PASSAGES, PRIVATE, listed_file
@@ -140,11 +140,7 @@ def run_experiment(
     _take_folder(order, out)
     stages = StageProgress(stage_costs(order), listener=progress)
     corpus, private = out / "corpus", out / "corpus" / PRIVATE
-    is_kept = corpus.is_dir()
-    if not is_kept:  # D_private, D_public and the candidate list: sections 3.2 and 3.4
-        make_corpus(order.corpus(), out=corpus, progress=stages.of(CORPUS), should_stop=should_stop)
-    stages.finish(CORPUS, was_kept=is_kept)
-    found = read_examination(corpus)
+    found = _corpus(order, corpus, stages=stages, should_stop=should_stop)
     said = (
         f"{found.n_notes} notes",
         f"{found.n_positives} members",
@@ -181,6 +177,18 @@ def run_experiment(
     markdown = tables_markdown(tables)
     write_private({TABLES_JSON: text.encode(), TABLES_MD: markdown.encode()}, out)
     return tables
+
+
+def _corpus(
+    order: ExperimentTask, folder: Path, *, stages: StageProgress, should_stop: StopQuestion
+) -> Examination:
+    """Build D_private, D_public and the candidate list, once (sections 3.2 and 3.4)."""
+    is_kept = folder.is_dir()
+    if not is_kept:
+        listener = stages.of(CORPUS)
+        make_corpus(order.corpus(), out=folder, progress=listener, should_stop=should_stop)
+    stages.finish(CORPUS, was_kept=is_kept)
+    return read_examination(folder)
 
 
 def _train(
