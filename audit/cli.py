@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 import time
 from argparse import SUPPRESS, Namespace
@@ -62,7 +61,6 @@ from audit.deid.tagger import TAGGER, Tagger
 from audit.deid.taggers import (
     DEFAULT,
     RULES,
-    SHIPPED,
     TRAINED,
     known_taggers,
     load_tagger,
@@ -1320,9 +1318,6 @@ def add_train(parts: Any) -> None:
     add = train.add_argument
     add("--kind", choices=(TOKEN, GENERATIVE), default=TOKEN)
     add_options(train, TaggerTask)
-    add("--default", action="store_true", help="make the shipped tagger again")
-    add("--measure-again", action="store_true", help="with --default: train nothing, measure anew, "
-        "as after a change of the rules")  # fmt: skip
     start = train.add_mutually_exclusive_group()
     start.add_argument("--encoder", type=place, help="directory of an encoder to start from")
     start.add_argument("--scratch", action="store_true", help="a small network of characters "
@@ -1336,8 +1331,6 @@ def add_train(parts: Any) -> None:
 
 def train_command(options: Namespace) -> dict[str, Any]:
     """Train a tagger, or go on with its training."""
-    if options.default:
-        return _default(options)
     is_generative = options.kind == GENERATIVE
     if is_generative and options.model is None:
         raise AuditError("Which model shall be tuned?", where="--model", do="Give a directory.")
@@ -1370,31 +1363,6 @@ def train_command(options: Namespace) -> dict[str, Any]:
         "measured": dict(facts.measured),
         "training": dict(facts.training),
     }
-
-
-def _default(options: Namespace) -> dict[str, Any]:
-    from audit.deid.network.training import DefaultRecipe, make_default, measure_again
-
-    out = chosen(options, TaggerTask).get("out") or SHIPPED
-    if options.measure_again:
-        return _told(measure_again(out))
-    recipe = DefaultRecipe(seed=options.train_seed)
-    if "n_epochs" in options:
-        recipe = replace(recipe, n_epochs=options.n_epochs)
-    work = out.parent / f".{out.name}.training"
-    how = make_default(work, out=out, recipe=recipe, progress=progress_line())
-    shutil.rmtree(work, ignore_errors=True)
-    return _told(how)
-
-
-def _told(how: dict[str, Any]) -> dict[str, Any]:
-    for name, by_language in how["held_out"].items():
-        for language, one in by_language.items():
-            figures = one["strict"]["all"]
-            _say(f"{name}, {language}: recall {_rate_shown(figures['recall'])}, precision "
-                 f"{_rate_shown(figures['precision'])} (strict, {figures['n_gold']} spans of "
-                 f"{one['n_notes']} notes of other styles).")  # fmt: skip
-    return how
 
 
 def token_settings(options: Namespace) -> TaggerSettings:
