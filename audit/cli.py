@@ -54,10 +54,10 @@ from audit.deid.masks import ModelTranslation, ModelTyper, NoTranslation, RuleTy
 from audit.deid.matching import MATCHERS, OPTIMAL
 from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
-from audit.deid.release import FROM_TEXT, MODES, PLACEHOLDER, SURROGATE, Surrogates
+from audit.deid.release import FROM_TEXT, MODES, PLACEHOLDER, Release
 from audit.deid.release import LANGUAGES as RELEASE_LANGUAGES
 from audit.deid.score import Pair, ScoreSummary, score_pairs, score_summary
-from audit.deid.tag import REDACTED, SPANS, Release, tag_notes
+from audit.deid.tag import REDACTED, SPANS, tag_notes
 from audit.deid.tagger import TAGGER, Tagger
 from audit.deid.taggers import (
     DEFAULT,
@@ -1199,13 +1199,7 @@ def add_misses(score: Any) -> None:
 def tag_command(options: Namespace) -> dict[str, Any]:
     """Tag a file of notes."""
     started = time.monotonic()
-    surrogates = Surrogates(options.seed) if options.mode == SURROGATE else None
-    release = Release(
-        mode=options.mode,
-        surrogate=surrogates,
-        surrogate_digest=surrogates.digest if surrogates else "",
-        language=options.language,
-    )
+    release = Release(mode=options.mode, language=options.language, seed=options.seed)
     census = tag_notes(
         notes_to_tag(options.notes),
         tagger=_tagger(options),
