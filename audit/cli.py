@@ -59,7 +59,6 @@ from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
 from audit.deid.score import Pair, ScoreSummary, score_pairs, score_summary
 from audit.deid.tag import REDACTED, SPANS, tag_notes
-from audit.deid.tagged import ReleaseSettings
 from audit.deid.tagger import TAGGER, Tagger
 from audit.deid.taggers import (
     DEFAULT,
@@ -1062,7 +1061,7 @@ def deid_tag(
         notes_to_tag(notes),
         tagger=_tagger(tagger, device=device),
         out=out,
-        release=ReleaseSettings(mode=mode, language=language, seed=seed).release(),
+        release=Release(mode=mode, language=language, seed=seed),
         keep_outputs=keep_outputs,
         progress=progress_line(),
     )
