@@ -57,6 +57,7 @@ from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
 from audit.deid.masks import ModelTranslation, ModelTyper, NoTranslation, RuleTyper
 from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
+from audit.deid.release import Release
 from audit.deid.score import Pair, ScoreSummary, score_pairs, score_summary
 from audit.deid.tag import REDACTED, SPANS, tag_notes
 from audit.deid.tagger import TAGGER, Tagger
