@@ -116,7 +116,13 @@ from audit.progress import Progress, duration, progress_line, say
 from audit.report.compare import MAX_REFERENCES, compare_references
 from audit.report.export import SEAL, bundle_files, write_report
 from audit.report.html import ReportChoice
-from audit.report.report import AuditReport, kept_audit, other_scenario, same_but_reference
+from audit.report.report import (
+    AuditReport,
+    KeptAudit,
+    kept_audit,
+    other_scenario,
+    same_but_reference,
+)
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.stats import N_REPLICATES
 from audit.tables import read_table, write_table
@@ -593,25 +599,16 @@ def results(
         for name, report in reports.items()
     }
     if out and digest:
-        report, own, kept = reports[chosen[0]], lines[chosen[0]], list(lines.values())
+        report = reports[chosen[0]]
         record("exported", audit=report.digest, names=names if html else "full")
+        files = {SEAL: f"{log_seal()}\n".encode("ascii")}
         if html:
-            other = other_scenario(own, kept=kept, demo=demo)
-            found = sorted(
-                same_but_reference(own, kept=kept), key=lambda line: line.at, reverse=True
+            choice = ReportChoice(
+                language=language, names=names, is_demo=lines[report.digest].is_demo
             )
-            others = [reports[line.digest] for line in found[:MAX_REFERENCES]]
-            files = bundle_files(
-                report,
-                choice=ReportChoice(language=language, names=names, is_demo=own.is_demo),
-                other=reports[other.digest] if other else None,
-                references=compare_references(report, others=others) if others else None,
-                documents=documents,
-                seal=log_seal(),
-            )
+            files = _bundle(report, choice, kept=lines, reports=reports, documents=documents)
         else:
             _say_written(write_report(report, out, documents=documents))
-            files = {SEAL: f"{log_seal()}\n".encode("ascii")}
         _say_written(write_private(files, out))
     rows = []
     for line in sorted((lines[one] for one in chosen), key=lambda line: line.at):
@@ -623,6 +620,31 @@ def results(
             f"{line.hospital}  {line.n_names} names  {verdict}"
             f"{'  (made-up hospital)' if line.is_demo else ''}")  # fmt: skip
     return {"audits": rows}
+
+
+def _bundle(
+    report: AuditReport,
+    choice: ReportChoice,
+    *,
+    kept: dict[str, KeptAudit],
+    reports: dict[str, AuditReport],
+    documents: Any,
+) -> dict[str, bytes]:
+    """Return the files of a report, beside the audits that belong to it."""
+    own = kept[report.digest]
+    with Store(results_dir()) as store:
+        other = other_scenario(own, kept=kept.values(), demo=demo_hospital.demo_digests(store))
+    found = same_but_reference(own, kept=list(kept.values()))
+    newest = sorted(found, key=lambda line: line.at, reverse=True)[:MAX_REFERENCES]
+    others = [reports[line.digest] for line in newest]
+    return bundle_files(
+        report,
+        choice=choice,
+        other=reports[other.digest] if other else None,
+        references=compare_references(report, others=others) if others else None,
+        documents=documents,
+        seal=log_seal(),
+    )
 
 
 _WATCH_SECONDS = 1.0
@@ -1286,28 +1308,35 @@ def deid_score(
     unknown: set[str] = set()
     missed: list[Miss] = []
 
-    def scored(pairs: Iterable[Pair], *, listed: list[Miss] | None = None) -> ScoreSummary:
+    def scored(pairs: Iterable[Pair], *, is_noted: bool = False) -> ScoreSummary:
         mapped = _mapped(pairs, by=by, unknown=unknown)
-        found = score_pairs(_noting(mapped, listed), matcher=matcher)
+        found = score_pairs(_noting(mapped, missed) if is_noted else mapped, matcher=matcher)
         return score_summary(found, matcher=matcher, seed=seed, n_replicates=replicates)
 
     with TemporaryDirectory(prefix="kart-score-") as name:
         golds = as_jsonl(gold, Path(name), what=GOLD)
         copies = OutputFiles(golds, outputs) if outputs else None
         files = copies or PairedFiles(golds, as_jsonl(pred or gold, Path(name), what=PREDICTED))
-        score = scored(files, listed=missed if misses else None)
-        if unknown and five_types:
-            raise AuditError(
-                f"{len(unknown)} labels belong to none of the five types: {_shown(unknown)}",
-                where="--five-types",
-                do="Say what they are with --label-map FILE.json; null leaves a label out.",
-            )
+        score = scored(files, is_noted=misses is not None)
         exact = scored(copies.verbatim()) if copies else None
+    if unknown and five_types:
+        raise AuditError(
+            f"{len(unknown)} labels belong to none of the five types: {_shown(unknown)}",
+            where="--five-types",
+            do="Say what they are with --label-map FILE.json; null leaves a label out.",
+        )
     if misses:
-        is_table = misses.suffix.lower() == ".csv"
-        text = misses_csv(missed) if is_table else "".join(misses_jsonl(missed))
-        # Half a surrogate pair, which is no UTF-8, becomes a question mark.
-        write_whole(misses, text.encode("utf-8", "replace"))
+        _write_misses(misses, missed)
+    return _score_told(score, files=files, unknown=unknown, exact=exact)
+
+
+def _score_told(
+    score: ScoreSummary,
+    *,
+    files: PairedFiles | OutputFiles,
+    unknown: set[str],
+    exact: ScoreSummary | None,
+) -> Result:
     counted = (
         (files.n_gold_only, "notes were not predicted: their spans count as missed."),
         (files.n_predicted_only, "predicted notes have no gold and were left out."),
@@ -1318,19 +1347,25 @@ def deid_score(
         say(note)
     _say_score(score)
     result = score.plain() | {"notes": notes}
-    if copies and exact:
-        result |= {"verbatim": exact.plain(), "copies": copies_summary(copies.sums)}
+    if exact and isinstance(files, OutputFiles):
+        result |= {"verbatim": exact.plain(), "copies": copies_summary(files.sums)}
         _say_copies(result["copies"])
         say("Of copies that are exact alone, all others counted as without a span:")
         _say_score(exact)
     return result
 
 
-def _noting(pairs: Iterable[Pair], missed: list[Miss] | None) -> Iterator[Pair]:
+def _write_misses(path: Path, missed: list[Miss]) -> None:
+    is_table = path.suffix.lower() == ".csv"
+    text = misses_csv(missed) if is_table else "".join(misses_jsonl(missed))
+    # Half a surrogate pair, which is no UTF-8, becomes a question mark.
+    write_whole(path, text.encode("utf-8", "replace"))
+
+
+def _noting(pairs: Iterable[Pair], missed: list[Miss]) -> Iterator[Pair]:
     """Pass notes on and list what differs in them."""
     for gold, predicted in pairs:
-        if missed is not None:
-            missed += misses_of(gold, predicted=predicted)
+        missed += misses_of(gold, predicted=predicted)
         yield gold, predicted
 
 
