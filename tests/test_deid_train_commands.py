@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 import pytest
 
-from audit.cli import add_deid
+from audit.cli import called, parsed
 from audit.errors import AuditError
 from audit.notes.formats import write_jsonl
 from tests.deid.token.make_notes import notes
@@ -16,10 +15,7 @@ QUICK = ("--epochs", "0.5", "--tokens", "32", "--batch", "8", "--device", "cpu")
 
 
 def deid(*words) -> dict:
-    parser = argparse.ArgumentParser()
-    add_deid(parser.add_subparsers())
-    options = parser.parse_args(["deid", *map(str, words)])
-    return options.command(options)
+    return called(parsed(["deid", *words]))
 
 
 @pytest.fixture
