@@ -22,9 +22,8 @@ from pydantic.fields import FieldInfo
 
 from audit import demo as demo_hospital
 from audit.access_log import LogEntry, entries, log_seal, record, verify
-from audit.attack.metrics import plain
+from audit.attack.metrics import plain, score_file
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
-from audit.attack.scores import score_file
 from audit.attack.verdict import REASONS
 from audit.corpus.candidate_lists import CONTROLS, MEMBERS
 from audit.corpus.examine import Examination, mentions_in, read_examination
