@@ -33,6 +33,7 @@ from audit.attack.scores import (
     GENERAL_SCORE,
     AttackResult,
     Floats,
+    Ids,
     Score,
     name_limits,
     part_limits,
@@ -107,14 +108,9 @@ def judge(
         attack.of_rows(canaries, n_listed=n), candidates.rows(canaries.tolist()), score=fixed,
         asks_both_parts=True,
     )  # fmt: skip
-    order = np.argsort(np.concatenate([rows, canaries]))
-    of_list = [
-        np.concatenate([getattr(decisions, one.name), getattr(among, one.name)])[order]
-        for one in fields(Decisions)
-    ]
     scores = [patients.scores[name].value for name in (fixed, general)]
     return Judgement(
-        decisions=Decisions(*of_list),
+        decisions=_joined((rows, canaries), (decisions, among)),
         n_flagged_by_general=int((tested & decisions.point_flag & by_general.point_flag).sum()),
         metrics=plain(metrics),
         verdict=verdict,
@@ -131,6 +127,15 @@ def judge(
                 threshold=threshold,
             ),
         ),
+    )  # fmt: skip
+
+
+def _joined(rows: tuple[Ids, Ids], parts: tuple[Decisions, Decisions]) -> Decisions:
+    """Return decisions of two sets of names, with their places in the list, as one list's."""
+    order = np.argsort(np.concatenate(rows))
+    return Decisions(
+        *(np.concatenate([getattr(one, column.name) for one in parts])[order]
+          for column in fields(Decisions))
     )  # fmt: skip
 
 

@@ -284,11 +284,6 @@ def measures_by_role(
     counts = Counter(roles[members].tolist())
     if not any(counts):
         return []
-
-    def share(who: BoolArray, flag: BoolArray, score: FloatArray) -> Rate:
-        scored = who & ~np.isnan(score)
-        return Rate(int((flag & scored).sum()), int(scored.sum()))
-
     found = []
     for role in sorted(counts, key=lambda role: (-counts[role], role))[:MAX_ROLES]:
         mine, own = members & (roles == role), controls & (roles == role)
@@ -297,6 +292,7 @@ def measures_by_role(
         mentions = [n for n, is_mine in zip(candidates.n_mentions, mine, strict=True)
                     if is_mine and n is not None]  # fmt: skip
         aucs = [auc_interval(one[rows], mine[rows], clusters=clusters) for one in scores]
+        above = None if threshold is None else _flagged(mine, scores[0] > threshold, scores[0])
         found.append(plain({
             "role": role,
             "n_members": counts[role],
@@ -306,14 +302,18 @@ def measures_by_role(
             "median_mentions": float(np.median(mentions)) if mentions else math.nan,
             "auc": aucs[0],
             "general_auc": aucs[1],
-            "flagged": share(mine, flags[0], scores[0]),
-            "general_flagged": share(mine, flags[1], scores[1]),
-            "role_controls_flagged": share(own, flags[0], scores[0]),
-            "above": None if threshold is None else share(
-                mine, scores[0] > threshold, scores[0]
-            ),
+            "flagged": _flagged(mine, flags[0], scores[0]),
+            "general_flagged": _flagged(mine, flags[1], scores[1]),
+            "role_controls_flagged": _flagged(own, flags[0], scores[0]),
+            "above": above,
         }))  # fmt: skip
     return found
+
+
+def _flagged(who: BoolArray, flag: BoolArray, score: FloatArray) -> Rate:
+    """Names flagged, of those that have a score."""
+    scored = who & ~np.isnan(score)
+    return Rate(int((flag & scored).sum()), int(scored.sum()))
 
 
 def by_mentions(

@@ -159,30 +159,30 @@ def give_verdict(
     found = is_leak(p_group, p_names)
     state, reasons = _judge(found, p_group, p_names, ranked)
     smallest_p, smallest_n = smallest or (None, None)
-    of_group: dict[str, Any] = dict.fromkeys(
-        ("auc", "general_auc", "smallest_detectable_auc", "n_enough")
-    )
-    if ranked is not None:
-        of_group = {
-            "auc": ranked.auc,
-            "general_auc": ranked.general_auc,
-            "smallest_detectable_auc": ranked.smallest_auc,
-            "n_enough": members_enough(
-                ranked.n_members, ranked.n_controls, smallest_auc=ranked.smallest_auc
-            ),
-        }
     return _told({
         "state": state,
         "reasons": reasons,
         "n_flagged": n_flagged if found else 0,
         "n_undecided": n_undecided if found else 0,
         "n_tested": n_tested,
-        **of_group,
+        **_of_group(ranked),
         "p_group": p_group,
         "p_names": p_names,
         "smallest_p": smallest_p,
         "smallest_n_flagged": smallest_n,
     })  # fmt: skip
+
+
+def _of_group(ranked: Ranked | None) -> dict[str, Any]:
+    if ranked is None:
+        return dict.fromkeys(("auc", "general_auc", "smallest_detectable_auc", "n_enough"))
+    smallest = ranked.smallest_auc
+    return {
+        "auc": ranked.auc,
+        "general_auc": ranked.general_auc,
+        "smallest_detectable_auc": smallest,
+        "n_enough": members_enough(ranked.n_members, ranked.n_controls, smallest_auc=smallest),
+    }
 
 
 def equal_models_record() -> dict[str, Any]:
