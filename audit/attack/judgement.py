@@ -77,10 +77,7 @@ def judge(
 ) -> Judgement:
     """Judge N listed names against R reference controls that follow them in the attack's scores.
 
-    Parameters
-    ----------
-    threshold
-        A free threshold on the fixed score, or None.
+    `threshold` is a free one on the fixed score, or None.
     """
     n, fixed, general = len(candidates), FIXED_SCORE[scenario], GENERAL_SCORE[scenario]
     is_canary = canary_mask(candidates)
@@ -89,8 +86,9 @@ def judge(
     tested = ~truth_mask(listed, truth=False)
     decisions = _decisions(patients, listed, score=fixed, asks_both_parts=True)
     by_general = _decisions(patients, listed, score=general)
-    names = scored_names(patients, listed, scenario=scenario)
-    metrics = membership_metrics(names, seed=seed, threshold=threshold)
+    metrics = membership_metrics(
+        scored_names(patients, listed, scenario=scenario), seed=seed, threshold=threshold
+    )
     judged = decisions.q[tested & ~np.isnan(decisions.q)]
     verdict = give_verdict(
         float(judged.min()) if len(judged) else math.nan,
