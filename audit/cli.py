@@ -30,9 +30,8 @@ from pydantic_core import PydanticUndefined
 
 from audit import demo as demo_hospital
 from audit.access_log import entries, log_seal, record, verify
-from audit.attack.metrics import plain
+from audit.attack.metrics import plain, score_file
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
-from audit.attack.scores import score_file
 from audit.attack.verdict import REASONS
 from audit.corpus.examine import mentions_in, read_examination
 from audit.corpus.kept import (
