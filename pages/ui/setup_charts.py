@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from audit.names.lists import Bins
 from pages.ui.charts import GREY, LINE, RUST
+from pages.ui.setup_facts import Bins
 from pages.ui.text import escaped
 
 _RAISED = str.maketrans("-0123456789.", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹·")
