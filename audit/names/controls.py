@@ -110,16 +110,14 @@ def matched_controls(
     }
     wanted = [r for r, m in enumerate(members.is_member) if m and not members.is_canary(r)]
     script = {row: script_of(members.full_name(row)) for row in wanted}
-    # A whole name beside another part would be that name again: no hard one for a name of one part.
-    n_parts = 2 if kind == "hard" else 1
+    n_parts = 2 if kind == "hard" else 1  # a whole name beside another part is that name again
     possible = [r for r in wanted if script[r] in pools and len(members.parts(r)) >= n_parts]
     rng = generator(seed, f"controls/matched {kind}")
     turns: list[int] = []  # every round in an order of its own
     while possible and len(turns) < n:
         turns += rng.permutation(possible).tolist()[: n - len(turns)]
     parts = member_parts(members)
-    own = zip(members.first, members.last, strict=True)
-    seen = {fold_name(written_name(*name)) for name in (*own, *exclude)}
+    seen = _folded([*zip(members.first, members.last, strict=True), *exclude])
     drawn: list[tuple[int, Name, bool, float]] = []
     for of_script, one in pools.items():
         draw = _Draw(members, one, kind=kind, taken=parts if kind else frozenset(), seen=seen,
@@ -458,7 +456,7 @@ def _take(
     names: Iterable[Name], n: int, *, exclude: Iterable[Name], accepts: Accepts | None
 ) -> list[Name]:
     """Return the first n names that will do, each once."""
-    seen = {fold_name(written_name(*name)) for name in exclude}
+    seen = _folded(exclude)
 
     def is_new(name: Name) -> bool:
         key = fold_name(written_name(*name))
@@ -468,6 +466,10 @@ def _take(
         return True
 
     return list(islice(filter(is_new, names), n))
+
+
+def _folded(names: Iterable[Name]) -> set[str]:
+    return {fold_name(written_name(*name)) for name in names}
 
 
 def part_controls(
