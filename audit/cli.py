@@ -41,8 +41,8 @@ from audit.corpus.kept import (
     passages_for,
 )
 from audit.corpus.make import CorpusTask
-from audit.deid.cases import Miss, misses_csv, misses_jsonl, misses_of
-from audit.deid.copies import OutputFiles, copies_summary
+from audit.deid.cases import misses_csv, misses_jsonl, misses_of
+from audit.deid.copies import PREDICTIONS, align_outputs, copies_summary, read_copies
 from audit.deid.generative.config import (
     GenerativeFacts,
     Lora,
@@ -52,11 +52,12 @@ from audit.deid.generative.model import LocalModel
 from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
 from audit.deid.masks import ModelTranslation, ModelTyper, NoTranslation, RuleTyper
 from audit.deid.matching import MATCHERS, OPTIMAL
+from audit.deid.metrics import Pair
 from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
 from audit.deid.release import FROM_TEXT, MODES, PLACEHOLDER, SURROGATE, Surrogates
 from audit.deid.release import LANGUAGES as RELEASE_LANGUAGES
-from audit.deid.score import Pair, ScoreSummary, score_pairs, score_summary
+from audit.deid.score import ScoreSummary, score_pairs, score_summary
 from audit.deid.tag import REDACTED, SPANS, Release, tag_notes
 from audit.deid.tagger import TAGGER, Tagger
 from audit.deid.taggers import (
@@ -1297,7 +1298,7 @@ def _passed_on(
     pairs: Iterable[DeidTagCommandsPair], file: Any, *, is_table: bool
 ) -> Iterator[DeidTagCommandsPair]:
     for gold, predicted in pairs:
-        misses: tuple[Miss, ...] = misses_of(gold, predicted=predicted)
+        misses = misses_of(gold, predicted=predicted)
         if misses and is_table:
             file.write(misses_csv(misses).partition("\n")[2])
         elif misses:
@@ -1456,8 +1457,13 @@ def score_command(options: Namespace) -> dict[str, Any]:
 def _scored(options: Namespace, folder: Path) -> dict[str, Any]:
     by = _label_map(options)
     gold = as_jsonl(options.gold, folder, what=GOLD)
-    copies = OutputFiles(gold, options.outputs) if options.outputs else None
-    files = copies or PairedFiles(gold, as_jsonl(options.pred, folder, what=PREDICTED))
+    n_without_gold = 0
+    if options.outputs:
+        n_without_gold = align_outputs(gold, options.outputs, folder=folder)
+    files = PairedFiles(
+        gold,
+        folder / PREDICTIONS if options.outputs else as_jsonl(options.pred, folder, what=PREDICTED),
+    )
     unknown: set[str] = set()
     metered = _metered(_mapped(files, by=by, unknown=unknown), gold=gold)
     with listing_misses(options.misses, metered) as pairs:
@@ -1467,16 +1473,16 @@ def _scored(options: Namespace, folder: Path) -> dict[str, Any]:
     how = {"matcher": options.matcher, "seed": options.seed, "n_replicates": options.replicates}
     score = score_summary(scored, **how)
     summary = score.plain()
-    notes = list(_notes(files, unknown=unknown))
+    n_without_gold += files.n_predicted_only
+    notes = list(_notes(files.n_gold_only, n_without_gold, unknown=unknown))
     for note in notes:
         _say(note)
     _deid_commands_tell(score)
-    if copies is not None:
-        exact_only = _mapped(copies.verbatim(), by=by, unknown=unknown)
-        verbatim = score_pairs(exact_only, matcher=options.matcher)
-        exact = score_summary(verbatim, **how)
-        summary |= {"verbatim": exact.plain()}
-        summary |= {"copies": copies_summary(copies.sums)}
+    if options.outputs:
+        copies = read_copies(folder)
+        exact_only = _mapped(copies.verbatim(files), by=by, unknown=unknown)
+        exact = score_summary(score_pairs(exact_only, matcher=options.matcher), **how)
+        summary |= {"verbatim": exact.plain(), "copies": copies_summary(copies.sums)}
         tell_copies(summary["copies"])
         _say("Of copies that are exact alone, all others counted as without a span:")
         _deid_commands_tell(exact)
@@ -1527,11 +1533,11 @@ def _metered(pairs: Iterable[Pair], *, gold: Path) -> Iterator[Pair]:
     meter.finish(_COMPARING)
 
 
-def _notes(files: PairedFiles | OutputFiles, *, unknown: set[str]) -> Iterator[str]:
-    if files.n_gold_only:
-        yield f"{files.n_gold_only} notes were not predicted: their spans count as missed."
-    if files.n_predicted_only:
-        yield f"{files.n_predicted_only} predicted notes have no gold and were left out."
+def _notes(n_gold_only: int, n_without_gold: int, *, unknown: set[str]) -> Iterator[str]:
+    if n_gold_only:
+        yield f"{n_gold_only} notes were not predicted: their spans count as missed."
+    if n_without_gold:
+        yield f"{n_without_gold} predicted notes have no gold and were left out."
     if unknown:
         names = ", ".join(sorted(unknown))
         yield f"{len(unknown)} labels are not in the map and were kept: {names}"

@@ -19,7 +19,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from audit.deid.copies import CopyingTagger, CopyReading, added, copies_summary, numbers_of
+from audit.deid.copies import (
+    COPIES,
+    CopyingTagger,
+    CopyReading,
+    added,
+    copies_summary,
+    numbers_of,
+)
 from audit.deid.release import FROM_TEXT, PLACEHOLDER, VERSION, Redacted, Surrogate, redact
 from audit.deid.tagger import Tagger, checked_tags, tag_checked
 from audit.errors import AuditCancelled, AuditError
@@ -268,7 +275,6 @@ def census_of(
 
 
 SPANS, REDACTED, REFUSED = "spans.jsonl", "redacted.jsonl", "refused.jsonl"
-COPIES = "copies.jsonl"
 CENSUS = "census.json"
 _STREAMS = (SPANS, REDACTED, REFUSED)
 _BATCH_CHARS = 200_000

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from audit.deid.matching import ANY, COLUMNS, OPTIMAL
+from audit.deid.metrics import Pair
 from audit.deid.network.config import (
     WHERE,
     Material,
@@ -49,7 +50,7 @@ from audit.deid.network.model import (
 )
 from audit.deid.network.tagger import load_token_tagger, scores_of, spans_from
 from audit.deid.rules import RuleTagger
-from audit.deid.score import Pair, Scored, score_pairs, score_summary
+from audit.deid.score import Scored, score_pairs, score_summary
 from audit.deid.tagger import MODEL, TAGGER, Tags
 from audit.deid.taggers import WAYS, combined_digest, put_together
 from audit.errors import AuditError
@@ -241,7 +242,7 @@ class Figures:
 
 def figures_of(pairs: Iterable[Pair], *, beta: float = 1.0) -> Figures:
     """Return the figures of notes, gold beside predicted."""
-    row = score_pairs(pairs).criteria[CRITERION].counts.row(ANY)
+    row = score_pairs(pairs).criteria[CRITERION].row(ANY)
     return Figures(
         n_gold=row[_ROWS["n_gold"]],
         n_predicted=row[_ROWS["n_predicted"]],
