@@ -26,7 +26,7 @@ from audit.attack.question import (
 )
 from audit.corpus import demo_notes
 from audit.deid.matching import CoverageCounts, coverage
-from audit.deid.release import SURROGATE, Surrogates, redact
+from audit.deid.release import Release
 from audit.deid.tagger import Tagger, tag_checked
 from audit.demo_build import ENGLISH, JAPANESE, Recipe, demo_staff, save_model, special_ids
 from audit.errors import AuditCancelled, AuditError
@@ -332,11 +332,9 @@ def missed_at_random(
 
 def released_texts(notes: HospitalNotes, spans: Spans, *, mode: str, seed: int) -> tuple[str, ...]:
     """Return the notes with their spans replaced: always source + replacements."""
-    surrogate = Surrogates(seed) if mode == SURROGATE else None
+    release = Release(mode=mode, language=notes.language, seed=seed)
     return tuple(
-        redact(
-            document.with_spans(found), mode=mode, surrogate=surrogate, language=notes.language
-        ).text
+        release.of(document.with_spans(found)).text
         for document, found in zip(notes.documents, spans, strict=True)
     )
 

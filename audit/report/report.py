@@ -126,7 +126,7 @@ class Counts(Part):
 
 
 class Rule(Part):
-    """What a yes/no rule reaches (`audit.attack.metrics.RuleMetrics`)."""
+    """What a yes/no rule reaches (`audit.attack.metrics`)."""
 
     confusion: Counts
     f1: Measured
@@ -193,7 +193,7 @@ class Measures(Part):
 
 
 class Verdict(Part):
-    """What may be said (`audit.attack.verdict.Verdict`), in both languages."""
+    """What may be said (`audit.attack.verdict`), in both languages."""
 
     state: str
     reasons: Sequence[str] = ()
@@ -335,7 +335,7 @@ class Exposure(Part):
 
 
 class RoleLine(Part):
-    """One role's members against all listed controls (`audit.attack.metrics.RoleMeasures`)."""
+    """One role's members against all listed controls (`audit.attack.metrics.measures_by_role`)."""
 
     role: str
     n_members: int

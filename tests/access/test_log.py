@@ -7,7 +7,6 @@ import os
 import stat
 import subprocess
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 
 from audit import access_log
 from audit.access_log import EMPTY, Head, LogEntry, next_place, sealed_head, sealed_line, verified
-from audit.cli import log_command
+from audit.cli import log
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home
 
@@ -272,13 +271,13 @@ def test_the_command_checks_a_log_against_a_seal(
     access_log.record("exported", n_names=1)
     old = {path.name: path.read_bytes() for path in folder.iterdir()}
     access_log.record("exported", n_names=2)
-    seal = str(log_command(Namespace(what="verify", seal=""))["seal"])
+    seal = str(log("verify")["seal"])
     assert f"Its seal: {seal}" in capsys.readouterr().err
-    assert log_command(Namespace(what="verify", seal=seal + "\n"))["exit_code"] == 0
+    assert log("verify", seal=seal + "\n")["exit_code"] == 0
     assert "holds what the seal says" in capsys.readouterr().err
     for name in ("head.json", "log.jsonl"):
         (folder / name).write_bytes(old[name])
-    assert log_command(Namespace(what="verify", seal=seal))["exit_code"] == 1
+    assert log("verify", seal=seal)["exit_code"] == 1
     assert "put back to an older state" in capsys.readouterr().err
 
 
@@ -296,15 +295,15 @@ def test_the_command_says_whether_the_log_is_whole_and_shows_it(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     access_log.record("exported", who="anna", audit=DIGEST, n_names=3)
-    assert log_command(Namespace(what="verify", seal=""))["exit_code"] == 0
+    assert log("verify")["exit_code"] == 0
     assert "is whole: 1 lines" in capsys.readouterr().err
-    shown = log_command(Namespace(what="show", limit=5, audit=""))
+    shown = log("show", limit=5)
     assert shown["entries"][0]["counts"] == {"n_names": 3}
     assert "anna  exported  abababababab  n_names=3" in capsys.readouterr().err
-    log = folder / "log.jsonl"
-    fields = json.loads(log.read_bytes())
-    log.write_text(json.dumps(fields | {"who": "bert"}) + "\n")
-    assert log_command(Namespace(what="verify", seal=""))["exit_code"] == 1
+    lines = folder / "log.jsonl"
+    fields = json.loads(lines.read_bytes())
+    lines.write_text(json.dumps(fields | {"who": "bert"}) + "\n")
+    assert log("verify")["exit_code"] == 1
     assert "NOT whole: line 1 does not fit" in capsys.readouterr().err
 
 

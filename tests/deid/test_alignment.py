@@ -107,7 +107,9 @@ def test_status_edits_and_both_columns_of_scores():
     assert (normal.status, normal.edits, normal.spans) == ("normalised", exact.edits, exact.spans)
     other = align_output(tags.replace("良好", "不良").replace("太郎", "大郎"), note)
     assert other.status == "edited" and other.spans == exact.spans
-    assert other.edits["n_inside"] == 1 and other.edits["n_inserted"] == other.edits["n_deleted"] == 1
+    assert (
+        other.edits["n_inside"] == 1 and other.edits["n_inserted"] == other.edits["n_deleted"] == 1
+    )
     assert align_output(tags[:20], note).status == "truncated"
     assert align_output(" \n", note).status == "empty"
 
