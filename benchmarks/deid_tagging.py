@@ -22,7 +22,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from audit.deid.network.config import synthetic
-from audit.deid.tag import Release, tag_notes
+from audit.deid.release import Release
+from audit.deid.tag import tag_notes
 from audit.deid.tagger import tag_checked
 from audit.deid.taggers import load_tagger
 from audit.notes.read import open_notes

@@ -21,19 +21,8 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from audit.deid.copies import STATUSES
-from audit.deid.release import (
-    FROM_TEXT,
-    LANGUAGES,
-    MODES,
-    PLACEHOLDER,
-    SURROGATE,
-    VERSION,
-    Redacted,
-    Replacement,
-    Surrogates,
-    language_of,
-)
-from audit.deid.tag import CENSUS, COPIES, REDACTED, REFUSED, SPANS, Release
+from audit.deid.release import FROM_TEXT, Redacted, Release, Replacement, language_of
+from audit.deid.tag import CENSUS, COPIES, REDACTED, REFUSED, SPANS
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
@@ -242,34 +231,6 @@ def corrected_note(
 
 SOURCES = ("pasted", "uploaded", "registered")
 ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
-MAX_SEED = 2**31 - 1
-
-
-class ReleaseSettings(Record):
-    """How spans are replaced; `language` is that of placeholders, `seed` that of surrogates."""
-
-    mode: str = PLACEHOLDER
-    language: str = FROM_TEXT
-    seed: int = Field(default=0, ge=0, le=MAX_SEED)
-
-    @model_validator(mode="after")
-    def _check(self) -> ReleaseSettings:
-        if self.mode not in MODES or self.language not in LANGUAGES:
-            raise ValueError("there is no such mode or language")
-        return self
-
-    def release(self) -> Release:
-        """Return what replaces the spans of a note."""
-        if self.mode != SURROGATE:
-            return Release(mode=self.mode, language=self.language)
-        surrogates = Surrogates(self.seed)
-        return Release(self.mode, surrogates, surrogates.digest, self.language)
-
-    def decisive(self) -> dict[str, Any]:
-        """Return what decides the released text: a seed only where there are surrogates."""
-        seed = self.seed if self.mode == SURROGATE else None
-        language = self.language if self.mode == PLACEHOLDER else None
-        return {"mode": self.mode, "language": language, "seed": seed, "version": VERSION}
 
 
 class TaggedSet(Record):
@@ -294,7 +255,7 @@ class TaggedSet(Record):
     source: str
     tagger_id: str
     tagger_digest: str
-    how: ReleaseSettings
+    how: Release
     created: str
     census: dict[str, Any] | None = Field(default=None, exclude=True)
     path: Path = Field(default=Path(), exclude=True)
@@ -361,7 +322,7 @@ def begin_set(
     source: str,
     tagger_id: str,
     tagger_digest: str,
-    how: ReleaseSettings,
+    how: Release,
     title: str = "",
     given: bytes | None = None,
 ) -> TaggedSet:
@@ -529,7 +490,7 @@ def note_at(
     """
     kept = corrections_of(tagged) if corrections is None else corrections
     note = raw_note_at(tagged, number, index=index)
-    return corrected_note(note, kept.get(number, ()), release=tagged.how.release())
+    return corrected_note(note, kept.get(number, ()), release=tagged.how)
 
 
 def raw_note_at(tagged: TaggedSet, number: int, *, index: TaggedIndex) -> OneNote:
@@ -544,7 +505,7 @@ def raw_note_at(tagged: TaggedSet, number: int, *, index: TaggedIndex) -> OneNot
 def notes_of(tagged: TaggedSet) -> Iterator[OneNote]:
     """Yield every note of a set, corrected by hand, one at a time; raises as `note_at`."""
     corrections = corrections_of(tagged)
-    release = tagged.how.release()
+    release = tagged.how
     for number, (line, released) in enumerate(_lines(tagged.path)):
         note = _note(line, released, tagged=tagged)
         yield corrected_note(note, corrections.get(number, ()), release=release)
@@ -603,7 +564,7 @@ def _note(line: bytes, released: bytes, *, tagged: TaggedSet) -> OneNote:
         row, kept = int(record["row"]), str(record["text"])
     except (ValueError, KeyError, TypeError):
         raise _damaged() from None
-    return released_note(document, row=row, release=tagged.how.release(), kept=kept)
+    return released_note(document, row=row, release=tagged.how, kept=kept)
 
 
 def _lines(folder: Path) -> Iterator[tuple[bytes, bytes]]:
@@ -651,11 +612,11 @@ def corrected_census(
     totals = {name: int(own.get(name, 0)) for name in _OF_TAGGER[:3]}
     for number, ones in corrections.items():
         before = raw_note_at(tagged, number, index=index)
-        after = corrected_note(before, ones, release=tagged.how.release())
-        old = tagged.how.release().of(before.document)
+        after = corrected_note(before, ones, release=tagged.how)
+        old = tagged.how.of(before.document)
         _count(spans, before.document, sign=-1)
         _count(spans, after.document, sign=1)
-        new = tagged.how.release().of(after.document)
+        new = tagged.how.of(after.document)
         totals["n_notes_without_spans"] += (not after.document.spans) - (not before.document.spans)
         totals["n_replaced"] += len(new.replacements) - len(old.replacements)
         totals["n_replaced_by_itself"] += new.n_unchanged - old.n_unchanged

@@ -23,16 +23,9 @@ from audit.deid.network.config import (
     split_off,
     synthetic,
 )
+from audit.deid.release import Release
 from audit.deid.tag import tag_notes
-from audit.deid.tagged import (
-    INPUT,
-    RESULT,
-    TAGGED_SETS,
-    ReleaseSettings,
-    TaggedSet,
-    begin_set,
-    write_index,
-)
+from audit.deid.tagged import INPUT, RESULT, TAGGED_SETS, TaggedSet, begin_set, write_index
 from audit.deid.taggers import TRAINED, KnownTagger, load_tagger, tagger_dir
 from audit.errors import AuditError
 from audit.foreign import decode_text
@@ -173,14 +166,14 @@ class TaggingTask(Task):
             source,
             tagger=tagger,
             out=tagged.path / RESULT,
-            release=tagged.how.release(),
+            release=tagged.how,
             progress=contact.listen,
             should_stop=contact.should_stop,
         )
 
 
 def tagging_task(
-    notes: NotesToTag, *, tagger: KnownTagger, how: ReleaseSettings, title: str = ""
+    notes: NotesToTag, *, tagger: KnownTagger, how: Release, title: str = ""
 ) -> TaggingTask:
     """Return a task, and make the folder of its set, with the notes that were handed in.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.deid.given import ENDINGS, HANDED_IN_MAX_FILES, MAX_HANDED_IN_BYTES
-from audit.deid.tagged import MAX_TYPED_CHARS, ReleaseSettings
+from audit.deid.release import Release
+from audit.deid.tagged import MAX_TYPED_CHARS
 from audit.deid.taggers import KnownTagger
 from audit.deid.tasks import NotesToTag, one_text, uploaded
 from audit.errors import AuditError
@@ -65,7 +66,7 @@ def ask_way(say: Words) -> str:
     )
 
 
-def draw_paste(say: Words, *, tagger: KnownTagger, how: ReleaseSettings) -> None:
+def draw_paste(say: Words, *, tagger: KnownTagger, how: Release) -> None:
     """Draw the box for a text and the buttons beneath it."""
     st.text_area(
         say.text("deidentify_paste_label"),
@@ -96,7 +97,7 @@ def draw_paste(say: Words, *, tagger: KnownTagger, how: ReleaseSettings) -> None
         st.rerun()
 
 
-def draw_file(say: Words, way: str, *, tagger: KnownTagger, how: ReleaseSettings) -> None:
+def draw_file(say: Words, way: str, *, tagger: KnownTagger, how: Release) -> None:
     """Draw the choice of a file, and the button that starts its job."""
     notes = ask_upload(say) if way == "upload" else ask_registered(say)
     title = st.text_input(

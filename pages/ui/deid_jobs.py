@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.tagged import TAGGED_SETS, ReleaseSettings
+from audit.deid.release import Release
+from audit.deid.tagged import TAGGED_SETS
 from audit.deid.taggers import KnownTagger
 from audit.deid.tasks import NotesToTag, TaggingTask, tagging_task
 from pages.ui import blocks
@@ -12,7 +13,7 @@ from pages.ui.followed_jobs import FollowedJobs
 from pages.ui.language import Words
 
 
-def start(notes: NotesToTag, *, tagger: KnownTagger, how: ReleaseSettings, title: str = "") -> None:
+def start(notes: NotesToTag, *, tagger: KnownTagger, how: Release, title: str = "") -> None:
     """Ask for notes to be tagged and follow the job; a set that is there already is shown.
 
     Raises

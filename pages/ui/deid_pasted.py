@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.tagged import (
-    Correction,
-    OneNote,
-    ReleaseSettings,
-    census_of,
-    corrected_note,
-    now,
-    tagged_text,
-)
+from audit.deid.release import Release
+from audit.deid.tagged import Correction, OneNote, census_of, corrected_note, now, tagged_text
 from audit.deid.taggers import KnownTagger, load_tagger
 from audit.errors import AuditError
 from audit.notes.spans import Span
@@ -27,7 +20,7 @@ from pages.ui.setup_choice import refused
 _FOUND, _FIXED = "deidentify_found", "deidentify_fixed"
 
 
-def draw_pasted(say: Words, text: str, *, tagger: KnownTagger, how: ReleaseSettings) -> None:
+def draw_pasted(say: Words, text: str, *, tagger: KnownTagger, how: Release) -> None:
     """Draw what was found in a pasted text, and what a person corrected in it.
 
     Its names are in sight already, so that it can be corrected without revealing any.
@@ -35,7 +28,7 @@ def draw_pasted(say: Words, text: str, *, tagger: KnownTagger, how: ReleaseSetti
     try:
         found = read_text(text, tagger=tagger, how=how)
         fixed = corrections_of_text(text, tagger=tagger)
-        found = corrected_note(found, fixed, release=how.release())
+        found = corrected_note(found, fixed, release=how)
     except AuditError as error:
         refused(say, error)
         return
@@ -60,12 +53,12 @@ def draw_pasted(say: Words, text: str, *, tagger: KnownTagger, how: ReleaseSetti
     draw_files(say, what, key="deidentify_pasted")
 
 
-def read_text(text: str, *, tagger: KnownTagger, how: ReleaseSettings) -> OneNote:
+def read_text(text: str, *, tagger: KnownTagger, how: Release) -> OneNote:
     """Return a pasted text with its marks; the last answer is remembered in this session alone."""
     question = (text, tagger.digest, how)
     known = st.session_state.get(_FOUND)
     if known is None or known[0] != question:
-        found = tagged_text(text, tagger=load_tagger(tagger.tagger_id), release=how.release())
+        found = tagged_text(text, tagger=load_tagger(tagger.tagger_id), release=how)
         note("ran", kind="tagging", n_notes=1, n_spans=len(found.document.spans))
         st.session_state[_FOUND] = known = (question, found)
     return known[1]

@@ -6,13 +6,13 @@ from dataclasses import asdict
 
 import streamlit as st
 
-from audit.deid.release import FROM_TEXT, LANGUAGES, MODES, PLACEHOLDER, SURROGATE
-from audit.deid.tagged import MAX_SEED, ReleaseSettings
+from audit.deid.release import FROM_TEXT, LANGUAGES, MODES, PLACEHOLDER, SURROGATE, Release
 from audit.deid.taggers import LABELS, TAGGERS, TRAINED, KnownTagger, known_taggers, shipped_figures
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.text import percent, percent_interval
 
+_MAX_SEED = 2**31 - 1
 _TAGGER, _MODE, _WORDS, _SEED = (
     "deidentify_tagger", "deidentify_mode", "deidentify_words", "deidentify_seed",
 )  # fmt: skip
@@ -82,7 +82,7 @@ def draw_validation(say: Words, tagger_id: str) -> None:
     st.html(blocks.heading("", below=text))
 
 
-def ask_release(say: Words) -> ReleaseSettings:
+def ask_release(say: Words) -> Release:
     """Draw what takes the place of a mark, and return it."""
     state = st.session_state
     asked = state.get(_MODE) or st.query_params.get("mode", "")
@@ -110,11 +110,11 @@ def ask_release(say: Words) -> ReleaseSettings:
     elif mode == SURROGATE:
         seed = int(
             st.number_input(
-                say.text("deidentify_seed"), min_value=0, max_value=MAX_SEED, step=1, key=_SEED,
+                say.text("deidentify_seed"), min_value=0, max_value=_MAX_SEED, step=1, key=_SEED,
                 help=say.text("deidentify_seed_help"), persist_state="session",
             )
         )  # fmt: skip
-    return ReleaseSettings(mode=mode or PLACEHOLDER, language=language or FROM_TEXT, seed=seed)
+    return Release(mode=mode or PLACEHOLDER, language=language or FROM_TEXT, seed=seed)
 
 
 def _to_link(key: str, field: str) -> None:

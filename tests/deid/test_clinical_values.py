@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from audit.deid.release import Surrogates, redact
+from audit.deid.release import Release
 from audit.deid.rules import without_clinical
 from audit.deid.tagger import tag_checked
 from audit.deid.taggers import load_tagger
@@ -31,8 +31,8 @@ def test_values_are_neither_altered_nor_replaced(tagger: str, n_joined: int) -> 
     touched = []
     for text, own, spans in zip(texts, values, found, strict=True):
         document = TaggedDocument("1", text, spans)
-        for mode, surrogate in (("surrogate", Surrogates(1)), ("placeholder", None)):
-            replaced = redact(document, mode=mode, surrogate=surrogate).replacements
+        for mode in ("surrogate", "placeholder"):
+            replaced = Release(mode=mode, seed=1).of(document).replacements
             touched += [
                 (mode, text[start:end]) for start, end in own
                 if any(one.start < end and start < one.end for one in replaced)

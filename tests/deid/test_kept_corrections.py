@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
 from audit.deid.tagged import (
     ADDED,
     CORRECTIONS,
     REMOVED,
     Correction,
-    ReleaseSettings,
     TaggedSet,
     census_of,
     chosen_notes,
@@ -62,7 +62,7 @@ def take(one: TaggedSet, number: int, at: int = 0) -> Span:
 def test_a_correction_is_in_the_view_the_files_and_not_in_the_taggers_own(
     tmp_path: Path, mode: str
 ) -> None:
-    one = made(tmp_path, how=ReleaseSettings(mode=mode, seed=3))
+    one = made(tmp_path, how=Release(mode=mode, seed=3))
     index, own = read_index(one), one.spans_path.read_bytes()
     add(one, 1, "特記")
     gone = take(one, 0)
@@ -166,7 +166,7 @@ def test_a_correction_of_no_note_or_too_many_are_refused(
 
 
 def test_a_pasted_text_is_corrected_in_the_same_way() -> None:
-    release = ReleaseSettings().release()
+    release = Release()
     found = tagged_text(NOTES[1], tagger=RuleTagger(), release=release)
     assert census_of(found)["n_notes_corrected"] == 0
     fix = Correction(0, ADDED, (Span(0, 2, "identifier"),), "ann", now())

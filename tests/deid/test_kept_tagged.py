@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
 from audit.deid.tag import tag_notes
 from audit.deid.tagged import (
@@ -18,7 +19,6 @@ from audit.deid.tagged import (
     PRIVATE,
     RESULT,
     TAGGED_SETS,
-    ReleaseSettings,
     TaggedSet,
     begin_set,
     census_file,
@@ -52,17 +52,17 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
 
 
-def begun(tagged_id: str = ID, *, how: ReleaseSettings | None = None, **more: str) -> TaggedSet:
-    settings = how or ReleaseSettings()
+def begun(tagged_id: str = ID, *, how: Release | None = None, **more: str) -> TaggedSet:
+    settings = how or Release()
     return begin_set(
         tagged_id, source="uploaded", tagger_id="rules", tagger_digest=RuleTagger().digest,
         how=settings, given=b"private", **more,
     )  # fmt: skip
 
 
-def made(tmp_path: Path, *, how: ReleaseSettings | None = None) -> TaggedSet:
+def made(tmp_path: Path, *, how: Release | None = None) -> TaggedSet:
     """Tag the notes into a set."""
-    settings = how or ReleaseSettings()
+    settings = how or Release()
     one = begun(how=settings, title=" Ward \n 7 ")
     source = tmp_path / "notes.jsonl"
     lines = [
@@ -70,8 +70,7 @@ def made(tmp_path: Path, *, how: ReleaseSettings | None = None) -> TaggedSet:
         for i, text in enumerate(NOTES)
     ]
     source.write_text("\n".join(lines), "utf-8")
-    release = settings.release()
-    tag_notes(open_notes(source), tagger=RuleTagger(), out=one.path / RESULT, release=release)
+    tag_notes(open_notes(source), tagger=RuleTagger(), out=one.path / RESULT, release=settings)
     assert not TAGGED_SETS.get(ID).is_whole
     write_index(one.path)
     return TAGGED_SETS.get(ID)
@@ -106,7 +105,7 @@ def test_a_damaged_set_is_left_out_of_the_list(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["placeholder", "surrogate", "mask"])
 def test_any_note_is_read_alone(tmp_path: Path, mode: str) -> None:
-    one = made(tmp_path, how=ReleaseSettings(mode=mode, seed=3))
+    one = made(tmp_path, how=Release(mode=mode, seed=3))
     index = read_index(one)
     assert len(index) == 3 and index.n_spans.tolist() == [3, 0, 1]
     alone = [note_at(one, number, index=index) for number in (2, 0, 1)]
@@ -122,7 +121,7 @@ def test_any_note_is_read_alone(tmp_path: Path, mode: str) -> None:
 
 def test_a_text_that_is_released_already_stays(tmp_path: Path) -> None:
     document = tagged("1", text="氏名：高橋健一", spans=[Span(3, 7, "identifier")])
-    note = released_note(document, row=1, release=ReleaseSettings().release(), kept="氏名：〇〇")
+    note = released_note(document, row=1, release=Release(), kept="氏名：〇〇")
     assert note.released == "氏名：〇〇" and note.replacements == ()
 
 
@@ -149,13 +148,13 @@ def test_an_index_that_does_not_fit_is_refused_and_making_it_can_be_stopped(tmp_
 
 
 def test_the_same_release_has_the_same_decisive_values() -> None:
-    assert ReleaseSettings(seed=4).decisive() == ReleaseSettings(seed=5).decisive()
-    assert ReleaseSettings(language="en").decisive() != ReleaseSettings().decisive()
-    surrogates = [ReleaseSettings(mode="surrogate", seed=seed) for seed in (1, 2)]
+    assert Release(seed=4).decisive() == Release(seed=5).decisive()
+    assert Release(language="en").decisive() != Release().decisive()
+    surrogates = [Release(mode="surrogate", seed=seed) for seed in (1, 2)]
     assert surrogates[0].decisive() != surrogates[1].decisive()
     for wrong in ({"mode": "blur"}, {"language": "fr"}, {"seed": -1}):
         with pytest.raises(AuditError):
-            ReleaseSettings(**wrong)  # type: ignore[arg-type]
+            Release(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("form", PRIVATE)
@@ -189,7 +188,7 @@ def test_released_texts_hold_no_name_and_no_formula(tmp_path: Path) -> None:
 
 
 def test_what_a_format_cannot_say_is_listed(tmp_path: Path) -> None:
-    release = ReleaseSettings().release()
+    release = Release()
     texts = ("氏名：高橋健一", "bell \x07 氏名：高橋健一")
     notes = [released_note(tagged(str(i), text=text, spans=[Span(3, 5, "identifier")]), row=i,
                            release=release) for i, text in enumerate(texts)]  # fmt: skip
@@ -203,7 +202,7 @@ def test_what_a_format_cannot_say_is_listed(tmp_path: Path) -> None:
 
 
 def test_one_text_is_tagged_at_once() -> None:
-    release = ReleaseSettings(language="en").release()
+    release = Release(language="en")
     note = tagged_text(NOTES[0], tagger=RuleTagger(), release=release)
     assert "高橋健一" not in note.released and "[NAME]" in note.released
     census = json.loads(census_file(census_of(note)))

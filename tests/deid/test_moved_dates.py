@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.release import MAX_OFFSET_DAYS, Redacted, Surrogates, redact
+from audit.deid.release import MAX_OFFSET_DAYS, Redacted, Release
 from audit.notes.dates import era_year
 from audit.notes.spans import Span, TaggedDocument, tagged
 
@@ -128,7 +128,7 @@ def moved(
         spans.append(Span(at, at + len(mark), "quasi_identifier"))
         at += len(mark)
     document = tagged("1", text=text, spans=spans, patient_id=patient)
-    done: Redacted = redact(document, mode="surrogate", surrogate=Surrogates(seed))
+    done: Redacted = Release(mode="surrogate", seed=seed).of(document)
     return done.text, [one.text for one in done.replacements]
 
 
@@ -266,7 +266,7 @@ def test_days_first_is_told_by_the_note() -> None:
 def test_a_patient_moves_as_one_and_others_otherwise() -> None:
     def offset(doc_id: str, patient: str | None, day: str) -> int:
         note = TaggedDocument(doc_id, f"on {day}.", (Span(3, 13, "quasi_identifier"),), patient)
-        new = redact(note, mode="surrogate", surrogate=Surrogates(1)).replacements[0].text
+        new = Release(mode="surrogate", seed=1).of(note).replacements[0].text
         return (date.fromisoformat(new) - date.fromisoformat(day)).days
 
     assert offset("1", "p", "2024-05-03") == offset("2", "p", "2019-01-31")

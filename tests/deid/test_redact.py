@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.release import MASK_CHAR, language_of, redact
+from audit.deid.release import MASK_CHAR, Release, language_of
 from audit.notes.spans import TYPES, Span, TaggedDocument, merged, n_overlapping, tagged
 
 
@@ -24,10 +24,7 @@ def documents(draw):
 @settings(max_examples=200, deadline=None)
 @given(documents(), st.sampled_from(("placeholder", "mask", "surrogate")))
 def test_the_released_text_is_source_and_replacements(document, mode):
-    def hook(note):
-        return [f"<{len(mark.text)}>" for mark in note.marks]
-
-    done = redact(document, mode=mode, surrogate=hook if mode == "surrogate" else None)
+    done = Release(mode=mode).of(document)
     rebuilt, at = "", 0
     for one in done.replacements:
         rebuilt += document.text[at : one.start] + one.text
@@ -44,33 +41,18 @@ def test_the_released_text_is_source_and_replacements(document, mode):
 
 def test_overlapping_spans_are_one_stretch_named_after_the_longest_then_by_risk():
     spans = [Span(0, 4, "quasi_identifier"), Span(2, 6, "identifier"), Span(6, 7, "contact")]
-    done = redact(tagged("1", text="abcdefgh", spans=spans))
+    done = Release().of(tagged("1", text="abcdefgh", spans=spans))
     assert done.text == "[NAME][CONTACT]h"
     assert done.replacements[0].labels == ("identifier", "quasi_identifier")
-    english = redact(
-        tagged("1", text="abcdefgh", spans=[*spans, Span(0, 8, "phone")]), language="en"
-    )
+    longer = tagged("1", text="abcdefgh", spans=[*spans, Span(0, 8, "phone")])
+    english = Release(language="en").of(longer)
     assert english.text == "[PHONE]"
 
 
-def test_surrogates_are_asked_for_with_the_patient_and_unchanged_ones_counted():
-    asked = []
-
-    def same(note):
-        asked.append(note)
-        return [mark.text for mark in note.marks]
-
-    document = TaggedDocument("1", "Ann", (Span(0, 3, "identifier"),), "p7")
-    done = redact(document, mode="surrogate", surrogate=same)
-    assert (done.text, done.n_unchanged) == ("Ann", 1)
-    assert asked[0].patient == (1, "p7") and asked[0].marks[0].label == "identifier"
-
-
-def test_modes_and_functions_must_fit():
-    document = tagged("1", text="a", spans=[])
-    for wrong in ({"mode": "blur"}, {"mode": "surrogate"}, {"surrogate": lambda _: []}):
-        with pytest.raises(ValueError, match="mode"):
-            redact(document, **wrong)
+def test_what_is_equal_to_what_it_replaces_is_counted():
+    document = TaggedDocument("1", "[NAME] ■", (Span(0, 6, "identifier"), Span(7, 8, "x")), "p7")
+    for mode, n_unchanged in (("placeholder", 1), ("surrogate", 1), ("mask", 1)):
+        assert Release(mode=mode, language="en").of(document).n_unchanged == n_unchanged
 
 
 def test_spans_and_documents_are_checked_once():
@@ -100,11 +82,13 @@ def test_spans_and_documents_are_checked_once():
 )
 def test_placeholders_are_in_the_language_of_the_note(text, language, said):
     start = text.index("Ann Lee")
-    done = redact(tagged("1", text=text, spans=[Span(start, start + 7, "identifier")]))
+    done = Release().of(tagged("1", text=text, spans=[Span(start, start + 7, "identifier")]))
     assert done.language == language_of(text) == language
     assert done.text == text.replace("Ann Lee", said)
     for asked, words in (("ja", "【氏名】"), ("en", "[NAME]")):
-        again = redact(tagged("1", text="Ann", spans=[Span(0, 3, "identifier")]), language=asked)
+        again = Release(language=asked).of(
+            tagged("1", text="Ann", spans=[Span(0, 3, "identifier")])
+        )
         assert again.text == words
 
 
@@ -130,5 +114,5 @@ def test_placeholders_say_what_stood_there(marked, label, said):
     before, _, rest = marked.partition("⟦")
     text, _, after = rest.partition("⟧")
     spans = [Span(len(before), len(before) + len(text), label)]
-    done = redact(tagged("1", text=before + text + after, spans=spans))
+    done = Release().of(tagged("1", text=before + text + after, spans=spans))
     assert done.text == before + said + after

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.deid.patterns import folded_text
-from audit.deid.release import redact
+from audit.deid.release import Release
 from audit.deid.rules import GROUPS, RULES_VERSION, Found, RuleTagger, strongest
 from audit.deid.tagger import tag_checked
 from audit.notes.spans import TYPES, Span, tagged
@@ -35,7 +35,7 @@ def test_spans_lie_inside_sorted_and_apart_and_what_is_released_is_source_and_re
     for text, spans in zip(texts, tag_checked(RuleTagger(), texts), strict=True):
         document = tagged("1", text=text, spans=spans)
         assert document.spans == spans and {span.label for span in spans} <= set(TYPES)
-        redacted = redact(document)
+        redacted = Release().of(document)
         at, pieces = 0, []
         for one in redacted.replacements:
             pieces += [text[at : one.start], one.text]

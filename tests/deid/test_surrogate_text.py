@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from audit.deid.release import Surrogates, is_placeholder, redact
+from audit.deid.release import Release, is_placeholder
 from audit.notes.spans import TYPES, Span, TaggedDocument
 from tests.deid.clinical_values import clinical_sentences
 
@@ -19,7 +19,7 @@ def new(marked: str, label: str = "quasi_identifier", patient: str = ANNA) -> st
     text, _, after = rest.partition("⟧")
     span = Span(len(before), len(before) + len(text), label)
     document = TaggedDocument("1", before + text + after, (span,), patient)
-    done = redact(document, mode="surrogate", surrogate=Surrogates(1))
+    done = Release(mode="surrogate", seed=1).of(document)
     assert done.text == before + done.replacements[0].text + after
     return done.replacements[0].text
 
@@ -87,5 +87,5 @@ def test_no_clinical_value_is_invented_whatever_a_tagger_calls_it() -> None:
         for start, end in sentence.values:
             for label in TYPES:
                 note = TaggedDocument("1", sentence.text, (Span(start, end, label),))
-                done = redact(note, mode="surrogate", surrogate=Surrogates(1))
+                done = Release(mode="surrogate", seed=1).of(note)
                 assert is_placeholder(done.replacements[0].text), sentence.text[start:end]

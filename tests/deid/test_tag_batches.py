@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from audit.deid.copies import CopyReading, Piece, read_pieces
+from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tag import BatchLimit, Release, RowMeter, batches_of, source_size, tag_notes
+from audit.deid.tag import tag_notes
 from audit.deid.windows import windows_of
 from audit.errors import AuditCancelled
-from audit.notes.read import Note, open_notes
+from audit.notes.read import open_notes
 from audit.notes.spans import TYPES, TaggedDocument
 from audit.progress import Progress
-from audit.tables import RowNote
 
 LONG = "氏名：高橋健一　受診。特記なし。" * 1875
 
@@ -123,29 +123,33 @@ def test_a_small_file_has_progress_too_and_what_was_done_counts_as_done(
     assert shares == pytest.approx([i / 10 for i in range(11)])
 
 
-def test_units_are_counted_once_whatever_a_tagger_tells() -> None:
-    rows = [Note("1", "", "", "", "", "x" * 99, 1), RowNote(2, "empty")]
+def test_units_are_counted_once_whatever_a_tagger_tells(tmp_path: Path, always: None) -> None:
+    class Telling(Copying):
+        def read(self, notes, **more):  # type: ignore[no-untyped-def]
+            for share in (0.5, 0.25, 1.7, 0.9):
+                more["on_share"](share)
+            return super().read(notes)
+
+    path = notes_file(tmp_path / "n.jsonl", ["x" * 99, " "])
     seen: list[Progress] = []
-    meter = RowMeter(202, seen.append, lambda: False)
-    meter.begin(rows)
-    for share in (0.5, 0.25, 1.7, 0.9):
-        meter.share(share)
-    meter.end()
-    meter.begin(rows)
-    meter.end(is_cached=True)
-    assert seen[-1].done == 202
+    tag(path, tmp_path / "out", Telling(), progress=seen.append)
+    assert [(one.done, one.total) for one in seen[1:]] == [(0, 101), (50.5, 101), (101, 101)]
 
 
-def test_the_size_of_a_source_and_its_batches(tmp_path: Path) -> None:
-    path = notes_file(tmp_path / "n.jsonl", ["aaa", " ", "bb", "c" * 7, "d"])
-    source = open_notes(path)
-    size = source_size(source, lambda report: None, lambda: False)
-    assert size == 4 + 1 + 3 + 8 + 2
-    meter = RowMeter(size, lambda report: None, lambda: False)
-    batches = batches_of(source, meter, limit=BatchLimit(3, 6))
-    assert [[row.row for row in batch] for batch in batches] == [[1, 2, 3], [4], [5]]
+def test_the_borders_of_batches_depend_on_the_rows_alone(tmp_path: Path) -> None:
+    texts = ["aaa", " ", "b" * 199_000, "c" * 997, "d", *["e"] * 130]
+    calls: list[int] = []
+
+    class Counting(RuleTagger):
+        def tag(self, texts):  # type: ignore[no-untyped-def]
+            calls.append(len(texts))
+            return super().tag(texts)
+
+    path = notes_file(tmp_path / "n.jsonl", texts)
+    tag(path, tmp_path / "out", Counting(("dates",)))
+    assert calls == [3, 64, 64, 3]
     with pytest.raises(AuditCancelled):
-        source_size(source, lambda report: None, lambda: True)
+        tag(path, tmp_path / "stopped", RuleTagger(), should_stop=lambda: True)
 
 
 def test_no_note_of_an_earlier_batch_is_held(tmp_path: Path) -> None:

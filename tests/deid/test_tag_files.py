@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from audit.deid import tag as tag_files
-from audit.deid.release import Surrogates
+from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tag import Release, tag_notes
+from audit.deid.tag import tag_notes
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
 
@@ -137,7 +137,7 @@ def test_a_person_who_stops_keeps_what_is_done(tmp_path: Path) -> None:
 
 def test_surrogates_are_the_same_in_every_note_of_a_patient(tmp_path: Path) -> None:
     path = notes_file(tmp_path / "n.jsonl", n=60)
-    release = Release(mode="surrogate", surrogate=Surrogates(1), surrogate_digest="1")
+    release = Release(mode="surrogate", seed=1)
     census = tag(path, tmp_path / "out", release=release)
     assert census["n_replaced_by_itself"] == 0
     source = lines_of(tmp_path / "out" / "spans.jsonl")

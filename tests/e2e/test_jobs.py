@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
-from audit.deid.tagged import ReleaseSettings
+from audit.deid.release import Release
 from audit.deid.taggers import known_tagger
 from audit.deid.tasks import one_text, tagging_task
 from audit.home import HOME_VARIABLE
@@ -38,7 +38,7 @@ def test_a_server_that_nobody_looks_at_starts_what_waits(
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     asked = tagging_task(
         one_text("氏名：高橋健一", source="pasted"), tagger=known_tagger("rules"),
-        how=ReleaseSettings(),
+        how=Release(),
     ).question()  # fmt: skip
     write_order("0" * 12, order=asked.order)
     waiting = table.insert(  # as whoever asked left it, and died before a worker was started

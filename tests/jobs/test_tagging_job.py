@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from audit.deid import tag, taggers, tasks
+from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tagged import INPUT, TAGGED_SETS, ReleaseSettings, notes_of
+from audit.deid.tagged import INPUT, TAGGED_SETS, notes_of
 from audit.deid.taggers import KnownTagger
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditCancelled, AuditError
@@ -22,7 +23,7 @@ from audit.task import SHORT, Contact, queue_of
 
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
 RULES = taggers.known_tagger("rules")
-HOW = ReleaseSettings()
+HOW = Release()
 
 
 @pytest.fixture(autouse=True)
@@ -80,9 +81,9 @@ def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path: P
 def test_what_makes_another_question(tmp_path: Path) -> None:
     notes = one_text(NAMED, source="pasted")
     one = tagging_task(notes, tagger=RULES, how=HOW).question()
-    same = tagging_task(notes, tagger=RULES, how=ReleaseSettings(seed=9), title="T").question()
+    same = tagging_task(notes, tagger=RULES, how=Release(seed=9), title="T").question()
     assert one.digest == same.digest and one.order == same.order
-    others = [tagging_task(notes, tagger=RULES, how=ReleaseSettings(mode="mask")).question()]
+    others = [tagging_task(notes, tagger=RULES, how=Release(mode="mask")).question()]
     others.append(
         tagging_task(one_text(NAMED + "1", source="pasted"), tagger=RULES, how=HOW).question()
     )
@@ -130,9 +131,7 @@ def test_texts_of_windows_are_read(encoded: bytes) -> None:
 
 def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = (
-        tagging_task(
-            uploaded([("n.jsonl", many(300))]), tagger=RULES, how=ReleaseSettings(language="en")
-        )
+        tagging_task(uploaded([("n.jsonl", many(300))]), tagger=RULES, how=Release(language="en"))
         .question()
         .order
     )

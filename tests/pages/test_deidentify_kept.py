@@ -10,7 +10,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
-from audit.deid.tagged import TAGGED_SETS, ReleaseSettings, TaggedSet
+from audit.deid.release import Release
+from audit.deid.tagged import TAGGED_SETS, TaggedSet
 from audit.deid.taggers import known_tagger
 from audit.deid.tasks import TaggingTask, tagging_task, uploaded
 from audit.jobs import service, table
@@ -44,7 +45,7 @@ def made(n: int = 9, *, title: str = HOSTILE) -> TaggedSet:
     """Tag notes into a kept set, without any job."""
     question = tagging_task(
         uploaded([("n.jsonl", notes_of(n))]), tagger=known_tagger("rules"),
-        how=ReleaseSettings(), title=title,
+        how=Release(), title=title,
     ).question()  # fmt: skip
     (tagged_id,) = TaggingTask.answer(question.order, SILENT)
     return TAGGED_SETS.get(tagged_id)
@@ -183,7 +184,7 @@ def test_what_was_not_finished_says_so_and_can_be_removed() -> None:
     question = tagging_task(
         uploaded([("n.jsonl", notes_of(3))]),
         tagger=known_tagger("rules"),
-        how=ReleaseSettings(),
+        how=Release(),
     ).question()
     app = open_page(tagged=question.order["tagged_id"])
     assert SAY.text("deidentify_unfinished_do") in texts(app)

@@ -13,6 +13,7 @@ from typing import TypeVar
 from audit.names.people import draw
 
 T = TypeVar("T")
+_FOLDER = Path(__file__).resolve().parent
 
 
 class Dice:
@@ -41,18 +42,30 @@ class Dice:
         """Return a number of 53 bits, for functions that take a drawn number."""
         return int(self._next() * 2**53)
 
+    def word(self, name: str) -> str:
+        """Return a word of a list of `words`."""
+        return self.pick(words(name))
 
-_HEAD = re.compile(r"(=|==|~) ([A-Za-z_][A-Za-z0-9_.]*)")
+    def form(self, name: str, /, **fields: object) -> str:
+        """Return fields written in one of the ways of a list of `words`."""
+        return self.word(name).format(**fields)
+
+    def filled(self, form: str, *, letters: str = "") -> str:
+        """Return a form in which each `#` is a digit and each `?` one of the letters."""
+
+        def drawn(match: re.Match[str]) -> str:
+            n = len(match[0])
+            return self.pick(letters) if match[0] == "?" else f"{self.between(0, 10**n - 1):0{n}}"
+
+        return re.sub(r"#+|\?", drawn, form)
+
+
+_HEAD = re.compile(r"^(==?|~) ([A-Za-z_][A-Za-z0-9_.]*)$", re.MULTILINE)
 _TOKEN = re.compile(r"\{[^{}]*\}|[<>|]|[^{}<>|]+")
-_REPEAT = re.compile(r"\*(?P<rule>\S+) (?P<low>\d+)-(?P<high>\d+)")
-_NUMBER = re.compile(r"#(?P<low>\d+(?:\.\d+)?)-(?P<high>\d+(?:\.\d+)?)")
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """Text that stands as it is."""
-
-    text: str
+_SLOT = re.compile(
+    r"@(?P<value>.+)|\*(?P<rule>\S+) (?P<least>\d+)-(?P<most>\d+)"
+    r"|#(?P<low>\d+(?:\.\d+)?)-(?P<high>\d+(?:\.\d+)?)|(?P<one>[A-Za-z_][A-Za-z0-9_.]*)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +100,8 @@ class Choice:
     options: tuple[Template, ...]
 
 
-Node = Literal | Reference | Number | Value | Choice
+Node = str | Reference | Number | Value | Choice
+"""A piece of an alternative: text stands as it is."""
 Template = tuple[Node, ...]
 Grammar = Mapping[str, tuple[Template, ...]]
 
@@ -97,87 +111,53 @@ def template_of(text: str) -> Template:
     tokens = _TOKEN.findall(text)
     if "".join(tokens) != text:
         raise ValueError(f"braces do not match in {text!r}")
-    nodes, rest = _parsed(tokens, is_inner=False)
-    if rest:
-        raise ValueError(f"a bracket is closed that was not opened in {text!r}")
-    return nodes
-
-
-def _parsed(tokens: list[str], *, is_inner: bool) -> tuple[Template, list[str]]:
-    nodes: list[Node] = []
-    while tokens:
-        token = tokens[0]
-        if is_inner and token in "|>":
-            break
-        if token == ">":
-            return tuple(nodes), tokens
-        tokens = tokens[1:]
+    open_choices: list[list[list[Node]]] = [[[]]]
+    for token in tokens:
+        options = open_choices[-1]
         if token == "<":
-            choice, tokens = _choice(tokens)
-            nodes.append(choice)
-        elif token.startswith("{"):
-            nodes.append(_slot(token[1:-1]))
+            open_choices.append([[]])
+        elif token == "|" and len(open_choices) > 1:
+            options.append([])
+        elif token == ">" and len(open_choices) > 1:
+            open_choices.pop()
+            open_choices[-1][-1].append(Choice(tuple(map(tuple, options))))
+        elif token == ">":
+            raise ValueError(f"a bracket is closed that was not opened in {text!r}")
         else:
-            nodes.append(Literal(token))
-    return tuple(nodes), tokens
-
-
-def _choice(tokens: list[str]) -> tuple[Choice, list[str]]:
-    options: list[Template] = []
-    while True:
-        option, tokens = _parsed(tokens, is_inner=True)
-        options.append(option)
-        if not tokens:
-            raise ValueError("a bracket is not closed")
-        end, tokens = tokens[0], tokens[1:]
-        if end == ">":
-            return Choice(tuple(options)), tokens
+            options[-1].append(_slot(token[1:-1]) if token[0] == "{" else token)
+    if len(open_choices) > 1:
+        raise ValueError(f"a bracket is not closed in {text!r}")
+    return tuple(open_choices[0][0])
 
 
 def _slot(text: str) -> Node:
-    if text.startswith("@"):
-        return Value(text[1:])
-    if match := _REPEAT.fullmatch(text):
-        return Reference(match["rule"], int(match["low"]), int(match["high"]))
-    if match := _NUMBER.fullmatch(text):
+    match = _SLOT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no slot")
+    if match["value"]:
+        return Value(match["value"])
+    if match["low"]:
         n_decimals = len(match["low"].partition(".")[2])
         low, high = (round(float(match[end]) * 10**n_decimals) for end in ("low", "high"))
         return Number(low, high, n_decimals)
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", text):
-        raise ValueError(f"{text!r} is no slot")
-    return Reference(text, 1, 1)
+    return Reference(match["rule"] or text, int(match["least"] or 1), int(match["most"] or 1))
 
 
 def rules_of(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the rules of a file: name and alternatives as written."""
-    for sign, name, lines in _sections(text):
+    r"""Yield the rules of a file: name and alternatives as written.
+
+    `~ name` stands before words, `= name` before alternatives of a line (in which \n is a new
+    line), `== name` before alternatives of several lines with -- between them.
+    """
+    _, *parts = _HEAD.split(text)
+    for sign, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         if sign == "==":
-            blocks = "\n".join(lines).split("\n--\n")
-            found = [block.strip("\n").replace("\\n", "\n") for block in blocks]
+            found = [block.strip("\n") for block in body.split("\n--\n")]
         else:
-            kept = [line for line in lines if line.strip() and not line.startswith("#")]
-            found = [line.replace("\\n", "\n") for line in kept]
+            found = [one for one in body.split("\n") if one.strip() and not one.startswith("#")]
             if sign == "~":
                 found = " ".join(found).split(" ")
-        alternatives = tuple(each for each in found if each)
-        if not alternatives:
-            raise ValueError(f"{name}: a rule without alternatives")
-        yield name, alternatives
-
-
-def _sections(text: str) -> Iterator[tuple[str, str, list[str]]]:
-    sign, name, lines = "", "", list[str]()
-    for line in text.split("\n"):
-        if head := _HEAD.fullmatch(line):
-            if name:
-                yield sign, name, lines
-            sign, name, lines = head[1], head[2], []
-        elif name:
-            lines.append(line)
-        elif line.strip() and not line.startswith("#"):
-            raise ValueError("a line stands before the first rule")
-    if name:
-        yield sign, name, lines
+        yield name, tuple(each.replace("\\n", "\n") for each in found if each)
 
 
 def grammar_of(texts: Iterable[str]) -> Grammar:
@@ -185,48 +165,34 @@ def grammar_of(texts: Iterable[str]) -> Grammar:
     grammar: dict[str, tuple[Template, ...]] = {}
     for text in texts:
         for name, alternatives in rules_of(text):
-            if name in grammar:
-                raise ValueError(f"{name}: this rule is there twice")
-            grammar[name] = tuple(template_of(each) for each in alternatives)
-    for name, templates in grammar.items():
-        missing = {r.rule for t in templates for r in references(t)} - grammar.keys()
-        if missing:
-            raise ValueError(f"{name}: there is no rule {sorted(missing)}")
+            if name in grammar or not alternatives:
+                raise ValueError(f"{name}: this rule is there twice, or has no alternatives")
+            grammar[name] = tuple(map(template_of, alternatives))
     return grammar
-
-
-def references(template: Template) -> Iterator[Reference]:
-    """Yield the references of a template, those inside of choices too."""
-    for node in template:
-        if isinstance(node, Reference):
-            yield node
-        elif isinstance(node, Choice):
-            for option in node.options:
-                yield from references(option)
 
 
 @functools.cache
 def grammar(language: str) -> Grammar:
     """Return the grammar of a language, from its folder."""
-    return grammar_of(grammar_texts(language).values())
+    paths = sorted((_FOLDER / language).glob("notes_*.txt"))
+    return grammar_of(path.read_text("utf-8") for path in paths)
 
 
 @functools.cache
-def grammar_texts(language: str) -> Mapping[str, str]:
-    """Return the files of a language: name and text."""
-    folder = Path(__file__).resolve().parent / language
-    return {path.stem: path.read_text("utf-8") for path in sorted(folder.glob("notes_*.txt"))}
+def words(name: str) -> tuple[str, ...]:
+    """Return a list of words by language and name, as "ja/towns".
 
-
-@functools.cache
-def word_list(language: str, name: str) -> tuple[str, ...]:
-    """Return the words of a plain list of a language, without comment lines."""
-    path = Path(__file__).resolve().parent / language / f"{name}.txt"
+    It is a file of that name without comment lines, where _ is a blank, or else a rule of the
+    language's `values.txt`.
+    """
+    path = _FOLDER / f"{name}.txt"
+    if not path.exists():
+        return dict(rules_of(path.with_name("values.txt").read_text("utf-8")))[path.stem]
     lines = path.read_text("utf-8").splitlines()
-    return tuple(word for line in lines if not line.startswith("#") for word in line.split())
+    kept = (word for line in lines if not line.startswith("#") for word in line.split())
+    return tuple(word.replace("_", " ") for word in kept)
 
 
-ValueOf = Callable[[str], "Piece"]
 _MAX_DEPTH = 40
 _N_TRIES = 6
 
@@ -251,31 +217,19 @@ class Writer:
         grammar: Grammar,
         *,
         dice: Dice,
-        value_of: ValueOf,
+        value_of: Callable[[str], Piece],
         field: str = "",
         joiner: str = "",
     ) -> None:
-        self._joiner = joiner
-        self._grammar = grammar
-        self._field = field
-        self._dice = dice
-        self._value_of = value_of
+        self._grammar, self._dice, self._value_of = grammar, dice, value_of
+        self._field, self._joiner = field, joiner
         self._used: set[tuple[str, int]] = set()
         self.pieces: list[Piece] = []
 
     def write(self, rule: str, *, depth: int = 0) -> None:
-        """Write one alternative of a rule, or of the rule of that name for the note's field.
-
-        Raises
-        ------
-        ValueError
-            If rules name each other without an end.
-        """
+        """Write one alternative of a rule, or of the rule of that name for the note's field."""
         if depth > _MAX_DEPTH:
             raise ValueError(f"{rule}: rules without an end")
-        self._expand(self._alternative(rule), depth)
-
-    def _alternative(self, rule: str) -> Template:
         own = f"{rule}.{self._field}"
         rule = own if own in self._grammar else rule
         alternatives = self._grammar[rule]
@@ -284,23 +238,22 @@ class Writer:
             if (rule, place) not in self._used:
                 break
         self._used.add((rule, place))
-        return alternatives[place]
+        self._expand(alternatives[place], depth)
 
     def _expand(self, template: Template, depth: int) -> None:
-        dice = self._dice
+        dice, pieces = self._dice, self.pieces
         for node in template:
-            if isinstance(node, Literal):
-                self.pieces.append(Piece(node.text))
-            elif isinstance(node, Reference):
-                for place in range(dice.between(node.low, node.high)):
-                    if place and self._joiner and not self.pieces[-1].text.endswith("\n"):
-                        self.pieces.append(Piece(self._joiner))
-                    self.write(node.rule, depth=depth + 1)
+            if isinstance(node, str):
+                pieces.append(Piece(node))
+            elif isinstance(node, Value):
+                pieces.append(self._value_of(node.kind))
             elif isinstance(node, Choice):
                 self._expand(dice.pick(node.options), depth)
             elif isinstance(node, Number):
-                number = dice.between(node.low, node.high)
-                text = f"{number / 10**node.n_decimals:.{node.n_decimals}f}"
-                self.pieces.append(Piece(text))
+                number = dice.between(node.low, node.high) / 10**node.n_decimals
+                pieces.append(Piece(f"{number:.{node.n_decimals}f}"))
             else:
-                self.pieces.append(self._value_of(node.kind))
+                for place in range(dice.between(node.low, node.high)):
+                    if place and self._joiner and not pieces[-1].text.endswith("\n"):
+                        pieces.append(Piece(self._joiner))
+                    self.write(node.rule, depth=depth + 1)

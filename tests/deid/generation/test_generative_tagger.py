@@ -23,7 +23,8 @@ from audit.deid.generative.tagger import (
     tagger_of,
 )
 from audit.deid.generative.training import train_generative
-from audit.deid.tag import COPIES, SPANS, Release, tag_notes
+from audit.deid.release import Release
+from audit.deid.tag import COPIES, SPANS, tag_notes
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
 from audit.notes.spans import TaggedDocument

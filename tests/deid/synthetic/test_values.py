@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from audit.deid.synthetic.grammar import Choice, Dice, Piece, Template, Value, grammar
 from audit.deid.synthetic.notes import surfaced
 from audit.deid.synthetic.people import (
-    NUMBERS,
+    JAPANESE_MAKERS,
     DateWriter,
     EnglishCast,
     JapaneseCast,
@@ -24,7 +24,7 @@ from audit.deid.synthetic.people import (
     patient_facts,
 )
 from audit.names.people import insurer_check_digit, my_number_check_digit, romaji_of
-from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES
+from audit.notes.spans import CONTACT, IDENTIFIER, PERSONAL_ID_CODE, QUASI_IDENTIFIER, TYPES
 
 CASTS = {"ja": JapaneseCast, "en": EnglishCast}
 
@@ -107,11 +107,11 @@ def test_numbers_in_kanji(number: int, written: str) -> None:
 
 def test_days_are_written_in_many_ways_and_mean_the_same() -> None:
     day = date(2019, 5, 3)
-    written = {DateWriter(Dice(seed, "test")).long(day) for seed in range(300)}
+    written = {DateWriter(Dice(seed, "test")).day(day, "long") for seed in range(300)}
     known = {"2019年5月3日", "令和元年5月3日", "2019/05/03", "R1.5.3", "2019-05-03", "20190503"}
     assert known <= written
     assert "令和元年五月三日" in written
-    short = {DateWriter(Dice(seed, "test")).short(day) for seed in range(300)}
+    short = {DateWriter(Dice(seed, "test")).day(day, "short") for seed in range(300)}
     assert {"5月3日", "5/3", "05/03", "五月三日"} <= short
 
 
@@ -126,12 +126,12 @@ def test_ages_of_infants_are_in_months_and_days() -> None:
 def test_public_numbers_have_their_check_digits() -> None:
     for seed in range(50):
         dice = Dice(seed, "test")
-        number = re.sub(r"\D", "", NUMBERS["my_number"][1](dice))
+        number = re.sub(r"\D", "", JAPANESE_MAKERS[PERSONAL_ID_CODE]["my_number"](dice))
         assert my_number_check_digit(number[:-1]) == number[-1]
-        insurer = NUMBERS["insurer"][1](dice)
+        insurer = JAPANESE_MAKERS[PERSONAL_ID_CODE]["insurer"](dice)
         assert insurer_check_digit(insurer[:-1]) == insurer[-1]
         assert re.fullmatch(r"[a-z0-9._]+@(?:[a-z]+\.)?example\.(?:com|org|net)", email(dice))
-        phone = re.sub(r"\D", "", NUMBERS["phone"][1](dice))
+        phone = re.sub(r"\D", "", JAPANESE_MAKERS[CONTACT]["phone"](dice))
         assert len(phone) == (11 if phone.startswith("81") else 10)
 
 
