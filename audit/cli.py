@@ -72,10 +72,10 @@ from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment.leakage_tables import (
     FILES,
+    LEAKAGE,
     LEAKAGE_JSON,
     LEAKAGE_MD,
     LeakageTask,
-    kept_files,
     quick,
 )
 from audit.experiment.paper_tables import (
@@ -726,10 +726,10 @@ def log(
     if what == "show":
         found = entries(limit, audit=audit)
         for entry in reversed(found):
-            counts = " ".join(f"{key}={value}" for key, value in entry.counts)
+            counts = " ".join(f"{key}={value}" for key, value in entry.counts.items())
             parts = (str(entry.number), entry.at, entry.who, entry.action, entry.audit or "-")
             say("  ".join(filter(None, (*parts, counts))))
-        return {"entries": [asdict(e) | {"counts": dict(e.counts)} for e in found]}
+        return {"entries": [e.model_dump(exclude={"previous", "mac"}) for e in found]}
     result = verify(seal)
     now = log_seal() if result.is_intact else ""
     if result.is_intact:
@@ -992,7 +992,7 @@ def experiment(
 
 def _leakage(task: LeakageTask, *, out: Path) -> Result:
     (kept_as,) = _answered(task)
-    files = kept_files(kept_as)
+    files = LEAKAGE.get(kept_as).tables.files()
     write_private(files, out)
     say(files[LEAKAGE_MD].decode())
     say(f"Written: {', '.join(FILES)}; kept as {kept_as}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from audit.corpus.kept import CountBin, CountView
 from pages.ui.charts import GREY, LINE, RUST
+from pages.ui.corpus_view import CountBin, CountView
 from pages.ui.text import escaped
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.corpus.kept import GROUPS, group_of
 from audit.corpus.preview import MAX_NOTES, Mark, Preview
 from audit.errors import AuditError
 from audit.notes.read import NoteFile
 from audit.report.documents import Hit
 from pages.ui import blocks, corpus_cached, corpus_choice
 from pages.ui.corpus_cached import Columns
+from pages.ui.corpus_view import GROUPS, group_of
 from pages.ui.language import Words
 from pages.ui.logged import note
 from pages.ui.marks import MarkLabel, marked

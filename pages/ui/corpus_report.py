@@ -5,11 +5,12 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.corpus.examine import Examination, ListedNames
-from audit.corpus.kept import CountView, KeptCorpus, beside_paper, refused_rows
+from audit.corpus.kept import KeptCorpus
 from audit.words import in_language
 from pages.ui import blocks, charts, corpus_cached
 from pages.ui.corpus_charts import count_chart
 from pages.ui.corpus_look import draw_categories
+from pages.ui.corpus_view import CountView, beside_paper, refused_rows
 from pages.ui.language import Words
 from pages.ui.text import UNDEFINED, day, percent
 
