@@ -8,8 +8,6 @@ import streamlit as st
 
 from audit.deid.tagged import (
     TAGGED_SETS,
-    Places,
-    TaggedIndex,
     TaggedSet,
     corrected_census,
     corrections_of,
@@ -18,9 +16,10 @@ from audit.deid.tagged import (
     read_index,
 )
 from audit.deid.tagged import copy_places as read_copy_places
+from audit.stats import IntArray
 
 
-def index(tagged: TaggedSet) -> TaggedIndex:
+def index(tagged: TaggedSet) -> IntArray:
     """Return the index of a whole set; raises as `read_index`."""
     return _index(str(tagged.path), tagged.tagged_id, tagged.created)
 
@@ -38,13 +37,13 @@ def census(tagged: TaggedSet) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def copy_places(tagged: TaggedSet) -> Places:
+def copy_places(tagged: TaggedSet) -> IntArray:
     """Return where the tagger's copies stand; raises as `audit.deid.tagged`."""
     return _copy_places(str(tagged.path), tagged.tagged_id, tagged.created)
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
-def _index(path: str, tagged_id: str, created: str) -> TaggedIndex:
+def _index(path: str, tagged_id: str, created: str) -> IntArray:
     return read_index(TAGGED_SETS.get(tagged_id))
 
 
@@ -62,5 +61,5 @@ def _census(
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
-def _copy_places(path: str, tagged_id: str, created: str) -> Places:
+def _copy_places(path: str, tagged_id: str, created: str) -> IntArray:
     return read_copy_places(TAGGED_SETS.get(tagged_id))

@@ -8,6 +8,7 @@ import streamlit as st
 
 from audit.deid.tagged import (
     TAGGED_SETS,
+    UNDONE,
     ByNote,
     Correction,
     OneNote,
@@ -18,8 +19,6 @@ from audit.deid.tagged import (
     keep_correction,
     note_at,
     notes_of,
-    now,
-    undo_correction,
 )
 from audit.deid.tasks import TaggingTask
 from audit.errors import AuditError
@@ -129,11 +128,11 @@ def keeper(tagged: TaggedSet, number: int, *, row: int) -> Keeper:
     """Return what keeps the corrections of a note of the set, each with a line in the log."""
 
     def keep(kind: str, spans: tuple[Span, ...]) -> None:
-        keep_correction(tagged, Correction(number, kind, spans, who(), now()))
+        keep_correction(tagged, Correction(number=number, kind=kind, spans=spans, who=who()))
         note("ran", kind="correction", run=tagged.tagged_id, row=row, n_spans=len(spans))
 
     def undo() -> None:
-        undo_correction(tagged, number, who=who())
+        keep_correction(tagged, Correction(number=number, kind=UNDONE, who=who()))
         note("ran", kind="undone-correction", run=tagged.tagged_id, row=row)
 
     return Keeper(f"deidentify_fix_{tagged.tagged_id}_{number}", keep, undo)
