@@ -16,8 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
-from audit.deid.tagger import Tags
-from audit.deid.windows import Window, from_windows
+from audit.deid.tagger import Tags, Window, from_windows
 from audit.errors import AuditError
 from audit.notes.formats import (
     GOLD,
