@@ -202,7 +202,8 @@ def _scale(wholes: str, pattern: str, is_before: bool) -> tuple[re.Pattern[str],
 
 _FRACTION = _PARTS["ANY_FRACTION"]
 _SCALES = [
-    *(_scale(wholes, f"{cue}{_PARTS['NEAR']}{_FRACTION}", True) for wholes, cue in _TABLE["scales"]),
+    *(_scale(wholes, f"{cue}{_PARTS['NEAR']}{_FRACTION}", True)
+      for wholes, cue in _TABLE["scales"]),
     *(_scale(wholes, f"{_FRACTION} ?(?P<cue>{cue})", False)
       for wholes, cue in _TABLE["scales behind"]),
 ]  # fmt: skip
@@ -292,19 +293,20 @@ def find_names(folded: str) -> Iterator[Found]:
 
 def _names(folded: str) -> Iterator[Found]:
     places = [] if folded.isascii() else list(_japanese(folded))
+    n_japanese = len(places)
     for name, weight in _ENGLISH_NAMES.items():
         for match in _RE[name].finditer(folded):
             places.append((*_english_trimmed(folded, *match.span("value")), weight))
     for mention in find_mentions(folded):
         if not mention.is_placeholder:
             places.append((mention.name_start, mention.name_end, SHAPED))
-    for start, end, weight in places:
+    for number, (start, end, weight) in enumerate(places):
         if start < end:
             label = IDENTIFIER if _is_full_name(folded[start:end]) else QUASI_IDENTIFIER
             yield Found(Span(start, end, label), weight)
             # The reading in kana that stands in brackets behind a name.
-            reading = weight == CUED and _RE["READING"].match(folded, end)
-            if reading and not folded[start:end].isascii():
+            has_cue = number < n_japanese and weight == CUED
+            if has_cue and (reading := _RE["READING"].match(folded, end)):
                 yield Found(Span(*reading.span("value"), label), CUED)
 
 
