@@ -22,6 +22,13 @@ _N_SALT_BYTES = 32
 _ELSEWHERE = f"Set {HOME_VARIABLE} to a new or empty directory of your own."
 
 
+def stay_offline() -> None:
+    """See that nothing is ever fetched; called before a library of Hugging Face is imported."""
+    os.environ.update(
+        HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", TOKENIZERS_PARALLELISM="false"
+    )
+
+
 def data_home() -> Path:
     """Return the data directory, made with mode 700 if it is not there.
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from audit.deid.cases import misses_jsonl, misses_of
 from audit.deid.metrics import LabelScore, measured
-from audit.deid.network.training import shown_measures
 from audit.deid.score import Pair, Scored, score_pairs
 from audit.deid.tagger import Tagger, tag_checked
 from audit.deid.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
 from audit.notes.spans import TYPES
+from benchmarks.default_tagger import shown_measures
 from tests.deid.unseen_notes import N_NOTES, unseen
 
 CRITERIA = ("strict", "label_relaxed")

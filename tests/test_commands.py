@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from audit.__main__ import main
+from audit.cli import main
 from tests.models.make_models import make_bert, make_roberta
 
 NAMES = """first_name,last_name,is_member,control_kind

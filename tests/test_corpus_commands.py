@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from audit.__main__ import main
+from audit.cli import main
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from tests.corpora.make_notes import CATEGORIES, every_category, note_row, write_notes

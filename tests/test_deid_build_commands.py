@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.__main__ import main
+from audit.cli import main
 
 
 def _notes(path: Path) -> Path:

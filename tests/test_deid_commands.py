@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import time
 
 import pytest
 
-from audit.cli import add_deid
+from audit.cli import called, parsed
 from audit.errors import AuditError
 
 
 def deid(*words) -> dict:
-    parser = argparse.ArgumentParser()
-    add_deid(parser.add_subparsers())
-    options = parser.parse_args(["deid", *map(str, words)])
-    return options.command(options)
+    return called(parsed(["deid", *words]))
 
 
 def written(path, *records):

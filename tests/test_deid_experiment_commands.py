@@ -7,11 +7,10 @@ import stat
 
 import pytest
 
-from audit.__main__ import _parser, main
-from audit.cli import leakage_task
+from audit.cli import FieldsOf, leakage_task, main, parsed
 from audit.deid.taggers import known_taggers
 from audit.experiment import leakage
-from audit.experiment.leakage import LeakageResult
+from audit.experiment.leakage_tables import LeakageTask
 from tests.experiment.tiny_leakage import tiny_tables
 
 
@@ -21,13 +20,12 @@ def _home(tmp_path, monkeypatch):
 
 
 def order_of(*options: str):
-    return leakage_task(_parser().parse_args(["experiment", "--deid", "--out", "x", *options]))
+    given = parsed(["experiment", "--deid", "--out", "x", *options])
+    return leakage_task(FieldsOf(LeakageTask).chosen(given), is_quick="quick" in given)
 
 
 def test_one_command_writes_three_private_files(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(
-        leakage, "run_leakage", lambda order, **_: LeakageResult(tiny_tables(order), ())
-    )
+    monkeypatch.setattr(leakage, "run_leakage", lambda order, **_: tiny_tables(order))
     code = main(["experiment", "--deid", "--quick", "--out", str(tmp_path / "out"), "--json"])
     out, err = capsys.readouterr()
     assert code == 0, err

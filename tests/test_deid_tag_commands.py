@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import stat
 
 import pytest
 
-from audit.cli import add_deid
+from audit.cli import called, parsed
 from audit.errors import AuditError
 
 TEXT = "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。みぎわ町の人。"
 
 
 def deid(*words) -> dict:
-    parser = argparse.ArgumentParser()
-    add_deid(parser.add_subparsers())
-    options = parser.parse_args(["deid", *map(str, words)])
-    return options.command(options)
+    return called(parsed(["deid", *words]))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from audit.__main__ import main
+from audit.cli import main
 from audit.models.inspect import model_digest
 from audit.training.config import largest_pass
 from cache.store import Store

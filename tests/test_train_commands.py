@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from audit.__main__ import main
+from audit.cli import main
 from audit.models.load import load_model
 from tests.models.make_models import make_bert
 from tests.training.make_training import write_notes

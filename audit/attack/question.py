@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -77,6 +77,8 @@ class GenerationSettings(Record):
         Whether the sampled position is set back to [MASK] before the forward pass.
     """
 
+    flags: ClassVar = {"is_remasked": "--keep-sampled"}
+
     n_documents: int = _whole("documents", 10_000, low=1, high=10_000_000)
     n_steps: int = _whole("steps", 500, low=1, high=50_000)
     n_tokens: int = _whole("tokens", 32, low=3, high=512)
@@ -116,6 +118,8 @@ class PosteriorSettings(Record):
     max_tokens
         Longest input; what the models can hold if that is less.
     """
+
+    flags: ClassVar = {"is_dropout_on": "--no-dropout"}
 
     n_inputs: int = _whole("inputs", 10_000, low=1, high=10_000_000)
     n_chain_inputs: int = _whole("chain inputs", 200, low=0, high=1_000_000)

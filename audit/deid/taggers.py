@@ -257,7 +257,7 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
     """Return the tagger of a folder with `tagger.json`, of whatever kind it is."""
     kind = _json_file(folder / TAGGER).get("kind")
     if kind == TaggerFacts.kind:
-        from audit.deid.network.tagger import load_token_tagger
+        from audit.deid.network.model import load_token_tagger
 
         return load_token_tagger(folder, device=device)
     if kind == GenerativeFacts.kind:
@@ -269,7 +269,7 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
 
 def load_default(folder: Path, *, device: str = "auto") -> CombinedTagger:
     """Return the default tagger of a folder: rules and a token classifier, as `how.json` says."""
-    from audit.deid.network.tagger import load_token_tagger
+    from audit.deid.network.model import load_token_tagger
 
     model = load_token_tagger(folder, device=device)
     return CombinedTagger(RuleTagger(), model, way_of(folder), DEFAULT)

@@ -8,6 +8,7 @@ import traceback
 from types import TracebackType
 
 from audit.errors import AuditCancelled, AuditError
+from audit.home import stay_offline
 from audit.jobs import table
 from audit.jobs.kinds import KINDS
 from audit.jobs.locks import jobs_dir
@@ -33,10 +34,7 @@ def answer(job: Job) -> None:
 def main() -> int:
     """Do the job that the command line names, if it still is to be done."""
     os.umask(0o077)
-    # Nothing is ever fetched: set before any library of Hugging Face is imported.
-    os.environ.update(
-        HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", TOKENIZERS_PARALLELISM="false"
-    )
+    stay_offline()
     job = table.get(sys.argv[1])
     if job is None or job.state != "running":
         return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
@@ -11,19 +11,18 @@ from audit.experiment.leakage_tables import (
     LANGUAGES,
     LEAKAGE,
     TAGGER,
+    ArmRow,
     KeptLeakage,
-    Leak,
-    LeakageArm,
+    LeakageTables,
     LeakageTask,
-    LeakageView,
-    leakage_view,
+    LeakRow,
     quick,
 )
 from audit.jobs import service
 from audit.jobs.table import Job
 from audit.words import error_text
 from pages.ui import blocks, cached, charts
-from pages.ui.deid_leakage_chart import leakage_chart
+from pages.ui.deid_leakage_chart import Leaks, leakage_chart
 from pages.ui.job_card import job_head, progress_text
 from pages.ui.language import Words
 from pages.ui.logged import note, who
@@ -56,12 +55,12 @@ def draw_leakage(say: Words) -> None:
 
 
 def _draw_kept(say: Words, kept: KeptLeakage) -> None:
-    view = leakage_view(kept.tables)
+    view, order = kept.tables, kept.tables.order
     facts = say.text(
         "deid_leakage_facts", n_notes=f"{view.n_notes:,}", n_patients=view.n_patients,
-        epochs=f"{view.epochs:g}", seed=view.seed,
-        language=say.text(f"deid_leakage_language_{view.language}"),
-        mode=say.text(f"deid_leakage_mode_{view.mode}"),
+        epochs=f"{order.epochs:g}", seed=order.seed,
+        language=say.text(f"deid_leakage_language_{order.language}"),
+        mode=say.text(f"deid_leakage_mode_{order.mode}"),
     )  # fmt: skip
     st.html(blocks.heading("", below=facts))
     controls = choose(
@@ -70,14 +69,14 @@ def _draw_kept(say: Words, kept: KeptLeakage) -> None:
         label=say.text("deid_leakage_controls"),
         shown=lambda code: say.text(f"deid_leakage_controls_{code}"),
     )
-    for scenario in view.scenarios:
+    for scenario in order.scenarios:
         st.html(blocks.heading(say.text(f"deid_leakage_scenario_{scenario}")))
         _draw_scenario(say, view, scenario=scenario, controls=controls)
     limits = [say.text(f"deid_leakage_limit_{name}") for name in ("demo", "seed", "passages", "no")]
     st.html(blocks.heading(say.text("deid_leakage_limits")) + blocks.bullet_list(limits))
 
 
-def _draw_scenario(say: Words, view: LeakageView, *, scenario: int, controls: str) -> None:
+def _draw_scenario(say: Words, view: LeakageTables, *, scenario: int, controls: str) -> None:
     leaks = view.of(scenario=scenario, controls=controls)
     keys = ("x", "y", "raw", "perfect", "chance", "mentions", "patients", "tagger")
     words = {key: say.text(f"deid_leakage_{key}") for key in keys} | _tagger_names(say, view)
@@ -95,45 +94,45 @@ def _draw_scenario(say: Words, view: LeakageView, *, scenario: int, controls: st
         st.html(_split_table(say, view, pairs))
 
 
-def _arm_table(say: Words, view: LeakageView, leaks: tuple[Leak, ...]) -> str:
+def _arm_table(say: Words, view: LeakageTables, leaks: Leaks) -> str:
     columns = ("arm", "left", "exposed", "other", "auc", "tpr", "minus", "flagged")
     header = [say.text(f"deid_leakage_column_{name}") for name in columns]
     rows = [
         [
-            blocks.Cell(arm_name(say, view, one.arm), is_number=False),
-            blocks.Cell(
-                f"{one.arm.left.n_hits} / {one.arm.left.n_total}", percent(one.arm.left.value)
-            ),
-            blocks.Cell(f"{one.arm.n_exposed} / {one.arm.n_patients}"),
-            blocks.Cell(percent(one.arm.other_chars)),
+            blocks.Cell(arm_name(say, view, arm), is_number=False),
+            blocks.Cell(f"{arm.left.n_hits} / {arm.left.n_total}", percent(arm.left.value)),
+            blocks.Cell(f"{arm.n_exposed} / {arm.n_patients}"),
+            blocks.Cell(percent(arm.other_chars)),
             *_measures(one),
             blocks.Cell(f"{one.flagged.n_hits} / {one.flagged.n_total}"),
         ]
-        for one in leaks
+        for arm, one in leaks
     ]
     head = [blocks.Cell(text, is_number=place > 0) for place, text in enumerate(header)]
     return blocks.table([head], rows, caption=say.text("deid_leakage_alt"))
 
 
-def _split_table(say: Words, view: LeakageView, pairs: tuple[tuple[Leak, Leak], ...]) -> str:
+def _split_table(
+    say: Words, view: LeakageTables, pairs: Sequence[tuple[ArmRow, tuple[LeakRow, LeakRow]]]
+) -> str:
     columns = ("arm", "group", "n", "auc", "tpr", "minus", "flagged")
     header = [say.text(f"deid_leakage_column_{name}") for name in columns]
     rows = [
         [
-            blocks.Cell(arm_name(say, view, one.arm), is_number=False),
+            blocks.Cell(arm_name(say, view, arm), is_number=False),
             blocks.Cell(say.text(f"deid_leakage_group_{one.group}"), is_number=False),
             blocks.Cell(str(one.n_members)),
             *_measures(one),
             blocks.Cell(f"{one.flagged.n_hits} / {one.flagged.n_total}"),
         ]
-        for pair in pairs
+        for arm, pair in pairs
         for one in pair
     ]
     head = [blocks.Cell(text, is_number=place > 1) for place, text in enumerate(header)]
     return blocks.table([head], rows, caption=say.text("deid_leakage_split"))
 
 
-def _measures(one: Leak) -> list[blocks.Cell]:
+def _measures(one: LeakRow) -> list[blocks.Cell]:
     return [
         blocks.Cell(
             decimal(estimate.value, digits=2), _some(decimal_interval(estimate, digits=2))
@@ -142,7 +141,7 @@ def _measures(one: Leak) -> list[blocks.Cell]:
     ]  # fmt: skip
 
 
-def arm_name(say: Words, view: LeakageView, arm: LeakageArm) -> str:
+def arm_name(say: Words, view: LeakageTables, arm: ArmRow) -> str:
     """Return what an arm is called; a trained tagger's title is untrusted text."""
     if arm.kind == TAGGER:
         return _tagger_names(say, view)[arm.tagger]
@@ -151,7 +150,7 @@ def arm_name(say: Words, view: LeakageView, arm: LeakageArm) -> str:
     return say.text(f"deid_leakage_arm_{arm.kind}")
 
 
-def _tagger_names(say: Words, view: LeakageView) -> Mapping[str, str]:
+def _tagger_names(say: Words, view: LeakageTables) -> Mapping[str, str]:
     titles = {tagger.tagger_id: tagger.title for tagger in known_taggers()}
     names = {}
     for arm in view.arms:

@@ -11,35 +11,37 @@ from audit.experiment.leakage_tables import (
     PERFECT,
     RAW,
     TAGGER,
-    Leak,
+    ArmRow,
+    LeakRow,
 )
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
 
+Leaks = Sequence[tuple[ArmRow, LeakRow]]
 _SYMBOLS = {"mentions": "circle", "patients": "square-open", TAGGER: "diamond"}
 _ZERO_BELOW = 3.0  # zero stands this factor left of the smallest share
 _SMALLEST = 0.01
 
 
-def leakage_chart(leaks: Sequence[Leak], *, words: Mapping[str, str]) -> go.Figure:
+def leakage_chart(leaks: Leaks, *, words: Mapping[str, str]) -> go.Figure:
     """Return a point an arm with its interval; raw and perfect notes are lines.
 
     The shares stand on a logarithmic axis with zero at its left end. `words` has "x", "y", "raw",
     "perfect", "chance", "mentions", "patients", "tagger", and for each tagger its name under its
     identifier.
     """
-    shares = [one.arm.left.value for one in leaks if one.arm.kind not in (RAW, PERFECT)]
+    shares = [arm.left.value for arm, _ in leaks if arm.kind not in (RAW, PERFECT)]
     low = min([share for share in shares if share > 0] + [_SMALLEST])
     zero = low / _ZERO_BELOW
     figure = go.Figure()
     edges = [zero / 1.6, 1.6]
-    for one in leaks:
-        if one.arm.kind in (RAW, PERFECT):
-            _line(figure, edges, one.auc.value, name=words[one.arm.kind],
-                  dash="solid" if one.arm.kind == RAW else "dash")  # fmt: skip
+    for arm, one in leaks:
+        if arm.kind in (RAW, PERFECT):
+            _line(figure, edges, one.auc.value, name=words[arm.kind],
+                  dash="solid" if arm.kind == RAW else "dash")  # fmt: skip
     _line(figure, edges, 0.5, name=words["chance"], dash="dot")
     for kind, symbol in _SYMBOLS.items():
-        rows = [one for one in leaks if one.arm.kind == kind]
+        rows = [(arm, one) for arm, one in leaks if arm.kind == kind]
         if rows:
             _points(figure, rows, kind=kind, symbol=symbol, zero=zero, words=words)
     ticks = [share for share in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0) if share >= low / 1.01]
@@ -64,7 +66,7 @@ def _line(figure: go.Figure, edges: list[float], height: float, *, name: str, da
 
 def _points(
     figure: go.Figure,
-    rows: Sequence[Leak],
+    rows: Leaks,
     *,
     kind: str,
     symbol: str,
@@ -73,20 +75,20 @@ def _points(
 ) -> None:
     is_tagger = kind == TAGGER
     figure.add_scatter(
-        x=[one.arm.left.value or zero for one in rows],
-        y=[one.auc.value for one in rows],
+        x=[arm.left.value or zero for arm, _ in rows],
+        y=[one.auc.value for _, one in rows],
         error_y={
-            "array": [one.auc.high - one.auc.value for one in rows],
-            "arrayminus": [one.auc.value - one.auc.low for one in rows],
+            "array": [one.auc.high - one.auc.value for _, one in rows],
+            "arrayminus": [one.auc.value - one.auc.low for _, one in rows],
             "color": RUST,
             "thickness": 1.5,
             "width": 5,
         },
         mode="markers+text" if is_tagger else "markers",
-        text=[escaped(words.get(one.arm.tagger, "")) for one in rows] if is_tagger else None,
+        text=[escaped(words.get(arm.tagger, "")) for arm, _ in rows] if is_tagger else None,
         textposition="middle right",
         name=escaped(words[kind]),
         marker={"color": RUST, "size": 14 if is_tagger else 10, "symbol": symbol},
-        customdata=[[one.arm.left.n_hits, one.arm.left.n_total] for one in rows],
+        customdata=[[arm.left.n_hits, arm.left.n_total] for arm, _ in rows],
         hovertemplate="%{customdata[0]} / %{customdata[1]} · %{y:.2f}<extra></extra>",
     )

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from audit.__main__ import main
 from audit.attack.attacks import with_reference
 from audit.attack.posterior import draw_inputs
 from audit.attack.verdict import State
+from audit.cli import main
 from audit.errors import AuditError
 from audit.models.pair import load_pair
 from audit.names.candidates import Candidates

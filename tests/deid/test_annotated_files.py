@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from audit.cli import add_deid
+from audit.cli import called, parsed
 from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
 from audit.errors import AuditError
 from audit.notes.formats import FORMATS, write_files
@@ -41,10 +40,7 @@ def notes() -> list[TaggedDocument]:
 
 
 def deid(*words: object) -> dict[str, Any]:
-    parser = argparse.ArgumentParser()
-    add_deid(parser.add_subparsers())
-    options = parser.parse_args(["deid", *map(str, words)])
-    return options.command(options)  # type: ignore[no-any-return]
+    return called(parsed(["deid", *words]))
 
 
 def written(folder: Path, form: str) -> Path:

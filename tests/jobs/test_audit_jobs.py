@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from audit.__main__ import main
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.cli import main
 from audit.demo import DemoSettings, demo_digests
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE, results_dir

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from audit.__main__ import main
+from audit.cli import main
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs import service, table

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from audit import demo
-from audit.__main__ import _parser
 from audit.attack import attacks
 from audit.attack import evidence as pace
 from audit.attack.attacks import with_reference
@@ -24,6 +23,7 @@ from audit.attack.plan import (
     workload,
 )
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.cli import FieldsOf, parsed
 from audit.errors import AuditError
 from audit.models.pair import load_pair
 from audit.names.candidates import make_candidates
@@ -146,7 +146,7 @@ def test_the_question_with_remembered_digests_is_the_question(models: tuple[Path
 def settings_of(command: str) -> dict[str, object]:
     words = shlex.split(command)
     assert words[:3] == ["python", "-m", "audit"]
-    return vars(_parser().parse_args(words[3:]))
+    return parsed(words[3:])
 
 
 def test_the_command_line_says_every_setting(models: tuple[Path, Path]) -> None:
@@ -158,9 +158,9 @@ def test_the_command_line_says_every_setting(models: tuple[Path, Path]) -> None:
         generation=own, seed=3, threshold=-0.25, dtype="bfloat16"
     )
     said = settings_of(command_line(request))
-    assert (said["documents"], said["steps"], said["tokens"], said["top_k"]) == (7, 8, 9, 10)
+    assert (said["n_documents"], said["n_steps"], said["n_tokens"], said["top_k"]) == (7, 8, 9, 10)
     assert (said["temperature"], said["prompt"]) == (0.5, own.prompt)
-    assert (said["keep_sampled"], said["seed"], said["threshold"]) == (True, 3, -0.25)
+    assert (not said["is_remasked"], said["seed"], said["threshold"]) == (True, 3, -0.25)
     assert (said["dtype"], said["device"]) == ("bfloat16", "cpu")
     assert (said["general"], said["hospital"]) == tuple(map(str, models))
     two = request_of(models, 2, 7).with_(
@@ -169,16 +169,16 @@ def test_the_command_line_says_every_setting(models: tuple[Path, Path]) -> None:
         ),
     )
     said = settings_of(command_line(two, passages="passages.csv"))
-    assert (said["inputs"], said["chain_inputs"], said["no_dropout"]) == (5, 0, True)
+    assert (said["n_inputs"], said["n_chain_inputs"], said["is_dropout_on"]) == (5, 0, False)
     assert (said["micro_batch"], said["max_tokens"]) == (4, 99)
-    assert (str(said["names"]), str(said["passages"])) == ("names.csv", "passages.csv")
+    assert (said["names"].name, said["passages"].name) == ("names.csv", "passages.csv")
 
 
 def test_usual_settings_are_left_to_the_command(models: tuple[Path, Path]) -> None:
     request = request_of(models, 2, 1).with_(posterior=posterior_preset("paper"), device="auto")
     said = settings_of(command_line(request))
     usual = PosteriorSettings()
-    assert (said["inputs"], said["chain_inputs"]) == (usual.n_inputs, usual.n_chain_inputs)
+    assert PosteriorSettings(**FieldsOf(PosteriorSettings).chosen(said)) == usual
     assert "--inputs" not in command_line(request)
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -252,6 +252,8 @@ class TuningSettings(ScheduledSettings):
     The paper gives the model, its 32,768 tokens and bfloat16, and neither learning rate nor epochs.
     Differs: those defaults are ours.
     """
+
+    flags: ClassVar = {"gradient_checkpointing": "--gradient-checkpointing"}
 
     n_epochs: float = Field(
         default=2.0, ge=1e-6, le=1e5, description="times that every window is seen"

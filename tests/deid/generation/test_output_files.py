@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from audit.cli import score_command
+from audit.cli import deid_score
 from audit.deid.copies import OutputFiles
 from audit.errors import AuditError
 from audit.notes.formats import write_tags
@@ -23,12 +22,8 @@ def outputs_file(path: Path, outputs: dict[str, str]) -> Path:
 
 
 def score(tmp_path: Path, outputs: Path, **more: Any) -> dict[str, Any]:
-    options = {
-        "gold": write_gold(tmp_path / "gold.jsonl"), "pred": None, "outputs": outputs,
-        "matcher": "optimal", "five_types": False, "label_map": None, "replicates": 20, "seed": 0,
-        "misses": None,
-    }  # fmt: skip
-    return score_command(Namespace(**options | more))
+    gold = write_gold(tmp_path / "gold.jsonl")
+    return deid_score(gold=gold, outputs=outputs, **{"replicates": 20} | more)
 
 
 def faithful() -> dict[str, str]:
