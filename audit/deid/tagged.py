@@ -38,7 +38,7 @@ MAX_SPANS = 1_000
 """Of one correction: a single letter "everywhere" is no correction."""
 MAX_TYPED_CHARS = 100_000
 # A Latin letter or an ASCII digit: what a word is made of in the languages that have words.
-_LATIN = "[0-9A-Za-zªºÀ-ÖØ-öø-ʸᴀ-ᵥᵫ-ᶾḀ-ỿⁱⁿₐ-ₜⱠ-ⱿꜢ-ꟿꬰ-ꭤ]"
+_LATIN = "[0-9A-Za-zÀ-ÖØ-öø-ʯᴀ-ᴥᵫ-ᶚḀ-ỿⱠ-ⱻꜢ-ꝯꝱ-ꞇꬰ-ꭚ]"
 
 _Written = Annotated[
     Span,
