@@ -38,7 +38,7 @@ from audit.corpus import demo_notes
 from audit.demo import DemoSettings, demo_request
 from audit.home import DEMO_HOSPITAL
 from audit.models.forward import onednn_float32
-from audit.models.pair import load_pair
+from audit.models.load import load_pair
 from audit.names import spelling
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import reference_controls

@@ -19,7 +19,7 @@ from audit.attack.posterior import PosteriorShard, PosteriorTask
 from audit.attack.question import AuditRequest, equal_models
 from audit.attack.scores import AttackResult, Columns, Floats, Ids, Score
 from audit.errors import AuditError
-from audit.models.pair import ModelPair
+from audit.models.load import ModelPair
 from audit.names import spelling
 from audit.names.candidates import Candidates
 from audit.names.controls import part_controls, reference_controls

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from audit.attack.decisions import ALPHA, FLAGGED
 from audit.attack.metrics import GENERAL_ALONE
@@ -65,9 +65,9 @@ def _or_nowhere(held: Mapping[str, Any]) -> Estimate:
     return Estimate(*(math.inf if math.isnan(bound) else bound for bound in bounds))
 
 
-Number = Annotated[float, PlainValidator(number)]
-Measured = Annotated[Estimate, PlainValidator(estimate)]
-Counted = Annotated[Share, PlainValidator(_share)]
+Number = Annotated[float, BeforeValidator(number)]
+Measured = Annotated[Estimate, BeforeValidator(estimate)]
+Counted = Annotated[Share, BeforeValidator(_share)]
 
 
 class Part(BaseModel):
@@ -289,7 +289,7 @@ class ScoreExposure(Part):
     max_bits: float
     smallest_p: float
     bits_without_leak: float
-    found_from: Annotated[Estimate, PlainValidator(_or_nowhere)]
+    found_from: Annotated[Estimate, BeforeValidator(_or_nowhere)]
     whole: ExposureGroup = Field(alias="all")
     groups: Sequence[ExposureGroup]
 
