@@ -149,14 +149,14 @@ class Layout:
     parts
         [G] columns of evidence.
     reads
-        Parts that stand at the same masks: (first mask, places in `parts` [g], pieces [g, m]).
+        [3, K] which pieces are read: place in `parts`, mask, piece.
     listed, pairs
         [C] listed names, and [C, 2] the places of their parts in `parts`; G for a missing one.
     """
 
     n_pieces: tuple[int, int]
     parts: Ids
-    reads: list[tuple[int, Ids, Ids]]
+    reads: Ids
     listed: Ids
     pairs: Ids
 
@@ -180,25 +180,23 @@ def _layout(
     task: PosteriorTask, pieces: PartPieces, key: tuple[int, int], rows: list[int]
 ) -> Layout:
     place: dict[int, int] = {}  # column of evidence -> place in `parts`
-    reads: dict[tuple[int, int], list[tuple[int, Ids]]] = {}
+    reads: list[tuple[int, int, int]] = []
     for row in rows:
-        n_first, n_second = pieces.n_pieces[row].tolist()
-        for slot, (start, n) in enumerate(((0, n_first), (n_first, n_second))):
+        mask = 0
+        for slot, n in enumerate(pieces.n_pieces[row].tolist()):
             role = int(pieces.roles[row, slot])
             column = int(task.part_columns[row, role])
             if role != NO_PART and column not in place:
-                place[column] = len(place)
-                spelled = pieces.ids[row, slot, :n]
-                reads.setdefault((start, n), []).append((place[column], spelled))
+                at = place[column] = len(place)
+                spelled = pieces.ids[row, slot, :n].tolist()
+                reads += [(at, mask + m, piece) for m, piece in enumerate(spelled)]
+            mask += n
     listed = [row for row in rows if row < task.n_listed]
     pairs = [[place.get(int(c), len(place)) for c in task.part_columns[row]] for row in listed]
     return Layout(
         n_pieces=key,
         parts=np.array(list(place), dtype=np.int64),
-        reads=[
-            (start, np.array([at for at, _ in found]), np.stack([ids for _, ids in found]))
-            for (start, _), found in reads.items()
-        ],
+        reads=np.array(reads, dtype=np.int64).T,
         listed=np.array(listed, dtype=np.int64),
         pairs=np.array(pairs, dtype=np.int64).reshape(-1, 2),
     )
@@ -290,10 +288,8 @@ def _log_posteriors(
     ids, positions = (torch.tensor(column, device=device) for column in zip(*prompts, strict=True))
     log_p = torch.log_softmax(logits_at(model, ids, positions=positions).float(), dim=-1)
     found = torch.zeros((len(passages), len(layout.parts)), dtype=torch.float64, device=device)
-    for start, places, pieces in layout.reads:
-        for m in range(pieces.shape[1]):
-            found[:, places] += log_p[:, start + m, pieces[:, m]]
-    return found
+    place, mask, piece = torch.from_numpy(layout.reads).to(device)
+    return found.index_add_(1, place, log_p[:, mask, piece].double())
 
 
 def n_rows(task: PosteriorTask, *, n_inputs: int) -> int:
@@ -307,14 +303,14 @@ def n_rows(task: PosteriorTask, *, n_inputs: int) -> int:
 class _Variants:
     """What to run for C names with the same numbers of pieces (a, b), and what to read there.
 
-    `fills` [R, a + b] are the pieces to fill in (`NO_PIECE`: a mask); each of `reads` says for
-    every name in which row [C] it is read, from which mask on, and which pieces [C, m].
+    `fills` [R, a + b] are the pieces to fill in (`NO_PIECE`: a mask); `reads` [4, K] the place in
+    `names`, row, mask and piece.
     """
 
     names: Ids
     n_pieces: tuple[int, int]
     fills: Ids
-    reads: list[tuple[Ids, int, Ids]]
+    reads: Ids
 
 
 def _variants(pieces: PartPieces, *, n_names: int) -> Iterator[_Variants]:
@@ -325,15 +321,21 @@ def _variants(pieces: PartPieces, *, n_names: int) -> Iterator[_Variants]:
         first, last = pieces.ids[names, 0, :a], pieces.ids[names, 1, :b]
         row = np.zeros(len(names), dtype=np.int64)
         fills = np.full((1, a + b), NO_PIECE, dtype=np.int64)
-        reads = [(row, 0, first), (row, a, last)]
-        for filled, begin, asked, at in ((first, 0, last, a), (last, a, first, 0)) if b else ():
+        # A name of one part has no order: both halves are p(name).
+        asked = [(row, 0, first), (row, a, last) if b else (row, 0, first)]
+        for filled, begin, other, at in ((first, 0, last, a), (last, a, first, 0)) if b else ():
             distinct, inverse = np.unique(filled, axis=0, return_inverse=True)
             variant = np.full((len(distinct), a + b), NO_PIECE, dtype=np.int64)
             variant[:, begin : begin + filled.shape[1]] = distinct
-            reads.append((len(fills) + inverse.reshape(-1), at, asked))
+            asked.append((len(fills) + inverse.reshape(-1), at, other))
             fills = np.concatenate([fills, variant])
-        # A name of one part has no order: both halves are p(name).
-        yield _Variants(names, (a, b), fills, reads if b else reads[:1] * 2)
+        place = np.arange(len(names))
+        reads = [
+            np.stack([place, of_row, np.full_like(place, at + m), ids[:, m]])
+            for of_row, at, ids in asked
+            for m in range(ids.shape[1])
+        ]
+        yield _Variants(names, (a, b), fills, np.concatenate(reads, axis=1))
 
 
 def chain_shard(
@@ -373,11 +375,10 @@ def chain_shard(
             total = torch.zeros(len(one.names), dtype=torch.float64, device=device)
             for start in range(0, len(rows), task.micro_batch):
                 chunk = log_p(rows[start : start + task.micro_batch], positions)
-                for row, mask, pieces in one.reads:
-                    here = np.flatnonzero((row >= start) & (row < start + len(chunk)))
-                    for m in range(pieces.shape[1]):
-                        read = chunk[row[here] - start, mask + m, pieces[here, m]]
-                        total[here] += 0.5 * read.double()
+                row = one.reads[1]
+                here = one.reads[:, (row >= start) & (row < start + len(chunk))]
+                place, row, mask, piece = torch.from_numpy(here).to(device)
+                total.index_add_(0, place, 0.5 * chunk[row - start, mask, piece].double())
             found[one.names] = total.cpu().numpy()
         found[_unscored(task)] = np.nan
         return found

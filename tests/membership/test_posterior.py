@@ -240,11 +240,9 @@ def test_names_of_equal_total_share_a_layout_only_where_nothing_stands_between()
     assert grouped((9,)) == {(1, 1): [3], (1, 2): [0], (2, 1): [1], (3, 0): [2]}
     three = layouts(task_between(()), 0)[1]
     # Each part's pieces, read from the mask where it begins.
-    spelled = {
-        int(place): (start, pieces.tolist())
-        for start, places, rows in three.reads
-        for place, pieces in zip(places, rows, strict=True)
-    }
+    spelled: dict[int, tuple[int, list[int]]] = {}
+    for place, mask, piece in three.reads.T.tolist():
+        spelled.setdefault(place, (mask, []))[1].append(piece)
     assert [[spelled.get(int(k)) for k in pair] for pair in three.pairs] == [
         [(0, [0]), (1, [5, 6])], [(0, [10, 11]), (2, [15])], [(0, [20, 21, 22]), None],
     ]  # fmt: skip
