@@ -17,7 +17,7 @@ from audit.attack import evidence, posterior, prompts, scores
 from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.posterior import PosteriorShard, PosteriorTask
 from audit.attack.question import AuditRequest, equal_models
-from audit.attack.scores import AttackResult, Columns, Floats, Ids, Score
+from audit.attack.scores import AttackResult, Columns, Score
 from audit.errors import AuditError
 from audit.models.load import ModelPair
 from audit.names import spelling
@@ -26,6 +26,7 @@ from audit.names.controls import part_controls, reference_controls
 from audit.names.matching import count_lexicon_names, name_hits
 from audit.names.pools import NamePool, with_popularity
 from audit.notes.passages import Passage
+from audit.stats import FloatArray, IntArray
 from audit.text import fold_name
 
 Sources = Callable[[str, str], evidence.Source]
@@ -88,10 +89,10 @@ def _result(
     names: Candidates,
     sums: dict[str, Columns],
     *,
-    counts: Ids,
-    columns: Ids,
+    counts: IntArray,
+    columns: IntArray,
     pieces: spelling.PartPieces,
-    n_pieces: Ids,
+    n_pieces: IntArray,
     pool: NamePool,
     chain: dict[str, Score],
     **more: Any,
@@ -121,11 +122,11 @@ def _result(
               for who in ("hospital", "general")]  # fmt: skip
     shown_counts = np.add.reduceat(counts, begins)
 
-    def shown(by_part: Floats) -> Floats:
+    def shown(by_part: FloatArray) -> FloatArray:
         if main == "log_p":
             return parts.whole(by_part)[:, :n_listed] / shown_counts[:, None]
         first, last = parts.pairs(by_part)
-        product: Floats = first * last / np.square(shown_counts, dtype=float)[:, None]
+        product: FloatArray = first * last / np.square(shown_counts, dtype=float)[:, None]
         return product[:, :n_listed]
 
     return AttackResult(
@@ -222,8 +223,8 @@ def _spelled(pieces: spelling.PartPieces) -> list[tuple[int, int, tuple[int, ...
 
 
 def _part_masses(
-    found: GeneratedShard, task: GenerationTask, pieces: spelling.PartPieces, columns: Ids
-) -> Floats:
+    found: GeneratedShard, task: GenerationTask, pieces: spelling.PartPieces, columns: IntArray
+) -> FloatArray:
     """Read the parts' masses [b, U] out of the vocabulary's."""
     place = {part: i for i, part in enumerate(task.multi_piece_parts)}
     mass = np.zeros((len(found.n_documents), int(columns.max(initial=-1)) + 1))
@@ -375,10 +376,10 @@ def link_passages(
     log_h, log_g = (model.passage_sum_log_p[rows] / n for model in (hospital, general))  # [U, N]
     n_names = int(np.isfinite(log_h[0]).sum())
 
-    def ranks(fit: Floats) -> Floats:
+    def ranks(fit: FloatArray) -> FloatArray:
         """Return the owner's rank [U], 1 = fits best; ties count half."""
         own = fit[np.arange(len(owners)), owners][:, None]
-        found: Floats = 1 + (fit > own).sum(axis=1) + ((fit == own).sum(axis=1) - 1) / 2
+        found: FloatArray = 1 + (fit > own).sum(axis=1) + ((fit == own).sum(axis=1) - 1) / 2
         return found
 
     found = {

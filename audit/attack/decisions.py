@@ -77,9 +77,8 @@ def confusion(flagged: ArrayLike, is_member: ArrayLike) -> Confusion:
     flag, member = np.asarray(flagged, dtype=np.bool_), np.asarray(is_member, dtype=np.bool_)
     if flag.ndim != 1 or flag.shape != member.shape:
         raise ValueError(f"decisions {flag.shape} and truth {member.shape}: two columns are needed")
-    tp, n_members, n_flagged = int((flag & member).sum()), int(member.sum()), int(flag.sum())
-    fp = n_flagged - tp
-    return Confusion(tp, n_members - tp, fp, len(flag) - n_members - fp)
+    cells = (flag & member, ~flag & member, flag & ~member, ~flag & ~member)
+    return Confusion(*(int(cell.sum()) for cell in cells))
 
 
 def f1_interval(counts: Confusion, *, seed: int, n_replicates: int = 2000) -> Estimate:

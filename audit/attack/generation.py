@@ -19,15 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from audit.models.forward import logits_at
-from audit.names.spelling import Ids
 from audit.rng import generator
-from audit.stats import DRAW, blocks_of
+from audit.stats import DRAW, FloatArray, IntArray, blocks_of
 
-Floats = NDArray[np.float64]
 Tick = Callable[[int], None]
 
 FIXED_POINT = float(2**40)
@@ -61,7 +58,7 @@ class GenerationTask:
     is_remasked: bool = True
 
     @property
-    def sampled_positions(self) -> Ids:
+    def sampled_positions(self) -> IntArray:
         """Positions that are [MASK] in x(0)."""
         return np.flatnonzero(np.array(self.prompt) == self.mask_id)
 
@@ -86,15 +83,17 @@ class GeneratedShard:
         [b] how often a name slot was sampled.
     """
 
-    n_documents: Ids
-    documents: Ids
-    mass: Floats
-    slot_mass: Floats
-    part_mass: Floats
-    n_slot_visits: Ids
+    n_documents: IntArray
+    documents: IntArray
+    mass: FloatArray
+    slot_mass: FloatArray
+    part_mass: FloatArray
+    n_slot_visits: IntArray
 
 
-def shard_draws(task: GenerationTask, *, first: int, n_documents: int) -> tuple[Ids, Floats]:
+def shard_draws(
+    task: GenerationTask, *, first: int, n_documents: int
+) -> tuple[IntArray, FloatArray]:
     """Draw positions and uniforms [T, B] by hundreds, so no document depends on its shard.
 
     `first` is a multiple of `DRAW`.
@@ -192,7 +191,7 @@ class _Tally:
     """Integer sums of probability mass by block: over all positions, name slots, and parts."""
 
     def __init__(
-        self, task: GenerationTask, *, blocks: Ids, n_vocabulary: int, device: str
+        self, task: GenerationTask, *, blocks: IntArray, n_vocabulary: int, device: str
     ) -> None:
         n_blocks, parts = int(blocks[-1]) + 1, task.multi_piece_parts
         self._n_vocabulary, self._n_parts = n_vocabulary, len(parts)
@@ -234,6 +233,6 @@ class _Tally:
             self.parts.index_add_(0, cells, (mass[rows] * hit).sum(dim=-1))
 
 
-def _floats(sums: Tensor, *shape: int) -> Floats:
-    result: Floats = (sums.view(shape).double() / FIXED_POINT).cpu().numpy()
+def _floats(sums: Tensor, *shape: int) -> FloatArray:
+    result: FloatArray = (sums.view(shape).double() / FIXED_POINT).cpu().numpy()
     return result

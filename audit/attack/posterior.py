@@ -19,16 +19,14 @@ from itertools import count
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from audit.attack.prompts import Template, layout_key
 from audit.models.forward import logits_at
-from audit.names.spelling import NO_PART, NO_PIECE, Ids, PartPieces
+from audit.names.spelling import NO_PART, NO_PIECE, PartPieces
 from audit.rng import generator, torch_seed
-from audit.stats import DRAW, blocks_of
+from audit.stats import DRAW, BoolArray, FloatArray, IntArray, blocks_of
 
-Floats = NDArray[np.float64]
 Tick = Callable[[int], None]
 
 
@@ -56,9 +54,9 @@ class PosteriorTask:
     """
 
     templates: tuple[Template, ...]
-    kind_of_passage: Ids
+    kind_of_passage: IntArray
     pieces: tuple[PartPieces, ...]
-    part_columns: Ids
+    part_columns: IntArray
     n_listed: int
     mask_id: int
     seed: int
@@ -84,16 +82,16 @@ class PosteriorShard:
         [P, n_listed] sums of ln p over the draws of a passage.
     """
 
-    n_inputs: Ids
-    sum_p: Floats
-    sum_log_p: Floats
-    passage_n_inputs: Ids
-    passage_sum_log_p: Floats
+    n_inputs: IntArray
+    sum_p: FloatArray
+    sum_log_p: FloatArray
+    passage_n_inputs: IntArray
+    passage_sum_log_p: FloatArray
 
 
 def draw_inputs(
     task: PosteriorTask, *, first: int, n_inputs: int, purpose: str = "inputs"
-) -> list[Ids]:
+) -> list[IntArray]:
     """Draw passages with replacement (section 4.2: S'' from S'), block by block.
 
     Returns
@@ -119,13 +117,17 @@ def _dropout(model: nn.Module, *, is_on: bool) -> Iterator[None]:
         model.eval()
 
 
-def _unscored(task: PosteriorTask) -> NDArray[np.bool_]:
+def _unscored(task: PosteriorTask) -> BoolArray:
     """Which listed names cannot be scored, in some kind of passage, drawn or not."""
     return np.asarray((task.part_columns[: task.n_listed] == NO_PART).all(axis=1))
 
 
 def _shard(
-    task: PosteriorTask, blocks: Sequence[Ids], p: Floats, log_p: Floats, by_passage: Floats
+    task: PosteriorTask,
+    blocks: Sequence[IntArray],
+    p: FloatArray,
+    log_p: FloatArray,
+    by_passage: FloatArray,
 ) -> PosteriorShard:
     p[:, _unscored(task)] = np.nan
     by_passage[:, _unscored(task)] = np.nan
@@ -155,10 +157,10 @@ class Layout:
     """
 
     n_pieces: tuple[int, int]
-    parts: Ids
-    reads: Ids
-    listed: Ids
-    pairs: Ids
+    parts: IntArray
+    reads: IntArray
+    listed: IntArray
+    pairs: IntArray
 
 
 def layouts(task: PosteriorTask, kind: int) -> list[Layout]:
@@ -234,7 +236,7 @@ def posterior_shard(
         )
     )
 
-    def on_device(array: Ids | Floats) -> Tensor:
+    def on_device(array: IntArray | FloatArray) -> Tensor:
         return torch.from_numpy(array).to(device)
 
     with _dropout(model, is_on=task.is_dropout_on):
@@ -256,8 +258,8 @@ def posterior_shard(
 
 
 def _micro_batches(
-    task: PosteriorTask, blocks: Sequence[Ids]
-) -> Iterator[tuple[Layout, Ids, Floats]]:
+    task: PosteriorTask, blocks: Sequence[IntArray]
+) -> Iterator[tuple[Layout, IntArray, FloatArray]]:
     """Yield forward passes of rows of equal length, so that nothing is padded.
 
     Each is a layout, passages [B], and how many inputs of each block each row stands for [b, B].
@@ -281,7 +283,7 @@ def _micro_batches(
 
 
 def _log_posteriors(
-    model: nn.Module, task: PosteriorTask, layout: Layout, passages: Ids, *, device: str
+    model: nn.Module, task: PosteriorTask, layout: Layout, passages: IntArray, *, device: str
 ) -> Tensor:
     """Return ln p [B, G] of the parts of one layout, all masks at once, in float64."""
     prompts = [task.templates[p].ids(layout.n_pieces, mask=task.mask_id) for p in passages]
@@ -307,10 +309,10 @@ class _Variants:
     `names`, row, mask and piece.
     """
 
-    names: Ids
+    names: IntArray
     n_pieces: tuple[int, int]
-    fills: Ids
-    reads: Ids
+    fills: IntArray
+    reads: IntArray
 
 
 def _variants(pieces: PartPieces, *, n_names: int) -> Iterator[_Variants]:
@@ -358,14 +360,14 @@ def chain_shard(
     variants = [list(_variants(pieces, n_names=task.n_listed)) for pieces in task.pieces]
     passes = count()
 
-    def log_p(rows: Ids, positions: list[int]) -> Tensor:
+    def log_p(rows: IntArray, positions: list[int]) -> Tensor:
         torch.manual_seed(torch_seed(task.seed, "chain dropout", shard, next(passes)))
         where = torch.tensor([positions], device=device).expand(len(rows), -1)
         logits = logits_at(model, torch.from_numpy(rows).to(device), positions=where)
         tick(len(rows))
         return torch.log_softmax(logits.float(), dim=-1)  # [B, M, V]
 
-    def log_chain(passage: int) -> Floats:
+    def log_chain(passage: int) -> FloatArray:
         """Return ln chain [n_listed] of one input; NaN: cannot be scored."""
         found = np.full(task.n_listed, np.nan)
         for one in variants[task.kind_of_passage[passage]]:
@@ -385,7 +387,7 @@ def chain_shard(
 
     sums = np.zeros((2, len(blocks), task.n_listed))
     by_passage = np.zeros((len(task.templates), task.n_listed))
-    known: dict[int, Floats] = {}
+    known: dict[int, FloatArray] = {}
     with _dropout(model, is_on=task.is_dropout_on):
         for block, passages in enumerate(blocks):
             for passage in passages.tolist():
