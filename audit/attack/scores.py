@@ -244,16 +244,15 @@ class Sums:
 
     Attributes
     ----------
-    hospital, general
-        Sums as `all_scores` takes them, over all blocks.
+    of
+        As `all_scores` takes them, over all blocks.
     n, n_run
         Inputs or documents in these sums, and in the whole run.
     parts
         None: `chain`, whose evidence is of whole listed names.
     """
 
-    hospital: Columns
-    general: Columns
+    of: Columns
     n: float
     n_run: float
     parts: NameParts | None
@@ -266,10 +265,10 @@ class Sums:
         Source: Haldane 1956 and Anscombe 1956 (doi:10.1093/biomet/43.3-4.461) for the one half.
         """
         return [
-            np.log(one["mass"] * (self.n_run / self.n) + 0.5)
-            if "mass" in one
-            else one["log_p"] / self.n
-            for one in (self.hospital, self.general)
+            np.log(self.of[f"{who}_mass"] * (self.n_run / self.n) + 0.5)
+            if f"{who}_mass" in self.of
+            else self.of[f"{who}_log_p"] / self.n
+            for who in ("hospital", "general")
         ]
 
     @cached_property
@@ -288,19 +287,23 @@ class Sums:
         assert self.parts is not None
         return self.parts
 
-    def masses(self, model: Columns) -> tuple[FloatArray, FloatArray]:
+    def mean(self, name: str) -> FloatArray:
+        """Sums per input or document."""
+        return self.of[name] / self.n
+
+    def masses(self, who: str) -> tuple[FloatArray, FloatArray]:
         """Mass per document of each name's first and last part [N]; NaN: none."""
-        return self.name_parts.pairs(model["mass"] / self.n)
+        return self.name_parts.pairs(self.mean(f"{who}_mass"))
 
 
 def _difference(s: Sums) -> FloatArray:
     """Mean(p_h - p_g): the paper's."""
-    return (s.hospital["p"] - s.general["p"]) / s.n
+    return (s.of["hospital_p"] - s.of["general_p"]) / s.n
 
 
 def _log_ratio(s: Sums) -> FloatArray:
     """Ln mean p_h - ln mean p_g."""
-    return np.asarray(np.log(s.hospital["p"]) - np.log(s.general["p"]))
+    return np.asarray(np.log(s.of["hospital_p"]) - np.log(s.of["general_p"]))
 
 
 def _mean_log_ratio(s: Sums) -> FloatArray:
@@ -313,18 +316,18 @@ def _half_log_ratio(s: Sums) -> FloatArray:
     return s.name_parts.whole(s.evidence[0] - s.evidence[1])
 
 
-def _product(s: Sums, model: Columns) -> FloatArray:
+def _product(s: Sums, who: str) -> FloatArray:
     """m_first m_last per document; a name of one part has that part's mass."""
-    return joined(*s.masses(model), np.multiply)
+    return joined(*s.masses(who), np.multiply)
 
 
-def _minimum(s: Sums, model: Columns) -> FloatArray:
-    return np.asarray(np.fmin(*s.masses(model)))
+def _minimum(s: Sums, who: str) -> FloatArray:
+    return np.asarray(np.fmin(*s.masses(who)))
 
 
-def _against_general(s: Sums, score: Callable[..., FloatArray]) -> FloatArray:
+def _against_general(s: Sums, score: Callable[[Sums, str], FloatArray]) -> FloatArray:
     """Log ratio; NaN where M_general's mass is zero."""
-    hospital, general = score(s, s.hospital), score(s, s.general)
+    hospital, general = score(s, "hospital"), score(s, "general")
     return np.where(general > 0, np.log(hospital) - np.log(general), math.nan)
 
 
@@ -382,30 +385,30 @@ class ScoreKind:
 
 
 SCORES: tuple[ScoreKind, ...] = (
-    ScoreKind("hits", (1,), lambda s: s.hospital["hits"] / s.n, "listed",
+    ScoreKind("hits", (1,), lambda s: s.mean("hospital_hits"), "listed",
               column="hospital_hits", is_count=True, rule="name_occurs"),
-    ScoreKind("full_hits", (1,), lambda s: s.hospital["full_hits"] / s.n, "listed",
+    ScoreKind("full_hits", (1,), lambda s: s.mean("hospital_full_hits"), "listed",
               column="hospital_full_hits", is_count=True, rule="full_name_occurs"),
-    ScoreKind("general_hits", (1,), lambda s: s.general["hits"] / s.n, "listed", is_ranked=False,
+    ScoreKind("general_hits", (1,), lambda s: s.mean("general_hits"), "listed", is_ranked=False,
               column="general_hits", is_count=True, general_rule="name_occurs_general"),
-    ScoreKind("general_full_hits", (1,), lambda s: s.general["full_hits"] / s.n, "listed",
+    ScoreKind("general_full_hits", (1,), lambda s: s.mean("general_full_hits"), "listed",
               is_ranked=False, column="general_full_hits", is_count=True,
               general_rule="full_name_occurs_general"),
-    ScoreKind("product", (1,), lambda s: _product(s, s.hospital), column="hospital_product",
+    ScoreKind("product", (1,), lambda s: _product(s, "hospital"), column="hospital_product",
               is_log=True),
-    ScoreKind("minimum", (1,), lambda s: _minimum(s, s.hospital), column="hospital_minimum",
+    ScoreKind("minimum", (1,), lambda s: _minimum(s, "hospital"), column="hospital_minimum",
               is_log=True),
-    ScoreKind("general_product", (1,), lambda s: _product(s, s.general), is_ranked=False,
+    ScoreKind("general_product", (1,), lambda s: _product(s, "general"), is_ranked=False,
               is_log=True),
-    ScoreKind("general_minimum", (1,), lambda s: _minimum(s, s.general), is_ranked=False),
+    ScoreKind("general_minimum", (1,), lambda s: _minimum(s, "general"), is_ranked=False),
     ScoreKind("product_log_ratio", (1,), lambda s: _against_general(s, _product)),
     ScoreKind("minimum_log_ratio", (1,), lambda s: _against_general(s, _minimum)),
     ScoreKind("half_log_ratio", (1,), _half_log_ratio),
     ScoreKind("difference", (2,), _difference, "listed", rule="difference_above_zero"),
     ScoreKind("log_ratio", (2,), _log_ratio, "listed"),
     ScoreKind("mean_log_ratio", (2,), _mean_log_ratio),
-    ScoreKind("hospital_posterior", (2,), lambda s: s.hospital["p"] / s.n, "listed", is_log=True),
-    ScoreKind("general_posterior", (2,), lambda s: s.general["p"] / s.n, "listed",
+    ScoreKind("hospital_posterior", (2,), lambda s: s.mean("hospital_p"), "listed", is_log=True),
+    ScoreKind("general_posterior", (2,), lambda s: s.mean("general_p"), "listed",
               is_ranked=False),
     ScoreKind("general_mean_log", (2,), lambda s: s.by_name[1], is_ranked=False),
     ScoreKind("residual", (1, 2), _residual),
@@ -416,9 +419,9 @@ SCORES: tuple[ScoreKind, ...] = (
     ScoreKind("chain_difference", (2,), _difference, "chain"),
     ScoreKind("chain_log_ratio", (2,), _log_ratio, "chain"),
     ScoreKind("chain_mean_log_ratio", (2,), _mean_log_ratio, "chain"),
-    ScoreKind("chain_hospital_posterior", (2,), lambda s: s.hospital["p"] / s.n, "chain",
+    ScoreKind("chain_hospital_posterior", (2,), lambda s: s.mean("hospital_p"), "chain",
               is_ranked=False),
-    ScoreKind("chain_general_posterior", (2,), lambda s: s.general["p"] / s.n, "chain",
+    ScoreKind("chain_general_posterior", (2,), lambda s: s.mean("general_p"), "chain",
               is_ranked=False),
     ScoreKind("chain_general_mean_log", (2,), lambda s: s.by_name[1], "chain", is_ranked=False),
 )  # fmt: skip
@@ -441,39 +444,31 @@ def score_kind(name: str, *, scenario: int) -> ScoreKind | None:
 
 
 def all_scores(
-    hospital: Columns,
-    *,
-    general: Columns,
-    counts: IntArray,
-    parts: NameParts | None,
-    with_errors: bool = True,
+    sums: Columns, *, counts: IntArray, parts: NameParts | None, with_errors: bool = True
 ) -> dict[str, Score]:
     """Return every score that both models' block sums can give.
 
     Parameters
     ----------
-    hospital, general
-        Sums by block. Scenario 1: "mass" [b, U], the Rao-Blackwell mass of each part; of listed
-        names [b, n_listed] "hits", documents with either part, and "full_hits", with both side by
-        side. Scenario 2: "p" [b, n_listed] of whole names, "log_p" [b, U] of parts, or of `chain`
-        [b, n_listed] of whole names.
+    sums
+        By block, of "hospital" and of "general". Scenario 1: "hospital_mass" [b, U], the
+        Rao-Blackwell mass of each part; of listed names [b, n_listed] "hospital_hits", documents
+        with either part, and "hospital_full_hits", with both side by side. Scenario 2: "hospital_p"
+        [b, n_listed] of whole names, "hospital_log_p" [b, U] of parts, or of `chain` [b, n_listed]
+        of whole names.
     counts
         [b] inputs or documents of each block.
     parts
         None: `chain`, whose evidence is of whole listed names.
     """
-    scenario = 1 if "mass" in hospital else 2
+    scenario, n_run = 1 if "hospital_mass" in sums else 2, float(counts.sum())
     kinds = [k for k in scores_of(scenario) if (k.needs == "chain") == (parts is None)]
-    n_run = float(counts.sum())
 
     def formulas(columns: Columns, n: float) -> Columns:
-        h, g = ({name: columns[who + name] for name in hospital} for who in ("h_", "g_"))
-        sums = Sums(h, g, n=n, n_run=n_run, parts=parts)
-        return {kind.name: kind.of(sums) for kind in kinds}
+        of = Sums(columns, n, n_run, parts)
+        return {kind.name: kind.of(of) for kind in kinds}
 
-    blocks = {"h_" + name: x for name, x in hospital.items()}
-    blocks |= {"g_" + name: x for name, x in general.items()}
-    return jackknife(formulas, blocks, counts=counts, with_errors=with_errors)
+    return jackknife(formulas, sums, counts=counts, with_errors=with_errors)
 
 
 def jackknife(

@@ -26,6 +26,7 @@ from tests.membership.make_posterior import (
     plain_task,
     posterior_sums,
     run,
+    sums_of,
     task_of,
 )
 from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
@@ -95,7 +96,7 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
         np.testing.assert_allclose(mean, by_passage / n_drawn[:, None], rtol=1e-6)
     sums = {who: posterior_sums(f.sum_p, f.sum_log_p) for who, f in found.items()}
     counts = found["h"].n_inputs
-    scores = all_scores(sums["h"], general=sums["g"], counts=counts, parts=parts)
+    scores = all_scores(sums_of(sums["h"], sums["g"]), counts=counts, parts=parts)
     assert set(scores) == {*SCORES, *PART_SCORES}
     for column in range(len(names)):
         blocks = [
