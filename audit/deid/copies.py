@@ -23,8 +23,7 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 from pydantic import ConfigDict, Field
 
 from audit.deid.metrics import Pair
-from audit.deid.tagger import Tags
-from audit.deid.windows import Window, from_windows
+from audit.deid.tagger import Tags, Window, from_windows
 from audit.errors import AuditError
 from audit.notes.formats import (
     GOLD,

@@ -6,7 +6,7 @@ import pytest
 
 from audit.deid.copies import CopyingTagger, Piece, added, copies_summary, numbers_of, read_pieces
 from audit.deid.rules import RuleTagger
-from audit.deid.windows import Window
+from audit.deid.tagger import Window
 from audit.notes.spans import Span, TaggedDocument, tagged
 
 NOTE = TaggedDocument("d", "森健一様 52歳", patient_id="p")
