@@ -7,7 +7,6 @@ import json
 import pytest
 
 from audit.cli import called, parsed
-from audit.deid.network.training import DefaultRecipe
 from audit.errors import AuditError
 from audit.notes.formats import write_jsonl
 from tests.deid.token.make_notes import notes
@@ -50,22 +49,6 @@ def test_synthetic_notes_into_a_folder(place):
                 "--scheme", "BILOU")  # fmt: skip
     assert told["tagger_id"] is None and told["training"]["synthetic"] == 6
     assert told["training"]["settings"]["scheme"] == "BILOU"
-
-
-def test_the_default_is_made_with_one_command(place, monkeypatch):
-    small = DefaultRecipe(n_notes=12, n_validation=4, n_choosing=4, n_test=6)
-    with monkeypatch.context() as changed:
-        module = "audit.deid.network.training"
-        changed.setattr(f"{module}.DefaultRecipe", lambda seed: small)
-        how = deid("train", "--default", "--out", place / "default", "--epochs", "0.5")
-    assert json.loads((place / "default" / "how.json").read_text("utf-8")) == how
-    assert set(how["held_out"]) == {"rules alone", "model alone", "default"}
-    assert how["held_out"]["default"]["ja"]["n_notes"] == 3
-    again = deid("train", "--default", "--measure-again", "--out", place / "default")
-    assert again == how
-    assert {path.name for path in (place / "default").iterdir()} == {
-        "how.json", "tagger.json", "model",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

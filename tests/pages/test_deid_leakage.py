@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.experiment.leakage_tables import LeakageTask, keep_leakage
+from audit.experiment.leakage_tables import LEAKAGE, LeakageTask
 from audit.jobs import service
 from audit.jobs.table import read_order
+from pages.ui import deid_leakage, place
 from tests.experiment.tiny_leakage import tiny_tables
 from tests.pages.quiet_home import quiet_home
 
@@ -19,15 +20,15 @@ import streamlit as st
 from pages.ui import place
 from pages.ui.deid_leakage import draw_leakage
 place.keep_pages({"jobs": st.Page(lambda: None, title="Jobs", url_path="jobs")})
-place.link = lambda *_, **__: None
-import pages.ui.deid_leakage as section
-section.link = lambda *_, **__: None
 draw_leakage(place.words())
 """
 
 
 @pytest.fixture(autouse=True)
 def _locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # The section is drawn without the router, which alone knows other pages.
+    monkeypatch.setattr(deid_leakage, "link", lambda *_, **__: None)
+    monkeypatch.setattr(place, "link", lambda *_, **__: None)
     yield from quiet_home(tmp_path, monkeypatch)
 
 
@@ -61,7 +62,7 @@ def test_without_a_run_it_says_so_and_offers_one():
     [("en", "Name replaced everywhere"), ("ja", "氏名がすべて置き換えられた患者")],
 )
 def test_the_kept_tables_are_shown_in_both_languages(lang: str, said: str):
-    keep_leakage("0" * 12, tiny_tables().files())
+    LEAKAGE.put("0" * 12, tiny_tables().files())
     app = drawn(lang=lang)
     assert said in texts(app)
     assert len(app.get("plotly_chart")) == 1
@@ -70,6 +71,6 @@ def test_the_kept_tables_are_shown_in_both_languages(lang: str, said: str):
 
 def test_the_link_chooses_which_experiment_is_shown():
     for name, seed in (("a" * 12, 11), ("b" * 12, 12)):
-        keep_leakage(name, tiny_tables(LeakageTask(seed=seed)).files())
+        LEAKAGE.put(name, tiny_tables(LeakageTask(seed=seed)).files())
     assert "seed 11" in texts(drawn(lang="en", leakage="a" * 12))
     assert "seed 12" in texts(drawn(lang="en", leakage="b" * 12))

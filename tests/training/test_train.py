@@ -216,7 +216,7 @@ def test_from_scratch_knows_nothing_of_its_parent(tmp_path):
 def test_roberta_is_trained_too(tmp_path):
     order = make_order(tmp_path, n_steps=3)
     result = train(replace(order, general=make_roberta(tmp_path / "roberta")))
-    assert load_model(result.model_dir).architecture == "roberta"
+    assert load_model(result.model_dir).config.architecture == "roberta"
     assert not same_weights(result.model_dir, tmp_path / "roberta")
 
 

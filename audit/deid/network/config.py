@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -15,7 +15,7 @@ from audit.deid.network.decode import BIO, Scheme, TagScheme
 from audit.deid.tagger import TaggerFile, unreadable
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import guess_format, jsonl_line, read_unnamed
-from audit.notes.spans import Span, TaggedDocument, tagged
+from audit.notes.spans import TaggedDocument
 from audit.progress import StopQuestion
 from audit.rng import generator
 from audit.shelf import fingerprint
@@ -107,10 +107,14 @@ class TaggerFacts(TaggerFile):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        TagScheme(self.labels, self.scheme)
-        if 2 * self.overlap > self.n_tokens:
-            raise ValueError("the rows overlap by more than half")
+        if 2 * self.overlap > self.n_tokens or len(set(self.labels)) != len(self.labels):
+            raise ValueError("the rows overlap by more than half, or a label is there twice")
         return self
+
+    @property
+    def tag_scheme(self) -> TagScheme:
+        """Its tags."""
+        return TagScheme(self.labels, self.scheme)
 
 
 def file_digests(path: Path) -> dict[str, str]:
@@ -122,7 +126,6 @@ def file_digests(path: Path) -> dict[str, str]:
 
 
 MAX_SYNTHETIC = 1_000_000
-_VALIDATION_SHARE = 0.1
 _MOST_VALIDATION = 1000
 _ASK_EVERY = 50
 _WHERE = "annotated notes"
@@ -149,15 +152,10 @@ class Material:
     @property
     def digest(self) -> str:
         """SHA-256 of all notes and spans, in their order."""
-        return notes_digest((*self.train, *self.validation), mark=len(self.train))
-
-
-def notes_digest(documents: Iterable[TaggedDocument], *, mark: int = 0) -> str:
-    """Return the SHA-256 of notes and spans, in their order; `mark` tells sets apart."""
-    found = hashlib.sha256(f"{mark}\n".encode())
-    for document in documents:
-        found.update(jsonl_line(document).encode("utf-8", "surrogatepass"))
-    return found.hexdigest()
+        found = hashlib.sha256(f"{len(self.train)}\n".encode())
+        for document in (*self.train, *self.validation):
+            found.update(jsonl_line(document).encode("utf-8", "surrogatepass"))
+        return found.hexdigest()
 
 
 def read_gold(path: Path, *, what: str = _WHERE) -> tuple[TaggedDocument, ...]:
@@ -195,73 +193,18 @@ def synthetic(
             yield note.named(f"{language}/{note.doc_id}")
 
 
-def split_off(
-    documents: Sequence[TaggedDocument],
-    *,
-    seed: int,
-    share: float = _VALIDATION_SHARE,
-    most: int = _MOST_VALIDATION,
-) -> Material:
-    """Keep the notes of a share of the patients apart, to measure on.
-
-    Parameters
-    ----------
-    most
-        No more notes than this, unless one patient has them.
-    """
-    patients = sorted({document.patient for document in documents})
+def split_off(documents: Sequence[TaggedDocument], *, seed: int, share: float = 0.1) -> Material:
+    """Keep the notes of a share of the patients apart, to measure on; some thousand at most."""
+    sizes = Counter(document.patient for document in documents)
+    patients = sorted(sizes)
     order = generator(seed, "tagger validation").permutation(len(patients))
-    n_notes = dict.fromkeys(patients, 0)
-    for document in documents:
-        n_notes[document.patient] += 1
-    wanted = min(most, max(1, round(share * len(documents))))
+    wanted = min(_MOST_VALIDATION, max(1, round(share * len(documents))))
     kept: set[tuple[int, str]] = set()
-    n = 0
-    for place in order[: len(patients) - 1]:
-        if n >= wanted:
+    for place in order[:-1]:
+        if sum(sizes[patient] for patient in kept) >= wanted:
             break
         kept.add(patients[place])
-        n += n_notes[patients[place]]
     return Material(
         tuple(d for d in documents if d.patient not in kept),
         tuple(d for d in documents if d.patient in kept),
     )
-
-
-def with_mixed_lines(
-    documents: Sequence[TaggedDocument], *, seed: int
-) -> tuple[TaggedDocument, ...]:
-    """Return notes made of the lines of two others each, in any order: many layouts out of few.
-
-    A line break inside a span is none here. There are as many as were given.
-    """
-    made = []
-    for number, document in enumerate(documents):
-        rng = generator(seed, "mixed lines", number)
-        other = documents[int(rng.integers(len(documents)))]
-        lines = [*_lines(document), *_lines(other)]
-        order = rng.permutation(len(lines))[: max(1, len(lines) // 2)]
-        text, spans = "", list[Span]()
-        for place in order:
-            line = lines[place]
-            spans += [Span(s.start + len(text), s.end + len(text), s.label) for s in line.spans]
-            text += line.text
-        made.append(tagged(f"mixed/{document.doc_id}", text=text, spans=spans))
-    return tuple(made)
-
-
-def _lines(document: TaggedDocument) -> list[TaggedDocument]:
-    ends = list(accumulate(map(len, document.text.splitlines(keepends=True))))
-    whole = [e for e in ends if not any(s.start < e < s.end for s in document.spans)]
-    return [
-        tagged(
-            "",
-            text=document.text[start:end],
-            spans=[
-                Span(s.start - start, s.end - start, s.label)
-                for s in document.spans
-                if start <= s.start < end
-            ],
-        )
-        for start, end in pairwise([0, *whole])
-    ]

@@ -1,66 +1,60 @@
-"""The model of a token classifier: an encoder with a head of tags, and its reader; built or loaded.
+"""A token classifier: an encoder or a network of characters with tags; built, loaded and asked.
 
 Nothing is fetched, no code of a directory runs, no tensor is guessed: weights are safetensors that
-fit to the last one and hold numbers only.
+fit to the last one and hold numbers only. Every token is scored in the row where it has most text
+beside it; the best tags are then sought over the whole note.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
+from numpy.typing import NDArray
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from audit.deid.network.config import Shape
+from audit.deid.network.config import Shape, TaggerFacts, file_digests
 from audit.deid.network.decode import (
     KINDS,
     Characters,
-    Ids,
     Reader,
+    Scores,
+    TagScheme,
     TokenizerReader,
     Tokens,
+    best_tags,
     characters_from_json,
+    places_of,
+    spans_of,
 )
+from audit.deid.tagger import MODEL, Tags
 from audit.errors import AuditError
 from audit.foreign import refuse_without_memory, refusing
+from audit.models.forward import plain_float32
 from audit.models.inspect import ModelFolder, open_folder, parse_json, refuse_code_keys
+from audit.models.load import pick_device
 from audit.rng import torch_seed
 from audit.training.loop import own_tensors
 
-
-@dataclass(frozen=True)
-class NetShape:
-    """The shape of a network.
-
-    Attributes
-    ----------
-    n_ids
-        Size of the vocabulary, special signs included.
-    n_tags
-        Scores of each character.
-    dilations
-        Of each layer: how far its neighbours stand.
-    """
-
-    n_ids: int
-    n_tags: int
-    width: int = 128
-    dilations: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 1, 1)
-    dropout: float = 0.1
-
-    def to_json(self) -> dict[str, object]:
-        """Return the shape as plain values."""
-        return asdict(self) | {"dilations": list(self.dilations)}
+CHARACTERS, CONFIG, WEIGHTS = "characters.json", "config.json", "model.safetensors"
+CHARACTER_NET = "character_net"
+NO_LIMIT = 1_000_000
+_DROPOUT = 0.1
+_SAFE = {"local_files_only": True, "trust_remote_code": False}
+_MAX_CONFIG_BYTES = 4_000_000
+_COUNTED_FROM_PADDING = ("roberta", "camembert", "mpnet", "longformer", "data2vec-text", "ibert")
+_OF_A_PLACE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
+_MAX_CELLS = {"cpu": 4096, "cuda": 65_536}
+"""Tokens of a batch, padding included: larger ones were slower on a CPU, and took more memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,17 +67,15 @@ class NetOutput:
 class CharacterNet(nn.Module):
     """Scores every character for every tag; what stands in the padding changes nothing."""
 
-    def __init__(self, shape: NetShape) -> None:
+    def __init__(self, n_ids: int, n_tags: int, shape: Shape) -> None:
         super().__init__()
+        self.sizes = {"n_ids": n_ids, "n_tags": n_tags, "dropout": _DROPOUT}
         self.shape = shape
-        self.ids = nn.Embedding(shape.n_ids, shape.width)
+        self.ids = nn.Embedding(n_ids, shape.width)
         self.kinds = nn.Embedding(len(KINDS), shape.width)
-        self.layers = nn.ModuleList(
-            _Layer(shape.width, dilation=dilation, dropout=shape.dropout)
-            for dilation in shape.dilations
-        )
+        self.layers = nn.ModuleList(_Layer(shape.width, far) for far in shape.dilations)
         self.norm = nn.LayerNorm(shape.width)
-        self.head = nn.Linear(shape.width, shape.n_tags)
+        self.head = nn.Linear(shape.width, n_tags)
         for table in (self.ids, self.kinds):
             nn.init.normal_(table.weight, std=0.5)
 
@@ -106,30 +98,72 @@ class CharacterNet(nn.Module):
 class _Layer(nn.Module):
     """Three neighbours at a distance, mixed, and added to what was there."""
 
-    def __init__(self, width: int, *, dilation: int, dropout: float) -> None:
+    def __init__(self, width: int, dilation: int) -> None:
         super().__init__()
         self.dilation = dilation
         self.norm = nn.LayerNorm(width)
         self.mix = nn.Linear(3 * width, width)
         self.out = nn.Linear(width, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(_DROPOUT)
 
     def forward(self, hidden: Tensor, is_text: Tensor) -> Tensor:
         given = self.norm(hidden) * is_text  # [B, L, C]
         far = functional.pad(given, (0, 0, self.dilation, self.dilation))
-        n = given.shape[1]
-        sides: Sequence[Tensor] = (far[:, :n], given, far[:, 2 * self.dilation :])
-        mixed = functional.gelu(self.mix(torch.cat(tuple(sides), dim=2)))
+        sides = (far[:, : given.shape[1]], given, far[:, 2 * self.dilation :])
+        mixed = functional.gelu(self.mix(torch.cat(sides, dim=2)))
         added: Tensor = self.dropout(self.out(mixed)) * is_text
         return added
 
 
-_MAX_CELLS = {"cpu": 4096, "cuda": 65_536}
-"""Tokens of a batch, padding included: larger ones were slower on a CPU, and took more memory."""
+@dataclass(frozen=True, eq=False)
+class TokenModel:
+    """A model that gives every token a score for every tag.
+
+    `module` is a token classifier of transformers or a `CharacterNet`, `reader` makes tokens for
+    it, `n_positions` is the longest row in tokens, special ones included.
+    """
+
+    module: nn.Module
+    reader: Reader
+    n_positions: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next(self.module.parameters()).device
+
+    @property
+    def n_special(self) -> int:
+        """How many tokens of a row are special."""
+        return len(self.reader.prefix) + len(self.reader.suffix)
+
+    def logits(self, rows: Sequence[Tokens]) -> Tensor:
+        """Return scores [B, L, T] of pieces of notes, with special tokens, up to the longest."""
+        reader = self.reader
+        ids = self.padded([row["id"] for row in rows], fill=reader.pad_id)
+        mask, kinds = np.zeros_like(ids), self.padded([row["kind"] for row in rows], fill=0)
+        for i, row in enumerate(rows):
+            end = len(row) + self.n_special
+            ids[i, : len(reader.prefix)], mask[i, :end] = reader.prefix, 1
+            ids[i, end - len(reader.suffix) : end] = reader.suffix
+        given = {"input_ids": ids, "attention_mask": mask}
+        if isinstance(reader, Characters):
+            given["token_type_ids"] = kinds
+        sent = {name: torch.from_numpy(one).to(self.device) for name, one in given.items()}
+        found: Tensor = self.module(**sent).logits
+        return found
+
+    def padded(self, values: Sequence[NDArray[Any]], *, fill: int) -> NDArray[np.int64]:
+        """Return values of tokens as they lie in the rows [B, L] that are scored."""
+        n_before = len(self.reader.prefix)
+        size = max(map(len, values)) + self.n_special
+        found = np.full((len(values), size), fill, dtype=np.int64)
+        for i, one in enumerate(values):
+            found[i, n_before : n_before + len(one)] = one
+        return found
 
 
-@dataclass(frozen=True, order=True)
-class Row:
+class Row(NamedTuple):
     """Tokens `start` to `end` (exclusive) of a note, of which `first` to `last` count.
 
     The others are there to be read: every token counts in the row where it has most beside it.
@@ -163,8 +197,7 @@ def batches_of(rows: Sequence[Row], *, device: str = "cpu") -> Iterator[list[Row
     batch: list[Row] = []
     most = _MAX_CELLS.get(device, _MAX_CELLS["cpu"])
     for row in sorted(rows, key=lambda row: (row.start - row.end, row)):
-        longest = batch[0].end - batch[0].start if batch else 0
-        if batch and longest * (len(batch) + 1) > most:
+        if batch and (batch[0].end - batch[0].start) * (len(batch) + 1) > most:
             yield batch
             batch = []
         batch.append(row)
@@ -172,133 +205,130 @@ def batches_of(rows: Sequence[Row], *, device: str = "cpu") -> Iterator[list[Row
         yield batch
 
 
-@dataclass(frozen=True, eq=False)
-class Padded:
-    """Rows as tensors.
+def scores_of(
+    notes: Sequence[Tokens], *, model: TokenModel, size: int, overlap: int
+) -> list[Scores]:
+    """Return the scores [tokens with a place, tags] of each note.
 
-    Attributes
+    Parameters
     ----------
-    ids, mask, kinds
-        [B, L]; `mask` is 0 at the padding; `kinds` is None where the model knows none.
-    n_before
-        Special tokens before the note's own.
+    size, overlap
+        Of rows, in tokens; special tokens are counted in `size`.
     """
+    inner, device = size - model.n_special, model.device.type
+    rows = [
+        row
+        for i, note in enumerate(notes)
+        for row in rows_of(i, n_tokens=len(note), size=inner, overlap=overlap)
+    ]
+    found: list[Scores] = [np.zeros((0, 1), dtype=np.float32)] * len(notes)
+    n_before = len(model.reader.prefix)
+    with torch.inference_mode(), plain_float32(device):
+        for batch in batches_of(rows, device=device):
+            told = model.logits([notes[row.note][row.start : row.end] for row in batch])
+            for row, scores in zip(batch, told.float().cpu().numpy(), strict=True):
+                if not len(found[row.note]):
+                    shape = (len(notes[row.note]), scores.shape[1])
+                    found[row.note] = np.zeros(shape, dtype=np.float32)
+                told_from = n_before - row.start
+                kept = scores[row.first + told_from : row.last + told_from]
+                found[row.note][row.first : row.last] = kept
+    return [one[places_of(note)] for one, note in zip(found, notes, strict=True)]
 
-    ids: Tensor
-    mask: Tensor
-    kinds: Tensor | None
-    n_before: int
 
-
-def padded(pieces: Sequence[tuple[Ids, Ids | None]], *, reader: Reader) -> Padded:
-    """Return pieces (ids, kinds) of notes with their special tokens, filled up to the longest."""
-    before, after = reader.prefix, reader.suffix
-    n_longest = max(len(ids) for ids, _ in pieces) + len(before) + len(after)
-    ids = np.full((len(pieces), n_longest), reader.pad_id, dtype=np.int64)
-    mask = np.zeros_like(ids)
-    kinds = np.zeros_like(ids)
-    for i, (own, own_kinds) in enumerate(pieces):
-        end = len(before) + len(own)
-        ids[i, : end + len(after)] = [*before, *own, *after]
-        mask[i, : end + len(after)] = 1
-        if own_kinds is not None:
-            kinds[i, len(before) : end] = own_kinds
-    has_kinds = pieces[0][1] is not None
-    return Padded(
-        torch.from_numpy(ids),
-        torch.from_numpy(mask),
-        torch.from_numpy(kinds) if has_kinds else None,
-        len(before),
+def spans_from(
+    scores: Sequence[Scores], *, notes: Sequence[Tokens], scheme: TagScheme, bias: float
+) -> tuple[Tags, ...]:
+    """Return the spans of notes from the scores of their tokens with a place."""
+    tags = best_tags(scores, scheme=scheme, bias=bias)
+    return tuple(
+        spans_of(scheme.decode(one), tokens=note) for one, note in zip(tags, notes, strict=True)
     )
 
 
-def piece(tokens: Tokens, *, start: int, end: int) -> tuple[Ids, Ids | None]:
-    """Return ids and kinds of some tokens of a note."""
-    kinds = None if tokens.kinds is None else tokens.kinds[start:end]
-    return tokens.ids[start:end], kinds
-
-
-CHARACTERS, CONFIG, WEIGHTS = "characters.json", "config.json", "model.safetensors"
-CHARACTER_NET = "character_net"
-_SAFE = {"local_files_only": True, "trust_remote_code": False}
-_MAX_CONFIG_BYTES = 4_000_000
-_COUNTED_FROM_PADDING = ("roberta", "camembert", "mpnet", "longformer", "data2vec-text", "ibert")
-NO_LIMIT = 1_000_000
-
-
 @dataclass(frozen=True, eq=False)
-class TokenModel:
-    """A model that gives every token a score for every tag.
+class TokenTagger:
+    """Finds spans with a token classifier, which is in evaluation mode."""
 
-    `module` is a token classifier of transformers or a `CharacterNet`, `reader` makes tokens for
-    it, `n_positions` is the longest row in tokens, special ones included.
-    """
-
-    module: nn.Module
-    reader: Reader
-    n_positions: int
-
-    def logits(self, ids: Tensor, *, mask: Tensor, kinds: Tensor | None) -> Tensor:
-        """Return scores [B, L, T] of rows `ids` [B, L]; `mask` [B, L] is 0 at the padding."""
-        given = {"input_ids": ids, "attention_mask": mask}
-        if kinds is not None:
-            given["token_type_ids"] = kinds
-        found: Tensor = self.module(**given).logits
-        return found
-
-    def logits_of(self, given: Padded) -> Tensor:
-        """Return scores [B, L, T] of padded rows, wherever they lie."""
-        kinds = None if given.kinds is None else given.kinds.to(self.device)
-        return self.logits(given.ids.to(self.device), mask=given.mask.to(self.device), kinds=kinds)
+    facts: TaggerFacts
+    model: TokenModel
+    name = "token"
 
     @property
-    def device(self) -> torch.device:
-        """Where its weights are."""
-        return next(self.module.parameters()).device
+    def digest(self) -> str:
+        """SHA-256 of weights and settings."""
+        return self.facts.digest()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Those it was trained on."""
+        return self.facts.labels
+
+    def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
+        """Return the spans of each text."""
+        facts = self.facts
+        notes = self.model.reader.read(texts)
+        scores = scores_of(notes, model=self.model, size=facts.n_tokens, overlap=facts.overlap)
+        return spans_from(scores, notes=notes, scheme=facts.tag_scheme, bias=facts.bias)
+
+
+def load_token_tagger(path: Path, *, device: str = "auto") -> TokenTagger:
+    """Load a folder with `tagger.json` and `model/`."""
+    facts = TaggerFacts.of_folder(path)
+    if file_digests(path / MODEL) != dict(facts.files):
+        raise AuditError(
+            "The files of the model are not those that the tagger was saved with.",
+            where=path.name,
+            do="Copy the whole folder again.",
+        )
+    n_tags = len(facts.tag_scheme.tags)
+    model = load_model_folder(path / MODEL, n_tags=n_tags, device=pick_device(device))
+    if model.n_positions < facts.n_tokens:
+        raise AuditError("Its rows are longer than the model holds.", where=path.name)
+    return TokenTagger(facts, model)
 
 
 def new_model(reader: Characters, *, shape: Shape, n_tags: int, seed: int) -> TokenModel:
     """Return a small network of characters with random weights."""
-    wanted = NetShape(reader.n_ids, n_tags, shape.width, shape.dilations)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(seed, "fresh tagger"))
-        return TokenModel(CharacterNet(wanted), reader, NO_LIMIT)
+        return TokenModel(CharacterNet(reader.n_ids, n_tags, shape), reader, NO_LIMIT)
 
 
 def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
     """Return an encoder from a directory with a new head of tags."""
-    folder = open_folder(path)
-    _refuse_code(folder)
+    folder = _opened(path)
     sizes = [(folder.path / f).stat().st_size for f in folder.files if f.endswith(".safetensors")]
     refuse_without_memory(2 * sum(sizes), where=folder.where())
     transformers: Any = importlib.import_module("transformers")
-    with torch.random.fork_rng(devices=[]):
+    refusal = AuditError(
+        "The directory cannot be loaded as an encoder.",
+        where=folder.where(),
+        do="Give a directory with config.json, tokenizer files and safetensors weights.",
+    )
+    with torch.random.fork_rng(devices=[]), refusing(refusal):
         torch.manual_seed(torch_seed(seed, "head of a tagger"))
-        try:
-            module, told = transformers.AutoModelForTokenClassification.from_pretrained(
-                folder.path, num_labels=n_tags, use_safetensors=True, dtype=torch.float32,
-                output_loading_info=True, ignore_mismatched_sizes=True, **_SAFE,
-            )  # fmt: skip
-        except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError):
-            raise _no_encoder(folder) from None
+        module, told = transformers.AutoModelForTokenClassification.from_pretrained(
+            folder.path, num_labels=n_tags, use_safetensors=True, dtype=torch.float32,
+            output_loading_info=True, ignore_mismatched_sizes=True, **_SAFE,
+        )  # fmt: skip
     new = {*told["missing_keys"], *(one[0] for one in told["mismatched_keys"])}
-    head = ("classifier", "score")
-    if any(name.partition(".")[0] not in head for name in new):
-        raise _no_encoder(folder)
-    _refuse_non_finite(module.state_dict(), where=folder.where())
-    return TokenModel(module, _tokenizer(folder), _n_positions(module))
+    if any(name.partition(".")[0] not in ("classifier", "score") for name in new):
+        raise refusal
+    _refuse_non_finite(module, where=folder.where())
+    return _of_transformers(module, folder)
 
 
 def load_model_folder(path: Path, *, n_tags: int, device: str) -> TokenModel:
     """Load a model that `save_model_folder` wrote."""
-    folder = open_folder(path)
-    _refuse_code(folder)
-    build = _characters_model if CHARACTERS in folder.files else _encoder_model
+    folder = _opened(path)
     refusal = AuditError(
         "The directory cannot be loaded as a token classifier.",
         where=folder.where(),
         do="Choose a tagger that was trained here, with all its files.",
     )
+    build: Callable[..., TokenModel]
+    build = _characters_model if CHARACTERS in folder.files else _encoder_model
     with refusing(refusal):
         n_bytes = (folder.path / WEIGHTS).stat().st_size
         refuse_without_memory(4 * n_bytes, where=folder.where())
@@ -311,21 +341,17 @@ def load_model_folder(path: Path, *, n_tags: int, device: str) -> TokenModel:
         weights = load((folder.path / WEIGHTS).read_bytes())
         module = found.module.float()
         module.load_state_dict({name: one.float() for name, one in weights.items()}, strict=True)
-    _refuse_non_finite(module.state_dict(), where=folder.where())
+    _refuse_non_finite(module, where=folder.where())
     return replace(found, module=module.to(device).eval())
 
 
 def _characters_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
     text = folder.read(CHARACTERS, max_bytes=_MAX_CONFIG_BYTES).decode("utf-8", "replace")
     reader = characters_from_json(text, where=folder.where(CHARACTERS))
-    data = folder.read(CONFIG, max_bytes=_MAX_CONFIG_BYTES)
-    given = parse_json(data, where=folder.where(CONFIG))
+    given = _json_of(folder, CONFIG)
     if given.get("model_type") != CHARACTER_NET:
         raise ValueError("another kind of model")
-    width, dilations = given["width"], given["dilations"]
-    if not isinstance(width, int) or not isinstance(dilations, list):
-        raise TypeError("no shape")
-    shape = Shape(width=width, dilations=tuple(map(int, dilations)))
+    shape = Shape(width=given["width"], dilations=tuple(given["dilations"]))
     return new_model(reader, shape=shape, n_tags=n_tags, seed=0)
 
 
@@ -335,82 +361,67 @@ def _encoder_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
     config.num_labels = n_tags
     with torch.random.fork_rng(devices=[]):
         module = transformers.AutoModelForTokenClassification.from_config(config)
-    return TokenModel(module, _tokenizer(folder), _n_positions(module))
+    return _of_transformers(module, folder)
+
+
+def _of_transformers(module: Any, folder: ModelFolder) -> TokenModel:
+    transformers: Any = importlib.import_module("transformers")
+    refusal = AuditError(
+        "The tokenizer cannot be built from its files.",
+        where=folder.where(),
+        do="Copy the tokenizer files again from where the model was saved.",
+    )
+    with refusing(refusal):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder.path, use_fast=True, **_SAFE)
+    config = module.config
+    n = int(getattr(config, "max_position_embeddings", None) or NO_LIMIT)
+    if any(name in str(getattr(config, "model_type", "")) for name in _COUNTED_FROM_PADDING):
+        n -= int(config.pad_token_id or 0) + 1
+    return TokenModel(module, TokenizerReader.of(tokenizer), n if n > 0 else NO_LIMIT)
 
 
 def save_model_folder(model: TokenModel, path: Path, *, is_halved: bool = False) -> None:
     """Write a model's files into a folder that is there; weights in float16 if `is_halved`."""
-    tensors = own_tensors(model.module.state_dict())
+    module: Any = model.module
     kept = {
         name: one.half() if is_halved and one.is_floating_point() else one.clone()
-        for name, one in tensors.items()
+        for name, one in own_tensors(module.state_dict()).items()
     }
     save_file(kept, path / WEIGHTS, metadata={"format": "pt"})
-    (path / CONFIG).write_text(_config_of(model.module), encoding="utf-8")
+    if isinstance(module, CharacterNet):
+        shape = {"width": module.shape.width, "dilations": list(module.shape.dilations)}
+        content: dict[str, Any] = {"model_type": CHARACTER_NET, **module.sizes, **shape}
+    else:
+        told = json.loads(module.config.to_json_string(use_diff=False))
+        content = {key: value for key, value in told.items() if key not in _OF_A_PLACE}
+        content["architectures"] = [type(module).__name__]
+    text = json.dumps(content, indent=1, sort_keys=True) + "\n"
+    (path / CONFIG).write_text(text, encoding="utf-8")
     if isinstance(model.reader, Characters):
         (path / CHARACTERS).write_text(model.reader.to_json(), encoding="utf-8")
-    elif isinstance(model.reader, TokenizerReader):
+    else:
         model.reader.tokenizer.save_pretrained(path)
 
 
-def _config_of(module: Any) -> str:
-    if isinstance(module, CharacterNet):
-        content: dict[str, Any] = {"model_type": CHARACTER_NET, **module.shape.to_json()}
-    else:
-        content = json.loads(module.config.to_json_string(use_diff=False))
-        content = {key: value for key, value in content.items() if key not in _OF_A_PLACE}
-        content["architectures"] = [type(module).__name__]
-    return json.dumps(content, indent=1, sort_keys=True) + "\n"
-
-
-_OF_A_PLACE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
-
-
-def _tokenizer(folder: ModelFolder) -> TokenizerReader:
-    transformers: Any = importlib.import_module("transformers")
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder.path, use_fast=True, **_SAFE)
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError, AttributeError, TypeError):
-        raise AuditError(
-            "The tokenizer cannot be built from its files.",
-            where=folder.where(),
-            do="Copy the tokenizer files again from where the model was saved.",
-        ) from None
-    return TokenizerReader.of(tokenizer)
-
-
-def _n_positions(module: Any) -> int:
-    config = module.config
-    n = int(getattr(config, "max_position_embeddings", None) or NO_LIMIT)
-    kind = str(getattr(config, "model_type", ""))
-    if any(name in kind for name in _COUNTED_FROM_PADDING):
-        n -= int(config.pad_token_id or 0) + 1
-    return n if n > 0 else NO_LIMIT
-
-
-def _refuse_code(folder: ModelFolder) -> None:
+def _opened(path: Path) -> ModelFolder:
+    """Return a directory whose files ask for no code to run."""
+    folder = open_folder(path)
     for name in (CONFIG, "tokenizer_config.json"):
         if name in folder.files:
-            data = folder.read(name, max_bytes=_MAX_CONFIG_BYTES)
-            refuse_code_keys(parse_json(data, where=folder.where(name)), where=folder.where(name))
+            refuse_code_keys(_json_of(folder, name), where=folder.where(name))
+    return folder
 
 
-def _refuse_non_finite(tensors: dict[str, Tensor], *, where: str) -> None:
-    wrong: Sequence[str] = [
-        name for name, one in tensors.items()
-        if one.is_floating_point() and not bool(torch.isfinite(one).all())
-    ]  # fmt: skip
-    if wrong:
+def _json_of(folder: ModelFolder, name: str) -> dict[str, Any]:
+    data = folder.read(name, max_bytes=_MAX_CONFIG_BYTES)
+    return parse_json(data, where=folder.where(name))
+
+
+def _refuse_non_finite(module: nn.Module, *, where: str) -> None:
+    tensors = module.state_dict().values()
+    if not all(torch.isfinite(one).all() for one in tensors if one.is_floating_point()):
         raise AuditError(
             "The weights hold numbers that are not finite.",
             where=where,
             do="The training has diverged, or the file is damaged.",
         )
-
-
-def _no_encoder(folder: ModelFolder) -> AuditError:
-    return AuditError(
-        "The directory cannot be loaded as an encoder.",
-        where=folder.where(),
-        do="Give a directory with config.json, tokenizer files and safetensors weights.",
-    )

@@ -14,10 +14,10 @@ from audit.deid.network.decode import (
     KINDS,
     Characters,
     TokenizerReader,
-    Tokens,
     characters_from_json,
     characters_of,
     kind_of_character,
+    places_of,
     plain,
     runs_of,
     spans_of,
@@ -78,13 +78,12 @@ READERS = {"wordpiece": wordpiece(), "metaspace": metaspace(), "bytes": byte_lev
 @example(text="")
 def test_tokens_lie_in_order_inside_the_text_and_begin_and_end_with_a_sign(name, text):
     (tokens,) = READERS[name].read([text])
-    at = tokens.places
-    starts, ends = tokens.starts[at], tokens.ends[at]
+    placed = tokens[places_of(tokens)]
+    starts, ends = placed["start"], placed["end"]
     assert (starts[1:] >= starts[:-1]).all() and (ends[1:] >= ends[:-1]).all()
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         part = text[start:end]
         assert part == part.strip() and 0 <= start < end <= len(text)
-    assert len(tokens.ids) == len(tokens.starts) == len(tokens.ends)
 
 
 def cuts(text: str, at: int) -> bool:
@@ -123,11 +122,9 @@ def test_a_name_between_line_ends_and_wide_spaces_comes_back(name):
 
 
 def test_a_character_that_becomes_two_goes_to_one_span():
-    tokens = Tokens(*(READERS["wordpiece"].read(["㌔"])[0].__dict__.values()))
-    assert len(tokens.places) >= 1
-    doubled = Tokens(tokens.ids[:1].repeat(2), None, tokens.starts[:1].repeat(2),
-                     tokens.ends[:1].repeat(2))  # fmt: skip
-    found = spans_of([(0, 1, "x"), (1, 2, "y")], tokens=doubled)
+    (tokens,) = READERS["wordpiece"].read(["㌔"])
+    assert len(places_of(tokens)) >= 1
+    found = spans_of([(0, 1, "x"), (1, 2, "y")], tokens=tokens[:1].repeat(2))
     assert found == (Span(0, 1, "x"),)
 
 
@@ -141,17 +138,18 @@ def test_special_tokens_are_asked_of_the_tokenizer():
 def test_what_is_unknown_keeps_its_kind():
     reader = Characters("".join(sorted("abc1山")))
     (tokens,) = reader.read(["山鷗Ａ\u3000𠮷ｶ9\n"])
-    kinds = [KINDS[kind] for kind in tokens.kinds]
+    kinds = [KINDS[kind] for kind in tokens["kind"]]
     assert kinds == ["kanji", "kanji", "capital", "blank", "kanji", "katakana", "digit", "line end"]
     unknown = [reader.unknown_id] * 2
-    assert tokens.ids[[1, 4]].tolist() == unknown and tokens.ids[0] != reader.unknown_id
-    assert tokens.ids[2] == reader.read(["a"])[0].ids[0]
+    assert tokens["id"][[1, 4]].tolist() == unknown and tokens["id"][0] != reader.unknown_id
+    assert tokens["id"][2] == reader.read(["a"])[0]["id"][0]
 
 
 def test_words_and_numbers_have_one_place_and_kanji_have_their_own():
     text = "Dr. Ｓmith 山田2024年x5"
     (tokens,) = CHARACTERS.read([text])
-    places = [text[tokens.starts[i] : tokens.ends[i]] for i in tokens.places]
+    placed = tokens[places_of(tokens)]
+    places = [text[start:end] for start, end in zip(placed["start"], placed["end"], strict=True)]
     assert places == ["Dr", ".", "Ｓmith", "山", "田", "2024", "年", "x", "5"]
 
 

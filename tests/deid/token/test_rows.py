@@ -8,9 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.network.decode import characters_of
-from audit.deid.network.model import batches_of, new_model, padded, piece, rows_of
-from audit.deid.network.tagger import scores_of
+from audit.deid.network.decode import characters_of, places_of
+from audit.deid.network.model import batches_of, new_model, rows_of, scores_of
 from audit.notes.spans import TYPES
 from tests.deid.token.make_notes import SMALL, notes
 
@@ -56,14 +55,11 @@ def model():
 
 
 def test_padding_changes_no_score(model):
-    short, long = (model.reader.read([text])[0] for text in ("山田 03-1", "氏名：山田太郎 " * 9))
-    pieces = [piece(one, start=0, end=len(one)) for one in (long, short)]
-    together, alone = padded(pieces, reader=model.reader), padded(pieces[1:], reader=model.reader)
+    short, long = model.reader.read(["山田 03-1", "氏名：山田太郎 " * 9])
     with torch.inference_mode():
-        one = model.logits(together.ids, mask=together.mask, kinds=together.kinds)
-        other = model.logits(alone.ids, mask=alone.mask, kinds=alone.kinds)
-    n = alone.ids.shape[1]
-    torch.testing.assert_close(one[1, :n], other[0], rtol=0, atol=1e-5)
+        together, alone = model.logits([long, short]), model.logits([short])
+    n = alone.shape[1]
+    torch.testing.assert_close(together[1, :n], alone[0], rtol=0, atol=1e-5)
 
 
 def test_rows_that_share_twice_the_reach_score_like_the_whole_note(model):
@@ -74,4 +70,4 @@ def test_rows_that_share_twice_the_reach_score_like_the_whole_note(model):
     (small,) = scores_of([tokens], model=model, size=8, overlap=0)
     np.testing.assert_allclose(cut, whole, rtol=0, atol=1e-4)
     assert np.abs(small - whole).max() > 0.01
-    assert len(whole) == len(tokens.places) < len(tokens)
+    assert len(whole) == len(places_of(tokens)) < len(tokens)

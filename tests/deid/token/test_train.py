@@ -18,10 +18,9 @@ from audit.deid.network.config import (
     read_gold,
     split_off,
     synthetic,
-    with_mixed_lines,
 )
 from audit.deid.network.decode import BILOU, TagScheme, characters_of
-from audit.deid.network.tagger import load_token_tagger
+from audit.deid.network.model import load_token_tagger
 from audit.deid.network.training import (
     NO_TAG,
     Lessons,
@@ -34,7 +33,7 @@ from audit.deid.network.training import (
 )
 from audit.deid.tagger import tag_checked
 from audit.errors import AuditCancelled, AuditError
-from audit.notes.spans import TYPES, Span, tagged
+from audit.notes.spans import TYPES, tagged
 from audit.training.config import read_losses
 from tests.deid.token.make_notes import SMALL, notes, quick
 from tests.deid.token.test_reading import wordpiece
@@ -69,7 +68,7 @@ def test_it_learns_notes_with_a_plain_rule(trained):
     tagger = load_token_tagger(trained, device="cpu")
     texts = [one.text for one in NOTES.validation]
     figures = figures_of(predicted(NOTES.validation, tag_checked(tagger, texts)))
-    assert figures.n_gold == 24 and figures.f > 0.95
+    assert figures["n_gold"] == 24 and figures["f"] > 0.95
     facts = TaggerFacts.of_folder(trained)
     assert facts.measured["n_gold"] == 24 and facts.title == "small"
     assert [point.f is not None for point in read_losses(trained)].count(True) == 2
@@ -195,13 +194,13 @@ def test_hidden_tokens_are_unknown_and_keep_tag_and_kind():
     made = Lessons(lessons, settings=settings, size=500, unknown_id=reader.unknown_id)
     assert made.n_rows == 40 and made.n_steps == 10
     rows = made.of_step(1)
-    assert [row.ids.tolist() for row in rows] == [row.ids.tolist() for row in made.of_step(1)]
-    is_hidden = [row.ids == reader.unknown_id for row in rows]
-    assert all((row.span_numbers[h] > 0).all() for row, h in zip(rows, is_hidden, strict=True))
-    assert sum(h.sum() for h in is_hidden) > 0.6 * sum((r.span_numbers > 0).sum() for r in rows)
-    seen = [row.tags.tolist() for step in range(1, 6) for row in made.of_step(step)]
-    assert sorted(seen) == sorted(one.tags.tolist() for one in lessons)
-    blanks = [one.tags[[c.isspace() for c in d.text]] for one, d in zip(lessons, NOTES.train,
+    assert [row["id"].tolist() for row in rows] == [row["id"].tolist() for row in made.of_step(1)]
+    is_hidden = [row["id"] == reader.unknown_id for row in rows]
+    assert all((row["span"][h] > 0).all() for row, h in zip(rows, is_hidden, strict=True))
+    assert sum(h.sum() for h in is_hidden) > 0.6 * sum((r["span"] > 0).sum() for r in rows)
+    seen = [row["tag"].tolist() for step in range(1, 6) for row in made.of_step(step)]
+    assert sorted(seen) == sorted(one["tag"].tolist() for one in lessons)
+    blanks = [one["tag"][[c.isspace() for c in d.text]] for one, d in zip(lessons, NOTES.train,
                                                                         strict=True)]  # fmt: skip
     assert all((tags == NO_TAG).all() for tags in blanks)
 
@@ -255,22 +254,3 @@ def test_settings_are_checked_and_come_back():
     for wrong in ({"n_epochs": "3"}, {"nothing": 1}):
         with pytest.raises(AuditError, match="setting"):
             TaggerSettings.of(wrong)
-
-
-def test_mixed_lines_are_lines_of_notes_with_their_spans():
-    given = notes(12)
-    mixed = with_mixed_lines(given, seed=1)
-    assert mixed == with_mixed_lines(given, seed=1) != with_mixed_lines(given, seed=2)
-    known = {(line, tuple((one.text[s.start : s.end], s.label) for s in one.spans if
-                          one.text[s.start : s.end] in line))
-             for one in given for line in one.text.splitlines(keepends=True)}  # fmt: skip
-    for one in mixed:
-        at = 0
-        for line in one.text.splitlines(keepends=True):
-            spans = [s for s in one.spans if at <= s.start < at + len(line)]
-            found = tuple((one.text[s.start : s.end], s.label) for s in spans)
-            assert (line, found) in known
-            at += len(line)
-    broken = tagged("a", text="x\ny\nz", spans=[Span(0, 3, "contact")])
-    for one in with_mixed_lines([broken], seed=0):
-        assert {one.text[s.start : s.end] for s in one.spans} <= {"x\ny"}

@@ -1,0 +1,238 @@
+"""The default tagger, made from nothing: synthetic notes, a small network, the best combination.
+
+python -m benchmarks.default_tagger [--out FOLDER] [--seed N] [--epochs X] [--measure-again]
+
+Writes `tagger.json`, `model/` and `how.json`, which says how it was made and what it reaches on
+styles of notes that it was not trained on. `--measure-again` trains nothing and measures anew, as
+after a change of the rules. The recipe made `audit/deid/default_tagger`, the usual folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+from audit.deid.matching import OPTIMAL
+from audit.deid.network.config import Material, TaggerFacts, TaggerSettings, synthetic
+from audit.deid.network.model import load_token_tagger
+from audit.deid.network.training import TaggerOrder, figures_of, predicted, train_tagger
+from audit.deid.rules import RuleTagger
+from audit.deid.score import Scored, score_pairs, score_summary
+from audit.deid.tagger import MODEL, TAGGER, Tags
+from audit.deid.taggers import HOW, LANGUAGES, SHIPPED, WAYS, combined_digest, put_together
+from audit.notes.formats import jsonl_line
+from audit.notes.spans import Span, TaggedDocument, tagged
+from audit.rng import generator
+from audit.stats import N_REPLICATES
+
+_BETA = 2.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the default tagger is made; sizes that train in minutes on two cores.
+
+    Attributes
+    ----------
+    n_notes
+        To learn from, all languages together; half of them made of lines of the others.
+    n_validation
+        Notes of the same styles and other patients: for the best weights and the bias.
+    n_choosing, n_test
+        Notes of styles that are not learned from: to choose the combination by, and to measure it.
+    """
+
+    n_notes: int = 16_000
+    n_validation: int = 400
+    n_choosing: int = 600
+    n_test: int = 1000
+    n_epochs: float = 1.0
+    seed: int = 0
+
+    def settings(self) -> TaggerSettings:
+        """Return the settings of the training."""
+        return TaggerSettings(
+            n_tokens=192, n_epochs=self.n_epochs, learning_rate=2e-3, unknown_share=0.1,
+            hidden_share=0.25, seed=self.seed,
+        )  # fmt: skip
+
+
+def main() -> None:
+    """Make the tagger, or measure it, and say what it reaches."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=SHIPPED)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=float, default=1.0)
+    parser.add_argument("--measure-again", action="store_true")
+    options = parser.parse_args()
+    recipe = Recipe(seed=options.seed, n_epochs=options.epochs)
+    how = measure_again(options.out) if options.measure_again else make(options.out, recipe)
+    for name, by_language in how["held_out"].items():
+        for language, one in by_language.items():
+            print(name, language, one["n_notes"], "notes", one["strict"]["all"])
+
+
+def make(out: Path, recipe: Recipe) -> dict[str, Any]:
+    """Train the tagger beside `out`, where it goes on if it was stopped; returns `how.json`."""
+    work, seed = out.parent / f".{out.name}.training", recipe.seed
+    plain = _notes(recipe.n_notes - recipe.n_notes // 2, seed=seed)
+    mixed = with_mixed_lines(plain[: recipe.n_notes // 2], seed=seed)
+    material = Material((*plain, *mixed), _notes(recipe.n_validation, seed=seed + 1))
+    order = TaggerOrder(
+        out=work, settings=recipe.settings(), is_halved=True, about={"synthetic": recipe.n_notes}
+    )
+    train_tagger(order, material, on_point=print)
+    how = _how(work, recipe=recipe, notes_digest=material.digest)
+    _put_down(work, out=out, how=how)
+    shutil.rmtree(work)
+    return how
+
+
+def measure_again(out: Path) -> dict[str, Any]:
+    """Choose the combination and measure it anew."""
+    before = json.loads((out / HOW).read_text(encoding="utf-8"))
+    how = _how(out, recipe=Recipe(**before["recipe"]), notes_digest=before["notes_digest"])
+    _put_down(out, out=out, how=how)
+    return how
+
+
+def _notes(n: int, *, seed: int, is_held_out: bool = False) -> tuple[TaggedDocument, ...]:
+    return tuple(synthetic(n, seed=seed, languages=LANGUAGES, is_held_out=is_held_out))
+
+
+def _put_down(work: Path, *, out: Path, how: dict[str, Any]) -> None:
+    """Write what is shipped, readable for everybody: no note and no name is in it."""
+    partial = out.with_name(f".{out.name}.part")
+    shutil.rmtree(partial, ignore_errors=True)
+    (partial / MODEL).mkdir(parents=True)
+    for path in (work / TAGGER, *sorted((work / MODEL).iterdir())):
+        (partial / path.relative_to(work)).write_bytes(path.read_bytes())
+    text = json.dumps(how, ensure_ascii=False, indent=1, allow_nan=False)
+    (partial / HOW).write_text(text + "\n", encoding="utf-8")
+    shutil.rmtree(out, ignore_errors=True)
+    partial.rename(out)
+
+
+def _how(work: Path, *, recipe: Recipe, notes_digest: str) -> dict[str, Any]:
+    """Choose the combination on some held-out notes, and measure it on others."""
+    model, rules = load_token_tagger(work, device="cpu"), RuleTagger()
+    chooser = _notes(recipe.n_choosing, seed=recipe.seed + 2, is_held_out=True)
+    tried = {
+        name: figures_of(predicted(chooser, tags), beta=_BETA)
+        for name, tags in _answers(chooser, rules=rules, model=model)
+    }
+    way = max(WAYS, key=lambda name: (tried[name]["f"], -WAYS.index(name)))
+    test = _notes(recipe.n_test, seed=recipe.seed + 3, is_held_out=True)
+    answers = dict(_answers(test, rules=rules, model=model))
+    shown = {"rules alone": "rules alone", "model alone": "model alone", "default": way}
+    return {
+        "way": way,
+        "digest": combined_digest(rules.digest, model.digest, way=way),
+        "rules_digest": rules.digest,
+        "model_digest": TaggerFacts.of_folder(work).digest(),
+        "recipe": asdict(recipe),
+        "notes_digest": notes_digest,
+        "test_digest": _digest(test),
+        "chosen_by": tried,
+        "held_out": {name: _by_language(test, answers[key]) for name, key in shown.items()},
+    }
+
+
+def _digest(documents: Sequence[TaggedDocument]) -> str:
+    lines = (jsonl_line(document).encode("utf-8", "surrogatepass") for document in documents)
+    return hashlib.sha256(b"0\n" + b"".join(lines)).hexdigest()
+
+
+def _answers(
+    documents: Sequence[TaggedDocument], *, rules: Any, model: Any
+) -> Iterator[tuple[str, Sequence[Tags]]]:
+    """Yield the answers of rules alone, the model alone, and both by every way."""
+    texts = [document.text for document in documents]
+    by_rules, by_model = rules.tag(texts), model.tag(texts)
+    yield "rules alone", by_rules
+    yield "model alone", by_model
+    for way in WAYS:
+        rows = zip(texts, by_rules, by_model, strict=True)
+        yield way, [put_together(text, a, b, way=way) for text, a, b in rows]
+
+
+def _by_language(documents: Sequence[TaggedDocument], tags: Sequence[Tags]) -> dict[str, Any]:
+    """Return the measures of held-out notes, for each language: those of `deid score`."""
+    pairs = predicted(documents, tags)
+    found = {}
+    for language in LANGUAGES:
+        some = [pair for pair in pairs if pair[0].doc_id.startswith(f"{language}/")]
+        found[language] = shown_measures(score_pairs(some))
+    return found
+
+
+def shown_measures(scored: Scored) -> dict[str, Any]:
+    """Return counts, rates and intervals by type, under two criteria, as the page shows them."""
+    summary = score_summary(scored, matcher=OPTIMAL, n_replicates=N_REPLICATES).plain()
+    found = {"n_notes": summary["n_documents"], "n_patients": summary["n_patients"]}
+    for name in ("strict", "label_relaxed"):
+        criterion = summary["criteria"][name]
+        entries = {**criterion["labels"], "all": criterion["together"]}
+        found[name] = {label: _shortened(entry) for label, entry in entries.items()}
+    return found
+
+
+def _shortened(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return counts, rates and their 95 % intervals over patients, to four digits."""
+    names = ("precision", "recall", "f1", "complete")
+
+    def short(value: float | None) -> float | None:
+        return None if value is None else round(value, 4)
+
+    intervals = {
+        name: None if entry["intervals"][name] is None else [*map(short, entry["intervals"][name])]
+        for name in names
+    }
+    counts = {name: entry[name] for name in ("n_gold", "n_predicted")}
+    return counts | {name: short(entry[name]) for name in names} | {"intervals": intervals}
+
+
+def with_mixed_lines(
+    documents: Sequence[TaggedDocument], *, seed: int
+) -> tuple[TaggedDocument, ...]:
+    """Return notes made of the lines of two others each, in any order: many layouts out of few.
+
+    A line break inside a span is none here. There are as many as were given.
+    """
+    made = []
+    for number, document in enumerate(documents):
+        rng = generator(seed, "mixed lines", number)
+        other = documents[int(rng.integers(len(documents)))]
+        lines = [*_lines(document), *_lines(other)]
+        text, spans = "", list[Span]()
+        for place in rng.permutation(len(lines))[: max(1, len(lines) // 2)]:
+            line, found = lines[place]
+            spans += [Span(s.start + len(text), s.end + len(text), s.label) for s in found]
+            text += line
+        made.append(tagged(f"mixed/{document.doc_id}", text=text, spans=spans))
+    return tuple(made)
+
+
+def _lines(document: TaggedDocument) -> list[tuple[str, list[Span]]]:
+    """Return the lines of a note and the spans of each, by the place in the line."""
+    ends = list(accumulate(map(len, document.text.splitlines(keepends=True))))
+    whole = [e for e in ends if not any(s.start < e < s.end for s in document.spans)]
+    return [
+        (
+            document.text[start:end],
+            [Span(s.start - start, s.end - start, s.label) for s in document.spans
+             if start <= s.start < end],
+        )
+        for start, end in pairwise([0, *whole])
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
