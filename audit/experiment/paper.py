@@ -19,7 +19,7 @@ from audit.attack.question import AuditRequest
 from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, list_of, passages_for
 from audit.corpus.make import make_corpus
-from audit.corpus.truth import PASSAGES, PRIVATE, listed_file
+from audit.corpus.truth import PASSAGES, PRIVATE
 from audit.errors import AuditError
 from audit.experiment.paper_tables import (
     CONTROLS,
@@ -39,7 +39,7 @@ from audit.report.report import AuditReport
 from audit.run import run_audit
 from audit.shelf import private_folder, write_whole
 from audit.training.config import read_losses
-from audit.training.kept import MODEL, TrainOrder, read_facts, read_training
+from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
 from audit.training.masked_lm import train
 from cache.store import Store
 
@@ -262,8 +262,8 @@ class _Work:
         folder = self.out / _GENERAL
         was_whole = (folder / MODEL).is_dir()
         train(
-            TrainOrder(
-                general=self.order.general, notes=(notes,), out=folder,
+            PretrainTask(
+                general=self.order.general, notes=notes, out=folder,
                 settings=self.order.general_training, title="General", device=self.order.device,
             ),
             progress=self.progress.of(GENERAL),
@@ -277,20 +277,18 @@ class _Work:
         """Return M_hospital after each number of epochs on D_private: copies along one run."""
         folder = self.out / _HOSPITAL
         was_whole = (folder / MODEL).is_dir()
-        result = train(
-            TrainOrder(
-                general=general, notes=(self.out / _CORPUS / PRIVATE,), out=folder,
+        train(
+            PretrainTask(
+                general=general, notes=self.out / _CORPUS / PRIVATE, out=folder,
                 settings=self.order.training, title="Hospital", device=self.order.device,
                 snapshot_epochs=self.order.epochs,
-                listed=listed_file(self.out / _CORPUS / PRIVATE),
             ),
             progress=self.progress.of(HOSPITAL),
             should_stop=self.should_stop,
         )  # fmt: skip
         self.progress.finish(HOSPITAL, was_kept=was_whole)
         self._say_losses(folder, what="Hospital model")
-        path_of = {snapshot.step: snapshot.path for snapshot in result.snapshots}
-        return {epochs: path_of[self._step(epochs, folder)] for epochs in self.order.epochs}
+        return {n: folder / snapshot_name(self._step(n, folder)) for n in self.order.epochs}
 
     def exposures(self) -> tuple[ExposureRow, ...]:
         """Return how far M_hospital was each time it was copied."""
@@ -304,9 +302,7 @@ class _Work:
         return tuple(rows)
 
     def _step(self, epochs: float, folder: Path) -> int:
-        facts = read_facts(folder)
-        if facts is None:
-            raise AuditError("The training cannot be read.", where="hospital model")
+        facts = MODELS.at(folder).facts
         return facts.settings.steps_of_epochs(epochs, n_train_tokens=facts.n_train_tokens)
 
     def audit(self, request: AuditRequest, *, epochs: float, store: Store) -> AuditReport:
@@ -320,8 +316,8 @@ class _Work:
         return report
 
     def _say_losses(self, folder: Path, *, what: str) -> None:
-        training = read_training(folder)
-        if training is not None and training.loss is not None:
+        training = MODELS.at(folder)
+        if training.loss is not None:
             held = "" if training.held_out is None else f", held-out loss {training.held_out:.2f}"
             n = training.n_steps_done
             self.say(f"{what}: {n} steps, training loss {training.loss:.2f}{held}.")
