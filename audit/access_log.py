@@ -21,30 +21,55 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from audit.errors import AuditError
 from audit.home import data_home
 from audit.shelf import now, taken, whole_file
+from audit.task import Record, canonical
 
-START = "0" * 64
-"""What the first line says of the line before it."""
-BROKEN = "f" * 64
-"""What a line says of the line before it if that one cannot be trusted: it fits no line."""
+START, BROKEN = "0" * 64, "f" * 64
+"""What a line says of the line before it: that there is none, or that it cannot be trusted."""
+ACTIONS = (
+    "opened", "revealed", "ran", "cancelled", "resumed", "uploaded", "exported", "removed",
+)  # fmt: skip
+CODES = frozenset(
+    ("page", "what", "kind", "reason", "language", "names", "format", "state", "device", "job",
+     "corpus", "run")
+)  # fmt: skip
+"""Keys whose values are short codes."""
+NUMBERS = frozenset(("scenario", "name_id", "document_id", "passage_id", "row", "seed"))
+"""Keys whose values are whole numbers, as are those of all keys that begin with `n_`."""
+_CODE = re.compile(r"[a-z0-9][a-z0-9_.:\-]{0,63}")
 _SEAL = re.compile("([0-9]{1,15})-([0-9a-f]{64})")
-_FIELDS = frozenset(("number", "at", "who", "action", "audit", "counts", "previous", "mac"))
+_MAX_NUMBER = 2**63
+_MAX_WHO_CHARS = 120
+_N_KEY_BYTES = 32
+_LOG, _HEAD, _KEY, _LOCK = "log.jsonl", "head.json", "key", "lock"
 
 
-@dataclass(frozen=True)
-class LogEntry:
-    """One line: `at` is UTC in ISO 8601, `audit` the first 12 digits of a digest or ""."""
+class LogEntry(Record):
+    """One line: `at` is UTC in ISO 8601, `audit` the first 12 digits of a digest or "".
+
+    `mac` seals the line and, by `previous`, every line before it.
+    """
 
     number: int
     at: str
     who: str
     action: str
     audit: str
-    counts: tuple[tuple[str, int | str], ...]
+    counts: Mapping[str, int | str]
+    previous: str
+    mac: str
+
+
+class Head(NamedTuple):
+    """How far the log is: its lines, their bytes, the MAC of the last."""
+
+    n_lines: int
+    n_bytes: int
+    last: str
 
 
 @dataclass(frozen=True)
@@ -66,198 +91,6 @@ class Verification:
     reason: str
 
 
-@dataclass(frozen=True)
-class Head:
-    """How far the log is: its lines, their bytes, the MAC of the last."""
-
-    n_lines: int
-    n_bytes: int
-    last: str
-
-
-EMPTY = Head(0, 0, START)
-
-
-@dataclass(frozen=True)
-class Seal:
-    """What a log held once, to be kept elsewhere: the number of its last line, and that one's MAC.
-
-    The MAC covers every line before it; without the key nobody makes one, and with it nobody makes
-    other lines that have the same.
-    """
-
-    n_lines: int
-    last: str
-
-    def __str__(self) -> str:
-        """Return it as it is printed and given back."""
-        return f"{self.n_lines}-{self.last}"
-
-
-def read_seal(text: str) -> Seal | None:
-    """Return a seal as `str` wrote it; None where it is none."""
-    read = _SEAL.fullmatch(text.strip())
-    return Seal(int(read[1]), read[2]) if read else None
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the next line goes; `n_bytes` None: something before is wrong and stays as it is."""
-
-    number: int
-    previous: str
-    n_bytes: int | None
-
-
-def sealed_line(entry: LogEntry, *, place: Place, key: bytes) -> tuple[bytes, str]:
-    """Return an entry as the line of a place, without its line break, and its MAC."""
-    fields: dict[str, Any] = {
-        **vars(entry),
-        "number": place.number,
-        "counts": dict(entry.counts),
-        "previous": place.previous,
-    }
-    fields["mac"] = _mac(fields, what="line", key=key)
-    return _canonical(fields), fields["mac"]
-
-
-def sealed_head(head: Head, *, key: bytes) -> bytes:
-    """Return the head as the bytes of its file."""
-    return _canonical({**vars(head), "mac": _mac(vars(head), what="head", key=key)}) + b"\n"
-
-
-def read_head(data: bytes, *, key: bytes) -> Head | None:
-    """Return the head; None where it is not sealed with this key."""
-    try:
-        fields = json.loads(data)
-        head = Head(int(fields["n_lines"]), int(fields["n_bytes"]), str(fields["last"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return head if data == sealed_head(head, key=key) else None
-
-
-def next_place(tail: bytes | None, *, head: Head | None, key: bytes) -> Place:
-    """Return where the next line goes.
-
-    `tail` is what stands behind the lines that the head counts: nothing, or lines whose head was
-    not written any more, or half a line whose writing never returned; None if these lines are not
-    all there.
-    """
-    if head is None:
-        return Place(1, BROKEN, None)
-    if tail is None:
-        return Place(head.n_lines + 1, BROKEN, None)
-    number, previous, n_bytes = head.n_lines, head.last, head.n_bytes
-    for line in tail.split(b"\n")[:-1]:
-        fields = _fields(line)
-        if fields is None or _misfit(fields, line, number=number + 1, previous=previous, key=key):
-            return Place(number + 1, BROKEN, None)
-        number, previous, n_bytes = number + 1, fields["mac"], n_bytes + len(line) + 1
-    return Place(number + 1, previous, n_bytes)
-
-
-def verified(
-    data: bytes, *, head: Head | None, key: bytes, seal: Seal | None = None
-) -> Verification:
-    """Return whether a whole log is as it was written, and still holds what a seal says it held."""
-    *lines, rest = data.split(b"\n")
-    previous, n_bytes, places = START, 0, {0: (0, START)}
-    for number, line in enumerate(lines, start=1):
-        fields = _fields(line)
-        if fields is None:
-            return Verification(len(lines), False, number, "changed")
-        if why := _misfit(fields, line, number=number, previous=previous, key=key):
-            return Verification(len(lines), False, number, why)
-        previous, n_bytes = fields["mac"], n_bytes + len(line) + 1
-        places[number] = (n_bytes, previous)
-    n = len(lines)
-    if head is None:
-        return Verification(n, False, None, "head")
-    if head.n_lines > n:
-        return Verification(n, False, None, "missing")
-    if places[head.n_lines] != (head.n_bytes, head.last):
-        return Verification(n, False, None, "head")
-    if seal is not None and places.get(seal.n_lines, (0, ""))[1] != seal.last:
-        return Verification(n, False, None, "seal")
-    if rest:
-        return Verification(n, False, n + 1, "unfinished")
-    return Verification(n, True, None, "")
-
-
-def newest_entries(data: bytes, *, limit: int | None, audit: str = "") -> tuple[LogEntry, ...]:
-    """Return the newest lines first, of one audit (12 digits) or of all; not verified."""
-    wanted = f'"audit":"{audit}"'.encode() if audit else b""
-    found: list[LogEntry] = []
-    for line in reversed(data.split(b"\n")):
-        if limit is not None and len(found) >= limit:
-            break
-        fields = _fields(line) if line and wanted in line else None
-        if fields is not None and (not audit or fields["audit"] == audit):
-            found.append(_entry(fields))
-    return tuple(found)
-
-
-def _misfit(
-    fields: Mapping[str, Any], line: bytes, *, number: int, previous: str, key: bytes
-) -> str:
-    """Return why a line does not fit here, or ""."""
-    mac = _mac(fields, what="line", key=key)
-    if line != _canonical(fields) or not hmac.compare_digest(
-        str(fields["mac"]).encode(), mac.encode()
-    ):
-        return "changed"
-    return "" if (fields["number"], fields["previous"]) == (number, previous) else "order"
-
-
-def _fields(line: bytes) -> dict[str, Any] | None:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    is_entry = isinstance(fields, dict) and fields.keys() == _FIELDS
-    return fields if is_entry and isinstance(fields["counts"], dict) else None
-
-
-def _entry(fields: Mapping[str, Any]) -> LogEntry:
-    counts = tuple(
-        (str(k), v if isinstance(v, int) else str(v)) for k, v in fields["counts"].items()
-    )
-    return LogEntry(
-        number=fields["number"] if isinstance(fields["number"], int) else 0,
-        at=str(fields["at"]),
-        who=str(fields["who"]),
-        action=str(fields["action"]),
-        audit=str(fields["audit"]),
-        counts=counts,
-    )
-
-
-def _mac(fields: Mapping[str, Any], *, what: str, key: bytes) -> str:
-    sealed = {name: value for name, value in fields.items() if name != "mac"}
-    return hmac.new(key, what.encode() + b":" + _canonical(sealed), hashlib.sha256).hexdigest()
-
-
-def _canonical(fields: Mapping[str, Any]) -> bytes:
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
-
-
-ACTIONS = (
-    "opened", "revealed", "ran", "cancelled", "resumed", "uploaded", "exported", "removed",
-)  # fmt: skip
-CODES = frozenset(
-    ("page", "what", "kind", "reason", "language", "names", "format", "state", "device", "job",
-     "corpus", "run")
-)  # fmt: skip
-"""Keys whose values are short codes."""
-NUMBERS = frozenset(("scenario", "name_id", "document_id", "passage_id", "row", "seed"))
-"""Keys whose values are whole numbers, as are those of all keys that begin with `n_`."""
-_CODE = re.compile(r"[a-z0-9][a-z0-9_.:\-]{0,63}")
-_MAX_NUMBER = 2**63
-_MAX_WHO_CHARS = 120
-_N_KEY_BYTES = 32
-_LOG, _HEAD, _KEY, _LOCK = "log.jsonl", "head.json", "key", "lock"
-
-
 def account() -> str:
     """Return the name of the operating system's account."""
     try:
@@ -266,7 +99,7 @@ def account() -> str:
         return f"uid {os.geteuid()}"
 
 
-def record(action: str, *, who: str = "", audit: str = "", **counts: int | str) -> LogEntry:
+def record(action: str, *, who: str = "", audit: str = "", **counts: int | str) -> None:
     """Append one line; it is on the disk when this returns.
 
     A log that is damaged already is written on, and the damage stays in sight of `verify`.
@@ -282,56 +115,122 @@ def record(action: str, *, who: str = "", audit: str = "", **counts: int | str) 
     counts
         Whole numbers under `n_...` or one of `NUMBERS`, short codes under one of `CODES`.
     """
-    checked = _checked(action, audit, counts)
+    if action not in ACTIONS:
+        raise ValueError("an action that the log does not know")
+    if audit and not re.fullmatch("[0-9a-f]{12,64}", audit):
+        raise ValueError("an audit is named by its digest")
+    if not all(_is_loggable(key, value) for key, value in counts.items()):
+        raise ValueError("only whole numbers and codes under known keys are logged")
     person = "".join(c if c.isprintable() else " " for c in who).strip()[:_MAX_WHO_CHARS]
-    entry = LogEntry(0, now(), person or account(), action, audit[:12], checked)
-    try:
-        with _locked_folder() as folder:
-            return _append(entry, folder=folder)
-    except OSError as error:
-        raise AuditError(
-            f"The access log cannot be written ({error.strerror}).",
-            do="Make room in the data directory, and let this account write there.",
-        ) from None
+    entry = {
+        "at": now(), "who": person or account(), "action": action, "audit": audit[:12],
+        "counts": counts,
+    }  # fmt: skip
+    with _locked() as (folder, key):
+        _append(entry, folder=folder, key=key)
+
+
+def _is_loggable(key: str, value: int | str) -> bool:
+    if key.startswith("n_") or key in NUMBERS:
+        return type(value) is int and abs(value) < _MAX_NUMBER
+    return key in CODES and isinstance(value, str) and _CODE.fullmatch(value) is not None
+
+
+def _append(entry: dict[str, Any], *, folder: Path, key: bytes) -> None:
+    head, is_whole = _read_head(folder, key=key), False
+    place = head or Head(0, 0, START)
+    flags = os.O_APPEND | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    with os.fdopen(os.open(folder / _LOG, flags, 0o600), "r+b") as file:
+        if head is not None:
+            # Behind the lines that the head counts may stand one whose head was never written.
+            file.seek(max(0, head.n_bytes - 1))
+            ends_line = not head.n_bytes or file.read(1) == b"\n"
+            *_, (place, why) = _walked(file.read(), head, key=key)
+            is_whole = ends_line and not why
+        end = file.seek(0, os.SEEK_END)
+        if is_whole:  # what is left is half a line, of a write that never returned
+            end = file.truncate(place.n_bytes)
+        elif end:
+            file.seek(end - 1)
+            end += file.write(b"" if file.read(1) == b"\n" else b"\n")
+        entry |= {"number": place.n_lines + 1, "previous": place.last if is_whole else BROKEN}
+        line = _sealed(entry, what="line", key=key)
+        file.write(line + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    head = Head(place.n_lines + 1, end + len(line) + 1, json.loads(line)["mac"])
+    _write(folder / _HEAD, _sealed(head._asdict(), what="head", key=key) + b"\n")
 
 
 def log_seal() -> str:
-    """Return what the log holds now, as a text to be kept where this account cannot write."""
-    try:
-        with _locked_folder() as folder:
-            head = read_head(_bytes(folder / _HEAD), key=_key(folder))
-    except OSError as error:
-        raise _unreadable(error) from None
+    """Return what the log holds now, as a text to be kept where this account cannot write.
+
+    It is the number of the last line and its MAC, which covers every line before it: without the
+    key nobody makes one, and with it nobody makes other lines that have the same.
+    """
+    with _locked() as (folder, key):
+        head = _read_head(folder, key=key)
     if head is None:
         raise AuditError(
             "The access log has no head, or it was changed, so that nothing can be sealed.",
             do="`python -m audit log verify` says more.",
         )
-    return str(Seal(head.n_lines, head.last))
+    return f"{head.n_lines}-{head.last}"
 
 
 def verify(seal: str = "") -> Verification:
     """Read the whole log and say whether it is as it was written.
 
-    Parameters
-    ----------
-    seal
-        What `log_seal` once returned: the log must hold that line still. "" asks for none.
+    `seal` is what `log_seal` once returned: the log must hold that line still. "" asks for none.
     """
-    wanted = read_seal(seal) if seal else None
+    wanted = _SEAL.fullmatch(seal.strip())
     if seal and wanted is None:
         raise AuditError(
             "This is no seal of an access log.",
             where="seal",
             do="Give it as it stands in the report: a number, a hyphen, 64 digits.",
         )
-    try:
-        with _locked_folder() as folder:
-            key = _key(folder)
-            data, head = _bytes(folder / _LOG), read_head(_bytes(folder / _HEAD), key=key)
-    except OSError as error:
-        raise _unreadable(error) from None
-    return verified(data, head=head, key=key, seal=wanted)
+    with _locked() as (folder, key):
+        data, head = _bytes(folder / _LOG), _read_head(folder, key=key)
+    n_lines, walked = data.count(b"\n"), list(_walked(data, Head(0, 0, START), key=key))
+    last, why = walked[-1]
+    places = {place.n_lines: place for place, _ in walked}
+
+    def broken(reason: str, line: int | None = None) -> Verification:
+        return Verification(n_lines, False, line, reason)
+
+    if why:
+        return broken(why, last.n_lines + 1)
+    if head is None:
+        return broken("head")
+    if head.n_lines > n_lines:
+        return broken("missing")
+    if places[head.n_lines] != head:
+        return broken("head")
+    if wanted and (int(wanted[1]) > n_lines or places[int(wanted[1])].last != wanted[2]):
+        return broken("seal")
+    if len(data) > last.n_bytes:
+        return broken("unfinished", n_lines + 1)
+    return Verification(n_lines, True, None, "")
+
+
+def _walked(data: bytes, start: Head, *, key: bytes) -> Iterator[tuple[Head, str]]:
+    """Yield every place in a log behind `start`, and at the last why the next line does not fit.
+
+    That is a code of `Verification`; "" where every whole line fits.
+    """
+    place = start
+    yield place, ""
+    for line in data.split(b"\n")[:-1]:
+        entry = _read_line(line)
+        if entry is None or line != _sealed(entry.plain(), what="line", key=key):
+            yield place, "changed"
+            return
+        if (entry.number, entry.previous) != (place.n_lines + 1, place.last):
+            yield place, "order"
+            return
+        place = Head(entry.number, place.n_bytes + len(line) + 1, entry.mac)
+        yield place, ""
 
 
 def entries(limit: int | None = None, *, audit: str = "") -> tuple[LogEntry, ...]:
@@ -339,12 +238,16 @@ def entries(limit: int | None = None, *, audit: str = "") -> tuple[LogEntry, ...
 
     Lines that are no entries are left out; `verify` finds them.
     """
-    try:
-        with _locked_folder() as folder:
-            data = _bytes(folder / _LOG)
-    except OSError as error:
-        raise _unreadable(error) from None
-    return newest_entries(data, limit=limit, audit=audit[:12])
+    with _locked() as (folder, _):
+        data = _bytes(folder / _LOG)
+    found: list[LogEntry] = []
+    for line in reversed(data.split(b"\n")):
+        if limit is not None and len(found) >= limit:
+            break
+        entry = _read_line(line) if audit[:12].encode() in line else None
+        if entry is not None and audit[:12] in ("", entry.audit):
+            found.append(entry)
+    return tuple(found)
 
 
 def log_mark() -> str:
@@ -357,108 +260,75 @@ def log_mark() -> str:
         except FileNotFoundError:
             marks.append("")
         except OSError as error:
-            raise _unreadable(error) from None
+            raise _unusable(error) from None
     return "/".join(marks)
 
 
-def _checked(
-    action: str, audit: str, counts: Mapping[str, int | str]
-) -> tuple[tuple[str, int | str], ...]:
-    if action not in ACTIONS:
-        raise ValueError("an action that the log does not know")
-    if audit and not re.fullmatch("[0-9a-f]{12,64}", audit):
-        raise ValueError("an audit is named by its digest")
-    found: list[tuple[str, int | str]] = []
-    for key, value in sorted(counts.items()):
-        if key.startswith("n_") or key in NUMBERS:
-            if not isinstance(value, int) or abs(value) >= _MAX_NUMBER:
-                raise ValueError("this key takes a whole number")
-            found.append((key, int(value)))
-        elif key in CODES and isinstance(value, str) and _CODE.fullmatch(value):
-            found.append((key, value))
-        else:
-            raise ValueError("only numbers and codes under known keys are logged")
-    return tuple(found)
-
-
-def _append(entry: LogEntry, *, folder: Path) -> LogEntry:
-    key, path = _key(folder), folder / _LOG
-    head = read_head(_bytes(folder / _HEAD), key=key)
-    place = next_place(_tail(path, head), head=head, key=key)
-    line, mac = sealed_line(entry, place=place, key=key)
-    flags = os.O_APPEND | os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as handle:
-        end = handle.seek(0, os.SEEK_END)
-        if place.n_bytes is None:
-            line = line if _ends_line(path) else b"\n" + line
-        elif place.n_bytes < end:  # half a line, of a write that never returned
-            handle.truncate(place.n_bytes)
-            end = place.n_bytes
-        handle.write(line + b"\n")
-        handle.flush()
-        os.fsync(handle.fileno())
-    _replace(folder / _HEAD, sealed_head(Head(place.number, end + len(line) + 1, mac), key=key))
-    return LogEntry(**{**vars(entry), "number": place.number})
-
-
 @contextmanager
-def _locked_folder() -> Iterator[Path]:
-    """Yield the log's directory, locked against other processes and threads, its key in place."""
+def _locked() -> Iterator[tuple[Path, bytes]]:
+    """Give the log's directory, locked against other processes and threads, and its key."""
     folder = data_home() / "access"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    folder.chmod(0o700)
-    lock = taken(folder / _LOCK, waits=True)
-    assert lock is not None
-    with lock:
-        if not (folder / _KEY).exists():
-            is_new = not (folder / _LOG).exists()
-            _replace(folder / _KEY, secrets.token_bytes(_N_KEY_BYTES))
-            if is_new:
-                _replace(folder / _HEAD, sealed_head(EMPTY, key=_key(folder)))
-        yield folder
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.chmod(0o700)
+        lock = taken(folder / _LOCK, waits=True)
+        assert lock is not None
+        with lock:
+            if not (folder / _KEY).exists():
+                is_new = not (folder / _LOG).exists()
+                key = secrets.token_bytes(_N_KEY_BYTES)
+                _write(folder / _KEY, key)
+                if is_new:
+                    head = Head(0, 0, START)._asdict()
+                    _write(folder / _HEAD, _sealed(head, what="head", key=key) + b"\n")
+            key = (folder / _KEY).read_bytes()
+            if len(key) != _N_KEY_BYTES:
+                raise AuditError(
+                    "The access log's key is damaged.",
+                    where="access/key in the data directory",
+                    do="Put the directory `access` aside; a new log begins by itself.",
+                )
+            yield folder, key
+    except OSError as error:
+        raise _unusable(error) from None
 
 
-def _key(folder: Path) -> bytes:
-    key = (folder / _KEY).read_bytes()
-    if len(key) != _N_KEY_BYTES:
-        raise AuditError(
-            "The access log's key is damaged.",
-            where="access/key in the data directory",
-            do="Put the directory `access` aside; a new log begins by itself.",
-        )
-    return key
+def _unusable(error: OSError) -> AuditError:
+    return AuditError(
+        f"The access log cannot be read or written ({error.strerror}).",
+        do="Make room in the data directory, and let this account read and write there.",
+    )
 
 
-def _tail(path: Path, head: Head | None) -> bytes | None:
-    """Return what stands behind the lines that the head counts; None if these are not whole."""
-    n_bytes = head.n_bytes if head else 0
-    if not path.exists():
-        return None if n_bytes else b""
-    with path.open("rb") as handle:
-        handle.seek(max(0, n_bytes - 1))
-        before = handle.read(1) if n_bytes else b"\n"
-        return handle.read() if before == b"\n" else None
+def _sealed(fields: Mapping[str, Any], *, what: str, key: bytes) -> bytes:
+    """Return fields as a line without its line break, with the MAC of all the others."""
+    others = {name: value for name, value in fields.items() if name != "mac"}
+    mac = hmac.new(key, what.encode() + b":" + canonical(others), hashlib.sha256)
+    return canonical(others | {"mac": mac.hexdigest()})
 
 
-def _ends_line(path: Path) -> bool:
-    with path.open("rb") as handle:
-        if not handle.seek(0, os.SEEK_END):
-            return True
-        handle.seek(-1, os.SEEK_END)
-        return handle.read(1) == b"\n"
+def _read_line(line: bytes) -> LogEntry | None:
+    try:
+        return LogEntry.read(line, where=_LOG)
+    except AuditError:
+        return None
+
+
+def _read_head(folder: Path, *, key: bytes) -> Head | None:
+    """Return the head; None where there is none that is sealed with this key."""
+    data = _bytes(folder / _HEAD)
+    try:
+        fields = json.loads(data)
+        is_sealed = data == _sealed(fields, what="head", key=key) + b"\n"
+        return Head(fields["n_lines"], fields["n_bytes"], fields["last"]) if is_sealed else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def _bytes(path: Path) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes) -> None:
     with whole_file(path) as file:
         file.write(data)
-
-
-def _unreadable(error: OSError) -> AuditError:
-    return AuditError(
-        f"The access log cannot be read ({error.strerror}).",
-        do="Give the data directory back to this account.",
-    )

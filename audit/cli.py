@@ -30,9 +30,8 @@ from pydantic_core import PydanticUndefined
 
 from audit import demo as demo_hospital
 from audit.access_log import entries, log_seal, record, verify
-from audit.attack.metrics import plain
+from audit.attack.metrics import plain, score_file
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
-from audit.attack.scores import score_file
 from audit.attack.verdict import REASONS
 from audit.corpus.examine import mentions_in, read_examination
 from audit.corpus.kept import (
@@ -48,16 +47,17 @@ from audit.corpus.kept import (
     passages_for,
 )
 from audit.corpus.make import CorpusTask
-from audit.deid.cases import Miss, misses_csv, misses_jsonl, misses_of
-from audit.deid.copies import OutputFiles, copies_summary
+from audit.deid.cases import SpanCase, misses_csv, misses_jsonl, misses_of
+from audit.deid.copies import PREDICTIONS, align_outputs, copies_summary, read_copies
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
 from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
 from audit.deid.masks import ModelTranslation, ModelTyper, NoTranslation, RuleTyper
+from audit.deid.metrics import Pair
 from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
 from audit.deid.release import Release
-from audit.deid.score import Pair, ScoreSummary, score_pairs, score_summary
+from audit.deid.score import ScoreSummary, score_pairs, score_summary
 from audit.deid.tag import REDACTED, SPANS, tag_notes
 from audit.deid.tagger import TAGGER, Tagger
 from audit.deid.taggers import (
@@ -72,10 +72,10 @@ from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment.leakage_tables import (
     FILES,
+    LEAKAGE,
     LEAKAGE_JSON,
     LEAKAGE_MD,
     LeakageTask,
-    kept_files,
     quick,
 )
 from audit.experiment.paper_tables import (
@@ -726,10 +726,10 @@ def log(
     if what == "show":
         found = entries(limit, audit=audit)
         for entry in reversed(found):
-            counts = " ".join(f"{key}={value}" for key, value in entry.counts)
+            counts = " ".join(f"{key}={value}" for key, value in entry.counts.items())
             parts = (str(entry.number), entry.at, entry.who, entry.action, entry.audit or "-")
             say("  ".join(filter(None, (*parts, counts))))
-        return {"entries": [asdict(e) | {"counts": dict(e.counts)} for e in found]}
+        return {"entries": [e.model_dump(exclude={"previous", "mac"}) for e in found]}
     result = verify(seal)
     now = log_seal() if result.is_intact else ""
     if result.is_intact:
@@ -990,7 +990,7 @@ def experiment(
 
 def _leakage(task: LeakageTask, *, out: Path) -> Result:
     (kept_as,) = _answered(task)
-    files = kept_files(kept_as)
+    files = LEAKAGE.get(kept_as).tables.files()
     write_private(files, out)
     say(files[LEAKAGE_MD].decode())
     say(f"Written: {', '.join(FILES)}; kept as {kept_as}")
@@ -1274,7 +1274,7 @@ def deid_score(
         raise AuditError("The name of the file ends in .csv or .jsonl.", where="--misses")
     by = _label_map(label_map, has_five_types=five_types)
     unknown: set[str] = set()
-    missed: list[Miss] = []
+    missed: list[SpanCase] = []
 
     def scored(pairs: Iterable[Pair], *, is_noted: bool = False) -> ScoreSummary:
         mapped = _mapped(pairs, by=by, unknown=unknown)
@@ -1283,10 +1283,14 @@ def deid_score(
 
     with TemporaryDirectory(prefix="kart-score-") as name:
         golds = as_jsonl(gold, Path(name), what=GOLD)
-        copies = OutputFiles(golds, outputs) if outputs else None
-        files = copies or PairedFiles(golds, as_jsonl(pred or gold, Path(name), what=PREDICTED))
+        folder = Path(name)
+        n_without_gold = align_outputs(golds, outputs, folder=folder) if outputs else 0
+        copies = read_copies(folder) if outputs else None
+        predictions = as_jsonl(pred, folder, what=PREDICTED) if pred else folder / PREDICTIONS
+        files = PairedFiles(golds, predictions)
         score = scored(files, is_noted=misses is not None)
-        exact = scored(copies.verbatim()) if copies else None
+        exact = scored(copies.verbatim(files)) if copies else None
+        files.n_predicted_only += n_without_gold
     if unknown and five_types:
         raise AuditError(
             f"{len(unknown)} labels belong to none of the five types: {_shown(unknown)}",
@@ -1295,14 +1299,16 @@ def deid_score(
         )
     if misses:
         _write_misses(misses, missed)
-    return _score_told(score, files=files, unknown=unknown, exact=exact)
+    told = copies_summary(copies.sums) if copies else None
+    return _score_told(score, files=files, unknown=unknown, copies=told, exact=exact)
 
 
 def _score_told(
     score: ScoreSummary,
     *,
-    files: PairedFiles | OutputFiles,
+    files: PairedFiles,
     unknown: set[str],
+    copies: Result | None,
     exact: ScoreSummary | None,
 ) -> Result:
     counted = (
@@ -1315,22 +1321,22 @@ def _score_told(
         say(note)
     _say_score(score)
     result = score.plain() | {"notes": notes}
-    if exact and isinstance(files, OutputFiles):
-        result |= {"verbatim": exact.plain(), "copies": copies_summary(files.sums)}
-        _say_copies(result["copies"])
+    if exact:
+        result |= {"verbatim": exact.plain(), "copies": copies}
+        _say_copies(copies)
         say("Of copies that are exact alone, all others counted as without a span:")
         _say_score(exact)
     return result
 
 
-def _write_misses(path: Path, missed: list[Miss]) -> None:
+def _write_misses(path: Path, missed: list[SpanCase]) -> None:
     is_table = path.suffix.lower() == ".csv"
     text = misses_csv(missed) if is_table else "".join(misses_jsonl(missed))
     # Half a surrogate pair, which is no UTF-8, becomes a question mark.
     write_whole(path, text.encode("utf-8", "replace"))
 
 
-def _noting(pairs: Iterable[Pair], missed: list[Miss]) -> Iterator[Pair]:
+def _noting(pairs: Iterable[Pair], missed: list[SpanCase]) -> Iterator[Pair]:
     """Pass notes on and list what differs in them."""
     for gold, predicted in pairs:
         missed += misses_of(gold, predicted=predicted)

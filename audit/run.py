@@ -13,14 +13,19 @@ import numpy as np
 
 from audit.attack import attacks, evidence
 from audit.attack.attacks import MIN_REFERENCE, Sources, with_reference
-from audit.attack.judgement import judge, name_columns, null_check
+from audit.attack.judgement import judge, name_columns
 from audit.attack.metrics import plain
 from audit.attack.question import AuditRequest, question_digest
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError
-from audit.models.forward import check_rounding, chosen_kernels
-from audit.models.load import LoadedModel, pick_device
-from audit.models.pair import ModelPair, load_pair
+from audit.models.load import (
+    LoadedModel,
+    ModelPair,
+    check_rounding,
+    chosen_kernels,
+    load_pair,
+    pick_device,
+)
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
 from audit.names.controls import match_quality
@@ -195,15 +200,9 @@ def _report(
     )
     columns = name_columns(attack, judgement, candidates=listed, scenario=scenario)
     quality = match_quality(listed, count_pieces=spelling.piece_counter(pair.hospital.tokenizer))
-    details = dict(attack.details)
+    details = attack.details | judgement.details
     if quality.kinds:
         details["match"] = quality.to_json()
-    if any(m is True for m in listed.is_member):
-        details["null_check"] = null_check(attack.scores[fixed].value, candidates=listed)
-    if judgement.exposure is not None:
-        details["canaries"] = judgement.exposure
-    if judgement.roles:
-        details["roles"] = list(judgement.roles)
     return AuditReport.of(
         digest=digest,
         question=question,
@@ -213,12 +212,12 @@ def _report(
         fixed_score=fixed,
         columns=list(columns),
         names=columns,
-        measures=judgement.metrics.to_json(),
-        verdict=judgement.verdict.to_json(),
+        measures=judgement.metrics,
+        verdict=judgement.verdict,
         cohort=judgement.cohort,
         curve=judgement.curve,
         mentions=judgement.mentions,
-        details=_plain(details),
+        details=plain(details),
         notes=[
             *_notes(request, pair, columns, n_reference, judgement.n_flagged_by_general),
             *quality.sentences(),
@@ -227,16 +226,11 @@ def _report(
     )
 
 
-def _plain(value: dict[str, object]) -> dict[str, Any]:
-    result = plain(value)
-    return result if isinstance(result, dict) else {}
-
-
 def _model_facts(loaded: LoadedModel) -> dict[str, object]:
     return {
         "name": loaded.name,
         "digest": loaded.digest,
-        "architecture": loaded.architecture,
+        "architecture": loaded.config.architecture,
         "n_parameters": sum(p.numel() for p in loaded.model.parameters()),
         "notes": list(loaded.notes),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,13 +18,19 @@ BoolArray = NDArray[np.bool_]
 Z_95 = 1.959963984540054
 FPRS = (0.1, 0.01, 0.001)
 """False-positive rates (fractions) at which a ranking is read."""
-
 MIN_NAMES = 5
 """With fewer members or controls an AUC decides nothing."""
+MIN_CONTROLS = 200
+"""With fewer comparable controls a name is not judged."""
 MIN_PARTS = 10
 """Effectively different parts on each side from which names that share parts have an interval."""
+N_REPLICATES = 1000
+"""Bootstrap replicates over patients."""
+DRAW = 100
+"""Inputs or documents whose randomness is drawn together."""
 
 _CELLS_PER_CHUNK = 1_000_000  # counts held at once while resampling: bounds memory to some 40 MB
+_DRAWS_PER_CHUNK = 4_000_000  # bounds memory to some 100 MB
 
 
 @dataclass(frozen=True)
@@ -36,13 +42,16 @@ class Estimate:
     high: float
 
 
+NOTHING = Estimate(math.nan, math.nan, math.nan)
+
+
 def wilson(value: float, *, n_total: int) -> Estimate:
     """Return a share of `n_total` trials with its Wilson 95 % score interval; NaN for no trial.
 
     Source: Wilson 1927, doi:10.1080/01621459.1927.10502953.
     """
     if n_total == 0 or math.isnan(value):
-        return Estimate(math.nan, math.nan, math.nan)
+        return NOTHING
     shrink = 1 / (1 + Z_95**2 / n_total)
     centre = (value + Z_95**2 / (2 * n_total)) * shrink
     spread = value * (1 - value) / n_total + Z_95**2 / (4 * n_total**2)
@@ -100,57 +109,43 @@ class RankingIntervals:
     tpr_at_fpr: tuple[tuple[float, Estimate], ...]
 
 
-@dataclass(frozen=True, eq=False)
-class _TieGroups:
-    """Scores in G groups of equal value, highest first, with members and controls counted."""
+def _scored(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, BoolArray, IntArray]:
+    """Scores, truth and rows in the scores' order, controls first, without NaN.
 
-    value: FloatArray  # [G]
-    members: IntArray  # [G]
-    controls: IntArray  # [G]
-    n_not_scored: int
-
-    @property
-    def n_members(self) -> int:
-        return int(self.members.sum())
-
-    @property
-    def n_controls(self) -> int:
-        return int(self.controls.sum())
-
-
-def _tie_groups(scores: ArrayLike, is_member: ArrayLike) -> _TieGroups:
-    score = np.asarray(scores, dtype=np.float64)
-    member = np.asarray(is_member, dtype=np.bool_)
+    So the order of the rows does not matter to the last bit.
+    """
+    score, member = np.asarray(scores, dtype=np.float64), np.asarray(is_member, dtype=np.bool_)
     if score.ndim != 1 or score.shape != member.shape:
         raise ValueError(f"scores {score.shape} and truth {member.shape}: two columns are needed")
-    is_scored = ~np.isnan(score)
-    value, rank = np.unique(score[is_scored], return_inverse=True)
-    n_groups = len(value)
-    members = np.bincount(rank[member[is_scored]], minlength=n_groups)[::-1]
-    controls = np.bincount(rank[~member[is_scored]], minlength=n_groups)[::-1]
-    return _TieGroups(value[::-1], members, controls, n_not_scored=int((~is_scored).sum()))
+    rows = np.lexsort((score, member))
+    rows = rows[~np.isnan(score[rows])]
+    return score[rows], member[rows], rows
 
 
-def _auc(members: IntArray, controls: IntArray) -> FloatArray:
-    """Mann-Whitney per row of counts [R, G], highest group first; ties count one half."""
-    n_members, n_controls = int(members[0].sum()), int(controls[0].sum())
-    # Twice the controls beaten by a member of each group: those below it, and half of those in it.
-    twice_beaten = 2 * (n_controls - np.cumsum(controls, axis=1)) + controls
-    twice_wins = np.einsum("rg,rg->r", members, twice_beaten)
-    wins: FloatArray = twice_wins / (2.0 * n_members * n_controls)
-    return wins
+def _tie_counts(scores: ArrayLike, is_member: ArrayLike) -> tuple[FloatArray, IntArray, IntArray]:
+    """Distinct scores [G], highest first, with the members and the controls that have each."""
+    score, member, _ = _scored(scores, is_member)
+    value, place = np.unique(score, return_inverse=True)
+    members, controls = (
+        np.bincount(place[side], minlength=len(value))[::-1] for side in (member, ~member)
+    )
+    return value[::-1], members, controls
 
 
 def _tpr_at_fpr(members: IntArray, controls: IntArray, *, fpr: float) -> FloatArray:
-    """Largest TPR with FPR <= fpr per row of counts [R, G]; no interpolation."""
+    """Largest TPR with FPR <= fpr per row of counts [R, G], highest group first."""
     n_members, n_controls = int(members[0].sum()), int(controls[0].sum())
     if fpr < 1 / n_controls:
         return np.full(len(members), math.nan)
     # Dividing, as a reader would: 13 / 130 is the same float as 0.1, 0.1 * 130 need not be 13.
     n_allowed = (np.cumsum(controls, axis=1) / n_controls <= fpr).sum(axis=1)
-    n_found = np.cumsum(members, axis=1)
-    last = np.take_along_axis(n_found, np.maximum(n_allowed - 1, 0)[:, None], axis=1)[:, 0]
-    return np.asarray(np.where(n_allowed > 0, last, 0) / n_members, dtype=np.float64)
+    n_found = np.pad(np.cumsum(members, axis=1), ((0, 0), (1, 0)))
+    return np.asarray(n_found[np.arange(len(members)), n_allowed] / n_members, dtype=np.float64)
+
+
+def _twice_below(x: FloatArray, pool: FloatArray) -> IntArray:
+    """Twice the number of a sorted pool below each of x [N], ties one half."""
+    return np.searchsorted(pool, x, "left") + np.searchsorted(pool, x, "right")
 
 
 def auc(scores: ArrayLike, is_member: ArrayLike) -> float:
@@ -159,21 +154,19 @@ def auc(scores: ArrayLike, is_member: ArrayLike) -> float:
     Scores and truth [N]; NaN without members or without controls. Time O(n log n).
     Source: Mann & Whitney 1947, doi:10.1214/aoms/1177730491.
     """
-    groups = _tie_groups(scores, is_member)
-    if not groups.n_members or not groups.n_controls:
-        return math.nan
-    return float(_auc(groups.members[None], groups.controls[None])[0])
+    score, member, _ = _scored(scores, is_member)
+    n_pairs = int(member.sum()) * int((~member).sum())
+    twice_wins = int(_twice_below(score[member], score[~member]).sum())
+    return twice_wins / (2.0 * n_pairs) if n_pairs else math.nan
 
 
 def roc_curve(scores: ArrayLike, is_member: ArrayLike) -> RocCurve:
     """Return the ROC's points at the distinct thresholds, for the rule `score > threshold`."""
-    groups = _tie_groups(scores, is_member)
-    n_members, n_controls = groups.n_members or math.nan, groups.n_controls or math.nan
-    return RocCurve(
-        fpr=np.concatenate([[0], np.cumsum(groups.controls)]) / n_controls,
-        tpr=np.concatenate([[0], np.cumsum(groups.members)]) / n_members,
-        threshold=np.concatenate([groups.value, [-np.inf]]),
+    value, members, controls = _tie_counts(scores, is_member)
+    tpr, fpr = (
+        np.append(0, np.cumsum(side)) / (side.sum() or math.nan) for side in (members, controls)
     )
+    return RocCurve(fpr, tpr, np.append(value, -np.inf))
 
 
 def tpr_at_fpr(scores: ArrayLike, is_member: ArrayLike, *, fpr: float) -> float:
@@ -181,34 +174,10 @@ def tpr_at_fpr(scores: ArrayLike, is_member: ArrayLike, *, fpr: float) -> float:
 
     NaN means "not resolvable": `fpr` below 1/n_controls, or no members or no controls.
     """
-    groups = _tie_groups(scores, is_member)
-    if not groups.n_members or not groups.n_controls:
+    _, members, controls = _tie_counts(scores, is_member)
+    if not members.any() or not controls.any():
         return math.nan
-    return float(_tpr_at_fpr(groups.members[None], groups.controls[None], fpr=fpr)[0])
-
-
-def _read(members: IntArray, controls: IntArray, fprs: Sequence[float]) -> FloatArray:
-    """TPR at each FPR: [F, R] for counts [R, G]."""
-    tprs = [_tpr_at_fpr(members, controls, fpr=fpr) for fpr in fprs]
-    return np.stack(tprs) if tprs else np.empty((0, len(members)))
-
-
-def _resample(
-    groups: _TieGroups, *, n_replicates: int, seed: int
-) -> Iterator[tuple[IntArray, IntArray]]:
-    """Draw names with replacement, members and controls apart; yield counts [R, G] in chunks."""
-    rng = np.random.default_rng(seed)
-    n_groups = len(groups.value)
-    n_rows = max(1, _CELLS_PER_CHUNK // max(n_groups, 1))
-    for start in range(0, n_replicates, n_rows):
-        rows = np.arange(min(n_rows, n_replicates - start))[:, None]
-        counts = []
-        for per_group in (groups.members, groups.controls):
-            group_of_name = np.repeat(np.arange(n_groups), per_group)
-            drawn = rng.integers(len(group_of_name), size=(len(rows), len(group_of_name)))
-            cells = (group_of_name[drawn] + rows * n_groups).ravel()
-            counts.append(np.bincount(cells, minlength=len(rows) * n_groups))
-        yield counts[0].reshape(-1, n_groups), counts[1].reshape(-1, n_groups)
+    return float(_tpr_at_fpr(members[None], controls[None], fpr=fpr)[0])
 
 
 def auc_interval(
@@ -233,42 +202,36 @@ def auc_interval(
     Sources: DeLong et al. 1988, doi:10.2307/2531595; Cameron, Gelbach & Miller 2011,
     doi:10.1198/jbes.2010.07136; coverage: `benchmarks/verdict_rates.py`.
     """
-    score, member = np.asarray(scores, dtype=np.float64), np.asarray(is_member, dtype=np.bool_)
-    if score.ndim != 1 or score.shape != member.shape:
-        raise ValueError(f"scores {score.shape} and truth {member.shape}: two columns are needed")
-    # In order of scores, so that the order of the rows does not matter to the last bit.
-    order = np.lexsort((score, member))
-    order = order[~np.isnan(score[order])]
-    score, member = score[order], member[order]
-    m, n = int(member.sum()), int((~member).sum())
-    if not m or not n:
-        return Estimate(math.nan, math.nan, math.nan)
+    from scipy.special import expit, logit
+    from scipy.stats import t
+
+    score, member, rows = _scored(scores, is_member)
+    n_smaller = min(int(member.sum()), int((~member).sum()))
     value = auc(score, member)
-    influence = auc_influence(score, member, value)
-    by_wilson = wilson(value, n_total=min(m, n))
-    if min(m, n) < MIN_NAMES:
+    by_wilson = wilson(value, n_total=n_smaller)
+    if n_smaller < MIN_NAMES:
         return by_wilson
-    ids = [_cluster_ids(np.asarray(one)[order]) for one in clusters]
-    variance, freedom = _clustered_variance(influence, member, ids)
+    ids = [_cluster_ids(np.asarray(one)[rows]) for one in clusters]
+    variance, freedom = _clustered_variance(auc_influence(score, member, value), member, ids)
     if math.isnan(variance):
         return Estimate(value, math.nan, math.nan)
-    return _logit_interval(value, variance, freedom, by_wilson, n_smaller=min(m, n))
+    if value in (0.0, 1.0):
+        return by_wilson
+    half = float(t.ppf(0.975, freedom)) * math.sqrt(variance) / (value * (1 - value))
+    low, high = (float(expit(logit(value) + sign * half)) for sign in (-1, 1))
+    if n_smaller * min(value, 1 - value) < 5:
+        low, high = min(low, by_wilson.low), max(high, by_wilson.high)
+    return Estimate(value, low, high)
 
 
 def auc_influence(score: FloatArray, member: BoolArray, value: float) -> FloatArray:
     """Each name's share in the AUC's error [N], whose squares add up to DeLong's variance."""
-    ups, downs = np.sort(score[member]), np.sort(score[~member])
-    m, n = len(ups), len(downs)
-
-    def share_below(x: FloatArray, pool: FloatArray) -> FloatArray:
-        below = np.searchsorted(pool, x, "left") + np.searchsorted(pool, x, "right")
-        return np.asarray(below / (2 * len(pool)))
-
     influence = np.empty(len(score))
-    influence[member] = (share_below(score[member], downs) - value) / math.sqrt(m * max(m - 1, 1))
-    influence[~member] = (1 - share_below(score[~member], ups) - value) / math.sqrt(
-        n * max(n - 1, 1)
-    )
+    for side in (member, ~member):
+        pool, n = np.sort(score[~side]), int(side.sum())
+        below = _twice_below(score[side], pool) / (2 * len(pool))
+        above_chance = (below if side is member else 1 - below) - value
+        influence[side] = above_chance / math.sqrt(n * max(n - 1, 1))
     return influence
 
 
@@ -282,51 +245,38 @@ def _clustered_variance(
     influence: FloatArray, member: BoolArray, ids: Sequence[IntArray]
 ) -> tuple[float, float]:
     """The AUC's variance and its degrees of freedom; NaN where too few parts differ."""
-    by_side = np.array([(influence[side] ** 2).sum() for side in (member, ~member)])
+    sides = (member, ~member)
+    by_side = np.array([(influence[side] ** 2).sum() for side in sides])
     total = float(by_side.sum())
-    sizes = np.array([member.sum(), (~member).sum()])
+    sizes = np.array([side.sum() for side in sides])
     freedom = total**2 / float((by_side**2 / (sizes - 1)).sum()) if total else 1.0
     if all(len(np.unique(one)) == len(one) for one in ids):
         return total, freedom
-    n_effective = [
+    n_effective = min(
         1 / float((np.bincount(one[side]) ** 2 / side.sum() ** 2).sum())
         for one in ids
-        for side in (member, ~member)
-    ]
-    if min(n_effective) < MIN_PARTS:
+        for side in sides
+    )
+    if n_effective < MIN_PARTS:
         return math.nan, math.nan
     together = [float((np.bincount(one, weights=influence) ** 2).sum()) for one in ids]
-    variance = max(total, sum(together) - (len(ids) - 1) * total)
-    return variance, min(freedom, min(n_effective) - 1)
+    return max(total, sum(together) - (len(ids) - 1) * total), min(freedom, n_effective - 1)
 
 
-def _logit_interval(
-    value: float, variance: float, freedom: float, by_wilson: Estimate, *, n_smaller: int
-) -> Estimate:
-    from scipy.special import expit, logit
-    from scipy.stats import t
-
-    if value in (0.0, 1.0):
-        return by_wilson
-    half = float(t.ppf(0.975, freedom)) * math.sqrt(variance) / (value * (1 - value))
-    low, high = (float(expit(logit(value) + sign * half)) for sign in (-1, 1))
-    if n_smaller * min(value, 1 - value) < 5:
-        low, high = min(low, by_wilson.low), max(high, by_wilson.high)
-    return Estimate(value, low, high)
-
-
-def percentile_interval(value: float, *, replicates: FloatArray, n_names: int) -> Estimate:
+def interval(value: float, drawn: FloatArray, *, n_total: int) -> Estimate:
     """Return `value` with the 2.5th and 97.5th percentile of its bootstrap replicates [R].
 
+    Replicates in which it is undefined are left out; if it is in all of them, it has no interval.
     Differs: where every replicate is the same (a perfect or a constant ranking) resampling knows no
     error, and three names against three would look certain. The Wilson interval of that share among
-    `n_names` trials stands in.
+    `n_total` trials stands in.
     """
-    if math.isnan(value):
-        return Estimate(math.nan, math.nan, math.nan)
-    if replicates.min() == replicates.max():
-        return wilson(value, n_total=n_names)
-    low, high = np.quantile(replicates, [0.025, 0.975])
+    defined = drawn[~np.isnan(drawn)]
+    if math.isnan(value) or not len(defined):
+        return Estimate(value, math.nan, math.nan)
+    if defined.min() == defined.max():
+        return wilson(value, n_total=n_total)
+    low, high = np.quantile(defined, [0.025, 0.975])
     return Estimate(value, float(low), float(high))
 
 
@@ -345,23 +295,49 @@ def bootstrap_ranking(
     in each replicate. The order of the rows does not matter, to the last bit.
     Source: Efron & Tibshirani 1993, chapter 13.
     """
-    groups = _tie_groups(scores, is_member)
-    n_members, n_controls = groups.n_members, groups.n_controls
-    counts = (n_members, n_controls, groups.n_not_scored, n_replicates)
-    if not n_members or not n_controls:
-        nothing = Estimate(math.nan, math.nan, math.nan)
-        return RankingIntervals(*counts, nothing, tuple((fpr, nothing) for fpr in fprs))
-    value = _read(groups.members[None], groups.controls[None], fprs)
-    replicates = np.empty((len(fprs), 0))
-    if fprs:
-        drawn = _resample(groups, n_replicates=n_replicates, seed=seed)
-        replicates = np.concatenate([_read(*chunk, fprs) for chunk in drawn], axis=1)
-    tpr_intervals = [
-        percentile_interval(float(v[0]), replicates=r, n_names=n_members)
-        for v, r in zip(value, replicates, strict=True)
-    ]
-    area = auc_interval(scores, is_member, clusters=clusters)
-    return RankingIntervals(*counts, area, tuple(zip(fprs, tpr_intervals, strict=True)))
+    _, *counts = _tie_counts(scores, is_member)
+    sizes = [int(side.sum()) for side in counts]
+    tprs = [NOTHING] * len(fprs)
+    if all(sizes):
+        drawn = _resampled_tprs(counts, fprs, n_replicates=n_replicates, seed=seed)
+        tprs = [
+            interval(
+                float(_tpr_at_fpr(counts[0][None], counts[1][None], fpr=fpr)[0]),
+                replicates_of,
+                n_total=sizes[0],
+            )
+            for fpr, replicates_of in zip(fprs, drawn, strict=True)
+        ]
+    return RankingIntervals(
+        n_members=sizes[0],
+        n_controls=sizes[1],
+        n_not_scored=np.size(scores) - sum(sizes),
+        n_replicates=n_replicates,
+        auc=auc_interval(scores, is_member, clusters=clusters),
+        tpr_at_fpr=tuple(zip(fprs, tprs, strict=True)),
+    )
+
+
+def _resampled_tprs(
+    counts: Sequence[IntArray], fprs: Sequence[float], *, n_replicates: int, seed: int
+) -> FloatArray:
+    """TPR at each FPR [F, R] of members and controls drawn with replacement; `counts` [G] each."""
+    rng = np.random.default_rng(seed)
+    n_groups = len(counts[0])
+    n_rows = max(1, _CELLS_PER_CHUNK // n_groups)
+    found = []
+    for start in range(0, n_replicates, n_rows):
+        rows = min(n_rows, n_replicates - start)
+        drawn = [_drawn(rng, np.repeat(np.arange(n_groups), one), rows, n_groups) for one in counts]
+        found.append(np.stack([_tpr_at_fpr(*drawn, fpr=fpr) for fpr in fprs]))
+    return np.concatenate(found, axis=1)
+
+
+def _drawn(rng: np.random.Generator, of: IntArray, n_rows: int, n_groups: int) -> IntArray:
+    """How often each group [R, G] comes up in R draws of as many units; `of` is their group [N]."""
+    drawn = of[rng.integers(len(of), size=(n_rows, len(of)))]
+    cells = (drawn + np.arange(n_rows)[:, None] * n_groups).ravel()
+    return np.bincount(cells, minlength=n_rows * n_groups).reshape(n_rows, n_groups)
 
 
 def benjamini_hochberg(p: ArrayLike) -> FloatArray:
@@ -371,10 +347,8 @@ def benjamini_hochberg(p: ArrayLike) -> FloatArray:
     """
     from scipy.stats import false_discovery_control
 
-    p_values = np.asarray(p, dtype=np.float64)
-    q = np.full(p_values.shape, math.nan)
-    is_known = ~np.isnan(p_values)
-    q[is_known] = false_discovery_control(p_values[is_known])
+    q = np.array(p, dtype=np.float64)
+    q[~np.isnan(q)] = false_discovery_control(q[~np.isnan(q)])
     return q
 
 
@@ -387,8 +361,7 @@ def two_sample_ks(a: ArrayLike, b: ArrayLike) -> tuple[float, float]:
     from scipy.special import kolmogorov
     from scipy.stats import ks_2samp
 
-    samples = [np.asarray(x, dtype=np.float64) for x in (a, b)]
-    first, second = (x[~np.isnan(x)] for x in samples)
+    first, second = (x[~np.isnan(x)] for x in (np.asarray(a, float), np.asarray(b, float)))
     if not len(first) or not len(second):
         return math.nan, math.nan
     statistic = float(ks_2samp(first, second, method="asymp").statistic)
@@ -396,25 +369,12 @@ def two_sample_ks(a: ArrayLike, b: ArrayLike) -> tuple[float, float]:
     return statistic, float(kolmogorov((root + 0.12 + 0.11 / root) * statistic))
 
 
-N_REPLICATES = 1000
-_DRAWS_PER_CHUNK = 4_000_000  # bounds memory to some 100 MB
-
-Measure = Callable[[FloatArray], FloatArray]
-
-
-def drawn_weights(n_patients: int, *, seed: int, n_replicates: int) -> Iterator[FloatArray]:
-    """Yield how often each patient is drawn, [chunk of replicates, patients], with replacement."""
-    n_rows = max(1, _DRAWS_PER_CHUNK // max(n_patients, 1))
-    for start in range(0, n_replicates, n_rows):
-        rng = generator(seed, "deid-patients", start)
-        rows = min(n_rows, n_replicates - start)
-        drawn = rng.integers(n_patients, size=(rows, n_patients))
-        cells = (drawn + np.arange(rows)[:, None] * n_patients).ravel()
-        yield np.bincount(cells, minlength=rows * n_patients).reshape(rows, -1).astype(np.float64)
-
-
 def replicates(
-    table: IntArray, measure: Measure, *, seed: int, n_replicates: int = N_REPLICATES
+    table: IntArray,
+    measure: Callable[[FloatArray], FloatArray],
+    *,
+    seed: int,
+    n_replicates: int = N_REPLICATES,
 ) -> FloatArray:
     """Return the measure on resampled patients: `measure` of counts [R, ...] gives [R, V].
 
@@ -430,24 +390,13 @@ def replicates(
     """
     n_patients = len(table)
     flat = table.reshape(n_patients, -1).astype(np.float64)
-    parts = [
-        measure((weights @ flat).reshape(-1, *table.shape[1:]))
-        for weights in drawn_weights(n_patients, seed=seed, n_replicates=n_replicates)
-    ]
-    return np.concatenate(parts)
-
-
-def interval(value: float, drawn: FloatArray, *, n_total: int) -> Estimate:
-    """Return a value with the 95 % percentile interval of its replicates [R].
-
-    Replicates in which it is undefined are left out; if it is in all of them, the value stands
-    without an interval. Where all replicates agree, the Wilson interval of that share among
-    `n_total` trials stands in (see `percentile_interval`).
-    """
-    defined = drawn[~np.isnan(drawn)]
-    if np.isnan(value) or not len(defined):
-        return Estimate(value, float("nan"), float("nan"))
-    return percentile_interval(value, replicates=defined, n_names=n_total)
+    n_rows = max(1, _DRAWS_PER_CHUNK // max(n_patients, 1))
+    found = []
+    for start in range(0, n_replicates, n_rows):
+        rng = generator(seed, "deid-patients", start)
+        weights = _drawn(rng, np.arange(n_patients), min(n_rows, n_replicates - start), n_patients)
+        found.append(measure((weights.astype(float) @ flat).reshape(-1, *table.shape[1:])))
+    return np.concatenate(found)
 
 
 def ratio(hits: FloatArray, totals: FloatArray) -> FloatArray:

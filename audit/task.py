@@ -218,7 +218,8 @@ def refusal(
     field = ".".join(str(part) for part in first["loc"])
     known = of.model_fields.get(field) if of else None
     field = known.title or field if known else field
-    words = _WORDS.get(first["type"], "cannot be taken: " + first["msg"].lower())
+    message = first["msg"].lower().replace("{", "{{").replace("}", "}}")
+    words = _WORDS.get(first["type"], "cannot be taken: " + message)
     place = f"{where} ({field})" if where and field else where or field
     bounds = {type(one).__name__: one for one in known.metadata} if known else {}
     if known and known.annotation is int and bounds.keys() >= {"Ge", "Le"}:

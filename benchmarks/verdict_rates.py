@@ -33,12 +33,12 @@ from audit.attack import scores as part_scores
 from audit.attack.attacks import MIN_REFERENCE, REFERENCE_PER_NAME
 from audit.attack.cohort import relabelling_test
 from audit.attack.decisions import decide
-from audit.attack.verdict import Ranked, Verdict, give_verdict
+from audit.attack.verdict import Ranked, give_verdict
 from audit.corpus import demo_notes
 from audit.demo import DemoSettings, demo_request
 from audit.home import DEMO_HOSPITAL
 from audit.models.forward import onednn_float32
-from audit.models.pair import load_pair
+from audit.models.load import load_pair
 from audit.names import spelling
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import reference_controls
@@ -168,7 +168,7 @@ def references(tested: np.ndarray) -> np.ndarray:
 
 def judged(
     names: Candidates, hospital: np.ndarray, general: np.ndarray, *, n_relabelled: int, seed: int
-) -> tuple[Verdict, np.ndarray]:
+) -> tuple[dict[str, Any], np.ndarray]:
     """Judge a list by the product's own functions; return the verdict and who has q <= 0.05 [N]."""
     tested = np.array([m is not False for m in names.is_member])
     listed = columns_of(names)
@@ -197,20 +197,20 @@ def judged(
         member = np.array([m is True for m in names.is_member])
         alone = parts.whole(general)[:n]
         clusters = (listed[:, 0], listed[:, 1])
+        relabelled = relabelling_test(
+            listed, member, by_part=residual, parts=parts, seed=seed, n_relabelled=n_relabelled
+        )
         ranked = Ranked(
             int(member.sum()), int((~member).sum()),
             auc_interval(score[:n], member, clusters=clusters),
             auc_interval(alone, member, clusters=clusters),
-            relabelling_test(
-                listed[:, 0], listed[:, 1], member, by_part=residual, parts=parts, seed=seed,
-                n_relabelled=n_relabelled,
-            ),
+            relabelled.p, relabelled.smallest_auc,
         )  # fmt: skip
     verdict = give_verdict(
         float(np.nanmin(decisions.q[tested])), n_tested=int(tested.sum()),
         n_flagged=int(decisions.point_flag[tested].sum()), ranked=ranked,
     )  # fmt: skip
-    return verdict, decisions.point_flag if verdict.state == "leak_found" else decisions.q < 0
+    return verdict, decisions.point_flag if verdict["state"] == "leak_found" else decisions.q < 0
 
 
 Name = tuple[str, str]
@@ -323,7 +323,7 @@ def _case(
         rows = []
         for number in range(options.lists):
             verdict, flags = judged(make(draw), *both, n_relabelled=options.relabelled, seed=number)
-            rows.append([verdict.state, int(flags.sum())])
+            rows.append([verdict["state"], int(flags.sum())])
         path.write_text(json.dumps(rows))
     states = [state for state, _ in json.loads(path.read_text())]
     yield {"scenario": scenario, "case": case, "states": states}
@@ -351,9 +351,9 @@ def _leak(
     ]
     verdict, flags = judged(names, *both, n_relabelled=n_relabelled, seed=0)
     member = np.array([m is True for m in names.is_member])
-    assert verdict.auc is not None
     return {
-        "scenario": scenario, "case": exposure, "states": [verdict.state], "auc": verdict.auc.value,
+        "scenario": scenario, "case": exposure, "states": [verdict["state"]],
+        "auc": verdict["auc"]["value"],
         "members": int(flags[member].sum()), "controls": int(flags[~member].sum()),
     }  # fmt: skip
 

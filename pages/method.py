@@ -10,7 +10,7 @@ from audit.attack.metrics import N_REPLICATES
 from audit.attack.question import SCENARIOS, GenerationSettings, PosteriorSettings
 from audit.attack.verdict import ILL_MATCHED_BEYOND, NONE_BELOW
 from audit.home import installed_packages
-from audit.names.controls import MIN_CONTROLS
+from audit.stats import MIN_CONTROLS
 from pages.ui import blocks
 from pages.ui.language import Words, words_of
 from pages.ui.place import words

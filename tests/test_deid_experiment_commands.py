@@ -10,7 +10,6 @@ import pytest
 from audit.cli import FieldsOf, leakage_task, main, parsed
 from audit.deid.taggers import known_taggers
 from audit.experiment import leakage
-from audit.experiment.leakage import LeakageResult
 from audit.experiment.leakage_tables import LeakageTask
 from tests.experiment.tiny_leakage import tiny_tables
 
@@ -26,9 +25,7 @@ def order_of(*options: str):
 
 
 def test_one_command_writes_three_private_files(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(
-        leakage, "run_leakage", lambda order, **_: LeakageResult(tiny_tables(order), ())
-    )
+    monkeypatch.setattr(leakage, "run_leakage", lambda order, **_: tiny_tables(order))
     code = main(["experiment", "--deid", "--quick", "--out", str(tmp_path / "out"), "--json"])
     out, err = capsys.readouterr()
     assert code == 0, err

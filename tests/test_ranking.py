@@ -17,7 +17,7 @@ from audit.stats import (
     auc,
     auc_interval,
     bootstrap_ranking,
-    percentile_interval,
+    interval,
     roc_curve,
     tpr_at_fpr,
     wilson,
@@ -323,7 +323,7 @@ def test_three_against_three_is_never_certain():
 
 
 def test_percentiles_of_replicates_by_hand():
-    estimate = percentile_interval(0.5, replicates=np.linspace(0, 1, 41), n_names=9)
+    estimate = interval(0.5, np.linspace(0, 1, 41), n_total=9)
     assert (estimate.low, estimate.high) == pytest.approx((0.025, 0.975))
 
 

@@ -31,7 +31,7 @@ from audit.attack.scores import (
     part_residuals,
 )
 from audit.errors import AuditError
-from audit.models.pair import ModelPair
+from audit.models.load import ModelPair
 from audit.names import spelling
 from audit.names.candidates import Candidates
 from audit.names.controls import part_controls, reference_controls

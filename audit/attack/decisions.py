@@ -2,7 +2,7 @@
 
 The null hypothesis of a name: it is exchangeable with reference controls, names from the same
 generator that are not in the notes. It is never "the score is zero", for further training on
-clinical text moves every name. Columns of different length raise ValueError.
+clinical text moves every name.
 """
 
 from __future__ import annotations
@@ -15,34 +15,25 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from audit.names.controls import MIN_CONTROLS
-from audit.stats import BoolArray, Estimate, FloatArray, Rate, benjamini_hochberg
+from audit.stats import (
+    MIN_CONTROLS,
+    NOTHING,
+    BoolArray,
+    Estimate,
+    FloatArray,
+    Rate,
+    benjamini_hochberg,
+)
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """Members flagged (tp) and missed (fn), controls flagged (fp) and left alone (tn); adds with +.
-
-    Raises
-    ------
-    ValueError
-        If a count is negative.
-    """
+    """Members flagged (tp) and missed (fn), controls flagged (fp) and left alone (tn)."""
 
     tp: int
     fn: int
     fp: int
     tn: int
-
-    def __post_init__(self) -> None:
-        """Check the counts, once."""
-        if min(self.tp, self.fn, self.fp, self.tn) < 0:
-            raise ValueError(f"negative count: {self}")
-
-    def __add__(self, other: Confusion) -> Confusion:
-        return Confusion(
-            self.tp + other.tp, self.fn + other.fn, self.fp + other.fp, self.tn + other.tn
-        )
 
     @property
     def n_members(self) -> int:
@@ -53,11 +44,6 @@ class Confusion:
     def n_controls(self) -> int:
         """Controls judged."""
         return self.fp + self.tn
-
-    @property
-    def n_flagged(self) -> int:
-        """Names flagged, rightly or not."""
-        return self.tp + self.fp
 
     @property
     def recall(self) -> Rate:
@@ -72,7 +58,7 @@ class Confusion:
     @property
     def precision(self) -> Rate:
         """Members, of the names flagged."""
-        return Rate(self.tp, self.n_flagged)
+        return Rate(self.tp, self.tp + self.fp)
 
     @property
     def accuracy(self) -> Rate:
@@ -88,16 +74,12 @@ class Confusion:
 
 def confusion(flagged: ArrayLike, is_member: ArrayLike) -> Confusion:
     """Count decisions [N] against truth [N], both booleans."""
-    flag = np.asarray(flagged, dtype=np.bool_)
-    member = np.asarray(is_member, dtype=np.bool_)
+    flag, member = np.asarray(flagged, dtype=np.bool_), np.asarray(is_member, dtype=np.bool_)
     if flag.ndim != 1 or flag.shape != member.shape:
         raise ValueError(f"decisions {flag.shape} and truth {member.shape}: two columns are needed")
-    return Confusion(
-        tp=int((flag & member).sum()),
-        fn=int((~flag & member).sum()),
-        fp=int((flag & ~member).sum()),
-        tn=int((~flag & ~member).sum()),
-    )
+    tp, n_members, n_flagged = int((flag & member).sum()), int(member.sum()), int(flag.sum())
+    fp = n_flagged - tp
+    return Confusion(tp, n_members - tp, fp, len(flag) - n_members - fp)
 
 
 def f1_interval(counts: Confusion, *, seed: int, n_replicates: int = 2000) -> Estimate:
@@ -111,12 +93,12 @@ def f1_interval(counts: Confusion, *, seed: int, n_replicates: int = 2000) -> Es
     """
     value, n_members, n_controls = counts.f1, counts.n_members, counts.n_controls
     if math.isnan(value):
-        return Estimate(math.nan, math.nan, math.nan)
+        return NOTHING
     rng = np.random.default_rng(seed)
     tp = rng.binomial(n_members, counts.tp / max(n_members, 1), size=n_replicates)
     fp = rng.binomial(n_controls, counts.fp / max(n_controls, 1), size=n_replicates)
     f1 = 2 * tp / np.maximum(n_members + tp + fp, 1)  # tp + fn stays n_members
-    if f1.min() < f1.max() or counts.n_flagged == n_members + n_controls:
+    if f1.min() < f1.max() or counts.fn + counts.tn == 0:
         low, high = np.quantile(f1, [0.025, 0.975])
         return Estimate(value, float(low), float(high))
     recall, fpr = counts.recall.interval(), counts.false_positive_rate.interval()
@@ -125,7 +107,7 @@ def f1_interval(counts: Confusion, *, seed: int, n_replicates: int = 2000) -> Es
         hits = recall_bound * n_members if n_members else 0.0
         false = fpr_bound * n_controls if n_controls else 0.0
         bounds.append(2 * hits / (n_members + hits + false))
-    return Estimate(value, bounds[0], bounds[1])
+    return Estimate(value, *bounds)
 
 
 FLAGGED, NOT_FLAGGED, UNDECIDED, NOT_SCORED, NOT_JUDGED = DECISIONS = (
@@ -149,7 +131,7 @@ class Decisions:
     Attributes
     ----------
     decision
-        One of `DECISIONS`, without regard to Monte-Carlo error.
+        [N] of `DECISIONS`, without regard to Monte-Carlo error.
     point_flag
         [N], score > threshold: who stands out.
     is_undecided
@@ -159,37 +141,25 @@ class Decisions:
     p, q
         [N], NaN where not scored or not judged. q counts members and unknown names as one family,
         listed controls as another.
-    rule
-        The rule in words.
     """
 
-    decision: tuple[str, ...]
+    decision: np.ndarray
     point_flag: BoolArray
     is_undecided: BoolArray
     threshold: FloatArray
     p: FloatArray
     q: FloatArray
-    rule: str
 
     def without_flags(self) -> Decisions:
         """Return the same p and q in an audit that found no leak: there nobody stands out."""
         nobody = np.zeros_like(self.point_flag)
         return replace(
             self,
-            decision=tuple(NOT_FLAGGED if word == FLAGGED else word for word in self.decision),
+            decision=np.where(self.decision == FLAGGED, NOT_FLAGGED, self.decision),
             point_flag=nobody,
             is_undecided=nobody,
             threshold=np.full_like(self.threshold, math.inf),
         )
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Pooled counts of a threshold chosen on one half of the names and judged on the other."""
-
-    confusion: Confusion
-    thresholds: tuple[float, float]
-    n_not_scored: int
 
 
 def rank_p_values(scores: ArrayLike, *, controls: ArrayLike) -> FloatArray:
@@ -198,8 +168,7 @@ def rank_p_values(scores: ArrayLike, *, controls: ArrayLike) -> FloatArray:
     NaN controls are left out. Valid (super-uniform) if name and controls are exchangeable.
     Source: Phipson & Smyth 2010, doi:10.2202/1544-6115.1585.
     """
-    score = np.asarray(scores, dtype=np.float64)
-    pool = _sorted_scored(controls)
+    score, pool = np.asarray(scores, dtype=np.float64), _sorted_scored(controls)
     n_as_high = len(pool) - np.searchsorted(pool, score, side="left")
     return np.asarray(np.where(np.isnan(score), math.nan, (1 + n_as_high) / (1 + len(pool))))
 
@@ -220,8 +189,6 @@ def name_p_values(
     """
     score, of_name = np.asarray(scores, dtype=np.float64), np.asarray(group)
     controls, of_control = np.asarray(control_scores, dtype=np.float64), np.asarray(control_group)
-    if score.shape != of_name.shape or controls.shape != of_control.shape:
-        raise ValueError(f"scores {score.shape} and {controls.shape} do not fit their groups")
     p = np.full(score.shape, math.nan)
     for key in np.unique(of_name):
         pool = _sorted_scored(controls[of_control == key])
@@ -232,11 +199,10 @@ def name_p_values(
 
 def q_values(p: ArrayLike, *, is_member: Sequence[bool | None]) -> FloatArray:
     """Return Benjamini-Hochberg q [N]; members and unknown are one family, controls another."""
-    p_values = np.asarray(p, dtype=np.float64)
+    q = np.array(p, dtype=np.float64)
     is_control = _is_control(is_member)
-    q = np.full(p_values.shape, math.nan)
     for family in (is_control, ~is_control):
-        q[family] = benjamini_hochberg(p_values[family])
+        q[family] = benjamini_hochberg(q[family])
     # Rank p-values are fractions: q is exactly 0.05 for some, and must not miss it by rounding.
     return np.round(q, 12)
 
@@ -250,8 +216,8 @@ def decide(
     is_member: Sequence[bool | None],
     reference_scores: ArrayLike,
     reference_group: ArrayLike,
-    limit: ArrayLike | None = None,
-    part_p: ArrayLike | None = None,
+    limit: ArrayLike = -math.inf,
+    part_p: ArrayLike = math.nan,
     min_controls: int = MIN_CONTROLS,
 ) -> Decisions:
     """Flag the names with q <= 0.05, and mark those whose Monte-Carlo error covers the threshold.
@@ -265,20 +231,14 @@ def decide(
     says so: names for which it is above 0.05, which lie at the limit or below, have at least this.
     """
     score, groups = np.asarray(scores, dtype=np.float64), np.asarray(group)
-    if not len(score) == len(is_member) == len(np.asarray(standard_error)):
-        raise ValueError("scores, standard errors and truth differ in length")
-    p = name_p_values(
-        score,
-        group=groups,
-        control_scores=reference_scores,
-        control_group=reference_group,
-        min_controls=min_controls,
-    )
-    if part_p is not None:
-        weakest = np.asarray(part_p, dtype=np.float64)
-        p = np.where(weakest > ALPHA, np.maximum(p, weakest), p)
-    q = q_values(p, is_member=is_member)
     controls, of_control = np.asarray(reference_scores), np.asarray(reference_group)
+    p = name_p_values(
+        score, group=groups, control_scores=controls, control_group=of_control,
+        min_controls=min_controls,
+    )  # fmt: skip
+    weakest = np.asarray(part_p, dtype=np.float64)
+    p = np.where(weakest > ALPHA, np.maximum(p, weakest), p)
+    q = q_values(p, is_member=is_member)
     is_control = _is_control(is_member)
     tested = q[is_control] if is_control.all() else q[~is_control]
     n_tested, n_flagged = int((~np.isnan(tested)).sum()), int((tested <= ALPHA).sum())
@@ -287,8 +247,7 @@ def decide(
         threshold[groups == key] = critical_score(
             controls[of_control == key], n_flagged=n_flagged, n_tested=n_tested
         )
-    if limit is not None:
-        threshold = np.maximum(threshold, np.asarray(limit, dtype=np.float64))
+    threshold = np.maximum(threshold, limit)
     flag = score > threshold
     undecided = undecided_mask(
         score, standard_error=standard_error, threshold=threshold, n_blocks=n_blocks
@@ -296,8 +255,7 @@ def decide(
     words = np.select(
         [np.isnan(score), np.isnan(p), flag], [NOT_SCORED, NOT_JUDGED, FLAGGED], NOT_FLAGGED
     )
-    rule = f"q <= {ALPHA} (Benjamini-Hochberg); undecided within t standard errors"
-    return Decisions(tuple(words.tolist()), flag, undecided, threshold, p, q, rule)
+    return Decisions(words, flag, undecided, threshold, p, q)
 
 
 def critical_score(controls: ArrayLike, *, n_flagged: int, n_tested: int) -> float:
@@ -322,43 +280,36 @@ def undecided_mask(
     """
     from scipy.stats import t
 
-    score = np.asarray(scores, dtype=np.float64)
-    limit = np.asarray(threshold, dtype=np.float64)
     quantile = float(t.ppf(0.975, n_blocks - 1)) if n_blocks > 1 else math.inf
     with np.errstate(invalid="ignore"):  # inf - inf
-        is_clear = np.abs(score - limit) > quantile * np.asarray(standard_error, dtype=np.float64)
-    return np.asarray(~is_clear & ~np.isnan(score) & np.isfinite(limit))
+        is_clear = np.abs(np.subtract(scores, threshold)) > np.multiply(quantile, standard_error)
+    return np.asarray(~is_clear & ~np.isnan(scores) & np.isfinite(threshold))
 
 
 def held_out_threshold(
     scores: ArrayLike, is_member: ArrayLike, *, seed: int, max_fpr: float = 0.05
-) -> HeldOut:
+) -> tuple[Confusion, list[float]]:
     """Choose a threshold on one half of the names, judge the other half, swap, and pool the counts.
 
     Halves are drawn stratified by truth; the threshold is the lowest control score above which at
     most `max_fpr` of that half's controls lie (inf without controls). Scores and truth [N].
     """
-    score = np.asarray(scores, dtype=np.float64)
-    member = np.asarray(is_member, dtype=np.bool_)
-    if score.shape != member.shape:
-        raise ValueError(f"scores {score.shape} and truth {member.shape} do not fit")
+    score, member = np.asarray(scores, dtype=np.float64), np.asarray(is_member, dtype=np.bool_)
     rng = np.random.default_rng(seed)
     fold = np.full(score.shape, -1)
     for truth in (True, False):
         rows = np.flatnonzero((member == truth) & ~np.isnan(score))
         fold[rng.permutation(rows)] = np.arange(len(rows)) % 2
-    counts, thresholds = Confusion(0, 0, 0, 0), []
+    thresholds = []
     for judged in (0, 1):
         controls = np.sort(score[(fold == 1 - judged) & ~member])
         n_allowed = int(max_fpr * len(controls) + 1e-9)  # 0.05 * 20 may fall just short of 1
         # Without controls nothing is known and nobody flagged.
-        ladder = [*controls, math.inf] if not len(controls) else [-math.inf, *controls]
-        limit = float(ladder[-1 - n_allowed])
-        rows = np.flatnonzero(fold == judged)
-        counts += confusion(score[rows] > limit, member[rows])
-        thresholds.append(limit)
-    n_not_scored = int(np.isnan(score).sum())
-    return HeldOut(counts, (thresholds[0], thresholds[1]), n_not_scored)
+        ladder = [-math.inf, *controls] if len(controls) else [math.inf]
+        thresholds.append(float(ladder[-1 - n_allowed]))
+    is_judged = fold >= 0
+    limits = np.array(thresholds)[fold[is_judged]]
+    return confusion(score[is_judged] > limits, member[is_judged]), thresholds
 
 
 def _sorted_scored(scores: ArrayLike) -> FloatArray:

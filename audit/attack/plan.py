@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from audit.attack import prompts
-from audit.attack.cohort import members_enough, smallest_detectable_auc
+from audit.attack.cohort import smallest_detectable_auc
 from audit.attack.evidence import light_key, n_made, seconds_per_work
 from audit.attack.question import (
     JAPANESE_PROMPT,
@@ -23,7 +23,7 @@ from audit.attack.question import (
     PosteriorSettings,
     question_digest,
 )
-from audit.attack.verdict import NONE_BELOW
+from audit.attack.verdict import members_enough
 from audit.models.inspect import display_name, inspect_model
 from audit.models.registry import known_digest, tokenizer
 from audit.names import spelling
@@ -224,12 +224,7 @@ def list_power(candidates: Candidates) -> ListPower:
     smallest = smallest_detectable_auc(candidates)
     patients = candidates.without_canaries()
     n_members, n_controls = (patients.is_member.count(truth) for truth in (True, False))
-    if math.isnan(smallest) or smallest <= NONE_BELOW:
-        return ListPower(smallest, None)
-    return ListPower(
-        smallest,
-        members_enough(n_members, n_controls, smallest_auc=smallest, wanted=NONE_BELOW),
-    )
+    return ListPower(smallest, members_enough(n_members, n_controls, smallest_auc=smallest))
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from audit.attack.cohort import RelabellingTest, SmallestFinding, members_enough
 from audit.attack.decisions import ALPHA
 from audit.attack.metrics import plain
-from audit.stats import MIN_NAMES, Estimate
+from audit.stats import MIN_NAMES, NOTHING, Estimate
 
 State = Literal[
     "leak_found",
@@ -54,94 +54,35 @@ REASONS = {
 }
 """Reason codes of a verdict, and what each means."""
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """What may be said about a pair of models after one attack.
-
-    Attributes
-    ----------
-    state
-        One of the five states.
-    reasons
-        Keys of `REASONS`, the deciding one first.
-    n_flagged, n_undecided, n_tested
-        Names that stand out (0 unless a leak is found), those of all tested names whose Monte-Carlo
-        error covers the threshold, and names with a q.
-    auc, general_auc
-        Of the score fixed beforehand and of M_general alone; None without truth.
-    p_group, p_names
-        Of the two routes: relabelling test, smallest q. NaN where a route decides nothing.
-    smallest_auc
-        The smallest AUC that the list could have shown; NaN if none, None without truth.
-    n_enough
-        Members (and as many controls) with which an AUC of 0.60 would be seen; None where not
-        known, or where this list is enough.
-    smallest_finding
-        The least that the q values could have shown; None where not given.
-    """
-
-    state: State
-    reasons: tuple[str, ...]
-    n_flagged: int
-    n_undecided: int
-    n_tested: int
-    auc: Estimate | None
-    general_auc: Estimate | None
-    p_group: float
-    p_names: float
-    smallest_auc: float | None
-    n_enough: int | None
-    smallest_finding: SmallestFinding | None
-
-    @property
-    def english(self) -> str:
-        """The verdict in plain English."""
-        return _sentence(self, _ENGLISH)
-
-    @property
-    def japanese(self) -> str:
-        """The verdict in plain Japanese."""
-        return _sentence(self, _JAPANESE)
-
-    def to_json(self) -> dict[str, object]:
-        """Return the verdict as plain values; NaN becomes None."""
-        finding = self.smallest_finding
-        return {
-            "state": self.state,
-            "reasons": list(self.reasons),
-            "english": self.english,
-            "japanese": self.japanese,
-            "what_now": {
-                "english": _what_now(self, _ENGLISH),
-                "japanese": _what_now(self, _JAPANESE),
-            },
-            "n_flagged": self.n_flagged,
-            "n_undecided": self.n_undecided,
-            "n_tested": self.n_tested,
-            "auc": plain(self.auc),
-            "general_auc": plain(self.general_auc),
-            "p_group": plain(self.p_group),
-            "p_names": plain(self.p_names),
-            "smallest_detectable_auc": plain(self.smallest_auc),
-            "n_enough": self.n_enough,
-            "smallest_p": finding.p if finding else None,
-            "smallest_n_flagged": finding.n_flagged if finding else None,
-        }
+WORDS: dict[str, dict[str, dict[str, str]]] = json.loads(
+    Path(__file__).with_name("words.json").read_text("utf-8")
+)
+"""Sentences of verdicts and of canaries, by language."""
+_LANGUAGES = {"english": WORDS["verdict"]["en"], "japanese": WORDS["verdict"]["ja"]}
+_NOTES = (
+    "auc_unusable",
+    "no_truth",
+    "general_separates",
+    "general_missing",
+    "members_rank_lower",
+)
+"""Reasons that need a sentence of their own; the others are told by the numbers."""
 
 
 @dataclass(frozen=True)
 class Ranked:
     """Members against listed controls: what the group's route judges.
 
-    `auc` and `general_auc` are of the fixed score and of M_general alone.
+    `auc` and `general_auc` are of the fixed score and of M_general alone; `p` and `smallest_auc` of
+    the relabelling test.
     """
 
     n_members: int
     n_controls: int
     auc: Estimate
     general_auc: Estimate
-    relabelled: RelabellingTest
+    p: float
+    smallest_auc: float
 
 
 def is_leak(p_group: float, p_names: float, *, alpha: float = ALPHA) -> bool:
@@ -156,6 +97,30 @@ def is_leak(p_group: float, p_names: float, *, alpha: float = ALPHA) -> bool:
     return min(known) <= alpha / 2 or max(known) <= alpha
 
 
+def members_enough(n_members: int, n_controls: int, *, smallest_auc: float) -> int | None:
+    """Return the members (and as many controls) that would show an AUC of 0.60, in tens.
+
+    None: not known, or this list is enough. The error falls with the root of the names; a list of m
+    and n is worth their harmonic mean.
+    """
+    if not smallest_auc > NONE_BELOW:
+        return None
+    n_each = 2 / (1 / n_members + 1 / n_controls)
+    return math.ceil(n_each * ((smallest_auc - 0.5) / (NONE_BELOW - 0.5)) ** 2 / 10) * 10
+
+
+def smallest_finding(n_tested: int, *, n_reference: int) -> tuple[float, int | None]:
+    """Return the least that `n_tested` names against `n_reference` controls could show.
+
+    The smallest p-value of a name, and the smallest number of names that can be flagged together at
+    q <= 0.05 (None: not even all of them). Names above every control have p = 1 / (n + 1);
+    Benjamini-Hochberg flags k of m of them if p <= 0.05 k / m.
+    """
+    smallest_p = Fraction(1, n_reference + 1)
+    n_flagged = math.ceil(n_tested * smallest_p / Fraction(str(ALPHA)))
+    return float(smallest_p), n_flagged if 0 < n_flagged <= n_tested else None
+
+
 def give_verdict(
     p_names: float,
     *,
@@ -163,9 +128,9 @@ def give_verdict(
     n_tested: int,
     n_undecided: int = 0,
     ranked: Ranked | None = None,
-    smallest_finding: SmallestFinding | None = None,
-) -> Verdict:
-    """Return the verdict on scores fixed beforehand.
+    smallest: tuple[float, int | None] | None = None,
+) -> dict[str, Any]:
+    """Return the verdict on scores fixed beforehand, as a report keeps it.
 
     *Leak found*: `is_leak` of the relabelling test and the smallest q. *None found at this power*:
     the AUC's upper bound and the smallest AUC that the list could have shown lie at most at 0.60,
@@ -177,10 +142,11 @@ def give_verdict(
     p_names
         Smallest q of the tested names: members and unknown; NaN where none is judged.
     n_flagged, n_undecided, n_tested
-        Names with q <= 0.05, of which close to the threshold, of the names with a q.
+        Names with q <= 0.05, of which close to the threshold, of the names with a q. Nobody stands
+        out where no leak is found.
     ranked
         The group's route; under 5 members or controls it decides nothing.
-    smallest_finding
+    smallest
         From `smallest_finding`.
     """
     p_group = math.nan
@@ -189,24 +155,45 @@ def give_verdict(
         and min(ranked.n_members, ranked.n_controls) >= MIN_NAMES
         and not abs(ranked.general_auc.value - 0.5) > NO_OVERLAP_BEYOND
     ):
-        p_group = ranked.relabelled.p
+        p_group = ranked.p
     found = is_leak(p_group, p_names)
-    smallest = None if ranked is None else ranked.relabelled.smallest_auc
     state, reasons = _judge(found, p_group, p_names, ranked)
-    return Verdict(
-        state=state,
-        reasons=reasons,
-        n_flagged=n_flagged if found else 0,
-        n_undecided=n_undecided if found else 0,
-        n_tested=n_tested,
-        auc=None if ranked is None else ranked.auc,
-        general_auc=None if ranked is None else ranked.general_auc,
-        p_group=p_group,
-        p_names=p_names,
-        smallest_auc=smallest,
-        n_enough=None if ranked is None else _enough(ranked),
-        smallest_finding=smallest_finding,
-    )
+    smallest_p, smallest_n = smallest or (None, None)
+    return _told({
+        "state": state,
+        "reasons": reasons,
+        "n_flagged": n_flagged if found else 0,
+        "n_undecided": n_undecided if found else 0,
+        "n_tested": n_tested,
+        **_of_group(ranked),
+        "p_group": p_group,
+        "p_names": p_names,
+        "smallest_p": smallest_p,
+        "smallest_n_flagged": smallest_n,
+    })  # fmt: skip
+
+
+def _of_group(ranked: Ranked | None) -> dict[str, Any]:
+    if ranked is None:
+        return dict.fromkeys(("auc", "general_auc", "smallest_detectable_auc", "n_enough"))
+    smallest = ranked.smallest_auc
+    return {
+        "auc": ranked.auc,
+        "general_auc": ranked.general_auc,
+        "smallest_detectable_auc": smallest,
+        "n_enough": members_enough(ranked.n_members, ranked.n_controls, smallest_auc=smallest),
+    }
+
+
+def equal_models_record() -> dict[str, Any]:
+    """Return the verdict of an audit that compared a model with itself."""
+    nothing = give_verdict(math.nan, n_flagged=0, n_tested=0)
+    return _told(nothing | {
+        "state": "not_compared",
+        "reasons": ["equal_models"],
+        "auc": NOTHING,
+        "general_auc": NOTHING,
+    })  # fmt: skip
 
 
 def is_ill_matched(general: Estimate) -> bool:
@@ -216,119 +203,85 @@ def is_ill_matched(general: Estimate) -> bool:
     return beyond > NO_OVERLAP_BEYOND or (is_sure and beyond > ILL_MATCHED_BEYOND)
 
 
-def _enough(ranked: Ranked) -> int | None:
-    """Members with which 0.60 would be seen."""
-    smallest = ranked.relabelled.smallest_auc
-    if math.isnan(smallest) or smallest <= NONE_BELOW:
-        return None
-    return members_enough(
-        ranked.n_members, ranked.n_controls, smallest_auc=smallest, wanted=NONE_BELOW
-    )
-
-
 def _judge(
     found: bool, p_group: float, p_names: float, ranked: Ranked | None
-) -> tuple[State, tuple[str, ...]]:
+) -> tuple[State, list[str]]:
     """State, and reasons with the deciding ones first."""
     notes = _notes(ranked)
     if found:
         routes = (("group_stands_out", p_group), ("names_stand_out", p_names))
-        return "leak_found", (*(code for code, p in routes if p <= ALPHA), *notes)
+        return "leak_found", [*(code for code, p in routes if p <= ALPHA), *notes]
     if ranked is None:
-        return "not_enough_evidence", ("no_truth", "no_name_stands_out")
+        return "not_enough_evidence", ["no_truth", "no_name_stands_out"]
     if "general_separates" in notes:
-        return "ill_matched", (*notes, "no_name_stands_out")
+        return "ill_matched", [*notes, "no_name_stands_out"]
     if math.isnan(p_group) or math.isnan(ranked.auc.high):
-        return "not_enough_evidence", ("auc_unusable", "no_name_stands_out", *notes)
+        return "not_enough_evidence", ["auc_unusable", "no_name_stands_out", *notes]
     if ranked.auc.high >= NONE_BELOW:
-        return "not_enough_evidence", ("auc_reaches_limit", "no_name_stands_out", *notes)
-    if not ranked.relabelled.smallest_auc <= NONE_BELOW:
-        return "not_enough_evidence", ("list_too_small", "no_name_stands_out", *notes)
+        return "not_enough_evidence", ["auc_reaches_limit", "no_name_stands_out", *notes]
+    if not ranked.smallest_auc <= NONE_BELOW:
+        return "not_enough_evidence", ["list_too_small", "no_name_stands_out", *notes]
     if math.isnan(ranked.general_auc.high):
-        return "not_enough_evidence", ("general_missing", "no_name_stands_out")
-    return "none_found_at_this_power", ("auc_below_limit", "no_name_stands_out", *notes)
+        return "not_enough_evidence", ["general_missing", "no_name_stands_out"]
+    return "none_found_at_this_power", ["auc_below_limit", "no_name_stands_out", *notes]
 
 
 def _notes(ranked: Ranked | None) -> list[str]:
     """Reasons that decide nothing by themselves."""
     if ranked is None:
         return ["no_truth"]
-    codes = []
-    if is_ill_matched(ranked.general_auc):
-        codes.append("general_separates")
-    elif math.isnan(ranked.general_auc.low):
-        codes.append("general_missing")
-    if ranked.auc.high < 0.5:
-        codes.append("members_rank_lower")
-    return codes
+    holds = {
+        "general_separates": is_ill_matched(ranked.general_auc),
+        "general_missing": math.isnan(ranked.general_auc.low),
+        "members_rank_lower": ranked.auc.high < 0.5,
+    }
+    holds["general_missing"] &= not holds["general_separates"]
+    return [code for code, is_so in holds.items() if is_so]
 
 
-WORDS: dict[str, dict[str, dict[str, str]]] = json.loads(
-    Path(__file__).with_name("words.json").read_text("utf-8")
-)
-"""Sentences of verdicts and of canaries, by language."""
-_ENGLISH, _JAPANESE = WORDS["verdict"]["en"], WORDS["verdict"]["ja"]
-
-_NOTES = (
-    "auc_unusable",
-    "no_truth",
-    "general_separates",
-    "general_missing",
-    "members_rank_lower",
-)
-# Reasons that need a sentence of their own; the others are told by the numbers.
+def _told(verdict: dict[str, Any]) -> dict[str, Any]:
+    """Add the verdict, and what to do now, in both languages; all as values of JSON."""
+    now = f"now_{verdict['state']}"
+    return dict(plain(verdict)) | {
+        **{language: _sentence(verdict, words) for language, words in _LANGUAGES.items()},
+        "what_now": {
+            language: words[now].format(
+                enough=words["enough"].format(n=verdict["n_enough"]) if verdict["n_enough"] else ""
+            )
+            for language, words in _LANGUAGES.items()
+        },
+    }
 
 
-def equal_models_record() -> dict[str, object]:
-    """Return the verdict of an audit that compared a model with itself, as plain values."""
-    none = Estimate(math.nan, math.nan, math.nan)
-    verdict = Verdict(
-        "not_compared", ("equal_models",), 0, 0, 0, none, none, math.nan, math.nan, None, None, None
-    )
-    return verdict.to_json()
-
-
-def _sentence(verdict: Verdict, words: dict[str, str]) -> str:
+def _sentence(verdict: dict[str, Any], words: dict[str, str]) -> str:
     """Put the verdict's numbers into the words of one language."""
-    facts = []
-    if verdict.auc is not None and not math.isnan(verdict.auc.value):
-        facts.append(words["auc"].format(auc=_interval(verdict.auc, words)))
-        if verdict.general_auc is not None and not math.isnan(verdict.general_auc.value):
-            facts.append(words["general"].format(auc=_interval(verdict.general_auc, words)))
-    of = words["undecided"].format(u=verdict.n_undecided) if verdict.n_undecided else ""
-    facts.append(words["names"].format(k=verdict.n_flagged, n=verdict.n_tested, of=of))
-    text = words[verdict.state].format(facts=words["join"].join(facts))
-    if verdict.state == "leak_found":
+    state, facts = verdict["state"], []
+    for name, estimate in (("auc", verdict["auc"]), ("general", verdict["general_auc"])):
+        if estimate is None or math.isnan(estimate.value):
+            break
+        facts.append(words[name].format(auc=_interval(estimate, words)))
+    n_undecided = verdict["n_undecided"]
+    of = words["undecided"].format(u=n_undecided) if n_undecided else ""
+    facts.append(words["names"].format(k=verdict["n_flagged"], n=verdict["n_tested"], of=of))
+    text = words[state].format(facts=words["join"].join(facts))
+    if state == "leak_found":
         text += words["rate"]
-    elif verdict.state != "not_compared":
-        text += _power(verdict, words)
+    elif state != "not_compared":
+        smallest, n_flagged = verdict["smallest_detectable_auc"], verdict["smallest_n_flagged"]
+        if smallest is not None and smallest <= 1 and state != "ill_matched":
+            text += words["smallest"].format(auc=_percent(smallest))
+        if verdict["smallest_p"] is not None and n_flagged is None:
+            text += words["smallest_none"]
+        elif n_flagged is not None and n_flagged > 1:
+            text += words["smallest_k"].format(k=n_flagged)
     # What the state itself says is not said again.
-    said = {"ill_matched": "general_separates"}.get(verdict.state)
-    notes = [code for code in verdict.reasons if code in _NOTES and code != said]
-    return text + "".join(words[code] for code in notes)
-
-
-def _power(verdict: Verdict, words: dict[str, str]) -> str:
-    text = ""
-    smallest = verdict.smallest_auc
-    if smallest is not None and smallest <= 1 and verdict.state != "ill_matched":
-        text += words["smallest"].format(auc=_percent(smallest))
-    finding = verdict.smallest_finding
-    if finding is not None and finding.n_flagged is None:
-        text += words["smallest_none"]
-    elif finding is not None and finding.n_flagged is not None and finding.n_flagged > 1:
-        text += words["smallest_k"].format(k=finding.n_flagged)
-    return text
-
-
-def _what_now(verdict: Verdict, words: dict[str, str]) -> str:
-    n = verdict.n_enough
-    enough = words["enough"].format(n=n) if n is not None else ""
-    return words[f"now_{verdict.state}"].format(enough=enough)
+    said = "general_separates" if state == "ill_matched" else ""
+    return text + "".join(words[code] for code in verdict["reasons"] if code in _NOTES
+                          and code != said)  # fmt: skip
 
 
 def _interval(estimate: Estimate, words: dict[str, str]) -> str:
-    value, low, high = (_percent(x) for x in (estimate.value, estimate.low, estimate.high))
+    value, low, high = (_percent(x) for x in vars(estimate).values())
     key = "no_interval" if math.isnan(estimate.low) else "interval"
     return words[key].format(value=value, low=low, high=high)
 

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from audit.deid.copies import STATUSES
+from audit.deid.copies import COPIES, STATUSES
 from audit.deid.release import FROM_TEXT, Redacted, Release, Replacement, language_of
-from audit.deid.tag import CENSUS, COPIES, REDACTED, REFUSED, SPANS
+from audit.deid.tag import CENSUS, REDACTED, REFUSED, SPANS
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,12 +28,11 @@ from audit.corpus import demo_notes
 from audit.deid.matching import CoverageCounts, coverage
 from audit.deid.release import Release
 from audit.deid.tagger import Tagger, tag_checked
-from audit.demo_build import ENGLISH, JAPANESE, Recipe, demo_staff, save_model, special_ids
+from audit.demo_build import ENGLISH, JAPANESE, demo_staff, save_model, special_ids
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment.leakage_tables import (
     ALL,
     CAUGHT,
-    CONTROLS,
     GROUPS,
     LEFT,
     MENTIONS,
@@ -48,11 +47,12 @@ from audit.experiment.leakage_tables import (
     LeakRow,
     SplitRow,
 )
-from audit.experiment.paper import StageProgress
+from audit.experiment.paper import BACKWARD, TOKENS_PER_INPUT, StageProgress
+from audit.experiment.paper_tables import CONTROLS
 from audit.home import DEMO_HOSPITAL
 from audit.models.forward import onednn_float32
 from audit.models.inspect import MODEL_FOLDER, RUN_FILE, model_digest
-from audit.models.load import LoadedModel, load_model
+from audit.models.load import load_model
 from audit.names.candidates import Candidates
 from audit.names.files import read_names
 from audit.names.pools import japanese_pool, us_pool
@@ -60,19 +60,19 @@ from audit.notes.passages import Passages, read_passages
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument, merged, tagged
 from audit.progress import Pace, Progress, ProgressListener, StopQuestion
 from audit.report.compare import auc_difference
+from audit.report.names import numbers
 from audit.report.report import AuditReport
 from audit.rng import generator
 from audit.run import run_audit
 from audit.shelf import private_folder, whole_folder, write_whole
-from audit.stats import BoolArray, Estimate, FloatArray, Rate, bootstrap_ranking
+from audit.stats import BoolArray, Estimate, Rate, bootstrap_ranking
+from audit.task import Record
 from audit.training.small import PretrainSettings, pretrain
-from audit.training.tokens import Ids
 from cache.store import Store
 
 RECIPES = {"en": ENGLISH, "ja": JAPANESE}
 DEMO_SEED = 0
 """Of the shipped notes."""
-
 _FIRST, _LAST, _STAFF = 0xE000, 0xE800, 0xF000
 """Where the signs begin that stand for names while the notes are written (private use area)."""
 
@@ -113,16 +113,6 @@ class HospitalNotes:
     passages: Passages
     general: Path
 
-    def __post_init__(self) -> None:
-        """Check every mention against its note, once."""
-        for mention in self.mentions:
-            document = self.documents[mention.note]
-            first, last = self.names.first[mention.owner], self.names.last[mention.owner]
-            is_gold = mention.span in document.spans
-            written = document.text[mention.span.start : mention.span.end]
-            if not is_gold or written != _written(first, last, self.language):
-                raise ValueError("a mention is not where a name is")
-
     @property
     def n_patients(self) -> int:
         """How many patients are named; rows 0 to n - 1 of `names`."""
@@ -135,14 +125,10 @@ class HospitalNotes:
 
 
 def hospital_notes(language: str, *, directory: Path = DEMO_HOSPITAL) -> HospitalNotes:
-    """Return the demo hospital's notes.
+    """Return the demo hospital's notes; `directory` is the shipped demo's.
 
-    Parameters
-    ----------
-    language
-        "en" or "ja".
-    directory
-        Of the shipped demo.
+    They are written twice: with a sign for each part of a name, which tells where names are, and
+    with the names.
     """
     recipe, folder = RECIPES[language], directory / language
     try:
@@ -151,95 +137,66 @@ def hospital_notes(language: str, *, directory: Path = DEMO_HOSPITAL) -> Hospita
         raise AuditError(
             "The demo's files are missing.", do="Make them with: python -m audit demo --retrain"
         ) from None
-    pool = us_pool() if language == "en" else japanese_pool()
-    staff = demo_staff(pool, recipe, seed=DEMO_SEED)
-    patients = [
-        (first, last)
-        for first, last, truth in zip(names.first, names.last, names.is_member, strict=True)
-        if truth
-    ]
-    written = _demo_notes(patients, staff=staff, recipe=recipe)
-    documents, mentions = _placed(patients, staff=staff, recipe=recipe)
-    if tuple(document.text for document in documents) != written.notes:
-        raise ValueError("the places of the names are not those of the notes")
-    return HospitalNotes(
-        language, documents, mentions, names, _passages(written), folder / "models" / "general"
-    )
+    staff = demo_staff(us_pool() if language == "en" else japanese_pool(), recipe, seed=DEMO_SEED)
+    listed = zip(names.first, names.last, names.is_member, strict=True)
+    patients = [(first, last) for first, last, truth in listed if truth]
 
+    def written(
+        people: Sequence[tuple[str, str]], doctors: Sequence[str]
+    ) -> demo_notes.DemoHospital:
+        return demo_notes.demo_notes(
+            people, staff=doctors, language=language, n_notes=recipe.n_notes, seed=DEMO_SEED
+        )
 
-def _demo_notes(
-    patients: Sequence[tuple[str, str]], *, staff: Sequence[str], recipe: Recipe
-) -> demo_notes.DemoHospital:
-    return demo_notes.demo_notes(
-        patients, staff=staff, language=recipe.language, n_notes=recipe.n_notes, seed=DEMO_SEED
-    )
+    def full(first: str, last: str) -> str:
+        return f"{last}{first}" if language == "ja" else f"{first} {last}"
 
-
-def _placed(
-    patients: Sequence[tuple[str, str]], *, staff: Sequence[str], recipe: Recipe
-) -> tuple[tuple[TaggedDocument, ...], tuple[Mention, ...]]:
-    """Write the notes with one sign for each part of a name, then put the names where signs are."""
     signs = [(chr(_FIRST + i), chr(_LAST + i)) for i in range(len(patients))]
-    drafts = _demo_notes(
-        signs, staff=[chr(_STAFF + i) for i in range(len(staff))], recipe=recipe
-    ).notes  # fmt: skip
-    language = recipe.language
-    names = {
-        _written(*sign, language): (_written(*patient, language), i)
-        for i, (sign, patient) in enumerate(zip(signs, patients, strict=True))
+    doctors = {chr(_STAFF + i): (name, -1) for i, name in enumerate(staff)}
+    name_of = doctors | {
+        full(*sign): (full(*patient), owner)
+        for owner, (sign, patient) in enumerate(zip(signs, patients, strict=True))
     }
-    names |= {chr(_STAFF + i): (name, -1) for i, name in enumerate(staff)}
     documents, mentions = [], []
-    for number, draft in enumerate(drafts):
-        text, found = _filled(draft, names)
-        spans = [span for span, _ in found]
-        own = [Mention(number, span, owner) for span, owner in found if owner >= 0]
+    for number, draft in enumerate(written(signs, tuple(doctors)).notes):
+        text, spans = _named(draft, name_of)
+        own = [Mention(number, span, owner) for span, owner in spans if owner >= 0]
         patient = f"P{own[0].owner:03d}" if own else None
-        documents.append(tagged(f"N{number:04d}", text=text, spans=spans, patient_id=patient))
+        gold = [span for span, _ in spans]
+        documents.append(tagged(f"N{number:04d}", text=text, spans=gold, patient_id=patient))
         mentions += own
-    return tuple(documents), tuple(mentions)
-
-
-def _filled(draft: str, names: dict[str, tuple[str, int]]) -> tuple[str, list[tuple[Span, int]]]:
-    """Return a draft with names in place of signs, span and owner (-1: a doctor) of each."""
-    pieces: list[str] = []
-    found: list[tuple[Span, int]] = []
-    at = n_chars = 0
-    places = [(start, sign) for sign in names for start in _starts(draft, sign)]
-    for start, sign in sorted(places):
-        name, owner = names[sign]
-        pieces += [draft[at:start], name]
-        n_chars += start - at
-        label = QUASI_IDENTIFIER if owner < 0 else IDENTIFIER
-        found.append((Span(n_chars, n_chars + len(name), label), owner))
-        n_chars += len(name)
-        at = start + len(sign)
-    return "".join([*pieces, draft[at:]]), found
-
-
-def _starts(text: str, sign: str) -> list[int]:
-    return [i for i in range(len(text)) if text.startswith(sign, i)] if sign in text else []
-
-
-def _written(first: str, last: str, language: str) -> str:
-    return f"{last}{first}" if language == "ja" else f"{first} {last}"
-
-
-def _passages(hospital: demo_notes.DemoHospital) -> Passages:
+    hospital = written(patients, staff)
+    if tuple(document.text for document in documents) != hospital.notes:
+        raise ValueError("the places of the names are not those of the notes")
     lines = [
         json.dumps(
-            {"passage_id": f"P{i + 1:03d}", "name_id": p.owner, "text": demo_notes.passage_text(p)}
+            {"passage_id": f"P{i:03d}", "name_id": p.owner, "text": demo_notes.passage_text(p)}
         )
-        for i, p in enumerate(hospital.patterns)
+        for i, p in enumerate(hospital.patterns, start=1)
     ]
-    return read_passages("\n".join(lines).encode(), what="passages", file_name="passages.jsonl")
+    data = "\n".join(lines).encode()
+    passages = read_passages(data, what="passages", file_name="passages.jsonl")
+    general = folder / "models" / "general"
+    return HospitalNotes(language, tuple(documents), tuple(mentions), names, passages, general)
+
+
+def _named(
+    draft: str, name_of: Mapping[str, tuple[str, int]]
+) -> tuple[str, list[tuple[Span, int]]]:
+    """Return a draft with names in place of signs, span and owner (-1: a doctor) of each."""
+    text, at, spans = "", 0, []
+    for sign in re.finditer("|".join(name_of), draft):
+        name, owner = name_of[sign[0]]
+        text += draft[at : sign.start()]
+        label = QUASI_IDENTIFIER if owner < 0 else IDENTIFIER
+        spans.append((Span(len(text), len(text) + len(name), label), owner))
+        text, at = text + name, sign.end()
+    return text + draft[at:], spans
 
 
 WHOLE, PART, MISSED = "whole", "part", "missed"
 """How much of a name is covered by what is replaced."""
-
 _NOTES_PER_BATCH = 64
-
 Spans = tuple[tuple[Span, ...], ...]
 """Of each note, what is replaced."""
 
@@ -255,27 +212,14 @@ class NameMisses:
         `MISSED`.
     is_exposed
         [patients] Whether anything is left of one of the patient's mentions.
-    n_staff, n_staff_whole
-        Mentions of doctors, and those that are replaced whole.
     coverage
-        Of all names, as `deid score` counts it.
+        Of all names, as `deid score` counts it: patients are `IDENTIFIER`, doctors
+        `QUASI_IDENTIFIER`.
     """
 
     mentions: tuple[str, ...]
     is_exposed: tuple[bool, ...]
-    n_staff: int
-    n_staff_whole: int
     coverage: CoverageCounts
-
-    @property
-    def n_exposed(self) -> int:
-        """How many patients of whose name something is left."""
-        return sum(self.is_exposed)
-
-    @property
-    def n_left(self) -> int:
-        """How many mentions are not replaced whole."""
-        return len(self.mentions) - self.mentions.count(WHOLE)
 
 
 def replaced_spans(
@@ -286,30 +230,28 @@ def replaced_spans(
     seed: int,
     should_stop: StopQuestion = lambda: False,
 ) -> Spans:
-    """Return what an arm replaces in each note.
+    """Return what an arm replaces in each note; `tagger` is that of an arm of that kind.
 
     Shares are nested: who is missed at 1 % is missed at 5 % too.
-
-    Parameters
-    ----------
-    tagger
-        The de-identifier of an arm of that kind; None for the others.
     """
-    if arm.kind == RAW:
-        return ((),) * len(notes.documents)
-    if tagger is not None:
-        return _tagged(notes, tagger=tagger, should_stop=should_stop)
     gold = tuple(document.spans for document in notes.documents)
+    if arm.kind == RAW:
+        return ((),) * len(gold)
+    if tagger is not None:
+        found: list[tuple[Span, ...]] = []
+        for start in range(0, len(gold), _NOTES_PER_BATCH):
+            if should_stop():
+                raise AuditCancelled
+            found += tag_checked(tagger, notes.texts[start : start + _NOTES_PER_BATCH])
+        return tuple(found)
     if arm.kind == PERFECT:
         return gold
-    left = set(missed_at_random(notes, unit=arm.kind, share=arm.share, seed=seed))
-    kept: list[set[Span]] = [set() for _ in gold]
-    for number in left:
-        mention = notes.mentions[number]
-        kept[mention.note].add(mention.span)
+    left = {
+        (notes.mentions[i].note, notes.mentions[i].span)
+        for i in missed_at_random(notes, unit=arm.kind, share=arm.share, seed=seed)
+    }
     return tuple(
-        tuple(span for span in spans if span not in stays)
-        for spans, stays in zip(gold, kept, strict=True)
+        tuple(span for span in spans if (note, span) not in left) for note, spans in enumerate(gold)
     )
 
 
@@ -320,14 +262,13 @@ def missed_at_random(
 
     At least one mention or patient is drawn.
     """
-    if unit not in (MENTIONS, PATIENTS):
-        raise ValueError(f"{unit}: nothing is missed by that")
-    n = len(notes.mentions) if unit == MENTIONS else notes.n_patients
+    owners = [mention.owner for mention in notes.mentions]
+    n, of_mention = {
+        MENTIONS: (len(owners), range(len(owners))), PATIENTS: (notes.n_patients, owners),
+    }[unit]  # fmt: skip
     order = generator(seed, f"missed {unit}").permutation(n)
-    drawn = {int(i) for i in order[: max(1, round(share * n))]}
-    if unit == MENTIONS:
-        return tuple(sorted(drawn))
-    return tuple(i for i, mention in enumerate(notes.mentions) if mention.owner in drawn)
+    drawn = set(order[: max(1, round(share * n))].tolist())
+    return tuple(i for i, one in enumerate(of_mention) if one in drawn)
 
 
 def released_texts(notes: HospitalNotes, spans: Spans, *, mode: str, seed: int) -> tuple[str, ...]:
@@ -341,65 +282,29 @@ def released_texts(notes: HospitalNotes, spans: Spans, *, mode: str, seed: int) 
 
 def name_misses(notes: HospitalNotes, spans: Spans) -> NameMisses:
     """Return which names are left in the notes once the spans are replaced."""
-    by_note: dict[int, list[Mention]] = {}
+    pairs = zip(notes.documents, spans, strict=True)
+    counted = sum((coverage(one, predicted=given) for one, given in pairs), CoverageCounts())
+    states = []
     for mention in notes.mentions:
-        by_note.setdefault(mention.note, []).append(mention)
-    found: dict[Mention, str] = {}
-    covered = CoverageCounts()
-    n_staff = n_staff_whole = 0
-    for number, (document, given) in enumerate(zip(notes.documents, spans, strict=True)):
-        covered += coverage(document, predicted=given)
-        own = by_note.get(number, [])
-        found |= {mention: _covered(mention.span, given) for mention in own}
-        staff = [s for s in document.spans if s not in {mention.span for mention in own}]
-        n_staff += len(staff)
-        n_staff_whole += sum(_covered(span, given) == WHOLE for span in staff)
-    states = tuple(found[mention] for mention in notes.mentions)
-    left = {m.owner for m, s in zip(notes.mentions, states, strict=True) if s != WHOLE}
+        name, replaced = mention.span, merged(spans[mention.note])
+        n = sum(max(0, min(name.end, end) - max(name.start, start)) for start, end in replaced)
+        states.append(WHOLE if n == name.n_chars else PART if n else MISSED)
+    left = {m.owner for m, state in zip(notes.mentions, states, strict=True) if state != WHOLE}
     is_exposed = tuple(owner in left for owner in range(notes.n_patients))
-    return NameMisses(states, is_exposed, n_staff, n_staff_whole, covered)
-
-
-def _covered(name: Span, replaced: Sequence[Span]) -> str:
-    n = sum(max(0, min(name.end, e) - max(name.start, s)) for s, e in merged(replaced))
-    if n == name.n_chars:
-        return WHOLE
-    return PART if n else MISSED
-
-
-def _tagged(notes: HospitalNotes, *, tagger: Tagger, should_stop: StopQuestion) -> Spans:
-    return tuple(
-        spans
-        for batch in _batches(notes.documents)
-        for spans in _asked(tagger, batch, should_stop=should_stop)
-    )
-
-
-def _asked(tagger: Tagger, batch: Sequence[TaggedDocument], *, should_stop: StopQuestion) -> Spans:
-    if should_stop():
-        raise AuditCancelled
-    return tag_checked(tagger, [document.text for document in batch])
-
-
-def _batches(documents: Sequence[TaggedDocument]) -> Iterator[Sequence[TaggedDocument]]:
-    for start in range(0, len(documents), _NOTES_PER_BATCH):
-        yield documents[start : start + _NOTES_PER_BATCH]
+    return NameMisses(tuple(states), is_exposed, counted)
 
 
 VERSION = 1
 """Raised whenever a change of code moves a weight: arms of older versions are trained anew."""
-
 SETTINGS = PretrainSettings(n_rows=16)
-_N_DIGITS = 12
 _N_LAST = 50
 _SEED_STEP = 1  # as in the demo: M_general has the seed itself
 
 
-@dataclass(frozen=True)
-class ArmModel:
-    """A trained arm: its directory, steps, tokens of its notes, mean loss of the last steps."""
+class ArmFacts(Record):
+    """What is kept of a trained arm beside its model: `loss` is the mean of the last steps."""
 
-    path: Path
+    title: str
     n_steps: int
     n_tokens: int
     loss: float
@@ -409,55 +314,32 @@ def trained_arm(
     texts: Sequence[str],
     *,
     title: str,
-    general: Path,
+    notes: HospitalNotes,
     epochs: float,
     seed: int,
     folder: Path,
-    progress: ProgressListener = lambda _: None,
-    should_stop: StopQuestion = lambda: False,
-) -> ArmModel:
-    """Train M_general on notes for some epochs, or return the model that is kept.
+    progress: ProgressListener,
+    should_stop: StopQuestion,
+) -> tuple[Path, ArmFacts]:
+    """Train M_general on texts for some epochs, or take the model that is kept.
 
-    Parameters
-    ----------
-    title
-        What the model is called in reports.
-    folder
-        Where trained arms are kept, each in a folder named by its question.
+    `folder` keeps trained arms, each in a folder named by its question; its facts are written last,
+    so that where they are it is whole.
     """
     question = {
-        "version": VERSION, "title": title, "general": model_digest(general), "epochs": epochs,
-        "seed": seed, "notes": question_digest({"texts": list(texts)}),
+        "version": VERSION, "title": title, "general": model_digest(notes.general),
+        "epochs": epochs, "seed": seed, "notes": question_digest({"texts": list(texts)}),
     }  # fmt: skip
-    run = private_folder(folder / question_digest(question)[:_N_DIGITS])
-    if (known := _kept(run)) is not None:
-        return known
-    loaded = load_model(general)
+    run = private_folder(folder / question_digest(question)[:12])
+    try:
+        data = (run / RUN_FILE).read_bytes()
+        return run / MODEL_FOLDER, ArmFacts.read(data, where=RUN_FILE)
+    except (OSError, AuditError):
+        loaded = load_model(notes.general)
     encoded = loaded.tokenizer(list(texts), add_special_tokens=False, verbose=False)
     documents = [np.array(ids, dtype=np.int64) for ids in encoded["input_ids"]]
     n_tokens = sum(len(document) + 1 for document in documents)
     n_steps = max(1, round(epochs * SETTINGS.steps_per_epoch(n_tokens)))
-    losses = _train(
-        loaded, documents, n_steps=n_steps, seed=seed, progress=progress, should_stop=should_stop
-    )
-    with whole_folder(run / MODEL_FOLDER, replaces=True) as place:
-        save_model(loaded.model, loaded.tokenizer, place)
-    loss = float(np.mean(losses[-_N_LAST:]))
-    facts = {"title": title, "n_steps": n_steps, "n_tokens": n_tokens, "loss": loss}
-    write_whole(run / RUN_FILE, (json.dumps(facts) + "\n").encode())
-    return ArmModel(run / MODEL_FOLDER, n_steps, n_tokens, loss)
-
-
-def _train(
-    loaded: LoadedModel,
-    documents: Sequence[Ids],
-    *,
-    n_steps: int,
-    seed: int,
-    progress: ProgressListener,
-    should_stop: StopQuestion,
-) -> list[float]:
-    """Train a model in place; returns the loss of each step."""
     losses: list[float] = []
     pace = Pace()
 
@@ -473,18 +355,12 @@ def _train(
             loaded.model, documents, special=special_ids(loaded.tokenizer), n_steps=n_steps,
             seed=seed + _SEED_STEP, settings=SETTINGS, after_step=after_step,
         )  # fmt: skip
-    return losses
-
-
-def _kept(run: Path) -> ArmModel | None:
-    """Return a trained arm; its facts are written last, so that where they are it is whole."""
-    try:
-        facts = json.loads((run / RUN_FILE).read_text(encoding="utf-8"))
-        return ArmModel(
-            run / MODEL_FOLDER, int(facts["n_steps"]), int(facts["n_tokens"]), float(facts["loss"])
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    with whole_folder(run / MODEL_FOLDER, replaces=True) as place:
+        save_model(loaded.model, loaded.tokenizer, place)
+    loss = float(np.mean(losses[-_N_LAST:]))
+    facts = ArmFacts(title=title, n_steps=n_steps, n_tokens=n_tokens, loss=loss)
+    write_whole(run / RUN_FILE, facts.written())
+    return run / MODEL_FOLDER, facts
 
 
 FPRS = (0.01, 0.1)
@@ -493,116 +369,76 @@ N_REPLICATES = 2000
 
 @dataclass(frozen=True, eq=False)
 class ArmResult:
-    """What came of one arm: what it left, its model, and the audit of each scenario."""
+    """What came of one arm: its row, which patients [P] it left, the audit of each scenario."""
 
-    arm: Arm
-    tagger_digest: str
-    misses: NameMisses
-    model: ArmModel
+    row: ArmRow
+    is_exposed: BoolArray
     reports: Mapping[int, AuditReport]
 
+    def members(self, group: str, *, n_names: int) -> BoolArray:
+        """Return [N] which names are of a group: patients are the first names of the list."""
+        everybody = np.ones_like(self.is_exposed)
+        chosen = {ALL: everybody, LEFT: self.is_exposed, CAUGHT: ~self.is_exposed}[group]
+        return np.pad(chosen, (0, n_names - len(chosen)))
 
-def arm_row(result: ArmResult) -> ArmRow:
+
+def arm_row(arm: Arm, misses: NameMisses, facts: ArmFacts, *, tagger_digest: str = "") -> ArmRow:
     """Return what an arm replaced and how it was trained."""
-    misses = result.misses
+    found = misses.coverage
+    n_staff, n_staff_whole = found.row(QUASI_IDENTIFIER)[:2]
+    outside = found.n_outside_chars
     return ArmRow(
-        code=result.arm.code,
-        kind=result.arm.kind,
-        share=result.arm.share,
-        tagger=result.arm.tagger,
-        tagger_digest=result.tagger_digest,
+        code=arm.code,
+        kind=arm.kind,
+        share=arm.share,
+        tagger=arm.tagger,
+        tagger_digest=tagger_digest,
         n_mentions=len(misses.mentions),
         n_whole=misses.mentions.count(WHOLE),
         n_part=misses.mentions.count(PART),
         n_patients=len(misses.is_exposed),
-        n_exposed=misses.n_exposed,
-        n_staff=misses.n_staff,
-        n_staff_whole=misses.n_staff_whole,
-        other_chars=_other_chars(misses.coverage),
-        n_steps=result.model.n_steps,
-        n_tokens=result.model.n_tokens,
-        loss=result.model.loss,
+        n_exposed=sum(misses.is_exposed),
+        n_staff=n_staff,
+        n_staff_whole=n_staff_whole,
+        other_chars=found.n_over_chars / outside if outside else 0.0,
+        **facts.model_dump(exclude={"title"}),
     )
 
 
-def leak_rows(results: Sequence[ArmResult], *, seed: int) -> tuple[LeakRow, ...]:
-    """Return the rows of all arms, scenarios, controls and groups; empty groups are left out."""
-    by_kind = {result.arm.kind: result for result in results}
-    raw, perfect = by_kind[RAW], by_kind[PERFECT]
-    return tuple(
-        row
-        for result in results
-        for scenario in result.reports
-        for row in _leaks(
-            result, scenario=scenario, raw=raw.reports[scenario],
-            perfect=perfect.reports[scenario], seed=seed,
-        )
-    )  # fmt: skip
-
-
-def split_rows(results: Sequence[ArmResult], *, seed: int) -> tuple[SplitRow, ...]:
-    """Return the rows of the arms that left some patients and caught others."""
-    perfect = next(result for result in results if result.arm.kind == PERFECT)
-    return tuple(
-        _split(result, scenario=scenario, perfect=perfect.reports[scenario], seed=seed)
-        for result in results
-        if 0 < result.misses.n_exposed < len(result.misses.is_exposed)
-        for scenario in result.reports
-    )
-
-
-def _leaks(
-    result: ArmResult, *, scenario: int, raw: AuditReport, perfect: AuditReport, seed: int
-) -> Iterator[LeakRow]:
-    report = result.reports[scenario]
-    score, out = _column(report, "score"), np.array(report.stands_out, dtype=np.bool_)
-    kinds = np.array(report.names["control_kind"], dtype=np.str_)
-    for controls in CONTROLS:
-        against = kinds == controls
-        for group in GROUPS:
-            members = _members(result, group, n_names=len(score))
-            if not members.any() or not against.any():
-                continue
-            rows = members | against
-            ranking = bootstrap_ranking(
-                score[rows], members[rows], seed=seed, fprs=FPRS, n_replicates=N_REPLICATES
-            )
-            tprs = dict(ranking.tpr_at_fpr)
-            minus_raw, minus_perfect = (
-                _difference(report, other=other, rows=rows, is_member=members)
-                for other in (raw, perfect)
-            )
-            yield LeakRow(
-                code=result.arm.code,
-                scenario=scenario,
-                controls=controls,
-                group=group,
-                n_members=int(members.sum()),
-                n_controls=int(against.sum()),
-                auc=ranking.auc,
-                tpr_at_1=tprs[FPRS[0]],
-                tpr_at_10=tprs[FPRS[1]],
-                minus_raw=minus_raw,
-                minus_perfect=minus_perfect,
-                flagged=Rate(int(out[members].sum()), int(members.sum())),
-                digest=report.digest,
-            )
-
-
-def _split(result: ArmResult, *, scenario: int, perfect: AuditReport, seed: int) -> SplitRow:
-    score = _column(result.reports[scenario], "score")
-    left = _members(result, LEFT, n_names=len(score))
-    rows = _members(result, ALL, n_names=len(score))
-    ranking = bootstrap_ranking(
-        score[rows], left[rows], seed=seed, fprs=FPRS, n_replicates=N_REPLICATES
-    )
-    other = _column(perfect, "score")
-    _, on_perfect, difference = auc_difference(score[rows], other=other[rows], is_member=left[rows])
-    n_left = int(left.sum())
-    return SplitRow(
-        result.arm.code, scenario, n_left, int(rows.sum()) - n_left, ranking.auc, on_perfect,
-        difference,
-    )  # fmt: skip
+def leak_rows(results: Sequence[ArmResult], *, seed: int) -> Iterator[LeakRow]:
+    """Yield the rows of all arms, scenarios, controls and groups; empty groups are left out."""
+    of_kind = {result.row.kind: result.reports for result in results}
+    for result in results:
+        for scenario, report in result.reports.items():
+            score, out = numbers(report.names["score"]), np.array(report.stands_out, dtype=np.bool_)
+            kinds = np.array(report.names["control_kind"], dtype=np.str_)
+            for controls, group in ((c, g) for c in CONTROLS for g in GROUPS):
+                members, against = result.members(group, n_names=len(score)), kinds == controls
+                if not members.any() or not against.any():
+                    continue
+                rows = members | against
+                ranking = bootstrap_ranking(
+                    score[rows], members[rows], seed=seed, fprs=FPRS, n_replicates=N_REPLICATES
+                )
+                minus_raw, minus_perfect = (
+                    _difference(report, other=of_kind[kind][scenario], rows=rows, is_member=members)
+                    for kind in (RAW, PERFECT)
+                )
+                yield LeakRow(
+                    code=result.row.code,
+                    scenario=scenario,
+                    controls=controls,
+                    group=group,
+                    n_members=int(members.sum()),
+                    n_controls=int(against.sum()),
+                    auc=ranking.auc,
+                    tpr_at_1=dict(ranking.tpr_at_fpr)[FPRS[0]],
+                    tpr_at_10=dict(ranking.tpr_at_fpr)[FPRS[1]],
+                    minus_raw=minus_raw,
+                    minus_perfect=minus_perfect,
+                    flagged=Rate(int(out[members].sum()), int(members.sum())),
+                    digest=report.digest,
+                )
 
 
 def _difference(
@@ -611,146 +447,95 @@ def _difference(
     """Return the difference of two AUCs on the same names; NaN for an audit beside itself."""
     if report.digest == other.digest:
         return Estimate(math.nan, math.nan, math.nan)
-    one, against = (_column(each, "score")[rows] for each in (report, other))
+    one, against = (numbers(each.names["score"])[rows] for each in (report, other))
     return auc_difference(one, other=against, is_member=is_member[rows])[2]
 
 
-def _members(result: ArmResult, group: str, *, n_names: int) -> BoolArray:
-    """Return [N] which names are of a group: patients are the first names of the list."""
-    is_exposed = np.array(result.misses.is_exposed, dtype=np.bool_)
-    chosen = {
-        ALL: np.ones_like(is_exposed),
-        LEFT: is_exposed,
-        CAUGHT: ~is_exposed,
-    }[group]
-    members = np.zeros(n_names, dtype=np.bool_)
-    members[: len(chosen)] = chosen
-    return members
+def split_rows(results: Sequence[ArmResult], *, seed: int) -> Iterator[SplitRow]:
+    """Yield the rows of the arms that left some patients and caught others."""
+    perfect = next(result.reports for result in results if result.row.kind == PERFECT)
+    for result in results:
+        left = result.is_exposed
+        if left.all() or not left.any():
+            continue
+        for scenario, report in result.reports.items():
+            score, other = (
+                numbers(one.names["score"])[: len(left)] for one in (report, perfect[scenario])
+            )
+            ranking = bootstrap_ranking(
+                score, left, seed=seed, fprs=FPRS, n_replicates=N_REPLICATES
+            )
+            _, on_perfect, difference = auc_difference(score, other=other, is_member=left)
+            yield SplitRow(
+                code=result.row.code, scenario=scenario, n_left=int(left.sum()),
+                n_caught=int((~left).sum()), auc=ranking.auc, on_perfect=on_perfect,
+                difference=difference,
+            )  # fmt: skip
 
 
-def _column(report: AuditReport, name: str) -> FloatArray:
-    cells: Sequence[Any] = report.names[name]
-    return np.array([math.nan if cell is None else cell for cell in cells], dtype=np.float64)
-
-
-def _other_chars(covered: CoverageCounts) -> float:
-    """Return the share of the characters outside names that is replaced."""
-    return covered.n_over_chars / covered.n_outside_chars if covered.n_outside_chars else 0.0
-
-
-Load = Callable[[str], Tagger]
-"""Gives the de-identifier of an identifier."""
-
-_BACKWARD = 3.0  # a training step costs three forward passes over its tokens
 _CHARS_PER_TOKEN = {"en": 4.7, "ja": 1.1}
-_TOKENS_PER_INPUT = 130.0
 _TAGGING_COST = {True: 0.2, False: 1.0}  # a character, in tokens of the small model
-
-
-@dataclass(frozen=True, eq=False)
-class LeakageResult:
-    """A finished experiment: its tables, and the digests of its audits in their order."""
-
-    tables: LeakageTables
-    digests: tuple[str, ...]
 
 
 def run_leakage(
     order: LeakageTask,
     *,
-    load: Load,
+    load: Callable[[str], Tagger],
     arms_folder: Path,
     store: Store,
-    notes: HospitalNotes | None = None,
     progress: ProgressListener = lambda _: None,
     should_stop: StopQuestion = lambda: False,
     say: Callable[[str], None] = lambda _: None,
-) -> LeakageResult:
+) -> LeakageTables:
     """Do the whole experiment, or what is left of it.
 
     Parameters
     ----------
     load
         Gives each of the order's de-identifiers when its turn comes.
-    arms_folder
-        Where the trained models are kept.
-    store
-        Where audits are kept.
-    notes
-        Of another hospital than the demo's.
     progress, should_stop, say
         As in `run_audit`; `say` takes a sentence after each arm.
     """
-    hospital = notes or hospital_notes(order.language)
-    stages = StageProgress(_costs(order, hospital), listener=progress)
-    work = _Work(order, hospital, load, arms_folder, store, stages, should_stop)
+    notes = hospital_notes(order.language)
+    stages = StageProgress(_costs(order, notes), listener=progress)
     results = []
     for arm in order.arms:
-        results.append(work.done(arm))
-        say(_sentence(results[-1]))
-    tables = LeakageTables(
-        order=order,
-        n_notes=len(hospital.documents),
-        n_patients=hospital.n_patients,
-        arms=tuple(arm_row(result) for result in results),
-        leaks=leak_rows(results, seed=order.seed),
-        splits=split_rows(results, seed=order.seed),
-    )
-    digests = (report.digest for result in results for report in result.reports.values())
-    return LeakageResult(tables, tuple(dict.fromkeys(digests)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """The arms of one experiment."""
-
-    order: LeakageTask
-    notes: HospitalNotes
-    load: Load
-    arms_folder: Path
-    store: Store
-    stages: StageProgress
-    should_stop: StopQuestion
-
-    def done(self, arm: Arm) -> ArmResult:
-        """De-identify, train, attack."""
-        if self.should_stop():
+        if should_stop():
             raise AuditCancelled
-        order = self.order
-        tagger = self.load(arm.tagger) if arm.kind == TAGGER else None
+        tagger = load(arm.tagger) if arm.kind == TAGGER else None
         spans = replaced_spans(
-            self.notes, arm=arm, tagger=tagger, seed=order.seed, should_stop=self.should_stop
+            notes, arm=arm, tagger=tagger, seed=order.seed, should_stop=should_stop
         )
         if tagger is not None:
-            self.stages.finish(_tagging(arm))
-        model = trained_arm(
-            released_texts(self.notes, spans, mode=order.mode, seed=order.seed),
-            title=f"demo {order.language}: {arm.code}",
-            general=self.notes.general,
-            epochs=order.epochs,
-            seed=order.seed,
-            folder=self.arms_folder,
-            progress=self.stages.of(arm.code),
-            should_stop=self.should_stop,
-        )
-        self.stages.finish(arm.code)
-        reports: dict[int, AuditReport] = {
-            scenario: self._audit(arm, scenario=scenario, hospital=model.path)
-            for scenario in order.scenarios
-        }
-        misses = name_misses(self.notes, spans)
-        return ArmResult(arm, tagger.digest if tagger else "", misses, model, reports)
-
-    def _audit(self, arm: Arm, *, scenario: int, hospital: Path) -> AuditReport:
-        stage = _attack(arm, scenario)
-        report = run_audit(
-            _request(self.order, self.notes, scenario=scenario, hospital=hospital),
-            store=self.store,
-            progress=self.stages.of(stage),
-            should_stop=self.should_stop,
-        )
-        self.stages.finish(stage)
-        return report
+            stages.finish(_tagging(arm))
+        model, facts = trained_arm(
+            released_texts(notes, spans, mode=order.mode, seed=order.seed),
+            title=f"demo {order.language}: {arm.code}", notes=notes, epochs=order.epochs,
+            seed=order.seed, folder=arms_folder, progress=stages.of(arm.code),
+            should_stop=should_stop,
+        )  # fmt: skip
+        stages.finish(arm.code)
+        reports: dict[int, AuditReport] = {}
+        for scenario in order.scenarios:
+            stage = _attack(arm, scenario)
+            reports[scenario] = run_audit(
+                _request(order, notes, scenario=scenario, hospital=model), store=store,
+                progress=stages.of(stage), should_stop=should_stop,
+            )  # fmt: skip
+            stages.finish(stage)
+        misses = name_misses(notes, spans)
+        row = arm_row(arm, misses, facts, tagger_digest=tagger.digest if tagger else "")
+        results.append(ArmResult(row, np.array(misses.is_exposed, dtype=np.bool_), reports))
+        left = f"{row.left.n_hits} of {row.n_mentions} mentions left"
+        say(f"{arm.code}: {left}, {row.n_steps} steps, loss {row.loss:.3f}.")
+    return LeakageTables(
+        order=order,
+        n_notes=len(notes.documents),
+        n_patients=notes.n_patients,
+        arms=tuple(result.row for result in results),
+        leaks=tuple(leak_rows(results, seed=order.seed)),
+        splits=tuple(split_rows(results, seed=order.seed)),
+    )
 
 
 def _request(
@@ -773,23 +558,22 @@ def _request(
     )
 
 
-def _costs(order: LeakageTask, notes: HospitalNotes) -> Mapping[str, float]:
+def _costs(order: LeakageTask, notes: HospitalNotes) -> dict[str, float]:
     """Return the stages with what each will cost, in tokens of forward passes; an estimate."""
-    n_chars = sum(map(len, notes.texts))
+    n_chars, length = sum(map(len, notes.texts)), GenerationSettings()
     n_tokens = n_chars / _CHARS_PER_TOKEN[order.language]
-    length = GenerationSettings()
     attacks = {
-        2: _TOKENS_PER_INPUT * order.n_inputs,
+        2: TOKENS_PER_INPUT * order.n_inputs,
         1: float(order.n_documents * length.n_steps * length.n_tokens),
     }
     costs: dict[str, float] = {}
-    for number, arm in enumerate(order.arms):
+    for arm in order.arms:
         if arm.kind == TAGGER:
             costs[_tagging(arm)] = _TAGGING_COST[arm.tagger == "rules"] * n_chars
-        costs[arm.code] = _BACKWARD * order.epochs * n_tokens
+        costs[arm.code] = BACKWARD * order.epochs * n_tokens
         for scenario in order.scenarios:
             # The first audit runs M_general too; the others take its evidence from the store.
-            costs[_attack(arm, scenario)] = (2 if number == 0 else 1) * attacks[scenario]
+            costs[_attack(arm, scenario)] = (1 + (arm.kind == RAW)) * attacks[scenario]
     return costs
 
 
@@ -799,11 +583,3 @@ def _tagging(arm: Arm) -> str:
 
 def _attack(arm: Arm, scenario: int) -> str:
     return f"{arm.code}, scenario {scenario}"
-
-
-def _sentence(result: ArmResult) -> str:
-    misses = result.misses
-    return (
-        f"{result.arm.code}: {misses.n_left} of {len(misses.mentions)} mentions left, "
-        f"{result.model.n_steps} steps, loss {result.model.loss:.3f}."
-    )

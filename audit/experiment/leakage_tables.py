@@ -1,27 +1,27 @@
-"""Leakage against missed names, for the screen: arms as points, and patients left or caught.
+"""Leakage against missed names: what is asked, what was found, as records, files and on a shelf.
 
-Comes in: the tables of a kept leakage experiment as plain values. Goes out: frozen values.
-Undefined numbers are NaN. Torch-free.
+Undefined numbers are NaN here, null in JSON. Torch-free.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from audit.attack.metrics import plain
 from audit.attack.question import question_digest
 from audit.deid.taggers import known_taggers, load_tagger
 from audit.errors import AuditError
+from audit.experiment.paper_tables import counted, estimated, markdown_table
 from audit.home import DEMO_HOSPITAL, results_dir
 from audit.models.inspect import model_digest
+from audit.report.report import Measured, Number, Part
 from audit.shelf import Shelf, private_folder
 from audit.stats import Estimate, Rate
 from audit.tables import decimal, write_table
@@ -30,18 +30,11 @@ from cache.store import Store
 
 Language = Literal["en", "ja"]
 LANGUAGES = get_args(Language)
-RAW, PERFECT, TAGGER, MENTIONS, PATIENTS = (
-    "raw",
-    "perfect",
-    "tagger",
-    "mentions",
-    "patients",
-)
+RAW, PERFECT, TAGGER = "raw", "perfect", "tagger"
+MENTIONS, PATIENTS = "mentions", "patients"
 Unit = Literal["mentions", "patients"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 """What is missed at random: single mentions, or all mentions of a patient."""
-
-MAX_TAGGERS, MAX_SHARES, MAX_EPOCHS = 20, 20, 1000.0
 
 
 @dataclass(frozen=True)
@@ -80,12 +73,12 @@ class LeakageTask(Task):
     language: Language = Field(default="en", description="of the demo hospital")
     taggers: tuple[str, ...] = Field(
         default=(),
-        max_length=MAX_TAGGERS,
+        max_length=20,
         description="rules, default or trained/<id>; repeatable",
     )
     shares: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(
         default=(0.01, 0.05, 0.1, 0.25, 0.5),
-        max_length=MAX_SHARES,
+        max_length=20,
         examples=["0.01,0.05,0.1"],
         description="shares of names that are left at random, rising",
     )
@@ -94,7 +87,7 @@ class LeakageTask(Task):
         default="placeholder", description="what takes a name's place"
     )
     epochs: float = Field(
-        default=10.0, gt=0, le=MAX_EPOCHS, description="how often each model reads its notes"
+        default=10.0, gt=0, le=1000, description="how often each model reads its notes"
     )
     scenarios: tuple[Literal[1, 2], ...] = Field(
         default=(2,), min_length=1, description="the attack; repeatable, 2 unless given"
@@ -136,19 +129,18 @@ class LeakageTask(Task):
         from audit.experiment.leakage import run_leakage
 
         kept_as = leakage_id(self)
-        if is_kept(kept_as):
-            return (kept_as,)
-        with Store(results_dir()) as store:
-            result = run_leakage(
-                self,
-                load=lambda tagger: load_tagger(tagger, device=self.device),
-                arms_folder=arms_dir(),
-                store=store,
-                progress=contact.listen,
-                should_stop=contact.should_stop,
-                say=contact.say,
-            )
-        keep_leakage(kept_as, result.tables.files())
+        if kept_as not in {kept.leakage_id for kept in LEAKAGE.all()}:
+            with Store(results_dir()) as store:
+                tables = run_leakage(
+                    self,
+                    load=lambda tagger: load_tagger(tagger, device=self.device),
+                    arms_folder=private_folder(LEAKAGE.home() / "arms"),
+                    store=store,
+                    progress=contact.listen,
+                    should_stop=contact.should_stop,
+                    say=contact.say,
+                )
+            LEAKAGE.put(kept_as, tables.files())
         return (kept_as,)
 
     @property
@@ -164,14 +156,12 @@ def quick(order: LeakageTask) -> LeakageTask:
     return order.with_(shares=(0.1, 0.5), units=("mentions",), epochs=4.0, n_inputs=500)
 
 
-CONTROLS = ("easy", "hard")
 ALL, LEFT, CAUGHT = "all", "left", "caught"
 GROUPS = (ALL, LEFT, CAUGHT)
 """Patients: all of them, those of whose name something was left, those with none of it left."""
 
 
-@dataclass(frozen=True)
-class ArmRow:
+class ArmRow(Part):
     """One arm: what was replaced, and how its model was trained.
 
     `n_mentions`, `n_whole` and `n_part` count mentions of patients, those that are replaced whole
@@ -182,7 +172,7 @@ class ArmRow:
 
     code: str
     kind: str
-    share: float
+    share: Number
     tagger: str
     tagger_digest: str
     n_mentions: int
@@ -203,8 +193,7 @@ class ArmRow:
         return Rate(self.n_mentions - self.n_whole, self.n_mentions)
 
 
-@dataclass(frozen=True)
-class LeakRow:
+class LeakRow(Part):
     """How well an attack tells a group of patients from controls, on one arm's model.
 
     `minus_raw` and `minus_perfect` are differences of AUC to those models on the same names, with
@@ -217,17 +206,16 @@ class LeakRow:
     group: str
     n_members: int
     n_controls: int
-    auc: Estimate
-    tpr_at_1: Estimate
-    tpr_at_10: Estimate
-    minus_raw: Estimate
-    minus_perfect: Estimate
+    auc: Measured
+    tpr_at_1: Measured
+    tpr_at_10: Measured
+    minus_raw: Measured
+    minus_perfect: Measured
     flagged: Rate
     digest: str
 
 
-@dataclass(frozen=True)
-class SplitRow:
+class SplitRow(Part):
     """Whether a model's scores tell the patients that an arm left from those that it caught.
 
     `on_perfect` asks the same of the perfectly redacted model, where the two differ in nothing that
@@ -238,14 +226,12 @@ class SplitRow:
     scenario: int
     n_left: int
     n_caught: int
-    auc: Estimate
-    on_perfect: float
-    difference: Estimate
+    auc: Measured
+    on_perfect: Number
+    difference: Measured
 
 
-SCHEMA = 1
-LEAKAGE_JSON, LEAKAGE_MD, LEAKAGE_CSV = "leakage.json", "leakage.md", "leakage.csv"
-FILES = (LEAKAGE_JSON, LEAKAGE_MD, LEAKAGE_CSV)
+LEAKAGE_JSON, LEAKAGE_MD, LEAKAGE_CSV = FILES = "leakage.json", "leakage.md", "leakage.csv"
 _GROUP_WORDS = {ALL: "all", LEFT: "name left", CAUGHT: "name caught"}
 _HEADER = (
     "arm", "mentions_left", "mentions", "scenario", "controls", "group", "n_members", "n_controls",
@@ -255,20 +241,10 @@ _HEADER = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class LeakageTables:
-    """What a leakage experiment found.
+class LeakageTables(Part):
+    """What a leakage experiment on the demo hospital found, arms in the order of the task."""
 
-    Attributes
-    ----------
-    order
-        What was asked.
-    n_notes, n_patients
-        Of the demo hospital.
-    arms, leaks, splits
-        As `audit.experiment.leakage` makes them.
-    """
-
+    version: Literal[1] = Field(default=1, alias="schema")
     order: LeakageTask
     n_notes: int
     n_patients: int
@@ -276,43 +252,52 @@ class LeakageTables:
     leaks: tuple[LeakRow, ...]
     splits: tuple[SplitRow, ...]
 
+    def of(
+        self, *, scenario: int, controls: str, group: str = ALL
+    ) -> tuple[tuple[ArmRow, LeakRow], ...]:
+        """Return the rows of one attack, one kind of controls and one group of patients."""
+        arms, wanted = {arm.code: arm for arm in self.arms}, (scenario, controls, group)
+        return tuple(
+            (arms[one.code], one)
+            for one in self.leaks
+            if (one.scenario, one.controls, one.group) == wanted
+        )
+
+    def split(
+        self, *, scenario: int, controls: str
+    ) -> tuple[tuple[ArmRow, tuple[LeakRow, LeakRow]], ...]:
+        """Return the arms that have patients of both groups, with (left, caught)."""
+        left, caught = (
+            {arm.code: (arm, one) for arm, one in self.of(
+                scenario=scenario, controls=controls, group=group)}
+            for group in (LEFT, CAUGHT)
+        )  # fmt: skip
+        return tuple(
+            (arm, (one, caught[code][1])) for code, (arm, one) in left.items() if code in caught
+        )
+
     def files(self) -> dict[str, bytes]:
-        """Return the contents of the files, by name."""
-        text = json.dumps(leakage_json(self), ensure_ascii=False, indent=1, allow_nan=False)
+        """Return the contents of the files by name; what is read again comes last."""
+        text = json.dumps(
+            json.loads(self.model_dump_json(by_alias=True)), ensure_ascii=False, indent=1
+        )
         return {
-            LEAKAGE_JSON: f"{text}\n".encode(),
             LEAKAGE_MD: leakage_markdown(self).encode(),
             LEAKAGE_CSV: leakage_csv(self).encode(),
+            LEAKAGE_JSON: f"{text}\n".encode(),
         }
-
-
-def leakage_json(tables: LeakageTables) -> dict[str, Any]:
-    """Return the tables as plain values; undefined numbers are None."""
-    return {
-        "schema": SCHEMA,
-        "order": tables.order.plain(),
-        "n_notes": tables.n_notes,
-        "n_patients": tables.n_patients,
-        "arms": plain(tables.arms),
-        "leaks": plain(tables.leaks),
-        "splits": plain(tables.splits),
-    }
 
 
 def leakage_csv(tables: LeakageTables) -> str:
     """Return one line for each arm, scenario, kind of controls and group of patients."""
-    arms = {arm.code: arm for arm in tables.arms}
-    rows = []
-    for row in tables.leaks:
-        left = arms[row.code].left
-        numbers = [
-            row.auc.value, row.auc.low, row.auc.high, row.tpr_at_1.value, row.tpr_at_10.value,
-            *_three(row.minus_raw), *_three(row.minus_perfect),
-        ]  # fmt: skip
-        rows.append(
-            [row.code, left.n_hits, left.n_total, row.scenario, row.controls, row.group,
-             row.n_members, row.n_controls, *map(_cell, numbers), row.flagged.n_hits, row.digest]
-        )  # fmt: skip
+    left = {arm.code: arm.left for arm in tables.arms}
+    rows = [
+        (one.code, left[one.code].n_hits, left[one.code].n_total, one.scenario, one.controls,
+         one.group, one.n_members, one.n_controls, *vars(one.auc).values(), one.tpr_at_1.value,
+         one.tpr_at_10.value, *vars(one.minus_raw).values(), *vars(one.minus_perfect).values(),
+         one.flagged.n_hits, one.digest)
+        for one in tables.leaks
+    ]  # fmt: skip
     return write_table(_HEADER, rows)
 
 
@@ -323,16 +308,38 @@ def leakage_markdown(tables: LeakageTables) -> str:
         f"Demo hospital ({order.language}): {tables.n_notes:,} notes, {tables.n_patients} named "
         f"patients; mode {order.mode}, {order.epochs:g} epochs, seed {order.seed}.",
         "**What each arm replaces**",
-        "\n".join(_arms(tables)),
-    ]
+        markdown_table(
+            ("Arm", "Mentions left", "of them in part", "Patients with a name left",
+             "Doctors left", "Other text replaced", "Steps", "Loss, nats"),
+            [
+                (arm.code, f"{counted(arm.left)} ({100 * arm.left.value:.1f} %)", arm.n_part,
+                 f"{arm.n_exposed} of {arm.n_patients}",
+                 f"{arm.n_staff - arm.n_staff_whole} of {arm.n_staff}",
+                 f"{100 * arm.other_chars:.1f} %", arm.n_steps, decimal(arm.loss, digits=2))
+                for arm in tables.arms
+            ],
+        ),
+    ]  # fmt: skip
     for scenario in order.scenarios:
         parts += [
             f"**Leakage against missed names: scenario {scenario}, AUC**",
-            "\n".join(_leaks(tables, scenario=scenario)),
+            markdown_table(
+                ("Arm", "Negatives", "AUC", "TPR at 1 % FPR", "TPR at 10 % FPR", "minus raw",
+                 "minus perfect", "q ≤ 0.05"),
+                [
+                    (row.code, row.controls, *map(_ranged, (row.auc, row.tpr_at_1, row.tpr_at_10)),
+                     *map(_ranged, (row.minus_raw, row.minus_perfect)), counted(row.flagged))
+                    for row in tables.leaks if (row.scenario, row.group) == (scenario, ALL)
+                ],
+            ),
             f"**Patients whose name was left, and those whose name was caught: scenario "
             f"{scenario}, AUC**",
-            "\n".join(_groups(tables, scenario=scenario)),
-        ]
+            markdown_table(
+                ("Arm", "Negatives", "Patients", "n", "AUC", "minus raw", "minus perfect",
+                 "q ≤ 0.05"),
+                _groups(tables, scenario=scenario),
+            ),
+        ]  # fmt: skip
     parts.append(
         "In brackets 95 % intervals: bootstrap over names, DeLong for differences on the same "
         "names. One training an arm: the intervals know nothing of another seed. The attacker of "
@@ -341,85 +348,25 @@ def leakage_markdown(tables: LeakageTables) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _arms(tables: LeakageTables) -> Iterator[str]:
-    yield from _head(
-        ("Arm", "Mentions left", "of them in part", "Patients with a name left", "Doctors left",
-         "Other text replaced", "Steps", "Loss, nats")
-    )  # fmt: skip
-    for arm in tables.arms:
-        yield _line([
-            arm.code, _rate(arm.left), str(arm.n_part), f"{arm.n_exposed} of {arm.n_patients}",
-            f"{arm.n_staff - arm.n_staff_whole} of {arm.n_staff}",
-            f"{100 * arm.other_chars:.1f} %", str(arm.n_steps), decimal(arm.loss, digits=2),
-        ])  # fmt: skip
-
-
-def _leaks(tables: LeakageTables, *, scenario: int) -> Iterator[str]:
-    yield from _head(
-        ("Arm", "Negatives", "AUC", "TPR at 1 % FPR", "TPR at 10 % FPR", "minus raw",
-         "minus perfect", "q ≤ 0.05")
-    )  # fmt: skip
+def _groups(tables: LeakageTables, *, scenario: int) -> Iterator[tuple[object, ...]]:
+    splits = [split for split in tables.splits if split.scenario == scenario]
+    codes = {split.code for split in splits}
     for row in tables.leaks:
-        if row.scenario == scenario and row.group == ALL:
-            yield _line([
-                row.code, row.controls, _estimate(row.auc), _estimate(row.tpr_at_1),
-                _estimate(row.tpr_at_10), _estimate(row.minus_raw), _estimate(row.minus_perfect),
-                f"{row.flagged.n_hits} of {row.flagged.n_total}",
-            ])  # fmt: skip
+        if row.scenario == scenario and row.group != ALL and row.code in codes:
+            estimates = (_ranged(one) for one in (row.auc, row.minus_raw, row.minus_perfect))
+            who = (row.code, row.controls, _GROUP_WORDS[row.group], row.n_members)
+            yield (*who, *estimates, counted(row.flagged))
+    for split in splits:
+        who = (split.code, "caught patients", _GROUP_WORDS[LEFT], split.n_left)
+        yield (*who, _ranged(split.auc), "", _ranged(split.difference), "")
 
 
-def _groups(tables: LeakageTables, *, scenario: int) -> Iterator[str]:
-    yield from _head(
-        ("Arm", "Negatives", "Patients", "n", "AUC", "minus raw", "minus perfect", "q ≤ 0.05")
-    )
-    splits = {split.code: split for split in tables.splits if split.scenario == scenario}
-    for row in tables.leaks:
-        if row.scenario != scenario or row.group == ALL or row.code not in splits:
-            continue
-        yield _line([
-            row.code, row.controls, _GROUP_WORDS[row.group], str(row.n_members),
-            _estimate(row.auc), _estimate(row.minus_raw), _estimate(row.minus_perfect),
-            f"{row.flagged.n_hits} of {row.flagged.n_total}",
-        ])  # fmt: skip
-    for split in splits.values():
-        yield _line([
-            split.code, "caught patients", _GROUP_WORDS[LEFT], str(split.n_left),
-            _estimate(split.auc), "", _estimate(split.difference), "",
-        ])  # fmt: skip
-
-
-def _head(cells: Sequence[str]) -> Iterator[str]:
-    yield _line(cells)
-    yield _line(["---"] * len(cells))
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _rate(rate: Rate) -> str:
-    return f"{rate.n_hits} of {rate.n_total} ({100 * rate.value:.1f} %)"
-
-
-def _estimate(of: Estimate) -> str:
-    if math.isnan(of.value):
-        return "—"
-    value, low, high = (decimal(number, digits=2) for number in (of.value, of.low, of.high))
-    return f"{value} ({low} to {high})"
-
-
-def _three(of: Estimate) -> tuple[float, float, float]:
-    return of.value, of.low, of.high
-
-
-def _cell(value: float) -> object:
-    return "" if math.isnan(value) else value
+def _ranged(of: Estimate) -> str:
+    return estimated(of, digits=2, between=" to ")
 
 
 VERSION = 1
 """Raised whenever a change of code moves a number: older experiments are not taken for the same."""
-
-_MAX_BYTES = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,202 +375,29 @@ class KeptLeakage:
 
     leakage_id: str
     at: float
-    tables: Mapping[str, Any]
+    tables: LeakageTables
 
 
 def leakage_id(order: LeakageTask) -> str:
     """Return the identifier under which an experiment is kept: the same question has the same."""
-    digests = tagger_digests(order)
-    plain = {key: value for key, value in order.plain().items() if key != "device"}
-    general = model_digest(DEMO_HOSPITAL / order.language / "models" / "general")
-    question = {"version": VERSION, "order": plain, "taggers": digests, "general": general}
-    return question_digest(question)[:12]
-
-
-def tagger_digests(order: LeakageTask) -> dict[str, str]:
-    """Return the digest of each of an order's taggers."""
     known = {tagger.tagger_id: tagger.digest for tagger in known_taggers()}
-    if not set(order.taggers) <= set(known):
+    if not known.keys() >= set(order.taggers):
         raise AuditError(
             "There is no such tagger.", where="tagger", do="Choose one of those that are listed."
         )
-    return {tagger: known[tagger] for tagger in order.taggers}
+    question = {
+        "version": VERSION,
+        "order": {key: value for key, value in order.plain().items() if key != "device"},
+        "taggers": {tagger: known[tagger] for tagger in order.taggers},
+        "general": model_digest(DEMO_HOSPITAL / order.language / "models" / "general"),
+    }
+    return question_digest(question)[:12]
 
 
 def _read(folder: Path) -> KeptLeakage:
     path = folder / LEAKAGE_JSON
-    state = path.stat()
-    tables = json.loads(path.read_bytes()) if state.st_size <= _MAX_BYTES else {}
-    if tables["schema"] != SCHEMA:
-        raise ValueError
-    return KeptLeakage(folder.name, state.st_mtime, tables)
+    tables = LeakageTables.model_validate_json(path.read_bytes())
+    return KeptLeakage(folder.name, path.stat().st_mtime, tables)
 
 
 LEAKAGE = Shelf("leakage", where="leakage", read=_read, newest=attrgetter("at"))
-
-
-def arms_dir() -> Path:
-    """Return the folder of the trained models, made with mode 700 if it is not there."""
-    return private_folder(LEAKAGE.home() / "arms")
-
-
-def keep_leakage(leakage: str, files: Mapping[str, bytes]) -> None:
-    """Keep the files of a finished experiment; the tables that are read again come last."""
-    LEAKAGE.put(leakage, dict(sorted(files.items(), key=lambda pair: pair[0] == LEAKAGE_JSON)))
-
-
-def is_kept(leakage: str) -> bool:
-    """Return whether an experiment is finished."""
-    return all((LEAKAGE.place(leakage) / name).is_file() for name in FILES)
-
-
-def kept_files(leakage: str) -> dict[str, bytes]:
-    """Return the files of a finished experiment by name; AuditError where there is none."""
-    folder = LEAKAGE.place(leakage)
-    LEAKAGE.get(leakage)
-    with LEAKAGE.reading():
-        return {name: (folder / name).read_bytes() for name in FILES}
-
-
-@dataclass(frozen=True)
-class LeakageArm:
-    """One way of making the notes, and what it leaves of names.
-
-    `kind` is "raw", "perfect", "tagger", "mentions" or "patients"; `share` what was asked for.
-    """
-
-    code: str
-    kind: str
-    share: float
-    tagger: str
-    left: Rate
-    n_part: int
-    n_exposed: int
-    n_patients: int
-    staff_left: Rate
-    other_chars: float
-
-
-@dataclass(frozen=True)
-class Leak:
-    """How well an attack tells a group of an arm's patients from controls."""
-
-    arm: LeakageArm
-    scenario: int
-    controls: str
-    group: str
-    n_members: int
-    n_controls: int
-    auc: Estimate
-    tpr_at_10: Estimate
-    minus_perfect: Estimate
-    flagged: Rate
-    digest: str
-
-
-@dataclass(frozen=True)
-class LeakageView:
-    """A kept leakage experiment.
-
-    Attributes
-    ----------
-    language, mode, epochs, seed, scenarios
-        As asked.
-    n_notes, n_patients
-        Of the demo hospital.
-    arms, leaks
-        In the order of the experiment.
-    """
-
-    language: str
-    mode: str
-    epochs: float
-    seed: int
-    scenarios: tuple[int, ...]
-    n_notes: int
-    n_patients: int
-    arms: tuple[LeakageArm, ...]
-    leaks: tuple[Leak, ...]
-
-    def of(self, *, scenario: int, controls: str, group: str = ALL) -> tuple[Leak, ...]:
-        """Return the rows of one attack, one kind of controls and one group of patients."""
-        wanted = (scenario, controls, group)
-        return tuple(one for one in self.leaks if (one.scenario, one.controls, one.group) == wanted)
-
-    def split(self, *, scenario: int, controls: str) -> tuple[tuple[Leak, Leak], ...]:
-        """Return (left, caught) of the arms that have patients of both groups."""
-        caught = {
-            one.arm.code: one for one in self.of(scenario=scenario, controls=controls, group=CAUGHT)
-        }
-        return tuple(
-            (one, caught[one.arm.code])
-            for one in self.of(scenario=scenario, controls=controls, group=LEFT)
-            if one.arm.code in caught
-        )
-
-
-def leakage_view(tables: Mapping[str, Any]) -> LeakageView:
-    """Return what the tables of an experiment say.
-
-    Raises
-    ------
-    AuditError
-        If they were written by another version.
-    """
-    try:
-        order = tables["order"]
-        arms = {row["code"]: _arm(row) for row in tables["arms"]}
-        return LeakageView(
-            language=str(order["language"]),
-            mode=str(order["mode"]),
-            epochs=float(order["epochs"]),
-            seed=int(order["seed"]),
-            scenarios=tuple(int(number) for number in order["scenarios"]),
-            n_notes=int(tables["n_notes"]),
-            n_patients=int(tables["n_patients"]),
-            arms=tuple(arms.values()),
-            leaks=tuple(_leak(row, arms[row["code"]]) for row in tables["leaks"]),
-        )
-    except (KeyError, TypeError, ValueError):
-        raise AuditError(
-            "This experiment was written by another version.", do="Run it again."
-        ) from None
-
-
-def _arm(row: Mapping[str, Any]) -> LeakageArm:
-    return LeakageArm(
-        code=str(row["code"]),
-        kind=str(row["kind"]),
-        share=_number(row["share"]),
-        tagger=str(row["tagger"]),
-        left=Rate(row["n_mentions"] - row["n_whole"], row["n_mentions"]),
-        n_part=int(row["n_part"]),
-        n_exposed=int(row["n_exposed"]),
-        n_patients=int(row["n_patients"]),
-        staff_left=Rate(row["n_staff"] - row["n_staff_whole"], row["n_staff"]),
-        other_chars=float(row["other_chars"]),
-    )
-
-
-def _leak(row: Mapping[str, Any], arm: LeakageArm) -> Leak:
-    return Leak(
-        arm=arm,
-        scenario=int(row["scenario"]),
-        controls=str(row["controls"]),
-        group=str(row["group"]),
-        n_members=int(row["n_members"]),
-        n_controls=int(row["n_controls"]),
-        auc=_leakage_view_estimate(row["auc"]),
-        tpr_at_10=_leakage_view_estimate(row["tpr_at_10"]),
-        minus_perfect=_leakage_view_estimate(row["minus_perfect"]),
-        flagged=Rate(int(row["flagged"]["n_hits"]), int(row["flagged"]["n_total"])),
-        digest=str(row["digest"]),
-    )
-
-
-def _leakage_view_estimate(row: Mapping[str, Any]) -> Estimate:
-    return Estimate(*(_number(row[name]) for name in ("value", "low", "high")))
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)

@@ -1,6 +1,6 @@
-"""The tables of an experiment as files: JSON, and Markdown in the paper's layout.
+"""The paper's experiment: what is asked, and its tables as JSON and Markdown, without any name.
 
-Comes in: an experiment's tables. Goes out: plain values and text, without any name. Torch-free.
+Torch-free.
 """
 
 from __future__ import annotations
@@ -17,22 +17,30 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from audit.attack.decisions import Confusion
-from audit.attack.metrics import plain
+from audit.attack.metrics import GENERAL_ALONE, plain
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.corpus.examine import Examination
 from audit.corpus.make import CorpusTask
 from audit.errors import AuditError
 from audit.home import results_dir
 from audit.models.inspect import inspect_model
-from audit.report.published import published_tables
-from audit.report.report import AuditReport
-from audit.stats import Estimate, FloatArray, Rate, bootstrap_ranking
-from audit.tables import decimal
+from audit.names.candidates import CANARY
+from audit.report.names import numbers
+from audit.report.published import (
+    ATTACKS,
+    PAPER_RULE,
+    PAPER_RULE_ON_GENERAL,
+    published_tables,
+)
+from audit.report.report import POPULARITY, AuditReport, Rule
+from audit.stats import Estimate, Rate, bootstrap_ranking
+from audit.tables import UNDEFINED, decimal
 from audit.task import MAX_SEED, Columns, Contact, Device, Question, Task, queue_of
 from audit.training.config import TrainSettings
 from cache.store import Store
 
-MAX_EPOCHS = 10_000
+SCENARIOS = (2, 1)
+"""In the order in which they are run: the cheaper one first, at all exposures."""
 PAPER_EPOCHS = (1.0, 2.0, 5.0, 10.0, 20.0)
 
 TRAINING = TrainSettings(
@@ -79,7 +87,7 @@ class ExperimentTask(Task):
     sample: int | None = Field(
         default=None, ge=1, description="notes drawn at random (the paper's 1,000,000)"
     )
-    epochs: tuple[Annotated[float, Field(gt=0, le=MAX_EPOCHS)], ...] = Field(
+    epochs: tuple[Annotated[float, Field(gt=0, le=10_000)], ...] = Field(
         default=PAPER_EPOCHS,
         min_length=1,
         examples=["1,2,5,10,20"],
@@ -153,11 +161,12 @@ class ExperimentTask(Task):
         from audit.experiment.paper import run_experiment
 
         with Store(results_dir()) as store:
-            result = run_experiment(
+            tables = run_experiment(
                 self, out=self.out, store=store, progress=contact.listen,
                 should_stop=contact.should_stop, say=contact.say,
             )  # fmt: skip
-        return result.digests
+        by_stage = sorted(tables.found, key=lambda row: row.attack != ATTACKS[SCENARIOS[0]])
+        return tuple(row.digest for row in by_stage)
 
 
 @dataclass(frozen=True)
@@ -287,21 +296,14 @@ class ExperimentTables:
 
 
 CONTROLS = ("easy", "hard")
-ATTACKS = {1: "generation", 2: "masked_lm"}
-RULES = {1: "name_occurs", 2: "difference_above_zero"}
-"""The paper's rule of each scenario, as reports name it."""
-GENERAL_RULE = "name_occurs_general"
-SCORES = {
+_SCORES = {
     1: ("product", "product_log_ratio", "hits"),
     2: ("mean_log_ratio", "log_ratio", "difference"),
 }
 """The score fixed beforehand comes first."""
-BASELINES = ("general_alone", "popularity")
-BINS = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None), (2, None))
+_BINS = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None), (2, None))
 """Mentions from and to; the last bin holds every name that is mentioned more than once."""
-ALPHA = 0.05
 _N_REPLICATES = 2000
-
 
 Reports = Mapping[tuple[float, int], AuditReport]
 """(epochs, number of the scenario) -> report."""
@@ -311,79 +313,65 @@ def tables_of(
     reports: Reports, *, examination: Examination, exposures: tuple[ExposureRow, ...] = ()
 ) -> ExperimentTables:
     """Return the tables of an experiment from its audits' reports."""
-    last = {scenario: report for (_, scenario), report in sorted(reports.items())}
-    if set(last) != set(ATTACKS) or any(not r.has_truth for r in last.values()):
+    ordered = [(epochs, number, reports[epochs, number]) for epochs, number in sorted(reports)]
+    last = {number: report for _, number, report in ordered}
+    if set(last) != set(ATTACKS) or any(not report.has_truth for report in last.values()):
         raise ValueError("an audit of each scenario with truth is needed")
-    settings = {scenario: report.question["settings"] for scenario, report in last.items()}
-    ordered = sorted(reports.items())
     return ExperimentTables(
         n_notes=examination.n_notes,
         n_patients=examination.n_patients,
         n_passages=examination.n_passages,
         n_members=last[2].measures.strata["all"].n_members,
-        n_inputs=settings[2]["n_inputs"],
-        n_documents=settings[1]["n_documents"],
+        n_inputs=last[2].question["settings"]["n_inputs"],
+        n_documents=last[1].question["settings"]["n_documents"],
         table1=tuple(
-            _rule_row(report, "rules", RULES[s], who=(epochs, controls, s, "hospital"))
-            for (epochs, s), report in ordered
-            for controls in _kinds(report)
+            _rule_row(stratum.rules[PAPER_RULE[number]], epochs, controls, number,
+                      PAPER_RULE[number], "hospital")
+            for epochs, number, report in ordered
+            for controls, stratum in report.measures.shown.items() if controls in CONTROLS
         ),
         table2=tuple(
-            _rule_row(last[1], "baseline_rules", GENERAL_RULE, who=(0.0, controls, 1, "general"))
-            for controls in _kinds(last[1])
+            _rule_row(stratum.baseline_rules[PAPER_RULE_ON_GENERAL[1]], 0.0, controls, 1,
+                      PAPER_RULE_ON_GENERAL[1], "general")
+            for controls, stratum in last[1].measures.shown.items() if controls in CONTROLS
         ),
         table3=examination.pattern_table,
         table4=examination.mention_table,
         always_member=tuple(
-            _rule_row(last[2], "", "always_member", who=(0.0, controls, 2, "none"))
-            for controls in _kinds(last[2])
+            _rule_row(stratum.always_member, 0.0, controls, 2, "always_member", "none")
+            for controls, stratum in last[2].measures.shown.items() if controls in CONTROLS
         ),
-        rankings=tuple(row for key, report in ordered for row in _rankings(report, key=key)),
-        mentions=tuple(
-            row for key, report in ordered for row in _results_by_mentions(report, key=key)
+        rankings=tuple(
+            RankingRow(epochs, controls, ATTACKS[number], score, is_baseline, found[score].auc)
+            for epochs, number, report in ordered
+            for controls, stratum in report.measures.shown.items() if controls in CONTROLS
+            for is_baseline, scores, found in (
+                (False, _SCORES[number], stratum.scores),
+                (True, (GENERAL_ALONE, POPULARITY), stratum.baselines),
+            )
+            for score in scores
         ),
-        found=tuple(_found(report, key=key) for key, report in ordered),
-        canaries=tuple(
-            row for key, report in ordered for row in _results_canaries(report, key=key)
-        ),
+        mentions=tuple(row for one in ordered for row in _by_mentions(*one)),
+        found=tuple(_found(*one) for one in ordered),
+        canaries=tuple(row for one in ordered for row in _canaries(*one)),
         exposures=exposures,
         seed=last[2].question["seed"],
-    )
-
-
-def _kinds(report: AuditReport) -> tuple[str, ...]:
-    return tuple(kind for kind in CONTROLS if kind in report.measures.strata)
-
-
-def _rule_row(
-    report: AuditReport, column: str, rule: str, *, who: tuple[float, str, int, str]
-) -> RuleRow:
-    epochs, controls, scenario, model = who
-    stratum = report.measures.strata[controls]
-    measured = getattr(stratum, column)[rule] if column else stratum.always_member
-    return RuleRow(
-        epochs, controls, ATTACKS[scenario], rule, model,
-        Confusion(*measured.confusion.four), measured.f1,
     )  # fmt: skip
 
 
-def _rankings(report: AuditReport, *, key: tuple[float, int]) -> Iterator[RankingRow]:
-    epochs, scenario = key
-    for controls in _kinds(report):
-        stratum = report.measures.strata[controls]
-        for column, names in (("scores", SCORES[scenario]), ("baselines", BASELINES)):
-            for name in names:
-                auc = getattr(stratum, column)[name].auc
-                is_baseline = column == "baselines"
-                yield RankingRow(epochs, controls, ATTACKS[scenario], name, is_baseline, auc)
+def _rule_row(
+    measured: Rule, epochs: float, controls: str, number: int, rule: str, model: str
+) -> RuleRow:
+    counts = Confusion(*measured.confusion.four)
+    return RuleRow(epochs, controls, ATTACKS[number], rule, model, counts, measured.f1)
 
 
-def _results_by_mentions(report: AuditReport, *, key: tuple[float, int]) -> Iterator[MentionRow]:
-    epochs, scenario = key
-    members, score, out, mentions, kinds = _columns(report)
-    for controls in _kinds(report):
+def _by_mentions(epochs: float, number: int, report: AuditReport) -> Iterator[MentionRow]:
+    members, out, kinds = _names(report)
+    score, mentions = numbers(report.names["score"]), numbers(report.names["n_mentions"])
+    for controls in (kind for kind in CONTROLS if kind in report.measures.strata):
         against = score[kinds == controls]
-        for low, high in BINS:
+        for low, high in _BINS:
             rows = members & (mentions >= low) & (mentions <= (high or np.inf))
             if not rows.any():
                 continue
@@ -394,209 +382,189 @@ def _results_by_mentions(report: AuditReport, *, key: tuple[float, int]) -> Iter
                 n_replicates=_N_REPLICATES,
             )
             flagged = Rate(int(out[rows].sum()), int(rows.sum()))
-            yield MentionRow(epochs, controls, ATTACKS[scenario], low, high, ranking.auc, flagged)
+            yield MentionRow(epochs, controls, ATTACKS[number], low, high, ranking.auc, flagged)
 
 
-def _found(report: AuditReport, *, key: tuple[float, int]) -> FoundRow:
-    members, _, out, _, kinds = _columns(report)
-    listed = np.isin(kinds, CONTROLS)
-    return FoundRow(
-        epochs=key[0],
-        attack=ATTACKS[key[1]],
-        members=Rate(int(out[members].sum()), int(members.sum())),
-        controls=Rate(int(out[listed].sum()), int(listed.sum())),
-        verdict=report.verdict.state,
-        digest=report.digest,
+def _found(epochs: float, number: int, report: AuditReport) -> FoundRow:
+    members, out, kinds = _names(report)
+    found, controls = (
+        Rate(int(out[rows].sum()), int(rows.sum())) for rows in (members, np.isin(kinds, CONTROLS))
     )
+    state = report.verdict.state
+    return FoundRow(epochs, ATTACKS[number], found, controls, state, report.digest)
 
 
-def _results_canaries(report: AuditReport, *, key: tuple[float, int]) -> Iterator[CanaryRow]:
+def _canaries(epochs: float, number: int, report: AuditReport) -> Iterator[CanaryRow]:
     planted = report.details.canaries
-    measured = planted.scores.get(report.fixed_score) if planted else None
-    if measured is None:
-        return
-    for group in measured.groups:
-        found, above = (Rate(one.n_hits, one.n_total) for one in (group.found, group.above_twin))
-        who = (key[0], ATTACKS[key[1]], group.n_mentions or 0)
-        yield CanaryRow(*who, group.bits, measured.max_bits, found, above)
+    if planted and (measured := planted.scores.get(report.fixed_score)):
+        for one in measured.groups:
+            rates = (Rate(rate.n_hits, rate.n_total) for rate in (one.found, one.above_twin))
+            yield CanaryRow(
+                epochs, ATTACKS[number], one.n_mentions or 0, one.bits, measured.max_bits, *rates
+            )
 
 
-def _columns(report: AuditReport) -> tuple[Any, FloatArray, FloatArray, FloatArray, Any]:
-    """Return [N] is a patient's name, score, q, mentions and kind of control of each name."""
+def _names(report: AuditReport) -> tuple[Any, Any, Any]:
+    """Return [N] is a patient's name, stands out, and kind of control of each name."""
     names = report.names
-    roles = np.array(names["role"], dtype=np.str_)
-    members = np.array([truth == 1 for truth in names["is_member"]]) & (roles != "canary")
+    is_canary = np.array(names["role"], dtype=np.str_) == CANARY
+    members = (numbers(names["is_member"]) == 1) & ~is_canary
     kinds = np.array(names["control_kind"], dtype=np.str_)
-    return (
-        members,
-        _floats(names["score"]),
-        np.array(report.stands_out, dtype=np.bool_),
-        _floats(names["n_mentions"]),
-        kinds,
-    )
-
-
-def _floats(column: Sequence[Any]) -> FloatArray:
-    return np.array([np.nan if cell is None else cell for cell in column], dtype=np.float64)
+    return members, np.array(report.stands_out, dtype=np.bool_), kinds
 
 
 TABLES_JSON, TABLES_MD = "tables.json", "tables.md"
 _ATTACK_WORDS = {"generation": "Generation", "masked_lm": "Masked LM"}
-_PAPER = "paper"
 _RULE_HEADER = (
     "Epochs", "Negatives", "Attack", "F1", "Accuracy", "Recall", "Precision", "TP", "FN", "FP", "TN"
 )  # fmt: skip
+Cells = Sequence[object]
+
+
+def markdown_table(head: Cells, rows: Iterable[Cells]) -> str:
+    """Return a table of Markdown."""
+    lines = (head, ["---"] * len(head), *rows)
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
+
+
+def estimated(of: Estimate, *, digits: int, between: str = "–") -> str:
+    """Return an estimate with its interval in brackets, as a cell; "—" where undefined."""
+    if math.isnan(of.value):
+        return UNDEFINED
+    value, low, high = (decimal(x, digits=digits) for x in (of.value, of.low, of.high))
+    return f"{value} ({low}{between}{high})"
 
 
 def tables_json(tables: ExperimentTables) -> dict[str, Any]:
     """Return all tables as plain values; undefined numbers are None."""
-    result = plain(tables)
-    if not isinstance(result, dict):
-        raise TypeError("no tables")
-    return {"schema": 1, **result}
+    return {"schema": 1, **{name: plain(value) for name, value in vars(tables).items()}}
 
 
 def tables_markdown(tables: ExperimentTables) -> str:
     """Return the tables in the paper's layout, with 95 % intervals, as Markdown."""
     parts = [
-        _sizes(tables),
-        *_titled("M_hospital along its training", _exposures(tables)),
-        *_titled("Table 1. The paper's rules on M_hospital", _table1(tables)),
+        f"{tables.n_notes:,} notes of {tables.n_patients:,} patients; {tables.n_members} members, "
+        f"{tables.n_passages} passages; {tables.n_inputs:,} inputs (masked LM), "
+        f"{tables.n_documents:,} documents (generation); seed {tables.seed}.",
+        "**M_hospital along its training**",
+        markdown_table(
+            ["Epochs on D_private", *(f"{row.epochs:g}" for row in tables.exposures)],
+            [
+                ["Steps", *(row.step for row in tables.exposures)],
+                ["Training loss, nats", *(decimal(r.loss, digits=2) for r in tables.exposures)],
+            ],
+        ),
+        "**Table 1. The paper's rules on M_hospital**",
+        markdown_table(_RULE_HEADER, _table1(tables)),
         "In brackets 95 % intervals: Wilson for accuracy, recall and precision, bootstrap over "
         "names for F1. The paper's own row has no intervals.",
-        *_titled("Table 2. Scenario 1 with M_general in place of M_hospital", _table2(tables)),
-        *_titled(
-            "Table 3. Distinct patterns per name", _counts(tables.table3, what="Distinct patterns")
-        ),
-        *_titled("Table 4. Occurrences per name", _counts(tables.table4, what="Occurrences")),
+        "**Table 2. Scenario 1 with M_general in place of M_hospital**",
+        markdown_table(("Model", *_RULE_HEADER[1:]), _table2(tables)),
+        "**Table 3. Distinct patterns per name**",
+        _counts(tables.table3, what="Distinct patterns"),
+        "**Table 4. Occurrences per name**",
+        _counts(tables.table4, what="Occurrences"),
     ]
     for attack in ATTACKS.values():
-        title = f"Leakage by epochs: {_ATTACK_WORDS[attack]}, AUC"
-        parts += _titled(title, _by_epochs(tables, attack=attack))
-    for attack in ATTACKS.values():
-        title = f"Leakage by mentions: {_ATTACK_WORDS[attack]}, AUC of `{_fixed(attack)}`"
-        parts += _titled(title, _tables_by_mentions(tables, attack=attack))
+        parts += [
+            f"**Leakage by epochs: {_ATTACK_WORDS[attack]}, AUC**",
+            _table_by_epochs(tables, attack=attack),
+        ]
+    for number, attack in ATTACKS.items():
+        parts += [
+            f"**Leakage by mentions: {_ATTACK_WORDS[attack]}, AUC of `{_SCORES[number][0]}`**",
+            _table_by_mentions(tables, attack=attack),
+        ]
     if tables.canaries:
-        parts += _titled("Canaries: names that were planted", _tables_canaries(tables))
+        head = ("Epochs", "Attack", "Mentions", "Exposure, bits", "At most", "p ≤ 0.05",
+                "Above the twin")  # fmt: skip
+        rows = [
+            (f"{row.epochs:g}", _ATTACK_WORDS[row.attack], row.n_mentions,
+             estimated(row.bits, digits=1), f"{row.max_bits:.1f}", counted(row.found),
+             counted(row.above_twin))
+            for row in tables.canaries
+        ]  # fmt: skip
+        parts += ["**Canaries: names that were planted**", markdown_table(head, rows)]
     return "\n\n".join(parts) + "\n"
 
 
-def _sizes(tables: ExperimentTables) -> str:
-    return (
-        f"{tables.n_notes:,} notes of {tables.n_patients:,} patients; {tables.n_members} members, "
-        f"{tables.n_passages} passages; {tables.n_inputs:,} inputs (masked LM), "
-        f"{tables.n_documents:,} documents (generation); seed {tables.seed}."
-    )
-
-
-def _exposures(tables: ExperimentTables) -> Iterator[str]:
-    yield from _head(("Epochs on D_private", *(_number(row.epochs) for row in tables.exposures)))
-    yield _line(["Steps", *(str(row.step) for row in tables.exposures)])
-    yield _line(["Training loss, nats", *(decimal(r.loss, digits=2) for r in tables.exposures)])
-
-
-def _titled(title: str, lines: Iterable[str]) -> tuple[str, str]:
-    return f"**{title}**", "\n".join(lines)
-
-
-def _table1(tables: ExperimentTables) -> Iterator[str]:
-    yield from _head(_RULE_HEADER)
+def _table1(tables: ExperimentTables) -> Iterator[Cells]:
     for controls in CONTROLS:
         for attack in ATTACKS.values():
-            rows = [r for r in tables.table1 if (r.controls, r.attack) == (controls, attack)]
-            yield from (_rule_line(row, epochs=_number(row.epochs)) for row in rows)
+            for row in tables.table1:
+                if (row.controls, row.attack) == (controls, attack):
+                    yield _rule_line(row, who=f"{row.epochs:g}")
             yield from _published(controls, attack=attack, model="hospital")
     for row in tables.always_member:
-        yield _rule_line(row, epochs="—", attack="always “member”")
+        who, negatives, _, *cells = _rule_line(row, who=UNDEFINED)
+        yield who, negatives, "always “member”", *cells
 
 
-def _table2(tables: ExperimentTables) -> Iterator[str]:
+def _table2(tables: ExperimentTables) -> Iterator[Cells]:
     last = max(row.epochs for row in tables.table1)
-    yield from _head(("Model", *_RULE_HEADER[1:]))
     for controls in CONTROLS:
-        for row in tables.table2:
-            if row.controls == controls:
-                yield _rule_line(row, epochs="M_general")
-        for row in tables.table1:
-            if (row.epochs, row.controls, row.attack) == (last, controls, "generation"):
-                yield _rule_line(row, epochs=f"M_hospital, {_number(last)} epochs")
-        yield from _published(controls, attack="generation", model="general")
+        for row in (*tables.table2, *tables.table1):
+            if (row.controls, row.attack) == (controls, ATTACKS[1]) and row.epochs in (0, last):
+                on = "M_general" if row.model == "general" else f"M_hospital, {last:g} epochs"
+                yield _rule_line(row, who=on)
+        yield from _published(controls, attack=ATTACKS[1], model="general")
 
 
-def _rule_line(row: RuleRow, *, epochs: str, attack: str = "") -> str:
+def _rule_line(row: RuleRow, *, who: str) -> Cells:
     counts = row.confusion
-    rates = (counts.accuracy, counts.recall, counts.precision)
-    return _line(
-        [
-            epochs, row.controls.capitalize(), attack or _ATTACK_WORDS[row.attack],
-            _tables_estimate(row.f1, digits=3), *(_rate(rate) for rate in rates),
-            *map(str, (counts.tp, counts.fn, counts.fp, counts.tn)),
-        ]
+    rates = [one.interval() for one in (counts.accuracy, counts.recall, counts.precision)]
+    shown = (estimated(one, digits=3) for one in (row.f1, *rates))
+    attack = _ATTACK_WORDS[row.attack]
+    return (
+        who, row.controls.capitalize(), attack, *shown, counts.tp, counts.fn, counts.fp, counts.tn
     )  # fmt: skip
 
 
-def _published(controls: str, *, attack: str, model: str) -> Iterator[str]:
+def _published(controls: str, *, attack: str, model: str) -> Iterator[Cells]:
     row = published_tables().row(controls=controls, attack=attack, model=model)
     if row is not None:
-        rates = (row.f1, row.accuracy, row.recall, row.precision)
-        counts = [str(n) for n in row.four] if row.four else ["—"] * 4
-        who = _PAPER if model == "hospital" else f"{_PAPER}, M_{model}"
-        cells = [who, controls.capitalize(), _ATTACK_WORDS[attack]]
-        yield _line([*cells, *(f"{rate:.4f}" for rate in rates), *counts])
+        who = "paper" if model == "hospital" else f"paper, M_{model}"
+        rates = (f"{rate:.4f}" for rate in (row.f1, row.accuracy, row.recall, row.precision))
+        counts = row.four or (UNDEFINED,) * 4
+        yield who, controls.capitalize(), _ATTACK_WORDS[attack], *rates, *counts
 
 
-def _counts(table: Sequence[tuple[int, int]], *, what: str) -> Iterator[str]:
-    yield from _head((what, *(str(count) for count, _ in table), "all"))
+def _counts(table: Sequence[tuple[int, int]], *, what: str) -> str:
     n_names, n_total = sum(n for _, n in table), sum(count * n for count, n in table)
-    yield _line(["Names", *(str(n) for _, n in table), f"{n_names} ({n_total})"])
+    row = ("Names", *(n for _, n in table), f"{n_names} ({n_total})")
+    return markdown_table((what, *(count for count, _ in table), "all"), [row])
 
 
-def _by_epochs(tables: ExperimentTables, *, attack: str) -> Iterator[str]:
-    rows = {
-        (row.epochs, row.controls, row.score): row.auc
-        for row in tables.rankings
-        if row.attack == attack
-    }
-    scores = list(dict.fromkeys(score for _, _, score in rows))
-    yield from _head(("Epochs", "Negatives", *(f"`{s}`" for s in scores), "Members, q ≤ 0.05"))
-    for found in (each for each in tables.found if each.attack == attack):
-        for controls in CONTROLS:
-            if (found.epochs, controls, scores[0]) in rows:
-                aucs = (_tables_estimate(rows[found.epochs, controls, s], digits=2) for s in scores)
-                flagged = f"{found.members.n_hits} of {found.members.n_total}"
-                yield _line([_number(found.epochs), controls.capitalize(), *aucs, flagged])
+def _table_by_epochs(tables: ExperimentTables, *, attack: str) -> str:
+    aucs: dict[tuple[float, str], dict[str, str]] = {}
+    for row in tables.rankings:
+        if row.attack == attack:
+            of_line = aucs.setdefault((row.epochs, row.controls), {})
+            of_line[row.score] = estimated(row.auc, digits=2)
+    found = {row.epochs: counted(row.members) for row in tables.found if row.attack == attack}
+    scores = [f"`{score}`" for score in next(iter(aucs.values()))]
+    rows = [
+        (f"{epochs:g}", controls.capitalize(), *cells.values(), found[epochs])
+        for (epochs, controls), cells in aucs.items()
+    ]
+    return markdown_table(("Epochs", "Negatives", *scores, "Members, q ≤ 0.05"), rows)
 
 
-def _tables_by_mentions(tables: ExperimentTables, *, attack: str) -> Iterator[str]:
-    rows = [row for row in tables.mentions if row.attack == attack]
-    bins = [each for each in BINS if any((r.low, r.high) == each for r in rows)]
-    n_names = {(r.low, r.high): r.flagged.n_total for r in rows}
-    heads = (f"{_bin(low, high)} (n = {n_names[low, high]})" for low, high in bins)
-    yield from _head(("Epochs", "Negatives", *heads))
-    for epochs, controls in dict.fromkeys((r.epochs, r.controls) for r in rows):
-        found = {(r.low, r.high): r for r in rows if (r.epochs, r.controls) == (epochs, controls)}
-        yield _line(
-            [_number(epochs), controls.capitalize(), *(_mention(found.get(b)) for b in bins)]
-        )
-
-
-def _tables_canaries(tables: ExperimentTables) -> Iterator[str]:
-    yield from _head(
-        ("Epochs", "Attack", "Mentions", "Exposure, bits", "At most", "p ≤ 0.05", "Above the twin")
-    )
-    for row in tables.canaries:
-        counts = (f"{rate.n_hits} of {rate.n_total}" for rate in (row.found, row.above_twin))
-        bits = (_tables_estimate(row.bits, digits=1), f"{row.max_bits:.1f}")
-        where = (_number(row.epochs), _ATTACK_WORDS[row.attack], str(row.n_mentions))
-        yield _line([*where, *bits, *counts])
-
-
-def _mention(row: MentionRow | None) -> str:
-    return "—" if row is None else _tables_estimate(row.auc, digits=2)
-
-
-def _fixed(attack: str) -> str:
-    return next(SCORES[scenario][0] for scenario, name in ATTACKS.items() if name == attack)
+def _table_by_mentions(tables: ExperimentTables, *, attack: str) -> str:
+    n_names: dict[tuple[int, int | None], int] = {}
+    aucs: dict[tuple[float, str], dict[tuple[int, int | None], str]] = {}
+    for row in tables.mentions:
+        if row.attack == attack:
+            n_names[row.low, row.high] = row.flagged.n_total
+            of_line = aucs.setdefault((row.epochs, row.controls), {})
+            of_line[row.low, row.high] = estimated(row.auc, digits=2)
+    bins = [one for one in _BINS if one in n_names]
+    rows = [
+        (f"{epochs:g}", controls.capitalize(), *(cells.get(one, UNDEFINED) for one in bins))
+        for (epochs, controls), cells in aucs.items()
+    ]
+    heads = (f"{_bin(*one)} (n = {n_names[one]})" for one in bins)
+    return markdown_table(("Epochs", "Negatives", *heads), rows)
 
 
 def _bin(low: int, high: int | None) -> str:
@@ -605,25 +573,6 @@ def _bin(low: int, high: int | None) -> str:
     return f"{low} and more" if high is None else f"{low}–{high}"
 
 
-def _head(cells: Sequence[str]) -> tuple[str, str]:
-    return _line(cells), "|" + "---|" * len(cells)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _rate(rate: Rate) -> str:
-    interval = rate.interval()
-    return _tables_estimate(Estimate(rate.value, interval.low, interval.high), digits=3)
-
-
-def _tables_estimate(estimate: Estimate, *, digits: int) -> str:
-    if math.isnan(estimate.value):
-        return "—"
-    value, low, high = (f"{x:.{digits}f}" for x in (estimate.value, estimate.low, estimate.high))
-    return f"{value} ({low}–{high})"
-
-
-def _number(epochs: float) -> str:
-    return f"{epochs:g}"
+def counted(rate: Rate) -> str:
+    """Return a rate as a cell: its counts."""
+    return f"{rate.n_hits} of {rate.n_total}"

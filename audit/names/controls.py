@@ -31,6 +31,7 @@ from audit.names.pools import (
 )
 from audit.names.spelling import UNSPELLABLE, CountPieces
 from audit.rng import generator
+from audit.stats import MIN_CONTROLS
 from audit.text import fold_name, is_unspaced, script_of, written_name
 
 CALIPER_NATS = 0.25
@@ -312,8 +313,6 @@ def characters(_: str, part: str) -> int:
     return len(part) if is_unspaced(part) else 1
 
 
-MIN_CONTROLS = 200
-"""With fewer comparable controls a name is not judged."""
 MAX_RECOMBINED_PARTS = 1_000
 MAX_DRAWN = 5_000
 

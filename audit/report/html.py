@@ -22,11 +22,11 @@ from markupsafe import Markup
 
 from audit.attack.metrics import GENERAL_ALONE
 from audit.errors import AuditError
-from audit.names.controls import MIN_CONTROLS
 from audit.report import figures
 from audit.report.compare import References
 from audit.report.names import NAME_FORMS, NameForm, kind_scores, shown_name, strongest_names
 from audit.report.report import AuditReport
+from audit.stats import MIN_CONTROLS
 from audit.tables import (
     UNDEFINED,
     decimal,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from audit.attack.decisions import ALPHA, FLAGGED
 from audit.attack.metrics import GENERAL_ALONE
@@ -65,9 +65,9 @@ def _or_nowhere(held: Mapping[str, Any]) -> Estimate:
     return Estimate(*(math.inf if math.isnan(bound) else bound for bound in bounds))
 
 
-Number = Annotated[float, PlainValidator(number)]
-Measured = Annotated[Estimate, PlainValidator(estimate)]
-Counted = Annotated[Share, PlainValidator(_share)]
+Number = Annotated[float, BeforeValidator(number)]
+Measured = Annotated[Estimate, BeforeValidator(estimate)]
+Counted = Annotated[Share, BeforeValidator(_share)]
 
 
 class Part(BaseModel):
@@ -126,7 +126,7 @@ class Counts(Part):
 
 
 class Rule(Part):
-    """What a yes/no rule reaches (`audit.attack.metrics.RuleMetrics`)."""
+    """What a yes/no rule reaches (`audit.attack.metrics`)."""
 
     confusion: Counts
     f1: Measured
@@ -193,7 +193,7 @@ class Measures(Part):
 
 
 class Verdict(Part):
-    """What may be said (`audit.attack.verdict.Verdict`), in both languages."""
+    """What may be said (`audit.attack.verdict`), in both languages."""
 
     state: str
     reasons: Sequence[str] = ()
@@ -289,7 +289,7 @@ class ScoreExposure(Part):
     max_bits: float
     smallest_p: float
     bits_without_leak: float
-    found_from: Annotated[Estimate, PlainValidator(_or_nowhere)]
+    found_from: Annotated[Estimate, BeforeValidator(_or_nowhere)]
     whole: ExposureGroup = Field(alias="all")
     groups: Sequence[ExposureGroup]
 
@@ -335,7 +335,7 @@ class Exposure(Part):
 
 
 class RoleLine(Part):
-    """One role's members against all listed controls (`audit.attack.metrics.RoleMeasures`)."""
+    """One role's members against all listed controls (`audit.attack.metrics.measures_by_role`)."""
 
     role: str
     n_members: int

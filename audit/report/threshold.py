@@ -19,7 +19,7 @@ from audit.stats import (
     Estimate,
     FloatArray,
     Rate,
-    percentile_interval,
+    interval,
     roc_curve,
     wilson,
 )
@@ -343,7 +343,7 @@ def roc_view(names: RankedNames, *, seed: int = 0) -> RocView:
         places = np.floor(n * rng.beta(k + 1, n - k, size=_N_REPLICATES)).astype(int)
         limits = controls[np.minimum(places, n - 1)]
         replicates = rng.binomial(m, share_above(limits)) / m
-        band = percentile_interval(float(tpr[i]), replicates=replicates, n_names=m)
+        band = interval(float(tpr[i]), replicates, n_total=m)
         low[i], high[i] = band.low, band.high
         if tpr[i] == 1:  # members who are all found leave a bootstrap too sure of itself
             low[i] = min(band.low, wilson(1.0, n_total=m).low)

@@ -2,34 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from audit.deid.taggers import DEFAULT, RULES, known_taggers
 from audit.experiment.leakage_tables import (
     LANGUAGES,
     LEAKAGE,
+    PERFECT,
+    RAW,
     TAGGER,
+    ArmRow,
     KeptLeakage,
-    Leak,
-    LeakageArm,
+    LeakageTables,
     LeakageTask,
-    LeakageView,
-    leakage_view,
+    LeakRow,
     quick,
 )
 from audit.jobs import service
 from audit.jobs.table import Job
 from audit.words import error_text
 from pages.ui import blocks, cached, charts
-from pages.ui.deid_leakage_chart import leakage_chart
+from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.job_card import job_head, progress_text
 from pages.ui.language import Words
 from pages.ui.logged import note, who
 from pages.ui.measure_choice import choose
 from pages.ui.place import link
-from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent
+from pages.ui.text import UNDEFINED, decimal, decimal_interval, escaped, percent
+
+Leaks = Sequence[tuple[ArmRow, LeakRow]]
+_SYMBOLS = {"mentions": "circle", "patients": "square-open", TAGGER: "diamond"}
+_ZERO_BELOW = 3.0  # zero stands this factor left of the smallest share
+_SMALLEST = 0.01
+
+
+def leakage_chart(leaks: Leaks, *, words: Mapping[str, str]) -> go.Figure:
+    """Return a point an arm with its interval; raw and perfect notes are lines.
+
+    The shares stand on a logarithmic axis with zero at its left end. `words` has "x", "y", "raw",
+    "perfect", "chance", "mentions", "patients", "tagger", and for each tagger its name under its
+    identifier.
+    """
+    shares = [arm.left.value for arm, _ in leaks if arm.kind not in (RAW, PERFECT)]
+    low = min([share for share in shares if share > 0] + [_SMALLEST])
+    zero = low / _ZERO_BELOW
+    figure = go.Figure()
+    edges = [zero / 1.6, 1.6]
+    for arm, one in leaks:
+        if arm.kind in (RAW, PERFECT):
+            _line(figure, edges, one.auc.value, name=words[arm.kind],
+                  dash="solid" if arm.kind == RAW else "dash")  # fmt: skip
+    _line(figure, edges, 0.5, name=words["chance"], dash="dot")
+    for kind, symbol in _SYMBOLS.items():
+        rows = [(arm, one) for arm, one in leaks if arm.kind == kind]
+        if rows:
+            _points(figure, rows, kind=kind, symbol=symbol, zero=zero, words=words)
+    ticks = [share for share in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0) if share >= low / 1.01]
+    figure.update_xaxes(
+        title=words["x"], type="log", range=[math.log10(edge) for edge in edges], zeroline=False,
+        showgrid=False, tickvals=[zero, *ticks],
+        ticktext=["0 %", *(f"{100 * share:g} %" for share in ticks)],
+    )  # fmt: skip
+    figure.update_yaxes(title=words["y"], gridcolor=LINE, zeroline=False)
+    return figure.update_layout(
+        height=420, margin={"l": 10, "r": 16, "t": 40, "b": 10}, font={"size": 13},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+    )  # fmt: skip
+
+
+def _line(figure: go.Figure, edges: list[float], height: float, *, name: str, dash: str) -> None:
+    figure.add_scatter(
+        x=edges, y=[height, height], mode="lines", name=escaped(name),
+        line={"color": GREY, "dash": dash, "width": 1.8}, hovertemplate="%{y:.2f}<extra></extra>",
+    )  # fmt: skip
+
+
+def _points(
+    figure: go.Figure,
+    rows: Leaks,
+    *,
+    kind: str,
+    symbol: str,
+    zero: float,
+    words: Mapping[str, str],
+) -> None:
+    is_tagger = kind == TAGGER
+    figure.add_scatter(
+        x=[arm.left.value or zero for arm, _ in rows],
+        y=[one.auc.value for _, one in rows],
+        error_y={
+            "array": [one.auc.high - one.auc.value for _, one in rows],
+            "arrayminus": [one.auc.value - one.auc.low for _, one in rows],
+            "color": RUST,
+            "thickness": 1.5,
+            "width": 5,
+        },
+        mode="markers+text" if is_tagger else "markers",
+        text=[escaped(words.get(arm.tagger, "")) for arm, _ in rows] if is_tagger else None,
+        textposition="middle right",
+        name=escaped(words[kind]),
+        marker={"color": RUST, "size": 14 if is_tagger else 10, "symbol": symbol},
+        customdata=[[arm.left.n_hits, arm.left.n_total] for arm, _ in rows],
+        hovertemplate="%{customdata[0]} / %{customdata[1]} · %{y:.2f}<extra></extra>",
+    )
+
 
 CONTROLS = ("easy", "hard")
 _COMMAND = "python -m audit experiment --deid --out results"
@@ -56,12 +136,12 @@ def draw_leakage(say: Words) -> None:
 
 
 def _draw_kept(say: Words, kept: KeptLeakage) -> None:
-    view = leakage_view(kept.tables)
+    view, order = kept.tables, kept.tables.order
     facts = say.text(
         "deid_leakage_facts", n_notes=f"{view.n_notes:,}", n_patients=view.n_patients,
-        epochs=f"{view.epochs:g}", seed=view.seed,
-        language=say.text(f"deid_leakage_language_{view.language}"),
-        mode=say.text(f"deid_leakage_mode_{view.mode}"),
+        epochs=f"{order.epochs:g}", seed=order.seed,
+        language=say.text(f"deid_leakage_language_{order.language}"),
+        mode=say.text(f"deid_leakage_mode_{order.mode}"),
     )  # fmt: skip
     st.html(blocks.heading("", below=facts))
     controls = choose(
@@ -70,14 +150,14 @@ def _draw_kept(say: Words, kept: KeptLeakage) -> None:
         label=say.text("deid_leakage_controls"),
         shown=lambda code: say.text(f"deid_leakage_controls_{code}"),
     )
-    for scenario in view.scenarios:
+    for scenario in order.scenarios:
         st.html(blocks.heading(say.text(f"deid_leakage_scenario_{scenario}")))
         _draw_scenario(say, view, scenario=scenario, controls=controls)
     limits = [say.text(f"deid_leakage_limit_{name}") for name in ("demo", "seed", "passages", "no")]
     st.html(blocks.heading(say.text("deid_leakage_limits")) + blocks.bullet_list(limits))
 
 
-def _draw_scenario(say: Words, view: LeakageView, *, scenario: int, controls: str) -> None:
+def _draw_scenario(say: Words, view: LeakageTables, *, scenario: int, controls: str) -> None:
     leaks = view.of(scenario=scenario, controls=controls)
     keys = ("x", "y", "raw", "perfect", "chance", "mentions", "patients", "tagger")
     words = {key: say.text(f"deid_leakage_{key}") for key in keys} | _tagger_names(say, view)
@@ -95,45 +175,45 @@ def _draw_scenario(say: Words, view: LeakageView, *, scenario: int, controls: st
         st.html(_split_table(say, view, pairs))
 
 
-def _arm_table(say: Words, view: LeakageView, leaks: tuple[Leak, ...]) -> str:
+def _arm_table(say: Words, view: LeakageTables, leaks: Leaks) -> str:
     columns = ("arm", "left", "exposed", "other", "auc", "tpr", "minus", "flagged")
     header = [say.text(f"deid_leakage_column_{name}") for name in columns]
     rows = [
         [
-            blocks.Cell(arm_name(say, view, one.arm), is_number=False),
-            blocks.Cell(
-                f"{one.arm.left.n_hits} / {one.arm.left.n_total}", percent(one.arm.left.value)
-            ),
-            blocks.Cell(f"{one.arm.n_exposed} / {one.arm.n_patients}"),
-            blocks.Cell(percent(one.arm.other_chars)),
+            blocks.Cell(arm_name(say, view, arm), is_number=False),
+            blocks.Cell(f"{arm.left.n_hits} / {arm.left.n_total}", percent(arm.left.value)),
+            blocks.Cell(f"{arm.n_exposed} / {arm.n_patients}"),
+            blocks.Cell(percent(arm.other_chars)),
             *_measures(one),
             blocks.Cell(f"{one.flagged.n_hits} / {one.flagged.n_total}"),
         ]
-        for one in leaks
+        for arm, one in leaks
     ]
     head = [blocks.Cell(text, is_number=place > 0) for place, text in enumerate(header)]
     return blocks.table([head], rows, caption=say.text("deid_leakage_alt"))
 
 
-def _split_table(say: Words, view: LeakageView, pairs: tuple[tuple[Leak, Leak], ...]) -> str:
+def _split_table(
+    say: Words, view: LeakageTables, pairs: Sequence[tuple[ArmRow, tuple[LeakRow, LeakRow]]]
+) -> str:
     columns = ("arm", "group", "n", "auc", "tpr", "minus", "flagged")
     header = [say.text(f"deid_leakage_column_{name}") for name in columns]
     rows = [
         [
-            blocks.Cell(arm_name(say, view, one.arm), is_number=False),
+            blocks.Cell(arm_name(say, view, arm), is_number=False),
             blocks.Cell(say.text(f"deid_leakage_group_{one.group}"), is_number=False),
             blocks.Cell(str(one.n_members)),
             *_measures(one),
             blocks.Cell(f"{one.flagged.n_hits} / {one.flagged.n_total}"),
         ]
-        for pair in pairs
+        for arm, pair in pairs
         for one in pair
     ]
     head = [blocks.Cell(text, is_number=place > 1) for place, text in enumerate(header)]
     return blocks.table([head], rows, caption=say.text("deid_leakage_split"))
 
 
-def _measures(one: Leak) -> list[blocks.Cell]:
+def _measures(one: LeakRow) -> list[blocks.Cell]:
     return [
         blocks.Cell(
             decimal(estimate.value, digits=2), _some(decimal_interval(estimate, digits=2))
@@ -142,7 +222,7 @@ def _measures(one: Leak) -> list[blocks.Cell]:
     ]  # fmt: skip
 
 
-def arm_name(say: Words, view: LeakageView, arm: LeakageArm) -> str:
+def arm_name(say: Words, view: LeakageTables, arm: ArmRow) -> str:
     """Return what an arm is called; a trained tagger's title is untrusted text."""
     if arm.kind == TAGGER:
         return _tagger_names(say, view)[arm.tagger]
@@ -151,7 +231,7 @@ def arm_name(say: Words, view: LeakageView, arm: LeakageArm) -> str:
     return say.text(f"deid_leakage_arm_{arm.kind}")
 
 
-def _tagger_names(say: Words, view: LeakageView) -> Mapping[str, str]:
+def _tagger_names(say: Words, view: LeakageTables) -> Mapping[str, str]:
     titles = {tagger.tagger_id: tagger.title for tagger in known_taggers()}
     names = {}
     for arm in view.arms:

@@ -54,7 +54,7 @@ def log_row(say: Words, entry: LogEntry) -> tuple[str, ...]:
         day(entry.at),
         entry.who,
         say.text(key),
-        " · ".join(log_detail(say, name, value) for name, value in entry.counts),
+        " · ".join(log_detail(say, name, value) for name, value in entry.counts.items()),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from audit.attack.decisions import decide
-from audit.attack.exposure import MIN_HELD_OUT, bits_without_leak, exposure_record
+from audit.attack.exposure import MIN_HELD_OUT, bits_without_leak
 from audit.attack.judgement import Judgement, judge, name_columns, null_check
 from audit.attack.scores import AttackResult, Score
 from audit.names.candidates import Candidates, make_candidates
@@ -83,13 +83,14 @@ def test_measures_of_patients_are_those_of_a_list_without_canaries() -> None:
     alone = table(names)
     whole = judged(names + others, among_others(names, alone, others=others))
     plain = judged(names, alone)
-    assert json.dumps(whole.metrics.to_json()) == json.dumps(plain.metrics.to_json())
+    assert json.dumps(whole.metrics) == json.dumps(plain.metrics)
     assert whole.verdict == plain.verdict and whole.cohort == plain.cohort
-    assert (whole.curve, whole.mentions, whole.roles) == (plain.curve, plain.mentions, plain.roles)
-    assert whole.decisions.decision[: len(names)] == plain.decisions.decision
+    assert (whole.curve, whole.mentions) == (plain.curve, plain.mentions)
+    assert whole.details["roles"] == plain.details["roles"]
+    np.testing.assert_array_equal(whole.decisions.decision[: len(names)], plain.decisions.decision)
     np.testing.assert_array_equal(whole.decisions.q[: len(names)], plain.decisions.q)
-    assert plain.exposure is None and whole.exposure is not None
-    assert "canary" not in whole.metrics.strata
+    assert "canaries" not in plain.details and "canaries" in whole.details
+    assert "canary" not in whole.metrics["strata"]
 
 
 def test_canaries_are_decided_among_themselves_in_the_order_of_the_list() -> None:
@@ -111,8 +112,7 @@ def test_canaries_are_decided_among_themselves_in_the_order_of_the_list() -> Non
 
 def test_a_leak_that_grows_with_mentions_is_reported_from_a_number_on() -> None:
     names = patients() + canaries(80)
-    record = judged(names, table(names, effect=0.9)).exposure
-    assert record is not None
+    record = judged(names, table(names, effect=0.9)).details["canaries"]
     fixed, general = (record["scores"][s] for s in ("residual", "general_alone"))
     bits = [group["bits"]["value"] for group in fixed["groups"]]
     assert [group["n_mentions"] for group in fixed["groups"]] == [1, 2, 4, 8]
@@ -129,7 +129,7 @@ def test_the_ith_planted_name_pairs_with_the_ith_twin() -> None:
     names = canaries(3, n_held_out=3)
     attack = table(names)
     attack.scores["residual"].value[:6] = [5.0, 1.0, 3.0, 2.0, 4.0, 0.0]
-    record = exposure_record(attack, names, **HOW)  # type: ignore[arg-type]
+    record = judged(names, attack).details["canaries"]
     assert record is not None and record["is_paired"]
     assert [(one["name_id"], one["twin_id"]) for one in record["names"]] == [(0, 3), (1, 4), (2, 5)]
     assert [one["twin_score"] for one in record["names"]] == [2.0, 4.0, 0.0]
@@ -143,8 +143,8 @@ def test_the_ith_planted_name_pairs_with_the_ith_twin() -> None:
 
 def test_with_other_numbers_the_held_out_names_only_give_ranks() -> None:
     names = patients() + canaries(4, n_held_out=30)
-    record = judged(names, table(names, effect=3.0)).exposure
-    assert record is not None and not record["is_paired"]
+    record = judged(names, table(names, effect=3.0)).details["canaries"]
+    assert not record["is_paired"]
     fixed = record["scores"]["residual"]
     assert fixed["n_held_out"] == 30 and fixed["all"]["above_twin"]["n_total"] == 0
     assert fixed["all"]["above_twin_p"] is None
@@ -155,8 +155,7 @@ def test_with_other_numbers_the_held_out_names_only_give_ranks() -> None:
 @pytest.mark.parametrize("n_held_out", [0, MIN_HELD_OUT - 1])
 def test_too_few_held_out_names_are_said_to_find_nobody(n_held_out: int) -> None:
     names = patients() + canaries(4, n_held_out=n_held_out)
-    record = judged(names, table(names, effect=3.0)).exposure
-    assert record is not None
+    record = judged(names, table(names, effect=3.0)).details["canaries"]
     assert "too few" in record["english"] and f"{n_held_out} 名しかなく" in record["japanese"]
     assert bool(record["scores"]) == bool(n_held_out)
 
@@ -164,7 +163,7 @@ def test_too_few_held_out_names_are_said_to_find_nobody(n_held_out: int) -> None
 def test_enough_held_out_names_can_find_one() -> None:
     names = canaries(1, n_held_out=MIN_HELD_OUT)
     attack = table(names, effect=90.0)
-    record = exposure_record(attack, names, **HOW)  # type: ignore[arg-type]
+    record = judged(names, attack).details["canaries"]
     assert record is not None and "1 of 1 planted names are found" in record["english"]
 
 
@@ -180,7 +179,7 @@ def test_a_list_of_canaries_alone_has_no_measures_of_patients() -> None:
     names = canaries()
     attack = table(names, effect=3.0)
     found = judged(names, attack)
-    assert found.metrics.strata == {} and found.curve == [] and found.verdict.n_tested == 0
-    assert found.verdict.state == "not_enough_evidence" and found.exposure is not None
+    assert found.metrics["strata"] == {} and found.curve == [] and found.verdict["n_tested"] == 0
+    assert found.verdict["state"] == "not_enough_evidence" and "canaries" in found.details
     check = null_check(attack.scores["residual"].value, candidates=names)
     assert math.isnan(check["ks_p"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
-from audit.attack.curve import MENTION_BINS, by_mentions, curve_of
-from audit.attack.decisions import Decisions, decide
+from audit.attack.decisions import decide
+from audit.attack.judgement import curve_of
+from audit.attack.metrics import MENTION_BINS, by_mentions
 from audit.attack.scores import Score
 from audit.names.candidates import Candidates, make_candidates
 from tests.attack.planted_table import fewer_replicates, judged, listed, table
@@ -25,12 +27,12 @@ def test_the_last_point_of_the_curve_equals_the_measures(scenario):
     judgement = judged(attack, names, scenario)
     assert [point["n"] for point in judgement.curve] == [100, 200, 400, 500, 800, 950]
     for stratum, quick in judgement.curve[-1]["strata"].items():
-        whole = judgement.metrics.strata[stratum]
-        rankings = {**whole.scores, **whole.baselines}
-        assert {k: r.auc.value for k, r in rankings.items()} == quick["auc"]
-        for name, rule in {**whole.rules, **whole.baseline_rules}.items():
+        whole = judgement.metrics["strata"][stratum]
+        rankings = {**whole["scores"], **whole["baselines"]}
+        assert {k: r["auc"]["value"] for k, r in rankings.items()} == quick["auc"]
+        for name, rule in {**whole["rules"], **whole["baseline_rules"]}.items():
             for cell in ("tp", "fn", "fp", "tn"):
-                assert quick["rules"][name][cell] == getattr(rule.confusion, cell)
+                assert quick["rules"][name][cell] == rule["confusion"][cell]
 
 
 def test_the_curve_judges_prefixes_of_the_run():
@@ -61,7 +63,7 @@ def test_a_run_of_one_block_has_one_point():
 # --- mentions ---
 
 
-def decisions_of(score: np.ndarray, candidates: Candidates, reference: np.ndarray) -> Decisions:
+def decisions_of(score: np.ndarray, candidates: Candidates, reference: np.ndarray) -> Any:
     return decide(
         score, standard_error=np.full(len(score), 0.1), n_blocks=20, group=np.full(len(score), 2),
         is_member=candidates.is_member, reference_scores=reference,
@@ -79,7 +81,7 @@ def test_the_table_of_mentions_by_hand():
     # q <= 0.05: with 999 controls all below 6 and 8 tested, p = .001 for the scores above 6.
     decisions = decisions_of(score, names, np.linspace(4.5, 6.0, 999))
     assert decisions.q[:8].round(3).tolist()[4:] == [0.002] * 4
-    rows = by_mentions(score, decisions, names)
+    rows = by_mentions(score, decisions.point_flag, names)
     assert [(r["from"], r["to"], r["n_names"]) for r in rows] == [
         (1, 1, 2), (2, 2, 1), (3, 4, 1), (5, 9, 2), (10, None, 1),
     ]  # fmt: skip
@@ -94,7 +96,7 @@ def test_the_table_of_mentions_by_hand():
 def test_mentions_without_controls_have_no_auc():
     names = make_candidates([("A", "B"), ("C", "D")], is_member=True, n_mentions=[1, 3])
     score = np.array([1.0, 2.0])
-    rows = by_mentions(score, decisions_of(score, names, np.zeros(50)), names)
+    rows = by_mentions(score, decisions_of(score, names, np.zeros(50)).point_flag, names)
     assert [(r["from"], r["auc"]) for r in rows] == [(1, None), (3, None)]
 
 

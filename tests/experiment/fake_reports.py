@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from audit.attack.metrics import ScoredNames, membership_metrics
+from audit.attack.metrics import ScoredNames, membership_metrics, plain
 from audit.report.report import AuditReport
 
 MENTIONS = (25, 7, 3, 2, 2, 1, 1, 1, 1, 1)
@@ -49,7 +49,7 @@ def fake_report(scenario: int, *, lift: float, seed: int = 0, digest: str = "d")
         question={"seed": seed, "settings": settings},
         scenario={"number": scenario}, models={}, candidates={},
         fixed_score=names[0], columns=list(columns), names=columns,
-        measures=membership_metrics(measured, seed=seed).to_json(),
+        measures=plain(membership_metrics(measured, seed=seed)),
         verdict={"state": "leak_found"},
         cohort={}, curve=(), mentions=(), details={}, notes=(), made={},
     )  # fmt: skip

@@ -10,10 +10,6 @@ from audit.errors import AuditError
 from audit.experiment.leakage_tables import (
     LEAKAGE,
     LeakageTask,
-    arms_dir,
-    is_kept,
-    keep_leakage,
-    kept_files,
     leakage_id,
 )
 from tests.experiment.tiny_leakage import tiny_tables
@@ -40,10 +36,8 @@ def test_a_tagger_that_is_not_listed_is_refused():
 
 def test_kept_files_come_back_and_are_private():
     files = tiny_tables().files()
-    assert not is_kept("0" * 12)
-    keep_leakage("0" * 12, files)
-    assert is_kept("0" * 12)
-    assert kept_files("0" * 12) == files
+    assert LEAKAGE.put("0" * 12, files).tables == tiny_tables()
+    assert LEAKAGE.get("0" * 12).tables.files() == files
     folder = LEAKAGE.place("0" * 12)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
@@ -53,9 +47,9 @@ def test_kept_files_come_back_and_are_private():
 def test_the_newest_comes_first_and_what_cannot_be_read_is_left_out():
     assert LEAKAGE.all() == ()
     for number, name in enumerate(("a" * 12, "b" * 12, "c" * 12)):
-        keep_leakage(name, tiny_tables().files())
+        LEAKAGE.put(name, tiny_tables().files())
         os.utime(LEAKAGE.place(name) / "leakage.json", (number, number))
-    arms_dir()
+    (LEAKAGE.home() / "arms").mkdir()
     (LEAKAGE.place("a" * 12) / "leakage.json").write_text("{")
     other = json.loads((LEAKAGE.place("b" * 12) / "leakage.json").read_text()) | {"schema": 99}
     LEAKAGE.place("d" * 12).mkdir()
@@ -66,4 +60,4 @@ def test_the_newest_comes_first_and_what_cannot_be_read_is_left_out():
 @pytest.mark.parametrize("wrong", ["", "../results", "0" * 11, "f" * 12])
 def test_what_is_not_kept_is_refused(wrong):
     with pytest.raises(AuditError, match="This is not kept here"):
-        kept_files(wrong)
+        LEAKAGE.get(wrong)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 
-from audit.experiment.leakage_tables import MENTIONS, leakage_csv, leakage_json, leakage_markdown
+from audit.experiment.leakage_tables import MENTIONS
 from tests.experiment.tiny_leakage import three_arms, tiny_tables
 
 
@@ -70,13 +71,14 @@ def test_an_arm_says_what_it_left():
 
 def test_tables_as_files_hold_all_rows_and_only_json_numbers():
     tables = tiny_tables()
-    plain = leakage_json(tables)
-    assert [arm["code"] for arm in plain["arms"]] == [r.arm.code for r in three_arms()]
+    files = {name: data.decode() for name, data in tables.files().items()}
+    plain = json.loads(files["leakage.json"])
+    assert [arm["code"] for arm in plain["arms"]] == [arm.row.code for arm in three_arms()]
     assert plain["leaks"][0]["minus_raw"]["value"] is None
-    lines = leakage_csv(tables).strip().splitlines()
+    lines = files["leakage.csv"].strip().splitlines()
     assert len(lines) == 1 + len(tables.leaks)
     assert lines[1].startswith('"raw",4,4,2,"easy","all",4,2,1.0')
-    text = leakage_markdown(tables)
+    text = files["leakage.md"]
     assert "| mentions 50 % | easy | name left | 2 | 1.00 (" in text
     assert "nan" not in text
-    assert set(tables.files()) == {"leakage.json", "leakage.md", "leakage.csv"}
+    assert set(files) == {"leakage.json", "leakage.md", "leakage.csv"}

@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
 from audit.errors import AuditError
-from audit.experiment.leakage import HospitalNotes, Mention, hospital_notes
+from audit.experiment.leakage import HospitalNotes, hospital_notes
 from audit.home import DEMO_HOSPITAL
 from audit.notes.passages import read_passages
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER
-from tests.experiment.tiny_leakage import demo_notes, tiny_notes
+from tests.experiment.tiny_leakage import demo_notes
 
 
 @pytest.fixture(scope="module", params=["en", "ja"])
@@ -48,13 +47,6 @@ def test_gold_is_full_names_of_patients_and_last_names_of_doctors(notes):
         for span in document.spans:
             if span.label == QUASI_IDENTIFIER:
                 assert document.text[: span.start].endswith(cue)
-
-
-def test_a_mention_that_is_not_where_a_name_is_is_refused():
-    notes = tiny_notes()
-    moved = Mention(0, notes.mentions[0].span, 1)
-    with pytest.raises(ValueError, match="not where a name is"):
-        replace(notes, mentions=(moved,))
 
 
 def test_without_the_demos_files_it_says_what_to_do(tmp_path):

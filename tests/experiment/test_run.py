@@ -17,7 +17,7 @@ from audit.attack.cohort import cohort_test
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment import paper
 from audit.experiment.paper import run_experiment
-from audit.experiment.paper_tables import ExperimentTask
+from audit.experiment.paper_tables import ExperimentTables, ExperimentTask
 from audit.progress import Progress
 from cache.store import Store
 from tests.experiment.small_experiment import N_NOTES, N_PATIENTS, write_notes
@@ -38,7 +38,7 @@ def _small() -> Iterator[None]:
 class Done:
     order: ExperimentTask
     folder: Path
-    result: paper.ExperimentResult
+    result: ExperimentTables
     told: tuple[Progress, ...]
     said: tuple[str, ...]
 
@@ -57,22 +57,22 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
 
 
 def test_every_exposure_is_audited_in_both_scenarios(done):
-    assert len(set(done.result.digests)) == 4
-    found = {(row.epochs, row.attack) for row in done.result.tables.found}
+    assert len({row.digest for row in done.result.found}) == 4
+    found = {(row.epochs, row.attack) for row in done.result.found}
     assert found == {(e, a) for e in (1.0, 20.0) for a in ("generation", "masked_lm")}
 
 
 def test_tables_3_and_4_count_the_patients_of_the_notes(done):
     # 16 patients have 24 notes: eight have two, eight have one.
-    assert done.result.tables.table4 == ((2, 8), (1, 8))
-    assert done.result.tables.n_members == N_PATIENTS
-    assert done.result.tables.n_passages == N_NOTES
+    assert done.result.table4 == ((2, 8), (1, 8))
+    assert done.result.n_members == N_PATIENTS
+    assert done.result.n_passages == N_NOTES
 
 
 def test_training_on_the_notes_leaks_the_names(done):
     auc = {
         row.epochs: row.auc.value
-        for row in done.result.tables.rankings
+        for row in done.result.rankings
         if (row.attack, row.controls, row.score) == ("masked_lm", "easy", "mean_log_ratio")
     }
     assert auc[20.0] > 0.9
@@ -80,7 +80,7 @@ def test_training_on_the_notes_leaks_the_names(done):
 
 
 def test_the_loss_falls_along_the_exposures(done):
-    first, last = done.result.tables.exposures
+    first, last = done.result.exposures
     assert (first.epochs, last.epochs) == (1.0, 20.0)
     assert last.step > 10 * first.step > 0
     assert last.loss < first.loss
@@ -113,7 +113,7 @@ def test_asked_again_nothing_is_made_twice(done, monkeypatch):
     monkeypatch.setattr(paper, "make_corpus", None)
     with Store(done.folder / "store") as store:
         again = run_experiment(done.order, out=done.folder / "out", store=store)
-    assert again.digests == done.result.digests
+    assert again.found == done.result.found
     assert (done.folder / "out" / "tables.json").read_bytes() == before
 
 
@@ -131,7 +131,7 @@ def test_a_folder_of_other_settings_or_notes_is_refused(done, tmp_path):
 def test_stopped_anywhere_it_goes_on_to_the_same_tables(done, tmp_path):
     seen: list[str] = []
 
-    def go_on(*, until: str) -> paper.ExperimentResult:
+    def go_on(*, until: str) -> ExperimentTables:
         with Store(tmp_path / "store") as store:
             return run_experiment(
                 done.order, out=tmp_path / "out", store=store,
@@ -144,5 +144,5 @@ def test_stopped_anywhere_it_goes_on_to_the_same_tables(done, tmp_path):
             go_on(until=phase)
         assert not (tmp_path / "out" / "tables.json").exists()
     result = go_on(until="")
-    assert result.tables.table1 == done.result.tables.table1
-    assert result.digests == done.result.digests
+    assert result.table1 == done.result.table1
+    assert result.found == done.result.found

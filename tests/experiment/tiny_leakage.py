@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from audit.deid.matching import CoverageCounts
 from audit.experiment.leakage import (
     MISSED,
     WHOLE,
-    ArmModel,
+    ArmFacts,
     ArmResult,
     HospitalNotes,
     Mention,
@@ -79,7 +80,8 @@ def tiny_notes() -> HospitalNotes:
 def misses(is_exposed: Sequence[bool]) -> NameMisses:
     """Return the misses of patients with one mention each."""
     states = tuple(MISSED if left else WHOLE for left in is_exposed)
-    return NameMisses(states, tuple(is_exposed), 3, 2, CoverageCounts({}, 100, 30, 10))
+    rows = {"quasi_identifier": (3, 2, 30, 20)}
+    return NameMisses(states, tuple(is_exposed), CoverageCounts(rows, 100, 30, 10))
 
 
 def result(
@@ -100,8 +102,9 @@ def result(
         measures={"strata": {}}, verdict={"state": "leak_found"},
         cohort={}, curve=(), mentions=(), details={}, notes=(), made={},
     )  # fmt: skip
-    model = ArmModel(Path("model"), 10, 100, 1.5)
-    return ArmResult(arm, "", misses(is_exposed), model, {scenario: report})
+    facts = ArmFacts(title="", n_steps=10, n_tokens=100, loss=1.5)
+    row = arm_row(arm, misses(is_exposed), facts)
+    return ArmResult(row, np.array(is_exposed), {scenario: report})
 
 
 def three_arms() -> tuple[ArmResult, ...]:
@@ -120,6 +123,7 @@ def tiny_tables(order: LeakageTask | None = None) -> LeakageTables:
     """Return the tables of `three_arms`."""
     arms = three_arms()
     return LeakageTables(
-        order or LeakageTask(), 12, 4, tuple(map(arm_row, arms)), leak_rows(arms, seed=0),
-        split_rows(arms, seed=0),
+        order=order or LeakageTask(), n_notes=12, n_patients=4,
+        arms=tuple(arm.row for arm in arms), leaks=tuple(leak_rows(arms, seed=0)),
+        splits=tuple(split_rows(arms, seed=0)),
     )  # fmt: skip

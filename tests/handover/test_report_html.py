@@ -15,7 +15,6 @@ import pytest
 
 from audit.attack.verdict import REASONS
 from audit.errors import AuditError
-from audit.names.controls import MIN_CONTROLS
 from audit.report.html import (
     MAX_NAMES,
     OPTIONAL_SECTIONS,
@@ -28,6 +27,7 @@ from audit.report.html import (
 )
 from audit.report.names import NAME_FORMS, masked_name, strongest_names
 from audit.report.report import AuditReport
+from audit.stats import MIN_CONTROLS
 from tests.pages.make_reports import MEMBERS, make_report
 
 HOSTILE = "\"'><script>alert(1)</script><img src=http://evil.example/p.png>"

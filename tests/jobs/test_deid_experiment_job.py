@@ -6,8 +6,7 @@ import pytest
 
 from audit.errors import AuditError
 from audit.experiment import leakage
-from audit.experiment.leakage import LeakageResult
-from audit.experiment.leakage_tables import LeakageTask, kept_files, leakage_id
+from audit.experiment.leakage_tables import LEAKAGE, LeakageTask, leakage_id
 from audit.jobs.kinds import KINDS
 from audit.task import Contact
 from tests.experiment.tiny_leakage import tiny_tables
@@ -41,12 +40,12 @@ def test_what_was_answered_is_kept_and_not_done_again(monkeypatch):
 
     def fake(order, **how):
         asked.append((order, how["load"]("rules").name, how["arms_folder"].name))
-        return LeakageResult(tiny_tables(order), ("digest",))
+        return tiny_tables(order)
 
     monkeypatch.setattr(leakage, "run_leakage", fake)
     question = ORDER.question()
     (kept_as,) = LeakageTask.answer(question.order, CONTACT)
     assert kept_as == leakage_id(ORDER)
-    assert kept_files(kept_as) == tiny_tables(ORDER).files()
+    assert LEAKAGE.get(kept_as).tables == tiny_tables(ORDER)
     assert LeakageTask.answer(question.order, CONTACT) == (kept_as,)
     assert asked == [(ORDER, "rules", "arms")]

@@ -81,7 +81,7 @@ def test_fewer_than_200_comparable_controls_judge_nobody(n_controls, is_judged):
         reference_scores=scores,
         reference_group=[2] * len(scores),
     )
-    assert decisions.decision == ("flagged" if is_judged else "not judged",)
+    assert decisions.decision.tolist() == ["flagged" if is_judged else "not judged"]
     assert np.isnan(decisions.q[0]) != is_judged
 
 
@@ -96,7 +96,7 @@ def test_where_no_leak_is_found_nobody_is_flagged_and_p_and_q_stay():
         reference_group=[2] * 999,
     )
     nobody = decisions.without_flags()
-    assert nobody.decision == ("not flagged",) * 3 + ("not scored",)
+    assert nobody.decision.tolist() == ["not flagged"] * 3 + ["not scored"]
     assert not nobody.point_flag.any() and not nobody.is_undecided.any()
     np.testing.assert_array_equal(nobody.q, decisions.q)
 
@@ -186,9 +186,14 @@ def test_decisions_of_five_names():
     # k = 2 of m = 3: p* = .0333, r = 33: the 33rd highest of 999 is 967, for the control too.
     assert decisions.threshold.tolist() == [967.0] * 5
     assert decisions.point_flag.tolist() == [True, True, False, False, True]
-    assert decisions.decision == ("flagged", "flagged", "not flagged", "not scored", "flagged")
+    assert decisions.decision.tolist() == [
+        "flagged",
+        "flagged",
+        "not flagged",
+        "not scored",
+        "flagged",
+    ]
     assert decisions.is_undecided.tolist() == [False, True, False, False, False]
-    assert decisions.rule.startswith("q <= 0.05")
 
 
 def test_130_controls_flag_twenty_names_but_not_nineteen():
@@ -223,13 +228,6 @@ def test_one_block_leaves_every_name_undecided():
     assert mask.tolist() == [True]
 
 
-def test_columns_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="do not fit"):
-        name_p_values([1.0], group=[2, 2], control_scores=[1.0], control_group=[2])
-    with pytest.raises(ValueError, match="do not fit"):
-        name_p_values([1.0], group=[2], control_scores=[1.0], control_group=[2, 2])
-
-
 # --- held-out threshold ---------------------------------------------------------------------
 
 
@@ -237,17 +235,17 @@ def test_held_out_threshold_of_two_halves_by_hand():
     # 40 controls 0..39, 20 a half: one may be passed, so each threshold is its half's second
     # highest. The 10 members are above every control: all found.
     scores = np.concatenate([np.arange(40.0), np.arange(10) + 100.0])
-    result = held_out_threshold(scores, np.arange(50) >= 40, seed=1)
-    assert (result.confusion.tp, result.confusion.fn) == (10, 0)
-    assert result.confusion.n_controls == 40
-    assert all(30 <= t < 39 for t in result.thresholds)
+    counts, thresholds = held_out_threshold(scores, np.arange(50) >= 40, seed=1)
+    assert (counts.tp, counts.fn) == (10, 0)
+    assert counts.n_controls == 40
+    assert all(30 <= t < 39 for t in thresholds)
 
 
 def test_held_out_false_positive_rate_is_near_5_percent_on_average():
     rng = np.random.default_rng(0)
     is_member = np.arange(260) < 130
     rates = [
-        held_out_threshold(rng.normal(size=260), is_member, seed=s).confusion.false_positive_rate
+        held_out_threshold(rng.normal(size=260), is_member, seed=s)[0].false_positive_rate
         for s in range(200)
     ]
     # 65 controls a half, 3 may be passed: the expected rate outside is 4 / 66 = .0606.
@@ -257,10 +255,9 @@ def test_held_out_false_positive_rate_is_near_5_percent_on_average():
 def test_each_name_is_judged_once_and_nan_is_left_out():
     scores = np.append(np.random.default_rng(2).normal(size=31), [math.nan, math.nan])
     is_member = np.arange(33) % 2 == 0
-    result = held_out_threshold(scores, is_member, seed=3)
-    assert result.confusion.n_members == 16
-    assert result.confusion.n_controls == 15
-    assert result.n_not_scored == 2
+    counts, _ = held_out_threshold(scores, is_member, seed=3)
+    assert counts.n_members == 16
+    assert counts.n_controls == 15
 
 
 def test_members_do_not_move_the_threshold():
@@ -268,16 +265,16 @@ def test_members_do_not_move_the_threshold():
     is_member = np.arange(60) < 30
     moved = np.where(is_member, scores + 10, scores)
     first, second = (held_out_threshold(s, is_member, seed=3) for s in (scores, moved))
-    assert first.thresholds == second.thresholds
-    assert second.confusion.tp == 30
+    assert first[1] == second[1]
+    assert second[0].tp == 30
 
 
 def test_without_controls_nobody_is_flagged():
-    result = held_out_threshold([1.0, 2.0], [True, True], seed=1)
-    assert result.thresholds == (math.inf, math.inf)
-    assert (result.confusion.tp, result.confusion.fn) == (0, 2)
+    counts, thresholds = held_out_threshold([1.0, 2.0], [True, True], seed=1)
+    assert thresholds == [math.inf, math.inf]
+    assert (counts.tp, counts.fn) == (0, 2)
 
 
 def test_any_false_positive_rate_allowed_flags_everybody():
-    result = held_out_threshold([1, 2, 3, 4], [1, 1, 0, 0], seed=1, max_fpr=1.0)
-    assert (result.confusion.tp, result.confusion.fp) == (2, 2)
+    counts, _ = held_out_threshold([1, 2, 3, 4], [1, 1, 0, 0], seed=1, max_fpr=1.0)
+    assert (counts.tp, counts.fp) == (2, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ def test_ranks_and_bits_by_hand() -> None:
     scores = [8.0, 6.5, 4.0, 0.0, math.nan]
     p = rank_p_values(scores, controls=held_out)
     np.testing.assert_allclose(p, [1 / 8, 2 / 8, 5 / 8, 1, math.nan])
-    bits = exposure_bits(scores, held_out=held_out)
+    bits = exposure_bits(p)
     np.testing.assert_allclose(bits, [3, 2, math.log2(8 / 5), 0, math.nan])
     assert rank_p_values([8.0], controls=[1.0, math.nan])[0] == 0.5
 
@@ -30,7 +31,7 @@ def test_ranks_and_bits_by_hand() -> None:
 )
 def test_bits_are_carlinis_and_the_logarithm_of_p(scores: list[int], held_out: list[int]) -> None:
     p = rank_p_values(scores, controls=held_out)
-    bits = exposure_bits(scores, held_out=held_out)
+    bits = exposure_bits(p)
     for score, each_p, each_bits in zip(scores, p, bits, strict=True):
         rank = 1 + sum(other >= score for other in held_out)
         assert each_bits == pytest.approx(math.log2(1 + len(held_out)) - math.log2(rank))
@@ -58,54 +59,68 @@ def scored(
     )
 
 
+def measured(scores: Any, **more: Any) -> dict[str, Any]:
+    found = exposure(scores, seed=1, **more)
+    assert found is not None
+    return found
+
+
 def test_a_leak_that_grows_with_mentions_is_found_from_a_number_on() -> None:
     scores, counts, twins = scored(effect=1.2)
-    found = exposure(scores, n_mentions=counts, twin_scores=twins, seed=1)
-    means = [group.bits.value for group in found.groups]
-    assert [group.n_mentions for group in found.groups] == [1, 2, 4, 8]
+    found = measured(scores, n_mentions=counts, held_out=twins)
+    means = [group["bits"]["value"] for group in found["groups"]]
+    assert [group["n_mentions"] for group in found["groups"]] == [1, 2, 4, 8]
     assert means == sorted(means) and means[-1] > means[0] + 2
-    assert found.groups[0].found.value < 0.2 < 0.8 < found.groups[3].found.value
-    assert found.found_from.low <= found.found_from.value <= found.found_from.high
-    assert found.found_from.value in (4, 8)
-    assert found.max_bits == pytest.approx(math.log2(161)) and found.n_held_out == 160
+    shares = [group["found"]["value"] for group in found["groups"]]
+    assert shares[0] < 0.2 < 0.8 < shares[3]
+    begin = found["found_from"]
+    assert begin["low"] <= begin["value"] <= begin["high"] and begin["value"] in (4, 8)
+    assert found["max_bits"] == pytest.approx(math.log2(161)) and found["n_held_out"] == 160
 
 
 def test_no_leak_is_found_nowhere() -> None:
     scores, counts, twins = scored(effect=0.0)
-    found = exposure(scores, n_mentions=counts, twin_scores=twins, seed=1)
-    assert found.found_from.value == found.found_from.low == math.inf
+    found = measured(scores, n_mentions=counts, held_out=twins)
+    assert found["found_from"]["value"] is found["found_from"]["low"] is None
     # -log2 of a uniform p has the mean 1 / ln 2, somewhat less for p in steps of 1 / 161.
-    assert float(found.bits.mean()) == pytest.approx(1 / math.log(2), abs=0.3)
-    assert all(group.above_twin_p > 0.001 for group in found.groups)
+    assert found["all"]["bits"]["value"] == pytest.approx(1 / math.log(2), abs=0.3)
+    assert all(group["above_twin_p"] > 0.001 for group in found["groups"])
 
 
 def test_twins_are_compared_pair_by_pair_as_scipy_does() -> None:
     scores = np.array([3.0, 3.0, 3.0, 1.0, math.nan])
     twins = np.array([1.0, 2.0, 3.0, 0.0, 0.0])
-    (group,) = exposure(scores, n_mentions=[1] * 5, twin_scores=twins, seed=1).groups
-    assert (group.above_twin.n_hits, group.above_twin.n_total, group.n_not_scored) == (3, 4, 1)
-    assert group.above_twin_p == pytest.approx(stats.binomtest(3, 4, alternative="greater").pvalue)
+    (group,) = measured(scores, n_mentions=[1] * 5, held_out=twins)["groups"]
+    above = group["above_twin"]
+    assert (above["n_hits"], above["n_total"], group["n_not_scored"]) == (3, 4, 1)
+    expected = stats.binomtest(3, 4, alternative="greater").pvalue
+    assert group["above_twin_p"] == pytest.approx(expected)
 
 
-def test_more_held_out_names_make_finer_ranks() -> None:
-    found = exposure([9.0], n_mentions=[1], twin_scores=[0.0], more_held_out=np.zeros(1022), seed=1)
-    assert found.bits[0] == 10 == found.max_bits
-    assert math.isnan(found.groups[0].bits.low)
+def test_one_name_alone_has_no_interval_and_many_held_out_names_make_finer_ranks() -> None:
+    found = measured([9.0], n_mentions=[1], held_out=np.zeros(1023))
+    assert found["groups"][0]["bits"] == {"value": 10, "low": None, "high": None}
+    assert found["max_bits"] == 10 and found["groups"][0]["above_twin"]["n_total"] == 0
 
 
 def test_names_of_one_rank_are_as_certain_as_the_held_out_names_allow() -> None:
-    held_out = np.arange(19.0)
-    found = exposure([99.0] * 3 + [15.5] * 2, n_mentions=[1] * 3 + [2] * 2, seed=1,
-                     twin_scores=[0.0] * 5, more_held_out=held_out[5:] + 0.0)  # fmt: skip
-    above, below = found.groups
+    found = measured(
+        [99.0] * 3 + [15.5] * 2, n_mentions=[1] * 3 + [2] * 2,
+        held_out=np.r_[np.zeros(5), np.arange(5.0, 19)],
+    )  # fmt: skip
+    above, below = (group["bits"] for group in found["groups"])
     # 0 of 19 above: at most 3.84 / 22.84 of them (Wilson); 3 of 19 (16, 17, 18) above the others.
     highest = stats.norm.ppf(0.975) ** 2 / (19 + stats.norm.ppf(0.975) ** 2)
-    assert above.bits.high == above.bits.value == found.max_bits
-    assert above.bits.low == pytest.approx(math.log2(20 / (1 + 19 * highest)))
-    assert below.bits.value == pytest.approx(math.log2(20 / 4))
+    assert above["high"] == above["value"] == found["max_bits"]
+    assert above["low"] == pytest.approx(math.log2(20 / (1 + 19 * highest)))
+    assert below["value"] == pytest.approx(math.log2(20 / 4))
     low, high = stats.binomtest(3, 19).proportion_ci(method="wilson")
-    assert below.bits.low == pytest.approx(math.log2(20 / (1 + 19 * high)))
-    assert below.bits.high == pytest.approx(math.log2(20 / (1 + 19 * low)))
+    assert below["low"] == pytest.approx(math.log2(20 / (1 + 19 * high)))
+    assert below["high"] == pytest.approx(math.log2(20 / (1 + 19 * low)))
+
+
+def test_without_a_scored_held_out_name_nothing_is_ranked() -> None:
+    assert exposure([1.0], n_mentions=[1], held_out=[math.nan], seed=1) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(1, 9)), min_size=1, max_size=7))
@@ -116,10 +131,3 @@ def test_shares_made_to_rise_are_those_of_scipy(pairs: list[tuple[int, int]]) ->
     from scipy.optimize import isotonic_regression
 
     np.testing.assert_allclose(ours, isotonic_regression(shares, weights=weights).x, atol=1e-12)
-
-
-def test_columns_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="three columns"):
-        exposure([1.0, 2.0], n_mentions=[1], twin_scores=[0.0, 0.0], seed=1)
-    with pytest.raises(ValueError, match="no held-out"):
-        exposure([1.0], n_mentions=[1], twin_scores=[math.nan], seed=1)

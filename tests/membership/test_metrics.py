@@ -45,10 +45,10 @@ def rows_of(names, kind):
 
 def test_strata_are_all_and_each_kind_of_controls_that_is_there():
     metrics = membership_metrics(a_list(), seed=1)
-    assert list(metrics.strata) == ["all", "easy", "hard"]
-    sizes = {name: (s.n_members, s.n_controls) for name, s in metrics.strata.items()}
+    assert list(metrics["strata"]) == ["all", "easy", "hard"]
+    sizes = {name: (s["n_members"], s["n_controls"]) for name, s in metrics["strata"].items()}
     assert sizes == {"all": (40, 70), "easy": (40, 40), "hard": (40, 30)}
-    assert metrics.n_unknown == 3
+    assert metrics["n_unknown"] == 3
 
 
 @pytest.mark.parametrize("kind", ["all", "easy", "hard"])
@@ -56,15 +56,15 @@ def test_every_ranking_is_that_of_its_own_rows(kind):
     names = a_list()
     rows = rows_of(names, kind)
     truth = np.array([t is True for t in names.is_member])[rows]
-    stratum = membership_metrics(names, seed=1).strata[kind]
+    stratum = membership_metrics(names, seed=1)["strata"][kind]
     for name, column in {**names.scores, **names.baselines}.items():
-        ranking = {**stratum.scores, **stratum.baselines}[name]
+        ranking = {**stratum["scores"], **stratum["baselines"]}[name]
         assert ranking.auc.value == auc(column[rows], truth)
         assert ranking.auc.low < ranking.auc.value < ranking.auc.high
         assert dict(ranking.tpr_at_fpr)[0.1].value == tpr_at_fpr(column[rows], truth, fpr=0.1)
-        held_out = held_out_threshold(column[rows], truth, seed=1)
-        assert stratum.held_out[name].confusion == held_out.confusion
-        assert stratum.held_out[name].thresholds == held_out.thresholds
+        counts, thresholds = held_out_threshold(column[rows], truth, seed=1)
+        assert stratum["held_out"][name]["confusion"] == counts
+        assert stratum["held_out"][name]["thresholds"] == thresholds
 
 
 def test_rules_and_undecided_names_are_counted_by_hand():
@@ -79,21 +79,21 @@ def test_rules_and_undecided_names_are_counted_by_hand():
         undecided={"paper": np.array([False, True, True, False, True, True])},
     )
     metrics = membership_metrics(names, seed=1, threshold=2.0)
-    assert list(metrics.strata) == ["all", "given"]
-    stratum = metrics.strata["all"]
-    rule = stratum.rules["paper"]
-    assert rule.confusion == Confusion(tp=2, fn=1, fp=1, tn=1)
-    assert rule.n_undecided == 3
+    assert list(metrics["strata"]) == ["all", "given"]
+    stratum = metrics["strata"]["all"]
+    rule = stratum["rules"]["paper"]
+    assert rule["confusion"] == Confusion(tp=2, fn=1, fp=1, tn=1)
+    assert rule["n_undecided"] == 3
     # Undecided: members 1, 2 and control 4.
-    assert rule.all_right == Confusion(tp=3, fn=0, fp=1, tn=1)
-    assert rule.all_wrong == Confusion(tp=1, fn=2, fp=2, tn=0)
-    assert stratum.baseline_rules["paper_general"].confusion == Confusion(3, 0, 2, 0)
-    assert stratum.baseline_rules["paper_general"].n_undecided is None
-    assert stratum.always_member.confusion == Confusion(3, 0, 2, 0)
+    assert rule["all_right"] == Confusion(tp=3, fn=0, fp=1, tn=1)
+    assert rule["all_wrong"] == Confusion(tp=1, fn=2, fp=2, tn=0)
+    assert stratum["baseline_rules"]["paper_general"]["confusion"] == Confusion(3, 0, 2, 0)
+    assert stratum["baseline_rules"]["paper_general"]["n_undecided"] is None
+    assert stratum["always_member"]["confusion"] == Confusion(3, 0, 2, 0)
     # Strictly greater than 2: the member at 2 is not flagged.
-    assert stratum.free is not None
-    assert stratum.free.confusion == Confusion(tp=1, fn=2, fp=1, tn=1)
-    assert stratum.free.thresholds == (2.0,)
+    assert stratum["free"] is not None
+    assert stratum["free"]["confusion"] == Confusion(tp=1, fn=2, fp=1, tn=1)
+    assert stratum["free"]["thresholds"] == [2.0]
 
 
 def test_unscored_names_are_left_out_of_scores_and_counted():
@@ -101,25 +101,25 @@ def test_unscored_names_are_left_out_of_scores_and_counted():
     score = names.scores["mean_log_ratio"].copy()
     score[[0, 50]] = math.nan  # one member, one easy control
     names = replace(names, scores={"mean_log_ratio": score})
-    stratum = membership_metrics(names, seed=1, threshold=0.0).strata["all"]
-    ranking = stratum.scores["mean_log_ratio"]
+    stratum = membership_metrics(names, seed=1, threshold=0.0)["strata"]["all"]
+    ranking = stratum["scores"]["mean_log_ratio"]
     assert (ranking.n_members, ranking.n_controls, ranking.n_not_scored) == (39, 69, 2)
-    assert stratum.free is not None
-    assert (stratum.free.n_not_scored, stratum.free.confusion.n_members) == (2, 39)
-    assert stratum.held_out["mean_log_ratio"].n_not_scored == 2
+    assert stratum["free"] is not None
+    assert (stratum["free"]["n_not_scored"], stratum["free"]["confusion"].n_members) == (2, 39)
+    assert stratum["held_out"]["mean_log_ratio"]["n_not_scored"] == 2
 
 
 @pytest.mark.parametrize("sizes", [(0, 5, 0), (5, 0, 0), (0, 0, 0)])
 def test_a_list_without_truth_has_no_strata(sizes):
     n_members, n_easy, n_hard = sizes
     metrics = membership_metrics(a_list(n_members, n_easy, n_hard), seed=1)
-    assert metrics.strata == {}
-    assert metrics.n_unknown == 3
+    assert metrics["strata"] == {}
+    assert metrics["n_unknown"] == 3
 
 
 def test_plain_form_is_json_with_stable_keys():
     metrics = membership_metrics(a_list(), seed=1, threshold=0.5)
-    result = json.loads(json.dumps(metrics.to_json(), allow_nan=False))
+    result = json.loads(json.dumps(plain(metrics), allow_nan=False))
     assert set(result) == {"fixed_score", "n_unknown", "seed", "strata"}
     stratum = result["strata"]["all"]
     assert set(stratum) == {
@@ -147,14 +147,12 @@ def test_undefined_and_infinite_numbers_become_none():
     assert rates["precision"] == {
         "n_hits": 0, "n_total": 0, "value": None, "low": None, "high": None,
     }  # fmt: skip
-    with pytest.raises(TypeError, match="no measure"):
-        plain(object())
 
 
 def test_same_seed_same_measures_and_rows_in_any_order():
     names = a_list()
-    first = membership_metrics(names, seed=1).to_json()
-    assert membership_metrics(names, seed=1).to_json() == first
+    first = plain(membership_metrics(names, seed=1))
+    assert plain(membership_metrics(names, seed=1)) == first
     order = np.random.default_rng(1).permutation(len(names.is_member))
     shuffled = ScoredNames(
         is_member=tuple(names.is_member[i] for i in order),
@@ -165,36 +163,18 @@ def test_same_seed_same_measures_and_rows_in_any_order():
         baseline_rules={k: v[order] for k, v in names.baseline_rules.items()},
         fixed_score=names.fixed_score,
     )
-    again = membership_metrics(shuffled, seed=1).to_json()
+    again = plain(membership_metrics(shuffled, seed=1))
     for part in ("scores", "baselines", "baseline_rules"):
         assert again["strata"]["all"][part] == first["strata"]["all"][part]
-    other_seed = membership_metrics(names, seed=2).to_json()
+    other_seed = plain(membership_metrics(names, seed=2))
     assert other_seed["strata"]["all"]["scores"] != first["strata"]["all"]["scores"]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"fixed_score": "popularity"}, "fixed score"),
-        ({"rules": {"paper": np.array([True])}}, "shape"),
-        ({"undecided": {"other": np.zeros(113, dtype=bool)}}, "no rule"),
-        ({"baselines": {"difference": np.zeros(113)}}, "baseline"),
-        ({"control_kind": ("reference",) * 113}, "row 0"),
-        ({"control_kind": ("",) * 113}, "row 40"),
-        ({"control_kind": ("",) * 40 + ("reference",) * 70 + ("",) * 3}, "row 40"),
-        ({"control_kind": ()}, "control kinds"),
-    ],
-)
-def test_columns_that_do_not_fit_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        replace(a_list(), **change)
 
 
 def test_ten_thousand_names_take_a_few_seconds():
     names = a_list(n_members=5000, n_easy=2500, n_hard=2500)
     start = time.perf_counter()
-    stratum = membership_metrics(names, seed=1).strata["all"]
+    stratum = membership_metrics(names, seed=1)["strata"]["all"]
     assert time.perf_counter() - start < 10
-    assert stratum.scores["mean_log_ratio"].n_replicates == 2000
-    assert stratum.baselines["general_alone"].n_replicates == 2000
-    assert stratum.scores["difference"].n_replicates == 200
+    assert stratum["scores"]["mean_log_ratio"].n_replicates == 2000
+    assert stratum["baselines"]["general_alone"].n_replicates == 2000
+    assert stratum["scores"]["difference"].n_replicates == 200

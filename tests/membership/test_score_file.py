@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from audit.attack.scores import score_file
+from audit.attack.metrics import score_file
 from audit.errors import AuditError
 
 LOSSES = Path(__file__).parents[2].parent / "shared" / "data" / "clinical_mlm_losses"

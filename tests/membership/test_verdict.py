@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.attack.cohort import RelabellingTest, SmallestFinding
 from audit.attack.verdict import (
     REASONS,
     Ranked,
@@ -27,11 +27,15 @@ UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 
 def ranked(low=0.42, high=0.58, *, p=0.5, general=CHANCE, smallest=0.59, m=130, n=130) -> Ranked:
     auc = Estimate((low + high) / 2, low, high)
-    return Ranked(m, n, auc, general, RelabellingTest(p, auc.value, 0.03, smallest, 1999))
+    return Ranked(m, n, auc, general, p, smallest)
 
 
 def judge(p_names=0.5, *, n_flagged=0, n_tested=130, **of_list):
-    return give_verdict(p_names, n_flagged=n_flagged, n_tested=n_tested, ranked=ranked(**of_list))
+    return verdict_of(p_names, n_flagged=n_flagged, n_tested=n_tested, ranked=ranked(**of_list))
+
+
+def verdict_of(p_names, **more):
+    return SimpleNamespace(**give_verdict(p_names, **more))
 
 
 # --- one error rate -------------------------------------------------------------------------
@@ -69,9 +73,9 @@ def test_both_routes_together_call_a_null_pair_a_leak_in_at_most_5_percent(corre
 
 
 def test_a_leak_by_the_group_names_by_single_names_or_both():
-    assert judge(0.5, p=0.001).reasons[:1] == ("group_stands_out",)
-    assert judge(0.01, n_flagged=3).reasons == ("names_stand_out",)
-    assert judge(0.01, n_flagged=3, p=0.01).reasons == ("group_stands_out", "names_stand_out")
+    assert judge(0.5, p=0.001).reasons[:1] == ["group_stands_out"]
+    assert judge(0.01, n_flagged=3).reasons == ["names_stand_out"]
+    assert judge(0.01, n_flagged=3, p=0.01).reasons == ["group_stands_out", "names_stand_out"]
     for verdict in (judge(0.5, p=0.001), judge(0.01, n_flagged=3)):
         assert verdict.state == "leak_found"
         assert "at most 5 %" in verdict.english and "5 % 以下" in verdict.japanese
@@ -150,7 +154,7 @@ def test_what_would_be_enough_is_said():
     verdict = judge(smallest=0.7, m=40, n=80)
     # 40 and 80 are worth 53.3 each; four times as many halve the error: 213.3, in tens
     assert verdict.n_enough == 220
-    for text in (verdict.to_json()["what_now"][k] for k in ("english", "japanese")):
+    for text in (verdict.what_now[k] for k in ("english", "japanese")):
         assert "220" in text
     assert judge(smallest=0.59).n_enough is None
 
@@ -164,7 +168,7 @@ def test_members_far_below_controls_are_pointed_out():
 @pytest.mark.parametrize(("p", "state"), [(0.05, "leak_found"), (0.0501, "not_enough_evidence"),
                                           (math.nan, "not_enough_evidence")])  # fmt: skip
 def test_without_truth_q_alone_decides_and_never_that_nothing_is_there(p, state):
-    verdict = give_verdict(p, n_flagged=1, n_tested=2)
+    verdict = verdict_of(p, n_flagged=1, n_tested=2)
     assert verdict.state == state
     assert "no_truth" in verdict.reasons
     assert verdict.auc is None
@@ -189,18 +193,18 @@ def test_the_smallest_effect_is_stated_when_nothing_is_found():
 @pytest.mark.parametrize(
     ("finding", "words"),
     [
-        (SmallestFinding(1 / 131, 20), ("at least 20 names", "20 名以上")),
-        (SmallestFinding(1 / 11, None), ("no name could have been seen", "対照が少なすぎる")),
+        ((1 / 131, 20), ("at least 20 names", "20 名以上")),
+        ((1 / 11, None), ("no name could have been seen", "対照が少なすぎる")),
     ],
 )
 def test_the_smallest_finding_is_stated_without_truth(finding, words):
-    verdict = give_verdict(0.5, n_flagged=0, n_tested=3, smallest_finding=finding)
+    verdict = verdict_of(0.5, n_flagged=0, n_tested=3, smallest=finding)
     assert words[0] in verdict.english
     assert words[1] in verdict.japanese
 
 
 def test_the_numbers_are_in_both_sentences():
-    verdict = give_verdict(
+    verdict = verdict_of(
         0.01, n_flagged=34, n_tested=130, n_undecided=3, ranked=ranked(0.87, 0.94, p=0.001)
     )
     for text in (verdict.english, verdict.japanese):
@@ -223,18 +227,16 @@ p_values = st.floats(0, 1) | st.just(math.nan)
 @given(
     p_values, p_values, estimates, estimates, st.floats(0.5, 2) | st.just(math.nan),
     st.integers(1, 200), st.booleans(),
-    st.none() | st.just(SmallestFinding(0.1, None)) | st.just(SmallestFinding(0.001, 2)),
+    st.none() | st.just((0.1, None)) | st.just((0.001, 2)),
 )  # fmt: skip
 def test_no_verdict_says_safe_and_every_reason_has_words(
     p_names, p_group, auc, general, smallest, m, has_truth, finding
 ):
-    relabelled = RelabellingTest(p_group, auc.value, 0.1, smallest, 1999)
-    verdict = give_verdict(
-        p_names, n_flagged=2, n_tested=9, smallest_finding=finding,
-        ranked=Ranked(m, 50, auc, general, relabelled) if has_truth else None,
+    verdict = verdict_of(
+        p_names, n_flagged=2, n_tested=9, smallest=finding,
+        ranked=Ranked(m, 50, auc, general, p_group, smallest) if has_truth else None,
     )  # fmt: skip
-    record = verdict.to_json()
-    said = f"{verdict.english} {verdict.japanese} {record['what_now']}"
+    said = f"{verdict.english} {verdict.japanese} {verdict.what_now}"
     assert "safe" not in said.lower() and "安全" not in said
     assert "{" not in verdict.english + verdict.japanese and "nan" not in said.lower()
     assert verdict.reasons and set(verdict.reasons) <= set(REASONS)
@@ -248,4 +250,4 @@ def test_no_verdict_says_safe_and_every_reason_has_words(
         "ill_matched": "This list is ill-matched: ",
     }
     assert verdict.english.startswith(starts[verdict.state])
-    json.dumps(record, allow_nan=False)
+    json.dumps(vars(verdict), allow_nan=False)

@@ -111,7 +111,6 @@ def make_report(
     )  # fmt: skip
     columns = name_columns(attack, judged, candidates=names, scenario=scenario)
     text = f"{scenario} {leak} {has_truth} {hospital} {at}" + general.removeprefix("general")
-    extra = {"canaries": judged.exposure, "roles": list(judged.roles)}
     return AuditReport.of(
         digest=sha256(text.encode()).hexdigest(),
         question={"scenario": scenario},
@@ -121,12 +120,12 @@ def make_report(
         fixed_score=FIXED_SCORE[scenario],
         columns=list(columns),
         names=columns,
-        measures=judged.metrics.to_json(),
-        verdict=judged.verdict.to_json(),
+        measures=judged.metrics,
+        verdict=judged.verdict,
         cohort=judged.cohort,
         curve=judged.curve,
         mentions=judged.mentions,
-        details={key: value for key, value in extra.items() if value},
+        details={key: one for key, one in judged.details.items() if key != "null_check"},
         notes=list(notes),
         made={"at": at},
     )

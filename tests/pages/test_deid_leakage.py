@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.experiment.leakage_tables import LeakageTask, keep_leakage
+from audit.experiment.leakage_tables import LEAKAGE, LeakageTask
 from audit.jobs import service
 from audit.jobs.table import read_order
 from tests.experiment.tiny_leakage import tiny_tables
@@ -61,7 +61,7 @@ def test_without_a_run_it_says_so_and_offers_one():
     [("en", "Name replaced everywhere"), ("ja", "氏名がすべて置き換えられた患者")],
 )
 def test_the_kept_tables_are_shown_in_both_languages(lang: str, said: str):
-    keep_leakage("0" * 12, tiny_tables().files())
+    LEAKAGE.put("0" * 12, tiny_tables().files())
     app = drawn(lang=lang)
     assert said in texts(app)
     assert len(app.get("plotly_chart")) == 1
@@ -70,6 +70,6 @@ def test_the_kept_tables_are_shown_in_both_languages(lang: str, said: str):
 
 def test_the_link_chooses_which_experiment_is_shown():
     for name, seed in (("a" * 12, 11), ("b" * 12, 12)):
-        keep_leakage(name, tiny_tables(LeakageTask(seed=seed)).files())
+        LEAKAGE.put(name, tiny_tables(LeakageTask(seed=seed)).files())
     assert "seed 11" in texts(drawn(lang="en", leakage="a" * 12))
     assert "seed 12" in texts(drawn(lang="en", leakage="b" * 12))

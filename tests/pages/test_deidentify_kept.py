@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from audit.access_log import entries
 from audit.deid.release import Release
 from audit.deid.tagged import TAGGED_SETS, TaggedSet
-from audit.deid.taggers import known_tagger
+from audit.deid.taggers import known_taggers
 from audit.deid.tasks import TaggingTask, tagging_task, uploaded
 from audit.jobs import service, table
 from audit.jobs.table import read_order
@@ -44,7 +44,7 @@ def notes_of(n: int) -> bytes:
 def made(n: int = 9, *, title: str = HOSTILE) -> TaggedSet:
     """Tag notes into a kept set, without any job."""
     question = tagging_task(
-        uploaded([("n.jsonl", notes_of(n))]), tagger=known_tagger("rules"),
+        uploaded([("n.jsonl", notes_of(n))]), tagger=known_taggers()[1],
         how=Release(), title=title,
     ).question()  # fmt: skip
     (tagged_id,) = TaggingTask.answer(question.order, SILENT)
@@ -183,7 +183,7 @@ def test_a_set_is_removed_after_asking_once_more() -> None:
 def test_what_was_not_finished_says_so_and_can_be_removed() -> None:
     question = tagging_task(
         uploaded([("n.jsonl", notes_of(3))]),
-        tagger=known_tagger("rules"),
+        tagger=known_taggers()[1],
         how=Release(),
     ).question()
     app = open_page(tagged=question.order["tagged_id"])

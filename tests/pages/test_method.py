@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from audit.attack import decisions, verdict
 from audit.attack.question import GenerationSettings
 from audit.home import HOME_VARIABLE
-from audit.names.controls import MIN_CONTROLS
+from audit.stats import MIN_CONTROLS
 from pages.ui.language import words_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]

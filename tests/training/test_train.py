@@ -213,7 +213,7 @@ def test_from_scratch_knows_nothing_of_its_parent(tmp_path):
 def test_roberta_is_trained_too(tmp_path):
     order = make_order(tmp_path, n_steps=3)
     result = train(order.with_(general=make_roberta(tmp_path / "roberta")))
-    assert load_model(model_of(result)).architecture == "roberta"
+    assert load_model(model_of(result)).config.architecture == "roberta"
     assert not same_weights(model_of(result), tmp_path / "roberta")
 
 

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from audit.experiment.leakage_tables import Leak, leakage_json, leakage_view
-from audit.stats import Rate
+from audit.experiment.leakage_tables import ArmRow, LeakRow
 from pages.ui import charts
-from pages.ui.deid_leakage_chart import leakage_chart
+from pages.ui.deid_leakage import leakage_chart
 from tests.experiment.tiny_leakage import tiny_tables
 
 WORDS = {
     "x": "left", "y": "auc", "raw": "raw notes", "perfect": "perfect notes", "chance": "chance",
     "mentions": "mentions", "patients": "patients", "tagger": "taggers", "rules": "<b>rules",
 }  # fmt: skip
-LEAKS = leakage_view(leakage_json(tiny_tables())).of(scenario=2, controls="easy")
+LEAKS = tiny_tables().of(scenario=2, controls="easy")
 
 
-def with_tagger(n_left: int) -> tuple[Leak, ...]:
+def with_tagger(n_left: int) -> tuple[tuple[ArmRow, LeakRow], ...]:
     """Return the rows, and one of a tagger that left some of 200 mentions."""
-    arm = replace(LEAKS[-1].arm, kind="tagger", tagger="rules", left=Rate(n_left, 200))
-    return (*LEAKS, replace(LEAKS[-1], arm=arm))
+    arm, leak = LEAKS[-1]
+    counts = {"n_mentions": 200, "n_whole": 200 - n_left}
+    tagger = arm.model_copy(update={"kind": "tagger", "tagger": "rules", **counts})
+    return (*LEAKS, (tagger, leak))
 
 
-def traces(leaks: tuple[Leak, ...]):
+def traces(leaks: tuple[tuple[ArmRow, LeakRow], ...]):
     figure = leakage_chart(leaks, words=WORDS)
     return {trace.name: trace for trace in figure.data}, figure
 
@@ -39,7 +38,7 @@ def test_raw_and_perfect_are_grey_lines_and_doses_rust_points():
     points = drawn["mentions"]
     assert (list(points.x), list(points.y)) == ([0.5], [pytest.approx(7 / 8)])
     assert points.marker.color == charts.RUST
-    assert next(iter(points.error_y.array)) == pytest.approx(LEAKS[-1].auc.high - 7 / 8)
+    assert next(iter(points.error_y.array)) == pytest.approx(LEAKS[-1][1].auc.high - 7 / 8)
     assert (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text) == ("left", "auc")
 
 
