@@ -1,6 +1,6 @@
 """Writes docs/commands.md: every command with its options, out of the parser itself.
 
-    python -m benchmarks.commands_reference     (make docs)
+python -m benchmarks.commands_reference     (make docs)
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from audit.cli import parser
 PATH = Path(__file__).resolve().parents[1] / "docs" / "commands.md"
 _HEAD = """# Commands
 
-Written by `make docs` out of the command line itself. Every command takes `--json`, which prints one JSON object on
-stdout, and `--help`. What is not given has the default of the page's form.
+Written by `make docs` out of the command line itself. Every command takes `--help`, and `--json`,
+which prints one JSON object on stdout. What is not given has the default of the page's form.
 """
 _EVERYWHERE = ("--json",)
 
