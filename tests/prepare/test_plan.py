@@ -14,7 +14,6 @@ from audit.attack.attacks import with_reference
 from audit.attack.plan import (
     PRESETS,
     command_line,
-    full_question,
     generation_preset,
     make_plan,
     posterior_preset,
@@ -25,7 +24,7 @@ from audit.attack.plan import (
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.cli import FieldsOf, parsed
 from audit.errors import AuditError
-from audit.models.pair import load_pair
+from audit.models.load import load_pair
 from audit.names.candidates import make_candidates
 from audit.names.pools import pool_for, us_pool
 from audit.notes.passages import read_passages
@@ -139,8 +138,7 @@ def test_the_workload_is_what_the_run_announces(models: tuple[Path, Path]) -> No
 
 def test_the_question_with_remembered_digests_is_the_question(models: tuple[Path, Path]) -> None:
     request = request_of(models, 2, 100)
-    question = request.question()
-    assert full_question(request) == question
+    assert prepare(request).question == request.question()
 
 
 def settings_of(command: str) -> dict[str, object]:
