@@ -28,7 +28,6 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from audit import demo as demo_hospital
 from audit.access_log import entries, log_seal, record, verify
 from audit.attack.metrics import plain, score_file
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
@@ -69,6 +68,7 @@ from audit.deid.taggers import (
     load_tagger_folder,
 )
 from audit.deid.tasks import TaggerTask
+from audit.demo import DemoTask, demo_digests, is_demo, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment.leakage_tables import (
     FILES,
@@ -89,7 +89,6 @@ from audit.foreign import decode_text
 from audit.home import DEMO_HOSPITAL, data_home, results_dir, stay_offline
 from audit.jobs import service
 from audit.jobs.here import answer_here, waits_for_text
-from audit.jobs.kinds import AuditTask, DemoTask
 from audit.jobs.table import Job
 from audit.jobs.worker import work
 from audit.models.registry import model_path, tokenizer
@@ -121,6 +120,7 @@ from audit.report.report import (
     other_scenario,
     same_but_reference,
 )
+from audit.run import AuditTask
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.stats import N_REPLICATES
 from audit.tables import read_table, write_table
@@ -342,28 +342,18 @@ Seed = Annotated[int, "of all that is drawn"]
 def demo(
     *,
     retrain: Annotated[bool, "make names, notes and models anew"] = False,
-    documents: Annotated[int, "documents of scenario 1"] = demo_hospital.N_DOCUMENTS,
-    inputs: Annotated[int, "inputs of scenario 2"] = demo_hospital.N_INPUTS,
-    exposures: Annotated[
-        bool, "also the other exposures, the null pair and the Japanese hospital"
-    ] = False,
-    directory: Annotated[Path | None, "where retrained models go"] = None,
-    seed: Seed = 0,
-    device: Device = "auto",
+    given: Annotated[Given, FieldsOf(DemoTask)],
 ) -> Result:
     """Audit the demo hospital, or make it again."""
+    task = DemoTask(**given)
     if retrain:
-        directory = directory or data_home() / f"demo-seed-{seed}"
-        _retrain(directory, seed=seed)
-    settings = demo_hospital.DemoSettings(
-        n_documents=documents, n_inputs=inputs, seed=seed, device=device
-    )
-    digests = _answered(DemoTask(settings=settings, all_of_them=exposures, directory=directory))
-    names = (name for name, _ in demo_hospital.demo_audits(all_of_them=exposures))
+        task = task.with_(directory=task.directory or data_home() / f"demo-seed-{task.seed}")
+        _retrain(task.directory or DEMO_HOSPITAL, seed=task.seed)
+    digests = _answered(task)
     with Store(results_dir()) as store:
         return {
-            name: demo_hospital.report_summary(_report(digest, store=store))
-            for name, digest in zip(names, digests, strict=True)
+            name: report_summary(_report(digest, store=store))
+            for name, digest in zip(task.requests(), digests, strict=True)
         }
 
 
@@ -480,7 +470,7 @@ def _say_written(paths: Iterable[Path]) -> None:
 
 def _summary(report: AuditReport) -> Result:
     told = {"notes": list(report.notes), "made": dict(report.made)}
-    return demo_hospital.report_summary(report) | told
+    return report_summary(report) | told
 
 
 def _beside(report: AuditReport, others: list[AuditReport]) -> list[Result]:
@@ -550,8 +540,6 @@ def selftest(
     device: Device = "auto",
 ) -> Result:
     """Say whether this installation can be trusted."""
-    from audit.selftest import self_test
-
     with Store(results_dir()) as store:
         checks = self_test(
             directory, store=store, seed=seed, device=device, progress=progress_line()
@@ -584,7 +572,7 @@ def results(
                 reports[key.removeprefix("audit/")] = _report(
                     key.removeprefix("audit/"), store=store
                 )
-        demo = demo_hospital.demo_digests(store)
+        demo = demo_digests(store)
         chosen = [one for one in reports if one.startswith(digest)]
         if digest and len(chosen) != 1:
             raise AuditError(
@@ -593,7 +581,7 @@ def results(
             )  # fmt: skip
         documents = store.get_record(f"documents/{chosen[0]}") if digest else None
     lines = {
-        name: kept_audit(report, is_demo=demo_hospital.is_demo(report, digests=demo))
+        name: kept_audit(report, is_demo=is_demo(report, digests=demo))
         for name, report in reports.items()
     }
     if out and digest:
@@ -631,7 +619,7 @@ def _bundle(
     """Return the files of a report, beside the audits that belong to it."""
     own = kept[report.digest]
     with Store(results_dir()) as store:
-        other = other_scenario(own, kept=kept.values(), demo=demo_hospital.demo_digests(store))
+        other = other_scenario(own, kept=kept.values(), demo=demo_digests(store))
     found = same_but_reference(own, kept=list(kept.values()))
     newest = sorted(found, key=lambda line: line.at, reverse=True)[:MAX_REFERENCES]
     others = [reports[line.digest] for line in newest]

@@ -38,7 +38,7 @@ def test_the_same_question_is_answered_without_loading_a_model(
     def refuse(*args, **kwargs):
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(run, "load_pair", refuse)
+    monkeypatch.setattr("audit.models.load.load_pair", refuse)
     report, directory = finished[scenario]
     again = answer(request_of(models, scenario), directory)
     assert again.made == report.made
@@ -47,7 +47,7 @@ def test_the_same_question_is_answered_without_loading_a_model(
 
 
 def test_another_device_is_the_same_question(models, finished, monkeypatch):
-    monkeypatch.setattr(run, "load_pair", None)
+    monkeypatch.setattr("audit.models.load.load_pair", None)
     report, directory = finished[1]
     assert answer(request_of(models, 1, device="auto"), directory).digest == report.digest
 
