@@ -901,32 +901,27 @@ def pretrain(
     found = read_training(folder)
     if found is None:
         raise AuditError("There is no such training.", where="trained model")
-    facts, n_steps, n_epochs = found.facts, found.n_steps_done, found.n_epochs_done
-    losses = ""
-    if found.held_out is not None and facts.unigram_loss is not None:
-        losses = (
-            f"; held-out loss {found.first_held_out:.3f} before, {found.held_out:.3f} after "
-            f"(guessing by frequency: {facts.unigram_loss:.3f}) nats a token"
-        )
-    say(f"{n_steps} steps, {n_epochs:.2f} epochs{losses}.")
-    say(f"The model: {folder / MODEL}")
-    told = (
-        "parent", "parent_digest", "source", "corpus_id", "n_train_tokens", "n_documents",
-        "n_held_out_documents", "n_listed_patients", "unigram_loss", "precision", "device",
-        "kernels",
-    )  # fmt: skip
-    return {
+    told = {
         "run_id": run_id,
         "model": str(folder / MODEL),
-        "snapshots": {str(s): str(folder / snapshot_name(s)) for s in found.snapshots},
-        "n_steps": n_steps,
-        "n_epochs": n_epochs,
+        "n_steps": found.n_steps_done,
+        "n_epochs": found.n_epochs_done,
         "loss": found.loss,
         "held_out_loss_before": found.first_held_out,
         "held_out_loss": found.held_out,
-        "versions": dict(facts.versions),
-        "settings": facts.settings.plain(),
-    } | {name: getattr(facts, name) for name in told}
+        "unigram_loss": found.facts.unigram_loss,
+    }
+    _say_values(told)
+    snapshots = {str(step): str(folder / snapshot_name(step)) for step in found.snapshots}
+    return found.facts.plain() | told | {"snapshots": snapshots}
+
+
+def _say_values(values: Given) -> None:
+    """Say the figures and texts of a result, one a line; those that are undefined are left out."""
+    for name, value in values.items():
+        if isinstance(value, str | int | float):
+            shown = f"{value:.4g}" if isinstance(value, float) else value
+            say(f"{name.replace('_', ' ')}: {shown}")
 
 
 def _with_pass(given: Given, *, usual: TrainSettings) -> Given:
@@ -1188,7 +1183,7 @@ def deid_train(
     (tagger_id,) = _answered(task)
     folder = task.with_(tagger_id=tagger_id).folder
     facts: Any = facts_of.of_folder(folder)
-    _say_trained(facts.training, facts.measured, is_generative=kind == "generative")
+    _say_values(facts.training | facts.measured)
     say(f"The tagger: {folder if task.out else tagger_id}")
     return {
         "tagger_id": None if task.out else tagger_id,
@@ -1197,24 +1192,6 @@ def deid_train(
         "measured": dict(facts.measured),
         "training": dict(facts.training),
     } | ({} if kind == "generative" else {"bias": facts.bias})
-
-
-def _say_trained(told: Result, measured: Result, *, is_generative: bool) -> None:
-    if not is_generative:
-        say(f"Recall {_rate(measured['recall'])}, precision {_rate(measured['precision'])} "
-            f"(strict, {measured['n_gold']} spans of {told['n_validation_notes']} notes of the "
-            "same kind as those it learned from).")  # fmt: skip
-        return
-    say(f"{told['n_steps']} steps on {told['n_windows']} windows of {told['n_notes']} notes; loss "
-        f"{measured['loss']:.4f} nats a token.")  # fmt: skip
-    if measured["validation"] is not None:
-        say(f"Validation loss {measured['first_validation']:.4f} before, "
-            f"{measured['validation']:.4f} after.")  # fmt: skip
-    if told["n_left_out"]:
-        say(f"{told['n_left_out']} windows cannot be written with tags and were left out.")
-    if told["n_changed"]:
-        say(f"{told['n_changed']} windows are not given back by the tokenizer as they were: their "
-            "copies cannot be exact.")  # fmt: skip
 
 
 def _token_settings(given: Given, *, seed: int, is_from_scratch: bool) -> TaggerSettings:
@@ -1226,10 +1203,6 @@ def _token_settings(given: Given, *, seed: int, is_from_scratch: bool) -> Tagger
     if "n_tokens" in given:
         values["overlap"] = min(values.get("overlap", usual.overlap), given["n_tokens"] // 4)
     return TaggerSettings(**values | given, seed=seed)
-
-
-def _rate(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.3f}"
 
 
 _MAX_REPLICATES = 100_000

@@ -234,7 +234,8 @@ if __name__ == "__main__":
     from audit.jobs.locks import jobs_dir
     from audit.jobs.table import read_order
     from audit.task import Question
-    from cache.store import Store, StoreError, value_files
+    from cache.store import Store, StoreError
+    from tests.cache.make_store import value_files
     from tests.cache.make_values import is_right, put
     from tests.small_audit import answer, content, make_models, make_small, request_of
 
