@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path, PurePath
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
@@ -199,9 +199,7 @@ def _refuse_overlaps(document: TaggedDocument) -> None:
         )
 
 
-_BRAT_LINE = re.compile(
-    r"T\S*\t(\S+) (\d{1,12} \d{1,12}(?:;\d{1,12} \d{1,12})*)\t(.*)", re.DOTALL
-)
+_BRAT_LINE = re.compile(r"T\S*\t(\S+) (\d{1,12} \d{1,12}(?:;\d{1,12} \d{1,12})*)\t(.*)", re.DOTALL)
 
 
 def read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> TaggedDocument:
@@ -213,9 +211,7 @@ def read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> TaggedD
     spans: list[Span] = []
     for number, line in enumerate(annotations.split("\n"), start=1):
         if line.startswith("T"):
-            spans += _brat_spans(
-                line.removesuffix("\r"), text=text, where=f"{what}, line {number}"
-            )
+            spans += _brat_spans(line.removesuffix("\r"), text=text, where=f"{what}, line {number}")
     return tagged(doc_id, text=text, spans=spans)
 
 
@@ -534,7 +530,9 @@ def _is_id(value: object) -> bool:
 
 
 def _span_of_json(one: object, *, where: str) -> Span:
-    values = [one.get(key) for key in ("start", "end", "label")] if isinstance(one, dict) else []
+    values: list[Any] = []
+    if isinstance(one, dict):
+        values = [one.get(key) for key in ("start", "end", "label")]
     if list(map(type, values)) != [int, int, str]:
         raise AuditError("This span lacks `start`, `end` or `label`.", where=where, do=_SHAPE)
     start, end, label = values

@@ -46,12 +46,11 @@ from audit.notes.mentions_ja import find_japanese
 MAX_YEARS = 120
 _REACH_CHARS = 110
 
-_UNITS = "one two three four five six seven eight nine".split()
-_TEENS = (
-    "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
-)
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_NUMBERS = {word: n for n, word in enumerate([*_UNITS, *_TEENS], start=1)}
+_UNITS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_TEENS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
+          "eighteen", "nineteen")  # fmt: skip
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_NUMBERS = {word: n for n, word in enumerate((*_UNITS, *_TEENS), start=1)}
 _NUMBERS |= {word: 10 * n for n, word in enumerate(_TENS, start=2)} | {"hundred": 100}
 _IN_WORDS = (
     rf"(?:{'|'.join(_TENS)})(?:[-\s]{{1,2}}(?:{'|'.join(_UNITS)}))?|(?:one[-\s])?hundred"
@@ -164,7 +163,9 @@ def _sex_after(text: str, *, at: int) -> tuple[str, int]:
             return sex, match.end() if is_more else end
         if match[0] in '.;:()"[' or match[0].startswith("\n") or word in _ENDS:
             break
-        sex = SHORT_SEX.get(word.upper(), "") if count == 0 and word in ("m", "f") else _sex_of(said)
+        sex = (
+            SHORT_SEX.get(word.upper(), "") if count == 0 and word in ("m", "f") else _sex_of(said)
+        )
         end = match.start() + len(said) if sex else at
     return sex, end
 
@@ -500,9 +501,7 @@ def examine(text: str, *, known: Collection[str] = ()) -> Iterator[Mention | Unn
     found += find_japanese(text)
     last_end = -1
     for each in sorted(found, key=lambda mention: (mention.start, -mention.end)):
-        if isinstance(each, Unnamed):
-            yield each
-        elif each.name_start >= last_end:
+        if isinstance(each, Unnamed) or each.name_start >= last_end:
             yield each
         # "John Smith is a 70-year-old, 70 yo, man" is one mention
         last_end = max(last_end, each.end if isinstance(each, Mention) else -1)
@@ -570,10 +569,9 @@ def _link(before: _Beside, age: Age) -> tuple[str, int, str] | None:
         while index >= 0 and tokens[index].folded in {"who", "that"} | _DASHES:
             index -= 1
         return ("is_a" if has_article else "is_old"), index, sex
-    if mark == ",":
-        return ("appositive" if has_article else "comma"), index - 1, sex
-    if mark == "(":
-        return "bracket", index - 1, sex
+    if mark in (",", "("):
+        after_comma = "appositive" if has_article else "comma"
+        return (after_comma if mark == "," else "bracket"), index - 1, sex
     if mark in _DASHES:
         while index >= 0 and tokens[index].text in _DASHES:
             index -= 1
