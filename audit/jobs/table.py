@@ -98,7 +98,7 @@ class Job:
     job_id
         12 random hexadecimal digits.
     kind
-        What is done: one of `KINDS` of `audit/jobs/kinds.py`.
+        What is done: one of `KINDS` of `audit/jobs/service.py`.
     label
         Which models or notes; no person's name.
     scenario
