@@ -116,11 +116,10 @@ def run_audit(
     if (known := kept_report(digest, store=store)) is not None:
         return known
     started = time.monotonic()
-    device, dtype = pick_device(request.device), request.dtype
+    pool, dtype, device = pool_for(request.candidates), request.dtype, pick_device(request.device)
     pair = load_pair(request.general, request.hospital, device=device, dtype=dtype)
     if dtype != "float32":
         check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
-    pool = pool_for(request.candidates)
     names, n_reference = attacks.with_reference(request, pair, pool=pool)
     if request.scenario_number == 1:
         do_attack = attacks.generation_attack
@@ -141,15 +140,15 @@ def run_audit(
 
         attack = do_attack(request, pair, names=names, pool=pool, sources=source)
     report = _report(request, pair, attack, question=question, n_reference=n_reference)
-    seconds = round(time.monotonic() - started, 3)
-    made = {"at": now(), "seconds": seconds, **evidence.backend(device), "kernels": kernels}
+    made = {"at": now(), "seconds": round(time.monotonic() - started, 3), "kernels": kernels}
+    report = report.changed(made=made | evidence.backend(device))
     # The report last: where it is, everything that belongs to it is there too.
     if attack.documents:
         texts = {who: list(documents) for who, documents in attack.documents.items()}
         store.put_record(f"documents/{digest}", texts)
     keep_inspection(digest, _inspection(request, attack), store=store)
-    store.put_record(f"audit/{digest}", report.changed(made=made).to_json())
-    return kept_report(digest, store=store) or report.changed(made=made)
+    store.put_record(f"audit/{digest}", report.to_json())
+    return kept_report(digest, store=store) or report
 
 
 def kept_report(digest: str, *, store: Store) -> AuditReport | None:
