@@ -253,20 +253,21 @@ def _refuse_damaged(data: bytes, *, what: str) -> None:
 
 
 def _as_cp932(data: bytes, *, what: str) -> str:
-    refusal = ""
     try:
         text = data.decode("cp932")
     except UnicodeDecodeError:
-        text = ""
-        refusal = "The file is neither UTF-8 nor CP932."
-    with suppress(UnicodeDecodeError):
-        data.decode("euc_jp")
-        refusal = refusal or "The file may be CP932 or EUC-JP."
-    if not refusal and _looks_western(text):
+        raise AuditError(
+            "The file is neither UTF-8 nor CP932.", where=what, do=SAVE_AS_UTF8
+        ) from None
+    refusal = ""
+    if _looks_western(text):
         refusal = (
             "The file is not UTF-8, and as CP932 it gives letters that no name has; it may be in "
             "a Western encoding."
         )
+    with suppress(UnicodeDecodeError):
+        data.decode("euc_jp")
+        refusal = "The file may be CP932 or EUC-JP."
     if refusal:
         raise AuditError(refusal, where=what, do=SAVE_AS_UTF8)
     return text
