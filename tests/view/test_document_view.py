@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.names.candidates import make_candidates
-from audit.names.matching import fold, name_hits
+from audit.names.matching import fold, fold_with_offsets, name_hits
 from audit.notes.passages import Passage
 from audit.report.documents import (
     FILTERS,
@@ -22,7 +22,6 @@ from audit.report.documents import (
     Hit,
     document_view,
     find_hits,
-    fold_with_offsets,
     listed_passages,
     marks_of,
     n_pages,
