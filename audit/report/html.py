@@ -153,7 +153,7 @@ def _templates() -> Environment:
 def _figures(report: AuditReport, say: Say) -> dict[str, Any]:
     """Return the three pictures, and the scores by kind that the first one shows."""
     kinds = kind_scores(report.table)
-    quarters = [k / 4 for k in range(5)]
+    quarters, flagged = [k / 4 for k in range(5)], report.controls_flagged.interval()
     aucs = []
     for stratum in report.measures.strata:
         found = report.headline(stratum)
@@ -176,12 +176,12 @@ def _figures(report: AuditReport, say: Say) -> dict[str, Any]:
         ),
         "aucs_figure": figures.strip(
             aucs, ticks=[(share, f"{share:g}") for share in quarters], axis=say("axis_auc"),
-            alt=say("figure_aucs"), behind=figures.upright(0.5),
+            alt=say("figure_aucs"), behind=[(0.5, 0.5, "dash")],
         ),
         "mentions_figure": figures.strip(
             mentions, ticks=[(share, f"{100 * share:g}") for share in quarters],
             axis=say("axis_share"), alt=say("figure_mentions"),
-            behind=figures.band(report.controls_flagged.interval()), corner=say("axis_mentions"),
+            behind=[(flagged.low, flagged.high, "faint")], corner=say("axis_mentions"),
         ),
     }  # fmt: skip
 
