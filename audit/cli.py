@@ -47,16 +47,17 @@ from audit.corpus.kept import (
     passages_for,
 )
 from audit.corpus.make import CorpusTask
-from audit.deid.cases import Miss, misses_csv, misses_jsonl, misses_of
-from audit.deid.copies import OutputFiles, copies_summary
+from audit.deid.cases import SpanCase, misses_csv, misses_jsonl, misses_of
+from audit.deid.copies import PREDICTIONS, align_outputs, copies_summary, read_copies
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
 from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
 from audit.deid.masks import ModelTranslation, ModelTyper, NoTranslation, RuleTyper
+from audit.deid.metrics import Pair
 from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
 from audit.deid.release import Release
-from audit.deid.score import Pair, ScoreSummary, score_pairs, score_summary
+from audit.deid.score import ScoreSummary, score_pairs, score_summary
 from audit.deid.tag import REDACTED, SPANS, tag_notes
 from audit.deid.tagger import TAGGER, Tagger
 from audit.deid.taggers import (
@@ -125,7 +126,7 @@ from audit.stats import N_REPLICATES
 from audit.tables import read_table, write_table
 from audit.task import Columns, Device, Record, Task, queue_of
 from audit.training.config import TrainSettings, largest_pass
-from audit.training.kept import MODEL, PretrainTask, read_training, snapshot_name
+from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
 from cache.store import Store, StoreError
 
 Given: TypeAlias = dict[str, Any]
@@ -909,9 +910,7 @@ def pretrain(
     )
     (run_id,) = _answered(task)
     folder = task.with_(run_id=run_id).folder
-    found = read_training(folder)
-    if found is None:
-        raise AuditError("There is no such training.", where="trained model")
+    found = MODELS.at(folder)
     facts, n_steps, n_epochs = found.facts, found.n_steps_done, found.n_epochs_done
     losses = ""
     if found.held_out is not None and facts.unigram_loss is not None:
@@ -1275,7 +1274,7 @@ def deid_score(
         raise AuditError("The name of the file ends in .csv or .jsonl.", where="--misses")
     by = _label_map(label_map, has_five_types=five_types)
     unknown: set[str] = set()
-    missed: list[Miss] = []
+    missed: list[SpanCase] = []
 
     def scored(pairs: Iterable[Pair], *, is_noted: bool = False) -> ScoreSummary:
         mapped = _mapped(pairs, by=by, unknown=unknown)
@@ -1284,10 +1283,14 @@ def deid_score(
 
     with TemporaryDirectory(prefix="kart-score-") as name:
         golds = as_jsonl(gold, Path(name), what=GOLD)
-        copies = OutputFiles(golds, outputs) if outputs else None
-        files = copies or PairedFiles(golds, as_jsonl(pred or gold, Path(name), what=PREDICTED))
+        folder = Path(name)
+        n_without_gold = align_outputs(golds, outputs, folder=folder) if outputs else 0
+        copies = read_copies(folder) if outputs else None
+        predictions = as_jsonl(pred, folder, what=PREDICTED) if pred else folder / PREDICTIONS
+        files = PairedFiles(golds, predictions)
         score = scored(files, is_noted=misses is not None)
-        exact = scored(copies.verbatim()) if copies else None
+        exact = scored(copies.verbatim(files)) if copies else None
+        files.n_predicted_only += n_without_gold
     if unknown and five_types:
         raise AuditError(
             f"{len(unknown)} labels belong to none of the five types: {_shown(unknown)}",
@@ -1296,14 +1299,16 @@ def deid_score(
         )
     if misses:
         _write_misses(misses, missed)
-    return _score_told(score, files=files, unknown=unknown, exact=exact)
+    told = copies_summary(copies.sums) if copies else None
+    return _score_told(score, files=files, unknown=unknown, copies=told, exact=exact)
 
 
 def _score_told(
     score: ScoreSummary,
     *,
-    files: PairedFiles | OutputFiles,
+    files: PairedFiles,
     unknown: set[str],
+    copies: Result | None,
     exact: ScoreSummary | None,
 ) -> Result:
     counted = (
@@ -1316,22 +1321,22 @@ def _score_told(
         say(note)
     _say_score(score)
     result = score.plain() | {"notes": notes}
-    if exact and isinstance(files, OutputFiles):
-        result |= {"verbatim": exact.plain(), "copies": copies_summary(files.sums)}
-        _say_copies(result["copies"])
+    if exact:
+        result |= {"verbatim": exact.plain(), "copies": copies}
+        _say_copies(copies)
         say("Of copies that are exact alone, all others counted as without a span:")
         _say_score(exact)
     return result
 
 
-def _write_misses(path: Path, missed: list[Miss]) -> None:
+def _write_misses(path: Path, missed: list[SpanCase]) -> None:
     is_table = path.suffix.lower() == ".csv"
     text = misses_csv(missed) if is_table else "".join(misses_jsonl(missed))
     # Half a surrogate pair, which is no UTF-8, becomes a question mark.
     write_whole(path, text.encode("utf-8", "replace"))
 
 
-def _noting(pairs: Iterable[Pair], missed: list[Miss]) -> Iterator[Pair]:
+def _noting(pairs: Iterable[Pair], missed: list[SpanCase]) -> Iterator[Pair]:
     """Pass notes on and list what differs in them."""
     for gold, predicted in pairs:
         missed += misses_of(gold, predicted=predicted)

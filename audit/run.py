@@ -18,9 +18,14 @@ from audit.attack.metrics import plain
 from audit.attack.question import AuditRequest, question_digest
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError
-from audit.models.forward import check_rounding, chosen_kernels
-from audit.models.load import LoadedModel, pick_device
-from audit.models.pair import ModelPair, load_pair
+from audit.models.load import (
+    LoadedModel,
+    ModelPair,
+    check_rounding,
+    chosen_kernels,
+    load_pair,
+    pick_device,
+)
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
 from audit.names.controls import match_quality
@@ -225,7 +230,7 @@ def _model_facts(loaded: LoadedModel) -> dict[str, object]:
     return {
         "name": loaded.name,
         "digest": loaded.digest,
-        "architecture": loaded.architecture,
+        "architecture": loaded.config.architecture,
         "n_parameters": sum(p.numel() for p in loaded.model.parameters()),
         "notes": list(loaded.notes),
     }

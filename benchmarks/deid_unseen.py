@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from audit.deid.cases import misses_jsonl, misses_of
-from audit.deid.metrics import LabelScore, measured
-from audit.deid.score import Pair, Scored, score_pairs
+from audit.deid.metrics import LabelScore, Pair, measured
+from audit.deid.score import Scored, score_pairs
 from audit.deid.tagger import Tagger, tag_checked
 from audit.deid.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
 from audit.notes.spans import TYPES
@@ -77,7 +77,7 @@ def _pairs(tagger: Tagger, which: str, language: str) -> list[Pair]:
 
 
 def _tell(scored: Scored, *, title: str) -> None:
-    by_criterion = {name: measured(scored.criteria[name].by_patient) for name in CRITERIA}
+    by_criterion = {name: measured(scored.criteria[name]) for name in CRITERIA}
     for label in (*TYPES, "all"):
         entries = [
             metrics.together if label == "all" else metrics.labels[label]

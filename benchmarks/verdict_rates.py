@@ -38,7 +38,7 @@ from audit.corpus import demo_notes
 from audit.demo import DemoSettings, demo_request
 from audit.home import DEMO_HOSPITAL
 from audit.models.forward import onednn_float32
-from audit.models.pair import load_pair
+from audit.models.load import load_pair
 from audit.names import spelling
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import reference_controls
@@ -433,8 +433,8 @@ def chain_errors(options: argparse.Namespace, store: Store) -> None:
         for loaded in (pair.hospital, pair.general):
             meter = Meter({"chain": 1.0}, listener=lambda _: None, should_stop=lambda: False)
             source = evidence.Source(loaded, "cpu", "float32", store, meter, "chain")
-            shards.append(evidence.chain_evidence(source, task, n_inputs=60))
-        sums = [scores.PosteriorSums(shard.sum_p, shard.sum_log_p) for shard in shards]
+            shards.append(evidence.posterior_evidence(source, task, n_inputs=60, kind="chain"))
+        sums = [{"p": shard.sum_p, "log_p": shard.sum_log_p} for shard in shards]
         score = scores.all_scores(sums[0], general=sums[1], counts=shards[0].n_inputs, parts=None)[
             "mean_log_ratio"
         ]
@@ -452,10 +452,10 @@ def _error_ratio(runs: list[Any]) -> float:
 def _scores(one: Any, other: Any, parts: Any, scenario: int) -> dict[str, Any]:
     nothing = np.zeros((len(one[1]), 0))
     if scenario == 2:
-        sums = [scores.PosteriorSums(nothing, x) for x, _ in (one, other)]
+        sums = [{"p": nothing, "log_p": x} for x, _ in (one, other)]
         found = scores.all_scores(sums[0], general=sums[1], counts=one[1], parts=parts)
         return {name: found[name] for name in ("residual", "mean_log_ratio")}
-    masses = [scores.MassSums(x, nothing, nothing) for x, _ in (one, other)]
+    masses = [{"mass": x, "hits": nothing, "full_hits": nothing} for x, _ in (one, other)]
     found = scores.all_scores(masses[0], general=masses[1], counts=one[1], parts=parts)
     return {name: found[name] for name in ("residual", "half_log_ratio")}
 

@@ -16,14 +16,7 @@ from pages.ui.mention_chart import mention_chart
 from pages.ui.place import Place, link, place, words
 from pages.ui.reveal import is_revealed, shown_name
 from pages.ui.start import recent_audits, start_cards
-from pages.ui.text import (
-    day,
-    decimal,
-    decimal_interval,
-    percent,
-    percent_interval,
-    small,
-)
+from pages.ui.text import day, decimal, decimal_interval, percent, percent_interval, small
 
 
 def page() -> None:

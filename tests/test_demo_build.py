@@ -9,7 +9,7 @@ import pytest
 from audit.demo import DemoSettings, demo_request
 from audit.demo_build import ENGLISH, JAPANESE, Recipe, build_demo
 from audit.models.inspect import model_digest
-from audit.models.pair import load_pair
+from audit.models.load import load_pair
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.run import run_audit

@@ -107,9 +107,7 @@ def test_every_template_finds_its_own_sentence_and_no_other():
 
 
 def test_words_that_the_source_puts_into_places_are_known():
-    why = first_arguments("audit/models/inspect.py", "_broken")
-    assert len(why) >= 7
-    words = {*why, *ARCHIVES.values()}
+    words = set(ARCHIVES.values())
     words |= {"easy", "hard", "recombined", "given", "general", "hospital", "attention", "hidden"}
     words |= {"members", "controls", "names", "passages", "demo names", "demo passages"}
     words |= {"notes", "register"}

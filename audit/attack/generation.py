@@ -14,18 +14,21 @@ Differs: "Gibbs-style" only. BERT's conditionals need not belong to one joint di
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from audit.attack.posterior import Floats, Tick
-from audit.attack.scores import DRAW
 from audit.models.forward import logits_at
 from audit.names.spelling import Ids
 from audit.rng import generator
-from audit.stats import blocks_of
+from audit.stats import DRAW, blocks_of
+
+Floats = NDArray[np.float64]
+Tick = Callable[[int], None]
 
 FIXED_POINT = float(2**40)
 """Masses are added as integers of 2^-40: sums are then the same in any order, on any device."""

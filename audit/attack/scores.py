@@ -13,17 +13,16 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from audit.attack.decisions import confusion, critical_score, rank_p_values
-from audit.errors import AuditError
+from audit.attack.decisions import critical_score, rank_p_values
 from audit.names.candidates import Candidates
 from audit.names.pools import NamePool
-from audit.stats import BoolArray, FloatArray, bootstrap_ranking
 from audit.text import fold_name
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
+Columns = Mapping[str, Floats]
 
 _QUADRATIC_FROM, _LINEAR_FROM = 60, 15
 """Reference parts from which the fit has squares, and a slope; with fewer h - g is centred."""
@@ -62,17 +61,25 @@ class NameParts:
     is_known: NDArray[np.bool_]
     n_reference: Ids
 
+    def pairs(self, by_part: Floats) -> tuple[Floats, Floats]:
+        """Return a quantity of parts [..., U] for each name's first and last part; NaN: none."""
+        padded = np.concatenate([by_part, np.full((*by_part.shape[:-1], 1), np.nan)], axis=-1)
+        return padded[..., self.of_name[:, 0]], padded[..., self.of_name[:, 1]]
+
     def whole(self, by_part: Floats) -> Floats:
         """Add up a quantity of parts [..., U] to one of names [..., N]; NaN: without any part."""
-        nothing = np.zeros((*by_part.shape[:-1], 1))
-        total = np.concatenate([by_part, nothing], axis=-1)[..., self.of_name].sum(axis=-1)
-        total[..., (self.of_name < 0).all(axis=1)] = np.nan
-        return np.asarray(total, dtype=np.float64)
+        return joined(*self.pairs(by_part), np.add)
 
-    def pairs(self, by_part: Floats) -> tuple[Floats, Floats]:
-        """Return a quantity of parts [U] for each name's first and last part [N]; NaN: none."""
-        padded = np.append(by_part, np.nan)
-        return padded[self.of_name[:, 0]], padded[self.of_name[:, 1]]
+    def roles(self) -> list[NDArray[np.bool_]]:
+        """Return which parts [U] are first names, and which are last names."""
+        return [~self.is_last, self.is_last]
+
+
+def joined(first: Floats, last: Floats, both: Callable[[Floats, Floats], Floats]) -> Floats:
+    """Return what `both` gives for two parts; one part alone is its own."""
+    with np.errstate(invalid="ignore"):
+        found = both(first, last)
+    return np.where(np.isnan(first), last, np.where(np.isnan(last), first, found))
 
 
 def name_parts(
@@ -92,9 +99,8 @@ def name_parts(
     n_parts = int(columns.max(initial=-1)) + 1
     log_share, pieces = np.zeros(n_parts), np.zeros(n_parts, dtype=np.int64)
     is_last, is_known = np.zeros((2, n_parts), dtype=np.bool_)
-    for role, (texts, shares) in enumerate(
-        ((names.first, pool.first_shares), (names.last, pool.last_shares))
-    ):
+    of_roles = ((names.first, pool.first_shares), (names.last, pool.last_shares))
+    for role, (texts, shares) in enumerate(of_roles):
         rarest = min(shares.values())
         used, rows = np.unique(columns[:, role], return_index=True)
         for column, row in zip(used.tolist(), rows.tolist(), strict=True):
@@ -120,85 +126,24 @@ def part_residuals(hospital: Floats, general: Floats, *, parts: NameParts) -> Fl
     (docs/decisions.md); reference controls, against which names are ranked, have no tested part.
     """
     residual = np.full(len(hospital), np.nan)
-    for role in (False, True):
-        rows = parts.is_last == role
-        if rows.any():
+    for rows in parts.roles():
+        if parts.is_known[rows].sum() >= 2:
             residual[rows] = _studentised(
-                hospital[rows], general[rows], log_share=parts.log_share[rows],
-                n_pieces=parts.n_pieces[rows].astype(np.float64), fitted=parts.is_known[rows],
+                hospital[rows], general[rows], parts.log_share[rows],
+                parts.n_pieces[rows].astype(np.float64), fitted=parts.is_known[rows],
             )  # fmt: skip
     return residual
 
 
-def soft_minimum(first: Floats, last: Floats) -> Floats:
-    """Return -ln(e^-first + e^-last): near the smaller of the two; one part alone is its own."""
-    with np.errstate(invalid="ignore"):  # NaN, or both infinite
-        both: Floats = -np.logaddexp(-first, -last)
-    return np.where(np.isnan(first), last, np.where(np.isnan(last), first, both))
-
-
-def part_limits(residual: Floats, *, parts: NameParts) -> tuple[float, float]:
-    """Return the residuals beyond which 5 % of the reference controls' first and last parts lie.
-
-    Infinite with fewer than 19 of them: then no part can be told from theirs.
-    """
-    first, last = (
-        critical_score(
-            residual[(parts.n_reference > 0) & (parts.is_last == role)], n_flagged=1, n_tested=1
-        )
-        for role in (False, True)
-    )
-    return first, last
-
-
-def both_parts(first: Floats, last: Floats, *, limits: tuple[float, float]) -> Floats:
-    """Return the score of names out of their parts' residuals [..., N]: the soft minimum.
-
-    Where a part does not lie beyond its limit the name is held at `name_limits`, less a tenth of
-    what the part lacks: one part that is known, however well, and another that is nobody's do not
-    make a name. The tenth tells, within the score's own error, who fails narrowly.
-    """
-    score, limit = soft_minimum(first, last), name_limits(first, last, limits=limits)
-    if not np.isfinite(limits).all():
-        return score
-    lack = np.fmin(first - limits[0], last - limits[1])
-    return np.where(lack > 0, score, np.minimum(score, limit + _HELD * lack))
-
-
-def name_limits(first: Floats, last: Floats, *, limits: tuple[float, float]) -> Floats:
-    """Return the score of names [..., N] whose parts lie just at their limits."""
-    at = (
-        np.where(np.isnan(x), np.nan, limit) for x, limit in zip((first, last), limits, strict=True)
-    )
-    return soft_minimum(*at)
-
-
-def part_p_values(residual: Floats, *, parts: NameParts) -> Floats:
-    """Return the larger of both parts' p-values [N], each ranked among the references' parts."""
-    p = np.full(len(residual), np.nan)
-    for role in (False, True):
-        rows = parts.is_last == role
-        references = residual[rows & (parts.n_reference > 0)]
-        p[rows] = rank_p_values(residual[rows], controls=references)
-    return np.asarray(np.fmax(*parts.pairs(p)))
-
-
 def _studentised(
-    hospital: Floats,
-    general: Floats,
-    *,
-    log_share: Floats,
-    n_pieces: Floats,
-    fitted: NDArray[np.bool_],
+    hospital: Floats, general: Floats, share: Floats, pieces: Floats, *, fitted: NDArray[np.bool_]
 ) -> Floats:
     """Residuals [u] of one role's parts."""
     n_fitted = int(fitted.sum())
-    if n_fitted < 2:
-        return np.full(len(hospital), np.nan)
     columns, beyond = [np.ones(len(hospital))], general
     if n_fitted >= _LINEAR_FROM:
-        g, s = (_standard(x, fitted) for x in (general, log_share))
-        columns += [g, s, n_pieces - n_pieces[fitted].mean()]  # pieces of one number have no slope
+        g, s = (_standard(x, fitted) for x in (general, share))
+        columns += [g, s, pieces - pieces[fitted].mean()]  # pieces of one number have no slope
         beyond = general - np.clip(general, general[fitted].min(), general[fitted].max())
         if n_fitted >= _QUADRATIC_FROM:
             columns += [g * g, s * s, g * s]
@@ -223,11 +168,51 @@ def _standard(x: Floats, fitted: NDArray[np.bool_]) -> Floats:
     return np.asarray((np.clip(x, here.min(), here.max()) - here.mean()) / (here.std() or 1.0))
 
 
-Columns = dict[str, Floats]
-Formulas = Callable[[Columns, float], Columns]
+def soft_minimum(first: Floats, last: Floats) -> Floats:
+    """Return -ln(e^-first + e^-last): near the smaller of the two; one part alone is its own."""
+    return joined(first, last, lambda a, b: -np.logaddexp(-a, -b))
 
-DRAW = 100
-"""Inputs or documents whose randomness is drawn together."""
+
+def part_limits(residual: Floats, *, parts: NameParts) -> tuple[float, float]:
+    """Return the residuals beyond which 5 % of the reference controls' first and last parts lie.
+
+    Infinite with fewer than 19 of them: then no part can be told from theirs.
+    """
+    first, last = (
+        critical_score(residual[(parts.n_reference > 0) & role], n_flagged=1, n_tested=1)
+        for role in parts.roles()
+    )
+    return first, last
+
+
+def both_parts(first: Floats, last: Floats, *, limits: tuple[float, float]) -> Floats:
+    """Return the score of names out of their parts' residuals [..., N]: the soft minimum.
+
+    Where a part does not lie beyond its limit the name is held at `name_limits`, less a tenth of
+    what the part lacks: one part that is known, however well, and another that is nobody's do not
+    make a name. The tenth tells, within the score's own error, who fails narrowly.
+    """
+    score, limit = soft_minimum(first, last), name_limits(first, last, limits=limits)
+    if not np.isfinite(limits).all():
+        return score
+    lack = np.fmin(first - limits[0], last - limits[1])
+    return np.where(lack > 0, score, np.minimum(score, limit + _HELD * lack))
+
+
+def name_limits(first: Floats, last: Floats, *, limits: tuple[float, float]) -> Floats:
+    """Return the score of names [..., N] whose parts lie just at their limits."""
+    return soft_minimum(
+        np.where(np.isnan(first), np.nan, limits[0]), np.where(np.isnan(last), np.nan, limits[1])
+    )
+
+
+def part_p_values(residual: Floats, *, parts: NameParts) -> Floats:
+    """Return the larger of both parts' p-values [N], each ranked among the references' parts."""
+    p = np.full(len(residual), np.nan)
+    for role in parts.roles():
+        references = residual[role & (parts.n_reference > 0)]
+        p[role] = rank_p_values(residual[role], controls=references)
+    return np.asarray(np.fmax(*parts.pairs(p)))
 
 
 def shown_blocks(counts: Ids, *, n_shown: int = 20) -> Ids:
@@ -247,71 +232,43 @@ class Score:
 
 
 @dataclass(frozen=True, eq=False)
-class PosteriorSums:
-    """Scenario-2 evidence of one model: block sums of p [b, n_listed] and of ln p by part [b, U].
-
-    Of `chain`, ln p [b, n_listed] is of whole names.
-    """
-
-    p: Floats
-    log_p: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class MassSums:
-    """Scenario-1 evidence of one model, by block.
-
-    `mass` [b, U] is the Rao-Blackwell mass of each part. Of listed names [b, n_listed], `hits`
-    counts documents with either part, `full_hits` with both side by side.
-    """
-
-    mass: Floats
-    hits: Floats
-    full_hits: Floats
-
-
-@dataclass(frozen=True, eq=False)
 class Sums:
     """What both models said in n inputs or documents: what a score is worked out from.
 
     Attributes
     ----------
     hospital, general
-        Fields of `PosteriorSums` or `MassSums` -> their totals.
+        Sums as `all_scores` takes them, over all blocks.
     n, n_run
         Inputs or documents in these sums, and in the whole run.
     parts
         None: `chain`, whose evidence is of whole listed names.
     """
 
-    hospital: Mapping[str, Floats]
-    general: Mapping[str, Floats]
+    hospital: Columns
+    general: Columns
     n: float
     n_run: float
     parts: NameParts | None
 
     @cached_property
-    def evidence(self) -> tuple[Floats, Floats]:
+    def evidence(self) -> list[Floats]:
         """Mean ln p, or ln (mass + 1/2), of M_hospital and M_general by part [U].
 
         Masses are those of the whole run, so that one half is as much without a block as with it.
         Source: Haldane 1956 and Anscombe 1956 (doi:10.1093/biomet/43.3-4.461) for the one half.
         """
-        hospital, general = (
+        return [
             np.log(one["mass"] * (self.n_run / self.n) + 0.5)
             if "mass" in one
             else one["log_p"] / self.n
             for one in (self.hospital, self.general)
-        )
-        return hospital, general
+        ]
 
     @cached_property
-    def by_name(self) -> tuple[Floats, Floats]:
+    def by_name(self) -> list[Floats]:
         """The same of names [N]."""
-        hospital, general = (
-            one if self.parts is None else self.parts.whole(one) for one in self.evidence
-        )
-        return hospital, general
+        return [one if self.parts is None else self.parts.whole(one) for one in self.evidence]
 
     @cached_property
     def residual(self) -> Floats:
@@ -324,7 +281,7 @@ class Sums:
         assert self.parts is not None
         return self.parts
 
-    def masses(self, model: Mapping[str, Floats]) -> tuple[Floats, Floats]:
+    def masses(self, model: Columns) -> tuple[Floats, Floats]:
         """Mass per document of each name's first and last part [N]; NaN: none."""
         return self.name_parts.pairs(model["mass"] / self.n)
 
@@ -349,18 +306,18 @@ def _half_log_ratio(s: Sums) -> Floats:
     return s.name_parts.whole(s.evidence[0] - s.evidence[1])
 
 
-def _product(s: Sums, model: Mapping[str, Floats]) -> Floats:
+def _product(s: Sums, model: Columns) -> Floats:
     """m_first m_last per document; a name of one part has that part's mass."""
-    first, last = s.masses(model)
-    return np.where(np.isnan(first), last, np.where(np.isnan(last), first, first * last))
+    return joined(*s.masses(model), np.multiply)
 
 
-def _minimum(s: Sums, model: Mapping[str, Floats]) -> Floats:
+def _minimum(s: Sums, model: Columns) -> Floats:
     return np.asarray(np.fmin(*s.masses(model)))
 
 
-def _against_general(hospital: Floats, general: Floats) -> Floats:
+def _against_general(s: Sums, score: Callable[..., Floats]) -> Floats:
     """Log ratio; NaN where M_general's mass is zero."""
+    hospital, general = score(s, s.hospital), score(s, s.general)
     return np.where(general > 0, np.log(hospital) - np.log(general), math.nan)
 
 
@@ -369,22 +326,12 @@ def _residual(s: Sums) -> Floats:
     return both_parts(*s.name_parts.pairs(s.residual), limits=limits)
 
 
-def _residual_minimum(s: Sums) -> Floats:
-    return np.asarray(np.fmin(*s.name_parts.pairs(s.residual)))
-
-
-def _residual_sum(s: Sums) -> Floats:
-    first, last = s.name_parts.pairs(s.residual)
-    return np.where(np.isnan(first), last, first + np.nan_to_num(last))
-
-
 def _part_log_ratio(s: Sums) -> Floats:
     """Smaller of both parts' log ratios (nats), each less the median of the role's known parts."""
     parts, shift = s.name_parts, s.evidence[0] - s.evidence[1]
-    for role in (False, True):
-        rows = parts.is_last == role
-        known = shift[rows & parts.is_known]
-        shift = np.where(rows, shift - (np.median(known) if len(known) else 0.0), shift)
+    for role in parts.roles():
+        known = shift[role & parts.is_known]
+        shift = np.where(role, shift - (np.median(known) if len(known) else 0.0), shift)
     return np.asarray(np.fmin(*parts.pairs(shift)))
 
 
@@ -426,11 +373,6 @@ class ScoreKind:
     rule: str = ""
     general_rule: str = ""
 
-    @property
-    def may_be_fixed(self) -> bool:
-        """Whether a verdict can rest on it: reference controls have it too."""
-        return self.is_ranked and self.needs == "parts"
-
 
 SCORES: tuple[ScoreKind, ...] = (
     ScoreKind("hits", (1,), lambda s: s.hospital["hits"] / s.n, "listed",
@@ -449,10 +391,8 @@ SCORES: tuple[ScoreKind, ...] = (
     ScoreKind("general_product", (1,), lambda s: _product(s, s.general), is_ranked=False,
               is_log=True),
     ScoreKind("general_minimum", (1,), lambda s: _minimum(s, s.general), is_ranked=False),
-    ScoreKind("product_log_ratio", (1,), lambda s: _against_general(
-        _product(s, s.hospital), _product(s, s.general))),
-    ScoreKind("minimum_log_ratio", (1,), lambda s: _against_general(
-        _minimum(s, s.hospital), _minimum(s, s.general))),
+    ScoreKind("product_log_ratio", (1,), lambda s: _against_general(s, _product)),
+    ScoreKind("minimum_log_ratio", (1,), lambda s: _against_general(s, _minimum)),
     ScoreKind("half_log_ratio", (1,), _half_log_ratio),
     ScoreKind("difference", (2,), _difference, "listed", rule="difference_above_zero"),
     ScoreKind("log_ratio", (2,), _log_ratio, "listed"),
@@ -462,8 +402,9 @@ SCORES: tuple[ScoreKind, ...] = (
               is_ranked=False),
     ScoreKind("general_mean_log", (2,), lambda s: s.by_name[1], is_ranked=False),
     ScoreKind("residual", (1, 2), _residual),
-    ScoreKind("residual_minimum", (1, 2), _residual_minimum),
-    ScoreKind("residual_sum", (1, 2), _residual_sum),
+    ScoreKind("residual_minimum", (1, 2),
+              lambda s: np.fmin(*s.name_parts.pairs(s.residual))),
+    ScoreKind("residual_sum", (1, 2), lambda s: s.name_parts.whole(s.residual)),
     ScoreKind("part_log_ratio", (1, 2), _part_log_ratio),
     ScoreKind("chain_difference", (2,), _difference, "chain"),
     ScoreKind("chain_log_ratio", (2,), _log_ratio, "chain"),
@@ -493,9 +434,9 @@ def score_kind(name: str, *, scenario: int) -> ScoreKind | None:
 
 
 def all_scores(
-    hospital: PosteriorSums | MassSums,
+    hospital: Columns,
     *,
-    general: PosteriorSums | MassSums,
+    general: Columns,
     counts: Ids,
     parts: NameParts | None,
     with_errors: bool = True,
@@ -504,23 +445,70 @@ def all_scores(
 
     Parameters
     ----------
+    hospital, general
+        Sums by block. Scenario 1: "mass" [b, U], the Rao-Blackwell mass of each part; of listed
+        names [b, n_listed] "hits", documents with either part, and "full_hits", with both side by
+        side. Scenario 2: "p" [b, n_listed] of whole names, "log_p" [b, U] of parts, or of `chain`
+        [b, n_listed] of whole names.
     counts
         [b] inputs or documents of each block.
     parts
         None: `chain`, whose evidence is of whole listed names.
     """
-    scenario = 1 if isinstance(hospital, MassSums) else 2
+    scenario = 1 if "mass" in hospital else 2
     kinds = [k for k in scores_of(scenario) if (k.needs == "chain") == (parts is None)]
-    names, n_run = tuple(vars(hospital)), float(counts.sum())
+    n_run = float(counts.sum())
 
     def formulas(columns: Columns, n: float) -> Columns:
-        h, g = ({name: columns[f"{who}_{name}"] for name in names} for who in "hg")
+        h, g = ({name: columns[who + name] for name in hospital} for who in ("h_", "g_"))
         sums = Sums(h, g, n=n, n_run=n_run, parts=parts)
         return {kind.name: kind.of(sums) for kind in kinds}
 
-    blocks = {f"h_{name}": x for name, x in vars(hospital).items()}
-    blocks |= {f"g_{name}": x for name, x in vars(general).items()}
+    blocks = {"h_" + name: x for name, x in hospital.items()}
+    blocks |= {"g_" + name: x for name, x in general.items()}
     return jackknife(formulas, blocks, counts=counts, with_errors=with_errors)
+
+
+def jackknife(
+    formulas: Callable[[Columns, float], Columns],
+    sums: Columns,
+    *,
+    counts: Ids,
+    with_errors: bool = True,
+) -> dict[str, Score]:
+    """Evaluate scores of block sums, and their delete-one-block jackknife errors.
+
+    Parameters
+    ----------
+    formulas
+        From totals (name -> [K]) and their count to the scores (formula -> [N]).
+    sums
+        Name -> [b, K] block sums.
+    counts
+        [b] inputs or documents of each block, which may differ.
+    """
+    total, n = {name: block.sum(axis=0) for name, block in sums.items()}, float(counts.sum())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = formulas(total, n)
+        errors = {name: np.full_like(x, math.nan) for name, x in value.items()}
+        if len(counts) < 2 or not with_errors:
+            return {name: Score(x, errors[name]) for name, x in value.items()}
+        # With e_j = value - value without block j and h_j = n / n_j, the variance is the mean over
+        # blocks of ((h_j - 1) e_j - D)^2 / (h_j - 1), where D = sum of (1 - 1 / h_j) e_j.
+        added = {name: np.zeros((3, *x.shape)) for name, x in value.items()}
+        weights = 0.0
+        for j, n_here in enumerate(counts.tolist()):
+            h = n / n_here
+            weights += 1 / (h - 1)
+            for name, x in formulas({k: total[k] - sums[k][j] for k in sums}, n - n_here).items():
+                e = value[name] - x
+                added[name] += [(1 - 1 / h) * e, (h - 1) * e**2, e]
+        for name, (d, squares, plain) in added.items():
+            errors[name] = np.sqrt((squares - 2 * d * plain + d**2 * weights) / len(counts))
+    return {
+        name: Score(x, np.where(np.isfinite(x), errors[name], math.nan))
+        for name, x in value.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -585,116 +573,3 @@ class AttackResult:
             parts=replace(self.parts, of_name=self.parts.of_name[whole]),
             after=lambda n_blocks: some(self.after(n_blocks)),
         )
-
-
-def jackknife(
-    formulas: Formulas, sums: Columns, *, counts: Ids, with_errors: bool = True
-) -> dict[str, Score]:
-    """Evaluate scores of block sums, and their delete-one-block jackknife errors.
-
-    Parameters
-    ----------
-    formulas
-        From totals (name -> [K]) and their count to the scores (formula -> [N]).
-    sums
-        Name -> [b, K] block sums.
-    counts
-        [b] inputs or documents of each block, which may differ.
-    """
-    total, n_blocks = {name: block.sum(axis=0) for name, block in sums.items()}, len(counts)
-    n = float(counts.sum())
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = formulas(total, n)
-        if n_blocks < 2 or not with_errors:
-            return {name: Score(x, np.full_like(x, math.nan)) for name, x in value.items()}
-        # With e_j = value - value without block j and h_j = n / n_j, the variance is the mean over
-        # blocks of ((h_j - 1) e_j - D)^2 / (h_j - 1), where D = sum of (1 - 1 / h_j) e_j.
-        shift, squares, plain, weights = (
-            {name: np.zeros_like(x) for name, x in value.items()} for _ in range(4)
-        )
-        for j, n_here in enumerate(counts.tolist()):
-            without = formulas({k: total[k] - sums[k][j] for k in sums}, n - n_here)
-            h = n / n_here
-            for name, x in value.items():
-                e = x - without[name]
-                shift[name] = shift[name] + (1 - 1 / h) * e
-                squares[name] = squares[name] + (h - 1) * e**2
-                plain[name] = plain[name] + e
-                weights[name] = weights[name] + 1 / (h - 1)
-        errors = {
-            name: np.sqrt((squares[name] - 2 * d * plain[name] + d**2 * weights[name]) / n_blocks)
-            for name, d in shift.items()
-        }
-    return {
-        name: Score(x, np.where(np.isfinite(x), errors[name], math.nan))
-        for name, x in value.items()
-    }
-
-
-def score_file(
-    scores: ArrayLike, is_member: ArrayLike, *, seed: int, threshold: float | None = None
-) -> dict[str, object]:
-    """Return AUC, TPR at FPR and, with a threshold, the confusion table of a column of scores.
-
-    Higher scores are more member-like; NaN scores are left out and counted; flagged is
-    score > threshold. A number that is undefined, or that so few controls cannot resolve, is None.
-
-    Parameters
-    ----------
-    scores, is_member
-        Columns [N]; truth is True or 1 for a member, False or 0 for a control.
-
-    Raises
-    ------
-    AuditError
-        If there are no scored members or no scored controls.
-    """
-    score = np.asarray(scores, dtype=np.float64)
-    member = np.asarray(is_member, dtype=np.bool_)
-    ranking = bootstrap_ranking(score, member, seed=seed)
-    for n_names, kind, value in (
-        (ranking.n_members, "members", 1),
-        (ranking.n_controls, "controls", 0),
-    ):
-        if not n_names:
-            raise AuditError(
-                f"There are no {kind} with a score.",
-                where="is_member",
-                do=f"Give at least one row with is_member = {value} and a number as its score.",
-            )
-    numbers: dict[str, float] = {
-        "n_members": ranking.n_members,
-        "n_controls": ranking.n_controls,
-        "n_not_scored": ranking.n_not_scored,
-        "auc": ranking.auc.value,
-        "auc_low": ranking.auc.low,
-        "auc_high": ranking.auc.high,
-    }
-    if threshold is not None:
-        numbers |= {"threshold": threshold, **_at_threshold(score, member, threshold)}
-    tpr = {f"{fpr:g}": estimate for fpr, estimate in ranking.tpr_at_fpr}
-    return {
-        **_without_nan(numbers),
-        "tpr_at_fpr": _without_nan({key: x.value for key, x in tpr.items()}),
-        "tpr_at_fpr_low": _without_nan({key: x.low for key, x in tpr.items()}),
-        "tpr_at_fpr_high": _without_nan({key: x.high for key, x in tpr.items()}),
-    }
-
-
-def _at_threshold(score: FloatArray, member: BoolArray, threshold: float) -> dict[str, float]:
-    is_scored = ~np.isnan(score)
-    counts = confusion(score[is_scored] > threshold, member[is_scored])
-    return {
-        "tp": counts.tp,
-        "fn": counts.fn,
-        "fp": counts.fp,
-        "tn": counts.tn,
-        "f1": counts.f1,
-        "accuracy": counts.accuracy.value,
-        "precision": counts.precision.value,
-        "recall": counts.recall.value,
-    }
-
-
-def _without_nan(numbers: Mapping[str, float]) -> dict[str, float | None]:
-    return {key: None if math.isnan(x) else x for key, x in numbers.items()}

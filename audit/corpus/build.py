@@ -8,7 +8,6 @@ Source: Nakamura et al., section 3.2.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import multiprocessing
 import os
@@ -19,25 +18,18 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from datetime import date
-from functools import partial
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
-from audit.corpus.truth import (
-    Doubt,
-    NoteTruth,
-    Place,
-    note_line,
-    patient_key,
-)
+from audit.corpus.truth import NoteTruth, Place, patient_key
 from audit.errors import AuditError
 from audit.names.people import (
     Facts,
     Patient,
-    Person,
+    age_on,
     draw,
     patient_of,
     person_of,
@@ -57,32 +49,21 @@ _AHEAD = 3
 _WORK: list[Callable[[Any], Any]] = []
 
 
-@contextmanager
-def ordered_map(
-    work: Callable[[Item], Result], *, n_workers: int
-) -> Iterator[Callable[[Iterator[Item]], Iterator[Result]]]:
-    """Give a function that maps `work` over items; with one worker, in this process."""
-    if n_workers <= 1:
-        yield partial(map, work)
+def in_order(
+    work: Callable[[Item], Result], items: Iterable[Item], *, n_workers: int
+) -> Iterator[Result]:
+    """Map `work` over items in so many processes; one: this one."""
+    if n_workers == 1:
+        yield from map(work, items)
         return
     pool = ProcessPoolExecutor(
-        n_workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start,
-        initargs=(work,),
+        n_workers, multiprocessing.get_context("spawn"), initializer=_start, initargs=(work,)
     )
-    try:
-        yield partial(_in_order, pool, _AHEAD * n_workers)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _in_order(pool: ProcessPoolExecutor, n_ahead: int, items: Iterator[Any]) -> Iterator[Any]:
-    waiting: deque[Future[Any]] = deque()
+    waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
             waiting.append(pool.submit(_do, item))
-            if len(waiting) >= n_ahead:
+            if len(waiting) >= _AHEAD * n_workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -92,52 +73,43 @@ def _in_order(pool: ProcessPoolExecutor, n_ahead: int, items: Iterator[Any]) -> 
             where="corpus",
             do="There may be too little memory; try with fewer workers.",
         ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _start(work: Callable[[Any], Any]) -> None:
     _WORK[:] = [work]
     # A worker whose parent was killed would wait for work for ever.
-    threading.Thread(target=_wait_for_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _do(item: Any) -> Any:
     return _WORK[0](item)
 
 
-def _wait_for_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+def _end_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)
-
-
-_WHERE = "corpus folder"
 
 
 class CorpusFile:
     """A file that is being written, and the SHA-256 of what is in it."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = new_file(path)
-        self._digest = hashlib.sha256()
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._sha256 = hashlib.sha256()
         self.n_bytes = 0
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
         self.n_bytes += self._file.write(data)
-        self._digest.update(data)
+        self._sha256.update(data)
 
     @property
     def digest(self) -> str:
         """SHA-256 of what was written so far."""
-        return self._digest.hexdigest()
-
-    def close(self, *, is_whole: bool) -> None:
-        """Close, on the disk for good if the file is whole."""
-        if is_whole:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._file.close()
+        return self._sha256.hexdigest()
 
 
 @contextmanager
@@ -149,24 +121,11 @@ def corpus_folder(
     `kept` is the name of a file that the block itself writes in `audit.shelf.building_folder`: it
     outlasts a block that fails, and is removed when the folder is whole. Raises as `whole_folder`.
     """
-    with whole_folder(out, where=_WHERE, stays=(kept,)) as folder:
-        with open_files(folder, names) as files:
-            yield files
+    with whole_folder(out, where="corpus folder", stays=(kept,)) as folder:
+        with ExitStack() as files:
+            yield {name: CorpusFile(files.enter_context(new_file(folder / name))) for name in names}
         if kept:
             (folder / kept).unlink(missing_ok=True)
-
-
-@contextmanager
-def open_files(folder: Path, names: Sequence[str]) -> Iterator[dict[str, CorpusFile]]:
-    """Open new files; they are closed with the block, on the disk for good if it ends well."""
-    files = {name: CorpusFile(folder / name) for name in names}
-    is_whole = False
-    try:
-        yield files
-        is_whole = True
-    finally:
-        for file in files.values():
-            file.close(is_whole=is_whole)
 
 
 MAX_CATEGORIES = 5_000
@@ -186,8 +145,8 @@ class CategoryCounter:
     """Counts categories; beyond 5,000 different ones they are counted together."""
 
     def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._first: dict[tuple[str, str], int] = {}
+        self._n: Counter[tuple[str, str]] = Counter()
+        self._first_row: dict[tuple[str, str], int] = {}
 
     def add(self, places: Iterable[Place | Placeholder], *, row: int) -> None:
         """Count the places of a note."""
@@ -196,21 +155,20 @@ class CategoryCounter:
 
     def merge(self, other: CategoryCounter) -> None:
         """Add the counts of a later part."""
-        for key, n in other._counts.items():
-            self._add(key, n, other._first[key])
+        for key, n in other._n.items():
+            self._add(key, n, other._first_row[key])
 
     def _add(self, key: tuple[str, str], n: int, row: int) -> None:
-        if key not in self._counts and len(self._counts) >= MAX_CATEGORIES:
+        if key not in self._n and len(self._n) >= MAX_CATEGORIES:
             key = (OTHERS, key[1])
-        self._counts[key] += n
-        self._first.setdefault(key, row)
+        self._n[key] += n
+        self._first_row.setdefault(key, row)
 
     def ranked(self) -> tuple[CategoryCount, ...]:
         """Return the counts, most frequent first, then by name."""
-        order = sorted(self._counts.items(), key=lambda item: (-item[1], *item[0]))
         return tuple(
-            CategoryCount(category=key[0], kind=key[1], n=n, first_row=self._first[key])
-            for key, n in order
+            CategoryCount(category=key[0], kind=key[1], n=n, first_row=self._first_row[key])
+            for key, n in sorted(self._n.items(), key=lambda item: (-item[1], item[0]))
         )
 
 
@@ -219,92 +177,6 @@ _OLDEST_AGES = 10
 _OWN = frozenset({"medical_record_number", "ssn", "email"})
 # Another one each time, unless a number says that it is the same.
 _EACH = frozenset({"clip_number", "job_number", "serial_number", "identifier"})
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltNote:
-    """A note in both corpora, with its time in D_private and what was left in doubt."""
-
-    truth: NoteTruth
-    chart_time: str
-    doubts: tuple[Doubt, ...] = ()
-
-
-class Tally:
-    """Counts over built notes.
-
-    `inserted` and `unknown`: places by category. By patient id, `own`, `full` and `notes`: mentions
-    in the own notes, those with first and last name together, and notes with one; `others`:
-    mentions in the notes of others. `forms`: own mentions by form; `doubts`: places left, by why.
-    """
-
-    def __init__(self) -> None:
-        self.n_malformed = self.n_others = 0
-        self.inserted, self.unknown = CategoryCounter(), CategoryCounter()
-        self.own, self.full, self.notes, self.others, self.forms, self.doubts = (
-            Counter[str]() for _ in range(6)
-        )
-
-    def add(self, note: Note, built: BuiltNote) -> None:
-        """Count a note."""
-        truth, places = built.truth, built.truth.inserted or ()
-        self.inserted.add(places, row=note.row)
-        self.unknown.add(truth.left, row=note.row)
-        self.n_malformed += truth.n_malformed
-        self.doubts.update(doubt.why for doubt in built.doubts)
-        key = patient_key(note) if note.patient_id else ""
-        named: dict[int, list[Place]] = {}
-        for place in places:
-            if place.role == "patient" and place.group >= 0:
-                named.setdefault(place.group, []).append(place)
-            elif place.identity == key:
-                self.forms[place.category] += 1
-        own = [parts for parts in named.values() if parts[0].identity == key]
-        for parts in own:
-            kinds = {part.kind for part in parts}
-            self.forms[parts[0].category] += 1
-            self.own[note.patient_id] += 1
-            self.full[note.patient_id] += "full" in kinds or {"first", "last"} <= kinds
-        self.notes[note.patient_id] += bool(own)
-        for first, *_ in named.values():
-            if first.identity != key:
-                self.n_others += 1
-                people = (first.identity, *first.namesakes)
-                self.others.update(person.removeprefix("patient:") for person in people)
-
-    def merge(self, other: Tally) -> None:
-        """Add the counts of a later part."""
-        for name, mine in vars(self).items():
-            theirs = getattr(other, name)
-            if isinstance(mine, CategoryCounter):
-                mine.merge(theirs)
-            elif isinstance(mine, Counter):
-                mine.update(theirs)
-            else:
-                setattr(self, name, mine + theirs)
-
-
-@dataclass(frozen=True)
-class Surrogates:
-    """How placeholders become dummy identities; `has_blanks`: whether `___` is a placeholder."""
-
-    seed: int
-    has_blanks: bool
-
-    def built(self, note: Note, facts: Facts | None) -> BuiltNote:
-        """Return a note in both corpora; the same in every process."""
-        assert facts is not None
-        truth = with_surrogates(note, facts=facts, seed=self.seed, has_blanks=self.has_blanks)
-        patient = patient_of(self.seed, patient_key(note), facts)
-        return BuiltNote(truth, _moved(note.chart_time, patient))
-
-    def private_text(self, note: Note, facts: Facts | None) -> str:
-        """Return a note's text in D_private."""
-        return self.built(note, facts).truth.private
-
-    def public_line(self, note: Note, text: str) -> bytes:
-        """Return a note's line in D_public."""
-        return note_line(note, text=text, chart_time=note.chart_time)
 
 
 def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = False) -> NoteTruth:
@@ -320,52 +192,46 @@ def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = F
         Whether `___` is a placeholder.
     """
     parsed = find_placeholders(note.text, has_blanks=has_blanks)
-    if not parsed.places:
-        return NoteTruth(note.text, note.text, (), (), parsed.n_malformed)
     writer = _Writer(note, patient_of(seed, patient_key(note), facts), seed)
-    pieces: list[str] = []
+    private = ""
     inserted: list[Place] = []
     left: list[Place] = []
-    done = length = 0
+    done = 0
     for place in parsed.places:
-        pieces.append(note.text[done : place.start])
-        length += place.start - done
+        private += note.text[done : place.start]
         done = place.stop
-        if place.kind == "unknown":
-            value = note.text[place.start : place.stop]
-            stop = length + len(value)
-            left.append(Place(length, stop, place.start, place.stop, place.category))
-        else:
-            identity, value = writer.value(place)
-            inserted.append(
-                Place(
-                    length,
-                    length + len(value),
-                    place.start,
-                    place.stop,
-                    place.category,
-                    place.kind,
-                    place.role,
-                    identity,
-                    value,
-                    place.group,
-                )
+        is_left = place.kind == "unknown"
+        identity, value = ("", note.text[place.start : done]) if is_left else writer.value(place)
+        (left if is_left else inserted).append(
+            Place(
+                len(private), len(private) + len(value), place.start, done,
+                place.category, place.kind, place.role, identity, value, place.group,
             )
-        pieces.append(value)
-        length += len(value)
-    pieces.append(note.text[done:])
-    return NoteTruth("".join(pieces), note.text, tuple(inserted), tuple(left), parsed.n_malformed)
+        )  # fmt: skip
+        private += value
+    return NoteTruth(
+        private + note.text[done:], note.text, tuple(inserted), tuple(left), parsed.n_malformed,
+        chart_time=writer.chart_time(),
+    )  # fmt: skip
 
 
 class _Writer:
     """Values for the placeholders of one note."""
 
     def __init__(self, note: Note, patient: Patient, seed: int) -> None:
-        self._note = note
-        self._patient = patient
-        self._seed = seed
+        self._note, self._patient, self._seed = note, patient, seed
         self._stay = f"{patient.key}/{note.admission_id}"
-        self._near = parsed_day(note.chart_time) or patient.first_day
+        self._day = parsed_day(note.chart_time)
+        self._near = self._day or patient.first_day
+
+    def chart_time(self) -> str:
+        """Return when the note was written, moved as all days are; "" beyond the calendar."""
+        if self._day is None:
+            return self._note.chart_time
+        try:
+            return self._patient.interval.move(self._day).isoformat() + self._note.chart_time[10:]
+        except OverflowError:
+            return ""
 
     def value(self, place: Placeholder) -> tuple[str, str]:
         """Return (identity, text) for a placeholder of a known kind."""
@@ -373,32 +239,28 @@ class _Writer:
             return self._name(place)
         if place.kind == "prefix":
             return self._prefix(place)
+        patient = self._patient
         if place.kind in ("date", "date_range"):
-            return self._patient.key, self._date(place)
+            return patient.key, self._date(place)
         if place.kind == "age_over_90":
-            age = 90 + draw(self._seed, place.kind, self._patient.key) % _OLDEST_AGES
-            return self._patient.key, str(age)
+            return patient.key, str(90 + draw(self._seed, place.kind, patient.key) % _OLDEST_AGES)
         if place.kind == "age":
-            return self._patient.key, str(_years(self._patient.birth, self._moved(self._near)))
+            return patient.key, str(age_on(patient.birth, self._moved_near))
         identity = self._owner(place)
         return identity, value_of(place.kind, draw(self._seed, place.kind, identity))
 
-    def _person(self, place: Placeholder) -> tuple[str, Person]:
-        if place.role == "patient":
-            return self._patient.key, self._patient.person
-        key = f"{place.role}:{self._stay}/{place.number}"
-        if place.role == "staff" or not place.sex:
-            return key, person_of(self._seed, key)
-        # Two places of one number and different sexes are two people.
-        key = f"{key}/{place.sex}"
-        return key, person_of(self._seed, key, sex=place.sex)
-
     def _name(self, place: Placeholder) -> tuple[str, str]:
-        key, person = self._person(place)
+        key, person = self._patient.key, self._patient.person
+        if place.role != "patient":
+            key = f"{place.role}:{self._stay}/{place.number}"
+            # Two places of one number and different sexes are two people.
+            sex = "" if place.role == "staff" else place.sex
+            key += f"/{sex}" if sex else ""
+            person = person_of(self._seed, key, sex=sex)
         if place.kind == "initial":
             is_followed = self._note.text[place.stop : place.stop + 1] == "."
             return key, person.initial if is_followed else f"{person.initial}."
-        return key, {"first": person.first, "last": person.last, "full": person.full}[place.kind]
+        return key, str(getattr(person, place.kind))
 
     def _prefix(self, place: Placeholder) -> tuple[str, str]:
         after = self._note.text[place.stop : place.stop + 40].lstrip().lower()
@@ -419,37 +281,20 @@ class _Writer:
 
     def _date(self, place: Placeholder) -> str:
         if place.category == BLANK:
-            return self._blank_date(place)
-        key = (place.number or str(place.start), str(self._note.row) if not place.number else "")
+            before = self._note.text[max(0, place.start - 24) : place.start].lower()
+            is_birth = any(word in before for word in ("birth", "dob", "d.o.b"))
+            return (self._patient.birth if is_birth else self._moved_near).isoformat()
+        key = (place.number, "") if place.number else (str(place.start), str(self._note.row))
         number = draw(self._seed, "date", self._patient.key, *key)
         context = DateContext(self._patient.interval, self._near, number)
         return new_date(place.content, place.category, number=place.number, context=context)
 
-    def _blank_date(self, place: Placeholder) -> str:
-        before = self._note.text[max(0, place.start - 24) : place.start].lower()
-        if "birth" in before or "dob" in before or "d.o.b" in before:
-            return self._patient.birth.isoformat()
-        return self._moved(self._near).isoformat()
-
-    def _moved(self, day: date) -> date:
+    @property
+    def _moved_near(self) -> date:
         try:
-            return self._patient.interval.move(day)
+            return self._patient.interval.move(self._near)
         except OverflowError:
             return self._patient.birth
-
-
-def _years(birth: date, day: date) -> int:
-    return max(0, day.year - birth.year - ((day.month, day.day) < (birth.month, birth.day)))
-
-
-def _moved(chart_time: str, patient: Patient) -> str:
-    day = parsed_day(chart_time)
-    if day is None:
-        return chart_time
-    try:
-        return patient.interval.move(day).isoformat() + chart_time[10:]
-    except OverflowError:
-        return ""
 
 
 def dummy_people(patients: PatientTable, *, seed: int) -> Iterator[dict[str, object]]:
@@ -473,18 +318,16 @@ def dummy_people(patients: PatientTable, *, seed: int) -> Iterator[dict[str, obj
 MAX_PATIENTS = 2_000_000
 
 # Votes: a field of the note counts more than a description, that more than a pronoun.
-_FIELD, _OLD, _TITLE, _PRONOUN, _MAX_PRONOUN = 40, 10, 5, 1, 3
-_SEX_FIELD = re.compile(r"(?:Sex|SEX|Gender):\s*([MFmf])")
-_AFTER_OLD = re.compile(
-    r"old,?\s+(?:[a-z\-]+\s+){0,3}?(male|female|man|woman|gentleman|lady|boy|girl)\b"
-)
-_AFTER_YO = re.compile(r"y/?o,?\s+(?:[a-z\-]+\s+){0,3}?(male|female|man|woman|M|F)\b")
-_WORD_SEX = dict.fromkeys(("male", "man", "gentleman", "boy", "m", "M"), "M") | dict.fromkeys(
-    ("female", "woman", "lady", "girl", "f", "F"), "F"
-)
+_TITLE, _MAX_PRONOUN, _MAX_VOTES = 5, 3, 2**30
+_SEX_WORDS = (
+    (40, re.compile(r"(?:Sex|SEX|Gender):\s*([MFmf])")),
+    (10, re.compile(
+        r"old,?\s+(?:[a-z\-]+\s+){0,3}?(male|female|man|woman|gentleman|lady|boy|girl)\b"
+    )),
+    (10, re.compile(r"y/?o,?\s+(?:[a-z\-]+\s+){0,3}?(male|female|man|woman|M|F)\b")),
+)  # fmt: skip
+_MALE = frozenset({"male", "man", "gentleman", "boy", "m", "M"})
 _TEXT_DATE = re.compile(r"\[\*\*(\d{4})(?:-(\d{1,2})-(\d{1,2}))?\*\*\]")
-_YEARS = range(1900, 2300)
-_MAX_VOTES = 2**30
 
 
 class PatientTable:
@@ -492,9 +335,7 @@ class PatientTable:
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
-        self._votes = array("i")
-        self._first = array("i")
-        self._last = array("i")
+        self._votes, self._first, self._last = array("i"), array("i"), array("i")
 
     def __len__(self) -> int:
         return len(self._places)
@@ -507,20 +348,13 @@ class PatientTable:
         """Take in a note and return its patient's place; one without a patient is left out.
 
         Places are numbered from 0 in the order of the patients' first notes.
-
-        Raises
-        ------
-        AuditError
-            If there are more than two million patients.
         """
         if not note.patient_id:
             return None
-        place = self._places.get(note.patient_id)
-        if place is None:
-            place = len(self._places)
+        place = self._places.setdefault(note.patient_id, len(self._places))
+        if place == len(self._votes):
             if place == MAX_PATIENTS:
                 raise AuditError(f"There are more than {MAX_PATIENTS:,} patients.", where="notes")
-            self._places[note.patient_id] = place
             for column in (self._votes, self._first, self._last):
                 column.append(0)
         votes = self._votes[place] + _votes(note.text)
@@ -538,12 +372,11 @@ class PatientTable:
     def facts(self, patient_id: str) -> Facts:
         """Return what is known about a patient."""
         place = self._places[patient_id]
-        first, last = self._first[place], self._last[place]
-        return Facts(
-            _sex(self._votes[place]),
-            date.fromordinal(first) if first else None,
-            date.fromordinal(last) if last else None,
+        first, last = (
+            date.fromordinal(days[place]) if days[place] else None
+            for days in (self._first, self._last)
         )
+        return Facts(_sex(self._votes[place]), first, last)
 
 
 def facts_of_note(note: Note) -> Facts:
@@ -557,28 +390,23 @@ def _sex(votes: int) -> str:
 
 
 def _votes(text: str) -> int:
-    votes = 0
-    for weight, pattern in ((_FIELD, _SEX_FIELD), (_OLD, _AFTER_OLD), (_OLD, _AFTER_YO)):
-        match = pattern.search(text)
-        if match:
-            votes += weight if _WORD_SEX[match[1]] == "M" else -weight
-    votes += _TITLE * (text.count("Mr. ") - text.count("Mrs. ") - text.count("Ms. "))
+    votes = _TITLE * (text.count("Mr. ") - text.count("Mrs. ") - text.count("Ms. "))
+    for weight, pattern in _SEX_WORDS:
+        if match := pattern.search(text):
+            votes += weight if match[1] in _MALE else -weight
     pronouns = text.count(" he ") + text.count(" his ") - text.count(" she ") - text.count(" her ")
-    return votes + max(-_MAX_PRONOUN, min(_MAX_PRONOUN, pronouns * _PRONOUN))
+    return votes + max(-_MAX_PRONOUN, min(_MAX_PRONOUN, pronouns))
 
 
 def _days(note: Note) -> list[date]:
-    day = _day(note.chart_time[:10])
-    if day is not None:
+    if day := _day(note.chart_time[:10]):
         return [day]
-    days = []
-    for year, month, day_of_month in _TEXT_DATE.findall(note.text):
-        if int(year) in _YEARS:
-            parsed = _day(f"{year}-{int(month or 7):02d}-{int(day_of_month or 1):02d}")
-            days += [parsed] if parsed else []
-    return days
+    found = (
+        _day(f"{year}-{int(month or 7):02d}-{int(number or 1):02d}")
+        for year, month, number in _TEXT_DATE.findall(note.text)
+        if 1900 <= int(year) < 2300
+    )
+    return [day for day in found if day]
 
 
-@functools.lru_cache(maxsize=50_000)
-def _day(text: str) -> date | None:
-    return parsed_day(text)
+_day = lru_cache(maxsize=50_000)(parsed_day)

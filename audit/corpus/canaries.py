@@ -6,8 +6,8 @@ a planted name. Everything that the truth says about the note still stands where
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from audit.corpus.truth import CANARY, NoteTruth, Place
 from audit.errors import AuditError
@@ -17,9 +17,8 @@ from audit.names.pools import NamePool
 from audit.notes.mention_words import Unnamed
 from audit.notes.mentions import examine
 from audit.rng import generator
-from audit.text import fold_name, is_unspaced, written_name
+from audit.text import is_unspaced, written_name
 
-COUNTS = (1, 2, 4, 8)
 _SEXES = (("man", "男性"), ("woman", "女性"))
 
 
@@ -42,52 +41,36 @@ class Canary:
 class CanaryPlan:
     """Which canary goes into which note: `rows` has the canary's row by the note's position."""
 
-    canaries: tuple[Canary, ...]
-    rows: Mapping[int, int]
+    canaries: tuple[Canary, ...] = ()
+    rows: Mapping[int, int] = field(default_factory=dict)
 
-    @property
-    def planted(self) -> tuple[Canary, ...]:
-        """Those that are in the notes."""
-        return tuple(canary for canary in self.canaries if canary.n_mentions)
 
-    @property
-    def twins(self) -> tuple[Canary, ...]:
-        """Those that are not."""
-        return tuple(canary for canary in self.canaries if not canary.n_mentions)
+def is_absent(taken: Collection[Pair], first: str, last: str) -> bool:
+    """Whether a name is none of those taken, in either order."""
+    pair = pair_of(first, last)
+    return pair not in taken and pair[::-1] not in taken
 
 
 def absent_names(
-    pool: NamePool,
-    *,
-    n: int,
-    seed: int,
-    found: Mapping[Pair, int],
-    exclude: Sequence[Name] = (),
-    accepts: Accepts = lambda first, last: True,
+    pool: NamePool, *, n: int, seed: int, taken: Collection[Pair], accepts: Accepts | None = None
 ) -> tuple[Name, ...]:
-    """Draw n names of the pool that are not in the notes, to be planted or held out."""
-    taken = {*found, *(pair_of(*name) for name in exclude)}
+    """Draw n names of the pool that are none of those taken, to be planted or held out."""
 
-    def is_absent(first: str, last: str) -> bool:
-        return pair_of(first, last) not in taken and pair_of(last, first) not in taken
+    def will_do(first: str, last: str) -> bool:
+        return is_absent(taken, first, last) and (accepts is None or accepts(first, last))
 
-    n_drawn = n
-    while True:
-        drawn = draw_names(pool, n=n_drawn, seed=seed, accepts=is_absent, purpose="canaries")
-        good = [name for name in zip(drawn.first, drawn.last, strict=True) if accepts(*name)]
-        if len(good) >= n:
-            return tuple(good[:n])
-        if len(drawn) < n_drawn:
-            raise AuditError(
-                f"Only {len(good):,} names are left that nobody carries; {n:,} are needed.",
-                where="canaries",
-                do="Plant fewer names.",
-            )
-        n_drawn *= 2
+    drawn = draw_names(pool, n=n, seed=seed, accepts=will_do, purpose="canaries")
+    if len(drawn) < n:
+        raise AuditError(
+            f"Only {len(drawn):,} names are left that nobody carries; {n:,} are needed.",
+            where="canaries",
+            do="Plant fewer names.",
+        )
+    return tuple(zip(drawn.first, drawn.last, strict=True))
 
 
 def plan_canaries(
-    names: Sequence[Name], *, n_notes: int, seed: int, counts: Sequence[int] = COUNTS
+    names: Sequence[Name], *, n_notes: int, seed: int, counts: Sequence[int]
 ) -> CanaryPlan:
     """Decide by chance which names are planted how often, which are twins, and in which notes.
 
@@ -99,18 +82,10 @@ def plan_canaries(
     n_notes
         Notes of the corpus; a note gets one canary at most.
     counts
-        How often names are planted.
+        How often names are planted: distinct numbers above 0.
     """
-    if not counts or min(counts) < 1 or len(set(counts)) != len(counts):
-        raise AuditError(
-            "The numbers of mentions are not distinct and above zero.", where="canaries"
-        )
-    if len({fold_name(written_name(*name)) for name in names}) != len(names):
-        raise AuditError("Two names are the same.", where="canaries")
     n_pairs = len(names) // (2 * len(counts))
     n_needed = n_pairs * sum(counts)
-    if not n_pairs:
-        raise AuditError(f"{2 * len(counts)} names are needed at least.", where="canaries")
     if n_needed > n_notes:
         raise AuditError(
             f"{n_needed:,} notes are needed, one for each mention; there are {n_notes:,}.",
@@ -118,16 +93,14 @@ def plan_canaries(
             do="Plant fewer names, or each less often.",
         )
     order = generator(seed, "canaries/names").permutation(len(names))[: 2 * n_pairs * len(counts)]
-    canaries: list[Canary] = []
-    rows: list[int] = []
+    canaries = []
     for place, index in enumerate(order.tolist()):
-        count = counts[place // 2 % len(counts)]
-        n_mentions = count if place % 2 == 0 else 0
-        rows += [place] * n_mentions
+        group = counts[place // 2 % len(counts)]
         first, last = names[index]
-        canaries.append(Canary(first, last, n_mentions, group=count, pair=place // 2))
+        canaries.append(Canary(first, last, 0 if place % 2 else group, group, place // 2))
+    rows = [row for row, canary in enumerate(canaries) for _ in range(canary.n_mentions)]
     chosen = generator(seed, "canaries/notes").permutation(n_notes)[:n_needed].tolist()
-    return CanaryPlan(tuple(canaries), dict(sorted(zip(chosen, rows, strict=True))))
+    return CanaryPlan(tuple(canaries), dict(zip(chosen, rows, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -149,34 +122,24 @@ class Planting:
     is_blank: bool
     seed: int
 
-    def placeholder(self, row: int) -> str:
-        """Return what stands in D_public for a canary, as its other names are written."""
-        canary = self.plan.canaries[row]
-        if self.is_register:
-            return "[氏名]" if is_unspaced(canary.first + canary.last) else "[NAME]"
-        if self.is_blank:
-            return "___"
-        number = 90_000 + row  # above MIMIC-III's own numbers of a note
-        return f"[**Known firstname {number}**] [**Known lastname {number}**]"
-
     def planted(self, truth: NoteTruth, *, index: int) -> NoteTruth:
         """Return the corpus's `index`-th note with the canary in it that the plan has for it.
 
         The name takes the place of an unnamed patient ("the patient is a 45-year-old man"); in a
         note without one it begins a sentence of its own.
         """
-        row = self.plan.rows.get(index)
-        if row is None:
+        if index not in self.plan.rows:
             return truth
+        row = self.plan.rows[index]
         canary = self.plan.canaries[row]
-        name, mask = written_name(canary.first, canary.last), self.placeholder(row)
-        is_japanese = is_unspaced(canary.first + canary.last)
-        start, stop, behind = self._where(truth.private, index, is_japanese=is_japanese)
+        name = written_name(canary.first, canary.last)
+        mask = self._mask(row, is_japanese=is_unspaced(name))
+        start, stop, behind = self._where(truth.private, index, is_japanese=is_unspaced(name))
         places = truth.inserted or ()
         # What a canary replaces holds no placeholder: it lies as far from the last one in both.
         shift = next((p.source_stop - p.stop for p in reversed(places) if p.stop <= start), 0)
-        n_longer = len(name) + len(behind) - (stop - start)
-        n_public_longer = n_longer + len(mask) - len(name)
+        n_longer = len(name + behind) - (stop - start)
+        n_public_longer = len(mask + behind) - (stop - start)
 
         def moved(place: Place) -> Place:
             if place.start < stop or place.start == start < stop:
@@ -194,31 +157,31 @@ class Planting:
             category=CANARY, kind="full", role=CANARY, identity=f"{CANARY}:{row}", value=name,
             group=max((place.group for place in places), default=-1) + 1,
         )  # fmt: skip
-        inserted = sorted((*map(moved, places), own), key=lambda place: place.start)
-        public = truth.public
-        return NoteTruth(
-            truth.private[:start] + name + behind + truth.private[stop:],
-            public[: start + shift] + mask + behind + public[stop + shift :],
-            tuple(inserted),
-            tuple(map(moved, truth.left)),
-            truth.n_malformed,
+        return replace(
+            truth,
+            private=truth.private[:start] + name + behind + truth.private[stop:],
+            public=truth.public[: start + shift] + mask + behind + truth.public[stop + shift :],
+            inserted=tuple(sorted((*map(moved, places), own), key=lambda place: place.start)),
+            left=tuple(map(moved, truth.left)),
         )
+
+    def _mask(self, row: int, *, is_japanese: bool) -> str:
+        """Return what stands in D_public for a canary, as its other names are written."""
+        if self.is_register:
+            return "[氏名]" if is_japanese else "[NAME]"
+        number = 90_000 + row  # above MIMIC-III's own numbers of a note
+        marks = f"[**Known firstname {number}**] [**Known lastname {number}**]"
+        return "___" if self.is_blank else marks
 
     def _where(self, text: str, index: int, *, is_japanese: bool) -> tuple[int, int, str]:
         """Return what the name replaces, and what follows it: nothing, or a sentence of its own."""
-        rng = generator(self.seed, "canaries/sentence", index)
-        age, sex = int(rng.integers(20, 90)), int(rng.integers(2))
         for found in examine(text):
             if isinstance(found, Unnamed) and found.subject_start < found.subject_end:
                 start, stop = found.subject_start, found.subject_end
                 # A particle stays.
                 return start, stop - text[start:stop].endswith(tuple("は、，：:】")), ""
+        rng = generator(self.seed, "canaries/sentence", index)
+        age, sexes = int(rng.integers(20, 90)), _SEXES[int(rng.integers(2))]
         if is_japanese:
-            return 0, 0, f"は{age}歳の{_SEXES[sex][1]}。\n"
-        return 0, 0, f" is a {age}-year-old {_SEXES[sex][0]}.\n"
-
-
-def canary_name(plan: CanaryPlan, person: str) -> Name:
-    """Return the (first, last) of a person "canary:ROW"."""
-    canary = plan.canaries[int(person.partition(":")[2])]
-    return canary.first, canary.last
+            return 0, 0, f"は{age}歳の{sexes[1]}。\n"
+        return 0, 0, f" is a {age}-year-old {sexes[0]}.\n"

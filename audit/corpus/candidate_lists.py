@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
-from audit.corpus.canaries import Canary, CanaryPlan
+from audit.corpus.canaries import CanaryPlan, is_absent
 from audit.corpus.examine import ListedNames, PatternTally, People
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
-from audit.names.controls import (
-    Accepts,
-    matched_controls,
-    recombined_controls,
-)
+from audit.names.controls import Accepts, matched_controls, recombined_controls
 from audit.names.matching import Pair, pair_of
 from audit.names.pools import NamePool, with_popularity
 from audit.rng import generator
@@ -40,20 +36,7 @@ MAX_POSITIVES = 20_000
 MAX_STAFF = 5_000
 
 _COLUMNS = ("first", "last", "is_member", "control_kind", "role", "sex", "n_mentions")
-_HEADER = (
-    *("list", "first_name", "last_name", "is_member"),
-    *("control_kind", "role", "sex", "n_mentions"),
-)
-_CANARY_HEADER = ("first_name", "last_name", "is_planted", "n_mentions", "group", "pair")
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """What names are drawn with: from where, which will do, and the seed."""
-
-    pool: NamePool
-    accepts: Accepts | None
-    seed: int
+_HEADER = ("list", "first_name", "last_name", *_COLUMNS[2:])
 
 
 def draw_lists(
@@ -61,8 +44,10 @@ def draw_lists(
     *,
     people: People,
     found: Counter[Pair],
-    plan: CanaryPlan | None,
-    drawing: Drawing,
+    plan: CanaryPlan,
+    pool: NamePool,
+    accepts: Accepts | None,
+    seed: int,
 ) -> dict[str, Candidates]:
     """Draw the lists of a corpus; no control is anybody's name in it, or a canary's.
 
@@ -73,62 +58,44 @@ def draw_lists(
     people
         Of the register and the notes; none of them becomes a control either.
     found
-        Full names in D_private and how often they occur; everybody's is added to it.
-    plan
-        The canaries; None without.
-    drawing
-        The controls' pool and seed.
+        Full names in D_private and how often they occur.
+    pool, accepts, seed
+        From where controls are drawn, and which will do.
     """
-    pool, seed = drawing.pool, drawing.seed
     names = tally.names
     if len(names) > MAX_POSITIVES:
         rows = generator(seed, "corpus/positives").permutation(len(names))[:MAX_POSITIVES]
         names = tuple(names[row] for row in sorted(rows.tolist()))
-    positives = tally.members(names)
     positives = replace(
-        positives,
+        with_popularity(tally.members(names), pool=pool),
         role=("patient",) * len(names),
         sex=tuple(people.sex_of_name(name) for name in names),
     )
-    positives = with_popularity(positives, pool=pool)
-    staff = _staff(positives, people, found=found, drawing=drawing)
-    canaries = canary_candidates(plan) if plan else make_candidates([])
-    taken = {*found, *people.pairs}
-    for each in (positives, staff, canaries):
-        taken.update(pair_of(*name) for name in zip(each.first, each.last, strict=True))
-
-    def absent(first: str, last: str) -> bool:
-        is_free = pair_of(first, last) not in taken and pair_of(last, first) not in taken
-        return is_free and (drawing.accepts is None or drawing.accepts(first, last))
-
-    draw = partial(matched_controls, positives, n=len(positives), seed=seed, pool=pool)
-    drawn = {
-        kind: draw(kind="" if kind == "matched" else kind, accepts=absent).controls
-        for kind in ("easy", "hard", "matched")
-    }
-    recombined = recombined_controls(
-        positives, n=len(positives), seed=seed, pool=pool, accepts=absent
-    )
-    lists = {"patient": positives, "staff": staff, "canary": canaries}
-    return lists | drawn | {"recombined": recombined}
-
-
-def _staff(
-    positives: Candidates, people: People, *, found: Counter[Pair], drawing: Drawing
-) -> Candidates:
-    """Return names of staff that occur in the corpus and are no positives."""
-    known = {pair_of(*name) for name in zip(positives.first, positives.last, strict=True)}
+    known = {pair_of(*name) for name in names}
     there = [(pair, name) for pair, name in people.staff() if found[pair]]
-    order = generator(drawing.seed, "corpus/staff").permutation(len(there))[:MAX_STAFF]
-    chosen = {
-        pair: name
-        for pair, name in (there[i] for i in sorted(order.tolist()))
-        if pair not in known and (drawing.accepts is None or drawing.accepts(*name))
-    }
+    order = generator(seed, "corpus/staff").permutation(len(there))[:MAX_STAFF]
+    there = [there[row] for row in sorted(order.tolist()) if there[row][0] not in known]
+    chosen = [one for one in there if accepts is None or accepts(*one[1])]
     staff = make_candidates(
-        list(chosen.values()), is_member=True, n_mentions=[found[pair] for pair in chosen]
+        [name for _, name in chosen], is_member=True, n_mentions=[found[pair] for pair, _ in chosen]
     )
-    return with_popularity(replace(staff, role=("staff",) * len(staff)), pool=drawing.pool)
+    staff = replace(with_popularity(staff, pool=pool), role=("staff",) * len(staff))
+    canaries = canary_candidates(plan)
+    taken = {*found, *people.pairs, *known, *map(pair_of, canaries.first, canaries.last)}
+
+    def is_free(first: str, last: str) -> bool:
+        return is_absent(taken, first, last) and (accepts is None or accepts(first, last))
+
+    drawing: dict[str, Any] = {"n": len(names), "seed": seed, "pool": pool, "accepts": is_free}
+    return {
+        "patient": positives,
+        "staff": staff,
+        "canary": canaries,
+        "easy": matched_controls(positives, kind="easy", **drawing).controls,
+        "hard": matched_controls(positives, kind="hard", **drawing).controls,
+        "recombined": recombined_controls(positives, **drawing),
+        "matched": matched_controls(positives, **drawing).controls,
+    }
 
 
 def listed_names(lists: Mapping[str, Candidates]) -> tuple[ListedNames, ...]:
@@ -143,45 +110,44 @@ def listed_names(lists: Mapping[str, Candidates]) -> tuple[ListedNames, ...]:
 
 def canary_candidates(plan: CanaryPlan) -> Candidates:
     """Return planted names as members and twins as controls; the i-th of both are a pair."""
-    ordered: tuple[Canary, ...] = tuple(
-        sorted(plan.canaries, key=lambda canary: (canary.n_mentions == 0, canary.pair))
+    planted = [canary for canary in plan.canaries if canary.n_mentions]
+    twins = [canary for canary in plan.canaries if not canary.n_mentions]
+    members, controls = (
+        make_candidates(
+            [(canary.first, canary.last) for canary in canaries],
+            is_member=canaries is planted,
+            control_kind="" if canaries is planted else "canary",
+            n_mentions=[canary.n_mentions for canary in canaries],
+        )
+        for canaries in (planted, twins)
     )
-    return Candidates(
-        first=tuple(canary.first for canary in ordered),
-        last=tuple(canary.last for canary in ordered),
-        is_member=tuple(canary.n_mentions > 0 for canary in ordered),
-        control_kind=tuple("" if canary.n_mentions else "canary" for canary in ordered),
-        role=("canary",) * len(ordered),
-        sex=("",) * len(ordered),
-        n_mentions=tuple(canary.n_mentions for canary in ordered),
-        popularity=(math.nan,) * len(ordered),
-    )
+    both = members + controls
+    return replace(both, role=("canary",) * len(both))
 
 
-def canaries_csv(plan: CanaryPlan | None) -> bytes:
+def canaries_csv(plan: CanaryPlan) -> bytes:
     """Return the canaries as CSV, planted ones and twins."""
+    header = ("first_name", "last_name", "is_planted", "n_mentions", "group", "pair")
     rows = [
-        [c.first, c.last, c.n_mentions > 0, c.n_mentions, c.group, c.pair]
-        for c in (plan.canaries if plan else ())
+        [c.first, c.last, c.n_mentions > 0, c.n_mentions, c.group, c.pair] for c in plan.canaries
     ]
-    return write_table(_CANARY_HEADER, rows).encode()
+    return write_table(header, rows).encode()
 
 
 def candidates_csv(lists: Mapping[str, Candidates]) -> bytes:
     """Return all lists as one CSV file; a name may stand in two lists of controls."""
-
-    def rows() -> Iterator[Sequence[object]]:
-        for name in LISTS:
-            columns = (getattr(lists[name], column) for column in _COLUMNS)
-            yield from ((name, *cells) for cells in zip(*columns, strict=True))
-
-    return write_table(_HEADER, rows()).encode()
+    rows = (
+        (name, *cells)
+        for name in LISTS
+        for cells in zip(*(getattr(lists[name], column) for column in _COLUMNS), strict=True)
+    )
+    return write_table(_HEADER, rows).encode()
 
 
 def read_candidates(data: bytes, *, lists: Iterable[str]) -> Candidates:
     """Read the names of some lists; one that stands in two of them comes once."""
-    wanted = {*lists}
-    if not wanted <= {*LISTS}:
+    wanted = sorted({*lists} & {*LISTS}, key=LISTS.index)
+    if len(wanted) < len({*lists}):
         raise AuditError("There is no such list.", where="candidates")
     table = read_table(data, what="candidates")
     if table.header != _HEADER:
@@ -189,10 +155,10 @@ def read_candidates(data: bytes, *, lists: Iterable[str]) -> Candidates:
             "This is no list of a corpus.", where="candidates", do="Build the corpus again."
         )
     rows: dict[str, tuple[str, ...]] = {}
-    for cells in sorted(
-        (cells for cells in table.rows if cells[0] in wanted), key=lambda row: LISTS.index(row[0])
-    ):
-        rows.setdefault(fold_name(written_name(cells[1], cells[2])), cells)
+    for name in wanted:
+        for cells in table.rows:
+            if cells[0] == name:
+                rows.setdefault(fold_name(written_name(cells[1], cells[2])), cells)
     columns = zip(*rows.values(), strict=True) if rows else ((),) * len(_HEADER)
     _, first, last, is_member, kind, role, sex, n = columns
     return Candidates(

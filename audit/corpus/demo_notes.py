@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from audit.corpus.examine import MENTIONS_PER_NAME, PATTERNS_PER_NAME
+
 ENGLISH_WORDS: Mapping[str, Sequence[str]] = {
     "city": ["boston", "austin", "denver", "seattle", "chicago", "dallas", "phoenix", "portland", "atlanta", "houston", "memphis", "tampa", "oakland", "newark", "buffalo", "omaha"],
     "job": ["teacher", "farmer", "driver", "lawyer", "painter", "engineer", "singer", "writer", "clerk", "baker", "carpenter", "reporter", "student", "manager", "pilot", "plumber", "waiter", "actor", "dancer", "librarian"],
@@ -160,10 +162,6 @@ def vocabulary_words(words: Mapping[str, Sequence[str]], templates: Sequence[str
     yield from ("he", "she", "his", "her")
 
 
-PATTERNS_PER_NAME: Mapping[int, int] = {4: 4, 3: 3, 2: 10, 1: 113}
-"""Table 3: number of distinct passages -> number of names (130 names, 158 passages)."""
-MENTIONS_PER_NAME: Mapping[int, int] = {25: 1, 11: 1, 7: 2, 6: 1, 5: 3, 4: 4, 3: 6, 2: 15, 1: 97}
-"""Table 4: number of mentions -> number of names (130 names, 232 mentions)."""
 JAPANESE_PATTERNS: Mapping[int, int] = {2: 4, 1: 16}
 JAPANESE_MENTIONS: Mapping[int, int] = {8: 1, 4: 2, 3: 2, 2: 5, 1: 10}
 

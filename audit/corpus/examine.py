@@ -8,20 +8,20 @@ Source: Nakamura et al., section 3.4 and appendix A.
 
 from __future__ import annotations
 
-import json
 import math
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from sys import intern
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from audit.corpus.build import CategoryCount
-from audit.corpus.truth import CANARY, EXAMINATION, ListedNotes, NoteTruth, Place, TrueName
+from audit.corpus.build import CategoryCount, CategoryCounter
+from audit.corpus.truth import CANARY, EXAMINATION, ListedNotes, NoteTruth, Place, patient_key
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import Accepts, Name
@@ -30,7 +30,7 @@ from audit.notes.mention_words import FORMS, PLACEHOLDER, REASONS, Mention, Unna
 from audit.notes.mentions import examine, find_mentions
 from audit.notes.passages import Passage
 from audit.notes.placeholders import find_name_slot
-from audit.notes.read import open_notes
+from audit.notes.read import Note, open_notes
 from audit.notes.sentences import end_of_sentences, start_of_sentence
 from audit.tables import RowNote
 from audit.task import Record
@@ -42,7 +42,7 @@ _SLOTS = {"first": "[FIRST]", "last": "[LAST]"}
 _SEPARATORS = ("", " ", ", ", "\u3000")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NamePattern:
     """One patient-name pattern.
 
@@ -68,47 +68,41 @@ class NamePattern:
 
 def patterns_of(
     note: NoteTruth,
+    mentions: Sequence[Mention] | None = None,
     *,
     n_sentences: int = N_SENTENCES,
     has_left: bool = False,
-    known: Collection[str] = (),
-    mentions: Sequence[Mention] | None = None,
 ) -> Iterator[NamePattern]:
     """Yield the patterns of a note: its mentions with first and last name whose owner is known.
 
     Parameters
     ----------
+    mentions
+        What `find_mentions` gives for `private`, where that is at hand already.
     n_sentences
         Sentences from the mention on.
     has_left
         With the beginning of the mention's sentence (what stands before the name moves it to the
         position it had in training); else from the mention on, as in the paper.
-    known
-        As in `find_mentions`.
-    mentions
-        What `find_mentions` gives for `private`, where that is at hand already.
     """
-    for mention in find_mentions(note.private, known=known) if mentions is None else mentions:
+    for mention in find_mentions(note.private) if mentions is None else mentions:
         owner = owner_of(mention, note.names)
         is_nobodys = note.names is not None and owner is None
         if not mention.is_full or mention.is_placeholder or is_nobodys:
             continue
-        end = end_of_sentences(note.private, start=mention.start, n=n_sentences)
-        start = start_of_sentence(note.private, at=mention.start) if has_left else mention.start
-        yield NamePattern(
-            person=owner.person if owner else "",
-            role=owner.role if owner else "",
-            first=mention.first,
-            last=mention.last,
-            text=" ".join(note.private[start:end].split()),
-            passage=_passage(note, mention, start=start, end=end),
-        )
+        start, text = mention.start, note.private
+        end = end_of_sentences(text, start=start, n=n_sentences)
+        start = start_of_sentence(text, at=start) if has_left else start
+        person, role = (owner.identity, owner.role) if owner else ("", "")
+        sentences = " ".join(text[start:end].split())
+        passage = _passage(note, mention, start=start, end=end)
+        yield NamePattern(person, role, mention.first, mention.last, sentences, passage)
 
 
-def owner_of(mention: Mention, names: Sequence[TrueName] | None) -> TrueName | None:
+def owner_of(mention: Mention, names: Sequence[Place] | None) -> Place | None:
     """Return the true name that a mention's name overlaps; None where there is none."""
     for name in names or ():
-        if name.start < mention.name_end and mention.name_start < name.end:
+        if name.start < mention.name_end and mention.name_start < name.stop:
             return name
     return None
 
@@ -121,11 +115,10 @@ def _passage(note: NoteTruth, mention: Mention, *, start: int, end: int) -> Pass
     masked = PLACEHOLDER.sub("[**x**]", note.public[left:name_start])
     before = find_name_slot(f"{masked}[NAME]")
     behind = find_name_slot(f"[NAME]{note.public[name_end:right]}")
-    between = note.private[mention.name_start : mention.name_end]
     return Passage(
         left=before.left if before else "",
         slots=mention.roles,
-        separator=_separator(between, mention),
+        separator=_separator(note.private[mention.name_start : mention.name_end], mention),
         right=behind.right if behind else "",
         passage_id="",
         owner=(mention.first, mention.last),
@@ -152,7 +145,7 @@ def written_passage(passage: Passage) -> str:
 
 
 class MentionCoverage(Record):
-    """Counts over notes; two of them add up with +.
+    """Counts over notes.
 
     Attributes
     ----------
@@ -204,47 +197,83 @@ class MentionCoverage(Record):
         """(reason, ages without a mention)."""
         return tuple(zip(REASONS, self.reasons, strict=True))
 
-    def __add__(self, other: MentionCoverage) -> MentionCoverage:
-        def added(name: str, mine: Any) -> Any:
-            own = getattr(other, name)
-            if name == "n_by_role":
-                return tuple(sorted((Counter(dict(mine)) + Counter(dict(own))).items()))
-            if isinstance(mine, int):
-                return mine + own
-            return tuple(map(sum, zip(mine, own, strict=True)))
 
-        return MentionCoverage(**{name: added(name, value) for name, value in self})
+class Tally:
+    """Counts over notes, in their order.
 
-
-def coverage_of(
-    note: NoteTruth,
-    *,
-    known: Collection[str] = (),
-    examined: Sequence[Mention | Unnamed] | None = None,
-) -> MentionCoverage:
-    """Return the coverage of one note; mentions are looked for in `private`.
-
-    `examined` is what `examine` gives for it, where that is at hand already.
+    `inserted` and `unknown` count places by category. `counts` has, by patient id, "own", "full"
+    and "notes": mentions in the own notes, those with first and last name together, and notes with
+    one; "others": mentions in the notes of others. By what it is: "own forms", "doubts", and of
+    mentions "forms", "reasons" and "roles"; "all" has plain numbers.
     """
-    found = tuple(examine(note.private, known=known)) if examined is None else examined
-    mentions = [each for each in found if isinstance(each, Mention)]
-    forms = Counter(mention.form for mention in mentions)
-    reasons = Counter(each.reason for each in found if not isinstance(each, Mention))
-    owners = [owner_of(mention, note.names) for mention in mentions]
-    roles = Counter(owner.role for owner in owners if owner)
-    patients = [name for name in note.names or () if name.role in ("patient", "")]
-    return MentionCoverage(
-        n_notes=1,
-        n_notes_with_mention=int(bool(forms)),
-        forms=tuple(forms[form] for form in FORMS),
-        reasons=tuple(reasons[reason] for reason in REASONS),
-        n_full=sum(mention.is_full for mention in mentions),
-        n_placeholder=sum(mention.is_placeholder for mention in mentions),
-        n_by_role=tuple(sorted(roles.items())),
-        n_of_nobody=0 if note.names is None else owners.count(None),
-        n_true_names=len(patients),
-        n_true_names_mentioned=sum(name in owners for name in patients),
-    )
+
+    def __init__(self) -> None:
+        self.inserted, self.unknown = CategoryCounter(), CategoryCounter()
+        self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    def add(self, note: Note, truth: NoteTruth) -> None:
+        """Count what the truth says of a note."""
+        counts, patient = self.counts, note.patient_id
+        own = patient_key(note) if patient else ""
+        self.inserted.add(truth.inserted or (), row=note.row)
+        self.unknown.add(truth.left, row=note.row)
+        counts["all"]["n_malformed"] += truth.n_malformed
+        counts["doubts"].update(doubt.why for doubt in truth.doubts)
+        names: defaultdict[int, list[Place]] = defaultdict(list)
+        for place in truth.inserted or ():
+            if place.role == "patient" and place.group >= 0:
+                names[place.group].append(place)
+            elif place.identity == own:
+                counts["own forms"][place.category] += 1
+        for parts in names.values():
+            if parts[0].identity == own:
+                kinds = {part.kind for part in parts}
+                counts["own forms"][parts[0].category] += 1
+                counts["own"][patient] += 1
+                counts["full"][patient] += "full" in kinds or {"first", "last"} <= kinds
+            else:
+                counts["all"]["n_others"] += 1
+                people = (parts[0].identity, *parts[0].namesakes)
+                counts["others"].update(person.removeprefix("patient:") for person in people)
+        counts["notes"][patient] += any(parts[0].identity == own for parts in names.values())
+
+    def add_mentions(self, truth: NoteTruth, found: Sequence[Mention | Unnamed]) -> None:
+        """Count what `examine` found in the private text of a note."""
+        mentions = [each for each in found if isinstance(each, Mention)]
+        owners = [owner_of(mention, truth.names) for mention in mentions]
+        patients = [name for name in truth.names or () if name.role in ("patient", "")]
+        self.counts["forms"].update(mention.form for mention in mentions)
+        self.counts["reasons"].update(e.reason for e in found if isinstance(e, Unnamed))
+        self.counts["roles"].update(owner.role for owner in owners if owner)
+        self.counts["all"].update(
+            n_notes=1,
+            n_notes_with_mention=int(bool(mentions)),
+            n_full=sum(mention.is_full for mention in mentions),
+            n_placeholder=sum(mention.is_placeholder for mention in mentions),
+            n_of_nobody=0 if truth.names is None else owners.count(None),
+            n_true_names=len(patients),
+            n_true_names_mentioned=sum(name in owners for name in patients),
+        )
+
+    def merge(self, other: Tally) -> None:
+        """Add the counts of a later part."""
+        self.inserted.merge(other.inserted)
+        self.unknown.merge(other.unknown)
+        for name, counter in other.counts.items():
+            self.counts[name].update(counter)
+
+    def coverage(self) -> MentionCoverage:
+        """Return what was counted of mentions."""
+        counts = self.counts
+        of_notes: dict[str, Any] = {
+            name: n for name, n in counts["all"].items() if name in MentionCoverage.model_fields
+        }
+        return MentionCoverage(
+            **of_notes,
+            n_by_role=tuple(sorted(counts["roles"].items())),
+            forms=tuple(counts["forms"][form] for form in FORMS),
+            reasons=tuple(counts["reasons"][reason] for reason in REASONS),
+        )
 
 
 MAX_MENTIONS = 200_000
@@ -260,48 +289,33 @@ def mentions_in(
     coverage, n_refused, mentions
         Of all notes; rows that are no notes; and as plain records the first 200,000 mentions, with
         first and last name if they were asked for.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be read.
     """
-    coverage, n_refused = MentionCoverage(), 0
+    tally, n_refused = Tally(), 0
+    hidden = {"title", "roles", *(() if with_names else ("first", "last"))}
     records: list[dict[str, Any]] = []
     for note in open_notes(path, columns=columns).read():
         if isinstance(note, RowNote):
             n_refused += 1
             continue
         found = tuple(examine(note.text))
-        coverage += coverage_of(NoteTruth(note.text, note.text), examined=found)
-        mentions = [each for each in found if isinstance(each, Mention)]
-        for mention in mentions[: MAX_MENTIONS - len(records)]:
-            place = {"row": note.row, "note_id": note.note_id}
-            records.append(place | _record(mention, with_names=with_names))
-    return coverage, n_refused, tuple(records)
-
-
-_SHOWN = ("start", "end", "name_start", "name_end", "form", "sex")
-
-
-def _record(mention: Mention, *, with_names: bool) -> dict[str, Any]:
-    return {
-        **{name: getattr(mention, name) for name in _SHOWN},
-        "age_years": None if math.isnan(mention.age_years) else mention.age_years,
-        "is_full": mention.is_full,
-        "is_placeholder": mention.is_placeholder,
-        **({"first": mention.first, "last": mention.last} if with_names else {}),
-    }
+        tally.add_mentions(NoteTruth(note.text, note.text), found)
+        for mention in found:
+            if isinstance(mention, Mention) and len(records) < MAX_MENTIONS:
+                record = {name: v for name, v in asdict(mention).items() if name not in hidden}
+                age = None if math.isnan(mention.age_years) else mention.age_years
+                records.append(
+                    {"row": note.row, "note_id": note.note_id, **record, "age_years": age,
+                     "is_full": mention.is_full}
+                )  # fmt: skip
+    return tally.coverage(), n_refused, tuple(records)
 
 
 CountTable = tuple[tuple[int, int], ...]
 """(count, number of names with it), highest count first: the paper's tables 3 and 4."""
-
-
-def count_table(counts: Iterable[int]) -> CountTable:
-    """Return how many names have each count; names with a count of 0 are left out."""
-    tally = Counter(count for count in counts if count)
-    return tuple(sorted(tally.items(), reverse=True))
+PATTERNS_PER_NAME: Mapping[int, int] = {4: 4, 3: 3, 2: 10, 1: 113}
+"""Table 3: number of distinct passages -> number of names (130 names, 158 passages)."""
+MENTIONS_PER_NAME: Mapping[int, int] = {25: 1, 11: 1, 7: 2, 6: 1, 5: 3, 4: 4, 3: 6, 2: 15, 1: 97}
+"""Table 4: number of mentions -> number of names (130 names, 232 mentions)."""
 
 
 class PatternTally:
@@ -311,26 +325,25 @@ class PatternTally:
         self._accepts = accepts
         self._refused: set[Pair] = set()
         self._names: dict[Pair, Name] = {}
-        self._n_mentions: Counter[Pair] = Counter()
+        self._notes: defaultdict[Pair, array[int]] = defaultdict(lambda: array("I"))
         self._n_patterns: Counter[Pair] = Counter()
         self._seen: set[int] = set()  # hashes: the texts would be as large as the notes
 
-    def add(self, first: str, last: str, *, text: str) -> tuple[bool, bool]:
-        """Count a pattern; return whether its name will do, and whether the pattern is new."""
-        pair = pair_of(first, last)
-        if pair in self._refused:
-            return False, False
+    def add(self, name: Name, text: str, *, note: int) -> bool:
+        """Count a pattern of the note at a position; whether it is new, and its name will do."""
+        pair = pair_of(*name)
         if pair not in self._names:
-            if not (first and last) or (self._accepts and not self._accepts(first, last)):
+            is_whole = all(name) and pair not in self._refused
+            if not is_whole or (self._accepts and not self._accepts(*name)):
                 self._refused.add(pair)
-                return False, False
-            self._names[pair] = (first, last)
-        n_before = len(self._seen)
-        self._seen.add(hash((pair, text)))
-        is_new = len(self._seen) > n_before
-        self._n_mentions[pair] += 1
+                return False
+            self._names[pair] = name
+        self._notes[pair].append(note)
+        pattern = hash((pair, text))
+        is_new = pattern not in self._seen
+        self._seen.add(pattern)
         self._n_patterns[pair] += is_new
-        return True, is_new
+        return is_new
 
     def __len__(self) -> int:
         return len(self._names)
@@ -348,121 +361,102 @@ class PatternTally:
     @property
     def pattern_table(self) -> CountTable:
         """Names by distinct patterns (table 3)."""
-        return count_table(self._n_patterns.values())
+        return tuple(sorted(Counter(self._n_patterns.values()).items(), reverse=True))
 
     @property
     def mention_table(self) -> CountTable:
         """Names by occurrences (table 4)."""
-        return count_table(self._n_mentions.values())
+        return tuple(sorted(Counter(map(len, self._notes.values())).items(), reverse=True))
 
     def members(self, names: Sequence[Name]) -> Candidates:
         """Return some of the names as members of a list, with their occurrences."""
-        n_mentions = [self._n_mentions[pair_of(*name)] for name in names]
+        n_mentions = [len(self._notes[pair_of(*name)]) for name in names]
         return make_candidates(names, is_member=True, n_mentions=n_mentions)
 
+    def notes(self, names: Iterable[Name]) -> set[int]:
+        """Return the positions of the notes with a pattern of some of the names."""
+        return {note for name in names for note in self._notes[pair_of(*name)]}
 
-class ListedTally:
-    """Places of names, and whose the notes are; notes are told in the corpus's order."""
+
+class Owners:
+    """Whose the notes of a corpus are; a note of nobody counts as a patient."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._n_patients = 0
-        self._patients = array("I")
-        self._notes = array("I")
-        self._names = array("q")
+        self._of_note = array("I")
 
-    def add_note(self, patient: str) -> None:
+    def add(self, patient: str) -> None:
         """Count the next note; `patient` is "" where nobody is told."""
-        number = self._numbers.get(patient) if patient else None
-        if number is None:
-            number = self._n_patients
-            self._n_patients += 1
-            if patient:
-                self._numbers[patient] = number
-        self._patients.append(number)
+        new = self._n_patients
+        number = self._numbers.setdefault(patient, new) if patient else new
+        self._of_note.append(number)
+        self._n_patients += number == new
 
-    def add_name(self, first: str, last: str, *, note: int) -> None:
-        """Say that a passage of a name stands in the note at a position."""
-        self._notes.append(note)
-        self._names.append(hash(pair_of(first, last)))
-
-    def listed(self, names: Iterable[Name], *, planted: Iterable[int] = ()) -> ListedNotes:
-        """Return the notes of some names, and those into which canaries were planted."""
-        wanted = {hash(pair_of(*name)) for name in names}
-        pairs = zip(self._notes, self._names, strict=True)
-        notes = array("I", sorted({note for note, name in pairs if name in wanted} | {*planted}))
-        patients = {self._patients[note] for note in notes}
-        return ListedNotes(len(self._patients), self._n_patients, len(patients), notes)
+    def listed(self, notes: Iterable[int]) -> ListedNotes:
+        """Return which notes are listed, and of how many patients they are."""
+        rising = array("I", sorted({*notes}))
+        n_listed = len({self._of_note[note] for note in rising})
+        return ListedNotes(len(self._of_note), self._n_patients, n_listed, rising)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPerson:
-    """Somebody who is named in full in a note and is in no register: staff, relatives ..."""
-
-    identity: str
-    first: str
-    last: str
-    role: str
+Named = tuple[str, str, Name]
+"""Identity, role and name of somebody who is in no register: staff, relatives ..."""
 
 
-def named_people(places: Iterable[Place]) -> Iterator[NamedPerson]:
+def named_people(places: Iterable[Place]) -> Iterator[Named]:
     """Yield who is named in full and is in no register."""
-    groups: dict[tuple[str, int], dict[str, Place]] = {}
+    groups: defaultdict[tuple[str, int], dict[str, Place]] = defaultdict(dict)
     for place in places:
         if place.group >= 0 and not place.identity.startswith(("patient:", CANARY)):
-            groups.setdefault((place.identity, place.group), {})[place.kind] = place
+            groups[place.identity, place.group][place.kind] = place
     for (identity, _), parts in groups.items():
         values = {kind: place.value for kind, place in parts.items()}
         if "full" in values:
             values["first"], _, values["last"] = values["full"].partition(" ")
         if values.get("first") and values.get("last"):
-            role = next(iter(parts.values())).role
-            yield NamedPerson(identity, values["first"], values["last"], role)
+            yield identity, next(iter(parts.values())).role, (values["first"], values["last"])
 
 
 class People:
-    """Names of the corpus's people, from the records of `people.jsonl` and from the notes."""
+    """Names of the corpus's people, from the records of `people.jsonl` and from the notes.
+
+    A part of a name is one string in memory, however many people carry it.
+    """
 
     def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
         self._of_person: dict[str, Name] = {}
         self._sex_of_person: dict[str, str] = {}
         self._written: dict[Pair, Name] = {}
-        self._counts: dict[str, Counter[Pair]] = defaultdict(Counter)
+        self._counts: defaultdict[str, Counter[Pair]] = defaultdict(Counter)
         self._sexes: dict[Pair, str] = {}
         self._seen: set[int] = set()
-        self._kept: dict[str, str] = {}  # one string for each part, however many carry it
         for record in records:
-            self._read(record)
+            person, sex = f"patient:{record['patient_id']}", str(record["sex"])
+            self._sex_of_person[person] = sex
+            names = [(first, last) for first, _, last in record.get("names", ())]
+            names = names or [(record["first"], record["last"])]
+            if len(names) == 1 and all(pair_of(*names[0])):
+                # Of several names the text says which one it is.
+                self._of_person[person] = _interned(names[0])
+            for pair, name in {pair_of(*name): name for name in names}.items():
+                if all(pair):
+                    one = self._count("patient", pair, name)
+                    self._sexes[one] = sex if self._sexes.get(one, sex) == sex else ""
 
-    def _read(self, record: Mapping[str, Any]) -> None:
-        person = f"patient:{record['patient_id']}"
-        names = [(first, last) for first, _, last in record.get("names", ())]
-        names = names or [(record["first"], record["last"])]
-        names = [(self._one(first), self._one(last)) for first, last in names]
-        pairs = {pair: name for name in names if all(pair := self._pair(name))}
-        if len(names) == 1 and pairs:  # of several names the text says which one it is
-            self._of_person[person] = names[0]
-        sex = self._sex_of_person[person] = str(record["sex"])
-        for pair, name in pairs.items():
-            self._written.setdefault(pair, name)
-            self._counts["patient"][pair] += 1
-            self._sexes[pair] = sex if self._sexes.get(pair, sex) == sex else ""
-
-    def add(self, people: Iterable[NamedPerson]) -> None:
+    def add(self, people: Iterable[Named]) -> None:
         """Take in people that were found in the notes; each of them once."""
-        for person in people:
-            key = hash(person.identity)
+        for identity, role, name in people:
+            key = hash(identity)
             if key not in self._seen:
                 self._seen.add(key)
-                name = (self._one(person.first), self._one(person.last))
-                pair = self._pair(name)
-                self._written.setdefault(pair, name)
-                self._counts[person.role][pair] += 1
+                self._count(role, pair_of(*name), name)
 
-    def count(self, names: Mapping[Pair, int], *, into: Counter[Pair]) -> None:
-        """Add counts of full names; equal parts are one string, however many names hold them."""
-        for pair, n in names.items():
-            into[pair if pair in into else (self._one(pair[0]), self._one(pair[1]))] += n
+    def _count(self, role: str, pair: Pair, name: Name) -> Pair:
+        pair = _interned(pair)
+        self._written.setdefault(pair, _interned(name))
+        self._counts[role][pair] += 1
+        return pair
 
     def __len__(self) -> int:
         return len(self._sex_of_person)
@@ -488,25 +482,22 @@ class People:
         return self._written.keys()
 
     @property
-    def names(self) -> Collection[Name]:
-        """Every full name of anybody, as written."""
-        return self._written.values()
-
-    @property
     def parts(self) -> tuple[set[str], set[str]]:
-        """First names and last names."""
-        return {name[0] for name in self.names}, {name[1] for name in self.names}
+        """First names and last names, as written."""
+        names = self._written.values()
+        return {first for first, _ in names}, {last for _, last in names}
 
     @cached_property
     def folded_parts(self) -> frozenset[str]:
         """Every part of a name of two letters or more, in the form in which names are compared."""
-        folded = (fold_name(part) for name in self.names for part in name)
+        folded = (fold_name(part) for parts in self.parts for part in parts)
         return frozenset(part for part in folded if len(part) > 1)
 
     @property
     def is_unspaced(self) -> bool:
         """Whether most names are in a script that is written without spaces."""
-        return 2 * sum(is_unspaced(first + last) for first, last in self.names) > len(self.names)
+        names = self._written.values()
+        return 2 * sum(is_unspaced(first + last) for first, last in names) > len(names)
 
     def staff(self) -> list[tuple[Pair, Name]]:
         """Return the names of staff, in the order in which they were found."""
@@ -514,18 +505,15 @@ class People:
 
     def carriers(self, names: Candidates) -> tuple[tuple[str, CountTable], ...]:
         """Return for each role (people who carry a name, number of such names), fewest first."""
-        pairs = [pair_of(*name) for name in zip(names.first, names.last, strict=True)]
+        pairs = list(map(pair_of, names.first, names.last))
         return tuple(
             (role, tuple(sorted(Counter(self._counts[role][pair] for pair in pairs).items())))
             for role in sorted(self._counts)
         )
 
-    def _one(self, part: str) -> str:
-        return self._kept.setdefault(part, part)
 
-    def _pair(self, name: Name) -> Pair:
-        first, last = pair_of(*name)
-        return self._one(first), self._one(last)
+def _interned(pair: tuple[str, str]) -> tuple[str, str]:
+    return intern(pair[0]), intern(pair[1])
 
 
 class CountOf(Record):
@@ -622,19 +610,8 @@ class Examination(Record):
         return sum(count * n for count, n in self.mention_table)
 
 
-def examination_bytes(examination: Examination) -> bytes:
-    """Return an examination as JSON that a person can read."""
-    return (json.dumps(examination.plain(), ensure_ascii=False, indent=1) + "\n").encode()
-
-
 def read_examination(folder: Path) -> Examination:
-    """Read the examination of a corpus.
-
-    Raises
-    ------
-    AuditError
-        If the folder has none of this version.
-    """
+    """Read the examination of a corpus."""
     try:
         return Examination.read((folder / EXAMINATION).read_bytes(), where="examination")
     except (OSError, AuditError):

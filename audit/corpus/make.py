@@ -12,58 +12,41 @@ Source: Nakamura et al., sections 3.2 to 3.4.
 from __future__ import annotations
 
 import json
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
-from functools import partial
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from audit.corpus.build import (
     CorpusFile,
     PatientTable,
-    Surrogates,
-    Tally,
     corpus_folder,
     dummy_people,
     facts_of_note,
-    ordered_map,
+    in_order,
+    with_surrogates,
 )
-from audit.corpus.canaries import CanaryPlan, Planting, absent_names, canary_name, plan_canaries
-from audit.corpus.candidate_lists import (
-    Drawing,
-    canaries_csv,
-    candidates_csv,
-    draw_lists,
-    listed_names,
-)
+from audit.corpus.canaries import CanaryPlan, Planting, absent_names, plan_canaries
+from audit.corpus.candidate_lists import canaries_csv, candidates_csv, draw_lists, listed_names
 from audit.corpus.examine import (
     N_SENTENCES,
     CountOf,
     Examination,
-    ListedTally,
-    MentionCoverage,
-    NamedPerson,
+    Named,
     NamePattern,
+    Owners,
     PatternTally,
     People,
-    coverage_of,
-    examination_bytes,
+    Tally,
     named_people,
     patterns_of,
     written_passage,
 )
 from audit.corpus.kept import CORPORA, describe_corpus
-from audit.corpus.register import (
-    Register,
-    Registered,
-    read_register,
-    registered_people,
-)
+from audit.corpus.register import MentionFinder, read_register, registered_people
 from audit.corpus.truth import (
     CANARIES,
     CANARY,
@@ -79,22 +62,24 @@ from audit.corpus.truth import (
     REFUSED,
     SUMMARY,
     TRUTH,
+    NoteTruth,
     json_line,
+    json_page,
     listed_bytes,
     note_line,
     truth_line,
 )
 from audit.errors import AuditError
 from audit.home import salted_digest
-from audit.names.controls import Accepts, Name
+from audit.names.controls import Accepts
 from audit.names.matching import NameIndex, Pair
 from audit.names.people import Facts
-from audit.names.pools import NamePool, japanese_pool, us_pool
+from audit.names.pools import japanese_pool, us_pool
 from audit.notes.mention_words import Mention
 from audit.notes.mentions import examine
 from audit.notes.placeholders import has_marks
-from audit.notes.read import FIELDS, ByteListener, Note, NoteSource, open_notes, resolve_note_file
-from audit.progress import Meter, Pace, Progress, ProgressListener, StopQuestion
+from audit.notes.read import FIELDS, Note, NoteSource, open_notes, resolve_note_file
+from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.rng import generator
 from audit.shelf import MAX_TITLE_CHARS, new_identifier
 from audit.tables import RowNote
@@ -112,6 +97,7 @@ class CorpusTask(Task):
     job = "corpus"
     flags: ClassVar = {
         "columns": "--column",
+        "register_file": "--register",
         "n_canaries": "--canary-names",
         "canary_counts": "--canaries",
     }
@@ -212,52 +198,6 @@ class CorpusTask(Task):
         return (self.corpus_id,)
 
 
-class Stages:
-    """Tells the progress of stages, one after the other, as that of the whole.
-
-    Parameters
-    ----------
-    weights
-        Stage -> about how long it takes, in any unit.
-    listener, should_stop
-        Who is told, and who is asked.
-    """
-
-    def __init__(
-        self, weights: Mapping[str, float], *, listener: ProgressListener, should_stop: StopQuestion
-    ) -> None:
-        self._weights = dict(weights)
-        self._shares = dict.fromkeys(weights, 0.0)
-        self._listener = listener
-        self.should_stop = should_stop
-        self._pace = Pace()
-
-    def listener(self, stage: str) -> ProgressListener:
-        """Return the listener of a stage: all before it are finished."""
-        for before in self._weights:
-            if before == stage:
-                break
-            self._shares[before] = 1.0
-
-        def listen(progress: Progress) -> None:
-            self._shares[stage] = progress.share
-            self._listener(self._report(progress.phase))
-
-        return listen
-
-    def meter(self, stage: str, *, total: float) -> Meter:
-        """Return a meter of a stage that is one phase of the same name."""
-        return Meter(
-            {stage: max(total, 1.0)}, listener=self.listener(stage), should_stop=self.should_stop
-        )
-
-    def _report(self, phase: str) -> Progress:
-        done = sum(self._shares[stage] * weight for stage, weight in self._weights.items())
-        total = sum(self._weights.values())
-        left = self._pace.seconds_left(done, total=total, now=time.monotonic())
-        return Progress(phase, done, total, left, tuple(self._shares.items()))
-
-
 SAMPLE, SURVEY, NAMES, BUILD, LISTS = (
     "drawing a sample of the notes",
     "reading who the notes are about",
@@ -265,16 +205,15 @@ SAMPLE, SURVEY, NAMES, BUILD, LISTS = (
     "building the corpus",
     "drawing candidates",
 )
-# About how long each takes, for the time left.
+# About how long a byte of the notes takes in each, for the time left.
 _WEIGHTS = {SAMPLE: 1.0, SURVEY: 1.0, NAMES: 5.0, BUILD: 10.0, LISTS: 0.2}
 _FILES = (PRIVATE, PUBLIC, TRUTH, PEOPLE, REFUSED, SUMMARY)
 _LATER = (PASSAGES, CANDIDATES, CANARIES, LISTED, EXAMINATION, CORPUS)
 _BATCH_CHARS, _BATCH_NOTES = 1_000_000, 1_000
 _REASONS = 200
 
-Maker = Surrogates | Registered
-Records = Callable[[], Iterator[dict[str, object]]]
-Result = TypeVar("Result")
+Batch = tuple[int, list[tuple[Note, Facts | None]]]
+"""The position of the first of some notes in a row, and the notes with facts of their patients."""
 
 
 def make_corpus(
@@ -297,16 +236,15 @@ def make_corpus(
     """
     notes, register = paths_of(order)
     source = open_notes(notes, columns=dict(order.columns))
-    stages = Stages(_weights(order), listener=progress, should_stop=should_stop)
+    is_done = {SAMPLE: order.sample, SURVEY: not register, NAMES: order.has_canaries}
+    totals = {s: w * source.n_bytes for s, w in _WEIGHTS.items() if is_done.get(s, True)}
+    meter = Meter(totals, listener=progress, should_stop=should_stop)
     names = (*_FILES, *_LATER, *((DOUBTFUL,) if register else ()))
     with corpus_folder(out, names=names) as files:
-        if order.sample is not None:
-            meter = stages.meter(SAMPLE, total=float(source.n_bytes))
-            source = sampled(source, n=order.sample, seed=order.seed, meter=meter)
-        makes = _Making(order, source, files, stages)
-        makes.read(register)
-        makes.build()
-        makes.finish(name=notes.name)
+        making = _Making(order, source, files, meter)
+        making.read(register)
+        making.build()
+        making.finish(name=notes.name)
     return out
 
 
@@ -318,391 +256,349 @@ def paths_of(order: CorpusTask) -> tuple[Path, Path | None]:
     return notes, order.register_file or resolve_note_file(order.register_id)
 
 
-def _weights(order: CorpusTask) -> dict[str, float]:
-    left_out = {SAMPLE} if order.sample is None else set()
-    left_out |= set() if order.has_canaries else {NAMES}
-    left_out |= {SURVEY} if order.kind == "register" else set()
-    return {stage: weight for stage, weight in _WEIGHTS.items() if stage not in left_out}
+@dataclass
+class _Built:
+    """What became of a batch: lines of the files, and what was counted.
 
-
-@dataclass(frozen=True)
-class _Batch:
-    """Some notes in a row, the position of the first, and facts about their patients."""
-
-    first: int
-    notes: tuple[Note, ...]
-    facts: tuple[Facts | None, ...]
-
-
-@dataclass(frozen=True)
-class _Work:
-    """What is done with every note.
-
-    `known` are parts of names that count as names whatever their case; `index` says which full
-    names to count, None where they were counted before.
+    `patterns` come with the ids of their passages and the positions of their notes.
     """
 
-    maker: Maker
-    n_sentences: int
-    has_left: bool
-    known: frozenset[str]
-    index: NameIndex | None
-    planting: Planting | None
-
-
-@dataclass(frozen=True)
-class _Found:
-    """A pattern, the id of its passage, and the position of its note."""
-
-    passage_id: str
-    note: int
-    pattern: NamePattern
+    lines: defaultdict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    tally: Tally = field(default_factory=Tally)
+    patients: list[str] = field(default_factory=list)
+    patterns: list[tuple[str, int, NamePattern]] = field(default_factory=list)
+    people: list[Named] = field(default_factory=list)
+    names: Counter[Pair] = field(default_factory=Counter)
 
 
 @dataclass
-class _Done:
-    """What became of a batch: lines of the files, and what was counted."""
+class _Work:
+    """What is done with every note, the same in every process.
 
-    tally: Tally
-    lines: dict[str, bytearray]
-    patients: list[str]
-    coverage: MentionCoverage
-    patterns: list[_Found]
-    people: list[NamedPerson]
-    names: Counter[Pair]
+    `finder` is that of a register. `index` says which full names to count, None where they were
+    counted before; `known` are parts of names that count as names whatever their case.
+    """
 
+    order: CorpusTask
+    finder: MentionFinder | None = None
+    has_blanks: bool = True
+    index: NameIndex | None = None
+    known: frozenset[str] = frozenset()
+    planting: Planting | None = None
 
-def _build_batch(work: _Work, batch: _Batch) -> _Done:
-    """Build, plant and examine some notes; the same in every process."""
-    maker = work.maker
-    lines = {name: bytearray() for name in (PRIVATE, PUBLIC, TRUTH, DOUBTFUL)}
-    done = _Done(Tally(), lines, [], MentionCoverage(), [], [], Counter())
-    for at, (note, facts) in enumerate(zip(batch.notes, batch.facts, strict=True), batch.first):
-        built = maker.built(note, facts)
-        done.tally.add(note, built)
-        truth = built.truth
-        if work.planting is not None:
-            truth = work.planting.planted(truth, index=at)
-        lines[PRIVATE] += note_line(note, text=truth.private, chart_time=built.chart_time)
-        lines[PUBLIC] += maker.public_line(note, truth.public)
-        lines[TRUTH] += truth_line(note, truth)
-        for doubt in built.doubts:
-            lines[DOUBTFUL] += json_line({"row": note.row, **asdict(doubt)})
-        done.patients.append(note.patient_id)
-        found = tuple(examine(truth.private, known=work.known))
-        done.coverage += coverage_of(truth, examined=found)
-        patterns = patterns_of(
-            truth,
-            n_sentences=work.n_sentences,
-            has_left=work.has_left,
-            mentions=tuple(each for each in found if isinstance(each, Mention)),
-        )
-        done.patterns += (
-            _Found(f"{note.row}-{number}", at, pattern)
-            for number, pattern in enumerate(patterns, start=1)
-            if pattern.role in ("patient", "", CANARY)
-        )
-        done.people += named_people(truth.inserted or ())
-        if work.index is not None:
-            done.names.update(work.index.count(truth.private))
-    return done
+    def truth(self, note: Note, facts: Facts | None) -> NoteTruth:
+        """Return a note in both corpora."""
+        if self.finder:
+            return self.finder.truth(
+                note.text, patient_id=note.patient_id, chart_time=note.chart_time
+            )
+        assert facts is not None
+        seed = self.order.seed
+        return with_surrogates(note, facts=facts, seed=seed, has_blanks=self.has_blanks)
 
+    def count(self, batch: Batch) -> tuple[int, Counter[Pair]]:
+        """Return the number of notes, and how often each full name will stand in D_private."""
+        assert self.index is not None
+        found: Counter[Pair] = Counter()
+        for note, facts in batch[1]:
+            text = note.text if self.finder else self.truth(note, facts).private
+            found.update(self.index.count(text))
+        return len(batch[1]), found
 
-def _count_batch(maker: Maker, index: NameIndex, batch: _Batch) -> tuple[int, Counter[Pair]]:
-    """Return the number of notes, and how often each full name will stand in D_private."""
-    found: Counter[Pair] = Counter()
-    for note, facts in zip(batch.notes, batch.facts, strict=True):
-        found.update(index.count(maker.private_text(note, facts)))
-    return len(batch.notes), found
+    def build(self, batch: Batch) -> _Built:
+        """Build, plant and examine some notes."""
+        built = _Built()
+        for at, (note, facts) in enumerate(batch[1], start=batch[0]):
+            truth = self.truth(note, facts)
+            built.tally.add(note, truth)
+            if self.planting:
+                truth = self.planting.planted(truth, index=at)
+            for name, line in self._lines(note, truth):
+                built.lines[name].append(line)
+            built.patients.append(note.patient_id)
+            built.people += named_people(truth.inserted or ())
+            found = tuple(examine(truth.private, known=self.known))
+            built.tally.add_mentions(truth, found)
+            patterns = patterns_of(
+                truth,
+                [each for each in found if isinstance(each, Mention)],
+                n_sentences=self.order.n_sentences,
+                has_left=self.order.has_left,
+            )
+            for number, pattern in enumerate(patterns, start=1):
+                if pattern.role in ("patient", "", CANARY):
+                    built.patterns.append((f"{note.row}-{number}", at, pattern))
+            if self.index:
+                built.names.update(self.index.count(truth.private))
+        return built
+
+    def _lines(self, note: Note, truth: NoteTruth) -> Iterator[tuple[str, bytes]]:
+        yield PRIVATE, note_line(note, text=truth.private, chart_time=truth.chart_time)
+        yield TRUTH, truth_line(note, truth)
+        if self.finder:
+            # The hospital's ids and dates are identifiers too.
+            public = {"row": note.row, "category": note.category, "text": truth.public}
+            yield PUBLIC, json_line(public)
+        else:
+            yield PUBLIC, note_line(note, text=truth.public, chart_time=note.chart_time)
+        for doubt in truth.doubts:
+            yield DOUBTFUL, json_line({"row": note.row, **asdict(doubt)})
 
 
 class _Making:
     """One corpus while it is made."""
 
     def __init__(
-        self,
-        order: CorpusTask,
-        source: NoteSource,
-        files: Mapping[str, CorpusFile],
-        stages: Stages,
+        self, order: CorpusTask, source: NoteSource, files: Mapping[str, CorpusFile], meter: Meter
     ) -> None:
-        self._order, self._source, self._files, self._stages = order, source, files, stages
-        self._accepts = one_token_each(order.tokenizer) if order.tokenizer else None
-        self._table = PatientTable()
+        self._order, self._source, self._files, self._meter = order, source, files, meter
+        self._work = _Work(order)
+        self._chosen: set[int] | None = None
         self._n_rows: int | None = None
-        self._plan: CanaryPlan | None = None
-        self._names: Counter[Pair] = Counter()
-        self._coverage = MentionCoverage()
-        self._patterns, self._canaries = PatternTally(accepts=self._accepts), PatternTally()
-        self._tally, self._places = Tally(), ListedTally()
-        self._n_passages = self._n_refused = self._n_unregistered = 0
-        self._refused: Counter[str] = Counter()
-
-    @property
-    def _is_register(self) -> bool:
-        return isinstance(self._maker, Registered)
+        self._table = PatientTable()
+        self._accepts = one_token_each(order.tokenizer) if order.tokenizer else None
+        self._patterns, self._planted = PatternTally(accepts=self._accepts), PatternTally()
+        self._tally, self._owners, self._plan = Tally(), Owners(), CanaryPlan()
+        self._names, self._refused = Counter[Pair](), Counter[str]()
+        self._n_refused = self._n_passages = self._n_unregistered = 0
 
     def read(self, register: Path | None) -> None:
-        """Read who the notes are about: what they say, or what the register says."""
-        if register is None:
-            self._maker: Maker = self._surveyed()
-            self._records: Records = partial(dummy_people, self._table, seed=self._order.seed)
+        """Find out who the notes are about: what they say, or what the register says."""
+        order, work = self._order, self._work
+        if order.sample:
+            n_notes = sum(isinstance(note, Note) for note in self._notes(SAMPLE))
+            drawn = generator(order.seed, "corpus/sample").permutation(n_notes)[: order.sample]
+            self._chosen = set(drawn.tolist())
+        if register:
+            try:
+                work.finder = MentionFinder(read_register(register.read_bytes()))
+            except OSError:
+                raise AuditError(
+                    "The file is not there or cannot be read.", where="register"
+                ) from None
         else:
-            self._maker = Registered(_register(register))
-            self._records = partial(registered_people, self._maker.register)
+            for note in self._notes(SURVEY):
+                if isinstance(note, Note):
+                    self._table.add(note)
+                    work.has_blanks = work.has_blanks and not has_marks(note.text)
         self._people = People(self._records())
-        self._pool = _pool(self._order, self._people)
+        if work.finder:
+            # A register says who is a name even in notes without capitals.
+            work.known = self._people.folded_parts
+        is_japanese = order.language == "ja"
+        is_japanese |= order.language == "auto" and self._people.is_unspaced
+        self._pool = japanese_pool() if is_japanese else us_pool()
+        firsts, lasts = self._people.parts
+        work.index = NameIndex(
+            firsts=firsts.union(self._pool.first), lasts=lasts.union(self._pool.last)
+        )
 
-    def _surveyed(self) -> Surrogates:
-        meter = self._stages.meter(SURVEY, total=float(self._source.n_bytes))
-        has_blanks = True
-        self._n_rows = 0
-        for note in self._source.read(on_bytes=partial(meter.add, SURVEY)):
-            self._n_rows += 1
-            if isinstance(note, Note):
-                self._table.add(note)
-                has_blanks = has_blanks and not has_marks(note.text)
-        meter.finish(SURVEY)
-        return Surrogates(self._order.seed, has_blanks)
+    def _records(self) -> Iterator[dict[str, object]]:
+        """Yield what is known of each patient."""
+        finder = self._work.finder
+        if finder:
+            return registered_people(finder)
+        return dummy_people(self._table, seed=self._order.seed)
 
     def build(self) -> None:
         """Build, plant and examine all notes."""
-        if self._order.has_canaries:
+        order, work = self._order, self._work
+        if order.has_canaries:
             self._plan_canaries()
-        for done in self._spread(BUILD, partial(_build_batch, self._work())):
-            self._take(done)
-        if not self._coverage.n_notes:
+            is_blank = not work.finder and work.has_blanks
+            work.planting = Planting(self._plan, bool(work.finder), is_blank, order.seed)
+            work.index = None
+        for built in in_order(work.build, self._batches(BUILD), n_workers=order.n_workers):
+            self._take(built)
+        if not self._tally.counts["all"]["n_notes"]:
             raise AuditError("No row is a note.", where="notes")
 
     def _plan_canaries(self) -> None:
         """Count the names that will stand in the corpus, and choose canaries that are none."""
-        n_notes = 0
-        for n, found in self._spread(NAMES, partial(_count_batch, self._maker, self._index())):
+        order, n_notes = self._order, 0
+        batches = self._batches(NAMES)
+        for n, found in in_order(self._work.count, batches, n_workers=order.n_workers):
             n_notes += n
-            self._people.count(found, into=self._names)
-        order = self._order
+            self._names.update(found)
         names = absent_names(
             self._pool,
             n=2 * len(order.canary_counts) * order.n_canaries,
             seed=order.seed,
-            found=self._names,
-            exclude=tuple(self._people.names),
-            accepts=self._accepts or (lambda first, last: True),
+            taken={*self._names, *self._people.pairs},
+            accepts=self._accepts,
         )
         self._plan = plan_canaries(
             names, n_notes=n_notes, seed=order.seed, counts=order.canary_counts
         )
 
-    def _index(self) -> NameIndex:
-        firsts, lasts = self._people.parts
-        return NameIndex(firsts=firsts.union(self._pool.first), lasts=lasts.union(self._pool.last))
-
-    def _work(self) -> _Work:
-        order, planting = self._order, None
-        if self._plan is not None:
-            is_blank = isinstance(self._maker, Surrogates) and self._maker.has_blanks
-            planting = Planting(self._plan, self._is_register, is_blank, order.seed)
-        return _Work(
-            maker=self._maker,
-            n_sentences=order.n_sentences,
-            has_left=order.has_left,
-            # A register says who is a name even in notes without capitals.
-            known=self._people.folded_parts if self._is_register else frozenset(),
-            index=None if planting else self._index(),
-            planting=planting,
-        )
-
-    def _spread(self, stage: str, work: Callable[[_Batch], Result]) -> Iterator[Result]:
-        """Go through all notes once, and give what the work makes of each batch."""
-        meter = self._stages.meter(stage, total=float(self._source.n_bytes))
-        with ordered_map(work, n_workers=self._order.n_workers) as spread:
-            yield from spread(self._batches(stage, meter))
-        meter.finish(stage)
-
-    def _batches(self, stage: str, meter: Meter) -> Iterator[_Batch]:
-        notes: list[Note] = []
-        n_chars = n_notes = n_rows = 0
-        for note in self._source.read(on_bytes=partial(meter.add, stage)):
+    def _notes(self, stage: str) -> Iterator[Note | RowNote]:
+        """Go through all refusals, and all notes or those that were drawn."""
+        n_rows = n_notes = 0
+        weight = _WEIGHTS[stage]
+        for note in self._source.read(on_bytes=lambda n: self._meter.add(stage, weight * n)):
             n_rows += 1
-            if isinstance(note, RowNote):
-                self._refuse(note, is_counted=stage == BUILD)
-                continue
-            notes.append(note)
-            n_chars += len(note.text)
-            if n_chars >= _BATCH_CHARS or len(notes) >= _BATCH_NOTES:
-                yield self._batch(n_notes, notes)
-                n_notes += len(notes)
-                notes, n_chars = [], 0
-        if notes:
-            yield self._batch(n_notes, notes)
+            n_notes += isinstance(note, Note)
+            is_refusal = isinstance(note, RowNote)
+            if is_refusal or self._chosen is None or n_notes - 1 in self._chosen:
+                yield note
         if self._n_rows not in (None, n_rows):
             raise _changed()
+        self._n_rows = n_rows
+        self._meter.finish(stage)
 
-    def _batch(self, first: int, notes: list[Note]) -> _Batch:
-        if isinstance(self._maker, Registered):
-            return _Batch(first, tuple(notes), (None,) * len(notes))
+    def _batches(self, stage: str) -> Iterator[Batch]:
+        batch: list[tuple[Note, Facts | None]] = []
+        first = n_chars = 0
+        for note in self._notes(stage):
+            if isinstance(note, RowNote):
+                if stage == BUILD:
+                    self._refuse(note)
+                continue
+            batch.append((note, self._facts(note)))
+            n_chars += len(note.text)
+            if n_chars >= _BATCH_CHARS or len(batch) >= _BATCH_NOTES:
+                yield first, batch
+                first += len(batch)
+                batch, n_chars = [], 0
+        if batch:
+            yield first, batch
+
+    def _facts(self, note: Note) -> Facts | None:
+        if self._work.finder:
+            return None
         try:
-            facts = [
-                self._table.facts(note.patient_id) if note.patient_id else facts_of_note(note)
-                for note in notes
-            ]
+            return self._table.facts(note.patient_id) if note.patient_id else facts_of_note(note)
         except KeyError:
             raise _changed() from None
-        return _Batch(first, tuple(notes), tuple(facts))
 
-    def _refuse(self, row: RowNote, *, is_counted: bool) -> None:
-        if is_counted:
-            self._n_refused += 1
-            self._files[REFUSED].write(json_line(asdict(row)))
-            if row.what in self._refused or len(self._refused) < _REASONS:
-                self._refused[row.what] += 1
+    def _refuse(self, row: RowNote) -> None:
+        self._n_refused += 1
+        self._files[REFUSED].write(json_line(asdict(row)))
+        if row.what in self._refused or len(self._refused) < _REASONS:
+            self._refused[row.what] += 1
 
-    def _take(self, done: _Done) -> None:
+    def _take(self, built: _Built) -> None:
         """Write a batch, and add what was counted in it."""
-        for name, lines in done.lines.items():
-            if name in self._files:
-                self._files[name].write(bytes(lines))
-        self._tally.merge(done.tally)
-        self._coverage += done.coverage
-        self._people.add(done.people)
-        if self._plan is None:
-            self._people.count(done.names, into=self._names)
-        for patient in done.patients:
-            self._places.add_note(patient)
+        for file, lines in built.lines.items():
+            self._files[file].write(b"".join(lines))
+        self._tally.merge(built.tally)
+        self._people.add(built.people)
+        self._names.update(built.names)
+        for patient in built.patients:
+            self._owners.add(patient)
             self._n_unregistered += f"patient:{patient}" not in self._people
-        for found in done.patterns:
-            self._add(found)
-
-    def _add(self, found: _Found) -> None:
-        """Count a pattern, and write its passage where it is a new one whose name will do."""
-        pattern = found.pattern
-        is_canary = pattern.role == CANARY and self._plan is not None
-        if is_canary:
-            name: Name = canary_name(self._plan, pattern.person)  # type: ignore[arg-type]
-        else:
-            name = self._people.name_of(pattern.person) or (pattern.first, pattern.last)
-        tally = self._canaries if is_canary else self._patterns
-        will_do, is_new = tally.add(*name, text=pattern.text)
-        if will_do and not is_canary:
-            self._places.add_name(*name, note=found.note)
-        if will_do and is_new:
-            self._n_passages += 1
-            self._files[PASSAGES].write(
-                json_line(
-                    {
-                        "passage_id": found.passage_id,
-                        "text": written_passage(pattern.passage),
-                        "first_name": name[0],
-                        "last_name": name[1],
-                        "role": pattern.role or "patient",
-                    }
-                )
-            )
+        for passage_id, note, pattern in built.patterns:
+            if pattern.role == CANARY:
+                tally, canary = self._planted, self._plan.canaries[_row(pattern.person)]
+                name = canary.first, canary.last
+            else:
+                tally, own = self._patterns, self._people.name_of(pattern.person)
+                name = own or (pattern.first, pattern.last)
+            if tally.add(name, pattern.text, note=note):
+                self._n_passages += 1
+                passage = {
+                    "passage_id": passage_id,
+                    "text": written_passage(pattern.passage),
+                    "first_name": name[0],
+                    "last_name": name[1],
+                    "role": pattern.role or "patient",
+                }
+                self._files[PASSAGES].write(json_line(passage))
 
     def finish(self, *, name: str) -> None:
         """Draw the lists, and write all that is known at the end; `name` is that of the notes."""
-        meter = self._stages.meter(LISTS, total=1.0)
-        n_named = self._write_people()
-        self._write(SUMMARY, _indented(self._summary()))
-        lists = draw_lists(
-            self._patterns,
-            people=self._people,
-            found=self._names,
-            plan=self._plan,
-            drawing=Drawing(self._pool, self._accepts, self._order.seed),
-        )
-        self._write(CANDIDATES, candidates_csv(lists))
-        self._write(CANARIES, canaries_csv(self._plan))
-        patients = lists["patient"]
-        listed = self._places.listed(
-            zip(patients.first, patients.last, strict=True),
-            planted=self._plan.rows if self._plan else (),
-        )
-        self._write(LISTED, listed_bytes(listed))
-        examination = self._examination(
-            n_named_patients=n_named,
-            n_listed_positives=len(patients),
-            candidates=listed_names(lists),
-            carriers=self._people.carriers(patients),
-        )
-        self._write(EXAMINATION, examination_bytes(examination))
-        self._write(CORPUS, self._described(name))
-        meter.finish(LISTS)
-
-    def _write(self, name: str, content: bytes) -> None:
-        self._files[name].write(content)
-
-    def _write_people(self) -> int:
-        """Write who is named how often, and return how many are named in full."""
-        tally, n_named = self._tally, 0
-        counts = {"n_full_names": tally.full}
-        if self._is_register:
-            counts = {
-                "n_notes_named": tally.notes,
-                "n_mentions": tally.own,
-                "n_full_names": tally.full,
-                "n_in_notes_of_others": tally.others,
+        files, people, counts = self._files, self._people, self._tally.counts
+        of_patients = {"n_full_names": counts["full"]}
+        if self._work.finder:
+            of_patients = {
+                "n_notes_named": counts["notes"],
+                "n_mentions": counts["own"],
+                "n_full_names": counts["full"],
+                "n_in_notes_of_others": counts["others"],
             }
         for record in self._records():
             patient = str(record["patient_id"])
-            n_named += tally.full[patient] > 0
-            numbers = {name: count[patient] for name, count in counts.items()}
-            self._write(PEOPLE, json_line(record | numbers))
-        return n_named
+            numbers = {what: counter[patient] for what, counter in of_patients.items()}
+            files[PEOPLE].write(json_line(record | numbers))
+        files[SUMMARY].write(json_page(self._summary()))
+        lists = draw_lists(
+            self._patterns,
+            people=people,
+            found=self._names,
+            plan=self._plan,
+            pool=self._pool,
+            accepts=self._accepts,
+            seed=self._order.seed,
+        )
+        files[CANDIDATES].write(candidates_csv(lists))
+        files[CANARIES].write(canaries_csv(self._plan))
+        patients = lists["patient"]
+        noted = self._patterns.notes(zip(patients.first, patients.last, strict=True))
+        files[LISTED].write(listed_bytes(self._owners.listed(noted.union(self._plan.rows))))
+        examination = self._examination(
+            n_listed_positives=len(patients),
+            candidates=listed_names(lists),
+            carriers=people.carriers(patients),
+        )
+        files[EXAMINATION].write(json_page(examination.plain()))
+        files[CORPUS].write(self._described(name))
+        self._meter.finish(LISTS)
 
     def _summary(self) -> dict[str, object]:
         from faker import VERSION
 
-        tally = self._tally
+        counts, people, tally = self._tally.counts, self._people, self._tally
         inserted, unknown = tally.inserted.ranked(), tally.unknown.ranked()
         summary: dict[str, object] = {
             "format": 1,
             "source_kind": self._source.kind,
             "seed": self._order.seed,
-            "has_blanks": isinstance(self._maker, Surrogates) and self._maker.has_blanks,
-            "n_notes": self._coverage.n_notes,
+            "has_blanks": not self._work.finder and self._work.has_blanks,
+            "n_notes": counts["all"]["n_notes"],
             "n_refused": self._n_refused,
-            "n_patients": len(self._people),
-            "n_named_patients": len(+tally.full),
+            "n_patients": len(people),
+            "n_named_patients": len(+counts["full"]),
             "n_inserted": sum(count.n for count in inserted),
             "n_left": sum(count.n for count in unknown),
-            "n_malformed": tally.n_malformed,
+            "n_malformed": counts["all"]["n_malformed"],
             "replaced": [count.plain() for count in inserted],
             "unknown": [count.plain() for count in unknown],
             "digests": {name: self._files[name].digest for name in _FILES if name != SUMMARY},
             "faker": VERSION,
         }
-        if self._is_register:
-            named = {patient for counts in (+tally.own, +tally.others) for patient in counts}
+        if self._work.finder:
+            named = (+counts["own"]).keys() | (+counts["others"]).keys()
             summary |= {
                 "n_unregistered": self._n_unregistered,
-                "n_registered": len(self._people),
-                "n_named": sum(f"patient:{patient}" in self._people for patient in named),
-                "forms": dict(sorted(tally.forms.items())),
-                "n_others": tally.n_others,
-                "doubts": dict(sorted(tally.doubts.items())),
+                "n_registered": len(people),
+                "n_named": sum(f"patient:{patient}" in people for patient in named),
+                "forms": dict(sorted(counts["own forms"].items())),
+                "n_others": counts["all"]["n_others"],
+                "doubts": dict(sorted(counts["doubts"].items())),
             }
         return summary
 
-    def _examination(self, **values: Any) -> Examination:
-        tally, is_register = self._tally, self._is_register
-        planted = Counter(canary.n_mentions for canary in self._plan.planted) if self._plan else {}
+    def _examination(self, **of_lists: Any) -> Examination:
+        counts, tally, is_register = self._tally.counts, self._tally, bool(self._work.finder)
+        planted = Counter(one.n_mentions for one in self._plan.canaries if one.n_mentions)
+        n_full = counts["full"]
         return Examination(
-            coverage=self._coverage,
+            coverage=tally.coverage(),
             n_refused=self._n_refused,
             refused=_counts(sorted(self._refused.items(), key=lambda one: (-one[1], one[0]))),
             n_patients=len(self._people),
+            n_named_patients=sum(n_full[str(one["patient_id"])] > 0 for one in self._records()),
             inserted=() if is_register else tally.inserted.ranked(),
             unknown=() if is_register else tally.unknown.ranked(),
-            n_malformed=tally.n_malformed,
-            doubts=_counts(sorted(tally.doubts.items())),
+            n_malformed=counts["all"]["n_malformed"],
+            doubts=_counts(sorted(counts["doubts"].items())),
             pattern_table=self._patterns.pattern_table,
             mention_table=self._patterns.mention_table,
             n_positives=len(self._patterns),
             n_not_one_token=self._patterns.n_refused,
             canaries=tuple(sorted(planted.items())),
             n_passages=self._n_passages,
-            **values,
+            **of_lists,
         )
 
     def _described(self, name: str) -> bytes:
@@ -716,7 +612,7 @@ class _Making:
             kind=order.kind,
             source=name,
             seed=order.seed,
-            n_notes=self._coverage.n_notes,
+            n_notes=self._tally.counts["all"]["n_notes"],
             n_patients=len(self._people),
             has_token_rule=order.tokenizer is not None,
             **asked,
@@ -725,23 +621,16 @@ class _Making:
         )
 
 
-def _register(path: Path) -> Register:
-    try:
-        return read_register(path.read_bytes())
-    except OSError:
-        raise AuditError("The file is not there or cannot be read.", where="register") from None
-
-
 def _changed() -> AuditError:
     return AuditError("The notes changed while they were read.", where="notes")
 
 
+def _row(canary: str) -> int:
+    return int(canary.partition(":")[2])
+
+
 def _counts(counts: Iterable[tuple[str, int]]) -> tuple[CountOf, ...]:
     return tuple(CountOf(what=what, n=n) for what, n in counts)
-
-
-def _indented(content: Mapping[str, object]) -> bytes:
-    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 def one_token_each(tokenizer: Path) -> Accepts:
@@ -749,43 +638,5 @@ def one_token_each(tokenizer: Path) -> Accepts:
     from audit.models.registry import tokenizer as built_tokenizer
     from audit.names.spelling import piece_counter
 
-    count: Callable[[str, str], int] = piece_counter(built_tokenizer(tokenizer))
+    count = piece_counter(built_tokenizer(tokenizer))
     return lambda first, last: count("first", first) == 1 and count("last", last) == 1
-
-
-def _pool(order: CorpusTask, people: People) -> NamePool:
-    is_japanese = order.language == "ja" or (order.language == "auto" and people.is_unspaced)
-    return japanese_pool() if is_japanese else us_pool()
-
-
-@dataclass(frozen=True)
-class SampledSource(NoteSource):
-    """A source of which some notes are read; `chosen` holds a 1 for each of them, else a 0."""
-
-    chosen: bytes = b""
-
-    def read(self, *, on_bytes: ByteListener = lambda n: None) -> Iterator[Note | RowNote]:
-        """Go through the notes that were drawn, and through all refusals."""
-        index = 0
-        for note in super().read(on_bytes=on_bytes):
-            if isinstance(note, RowNote):
-                yield note
-                continue
-            if index < len(self.chosen) and self.chosen[index]:
-                yield note
-            index += 1
-        if index != len(self.chosen):
-            raise AuditError("The notes changed while they were read.", where="notes")
-
-
-def sampled(source: NoteSource, *, n: int, seed: int, meter: Meter) -> NoteSource:
-    """Draw n notes without replacement; all of them where there are no more."""
-    notes = source.read(on_bytes=partial(meter.add, SAMPLE))
-    n_notes = sum(isinstance(note, Note) for note in notes)
-    meter.finish(SAMPLE)
-    if n >= n_notes:
-        return source
-    chosen = np.zeros(n_notes, dtype=np.uint8)
-    chosen[generator(seed, "corpus/sample").permutation(n_notes)[:n]] = 1
-    known = {field.name: getattr(source, field.name) for field in fields(NoteSource)}
-    return SampledSource(**known, chosen=chosen.tobytes())

@@ -8,11 +8,11 @@ sex, and no other name is a name of the corpus. All else is as in D_private.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
-from audit.corpus.build import CorpusFile
+from audit.corpus.canaries import is_absent
 from audit.corpus.examine import People
 from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.truth import CANARY, PEOPLE, PRIVATE, Place, corpus_notes, json_line
@@ -22,6 +22,7 @@ from audit.names.matching import NameIndex, Pair, pair_of
 from audit.names.people import Person, draw, person_of
 from audit.names.pools import japanese_pool, us_pool
 from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.shelf import whole_file
 from audit.text import is_unspaced, written_name
 
 OTHER_NAMES = "other_names.jsonl"
@@ -46,49 +47,71 @@ def write_other_names(
         Of the other names.
     """
     corpus = CORPORA.get(corpus) if isinstance(corpus, str) else corpus
-    private = corpus.path / PRIVATE
-    n_bytes = float(private.stat().st_size)
+    n_bytes = float((corpus.path / PRIVATE).stat().st_size)
     totals = {LOOK: n_bytes, WRITE: n_bytes}
     meter = Meter(totals, listener=progress, should_stop=should_stop)
     with (corpus.path / PEOPLE).open("rb") as lines:
         people = People(map(json.loads, lines))
-    names = OtherNames(_taken(private, people, meter), seed=seed)
-    target, partial_file = corpus.path / OTHER_NAMES, corpus.path / f".{OTHER_NAMES}.part"
+    names = _OtherNames(corpus, people, _taken(corpus, people, meter), seed)
     try:
-        partial_file.unlink(missing_ok=True)
-        file = CorpusFile(partial_file)
-        is_whole = False
-        try:
-            for line in _lines(corpus, people, names, meter):
-                file.write(line)
-            is_whole = True
-        finally:
-            file.close(is_whole=is_whole)
-            if not is_whole:
-                partial_file.unlink(missing_ok=True)
-        partial_file.replace(target)
+        with whole_file(corpus.path / OTHER_NAMES) as file:
+            for line, note, places in corpus_notes(corpus.path, on_bytes=partial(meter.add, WRITE)):
+                text, done, new = str(note["text"]), 0, ""
+                for place in places:
+                    if place.group >= 0:
+                        new += text[done : place.start] + names.of(place, text)
+                        done = place.stop
+                file.write(json_line(note | {"text": new + text[done:]}) if places else line)
     except OSError:
         raise AuditError("The corpus's folder cannot be written.", where="corpus") from None
     meter.finish(WRITE)
-    return target
+    return corpus.path / OTHER_NAMES
 
 
-class OtherNames:
-    """Other names for people: each depends on the seed and the person alone, and none is taken.
+def _taken(corpus: KeptCorpus, people: People, meter: Meter) -> set[Pair]:
+    """Return every full name that stands in D_private, and everybody's of the register."""
+    firsts, lasts = people.parts
+    for pool in (us_pool(), japanese_pool()):
+        firsts.update(pool.first)
+        lasts.update(pool.last)
+    index = NameIndex(firsts=firsts, lasts=lasts)
+    taken = set(people.pairs)
+    with (corpus.path / PRIVATE).open("rb") as lines:
+        for line in lines:
+            taken.update(index.count(str(json.loads(line)["text"])))
+            meter.add(LOOK, len(line))
+    meter.finish(LOOK)
+    return taken
 
-    Parameters
-    ----------
-    taken
-        Full names of the corpus, as `pair_of` writes them.
-    """
 
-    def __init__(self, taken: set[Pair], *, seed: int) -> None:
-        self._taken = taken
-        self._seed = seed
+class _OtherNames:
+    """Other names for the people of a corpus, none of which is taken."""
 
-    def of(self, key: str, *, own: Name | None, sex: str, is_japanese: bool) -> Person:
-        """Return the other name of a person: of the same sex, no part of it the person's own."""
-        parts = {*pair_of(*own)} if own else set()
+    def __init__(
+        self, corpus: KeptCorpus, people: People, taken: Collection[Pair], seed: int
+    ) -> None:
+        self._corpus, self._people, self._taken, self._seed = corpus, people, taken, seed
+
+    def of(self, place: Place, text: str) -> str:
+        """Return what stands in the place of a name, in its form and case."""
+        written = text[place.start : place.stop]
+        person = self._person(place.identity, is_japanese=is_unspaced(written))
+        new = {
+            "first": person.first,
+            "middle": person.initial,
+            "last": person.last,
+            "initial": person.initial + "." * written.endswith("."),
+        }.get(place.kind, written_name(person.first, person.last))
+        if len(written) > 1 and written.isupper():
+            return new.upper()
+        return new.lower() if written.islower() else new
+
+    def _person(self, identity: str, *, is_japanese: bool) -> Person:
+        """Return another person of the same sex, no part of whose name is the person's own."""
+        own, sex = self._own(identity)
+        # Registered patients were told by their id alone once: their names stay what they were.
+        is_register = self._corpus.kind == "register"
+        key = identity.removeprefix("patient:") if is_register else identity
         for number in range(_MAX_TRIES):
             place = f"{key}/other/{number}"
             if is_japanese:
@@ -97,8 +120,8 @@ class OtherNames:
             else:
                 person = person_of(self._seed, place, sex=sex)
             pair = pair_of(person.first, person.last)
-            is_free = pair not in self._taken and pair[::-1] not in self._taken
-            if is_free and not {*pair} & parts:
+            is_free = is_absent(self._taken, person.first, person.last)
+            if is_free and (own is None or not {*pair} & {*pair_of(*own)}):
                 return person
         raise AuditError(
             "So many names occur in the corpus that no other one is left.",
@@ -106,66 +129,15 @@ class OtherNames:
             do="Take a sample of the notes.",
         )
 
-
-def _taken(private: Path, people: People, meter: Meter) -> set[Pair]:
-    """Return every full name that stands in D_private, and everybody's of the register."""
-    firsts, lasts = people.parts
-    for pool in (us_pool(), japanese_pool()):
-        firsts |= set(pool.first)
-        lasts |= set(pool.last)
-    index = NameIndex(firsts=firsts, lasts=lasts)
-    taken = set(people.pairs)
-    with private.open("rb") as lines:
-        for line in lines:
-            taken.update(index.count(str(json.loads(line)["text"])))
-            meter.add(LOOK, len(line))
-    meter.finish(LOOK)
-    return taken
-
-
-def _lines(corpus: KeptCorpus, people: People, names: OtherNames, meter: Meter) -> Iterator[bytes]:
-    for line, note, places in corpus_notes(corpus.path, on_bytes=partial(meter.add, WRITE)):
-        if not places:
-            yield line
-            continue
-        text, done, pieces = str(note["text"]), 0, []
-        for place in places:
-            if place.group >= 0:
-                pieces += [text[done : place.start], _other(place, text, corpus, people, names)]
-                done = place.stop
-        yield json_line(note | {"text": "".join([*pieces, text[done:]])})
-
-
-def _other(place: Place, text: str, corpus: KeptCorpus, people: People, names: OtherNames) -> str:
-    identity, written = place.identity, text[place.start : place.stop]
-    own, sex = _own(identity, people, seed=corpus.seed)
-    # Registered patients were told by their id alone once: their other names stay what they were.
-    key = identity.removeprefix("patient:") if corpus.kind == "register" else identity
-    person = names.of(key, own=own, sex=sex, is_japanese=is_unspaced(written))
-    new = {
-        "first": person.first,
-        "middle": person.initial,
-        "last": person.last,
-        "initial": f"{person.initial}{'.' if written.endswith('.') else ''}",
-    }.get(place.kind, written_name(person.first, person.last))
-    return _in_case_of(written, new)
-
-
-def _own(identity: str, people: People, *, seed: int) -> tuple[Name | None, str]:
-    """Return the name and sex that a person of the corpus has, as far as they are known."""
-    if identity.startswith("patient:"):
-        return people.name_of(identity), people.sex_of(identity)
-    if identity.startswith(("note:", CANARY)):
-        return None, ""
-    told = identity[-1] if identity.endswith(("/M", "/F")) else ""
-    person = person_of(seed, identity, sex=told)
-    return (person.first, person.last), person.sex
-
-
-def _in_case_of(written: str, new: str) -> str:
-    if len(written) > 1 and written.isupper():
-        return new.upper()
-    return new.lower() if written.islower() else new
+    def _own(self, identity: str) -> tuple[Name | None, str]:
+        """Return the name and sex that a person of the corpus has, as far as they are known."""
+        if identity.startswith("patient:"):
+            return self._people.name_of(identity), self._people.sex_of(identity)
+        if identity.startswith(("note:", CANARY)):
+            return None, ""
+        told = identity[-1] if identity.endswith(("/M", "/F")) else ""
+        person = person_of(self._corpus.seed, identity, sex=told)
+        return (person.first, person.last), person.sex
 
 
 def _japanese_person(seed: int, key: str, *, sex: str, is_made_up: bool) -> Person:
@@ -173,14 +145,13 @@ def _japanese_person(seed: int, key: str, *, sex: str, is_made_up: bool) -> Pers
     from faker.providers.person.ja_JP import Provider
 
     sex = sex or "MF"[draw(seed, "sex", key) & 1]
-    pairs = Provider.first_name_male_pairs if sex == "M" else Provider.first_name_female_pairs
-    firsts = [str(pair[0]) for pair in pairs]
-    lasts = [str(pair[0]) for pair in Provider.last_name_pairs]
-    first, last = (
-        names[draw(seed, what, key) % len(names)]
-        for what, names in (("first", firsts), ("last", lasts))
-    )
-    if is_made_up:
-        first = first[0] + firsts[draw(seed, "first/end", key) % len(firsts)][-1]
-        last = last[0] + lasts[draw(seed, "last/end", key) % len(lasts)][-1]
-    return Person(first, first[0], last, sex)
+    firsts = Provider.first_name_male_pairs if sex == "M" else Provider.first_name_female_pairs
+
+    def drawn(what: str, pairs: Collection[tuple[str, ...]]) -> str:
+        names = [str(pair[0]) for pair in pairs]
+        name = names[draw(seed, what, key) % len(names)]
+        end = names[draw(seed, f"{what}/end", key) % len(names)][-1]
+        return name[0] + end if is_made_up else name
+
+    first = drawn("first", firsts)
+    return Person(first, first[0], drawn("last", Provider.last_name_pairs), sex)

@@ -6,20 +6,20 @@ after.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from audit.corpus.build import CategoryCount, CategoryCounter, facts_of_note, with_surrogates
-from audit.corpus.register import MentionFinder, Register, without_names
-from audit.corpus.truth import Place
+from audit.corpus.register import MentionFinder, Register
 from audit.errors import AuditError
 from audit.notes.placeholders import find_placeholders, has_marks
-from audit.notes.read import Note, NoteSource, open_notes
+from audit.notes.read import Note, open_notes
 from audit.tables import RowNote
 
 MAX_NOTES = 1_000
+_N_SURVEYED = 200
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Mark:
     end: int
     category: str
     kind: str
-    role: str = ""
+    role: str
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,6 @@ class Preview:
         register, with places for names in D_public.
     before_marks, after_marks
         In order. Those that stay have the kind "unknown".
-    categories
-        Found in this note, most frequent first.
-    n_notes
-        Notes of the file that were read; there is none beyond the last of them if `is_last`.
     is_last
         Whether the file has no further note.
     """
@@ -59,8 +55,6 @@ class Preview:
     after: str
     before_marks: tuple[Mark, ...]
     after_marks: tuple[Mark, ...]
-    categories: tuple[CategoryCount, ...]
-    n_notes: int
     is_last: bool
 
 
@@ -112,67 +106,44 @@ def preview(
 
     The patient's sex and dates are told from this note alone, so that the build's values may be
     others; who replaces whom is the same within the note.
-
-    Raises
-    ------
-    AuditError
-        If the file cannot be read, or has no such note among its first 1,000.
     """
     if not 1 <= number <= MAX_NOTES:
         raise AuditError(f"The number must lie from 1 to {MAX_NOTES:,}.", where="note")
-    source = open_notes(path, columns=columns)
-    notes = _notes(source)
+    notes = _notes(path, columns)
     found = list(islice(notes, number))
     if len(found) < number:
         raise AuditError(f"The file has {len(found):,} notes.", where="note")
     is_last = next(notes, None) is None
     note = found[-1]
     if register is None:
-        has_blanks = not any(has_marks(each.text) for each in islice(_notes(source), 200))
+        first = islice(_notes(path, columns), _N_SURVEYED)
+        has_blanks = not any(has_marks(each.text) for each in first)
         facts = facts_of_note(note)
         truth = with_surrogates(note, facts=facts, seed=seed, has_blanks=has_blanks)
-        after = truth.private
     else:
-        people = MentionFinder(register).find(note.text, patient_id=note.patient_id)
-        truth = without_names(note.text, people)
-        after = truth.public
-    places = (*(truth.inserted or ()), *truth.left)
-    is_public_before = register is None
-    counter = CategoryCounter()
-    counter.add(sorted(places, key=lambda place: place.start), row=note.row)
-    return Preview(
-        row=note.row,
-        before=note.text,
-        after=after,
-        before_marks=_marks(places, in_public=is_public_before),
-        after_marks=_marks(places, in_public=not is_public_before),
-        categories=counter.ranked(),
-        n_notes=len(found),
-        is_last=is_last,
-    )
+        truth = MentionFinder(register).truth(note.text, patient_id=note.patient_id)
+    places = sorted((*(truth.inserted or ()), *truth.left), key=lambda place: place.start)
+    private = tuple(Mark(p.start, p.stop, p.category, p.kind, p.role) for p in places)
+    public = tuple(Mark(p.source_start, p.source_stop, p.category, p.kind, p.role) for p in places)
+    if register is None:
+        return Preview(note.row, truth.public, truth.private, public, private, is_last)
+    return Preview(note.row, truth.private, truth.public, private, public, is_last)
 
 
-def survey_head(path: Path, n: int = 200, *, columns: Mapping[str, str] | None = None) -> Survey:
-    """Return what the first n notes of a file hold.
-
-    Raises
-    ------
-    AuditError
-        If the file cannot be read.
-    """
-    notes: list[Note] = []
-    refused: list[RowNote] = []
-    for note in islice(open_notes(path, columns=columns).read(), min(n, MAX_NOTES)):
-        (refused if isinstance(note, RowNote) else notes).append(note)  # type: ignore[arg-type]
+def survey_head(
+    path: Path, n: int = _N_SURVEYED, *, columns: Mapping[str, str] | None = None
+) -> Survey:
+    """Return what the first n notes of a file hold."""
+    read = list(islice(open_notes(path, columns=columns).read(), min(n, MAX_NOTES)))
+    notes = [note for note in read if isinstance(note, Note)]
     has_blanks = not any(has_marks(note.text) for note in notes)
     counter = CategoryCounter()
     for note in notes:
         counter.add(find_placeholders(note.text, has_blanks=has_blanks).places, row=note.row)
-    patients = {note.patient_id for note in notes if note.patient_id}
     return Survey(
         n_notes=len(notes),
-        refused=tuple(refused),
-        n_patients=len(patients),
+        refused=tuple(row for row in read if isinstance(row, RowNote)),
+        n_patients=len({note.patient_id for note in notes if note.patient_id}),
         n_without_patient=sum(not note.patient_id for note in notes),
         has_blanks=has_blanks,
         categories=counter.ranked(),
@@ -180,19 +151,6 @@ def survey_head(path: Path, n: int = 200, *, columns: Mapping[str, str] | None =
     )
 
 
-def _notes(source: NoteSource) -> Iterator[Note]:
-    return (note for note in source.read() if isinstance(note, Note))
-
-
-def _marks(places: Iterable[Place], *, in_public: bool) -> tuple[Mark, ...]:
-    marks = [
-        Mark(
-            place.source_start if in_public else place.start,
-            place.source_stop if in_public else place.stop,
-            place.category,
-            place.kind,
-            place.role,
-        )
-        for place in places
-    ]
-    return tuple(sorted(marks, key=lambda mark: mark.start))
+def _notes(path: Path, columns: Mapping[str, str] | None) -> Iterator[Note]:
+    notes = open_notes(path, columns=columns).read()
+    return (note for note in notes if isinstance(note, Note))

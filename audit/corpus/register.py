@@ -8,24 +8,23 @@ staff, places, other dates.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
 from itertools import pairwise
 
-from audit.corpus.build import BuiltNote
-from audit.corpus.truth import Doubt, NoteTruth, Place, json_line
+from audit.corpus.truth import Doubt, NoteTruth, Place
 from audit.errors import AuditError
-from audit.names.people import Facts
-from audit.notes.read import Note
 from audit.tables import RowNote, heading_key, read_table
 from audit.text import MAX_NAME_CHARS, find_name_columns, fold_name, is_unspaced
 
-_PATIENT_ID = {"patientid", "subjectid", "mrn", "id", "患者id", "患者番号"}
-_MIDDLE = {"middlename", "middle", "middleinitial", "secondname"}
-_SEX = {"sex", "gender", "性別"}
-_BIRTH = {"birthdate", "dateofbirth", "dob", "birthday", "生年月日"}
+_COLUMNS = {
+    "id": {"patientid", "subjectid", "mrn", "id", "患者id", "患者番号"},
+    "middle": {"middlename", "middle", "middleinitial", "secondname"},
+    "sex": {"sex", "gender", "性別"},
+    "birth": {"birthdate", "dateofbirth", "dob", "birthday", "生年月日"},
+}
 _SEXES = {
     **dict.fromkeys(("m", "male", "男", "男性"), "M"),
     **dict.fromkeys(("f", "female", "女", "女性"), "F"),
@@ -34,7 +33,7 @@ _DAY = re.compile(r"(\d{4})\s*[-/.年]\s*(\d{1,2})\s*[-/.月]\s*(\d{1,2})\s*日?
 _WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RegisterRow:
     """One row of the register: name parts as written, sex "M", "F" or "", birth date or None."""
 
@@ -53,51 +52,36 @@ class RegisterRow:
 
 @dataclass(frozen=True)
 class Register:
-    """The patients of a hospital.
+    """The patients of a hospital: a patient with several names has several rows.
 
-    Attributes
-    ----------
-    rows
-        R rows; a patient with several names has several.
-    notes
-        Rows that were left out, by number, with the reason.
+    `notes` has the rows that were left out, by number, with the reason.
     """
 
     rows: tuple[RegisterRow, ...]
     notes: tuple[RowNote, ...]
 
-    def by_patient(self) -> dict[str, tuple[RegisterRow, ...]]:
+    def by_patient(self) -> dict[str, list[RegisterRow]]:
         """Return the rows of each patient."""
-        found: dict[str, tuple[RegisterRow, ...]] = {}
+        found: dict[str, list[RegisterRow]] = {}
         for row in self.rows:
-            found[row.patient_id] = (*found.get(row.patient_id, ()), row)
+            found.setdefault(row.patient_id, []).append(row)
         return found
 
 
 def read_register(data: bytes, *, what: str = "register") -> Register:
-    """Read a register: columns for the patient's id and name; middle name, sex, birth optional.
-
-    Raises
-    ------
-    AuditError
-        If the file cannot be read, has no column for the id or the name, or no usable row.
-    """
+    """Read a register: columns for the patient's id and name; middle name, sex, birth optional."""
     table = read_table(data, what=what)
-    keys = [heading_key(name) for name in table.header]
     try:
         names = find_name_columns(table.header)
     except ValueError as error:
         raise AuditError(f"{error}.", where=what, do="Keep one of them.") from None
+    keys = [heading_key(name) for name in table.header]
     column = {
-        field: next((i for i, key in enumerate(keys) if key in known), None)
-        for field, known in (
-            ("id", _PATIENT_ID),
-            ("middle", _MIDDLE),
-            ("sex", _SEX),
-            ("birth", _BIRTH),
-        )
+        field: next(i for i, key in enumerate(keys) if key in known)
+        for field, known in _COLUMNS.items()
+        if known & {*keys}
     }
-    if column["id"] is None or names.is_empty:
+    if "id" not in column or names.is_empty:
         raise AuditError(
             "There is no column for the patient's id, or none for the name.",
             where=what,
@@ -106,18 +90,15 @@ def read_register(data: bytes, *, what: str = "register") -> Register:
     rows: list[RegisterRow] = []
     left_out: list[RowNote] = []
     for number, cells in zip(table.row_numbers, table.rows, strict=True):
-        cell = {
-            field: cells[place].strip() if place is not None else ""
-            for field, place in column.items()
-        }
+        cell = dict.fromkeys(_COLUMNS, "") | {f: cells[i].strip() for f, i in column.items()}
         first, last = names.read(cells)
         if note := _left_out(number, cell["id"], first, last):
             left_out.append(note)
             continue
-        sex = _SEXES.get(cell["sex"].casefold(), "")
         birth = _birth(cell["birth"])
         if cell["birth"] and birth is None:
             left_out.append(RowNote(number, "The birth date is not year-month-day; not used."))
+        sex = _SEXES.get(cell["sex"].casefold(), "")
         rows.append(RegisterRow(cell["id"], first, cell["middle"], last, sex, birth))
     if not rows:
         raise AuditError("No row has an id and a name.", where=what)
@@ -133,21 +114,20 @@ def _left_out(row: int, patient_id: str, first: str, last: str) -> RowNote | Non
         return RowNote(
             row, f"An id or a name is longer than {MAX_NAME_CHARS} characters; left out."
         )
-    if not (name_words(first) and name_words(last)):
+    if not (_folded(first) and _folded(last)):
         return RowNote(row, "A name has no letters; left out.")
     return None
 
 
 def _birth(text: str) -> date | None:
-    match = _DAY.match(text)
     try:
-        return date(int(match[1]), int(match[2]), int(match[3])) if match else None
+        return date(*map(int, match.groups())) if (match := _DAY.match(text)) else None
     except ValueError:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+@dataclass(frozen=True)
+class _Word:
     """A word of a text: its characters, the form in which names are compared, its case."""
 
     start: int
@@ -156,43 +136,23 @@ class Word:
     is_capital: bool
 
 
-def words_of(text: str) -> list[Word]:
+def _words(text: str) -> list[_Word]:
     """Return the words of a text; the 's of "Smith's" is no part of the word."""
     words = []
     for match in _WORD.finditer(text):
         word = match[0]
         if len(word) > 2 and word[-1] in "sS" and word[-2] in "'’":
             word = word[:-2]
-        words.append(
-            Word(match.start(), match.start() + len(word), _folded(word), word[0].isupper())
-        )
+        folded = fold_name(word).replace("’", "'")
+        words.append(_Word(match.start(), match.start() + len(word), folded, word[0].isupper()))
     return words
 
 
-def _folded(word: str) -> str:
-    return fold_name(word).replace("’", "'")
+def _folded(name: str) -> tuple[str, ...]:
+    return tuple(word.folded for word in _words(name))
 
 
-def name_words(name: str) -> tuple[str, ...]:
-    """Return the words of a name in the form in which names are compared."""
-    return tuple(word.folded for word in words_of(name))
-
-
-def full_name_index(rows: Iterable[RegisterRow]) -> Mapping[tuple[str, ...], tuple[str, ...]]:
-    """Return the words of full names, in both orders, and the ids of the patients called so."""
-    found: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for row in rows:
-        if row.is_unspaced:
-            continue
-        first, last = name_words(row.first), name_words(row.last)
-        for key in {(*first, *last), (*last, *first)}:
-            ids = found.get(key, ())
-            if row.patient_id not in ids:
-                found[key] = (*ids, row.patient_id)
-    return found
-
-
-def birth_forms(day: date) -> Sequence[str]:
+def _birth_forms(day: date) -> list[str]:
     """Return the forms in which a birth date is looked for, longest first."""
     year, month, number = day.year, day.month, day.day
     forms = {f"{year}年{month}月{number}日", f"{year}年{month:02d}月{number:02d}日"}
@@ -210,302 +170,195 @@ _TITLED = re.compile(
     r"|([\u4e00-\u9fff々]{1,4})(?=さん|様|氏|先生|医師)"
 )
 _HONORIFIC = r"(?=\s*(?:さん|さま|様|氏|殿|君|くん|ちゃん))"
+_PLACES = {"first": "[FIRST]", "middle": "[MIDDLE]", "last": "[LAST]", "birth": "[DATE]"}
+_UNSPACED_PLACES = {"last": "[姓]", "full": "[氏名]", "birth": "[生年月日]"}
 
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of a name in a text: "first", "middle", "last", "full" or "birth"."""
-
-    start: int
-    stop: int
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class NameMention:
-    """One place where somebody is named.
-
-    Attributes
-    ----------
-    parts
-        In order; a gap between two of them stays in the text.
-    form
-        The kinds of the parts, joined by "+".
-    patient_ids
-        Who is called so: several where patients share a name.
-    is_own
-        Whether it is the note's own patient.
-    """
-
-    parts: tuple[Part, ...]
-    form: str
-    patient_ids: tuple[str, ...]
-    is_own: bool
-
-
-@dataclass(frozen=True)
-class NoteMentions:
-    """What was found in a note, in order, and what was left."""
-
-    mentions: tuple[NameMention, ...]
-    doubts: tuple[Doubt, ...]
+_Part = tuple[int, int, str]
+"""Start and stop of a part of a name; "first", "middle", "last", "full" or "birth"."""
+_Named = tuple[Sequence[_Part], Sequence[str]]
+"""The parts of one name, in order, and the ids of who is called so."""
 
 
 class MentionFinder:
     """Finds the patients of a register in notes."""
 
     def __init__(self, register: Register) -> None:
-        self._patients = register.by_patient()
-        self._full = full_name_index(register.rows)
-        self._longest = max(map(len, self._full), default=0)
-        self._starts = {key[0] for key in self._full}
-        self._unspaced: dict[str, tuple[str, ...]] = {}
+        self.patients = register.by_patient()
+        # Full names in both orders, by their words or as characters -> who is called so.
+        self._spaced: dict[tuple[str, ...], dict[str, None]] = defaultdict(dict)
+        self._unspaced: dict[str, dict[str, None]] = defaultdict(dict)
         for row in register.rows:
             if row.is_unspaced:
                 for between in ("", " ", "\u3000"):
-                    name = row.last + between + row.first
-                    ids = dict.fromkeys((*self._unspaced.get(name, ()), row.patient_id))
-                    self._unspaced[name] = tuple(ids)
+                    self._unspaced[row.last + between + row.first][row.patient_id] = None
+            else:
+                first, last = _folded(row.first), _folded(row.last)
+                for name in ((*first, *last), (*last, *first)):
+                    self._spaced[name][row.patient_id] = None
+        self._starts = {name[0] for name in (*self._spaced, *self._unspaced)}
+        self._n_words = max(map(len, self._spaced), default=0)
         self._lengths = sorted({len(name) for name in self._unspaced}, reverse=True)
-        self._unspaced_starts = {name[0] for name in self._unspaced}
 
-    def find(self, text: str, *, patient_id: str) -> NoteMentions:
-        """Find who is named in a note of this patient ("" or unknown: others only)."""
-        words = words_of(text)
+    def truth(self, text: str, *, patient_id: str, chart_time: str = "") -> NoteTruth:
+        """Return a note of this patient ("" or unknown: others only) with places in D_public.
+
+        A name that several patients carry is the note's own patient's, else the first one's.
+        """
+        words, doubts = _words(text), list[Doubt]()
         taken = bytearray(len(text))
-        mentions: list[NameMention] = []
-        doubts: list[Doubt] = []
-        for found in self._full_names(text, words, patient_id):
-            _take(found, taken, mentions)
-        for row in self._patients.get(patient_id, ()):
-            for own in _own_parts(text, words, row, doubts):
-                _take(NameMention(own, _form(own), (patient_id,), True), taken, mentions)
+        mentions: list[_Named] = []
+        for parts, ids in self._named(text, words, patient_id, doubts):
+            if not any(any(taken[start:stop]) for start, stop, _ in parts):
+                mentions.append((parts, ids))
+                for start, stop, _ in parts:
+                    taken[start:stop] = b"\1" * (stop - start)
         for match in _TITLED.finditer(text):
-            group = 1 if match[1] else 2
-            if not any(taken[match.start(group) : match.end(group)]):
-                doubts.append(Doubt(match.start(group), match.end(group), "titled"))
-        left = {d for d in doubts if not any(taken[d.start : d.stop])}
-        return NoteMentions(
-            tuple(sorted(mentions, key=lambda m: m.parts[0].start)),
-            tuple(sorted(left, key=lambda d: (d.start, d.stop, d.why))),
-        )
+            doubts.append(Doubt(*match.span(match.lastindex or 0), "titled"))
+        free = {doubt for doubt in doubts if not any(taken[doubt.start : doubt.stop])}
+        places, public = _masked(text, sorted(mentions))
+        return NoteTruth(
+            text, public, places, chart_time=chart_time,
+            doubts=tuple(sorted(free, key=lambda d: (d.start, d.stop, d.why))),
+        )  # fmt: skip
 
-    def _full_names(self, text: str, words: list[Word], patient_id: str) -> Iterator[NameMention]:
-        own = {name_words(row.first) for row in self._patients.get(patient_id, ())}
+    def _named(
+        self, text: str, words: list[_Word], patient_id: str, doubts: list[Doubt]
+    ) -> Iterator[_Named]:
+        """Yield all names, the surest first; what they overlap later is not taken."""
+        yield from self._full_names(text, words, patient_id)
+        yield from self._unspaced_names(text, patient_id)
+        for row in self.patients.get(patient_id, ()):
+            own = _unspaced_parts(text, row, doubts) if row.is_unspaced else (
+                _spaced_parts(text, words, row, doubts)
+            )  # fmt: skip
+            for parts in (*_births(text, row), *own):
+                yield parts, (patient_id,)
+
+    def _full_names(self, text: str, words: list[_Word], patient_id: str) -> Iterator[_Named]:
         for index, word in enumerate(words):
             if word.folded not in self._starts:
                 continue
-            for n in range(min(self._longest, len(words) - index), 1, -1):
+            for n in range(min(self._n_words, len(words) - index), 1, -1):
                 span = words[index : index + n]
-                ids = self._full.get(tuple(w.folded for w in span))
+                ids = self._spaced.get(tuple(one.folded for one in span), {})
                 # The own patient's names are found part by part, so that the parts are known.
-                if ids and _is_joined(text, span) and not (patient_id in ids and own):
-                    yield NameMention((_part(span, "full"),), "full", ids, False)
+                if ids and patient_id not in ids and _is_joined(text, span):
+                    yield [(span[0].start, span[-1].stop, "full")], tuple(ids)
                     break
-        for start, stop, ids in self._unspaced_names(text):
-            is_own = patient_id in ids
-            part = Part(start, stop, "full")
-            yield NameMention((part,), "full", (patient_id,) if is_own else ids, is_own)
 
-    def _unspaced_names(self, text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-        start = 0
-        while start < len(text) and self._lengths:
-            stop = start + 1
-            if text[start] in self._unspaced_starts:
-                for length in self._lengths:
-                    ids = self._unspaced.get(text[start : start + length])
-                    if ids:
-                        stop = start + length
-                        yield start, stop, ids
-                        break
-            start = stop
+    def _unspaced_names(self, text: str, patient_id: str) -> Iterator[_Named]:
+        done = 0
+        for start, character in enumerate(text if self._unspaced else ""):
+            if start < done or character not in self._starts:
+                continue
+            for length in self._lengths:
+                if ids := self._unspaced.get(text[start : start + length]):
+                    done = start + length
+                    yield [(start, done, "full")], (patient_id,) if patient_id in ids else [*ids]
+                    break
 
 
-def _take(found: NameMention, taken: bytearray, mentions: list[NameMention]) -> None:
-    if any(any(taken[part.start : part.stop]) for part in found.parts):
-        return
-    for part in found.parts:
-        taken[part.start : part.stop] = b"\1" * (part.stop - part.start)
-    mentions.append(found)
+def _masked(text: str, mentions: Sequence[_Named]) -> tuple[tuple[Place, ...], str]:
+    """Return where the names stand in both texts, and the text without them."""
+    parts = ((part, group) for group, (own, _) in enumerate(mentions) for part in own)
+    public, done = "", 0
+    places: list[Place] = []
+    for (start, stop, kind), group in sorted(parts):
+        own, ids = mentions[group]
+        value = text[start:stop]
+        mask = (_UNSPACED_PLACES if is_unspaced(value) else _PLACES).get(kind, "[NAME]")
+        public += text[done:start]
+        keys = [f"patient:{patient}" for patient in ids]
+        places.append(
+            Place(
+                start, stop, len(public), len(public) + len(mask),
+                category="+".join(each for _, _, each in own), kind=kind, role="patient",
+                identity=keys[0], value=value, group=-1 if kind == "birth" else group,
+                namesakes=tuple(keys[1:]),
+            )
+        )  # fmt: skip
+        public += mask
+        done = stop
+    return tuple(places), public + text[done:]
 
 
-def _own_parts(
-    text: str, words: list[Word], row: RegisterRow, doubts: list[Doubt]
-) -> list[tuple[Part, ...]]:
-    births: list[tuple[Part, ...]] = [(part,) for part in _births(text, row)]
-    if row.is_unspaced:
-        return births + _unspaced_parts(text, row, doubts)
-    return births + _spaced_parts(text, words, row, doubts)
+def _births(text: str, row: RegisterRow) -> list[list[_Part]]:
+    if row.birth is None:
+        return []
+    forms = "|".join(map(re.escape, _birth_forms(row.birth)))
+    found = re.finditer(rf"(?<!\d)(?:{forms})(?!\d)", text)
+    return [[(match.start(), match.end(), "birth")] for match in found]
 
 
-def _unspaced_parts(text: str, row: RegisterRow, doubts: list[Doubt]) -> list[tuple[Part, ...]]:
+def _unspaced_parts(text: str, row: RegisterRow, doubts: list[Doubt]) -> list[list[_Part]]:
     if len(row.first) > 1:
-        for match in re.finditer(re.escape(row.first), text):
-            doubts.append(Doubt(match.start(), match.end(), "first_alone"))
+        alone = re.finditer(re.escape(row.first), text)
+        doubts += [Doubt(match.start(), match.end(), "first_alone") for match in alone]
     found = re.finditer(re.escape(row.last) + _HONORIFIC, text)
-    return [(Part(match.start(), match.end(), "last"),) for match in found]
+    return [[(match.start(), match.end(), "last")] for match in found]
 
 
 def _spaced_parts(
-    text: str, words: list[Word], row: RegisterRow, doubts: list[Doubt]
-) -> list[tuple[Part, ...]]:
-    parts: list[Part] = []
-    capitals: set[Part] = set()
+    text: str, words: list[_Word], row: RegisterRow, doubts: list[Doubt]
+) -> Iterator[list[_Part]]:
+    parts: list[_Part] = []
+    sure: set[_Part] = set()  # written like a name: enough without another part beside it
     for kind, name in (("last", row.last), ("first", row.first), ("middle", row.middle)):
-        wanted = name_words(name)
-        for span in _spans(words, wanted):
-            if _is_joined(text, span):
-                parts.append(_part(span, kind))
-                if any(word.is_capital for word in span) and sum(map(len, wanted)) > 1:
-                    capitals.add(parts[-1])
-        if len(wanted) > 1:
-            single = {word for word in wanted if len(word) > _MAX_PARTICLE_CHARS}
-            doubts += [
-                Doubt(word.start, word.stop, "part_of_name")
-                for word in words
-                if word.folded in single and word.is_capital
-            ]
-    found: list[tuple[Part, ...]] = []
-    for run in _runs(text, sorted(parts, key=lambda part: (part.start, -part.stop))):
-        kinds = {part.kind for part in run}
-        if {"first", "last"} <= kinds or (capitals & set(run) and kinds != {"middle"}):
-            found.append(run)
-        else:
-            doubts.extend(Doubt(part.start, part.stop, "lower_case") for part in run)
-    return found
-
-
-def _spans(words: list[Word], wanted: tuple[str, ...]) -> Iterator[list[Word]]:
-    for index, word in enumerate(words):
-        if wanted and word.folded == wanted[0]:
+        wanted = _folded(name)
+        for index, word in enumerate(words if wanted else ()):
+            if word.folded != wanted[0]:
+                continue
             span = words[index : index + len(wanted)]
-            if tuple(word.folded for word in span) == wanted:
-                yield span
+            if tuple(one.folded for one in span) == wanted and _is_joined(text, span):
+                parts.append((word.start, span[-1].stop, kind))
+                if sum(map(len, wanted)) > 1 and any(one.is_capital for one in span):
+                    sure.add(parts[-1])
+        single = {word for word in wanted if len(wanted) > 1 and len(word) > _MAX_PARTICLE_CHARS}
+        doubts += [
+            Doubt(word.start, word.stop, "part_of_name")
+            for word in words
+            if word.folded in single and word.is_capital
+        ]
+    for run in _runs(text, sorted(parts, key=lambda part: (part[0], -part[1]))):
+        kinds = {kind for _, _, kind in run}
+        if {"first", "last"} <= kinds or (kinds != {"middle"} and not sure.isdisjoint(run)):
+            yield run
+        else:
+            doubts += [Doubt(start, stop, "lower_case") for start, stop, _ in run]
 
 
-def _runs(text: str, parts: list[Part]) -> Iterator[tuple[Part, ...]]:
-    run: list[Part] = []
+def _runs(text: str, parts: Sequence[_Part]) -> list[list[_Part]]:
+    """Return the parts that stand side by side, one of each kind, together."""
+    runs: list[list[_Part]] = []
     for part in parts:
-        if run and part.start < run[-1].stop:  # the same word as first and last name
+        if runs and part[0] < runs[-1][-1][1]:  # the same word as first and last name
             continue
-        if run and not _joins(text, run, part):
-            yield tuple(run)
-            run = []
-        run.append(part)
-    if run:
-        yield tuple(run)
+        if runs and _joins(text, runs[-1], part):
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    return runs
 
 
-def _joins(text: str, run: list[Part], part: Part) -> bool:
-    gap = part.start - run[-1].stop
-    if gap > _MAX_GAP_CHARS or part.kind in {other.kind for other in run}:
+def _joins(text: str, run: Sequence[_Part], part: _Part) -> bool:
+    start, stop, _ = run[-1]
+    if part[0] - stop > _MAX_GAP_CHARS or part[2] in {kind for _, _, kind in run}:
         return False
-    gap_text = _GAP.fullmatch(text, run[-1].stop, part.start)
+    gap = _GAP.fullmatch(text, stop, part[0])
     # A full stop ends a sentence, unless it belongs to an initial.
-    is_initial = run[-1].stop - run[-1].start == 1
-    return gap_text is not None and (is_initial or not gap_text[0].startswith("."))
+    return gap is not None and (stop - start == 1 or not gap[0].startswith("."))
 
 
-def _is_joined(text: str, span: list[Word]) -> bool:
+def _is_joined(text: str, span: Sequence[_Word]) -> bool:
     return all(
         b.start - a.stop <= _MAX_GAP_CHARS and _GAP.fullmatch(text, a.stop, b.start)
         for a, b in pairwise(span)
     )
 
 
-def _part(span: list[Word], kind: str) -> Part:
-    return Part(span[0].start, span[-1].stop, kind)
-
-
-def _births(text: str, row: RegisterRow) -> Iterator[Part]:
-    if row.birth is None:
-        return
-    pattern = "|".join(map(re.escape, birth_forms(row.birth)))
-    for match in re.finditer(rf"(?<!\d)(?:{pattern})(?!\d)", text):
-        yield Part(match.start(), match.end(), "birth")
-
-
-def _form(parts: tuple[Part, ...]) -> str:
-    return "+".join(part.kind for part in parts)
-
-
-_PLACES = {
-    "first": "[FIRST]",
-    "middle": "[MIDDLE]",
-    "last": "[LAST]",
-    "full": "[NAME]",
-    "birth": "[DATE]",
-}
-_UNSPACED_PLACES = {"last": "[姓]", "full": "[氏名]", "birth": "[生年月日]"}
-
-
-@dataclass(frozen=True)
-class Registered:
-    """How registered patients become places in D_public."""
-
-    register: Register
-
-    @cached_property
-    def finder(self) -> MentionFinder:
-        """Finds the patients."""
-        return MentionFinder(self.register)
-
-    def built(self, note: Note, facts: Facts | None) -> BuiltNote:
-        """Return a note in both corpora; the same in every process."""
-        found = self.finder.find(note.text, patient_id=note.patient_id)
-        return BuiltNote(without_names(note.text, found), note.chart_time, found.doubts)
-
-    def private_text(self, note: Note, facts: Facts | None) -> str:
-        """Return a note's text in D_private: as it is."""
-        return note.text
-
-    def public_line(self, note: Note, text: str) -> bytes:
-        """Return a note's line in D_public: the hospital's ids and dates are identifiers too."""
-        return json_line({"row": note.row, "category": note.category, "text": text})
-
-
-def without_names(text: str, found: NoteMentions) -> NoteTruth:
-    """Return a note with places for names in D_public.
-
-    A name that several patients carry is the note's own patient's, else the first one's.
-    """
-    parts = sorted(
-        ((part, number) for number, mention in enumerate(found.mentions) for part in mention.parts),
-        key=lambda item: item[0].start,
-    )
-    pieces: list[str] = []
-    inserted: list[Place] = []
-    done = length = 0
-    for part, number in parts:
-        mention = found.mentions[number]
-        value = text[part.start : part.stop]
-        mask = (_UNSPACED_PLACES if is_unspaced(value) else _PLACES).get(part.kind, "[NAME]")
-        pieces += [text[done : part.start], mask]
-        length += part.start - done
-        keys = tuple(f"patient:{patient}" for patient in mention.patient_ids)
-        inserted.append(
-            Place(
-                part.start,
-                part.stop,
-                length,
-                length + len(mask),
-                mention.form,
-                part.kind,
-                "patient",
-                keys[0],
-                value,
-                -1 if part.kind == "birth" else number,
-                keys[1:],
-            )
-        )
-        length += len(mask)
-        done = part.stop
-    return NoteTruth(text, "".join([*pieces, text[done:]]), tuple(inserted))
-
-
-def registered_people(register: Register) -> Iterator[dict[str, object]]:
+def registered_people(finder: MentionFinder) -> Iterator[dict[str, object]]:
     """Yield what is known of each patient."""
-    for patient_id, rows in register.by_patient().items():
+    for patient_id, rows in finder.patients.items():
         yield {
             "patient_id": patient_id,
             "names": [[row.first, row.middle, row.last] for row in rows],

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,11 @@ EXAMINATION, LISTED, CORPUS = "examination.json", "listed.json", "corpus.json"
 
 CANARY = "canary"
 """Role of a planted name; the person is "canary:ROW", the row of the list of canaries."""
-_PATIENT = "patient"
+_START = attrgetter("start")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Place:
     """One stretch in which D_private and D_public differ, or a placeholder that stayed.
 
@@ -71,25 +72,26 @@ class Place:
     namesakes: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, object]:
-        """Return the place as the truth file has it."""
-        if not self.identity:
-            return {name: getattr(self, name) for name in _LEFT}
-        found = {name: getattr(self, name) for name in _INSERTED}
-        return found | ({"namesakes": self.namesakes} if self.namesakes else {})
+        """Return the place as the truth file has it: of one that stayed, where it stands."""
+        n_fields = len(_FIELDS) - (not self.namesakes) if self.identity else 5
+        return {name: getattr(self, name) for name in _FIELDS[:n_fields]}
 
 
-_INSERTED = tuple(field.name for field in fields(Place))[:-1]
-_LEFT = _INSERTED[:5]
+_FIELDS = tuple(field.name for field in fields(Place))
 
 
-@dataclass(frozen=True, slots=True)
-class TrueName:
-    """A person's name in D_private: offsets, whose it is, and the person's role."""
+@dataclass(frozen=True)
+class Doubt:
+    """A place of an identified note that was left as it is.
+
+    `why`: "lower_case" (a part of the patient's name, written like a common word), "part_of_name"
+    (one word of several), "first_alone" (of a name written without spaces), "titled" (after a
+    title, not in the register).
+    """
 
     start: int
-    end: int
-    person: str
-    role: str
+    stop: int
+    why: str
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,10 @@ class NoteTruth:
         Placeholders that stayed in both.
     n_malformed
         Openings `[**` that are never closed; they stay.
+    chart_time
+        Of the note in D_private.
+    doubts
+        Places of an identified note that look like names and were left.
     """
 
     private: str
@@ -114,53 +120,36 @@ class NoteTruth:
     inserted: tuple[Place, ...] | None = None
     left: tuple[Place, ...] = ()
     n_malformed: int = 0
+    chart_time: str = ""
+    doubts: tuple[Doubt, ...] = ()
 
     @cached_property
-    def names(self) -> tuple[TrueName, ...] | None:
+    def names(self) -> tuple[Place, ...] | None:
         """The names in `private`, in order: what one person's group holds is one name."""
         if self.inserted is None:
             return None
-        groups: dict[tuple[int, str], list[Place]] = {}
+        names: dict[tuple[int, str], Place] = {}
         for place in self.inserted:
             if place.group >= 0:
-                groups.setdefault((place.group, place.identity), []).append(place)
-        names = [
-            TrueName(min(p.start for p in group), max(p.stop for p in group), person, group[0].role)
-            for (_, person), group in groups.items()
-        ]
-        return tuple(sorted(names, key=lambda name: name.start))
+                first = names.setdefault((place.group, place.identity), place)
+                names[place.group, place.identity] = replace(first, stop=place.stop)
+        return tuple(names.values())
 
     def in_public(self, at: int, *, is_end: bool = False) -> int:
         """Return the offset in D_public of one in D_private; of a place its beginning or end."""
         places = self.inserted or ()
-        index = bisect_right(places, at, key=lambda place: place.start) - 1
-        if index >= 0 and is_end and places[index].start == at:
-            index -= 1
-        if index < 0:
+        n_before = (bisect_left if is_end else bisect_right)(places, at, key=_START)
+        if not n_before:
             return at
-        place = places[index]
+        place = places[n_before - 1]
         if at >= place.stop:
             return place.source_stop + at - place.stop
         return place.source_stop if is_end else place.source_start
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """A place of an identified note that was left as it is.
-
-    `why`: "lower_case" (a part of the patient's name, written like a common word), "part_of_name"
-    (one word of several), "first_alone" (of a name written without spaces), "titled" (after a
-    title, not in the register).
-    """
-
-    start: int
-    stop: int
-    why: str
-
-
 def patient_key(note: Note) -> str:
     """Return who a note is about, as the truth file says it."""
-    return f"{_PATIENT}:{note.patient_id}" if note.patient_id else f"note:{note.row}"
+    return f"patient:{note.patient_id}" if note.patient_id else f"note:{note.row}"
 
 
 def json_line(content: Mapping[str, object]) -> bytes:
@@ -168,11 +157,14 @@ def json_line(content: Mapping[str, object]) -> bytes:
     return (_encode(content) + "\n").encode()
 
 
+def json_page(content: Mapping[str, object]) -> bytes:
+    """Return a file of JSON that a person can read."""
+    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
+
+
 def note_line(note: Note, *, text: str, chart_time: str) -> bytes:
     """Return a note as a line of JSON."""
-    names = ("row", "note_id", "patient_id", "admission_id", "category")
-    head = {name: getattr(note, name) for name in names}
-    return json_line(head | {"chart_time": chart_time, "text": text})
+    return json_line({"row": note.row} | asdict(note) | {"chart_time": chart_time, "text": text})
 
 
 def truth_line(note: Note, truth: NoteTruth) -> bytes:
@@ -197,20 +189,21 @@ def places_of(record: Mapping[str, Any]) -> tuple[Place, ...]:
     Corpora with a register had records of their own once: those are read as well.
     """
     if "mentions" not in record:
-        inserted = (place | {"namesakes": tuple(place.get("namesakes", ()))}
-                    for place in record["inserted"])  # fmt: skip
-        return tuple(Place(**place) for place in inserted)
+        return tuple(
+            Place(**place | {"namesakes": tuple(place.get("namesakes", ()))})
+            for place in record["inserted"]
+        )
     places = [_of_register(place, own=str(record["patient_id"])) for place in record["mentions"]]
-    return tuple(sorted(places, key=lambda place: place.start))
+    return tuple(sorted(places, key=_START))
 
 
 def _of_register(place: Mapping[str, Any], *, own: str) -> Place:
     ids = [own] if place["is_own"] or not place["patient_ids"] else list(place["patient_ids"])
     is_canary = ids[0].startswith(f"{CANARY}:")
-    keys = ids if is_canary else [f"{_PATIENT}:{patient}" for patient in ids]
+    keys = ids if is_canary else [f"patient:{patient}" for patient in ids]
     return Place(
         place["start"], place["stop"], place["public_start"], place["public_stop"],
-        category=place["form"], kind=place["kind"], role=CANARY if is_canary else _PATIENT,
+        category=place["form"], kind=place["kind"], role=CANARY if is_canary else "patient",
         identity=keys[0], group=-1 if place["kind"] == "birth" else place["mention"],
         namesakes=tuple(keys[1:]),
     )  # fmt: skip
@@ -221,31 +214,24 @@ def corpus_notes(
 ) -> Iterator[tuple[bytes, dict[str, Any], tuple[Place, ...]]]:
     """Yield each note of D_private as its line and its values, with its places.
 
-    `on_bytes` is told the bytes of each line. Raises `AuditError` if the files do not fit.
+    `on_bytes` is told the bytes of each line.
     """
     with (folder / PRIVATE).open("rb") as private, (folder / TRUTH).open("rb") as truth:
-        known = _next(truth)
+        records = map(json.loads, truth)
+        known = next(records, None)
         for line in private:
             note = json.loads(line)
             is_known = known is not None and known["row"] == note["row"]
             yield line, note, places_of(known) if known and is_known else ()
             on_bytes(len(line))
             if is_known:
-                known = _next(truth)
+                known = next(records, None)
         if known is not None:
             raise AuditError(
                 "The files of the corpus do not belong together.",
                 where="corpus",
                 do="Build the corpus again.",
             )
-
-
-def _next(lines: Iterator[bytes]) -> dict[str, Any] | None:
-    line = next(lines, None)
-    return None if line is None else json.loads(line)
-
-
-_COUNTS = ("n_notes", "n_patients", "n_listed_patients")
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,20 +255,10 @@ class ListedNotes:
     n_listed_patients: int
     notes: array[int]
 
-    def __post_init__(self) -> None:
-        """Check that positions rise and lie in the corpus, and that counts fit each other."""
-        is_rising = all(a < b for a, b in pairwise(self.notes))
-        is_inside = not self.notes or self.notes[-1] < self.n_notes
-        if not (is_rising and is_inside):
-            raise ValueError("positions rise from 0 to n_notes - 1")
-        least = 1 if self.notes else 0
-        if not least <= self.n_listed_patients <= min(self.n_patients, len(self.notes)):
-            raise ValueError("listed patients are some of the patients of listed notes")
-
     @property
     def digest(self) -> str:
         """SHA-256 of the positions."""
-        return hashlib.sha256(_joined(self.notes)).hexdigest()
+        return hashlib.sha256(", ".join(map(str, self.notes)).encode()).hexdigest()
 
     @property
     def free_share(self) -> float:
@@ -292,29 +268,34 @@ class ListedNotes:
 
 def listed_bytes(listed: ListedNotes) -> bytes:
     """Return what `listed.json` holds."""
-    head = json.dumps({name: getattr(listed, name) for name in _COUNTS}).removesuffix("}")
-    return f'{head}, "notes": ['.encode() + _joined(listed.notes) + b"]}\n"
+    return (json.dumps(vars(listed) | {"notes": listed.notes.tolist()}) + "\n").encode()
 
 
 def read_listed(path: Path) -> ListedNotes:
     """Return what a `listed.json` says."""
     try:
         content = json.loads(path.read_bytes())
-        n_notes, n_patients, n_listed = (content[name] for name in _COUNTS)
-        if any(type(count) is not int for count in (n_notes, n_patients, n_listed)):
+        counts = [content[field.name] for field in fields(ListedNotes)[:-1]]
+        notes = array("I", content["notes"])
+        if any(type(count) is not int for count in counts):
             raise TypeError
-        return ListedNotes(n_notes, n_patients, n_listed, array("I", content["notes"]))
+        n_notes, n_patients, n_listed = counts
+        is_rising = all(a < b for a, b in pairwise((-1, *notes, n_notes)))
+        if not is_rising or not bool(notes) <= n_listed <= min(n_patients, len(notes)):
+            raise ValueError
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        raise AuditError(
-            "A file of the corpus cannot be read.", where="corpus", do="Build the corpus again."
-        ) from None
+        raise unreadable() from None
+    return ListedNotes(n_notes, n_patients, n_listed, notes)
+
+
+def unreadable() -> AuditError:
+    """Return the error for a file of a corpus that is damaged or not there."""
+    return AuditError(
+        "A file of the corpus cannot be read.", where="corpus", do="Build the corpus again."
+    )
 
 
 def listed_file(notes: Path) -> Path | None:
     """Return the `listed.json` beside a corpus's file of notes; None where there is none."""
     path = notes.with_name(LISTED)
     return path if path.is_file() else None
-
-
-def _joined(notes: array[int]) -> bytes:
-    return ", ".join(map(str, notes)).encode()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from audit.deid.matching import CRITERIA, MISSED, OPTIMAL, SPURIOUS, match
 from audit.errors import AuditError
 from audit.notes.spans import Span, TaggedDocument
 from audit.shelf import new_file
-from audit.stats import BoolArray, IntArray
+from audit.stats import IntArray
 from audit.tables import write_table
 
 OTHER_LABEL, OTHER_PLACE, SAME = "other label", "other place", "same"
@@ -27,26 +26,14 @@ label whose ends differ."""
 KINDS = (*MISSES, SAME)
 SPANS, INDEX = "spans.jsonl", "spans.npz"
 CONTEXT_CHARS, MAX_TEXT_CHARS = 40, 600
+HEADER = (
+    "doc_id", "patient_id", "kind", "gold_label", "predicted_label", "gold_start", "gold_end",
+    "predicted_start", "predicted_end", "before", "gold_text", "predicted_text", "after",
+)  # fmt: skip
 
 _Pair = tuple[Span | None, Span | None]
+_Place = tuple[int, int]
 _COLUMNS = ("offset", "criteria", "kind", "row", "column", "note")
-
-
-@dataclass(frozen=True)
-class Miss:
-    """One difference between gold and prediction, as it is listed; the places as in `SpanCase`."""
-
-    doc_id: str
-    patient_id: str | None
-    kind: str
-    row: str
-    column: str
-    gold: Span | None
-    predicted: Span | None
-    gold_text: str
-    predicted_text: str
-    before: str
-    after: str
 
 
 @dataclass(frozen=True)
@@ -77,52 +64,50 @@ class SpanCase:
     kind: str
     row: str
     column: str
-    gold: tuple[int, int] | None
-    predicted: tuple[int, int] | None
+    gold: _Place | None
+    predicted: _Place | None
     start: int
     text: str
 
-    def __post_init__(self) -> None:
-        """Check the kind, once."""
-        if self.kind not in KINDS:
-            raise ValueError(f"{self.kind}: no such kind")
-
-    def pieces(self, span: tuple[int, int] | None) -> tuple[str, str, str]:
+    def pieces(self, span: _Place | None) -> tuple[str, str, str]:
         """Return the text before, in and behind one of the spans; no span is nothing in it."""
         if span is None:
             return self.text, "", ""
         low, high = (min(max(at - self.start, 0), len(self.text)) for at in span)
         return self.text[:low], self.text[low:high], self.text[high:]
 
-    def as_miss(self) -> Miss:
+    def listed(self) -> dict[str, Any]:
         """Return it as a line of the list of misses."""
-        gold = None if self.gold is None else Span(*self.gold, self.row)
-        predicted = None if self.predicted is None else Span(*self.predicted, self.column)
-        spans = [span for span in (gold, predicted) if span is not None]
-        whole = (min(s.start for s in spans), max(s.end for s in spans)) if spans else None
+        sides = {"gold": (self.gold, self.row), "predicted": (self.predicted, self.column)}
+        spans = [span for span, _ in sides.values() if span]
+        whole = (min(s for s, _ in spans), max(e for _, e in spans)) if spans else None
         before, _, after = self.pieces(whole)
-        return Miss(
-            self.doc_id, self.patient_id, self.kind, self.row, self.column, gold, predicted,
-            self.pieces(self.gold)[1], self.pieces(self.predicted)[1], before, after,
-        )  # fmt: skip
+        return {
+            "doc_id": self.doc_id, "patient_id": self.patient_id,
+            "kind": self.kind, "row": self.row, "column": self.column,
+            **{side: span and {"start": span[0], "end": span[1], "label": label}
+               for side, (span, label) in sides.items()},
+            **{f"{side}_text": self.pieces(span)[1] for side, (span, _) in sides.items()},
+            "before": before, "after": after,
+        }  # fmt: skip
 
 
 def _pairs(
     gold: TaggedDocument, predicted: TaggedDocument, *, criterion: str, matcher: str
 ) -> list[_Pair]:
     found = match(gold.spans, predicted.spans, criterion=criterion, matcher=matcher)
-    alone: list[_Pair] = [(span, None) for span in found.missed]
-    return [*found.pairs, *alone, *((None, span) for span in found.spurious)]
+    missed: list[_Pair] = [(span, None) for span in found.missed]
+    return [*found.pairs, *missed, *((None, span) for span in found.spurious)]
 
 
-def _place(pair: _Pair) -> tuple[int, int, bool, bool, str]:
+def _order(pair: _Pair) -> tuple[int, int, bool, bool, str]:
     first = min(span for span in pair if span is not None)
     return first.start, first.end, pair[0] is None, pair[1] is None, first.label
 
 
 def _case(
     note: TaggedDocument, pair: _Pair, *, number: int = 0, n_context: int = CONTEXT_CHARS,
-    n_most: int | None = MAX_TEXT_CHARS,
+    n_most: int = MAX_TEXT_CHARS,
 ) -> SpanCase:  # fmt: skip
     gold, predicted = pair
     spans = [span for span in pair if span is not None]
@@ -130,24 +115,26 @@ def _case(
     end = max(span.end for span in spans) + n_context
     if gold is None or predicted is None:
         kind = SPURIOUS if gold is None else MISSED
+    elif gold.label != predicted.label:
+        kind = OTHER_LABEL
     else:
-        alike = SAME if gold == predicted else OTHER_PLACE
-        kind = alike if gold.label == predicted.label else OTHER_LABEL
+        kind = SAME if gold == predicted else OTHER_PLACE
     return SpanCase(
         note=number,
         doc_id=note.doc_id,
         patient_id=note.patient_id,
         kind=kind,
-        row=SPURIOUS if gold is None else gold.label,
-        column=MISSED if predicted is None else predicted.label,
-        gold=None if gold is None else (gold.start, gold.end),
-        predicted=None if predicted is None else (predicted.start, predicted.end),
+        row=gold.label if gold else SPURIOUS,
+        column=predicted.label if predicted else MISSED,
+        gold=(gold.start, gold.end) if gold else None,
+        predicted=(predicted.start, predicted.end) if predicted else None,
         start=start,
-        text=note.text[start : end if n_most is None else min(end, start + n_most)],
+        text=note.text[start : min(end, start + n_most)],
     )
 
 
 def _nowhere(note: TaggedDocument, label: str, *, number: int = 0) -> SpanCase:
+    """Return the case of a prediction that has no place in its note."""
     return SpanCase(
         number, note.doc_id, note.patient_id, SPURIOUS, SPURIOUS, label, None, None, 0, ""
     )  # fmt: skip
@@ -160,47 +147,41 @@ def misses_of(
     criterion: str = "label_relaxed",
     matcher: str = OPTIMAL,
     n_context: int = 30,
-) -> tuple[Miss, ...]:
+) -> tuple[SpanCase, ...]:
     """Return all differences of one note, in the order of the text.
 
     Under the criterion `label_relaxed` missed and spurious are the margins of the paper's matrix;
     under `strict` every pair whose label or place differs is both missed and spurious.
     """
     pairs = _pairs(gold, predicted, criterion=criterion, matcher=matcher)
-    cases = [
-        _case(gold, pair, n_context=n_context, n_most=None)
-        for pair in sorted((pair for pair in pairs if pair[0] != pair[1]), key=_place)
-    ]
-    cases += [_nowhere(gold, label) for label in predicted.unaligned]
-    return tuple(case.as_miss() for case in cases)
-
-
-HEADER = (
-    "doc_id", "patient_id", "kind", "gold_label", "predicted_label", "gold_start", "gold_end",
-    "predicted_start", "predicted_end", "before", "gold_text", "predicted_text", "after",
-)  # fmt: skip
-
-
-def misses_csv(misses: Iterable[Miss]) -> str:
-    """Return misses as CSV in which no cell is a formula."""
-    return write_table(HEADER, map(_cells, misses))
-
-
-def _cells(miss: Miss) -> tuple[object, ...]:
-    gold, predicted = miss.gold, miss.predicted
+    whole = len(gold.text)
     return (
-        miss.doc_id, miss.patient_id, miss.kind, gold.label if gold else "",
-        "" if miss.kind == MISSED else miss.column,
-        *((gold.start, gold.end) if gold else (None, None)),
-        *((predicted.start, predicted.end) if predicted else (None, None)),
-        miss.before, miss.gold_text, miss.predicted_text, miss.after,
-    )  # fmt: skip
+        *(
+            _case(gold, pair, n_context=n_context, n_most=whole)
+            for pair in sorted((pair for pair in pairs if pair[0] != pair[1]), key=_order)
+        ),
+        *(_nowhere(gold, label) for label in predicted.unaligned),
+    )
 
 
-def misses_jsonl(misses: Iterable[Miss]) -> Iterator[str]:
+def misses_csv(misses: Iterable[SpanCase]) -> str:
+    """Return misses as CSV in which no cell is a formula."""
+    rows = []
+    for case in misses:
+        found = case.listed()
+        for side in ("gold", "predicted"):
+            span = found[side] or {}
+            found |= {f"{side}_{name}": span.get(name) for name in ("start", "end")}
+        found["gold_label"] = case.row if case.gold else ""
+        found["predicted_label"] = "" if case.kind == MISSED else case.column
+        rows.append([found[name] for name in HEADER])
+    return write_table(HEADER, rows)
+
+
+def misses_jsonl(misses: Iterable[SpanCase]) -> Iterator[str]:
     """Yield each miss as a line of JSON, with its line end."""
-    for miss in misses:
-        yield json.dumps(asdict(miss), ensure_ascii=False) + "\n"
+    for case in misses:
+        yield json.dumps(case.listed(), ensure_ascii=False) + "\n"
 
 
 class SpanWriter:
@@ -210,9 +191,9 @@ class SpanWriter:
         self._file = new_file(folder / SPANS)
         self._folder = folder
         self._matcher = matcher
-        self._columns = {name: array("q") for name in _COLUMNS}
+        self._rows: list[tuple[int, ...]] = []  # numbers of `_COLUMNS`
         self._labels: dict[str, int] = {}
-        self._offset = self._n_notes = 0
+        self._n_notes = 0
 
     def add(self, gold: TaggedDocument, *, predicted: TaggedDocument) -> None:
         """Write the cases of a note."""
@@ -220,7 +201,7 @@ class SpanWriter:
         for bit, criterion in enumerate(CRITERIA):
             for pair in _pairs(gold, predicted, criterion=criterion, matcher=self._matcher):
                 masks[pair] = masks.get(pair, 0) | 1 << bit
-        for pair in sorted(masks, key=_place):
+        for pair in sorted(masks, key=_order):
             self._write(_case(gold, pair, number=self._n_notes), criteria=masks[pair])
         for label in predicted.unaligned:
             case = _nowhere(gold, label, number=self._n_notes)
@@ -232,24 +213,20 @@ class SpanWriter:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        columns: dict[str, Any] = {
-            name: np.frombuffer(column, dtype=np.int64) for name, column in self._columns.items()
-        }
+        table = np.array(self._rows, dtype=np.int64).reshape(-1, len(_COLUMNS))
+        columns: dict[str, Any] = dict(zip(_COLUMNS, table.T, strict=True))
+        columns["labels"] = np.array(list(self._labels), dtype=np.str_)
         with new_file(self._folder / INDEX) as file:
-            labels = np.array(list(self._labels), dtype=np.str_)
-            np.savez_compressed(file, labels=labels, **columns)
+            np.savez_compressed(file, **columns)
 
     def _write(self, case: SpanCase, *, criteria: int) -> None:
-        text = json.dumps(vars(case), ensure_ascii=False) + "\n"
-        line = text.encode("utf-8", "surrogatepass")
         row, column = (
-            self._labels.setdefault(label, len(self._labels)) for label in (case.row, case.column)
+            self._labels.setdefault(x, len(self._labels)) for x in (case.row, case.column)
         )
-        values = (self._offset, criteria, KINDS.index(case.kind), row, column, case.note)
-        for numbers, value in zip(self._columns.values(), values, strict=True):
-            numbers.append(value)
-        self._file.write(line)
-        self._offset += len(line)
+        kind = KINDS.index(case.kind)
+        self._rows.append((self._file.tell(), criteria, kind, row, column, case.note))
+        line = json.dumps(vars(case), ensure_ascii=False) + "\n"
+        self._file.write(line.encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,8 +264,8 @@ class SpanIndex:
     def of_label(self, label: str, *, among: IntArray) -> IntArray:
         """Return those among the cases whose gold or prediction has a label."""
         code = self._code(label)
-        is_here: BoolArray = (self.row[among] == code) | (self.column[among] == code)
-        return np.asarray(among[is_here], dtype=np.int64)
+        found: IntArray = among[(self.row[among] == code) | (self.column[among] == code)]
+        return found
 
     def readable(self) -> IntArray:
         """Return the numbers of the golds of which a character stands in no prediction."""
@@ -320,7 +297,10 @@ class SpanIndex:
             with (self.folder / SPANS).open("rb") as file:
                 for number in numbers:
                     file.seek(int(self.offset[number]))
-                    yield _read(file.readline())
+                    content = json.loads(file.readline().decode("utf-8", "surrogatepass"))
+                    for side in ("gold", "predicted"):
+                        content[side] = content[side] and tuple(content[side])
+                    yield SpanCase(**content)
         except (OSError, ValueError, KeyError, TypeError):
             raise _unreadable() from None
 
@@ -332,18 +312,10 @@ def span_index(folder: Path) -> SpanIndex:
     """Return what finds the cases of a score; AuditError where it cannot be read."""
     try:
         with np.load(folder / INDEX, allow_pickle=False) as found:
-            columns = [found[name] for name in _COLUMNS]
-            labels = tuple(str(label) for label in found["labels"])
+            labels = tuple(map(str, found["labels"]))
+            return SpanIndex(folder, labels, *(found[name] for name in _COLUMNS))
     except (OSError, ValueError, KeyError):
         raise _unreadable() from None
-    return SpanIndex(folder, labels, *columns)
-
-
-def _read(line: bytes) -> SpanCase:
-    content = json.loads(line.decode("utf-8", "surrogatepass"))
-    for side in ("gold", "predicted"):
-        content[side] = None if content[side] is None else tuple(content[side])
-    return SpanCase(**content)
 
 
 def _unreadable() -> AuditError:

@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from bisect import bisect_left
+from codecs import BOM_UTF8
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import takewhile
+from operator import attrgetter, eq
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, runtime_checkable
+from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
-from audit.deid.tagger import Tags
-from audit.deid.windows import Window, from_windows
+from pydantic import ConfigDict, Field
+
+from audit.deid.metrics import Pair
+from audit.deid.tagger import Tags, Window, from_windows
 from audit.errors import AuditError
 from audit.notes.formats import (
     GOLD,
     PREDICTED,
     TagCensus,
     flattened,
+    jsonl_line,
     numbered_lines,
     opened,
     read_line,
@@ -32,7 +39,9 @@ from audit.notes.formats import (
 )
 from audit.notes.spans import Span, TaggedDocument, tagged
 from audit.progress import StopQuestion
+from audit.shelf import new_file
 from audit.stats import Rate
+from audit.task import Record
 
 _ANCHORS = (48, 24, 12, 6)
 """Lengths of passages that are sought in both texts, the longest first."""
@@ -49,12 +58,11 @@ class Folded:
     """
 
     chars: str
-    position: tuple[int, ...]
-    first: tuple[int, ...]
+    position: list[int]
+    first: list[int]
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """Characters `a` to `a_end` of the copy are `b` to `b_end` of the source.
 
     `is_equal` blocks have the same length and are equal after folding, the others were replaced,
@@ -78,116 +86,86 @@ def _folded_char(char: str) -> str:
 
 def fold(text: str) -> Folded:
     """Return a text as it is compared: NFKD of each character, no case, any white space a space."""
-    chars: list[str] = []
-    position: list[int] = []
-    first: list[int] = []
-    for i, char in enumerate(text):
-        plain = _folded_char(char)
-        first.append(len(position))
-        chars.append(plain)
-        position += [i] * len(plain)
-    first.append(len(position))
-    return Folded("".join(chars), tuple(position), tuple(first))
+    chars = [_folded_char(char) for char in text]
+    position = [i for i, plain in enumerate(chars) for _ in plain]
+    first = [0]
+    for plain in chars:
+        first.append(first[-1] + len(plain))
+    return Folded("".join(chars), position, first)
 
 
-def align(copy: str, source: str) -> tuple[Block, ...]:
+def align(copy: str, source: str) -> list[Block]:
     """Align two folded texts; the blocks cover both, in order.
 
-    Passages that occur equally often in both are anchors, the longest first, as long as they are in
-    the same order; what lies between is aligned by longest common pieces. Time and memory are
-    bounded for long texts of many repetitions too.
+    Passages that occur once in both are anchors, the longest first, as long as they are in the same
+    order; what lies between is aligned by longest common pieces. Time and memory are bounded for
+    long texts of many repetitions too.
     """
-    pairs = _matches(copy, source, 0, 0, anchors=_ANCHORS)
     blocks: list[Block] = []
     a = b = 0
-    for start, other, length in [*_joined(pairs), (len(copy), len(source), 0)]:
-        if start > a or other > b:
-            blocks.append(Block(a, start, b, other, is_equal=False))
-        if length:
-            blocks.append(Block(start, start + length, other, other + length, is_equal=True))
-        a, b = start + length, other + length
-    return tuple(blocks)
+    for start, there, n in [*_matches(copy, source, _ANCHORS), (len(copy), len(source), 0)]:
+        if start > a or there > b:
+            blocks.append(Block(a, start, b, there, is_equal=False))
+        if n:
+            blocks.append(Block(start, start + n, there, there + n, is_equal=True))
+        a, b = start + n, there + n
+    return blocks
 
 
 _Match = tuple[int, int, int]
+"""Place in the copy, place in the source, length of an equal piece."""
 
 
-def _joined(matches: Iterator[_Match]) -> Iterator[_Match]:
-    last: _Match | None = None
-    for a, b, length in matches:
-        if last is not None and last[0] + last[2] == a and last[1] + last[2] == b:
-            last = last[0], last[1], last[2] + length
-            continue
-        if last is not None:
-            yield last
-        last = a, b, length
-    if last is not None:
-        yield last
-
-
-def _matches(a: str, b: str, i: int, j: int, *, anchors: tuple[int, ...]) -> Iterator[_Match]:
-    """Yield equal pieces (place in copy, in source, length) of a and b, which begin at i, j."""
+def _matches(a: str, b: str, anchors: Sequence[int]) -> Iterator[_Match]:
+    """Yield equal pieces of two texts in order: their beginning, what lies between, their end."""
     head = _n_common(a, b)
+    tail = _n_common(a[head:][::-1], b[head:][::-1])
+    end_a, end_b = len(a) - tail, len(b) - tail
     if head:
-        yield i, j, head
-    a, b, i, j = a[head:], b[head:], i + head, j + head
-    tail = _n_common(a[::-1], b[::-1])
-    end = i + len(a) - tail, j + len(b) - tail, tail
-    a, b = a[: len(a) - tail], b[: len(b) - tail]
-    if a and b:
-        yield from _between(a, b, i, j, anchors=anchors)
+        yield 0, 0, head
+    if head < end_a and head < end_b:
+        for start, there, n in _between(a[head:end_a], b[head:end_b], anchors):
+            yield head + start, head + there, n
     if tail:
-        yield end
-
-
-def _between(a: str, b: str, i: int, j: int, *, anchors: tuple[int, ...]) -> Iterator[_Match]:
-    for n, size in enumerate(anchors):
-        found = _anchored(a, b, size=size)
-        if found:
-            rest = anchors[n:]
-            at, other = 0, 0
-            for start, there in found:
-                if start < at or there < other:
-                    continue
-                yield from _matches(a[at:start], b[other:there], i + at, j + other, anchors=rest)
-                length = _n_common(a[start:], b[there:])
-                yield i + start, j + there, length
-                at, other = start + length, there + length
-            yield from _matches(a[at:], b[other:], i + at, j + other, anchors=rest)
-            return
-    if len(a) * len(b) <= _MAX_CELLS:
-        matcher = SequenceMatcher(None, a, b, autojunk=False)
-        for piece in matcher.get_matching_blocks():
-            if piece.size:
-                yield i + piece.a, j + piece.b, piece.size
+        yield end_a, end_b, tail
 
 
 def _n_common(a: str, b: str) -> int:
     """Return how many characters two texts begin with alike."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return sum(1 for _ in takewhile(bool, map(eq, a, b)))
+
+
+def _between(a: str, b: str, anchors: Sequence[int]) -> Iterator[_Match]:
+    for n, size in enumerate(anchors):
+        if not (found := _anchored(a, b, size=size)):
+            continue
+        at = other = 0
+        for start, there in [*found, (len(a), len(b))]:
+            if start < at or there < other:
+                continue
+            for begin, begin_there, length in _matches(a[at:start], b[other:there], anchors[n:]):
+                yield at + begin, other + begin_there, length
+            if length := _n_common(a[start:], b[there:]):
+                yield start, there, length
+            at, other = start + length, there + length
+        return
+    if len(a) * len(b) <= _MAX_CELLS:
+        for piece in SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks():
+            if piece.size:
+                yield piece
 
 
 def _anchored(a: str, b: str, *, size: int) -> list[tuple[int, int]]:
     """Return where passages stand that occur once in each text, as far as their order agrees."""
-    once_in_a, once_in_b = _once(a, size), _once(b, size)
-    pairs = sorted((at, once_in_b[passage]) for passage, at in once_in_a.items()
-                   if passage in once_in_b)  # fmt: skip
+    in_a, in_b = _once(a, size), _once(b, size)
+    pairs = sorted((at, in_b[passage]) for passage, at in in_a.items() if passage in in_b)
     return _longest_increasing(pairs)
 
 
 def _once(text: str, size: int) -> dict[str, int]:
-    places: dict[str, int] = {}
-    for at in range(len(text) - size + 1):
-        passage = text[at : at + size]
-        places[passage] = -1 if passage in places else at
-    return {passage: at for passage, at in places.items() if at >= 0}
+    passages = [text[at : at + size] for at in range(len(text) - size + 1)]
+    n = Counter(passages)
+    return {passage: at for at, passage in enumerate(passages) if n[passage] == 1}
 
 
 def _longest_increasing(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -198,11 +176,7 @@ def _longest_increasing(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     for i, (_, there) in enumerate(pairs):
         pile = bisect_left(ends, there)
         before.append(last[pile - 1] if pile else -1)
-        if pile == len(ends):
-            ends.append(there)
-            last.append(i)
-        else:
-            ends[pile], last[pile] = there, i
+        ends[pile : pile + 1], last[pile : pile + 1] = [there], [i]
     run = []
     i = last[-1] if last else -1
     while i >= 0:
@@ -211,184 +185,126 @@ def _longest_increasing(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return run[::-1]
 
 
-EXACT, NORMALISED, EDITED, TRUNCATED, EMPTY = (
+EXACT, NORMALISED, EDITED, TRUNCATED, EMPTY = STATUSES = (
     "exact", "normalised", "edited", "truncated", "empty",
 )  # fmt: skip
-STATUSES = (EXACT, NORMALISED, EDITED, TRUNCATED, EMPTY)
 """How a copy relates to its note: equal; equal after NFKC and folded white space; other; without
 counterpart for more than the last 5 % of the note; nothing."""
 
 _MAX_TAIL = 0.05
 _MIN_MATCHED = 0.5
-
-
-@dataclass(frozen=True)
-class Edits:
-    """How a copy departs from its note, in characters as they are compared.
-
-    `n_inside` of them are inside tags of the copy.
-    """
-
-    n_inserted: int = 0
-    n_deleted: int = 0
-    n_substituted: int = 0
-    n_inside: int = 0
-    n_source_chars: int = 0
-
-    @property
-    def error_rate(self) -> float:
-        """Edits per character of the note; NaN for an empty note.
-
-        Differs: counted from this alignment, so it can exceed the least number of edits.
-        """
-        n = self.n_inserted + self.n_deleted + self.n_substituted
-        return n / self.n_source_chars if self.n_source_chars else float("nan")
+Numbers = Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Alignment:
     """What a model's output says about a note.
 
-    `spans` are on the note, sorted, each once; `unaligned` are spans on the copy that have no place
-    in it. `copy` is the output without its tags: to be shown, never to be released.
+    Attributes
+    ----------
+    status
+        One of `STATUSES`.
+    spans, unaligned
+        On the note, sorted, each once; and those on the copy that have no place in it.
+    copy
+        The output without its tags: to be shown, never to be released.
+    edits
+        How the copy departs from its note, in characters as they are compared: `n_inserted`,
+        `n_deleted`, `n_substituted`, of these `n_inside` tags of the copy, and `n_source_chars`.
+        Differs: counted from this alignment, so they can exceed the least number of edits.
     """
 
-    doc_id: str
-    text: str
-    patient_id: str | None
     status: str
     spans: tuple[Span, ...]
     unaligned: tuple[Span, ...]
     copy: str
     census: TagCensus
-    edits: Edits
-
-    def aligned(self) -> TaggedDocument:
-        """Return the note with its spans; those without a place count as spurious predictions."""
-        return tagged(
-            self.doc_id,
-            text=self.text,
-            spans=self.spans,
-            patient_id=self.patient_id,
-            unaligned=[span.label for span in self.unaligned],
-        )
+    edits: dict[str, int]
 
 
-def align_output(output: str, note: TaggedDocument, *, labels: Collection[str] = ()) -> Alignment:
-    """Read a model's output and bring its spans back to the note it should have copied.
+def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> Alignment:
+    """Read a model's output and bring its spans back to the text that it should have copied.
 
     A span is mapped through the character alignment if at least half of its characters are found
     there and it does not grow beyond twice its length and 4; else it is sought, as it is written,
-    between the places of its neighbours; else it is unaligned. Spans that the note has are ignored;
-    `labels` are those of tags beside the five types.
+    between the places of its neighbours; else it is unaligned. `labels` are those of tags beside
+    the five types.
     """
-    source = note.text
     scanned = scan_tags(output, source=source, labels=labels)
     copy, there = fold(scanned.plain), fold(source)
     blocks = align(copy.chars, there.chars)
-    places = [_Map(blocks, copy=copy, source=there).place(span) for span in scanned.spans]
-    found, unaligned = _searched(scanned.spans, places, copy=scanned.plain, source=source)
+    places = [_place(span, blocks, copy=copy, source=there) for span in scanned.spans]
+    spans, unaligned = _searched(scanned.spans, places, copy=scanned.plain, source=source)
+    inside = [(copy.first[span.start], copy.first[span.end]) for span in scanned.spans]
     return Alignment(
-        doc_id=note.doc_id,
-        text=source,
-        patient_id=note.patient_id,
         status=_status(scanned.plain, source, blocks=blocks, n_source=len(there.chars)),
-        spans=tuple(sorted(set(found))),
+        spans=tuple(sorted(spans)),
         unaligned=tuple(unaligned),
         copy=scanned.plain,
         census=scanned.census,
-        edits=_edits(blocks, spans=scanned.spans, copy=copy, n_source=len(there.chars)),
+        edits=_edits(blocks, inside=inside),
     )
 
 
-class _Map:
-    """The way from the copy to the note."""
-
-    def __init__(self, blocks: tuple[Block, ...], *, copy: Folded, source: Folded) -> None:
-        self.blocks, self.copy, self.source = blocks, copy, source
-        self.starts = [block.a for block in blocks]
-
-    def place(self, span: Span) -> Span | None:
-        """Return where a span of the copy stands in the note; None if it is not there."""
-        a, a_end = self.copy.first[span.start], self.copy.first[span.end]
-        low = high = -1
-        n_equal = 0
-        at = max(0, bisect_right(self.starts, a) - 1)
-        while at > 0 and self.blocks[at - 1].a_end > a:
-            at -= 1
-        for block in self.blocks[at:]:
-            if block.a >= a_end:
-                break
-            b, b_end = _part(block, a, a_end)
-            if b == b_end:
-                continue
-            n_equal += (b_end - b) * block.is_equal
-            low = b if low < 0 else min(low, b)
-            high = max(high, b_end)
-        if low < 0 or n_equal < _MIN_MATCHED * (a_end - a):
-            return None
-        low, high = self._with_lost_edges(low, high, a, a_end)
-        start, end = self.source.position[low], self.source.position[high - 1] + 1
-        if end - start > 2 * span.n_chars + 4:
-            return None
-        return Span(start, end, span.label)
-
-    def _with_lost_edges(self, low: int, high: int, a: int, a_end: int) -> tuple[int, int]:
-        """Take in a character that the copy lost at an edge, if it is of the kind next to it.
-
-        At an edge nothing tells whether a lost character stood inside the tag; its kind does: in
-        氏名：山田 the lost 山 goes with 田, and the lost ： does not.
-        """
-        chars = self.source.chars
-        for block in self.blocks:
-            if block.a != block.a_end or not a <= block.a <= a_end:
-                continue
-            if block.b_end == low:
-                while low > block.b and _kind(chars[low - 1]) == _kind(chars[low]) != "":
-                    low -= 1
-            if block.b == high:
-                while high < block.b_end and _kind(chars[high]) == _kind(chars[high - 1]) != "":
-                    high += 1
-        return low, high
+def _place(span: Span, blocks: Iterable[Block], *, copy: Folded, source: Folded) -> Span | None:
+    """Return where a span of the copy stands in the note; None if it is not there."""
+    a, a_end = copy.first[span.start], copy.first[span.end]
+    parts = [
+        (*_part(block, max(a, block.a), min(a_end, block.a_end)), block.is_equal)
+        for block in blocks
+        if block.a < a_end and a < block.a_end
+    ]
+    parts = [part for part in parts if part[0] < part[1]]
+    n_equal = sum(end - start for start, end, is_equal in parts if is_equal)
+    if not parts or n_equal < _MIN_MATCHED * (a_end - a):
+        return None
+    low, high = parts[0][0], parts[-1][1]
+    # A character that the copy lost at an edge is taken in if it is of the kind next to it: in
+    # 氏名：山田 the lost 山 goes with 田, and the lost ： does not.
+    chars = source.chars
+    for block in blocks:
+        if block.a == block.a_end and a <= block.a <= a_end:
+            while block.b < low <= block.b_end and _is_one_kind(chars[low - 1], chars[low]):
+                low -= 1
+            while block.b <= high < block.b_end and _is_one_kind(chars[high], chars[high - 1]):
+                high += 1
+    start, end = source.position[low], source.position[high - 1] + 1
+    return Span(start, end, span.label) if end - start <= 2 * span.n_chars + 4 else None
 
 
-def _part(block: Block, a: int, a_end: int) -> tuple[int, int]:
-    """Return the source's part of a block for characters a to a_end of the copy."""
-    low, high = max(a, block.a), min(a_end, block.a_end)
-    if low >= high:
-        return block.b, block.b
-    if block.is_equal:
+def _part(block: Block, low: int, high: int) -> tuple[int, int]:
+    """Return the source's part of a block for characters low to high of the copy, inside it."""
+    if block.a_end - block.a == block.b_end - block.b:  # equal, or replaced one by one
         return block.b + low - block.a, block.b + high - block.a
-    n, m = block.a_end - block.a, block.b_end - block.b
-    if n == m:  # replaced one by one
-        return block.b + low - block.a, block.b + high - block.a
-    start = block.b if low == block.a else block.b + min(m, low - block.a)
-    end = block.b_end if high == block.a_end else block.b_end - min(m, block.a_end - high)
-    return (start, end) if start < end else (block.b, block.b)
+    start = min(block.b_end, block.b + low - block.a)
+    end = block.b_end - min(block.b_end - block.b, block.a_end - high)
+    return start, end
+
+
+def _is_one_kind(char: str, other: str) -> bool:
+    """Whether two characters of names, numbers or words are of one script."""
+    return _kind(char) == _kind(other) != ""
 
 
 def _kind(char: str) -> str:
-    """Return the script of a character of a name, number or word; "" for all others."""
     if char.isdigit():
         return "digit"
     if not char.isalpha() and char != "ー":
         return ""
-    name = unicodedata.name(char, "")
-    return name.partition(" ")[0].partition("-")[0]
+    return unicodedata.name(char, "").partition(" ")[0].partition("-")[0]
 
 
 def _searched(
-    spans: tuple[Span, ...], places: list[Span | None], *, copy: str, source: str
-) -> tuple[list[Span], list[Span]]:
+    spans: Sequence[Span], places: list[Span | None], *, copy: str, source: str
+) -> tuple[set[Span], list[Span]]:
     """Seek what has no place, as it is written, between its neighbours' places."""
-    found = [place for place in places if place is not None]
-    taken = set(found)
+    taken = {place for place in places if place}
     unaligned = []
-    for i, (span, place) in enumerate(zip(spans, places, strict=True)):
-        if place is not None:
+    for i, span in enumerate(spans):
+        if places[i]:
             continue
-        before = max((p.end for p in places[:i] if p is not None), default=0)
-        after = min((p.start for p in places[i + 1 :] if p is not None), default=len(source))
+        before = max((place.end for place in places[:i] if place), default=0)
+        after = min((place.start for place in places[i + 1 :] if place), default=len(source))
         at = source.find(copy[span.start : span.end], before, after)
         new = Span(at, at + span.n_chars, span.label) if at >= 0 else None
         if new is None or new in taken:
@@ -396,40 +312,35 @@ def _searched(
         else:
             places[i] = new
             taken.add(new)
-            found.append(new)
-    return found, unaligned
+    return taken, unaligned
 
 
-def _status(copy: str, source: str, *, blocks: tuple[Block, ...], n_source: int) -> str:
+def _status(copy: str, source: str, *, blocks: Sequence[Block], n_source: int) -> str:
     if copy == source:
         return EXACT
     if not copy.strip():
         return EMPTY
-    if _normal(copy) == _normal(source):
+    one, other = (unicodedata.normalize("NFKC", text).split() for text in (copy, source))
+    if one == other:
         return NORMALISED
     reached = max((block.b_end for block in blocks if block.is_equal), default=0)
     return TRUNCATED if n_source - reached > _MAX_TAIL * n_source else EDITED
 
 
-def _normal(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).split())
-
-
-def _edits(
-    blocks: tuple[Block, ...], *, spans: tuple[Span, ...], copy: Folded, n_source: int
-) -> Edits:
-    n_inserted = n_deleted = n_substituted = n_inside = 0
-    inside = [(copy.first[span.start], copy.first[span.end]) for span in spans]
-    for block in blocks:
-        if block.is_equal:
-            continue
-        n, m = block.a_end - block.a, block.b_end - block.b
-        n_substituted += min(n, m)
-        n_inserted += max(0, n - m)
-        n_deleted += max(0, m - n)
-        if any(a <= block.a and block.a_end <= end for a, end in inside):
-            n_inside += max(n, m)
-    return Edits(n_inserted, n_deleted, n_substituted, n_inside, n_source)
+def _edits(blocks: Iterable[Block], *, inside: Sequence[tuple[int, int]]) -> dict[str, int]:
+    found = dict.fromkeys(
+        ("n_inserted", "n_deleted", "n_substituted", "n_inside", "n_source_chars"), 0
+    )
+    for a, a_end, b, b_end, is_equal in blocks:
+        found["n_source_chars"] += b_end - b
+        if not is_equal:
+            n, m = a_end - a, b_end - b
+            found["n_substituted"] += min(n, m)
+            found["n_inserted"] += max(0, n - m)
+            found["n_deleted"] += max(0, m - n)
+            if any(start <= a and a_end <= end for start, end in inside):
+                found["n_inside"] += max(n, m)
+    return found
 
 
 ShareListener = Callable[[float], None]
@@ -454,38 +365,41 @@ class CopyReading:
         The note with its spans, which may be nested; spans without a place in it are spurious.
     tags
         The same spans as a tagger gives them: none sharing a character with another.
-    verbatim
-        The note with its spans if every copy is exact, else without any.
     status
         The worst of the windows' statuses, in the order of `STATUSES`.
     """
 
     document: TaggedDocument
     tags: Tags
-    verbatim: TaggedDocument
     status: str
-    edits: Edits
+    edits: Numbers
     census: TagCensus
     pieces: tuple[Piece, ...]
 
     def line(self, *, with_outputs: bool = False) -> dict[str, Any]:
         """Return what is kept of a note; outputs hold the note's text and names."""
-        n_malformed = self.census.n_malformed
+        n_chars = self.edits["n_source_chars"]
         line: dict[str, Any] = {
             "doc_id": self.document.doc_id,
             "status": self.status,
             "n_windows": len(self.pieces),
-            "error_rate": None if not self.edits.n_source_chars else self.edits.error_rate,
-            "edits": asdict(self.edits),
-            "tags": asdict(self.census) | {"n_malformed": n_malformed},
+            "error_rate": _n_edits(self.edits) / n_chars if n_chars else None,
+            "edits": self.edits,
+            "tags": asdict(self.census) | {"n_malformed": self.census.n_malformed},
             "unaligned": list(self.document.unaligned),
         }
         if with_outputs:
-            line["outputs"] = [
-                {"start": one.window.start, "end": one.window.end, "output": one.output}
-                for one in self.pieces
-            ]
+            line["outputs"] = [asdict(one.window) | {"output": one.output} for one in self.pieces]
         return line
+
+
+def json_line(record: Mapping[str, Any]) -> bytes:
+    """Return a record as a line of UTF-8; half a surrogate pair is written as it is."""
+    return (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+
+
+def _n_edits(edits: Numbers) -> float:
+    return edits["n_inserted"] + edits["n_deleted"] + edits["n_substituted"]
 
 
 @runtime_checkable
@@ -513,47 +427,47 @@ def read_pieces(
 
     The pieces stand in the order of the note; a stretch that is in none of them has no span.
     """
-    if any(piece.window.end > len(note.text) for piece in pieces):
+    windows = [piece.window for piece in pieces]
+    if any(window.end > len(note.text) for window in windows):
         raise ValueError("a window ends behind the note")
-    found = [_aligned(note, piece, labels=labels) for piece in pieces]
-    flat = [flattened(one.aligned()).spans for one in found]
-    tags = from_windows([piece.window for piece in pieces], flat, n_chars=len(note.text))
-    is_whole = len(pieces) == 1 and pieces[0].window == Window(0, max(1, len(note.text)))
-    spans = found[0].spans if is_whole else tags
-    unaligned = [span.label for one in found for span in one.unaligned]
-    status = max(
-        (one.status for one in found),
-        key=STATUSES.index,
-        default=EMPTY if note.text.strip() else EXACT,
-    )
-    document = tagged(
-        note.doc_id, text=note.text, spans=spans, patient_id=note.patient_id, unaligned=unaligned
-    )
+    texts = [note.text[window.start : window.end] for window in windows]
+    found = [
+        align_output(piece.output, text, labels=labels)
+        for piece, text in zip(pieces, texts, strict=True)
+    ]
+    flat = [
+        flattened(TaggedDocument(note.doc_id, text, one.spans)).spans
+        for text, one in zip(texts, found, strict=True)
+    ]
+    tags = from_windows(windows, flat, n_chars=len(note.text))
+    statuses = [one.status for one in found]
+    edits: Numbers = _edits((), inside=())
+    for one in found:
+        edits = added(edits, one.edits)
     return CopyReading(
-        document=document,
+        document=tagged(
+            note.doc_id,
+            text=note.text,
+            spans=found[0].spans if texts == [note.text] else tags,
+            patient_id=note.patient_id,
+            unaligned=[span.label for one in found for span in one.unaligned],
+        ),
         tags=tags,
-        verbatim=document if status == EXACT else note.with_spans(()),
-        status=status,
-        edits=Edits(*map(sum, zip(*(astuple(one.edits) for one in found), strict=True))),
+        status=max(statuses or [EMPTY if note.text.strip() else EXACT], key=STATUSES.index),
+        edits=edits,
         census=sum((one.census for one in found), TagCensus()),
         pieces=tuple(pieces),
     )
 
 
-def _aligned(note: TaggedDocument, piece: Piece, *, labels: Collection[str]) -> Alignment:
-    window = piece.window
-    part = TaggedDocument(doc_id=note.doc_id, text=note.text[window.start : window.end])
-    return align_output(piece.output, part, labels=labels)
-
-
-def numbers_of(line: Mapping[str, Any]) -> dict[str, float]:
+def numbers_of(line: Mapping[str, Any]) -> Numbers:
     """Return what is added up over notes, from a line of `copies.jsonl` (`CopyReading.line`)."""
     edits, tags, rate = line["edits"], line["tags"], line["error_rate"]
-    numbers: dict[str, float] = {
+    return {
         "n_notes": 1,
         "n_windows": line["n_windows"],
         f"status {line['status']}": 1,
-        "n_edits": edits["n_inserted"] + edits["n_deleted"] + edits["n_substituted"],
+        "n_edits": _n_edits(edits),
         "n_edits_inside": edits["n_inside"],
         "n_source_chars": edits["n_source_chars"],
         "n_notes_with_rate": int(rate is not None),
@@ -561,16 +475,16 @@ def numbers_of(line: Mapping[str, Any]) -> dict[str, float]:
         "n_notes_malformed": int(tags["n_malformed"] > 0),
         "n_malformed": tags["n_malformed"],
         "n_unaligned": len(line["unaligned"]),
+        **{f"tags {name}": n for name, n in tags.items() if name != "n_malformed"},
     }
-    return numbers | {f"tags {name}": n for name, n in tags.items() if name != "n_malformed"}
 
 
-def added(sums: Mapping[str, float], numbers: Mapping[str, float]) -> dict[str, float]:
+def added(sums: Numbers, numbers: Numbers) -> dict[str, float]:
     """Return the sum of two sets of numbers."""
     return {name: sums.get(name, 0) + numbers.get(name, 0) for name in {**sums, **numbers}}
 
 
-def copies_summary(sums: Mapping[str, float]) -> dict[str, Any]:
+def copies_summary(sums: Numbers) -> dict[str, Any]:
     """Return how faithful copies are, n beside every rate; shares 0-1, null where undefined.
 
     `faithful` is the share of exact copies, `error_rate` the mean of the notes' character error
@@ -578,166 +492,158 @@ def copies_summary(sums: Mapping[str, float]) -> dict[str, Any]:
     end of their note, `malformed` the share of notes with a malformed tag. The statuses are those
     of `audit.deid.copies`; a note in windows has the worst of its windows.
     """
-    n = int(sums.get("n_notes", 0))
-    by_status = {status: int(sums.get(f"status {status}", 0)) for status in STATUSES}
-    faithful, truncated = Rate(by_status[EXACT], n), Rate(by_status[TRUNCATED], n)
-    malformed = Rate(int(sums.get("n_notes_malformed", 0)), n)
-    n_rated, n_chars = sums.get("n_notes_with_rate", 0), sums.get("n_source_chars", 0)
+
+    def n_of(name: str) -> int:
+        return int(sums.get(name, 0))
+
+    def share(name: str) -> dict[str, Any]:
+        rate = Rate(n_of(name), n_of("n_notes"))
+        if not rate.n_total:
+            return {"share": None, "n": 0, "of": 0, "interval": None}
+        found = rate.interval()
+        interval = [found.low, found.high]
+        return {"share": rate.value, "n": rate.n_hits, "of": rate.n_total, "interval": interval}
+
+    n_rated, n_chars = n_of("n_notes_with_rate"), n_of("n_source_chars")
     return {
-        "n_notes": n,
-        "n_windows": int(sums.get("n_windows", 0)),
-        "statuses": by_status,
-        "faithful": _share(faithful),
-        "truncated": _share(truncated),
-        "malformed": _share(malformed),
+        "n_notes": n_of("n_notes"),
+        "n_windows": n_of("n_windows"),
+        "statuses": {status: n_of(f"status {status}") for status in STATUSES},
+        "faithful": share(f"status {EXACT}"),
+        "truncated": share(f"status {TRUNCATED}"),
+        "malformed": share("n_notes_malformed"),
         "error_rate": sums["sum_error_rate"] / n_rated if n_rated else None,
         "pooled_error_rate": sums["n_edits"] / n_chars if n_chars else None,
-        "n_edits": int(sums.get("n_edits", 0)),
-        "n_edits_inside": int(sums.get("n_edits_inside", 0)),
-        "n_characters": int(n_chars),
-        "n_unaligned": int(sums.get("n_unaligned", 0)),
-        "n_malformed": int(sums.get("n_malformed", 0)),
-        "tags": {
-            name: int(sums.get(f"tags {name}", 0)) for name in asdict(TagCensus())
-        },
-    }  # fmt: skip
+        "n_edits": n_of("n_edits"),
+        "n_edits_inside": n_of("n_edits_inside"),
+        "n_characters": n_chars,
+        "n_unaligned": n_of("n_unaligned"),
+        "n_malformed": n_of("n_malformed"),
+        "tags": {name: n_of(f"tags {name}") for name in asdict(TagCensus())},
+    }
 
 
-def _share(rate: Rate) -> dict[str, Any]:
-    if not rate.n_total:
-        return {"share": None, "n": 0, "of": 0, "interval": None}
-    estimate = rate.interval()
-    interval = [estimate.low, estimate.high]
-    return {"share": rate.value, "n": rate.n_hits, "of": rate.n_total, "interval": interval}
+COPIES, PREDICTIONS = "copies.jsonl", "predicted.jsonl"
 
 
-_SHAPE = "A line is a JSON object with `doc_id` and `output`."
+class _Window(Record):
+    model_config = ConfigDict(extra="ignore")
+
+    start: int
+    end: int
+    output: str
 
 
-@dataclass
-class OutputFiles:
-    """The notes of two files; after iteration the attributes say what did not fit.
+class OutputLine(Record):
+    """What a model wrote about a note: all of it, or window by window."""
 
-    In `n_gold_only` notes without an output every span counts as missed; `n_predicted_only` outputs
-    without gold cannot be judged. `sums` are for `copies_summary`.
-    """
+    model_config = ConfigDict(extra="ignore")
 
-    gold: Path
-    outputs: Path
-    n_gold_only: int = field(default=0, init=False)
-    n_predicted_only: int = field(default=0, init=False)
-    sums: dict[str, float] = field(default_factory=dict, init=False)
-    _not_exact: set[str] = field(default_factory=set, init=False, repr=False)
+    doc_id: Annotated[str, Field(min_length=1)] | int
+    output: str | None = None
+    outputs: tuple[_Window, ...] | None = None
 
-    def __iter__(self) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
-        """Yield (gold, note with the spans of its copy) in the order of the gold file."""
-        self.n_gold_only, self.sums, self._not_exact = 0, {}, set()
-        for gold, reading in self._readings():
-            if reading is None:
-                self.n_gold_only += 1
-                self._not_exact.add(gold.doc_id)
-                yield gold, gold.with_spans(())
-                continue
-            self.sums = added(self.sums, numbers_of(reading.line()))
-            if reading.status != EXACT:
-                self._not_exact.add(gold.doc_id)
-            yield gold, reading.document
-
-    def verbatim(self) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
-        """After a whole iteration, yield the same without spans of copies that are not exact."""
-        for gold, reading in self._readings(without=self._not_exact):
-            yield gold, gold.with_spans(()) if reading is None else reading.verbatim
-
-    def _readings(
-        self, *, without: set[str] | None = None
-    ) -> Iterator[tuple[TaggedDocument, CopyReading | None]]:
-        left_out = without or set()
-        labels = self._labels()
-        with opened(self.gold, GOLD) as golds, opened(self.outputs, PREDICTED) as outputs:
-            places = _places(outputs)
-            n_outputs, n_common = len(places), 0
-            seen: set[str] = set()
-            for number, line, _ in numbered_lines(golds, what=GOLD):
-                gold = read_line(line, what=GOLD, number=number)
-                refuse_twice(gold.doc_id, seen, where=f"{GOLD}, line {number}")
-                place = places.pop(gold.doc_id, None)
-                n_common += place is not None
-                if place is None or gold.doc_id in left_out:
-                    yield gold, None
-                else:
-                    pieces = _pieces(outputs, place, note=gold)
-                    yield gold, read_pieces(gold, pieces, labels=labels)
-            self.n_predicted_only = len(places)
-        if n_outputs and seen and not n_common:
+    @classmethod
+    def of(cls, line: bytes | str, *, where: str) -> OutputLine:
+        """Read a line of a file."""
+        found = cls.read(line, where=where)
+        if found.output is None and found.outputs is None:
             raise AuditError(
-                "The two files have no note in common.",
-                where="predicted notes",
-                do="Give every note the same `doc_id` in both files.",
+                "This line has no `output`.",
+                where=where,
+                do="A line is a JSON object with `doc_id` and `output`.",
             )
+        return found
 
-    def _labels(self) -> set[str]:
-        """Return the gold's labels: their tags are known, whatever they are called."""
-        with opened(self.gold, GOLD) as golds:
-            return {
-                span.label
-                for number, line, _ in numbered_lines(golds, what=GOLD)
-                for span in read_line(line, what=GOLD, number=number).spans
-            }
-
-
-def _places(file: BinaryIO) -> dict[str, tuple[int, int]]:
-    """Return for each note the number of its line and where in the file that begins."""
-    places: dict[str, tuple[int, int]] = {}
-    seen: set[str] = set()
-    for number, line, offset in numbered_lines(file, what=PREDICTED):
-        where = f"{PREDICTED}, line {number}"
-        doc_id = _record(line, where=where).get("doc_id")
-        if isinstance(doc_id, bool) or not isinstance(doc_id, str | int) or doc_id == "":
-            raise AuditError("This line has no `doc_id`.", where=where, do=_SHAPE)
-        refuse_twice(str(doc_id), seen, where=where)
-        places[str(doc_id)] = number, offset
-    return places
+    def on(self, note: TaggedDocument, *, where: str, labels: Collection[str]) -> CopyReading:
+        """Bring its spans to its note; AuditError where a window does not fit it."""
+        whole = (_Window(start=0, end=len(note.text), output=self.output or ""),)
+        windows = self.outputs if self.outputs is not None else whole if note.text else ()
+        try:
+            pieces = [Piece(Window(one.start, one.end), one.output) for one in windows]
+            if pieces != sorted(pieces, key=attrgetter("window")):
+                raise ValueError("out of order")
+            return read_pieces(note, pieces, labels=labels)
+        except ValueError:
+            raise AuditError(
+                "The windows of this line do not fit its note.",
+                where=where,
+                do="Give each window `start`, `end` and `output`, in the order of the note.",
+            ) from None
 
 
-def _pieces(file: BinaryIO, place: tuple[int, int], *, note: TaggedDocument) -> list[Piece]:
-    number, offset = place
-    file.seek(offset)
-    where = f"{PREDICTED}, line {number}"
-    record = _record(file.readline().decode("utf-8-sig"), where=where)
-    n_chars = len(note.text)
-    if "outputs" not in record:
-        given = [{"start": 0, "end": n_chars, "output": record["output"]}] if n_chars else []
-    else:
-        given = record["outputs"]
-    try:
-        pieces = [Piece(Window(one["start"], one["end"]), one["output"]) for one in given]
-        windows = [piece.window for piece in pieces]
-        if windows != sorted(windows) or any(one.end > n_chars for one in windows):
-            raise ValueError("out of order, or behind the note")
-        if not all(_is_plain(piece) for piece in pieces):
-            raise ValueError("offsets or output of another type")
-    except (ValueError, KeyError, TypeError):
+def align_outputs(
+    gold: Path,
+    outputs: Path,
+    *,
+    folder: Path,
+    on_chars: Callable[[float], None] = lambda n: None,
+) -> int:
+    """Write what a model's outputs say of the gold notes: `PREDICTIONS` and `COPIES` of a folder.
+
+    Returns how many outputs are of no gold note: these cannot be judged.
+    """
+    with opened(gold, GOLD) as golds:  # tags of its labels are known, whatever they are called
+        notes = (
+            read_line(line, what=GOLD, number=n) for n, line, _ in numbered_lines(golds, what=GOLD)
+        )
+        labels = {span.label for note in notes for span in note.spans}
+    with (
+        opened(gold, GOLD) as golds,
+        opened(outputs, PREDICTED) as file,
+        new_file(folder / PREDICTIONS) as predictions,
+        new_file(folder / COPIES) as copies,
+    ):
+        places: dict[str, tuple[str, int]] = {}
+        seen: set[str] = set()
+        for number, line, offset in numbered_lines(file, what=PREDICTED):
+            where = f"{PREDICTED}, line {number}"
+            doc_id = str(OutputLine.of(line, where=where).doc_id)
+            refuse_twice(doc_id, seen, where=where)
+            places[doc_id] = where, offset
+        for number, line, _ in numbered_lines(golds, what=GOLD):
+            note = read_line(line, what=GOLD, number=number)
+            if note.doc_id in places:
+                where, offset = places.pop(note.doc_id)
+                file.seek(offset)
+                written = OutputLine.of(file.readline().removeprefix(BOM_UTF8), where=where)
+                reading = written.on(note, where=where, labels=labels)
+                predictions.write(jsonl_line(reading.document).encode("utf-8", "surrogatepass"))
+                copies.write(json_line(reading.line()))
+            on_chars(float(len(note.text)))
+    if seen and len(places) == len(seen):
         raise AuditError(
-            "The windows of this line do not fit its note.",
-            where=where,
-            do="Give each window `start`, `end` and `output`, in the order of the note.",
-        ) from None
-    return pieces
+            "The two files have no note in common.",
+            where="predicted notes",
+            do="Give every note the same `doc_id` in both files.",
+        )
+    return len(places)
 
 
-def _is_plain(piece: Piece) -> bool:
-    offsets = (piece.window.start, piece.window.end)
-    return all(type(at) is int for at in offsets) and isinstance(piece.output, str)
+@dataclass(frozen=True)
+class Copies:
+    """What is known of the copies of a set: sums for `copies_summary`, notes of exact copies."""
+
+    sums: Numbers
+    exact: frozenset[str]
+
+    def verbatim(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Yield notes, gold beside predicted, without the spans of copies that are not exact."""
+        for gold, predicted in pairs:
+            yield gold, predicted if gold.doc_id in self.exact else gold.with_spans(())
 
 
-def _record(line: str, *, where: str) -> Mapping[str, Any]:
+def read_copies(folder: Path) -> Copies:
+    """Read the `COPIES` of a folder."""
+    sums: Numbers = {}
+    exact = set()
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict):
-        raise AuditError("This line is no JSON object.", where=where, do=_SHAPE)
-    is_list = isinstance(record.get("outputs"), list)
-    if not is_list and not isinstance(record.get("output"), str):
-        raise AuditError("This line has no `output`.", where=where, do=_SHAPE)
-    return record
+        with (folder / COPIES).open("rb") as lines:
+            for line in lines:
+                record = json.loads(line.decode("utf-8", "surrogatepass"))
+                sums = added(sums, numbers_of(record))
+                if record["status"] == EXACT:
+                    exact.add(str(record["doc_id"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        raise AuditError("The tagger's copies cannot be read.", where="predicted notes") from None
+    return Copies(sums, frozenset(exact))

@@ -6,26 +6,18 @@ Also: names that the training notes held against names they did not.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from audit.deid.matching import ANY, COLUMNS, OPTIMAL, MatchCounts, as_table, match, total
+from audit.deid.matching import ANY, COLUMNS, OPTIMAL, MatchCounts, match
 from audit.notes.spans import JAPANESE, TaggedDocument, ordered
 from audit.rng import generator
-from audit.stats import (
-    N_REPLICATES,
-    Estimate,
-    FloatArray,
-    IntArray,
-    Rate,
-    interval,
-    ratio,
-    replicates,
-)
+from audit.stats import N_REPLICATES, Estimate, FloatArray, Rate, interval, ratio, replicates
 from audit.task import Record
 from audit.text import fold_name
 
@@ -37,11 +29,14 @@ _PARTS = {
     "exact": ("n_with_either", "n_exact"),
 }  # fmt: skip
 """Denominator, and what of it is wrong (precision, recall) or right (the others)."""
+_TOTALS = [COLUMNS.index(_PARTS.get(measure, ("n_gold", ""))[0]) for measure in MEASURES]
 FEW_SPANS = 30
 """Below these a rate says little, and the screen says so."""
 NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan)
 
-Interval = tuple[float, float] | None
+_SWAPS_AT_ONCE = 4_000_000
+Pair = tuple[TaggedDocument, TaggedDocument]
+"""A note with its golds, and with what was predicted."""
 
 
 class MacroScore(Record):
@@ -56,7 +51,7 @@ class MacroScore(Record):
     complete: float | None
     clean: float | None
     exact: float | None
-    intervals: dict[str, Interval]
+    intervals: dict[str, tuple[float, float] | None]
 
     def estimate(self, measure: str) -> Estimate:
         """Return one of the measures; NaN where it is undefined."""
@@ -67,14 +62,10 @@ class MacroScore(Record):
     @classmethod
     def of(cls, estimates: Sequence[Estimate], **more: Any) -> Self:
         """Return the record of estimates in the order of `MEASURES`."""
-        by_name = dict(zip(MEASURES, estimates, strict=True))
-        return cls(
-            **{name: None if math.isnan(e.value) else e.value for name, e in by_name.items()},
-            intervals={
-                name: None if math.isnan(e.low) else (e.low, e.high) for name, e in by_name.items()
-            },
-            **more,
-        )
+        named = list(zip(MEASURES, estimates, strict=True))
+        values = {name: None if math.isnan(e.value) else e.value for name, e in named}
+        intervals = {name: None if math.isnan(e.low) else (e.low, e.high) for name, e in named}
+        return cls(**values, intervals=intervals, **more)
 
 
 class LabelScore(MacroScore):
@@ -125,33 +116,25 @@ class Measured(Record):
         return self.together if label == ANY else self.labels.get(label)
 
 
-def measured(
-    by_patient: Sequence[MatchCounts], *, seed: int = 0, n_replicates: int = N_REPLICATES
-) -> Measured:
-    """Return the measures of counts by patient, in an order that does not depend on the input's."""
-    if not by_patient:
-        raise ValueError("no patients")
-    counts = total(by_patient)
-    names = (*counts.labels, ANY)
-    table = as_table(by_patient, labels=names)  # [P, labels, columns]
-    values = _measures(table.sum(axis=0, dtype=np.int64)[None].astype(np.float64))[0]
-    drawn = replicates(table, _measures, seed=seed, n_replicates=n_replicates)
-    n_totals = [
-        counts.row(name)[COLUMNS.index(_PARTS.get(measure, ("n_gold", ""))[0])]
-        for name in names for measure in MEASURES
-    ] + [max(len(names) - 1, 1)] * len(MEASURES)  # fmt: skip
+def measured(counts: MatchCounts, *, seed: int = 0, n_replicates: int = N_REPLICATES) -> Measured:
+    """Return the measures of counts."""
+    sums = counts.table.sum(axis=0)  # [labels, columns]
+    drawn = replicates(counts.table, _measures, seed=seed, n_replicates=n_replicates)
+    n_means = [max(len(sums) - 1, 1)] * len(MEASURES)
+    values = _measures(sums[None].astype(np.float64))[0].tolist()
+    totals = [*sums[:, _TOTALS].ravel().tolist(), *n_means]
     estimates = [
-        interval(float(value), column, n_total=n)
-        for value, column, n in zip(values, drawn.T, n_totals, strict=True)
+        interval(value, column, n_total=n)
+        for value, column, n in zip(values, drawn.T, totals, strict=True)
     ]
-    rows = [estimates[i : i + len(MEASURES)] for i in range(0, len(estimates), len(MEASURES))]
-    labels = {
-        name: LabelScore.of(
-            row, **dict(zip(COLUMNS, counts.row(name), strict=True)), label_ja=JAPANESE.get(name)
+    *rows, means = (estimates[i : i + 6] for i in range(0, len(estimates), len(MEASURES)))
+    lines = {
+        label: LabelScore.of(
+            row, **dict(zip(COLUMNS, n.tolist(), strict=True)), label_ja=JAPANESE.get(label)
         )
-        for name, row in zip(names, rows, strict=False)
+        for label, row, n in zip(counts.labels, rows, sums, strict=True)
     }
-    return Measured(together=labels.pop(ANY), labels=labels, macro=MacroScore.of(rows[-1]))
+    return Measured(together=lines.pop(ANY), labels=lines, macro=MacroScore.of(means))
 
 
 def _entity_measures(table: FloatArray) -> list[FloatArray]:
@@ -167,8 +150,7 @@ def _measures(table: FloatArray) -> FloatArray:
     records = [ratio(table[..., i + 1], table[..., i]) for i in (4, 6, 8)]
     every = np.stack([*_entity_measures(table), *records], axis=-1)
     each = every[:, :-1]  # without "all labels together"
-    is_defined = ~np.isnan(each)
-    means = ratio(np.where(is_defined, each, 0).sum(axis=1), is_defined.sum(axis=1) * 1.0)
+    means = ratio(np.nansum(each, axis=1), (~np.isnan(each)).sum(axis=1).astype(np.float64))
     return np.concatenate([every.reshape(len(table), -1), means], axis=1)
 
 
@@ -196,36 +178,44 @@ class Difference:
 
 
 def compare(
-    first: Sequence[MatchCounts],
-    second: Sequence[MatchCounts],
+    first: MatchCounts,
+    second: MatchCounts,
     *,
     label: str = ANY,
     seed: int = 0,
     n_replicates: int = N_REPLICATES,
 ) -> tuple[Difference, ...]:
-    """Compare two taggers by their counts by patient, of the same patients in the same order.
+    """Compare two taggers by their counts of the same notes.
 
     Source: Noreen 1989, Computer-Intensive Methods for Testing Hypotheses (randomisation).
     """
-    tables = [as_table(side, labels=(label,))[:, 0, :4] for side in (first, second)]
-    if len(first) != len(second) or (tables[0][:, 0] != tables[1][:, 0]).any():
+    sides = [side.of(label)[:, :4] for side in (first, second)]
+    if not np.array_equal(sides[0][:, 0], sides[1][:, 0]):
         raise ValueError("the counts are not of the same notes")
-    both = np.stack(tables, axis=1)  # [P, taggers, columns]
-    values = _differences(both.sum(axis=0)[None].astype(np.float64))[0]
+    both = np.stack(sides, axis=1)  # [P, taggers, columns]
+    n_patients, n_gold = len(both), int(sides[0][:, 0].sum())
+    values = _differences(both.sum(axis=0)[None].astype(np.float64))[0].tolist()
     drawn = replicates(both, _differences, seed=seed, n_replicates=n_replicates)
-    swapped = _swapped(both, seed=seed, n_replicates=n_replicates)
-    n_gold = int(tables[0][:, 0].sum())
+    rng = generator(seed, "deid-swaps")
+    change = (both[:, ::-1] - both).reshape(n_patients, -1).astype(np.float64)
+    n_rows = max(1, _SWAPS_AT_ONCE // max(n_patients, 1))
+    swapped = []
+    for start in range(0, n_replicates, n_rows):
+        is_swapped = rng.random((min(n_rows, n_replicates - start), n_patients)) < 0.5
+        counts = both.sum(axis=0).reshape(1, -1) + is_swapped @ change
+        swapped.append(_differences(counts.reshape(-1, 2, both.shape[2])))
     return tuple(
-        Difference(name, _with_interval(float(values[i]), drawn[:, i], n_gold=n_gold),
-                   _p(float(values[i]), swapped[:, i]))
-        for i, name in enumerate(ENTITY)
-    )  # fmt: skip
+        Difference(measure, _with_interval(value, column, n_gold=n_gold), _p(value, chances))
+        for measure, value, column, chances in zip(
+            ENTITY, values, drawn.T, np.concatenate(swapped).T, strict=True
+        )
+    )
 
 
 def _with_interval(value: float, drawn: FloatArray, *, n_gold: int) -> Estimate:
     defined = drawn[~np.isnan(drawn)]
     if len(defined) and defined.min() == defined.max():  # every draw agrees: no Wilson here
-        return Estimate(value, float(defined.min()), float(defined.max()))
+        return Estimate(value, float(defined[0]), float(defined[0]))
     return interval(value, drawn, n_total=n_gold)
 
 
@@ -235,25 +225,12 @@ def _differences(counts: FloatArray) -> FloatArray:
     return np.asarray(every[:, 0] - every[:, 1], dtype=np.float64)
 
 
-def _swapped(both: IntArray, *, seed: int, n_replicates: int) -> FloatArray:
-    """Return the differences after swapping the taggers of random patients [R, measures]."""
-    rng = generator(seed, "deid-swaps")
-    change = (both[:, ::-1] - both).reshape(len(both), -1).astype(np.float64)
-    base = both.sum(axis=0).reshape(1, -1)
-    parts = []
-    n_rows = max(1, 4_000_000 // max(len(both), 1))
-    for start in range(0, n_replicates, n_rows):
-        is_swapped = rng.random((min(n_rows, n_replicates - start), len(both))) < 0.5
-        parts.append(_differences((base + is_swapped @ change).reshape(-1, 2, both.shape[2])))
-    return np.concatenate(parts)
-
-
 def _p(value: float, drawn: FloatArray) -> float:
-    defined = drawn[~np.isnan(drawn)]
-    if math.isnan(value) or not len(defined):
+    n_defined = int((~np.isnan(drawn)).sum())
+    if math.isnan(value) or not n_defined:
         return math.nan
-    n_as_large = int((np.abs(defined) >= abs(value) - 1e-12).sum())
-    return (n_as_large + 1) / (len(defined) + 1)
+    n_as_large = int((np.abs(drawn) >= abs(value) - 1e-12).sum())
+    return (n_as_large + 1) / (n_defined + 1)
 
 
 @dataclass(frozen=True)
@@ -285,34 +262,39 @@ class SeenRecall(Record):
     unseen: tuple[int, int]
 
 
-def surface_forms(documents: Iterable[TaggedDocument]) -> frozenset[str]:
-    """Return what the spans of notes say, in the form in which names are compared."""
-    return frozenset(
-        fold_name(document.text[span.start : span.end])
-        for document in documents
-        for span in document.spans
-    )
+class SeenScore(Record):
+    """Recall on names that stood in the training notes (`n_forms` different), and on others."""
+
+    n_forms: int
+    labels: tuple[SeenRecall, ...]
 
 
-def seen_recall(
-    pairs: Iterable[tuple[TaggedDocument, TaggedDocument]],
+def seen_score(
+    pairs: Iterable[Pair],
+    training: Iterable[TaggedDocument],
     *,
-    seen: Collection[str],
     criterion: str,
     matcher: str = OPTIMAL,
-) -> tuple[SeenRecall, ...]:
-    """Return recall by label, golds split by whether their text is among `seen` surface forms."""
-    counts: dict[str, list[int]] = {}
+) -> SeenScore:
+    """Return recall by label, golds split by whether their text, folded, is one of the training."""
+    known = {form for note in training for form in _forms(note)}
+    n_all: Counter[tuple[str, bool]] = Counter()  # by label and whether the text is known
+    n_found: Counter[tuple[str, bool]] = Counter()
     for gold, predicted in pairs:
-        matches = match(gold.spans, predicted.spans, criterion=criterion, matcher=matcher)
-        missed = set(matches.missed)
-        for span in gold.spans:
-            is_seen = fold_name(gold.text[span.start : span.end]) in seen
-            row = counts.setdefault(span.label, [0, 0, 0, 0])
-            row[2 * is_seen] += span not in missed
-            row[2 * is_seen + 1] += 1
-    return tuple(
-        SeenRecall(label=label, seen=(n_seen, of_seen), unseen=(n_other, of_others))
-        for label in ordered(counts)
-        for n_other, of_others, n_seen, of_seen in (counts[label],)
-    )
+        missed = match(gold.spans, predicted.spans, criterion=criterion, matcher=matcher).missed
+        for span, form in zip(gold.spans, _forms(gold), strict=True):
+            n_all[span.label, form in known] += 1
+            n_found[span.label, form in known] += span not in missed
+    labels = [
+        SeenRecall(
+            label=label,
+            seen=(n_found[label, True], n_all[label, True]),
+            unseen=(n_found[label, False], n_all[label, False]),
+        )
+        for label in ordered(label for label, _ in n_all)
+    ]
+    return SeenScore(n_forms=len(known), labels=tuple(labels))
+
+
+def _forms(note: TaggedDocument) -> list[str]:
+    return [fold_name(note.text[span.start : span.end]) for span in note.spans]

@@ -2,72 +2,52 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from audit.deid.cases import INDEX, SPANS, span_index
 from audit.deid.matching import (
     ANY,
-    COLUMNS,
     CRITERIA,
-    MATCHERS,
+    DOCUMENT_ORDER,
     MISSED,
     OPTIMAL,
     SPURIOUS,
     CoverageCounts,
+    MatchCounter,
     MatchCounts,
-    count,
     coverage,
-    match_both,
+    match,
     n_differing,
-    total,
 )
 from audit.deid.metrics import (
     Difference,
     Discordant,
     LabelScore,
     Measured,
-    SeenRecall,
+    Pair,
+    SeenScore,
     compare,
     f1,
     measured,
 )
-from audit.errors import AuditCancelled, AuditError
-from audit.notes.spans import IDENTIFIER, TYPES, Span, TaggedDocument, n_overlapping, ordered
+from audit.errors import AuditError
+from audit.notes.spans import IDENTIFIER, Span, TaggedDocument, n_overlapping, ordered
 from audit.shelf import Shelf
 from audit.stats import N_REPLICATES, Estimate, IntArray, Rate
 from audit.task import Record
-
-Pair = tuple[TaggedDocument, TaggedDocument]
 
 BLIND = ("strict", "label_relaxed")
 """Criteria that are asked once more with all labels made equal: was it found at all?"""
 HEADLINE_CRITERION = "label_relaxed"
 FEW_PATIENTS = 20
 """Below these a rate says little, and the screen says so."""
-
-
-@dataclass(frozen=True)
-class CriterionCounts:
-    """What one criterion gave: counts by patient, sorted by patient, and the matcher's share.
-
-    `n_differing` golds have another partner, or none, under the other matcher.
-    """
-
-    by_patient: tuple[MatchCounts, ...]
-    n_differing: int
-
-    @property
-    def counts(self) -> MatchCounts:
-        """The counts of all patients."""
-        return total(self.by_patient)
 
 
 @dataclass(frozen=True)
@@ -86,73 +66,33 @@ class Scored:
         Golds that share a character with a gold before them.
     """
 
-    criteria: dict[str, CriterionCounts]
-    blind: dict[str, CriterionCounts]
+    criteria: dict[str, MatchCounts]
+    blind: dict[str, MatchCounts]
     covered: CoverageCounts
     n_documents: int
-    n_patients: int
     n_duplicates: int
     n_overlapping_gold: int
 
 
-@dataclass
-class _Sums:
-    """What one criterion counts while notes are read."""
-
-    criterion: str
-    matcher: str
-    by_patient: dict[tuple[int, str], list[MatchCounts]] = field(default_factory=dict)
-    n_differing: int = 0
-
-    def add(
-        self, golds: Sequence[Span], predictions: Sequence[Span], *, unaligned: Sequence[str],
-        patient: tuple[int, str],
-    ) -> None:  # fmt: skip
-        best, in_order = match_both(golds, predictions, criterion=self.criterion)
-        self.n_differing += n_differing(best, in_order)
-        counts = self.by_patient.setdefault(patient, [])
-        found = best if self.matcher == OPTIMAL else in_order
-        counts.append(count(found, unaligned=unaligned))
-        if len(counts) > 50:
-            counts[:] = [total(counts)]
-
-    def done(self) -> CriterionCounts:
-        by_patient = tuple(total(counts) for _, counts in sorted(self.by_patient.items()))
-        return CriterionCounts(by_patient, self.n_differing)
-
-
-def score_pairs(
-    pairs: Iterable[Pair],
-    *,
-    matcher: str = OPTIMAL,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> Scored:
+def score_pairs(pairs: Iterable[Pair], *, matcher: str = OPTIMAL) -> Scored:
     """Score notes, gold beside predicted; neither their order nor that of their spans matters.
 
     Memory grows with the number of patients, not with the length of the notes. `AuditError` where
-    there is no note, or a label has the name of a margin of the matrix; `AuditCancelled` if
-    `should_stop` said so: half a score is no score.
+    there is no note, or a label has the name of a margin of the matrix.
     """
-    if matcher not in MATCHERS:
-        raise ValueError(f"{matcher}: no such matcher")
-    sums = {name: _Sums(name, matcher) for name in CRITERIA}
-    blind = {name: _Sums(name, matcher) for name in BLIND}
+    counters = {name: MatchCounter() for name in CRITERIA}
+    blind = {name: MatchCounter() for name in BLIND}
     covered = CoverageCounts()
     n_documents = n_duplicates = n_overlaps = 0
     for gold, predicted in pairs:
-        if should_stop():
-            raise AuditCancelled
-        _check_labels(gold, predicted)
-        for one in sums.values():
-            one.add(
-                gold.spans, predicted.spans, unaligned=predicted.unaligned, patient=gold.patient
-            )  # fmt: skip
-        golds, predictions = _blind(gold.spans), _blind(predicted.spans)
-        for one in blind.values():
-            one.add(
-                golds, predictions, unaligned=["any"] * len(predicted.unaligned),
-                patient=gold.patient,
-            )  # fmt: skip
+        for note in (gold, predicted):
+            if {*(span.label for span in note.spans), *note.unaligned} & {MISSED, SPURIOUS}:
+                raise AuditError(
+                    "A label is called `missed` or `spurious`, as the margins of the matrix are.",
+                    do="Give the label another name.",
+                )
+        _count(counters, gold, predicted, matcher=matcher)
+        _count(blind, _blind(gold), _blind(predicted), matcher=matcher)
         covered += coverage(gold, predicted=predicted.spans)
         n_documents += 1
         n_duplicates += gold.n_duplicates + predicted.n_duplicates
@@ -160,27 +100,40 @@ def score_pairs(
     if not n_documents:
         raise AuditError("There is no note to score.", do="Give files with at least one note.")
     return Scored(
-        criteria={name: one.done() for name, one in sums.items()},
-        blind={name: one.done() for name, one in blind.items()},
+        criteria={name: one.counts() for name, one in counters.items()},
+        blind={name: one.counts() for name, one in blind.items()},
         covered=covered,
         n_documents=n_documents,
-        n_patients=len(sums[CRITERIA[0]].by_patient),
         n_duplicates=n_duplicates,
         n_overlapping_gold=n_overlaps,
     )
 
 
-def _blind(spans: Iterable[Span]) -> list[Span]:
-    return sorted({Span(span.start, span.end, "any") for span in spans})
+def _count(
+    counters: Mapping[str, MatchCounter],
+    gold: TaggedDocument,
+    predicted: TaggedDocument,
+    *,
+    matcher: str,
+) -> None:
+    other = DOCUMENT_ORDER if matcher == OPTIMAL else OPTIMAL
+    for criterion, counter in counters.items():
+        found, otherwise = (
+            match(gold.spans, predicted.spans, criterion=criterion, matcher=one)
+            for one in (matcher, other)
+        )
+        counter.add(
+            found,
+            patient=gold.patient,
+            unaligned=predicted.unaligned,
+            n_differing=n_differing(found, otherwise),
+        )
 
 
-def _check_labels(*documents: TaggedDocument) -> None:
-    for document in documents:
-        if {*(span.label for span in document.spans), *document.unaligned} & {MISSED, SPURIOUS}:
-            raise AuditError(
-                "A label is called `missed` or `spurious`, as the margins of the matrix are.",
-                do="Give the label another name.",
-            )
+def _blind(note: TaggedDocument) -> TaggedDocument:
+    spans = sorted({Span(span.start, span.end, "any") for span in note.spans})
+    unaligned = ("any",) * len(note.unaligned)
+    return replace(note, spans=tuple(spans), unaligned=unaligned)
 
 
 class Matrix(Record):
@@ -189,19 +142,24 @@ class Matrix(Record):
     columns: tuple[str, ...]
     rows: dict[str, tuple[int, ...]]
 
-    @classmethod
-    def of(cls, counts: MatchCounts) -> Matrix:
-        """Return the matrix of counts."""
-        labels = counts.labels
-        rows = zip((*labels, SPURIOUS), map(tuple, counts.matrix(labels)), strict=True)
-        return cls(columns=(*labels, MISSED), rows=dict(rows))
-
 
 class CriterionScore(Measured):
     """What one criterion says; `n_pairs_differ` golds have another partner with other matchers."""
 
     matrix: Matrix
     n_pairs_differ: int
+
+    @classmethod
+    def of(cls, counts: MatchCounts, **how: int) -> CriterionScore:
+        """Return what was counted, with intervals as `measured` makes them."""
+        columns = (*counts.labels[:-1], MISSED)
+        rows = {
+            gold: tuple(counts.cells.get((gold, predicted), 0) for predicted in columns)
+            for gold in (*counts.labels[:-1], SPURIOUS)
+        }
+        matrix = Matrix(columns=columns, rows=rows)
+        found = dict(measured(counts, **how))
+        return cls(**found, matrix=matrix, n_pairs_differ=counts.n_differing)
 
 
 class LabelCoverage(Record):
@@ -264,7 +222,7 @@ class CoverageScore(Record):
             n_text_chars=n_text,
             n_predicted_chars=covered.n_predicted_chars,
             n_left_chars=covered.n_left_chars,
-            left_per_1000_chars=1000 * covered.n_left_chars / n_text if n_text else None,
+            left_per_1000_chars=_share(1000 * covered.n_left_chars, n_text),
             n_over_chars=covered.n_over_chars,
             over_redaction=_share(covered.n_over_chars, covered.n_outside_chars),
         )
@@ -297,26 +255,15 @@ def score_summary(
 ) -> ScoreSummary:
     """Return the measures of counts, with intervals of a bootstrap over patients."""
     how = {"seed": seed, "n_replicates": n_replicates}
-    found = {name: measured(one.by_patient, **how) for name, one in scored.criteria.items()}
-    blind = {name: measured(one.by_patient, **how) for name, one in scored.blind.items()}
     return ScoreSummary(
         matcher=matcher,
         n_documents=scored.n_documents,
-        n_patients=scored.n_patients,
+        n_patients=len(scored.criteria[HEADLINE_CRITERION].table),
         n_duplicate_spans=scored.n_duplicates,
         n_overlapping_gold=scored.n_overlapping_gold,
         **how,
-        criteria={
-            name: CriterionScore(
-                labels=one.labels,
-                together=one.together,
-                macro=one.macro,
-                matrix=Matrix.of(scored.criteria[name].counts),
-                n_pairs_differ=scored.criteria[name].n_differing,
-            )
-            for name, one in found.items()
-        },
-        type_blind={name: one.together for name, one in blind.items()},
+        criteria={name: CriterionScore.of(one, **how) for name, one in scored.criteria.items()},
+        type_blind={name: measured(one, **how).together for name, one in scored.blind.items()},
         coverage=CoverageScore.of(scored.covered),
     )
 
@@ -341,21 +288,8 @@ class Source(Record):
         the example.
     """
 
-    kind: str
+    kind: Literal["given", "file", "example", "tagger", "tagged", "outputs"]
     ref: str = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _check(self) -> Source:
-        if self.kind not in {*GOLD_KINDS, *PREDICTED_KINDS}:
-            raise ValueError("there is no such source of notes")
-        return self
-
-
-class SeenScore(Record):
-    """Recall on names that stood in the training notes (`n_forms` different), and on others."""
-
-    n_forms: int
-    labels: tuple[SeenRecall, ...]
 
 
 @dataclass(frozen=True)
@@ -385,8 +319,7 @@ class Headline:
 
 
 SCORE, PATIENTS = "score.json", "patients.npz"
-FORMAT = 1
-_NEEDED = (SCORE, PATIENTS, SPANS, INDEX)
+_NEEDED = (PATIENTS, SPANS, INDEX)
 
 
 class Score(Record):
@@ -414,7 +347,7 @@ class Score(Record):
         12 hexadecimal digits, the name of its folder.
     """
 
-    format: int = FORMAT
+    format: Literal[1] = 1
     title: str
     created: str
     gold: Source
@@ -436,7 +369,7 @@ class Score(Record):
     @property
     def n_gold(self) -> int:
         """Golds of all labels."""
-        return self.summary.criteria[CRITERIA[0]].together.n_gold
+        return self.summary.criteria[HEADLINE_CRITERION].together.n_gold
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -452,14 +385,14 @@ class Score(Record):
     def headline(self) -> Headline:
         """What a reader must know first."""
         found, covered = self.summary.criteria[HEADLINE_CRITERION], self.summary.coverage
-        named = found.labels.get(IDENTIFIER)
-        has_names = named is not None and named.n_gold > 0
-        line = named if named is not None and has_names else found.together
-        whole = (covered.labels[IDENTIFIER] if has_names else covered.together).whole
-        recall = line.estimate("recall")
-        missed = Rate(line.n_missed, line.n_gold)
+        line = found.labels.get(IDENTIFIER)
+        label = IDENTIFIER if line is not None and line.n_gold else ANY
+        if line is None or not line.n_gold:
+            line = found.together
+        whole = covered.labels.get(label, covered.together).whole
+        recall, missed = line.estimate("recall"), Rate(line.n_missed, line.n_gold)
         return Headline(
-            label=IDENTIFIER if has_names else ANY,
+            label=label,
             missed=missed,
             share=Estimate(missed.value, 1 - recall.high, 1 - recall.low),
             notes=Rate(line.n_with_gold - line.n_complete, line.n_with_gold),
@@ -470,42 +403,28 @@ class Score(Record):
 
 def _read_score(folder: Path) -> Score:
     score = Score.read((folder / SCORE).read_bytes(), where="score")
-    if score.format != FORMAT or not all((folder / name).is_file() for name in _NEEDED):
+    if not all((folder / name).is_file() for name in _NEEDED):
         raise ValueError
-    return score.model_copy(update={"score_id": folder.name})
+    return score.with_(score_id=folder.name)
 
 
 SCORES = Shelf("scores", where="score", read=_read_score)
 
 
 def write_patients(folder: Path, scored: Scored) -> None:
-    """Write the counts by patient, in the order of `Scored`: an array for each criterion."""
-    tables: dict[str, Any] = {}
-    for name, one in scored.criteria.items():
-        labels = sorted({label for counts in one.by_patient for label in counts.rows})
-        rows = [[counts.row(label) for label in labels] for counts in one.by_patient]
-        shape = (len(one.by_patient), len(labels), len(COLUMNS))
-        tables[name] = np.array(rows, dtype=np.int64).reshape(shape)
-        tables[f"{name} labels"] = np.array(labels, dtype=np.str_)
+    """Write the counts by patient: an array for each criterion, and its labels."""
+    tables: dict[str, Any] = {name: one.table for name, one in scored.criteria.items()}
+    tables |= {f"{name} labels": np.array(one.labels) for name, one in scored.criteria.items()}
     with (folder / PATIENTS).open("wb") as file:
         np.savez_compressed(file, **tables)
 
 
-def patients_of(score_id: str, *, criterion: str) -> tuple[MatchCounts, ...]:
+def patients_of(score_id: str, *, criterion: str) -> MatchCounts:
     """Return the counts by patient, sorted as the score's patients are; without the matrix."""
     path = SCORES.get(score_id).path / PATIENTS
     with SCORES.reading(), np.load(path, allow_pickle=False) as tables:
-        table, labels = tables[criterion], [str(x) for x in tables[f"{criterion} labels"]]
-    return tuple(
-        MatchCounts(
-            {
-                label: tuple(row)
-                for label, row in zip(labels, rows.tolist(), strict=True)
-                if any(row)
-            }
-        )
-        for rows in table
-    )
+        labels = tuple(map(str, tables[f"{criterion} labels"]))
+        return MatchCounts(labels, tables[criterion])
 
 
 @dataclass(frozen=True, eq=False)
@@ -538,25 +457,22 @@ def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared
             where="score",
             do="Measure both taggers on the same notes, with the same labels.",
         )
-    counts = [patients_of(score_id, criterion=criterion) for score_id in (first, second)]
-    seed, n = one.summary.seed, one.summary.n_replicates
-    labels = ordered({label for side in counts for c in side for label in c.rows} - {ANY})
-    missed = [span_index(side.path).missed(criterion=criterion) for side in (one, other)]
-    first_only = [number for key, number in missed[0].items() if key not in missed[1]]
-    second_only = [number for key, number in missed[1].items() if key not in missed[0]]
-    n_both_missed = len(missed[0]) - len(first_only)
+    own, others = (patients_of(score_id, criterion=criterion) for score_id in (first, second))
+    how = {"seed": one.summary.seed, "n_replicates": one.summary.n_replicates}
+    labels = ordered({*own.labels, *others.labels} - {ANY})
+    missed, also = (span_index(side.path).missed(criterion=criterion) for side in (one, other))
+    first_only = [number for key, number in missed.items() if key not in also]
+    second_only = [number for key, number in also.items() if key not in missed]
+    n_both_missed = len(missed) - len(first_only)
     return ScoresCompared(
         lines={
-            label: (
-                sum(c.row(label)[0] for c in counts[0]),
-                compare(*counts, label=label, seed=seed, n_replicates=n),
-            )
+            label: (own.row(label)[0], compare(own, others, label=label, **how))
             for label in (ANY, *labels)
         },
         discordant=Discordant(
             n_first_only=len(second_only),
             n_second_only=len(first_only),
-            n_both=one.n_gold - len(first_only) - len(second_only) - n_both_missed,
+            n_both=one.n_gold - len(second_only) - len(missed),
             n_neither=n_both_missed,
         ),
         first_only=np.array(sorted(first_only), dtype=np.int64),
@@ -564,61 +480,39 @@ def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared
     )
 
 
-@dataclass(frozen=True)
-class PublishedType:
-    """What the paper prints of one of the five types, in percent as printed, by criterion.
+class PublishedDeid(Record):
+    """The paper's figures (Yada et al., tables 1, 3 and 6 to 9, figure 2), as printed.
 
-    `printed` has precision, recall and F1, `records` complete, clean and exact; `recomputed` is
-    precision, recall and F1 of the Label-Relaxed criterion from the matrix of figure 2, 0-1.
-    """
-
-    label: str
-    n_gold: int
-    printed: Mapping[str, tuple[float, ...]]
-    records: Mapping[str, tuple[float, ...]]
-    recomputed: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class PublishedDeid:
-    """The paper's figures: types in the order of tables, the Label-Relaxed matrix, the source.
-
-    `matrix` is by row (gold label or `spurious`), then column (predicted label or `missed`).
+    Attributes
+    ----------
+    percent, records
+        By criterion and label: precision, recall and F1; complete, clean and exact; in percent.
+    matrix
+        Figure 2, label-relaxed: by gold label or `spurious`, predicted label or `missed`.
     """
 
     source: str
     n_notes: int
-    types: tuple[PublishedType, ...]
-    matrix: Mapping[str, Mapping[str, int]]
+    n_gold: dict[str, int]
+    percent: dict[str, dict[str, tuple[float, ...]]]
+    records: dict[str, dict[str, tuple[float, ...]]]
+    matrix: dict[str, dict[str, int]]
+
+    def recomputed(self, label: str) -> tuple[float, ...]:
+        """Return precision, recall and F1 (0-1) of a label from the matrix with its margins.
+
+        recall = (row sum - missed) / row sum, precision = (column sum - spurious) / column sum, F1
+        from both unrounded. Source: checked against all 15 numbers of the paper's table 3.
+        """
+        n_gold = sum(self.matrix[label].values())
+        n_predicted = sum(row[label] for row in self.matrix.values())
+        precision = (n_predicted - self.matrix[SPURIOUS][label]) / n_predicted
+        recall = (n_gold - self.matrix[label][MISSED]) / n_gold
+        return precision, recall, float(f1(np.array(precision), np.array(recall)))
 
 
 @cache
 def published_deid() -> PublishedDeid:
-    """Return the paper's figures (Yada et al., tables 1, 3 and 6 to 9, figure 2)."""
-    path = Path(__file__).resolve().parent / "published_deid.json"
-    facts = json.loads(path.read_text(encoding="utf-8"))
-    matrix: Mapping[str, Mapping[str, int]] = facts["matrix"]
-    types = tuple(
-        PublishedType(
-            label=label,
-            n_gold=facts["n_gold"][label],
-            printed={name: tuple(facts["percent"][name][label]) for name in CRITERIA},
-            records={name: tuple(facts["records"][name][label]) for name in CRITERIA},
-            recomputed=_recomputed(matrix, label=label),
-        )
-        for label in TYPES
-    )
-    return PublishedDeid(facts["source"], facts["n_notes"], types, matrix)
-
-
-def _recomputed(matrix: Mapping[str, Mapping[str, int]], *, label: str) -> tuple[float, ...]:
-    """Return precision, recall and F1 of a label from a confusion matrix with margins.
-
-    recall = (row sum - missed) / row sum, precision = (column sum - spurious) / column sum, F1 from
-    both unrounded. Source: checked against all 15 numbers of the paper's table 3.
-    """
-    n_gold = sum(matrix[label].values())
-    n_predicted = sum(row[label] for row in matrix.values())
-    precision = (n_predicted - matrix[SPURIOUS][label]) / n_predicted
-    recall = (n_gold - matrix[label][MISSED]) / n_gold
-    return precision, recall, float(f1(np.array([precision]), np.array([recall]))[0])
+    """Return the paper's figures."""
+    path = Path(__file__).with_name("published_deid.json")
+    return PublishedDeid.read(path.read_bytes(), where=path.name)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic import Field
 
-from audit.deid.copies import CopyingTagger, added, copies_summary, numbers_of
+from audit.deid.copies import COPIES, CopyingTagger, added, copies_summary, numbers_of
 from audit.deid.release import Release
 from audit.deid.tagger import Tagger, checked_tags, tag_checked
 from audit.errors import AuditCancelled, AuditError
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 TAGGING = "tagging the notes"
 SPANS, REDACTED, REFUSED = "spans.jsonl", "redacted.jsonl", "refused.jsonl"
-COPIES = "copies.jsonl"
 CENSUS = "census.json"
 _STATE = "state.json"
 _BATCH_CHARS, _BATCH_NOTES = 200_000, 64

@@ -1,10 +1,15 @@
-"""What every `tagger.json` holds: kind, version, digest of what decides the answers; torch-free."""
+"""What a tagger is: its promise, its file `tagger.json`, the windows in which it reads a long note.
+
+A span no longer than the overlap of windows lies whole in at least one of them; a span that lies
+whole in a window comes out as it was found there.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -51,18 +56,92 @@ def checked_tags(
     answers: Iterable[Iterable[Span]], *, texts: Sequence[str], name: str
 ) -> tuple[Tags, ...]:
     """Return answers that keep a tagger's promise."""
-    found = tuple(tuple(spans) for spans in answers)
+    found = tuple(map(tuple, answers))
     if len(found) != len(texts):
         raise ValueError(f"{name}: {len(found)} answers for {len(texts)} texts")
     for text, spans in zip(texts, found, strict=True):
-        reached = 0
-        for span in spans:
-            if span.start < reached:
-                raise ValueError(f"{name}: spans are out of order or share a character")
-            reached = span.end
-        if reached > len(text):
-            raise ValueError(f"{name}: a span ends behind its text")
+        starts = (*(span.start for span in spans[1:]), len(text))
+        if any(span.end > start for span, start in zip(spans, starts, strict=False)):
+            raise ValueError(f"{name}: spans share a character, are out of order or behind a text")
     return found
+
+
+def without_overlap(spans: Iterable[Span], *, kept: Iterable[Span] = ()) -> Tags:
+    """Return spans, the first first, as far as they share no character with one before; sorted."""
+    chosen = list(kept)
+    taken = {place for span in chosen for place in range(span.start, span.end)}
+    for span in spans:
+        places = range(span.start, span.end)
+        if taken.isdisjoint(places):
+            taken.update(places)
+            chosen.append(span)
+    return tuple(sorted(chosen))
+
+
+@dataclass(frozen=True, order=True)
+class Window:
+    """Characters `start` to `end` (exclusive) of a note."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        """Check the offsets, once: those of kept copies come from a file."""
+        if not 0 <= self.start < self.end:
+            raise ValueError(f"a window goes from {self.start} to {self.end}")
+
+
+_BREAKS = ("\n", "。", "．", ". ", "、", " ")
+_SEARCH_SHARE = 8
+
+
+def windows_of(text: str, *, size: int, overlap: int) -> tuple[Window, ...]:
+    """Cut a text; the windows, of `size` characters at most, together hold every one of it.
+
+    In the last eighth of a window the best place to end is looked for: behind a line end, a
+    sentence, a word. `overlap` characters, at most half of `size`, are shared with the one before.
+    """
+    windows: list[Window] = []
+    start = 0
+    while start + size < len(text):
+        last = start + size
+        found = ((mark, text.rfind(mark, last - size // _SEARCH_SHARE, last)) for mark in _BREAKS)
+        end = next((at + len(mark) for mark, at in found if at >= 0), last)
+        windows.append(Window(start, end))
+        start = end - overlap
+    return (*windows, Window(start, len(text))) if text else ()
+
+
+def from_windows(
+    windows: Sequence[Window], spans_of: Sequence[Iterable[Span]], *, n_chars: int
+) -> Tags:
+    """Put the spans of windows together: from offsets inside each to those in the whole text.
+
+    A span that is cut off by the edge of its window gives way to one that is not; two of one label
+    that are both cut off are joined. Of two that disagree, the one with more text of its window
+    around it stays.
+    """
+    best: dict[Span, tuple[bool, int]] = {}
+    for window, spans in zip(windows, spans_of, strict=True):
+        for span in spans:
+            # Beyond an end of the note nothing is cut off.
+            left = span.start if window.start else n_chars
+            right = window.end - window.start - span.end if window.end < n_chars else n_chars
+            margin = min(left, right)
+            moved = Span(span.start + window.start, span.end + window.start, span.label)
+            best[moved] = max(best.get(moved, (False, -1)), (margin > 0, margin))
+    order = sorted(best, key=lambda span: (-best[span][1], -span.n_chars, span))
+    whole = without_overlap(span for span in order if best[span][0])
+    joined: list[Span] = []
+    cut = (span for span in order if not best[span][0])
+    for span in sorted(cut, key=lambda span: (span.label, span)):
+        last = joined[-1] if joined else None
+        if last is not None and last.label == span.label and span.start < last.end:
+            joined[-1] = Span(last.start, max(last.end, span.end), span.label)
+        else:
+            joined.append(span)
+    joined.sort(key=lambda span: (-span.n_chars, span))
+    return without_overlap(joined, kept=whole)
 
 
 TAGGER, MODEL = "tagger.json", "model"

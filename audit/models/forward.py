@@ -1,12 +1,9 @@
-"""Where and how a run computes: device, number type, kernels, and the checks that these need.
-
-Comes in: a request, a pair. Goes out: a device's name, kernels in force, or a refusal.
-"""
+"""What a masked language model says at given positions, and the kernels that compute it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +11,22 @@ import torch
 from torch import Tensor, nn
 
 from audit.errors import AuditError
-from audit.models.load import load_model
-from audit.models.pair import ModelPair
-
-_BODIES = ("bert", "roberta", "distilbert")
 
 
 def body_of(model: nn.Module) -> nn.Module:
     """Return the encoder below the masked-LM head."""
-    for name in _BODIES:
+    for name in ("bert", "roberta", "distilbert"):
         body = getattr(model, name, None)
         if isinstance(body, nn.Module):
             return body
     raise ValueError(f"no encoder of BERT, RoBERTa or DistilBERT in {type(model).__name__}")
 
 
-def hidden_states(model: nn.Module, ids: Tensor) -> Tensor:
-    """Return the last layer's hidden states [B, L, H] for rows without padding, ids [B, L]."""
-    hidden: Tensor = body_of(model)(input_ids=ids).last_hidden_state
-    return hidden
-
-
-def head_logits(model: nn.Module, hidden: Tensor) -> Tensor:
-    """Apply the masked-LM head to hidden states [..., H]; returns logits [..., V]."""
+def logits_at(model: nn.Module, ids: Tensor, *, positions: Tensor) -> Tensor:
+    """Return logits [B, M, V] at `positions` [B, M] of `ids` [B, L], rows without padding."""
+    hidden = body_of(model)(input_ids=ids).last_hidden_state  # [B, L, H]
+    rows = torch.arange(ids.shape[0], device=ids.device).unsqueeze(dim=1)  # [B, 1]
+    hidden = hidden[rows, positions]  # [B, M, H]
     head: Any = model
     if hasattr(model, "cls"):  # BERT
         logits: Tensor = head.cls(hidden)
@@ -46,13 +36,6 @@ def head_logits(model: nn.Module, hidden: Tensor) -> Tensor:
         transformed = head.vocab_layer_norm(head.activation(head.vocab_transform(hidden)))
         logits = head.vocab_projector(transformed)
     return logits
-
-
-def logits_at(model: nn.Module, ids: Tensor, *, positions: Tensor) -> Tensor:
-    """Return logits [B, M, V] at `positions` [B, M] of `ids` [B, L]."""
-    hidden = hidden_states(model, ids)  # [B, L, H]
-    rows = torch.arange(ids.shape[0], device=ids.device).unsqueeze(dim=1)  # [B, 1]
-    return head_logits(model, hidden[rows, positions])
 
 
 MAX_TOTAL_VARIATION = 0.03
@@ -99,36 +82,21 @@ def exact_kernels(models: Sequence[nn.Module], *, ids: Tensor, mask_id: int) -> 
     of `ids` [B, L], by more than `MAX_KERNEL_VARIATION`; PyTorch's default otherwise. The choice
     depends on processor and models alone, never on a clock, so a resumed run makes it again.
     """
-    if not _is_amd() or ids.device.type != "cpu":
-        yield "default"
-        return
-    positions = mask_positions(ids, mask_id=mask_id)
-    before = [_distributions(model, ids, positions) for model in models]
-    with onednn_float32():
-        after = [_distributions(model, ids, positions) for model in models]
-        moved = max(_variation(p, q) for p, q in zip(before, after, strict=True))
-        if moved <= MAX_KERNEL_VARIATION:
-            yield "onednn"
-            return
+    if _is_amd() and ids.device.type == "cpu":
+        before = [_distributions(model, ids, mask_id) for model in models]
+        with onednn_float32():
+            after = [_distributions(model, ids, mask_id) for model in models]
+            if max(map(_variation, before, after)) <= MAX_KERNEL_VARIATION:
+                yield "onednn"
+                return
     yield "default"
-
-
-def mask_positions(ids: Tensor, *, mask_id: int) -> Tensor:
-    """Return the positions [B, M] of the masks in rows [B, L] that have equally many."""
-    return (ids == mask_id).nonzero()[:, 1].view(len(ids), -1)
-
-
-def total_variation(one: nn.Module, other: nn.Module, *, ids: Tensor, positions: Tensor) -> float:
-    """Return the mean total variation of two models' distributions at `positions` [B, M]."""
-    return _variation(_distributions(one, ids, positions), _distributions(other, ids, positions))
 
 
 def refuse_changed_distributions(
     exact: nn.Module, rounded: nn.Module, *, ids: Tensor, mask_id: int, name: str
-) -> float:
-    """Compare a rounded model with its float32 self on rows `ids` [B, L] with masks in them."""
-    positions = mask_positions(ids, mask_id=mask_id)
-    moved = total_variation(exact, rounded, ids=ids, positions=positions)
+) -> None:
+    """Compare a rounded model with its float32 self at the masks of rows `ids` [B, L]."""
+    moved = _variation(*(_distributions(model, ids, mask_id) for model in (exact, rounded)))
     if not moved <= MAX_TOTAL_VARIATION:
         raise AuditError(
             f"bfloat16 moves this model's distributions by {moved:.3f} (total variation); at most "
@@ -136,10 +104,11 @@ def refuse_changed_distributions(
             where=name,
             do="Run in float32.",
         )
-    return moved
 
 
-def _distributions(model: nn.Module, ids: Tensor, positions: Tensor) -> Tensor:
+def _distributions(model: nn.Module, ids: Tensor, mask_id: int) -> Tensor:
+    """Return distributions [B, M, V] at the masks of rows that have equally many."""
+    positions = (ids == mask_id).nonzero()[:, 1].view(len(ids), -1)
     with torch.inference_mode():
         return torch.softmax(logits_at(model, ids, positions=positions).float(), dim=-1)
 
@@ -153,29 +122,6 @@ def _is_amd() -> bool:
         return "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-
-
-def check_rounding(pair: ModelPair, *, general: Path, hospital: Path, device: str) -> None:
-    """Refuse a number type that changes what the user's own models, in these folders, say."""
-    tokenizer = pair.hospital.tokenizer
-    ids = trial_rows(tokenizer, device=device)
-    for path, rounded in ((general, pair.general), (hospital, pair.hospital)):
-        exact = load_model(path, device=device)
-        refuse_changed_distributions(
-            exact.model, rounded.model, ids=ids, mask_id=tokenizer.mask_token_id, name=rounded.name
-        )
-
-
-def chosen_kernels(pair: ModelPair, *, dtype: str, device: str) -> AbstractContextManager[str]:
-    """Return a context in which the run's kernels are in force; it gives their name."""
-    if dtype != "float32":
-        return nullcontext("default")
-    tokenizer = pair.hospital.tokenizer
-    return exact_kernels(
-        [pair.general.model, pair.hospital.model],
-        ids=trial_rows(tokenizer, device=device),
-        mask_id=tokenizer.mask_token_id,
-    )
 
 
 def trial_rows(tokenizer: Any, *, device: str) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,10 @@ from torch import Tensor, nn
 
 from audit.errors import AuditError
 from audit.foreign import refuse_without_memory, refusing
+from audit.models.forward import exact_kernels, refuse_changed_distributions, trial_rows
 from audit.models.inspect import (
     ModelConfig,
     ModelFiles,
-    ModelFolder,
     combined_digest,
     current_name,
     expected_shapes,
@@ -32,20 +33,22 @@ from audit.models.inspect import (
     same_tensors,
     unreadable,
 )
-from audit.models.tokenizer import build_tokenizer, tokenizer_notes
+from audit.models.tokenizer import (
+    build_tokenizer,
+    tokenizer_differences,
+    tokenizer_notes,
+    unlike_tokenizers,
+)
 
 
 def pick_device(wanted: str) -> str:
     """Return the device to run on."""
     if wanted not in ("auto", "cpu", "cuda"):
         raise AuditError("is unknown.", where="device", do="Choose auto, cpu or cuda.")
-    if wanted == "cpu":
-        return "cpu"
-    if torch.cuda.is_available():
-        return "cuda"
-    if wanted == "cuda":
+    is_there = wanted != "cpu" and torch.cuda.is_available()
+    if wanted == "cuda" and not is_there:
         raise AuditError("No CUDA device is available.", where="device", do="Choose auto or cpu.")
-    return "cpu"
+    return "cuda" if is_there else "cpu"
 
 
 DTYPES = {
@@ -68,17 +71,20 @@ class LoadedModel:
     """A masked language model in own memory, in evaluation mode.
 
     `tokenizer` is of transformers' kind; `digest` the SHA-256 of everything that determines the
-    model, from the bytes that were loaded; `n_positions` the longest input in tokens, special ones
-    included.
+    model, from the bytes that were loaded.
     """
 
     model: nn.Module
     tokenizer: Any
     digest: str
-    architecture: str
+    config: ModelConfig
     name: str
-    n_positions: int
     notes: tuple[str, ...] = ()
+
+    @property
+    def n_positions(self) -> int:
+        """Longest input in tokens, special ones included."""
+        return self.config.n_positions
 
 
 def load_model(path: Path, *, device: str = "cpu", dtype: str = "float32") -> LoadedModel:
@@ -100,16 +106,22 @@ def load_model(path: Path, *, device: str = "cpu", dtype: str = "float32") -> Lo
     _refuse_without_memory(files, dtype=DTYPES[dtype])
     tokenizer = build_tokenizer(files.tokenizer, config=files.config, name=name)
     weights, digests = _read_weights(files, dtype=DTYPES[dtype])
+    _fill_same(weights, config=files.config, where=name)
     model = _build(files.config, weights=weights, dtype=DTYPES[dtype], where=name)
     return LoadedModel(
         model=_moved(model, device=device),
         tokenizer=tokenizer,
         digest=combined_digest(files, weights=digests),
-        architecture=files.config.architecture,
+        config=files.config,
         name=name,
-        n_positions=files.config.n_positions,
         notes=files.notes + tokenizer_notes(tokenizer, files=files.tokenizer),
     )
+
+
+def _refuse_without_memory(files: ModelFiles, *, dtype: torch.dtype) -> None:
+    n_weights = sum(map(math.prod, expected_shapes(files.config).values())) * dtype.itemsize
+    n_file = max((files.folder.path / file).stat().st_size for file in files.weight_files)
+    refuse_without_memory(n_weights + max(n_weights, 2 * n_file), where=files.folder.where())
 
 
 def _read_weights(
@@ -120,38 +132,27 @@ def _read_weights(
     weights: dict[str, Tensor] = {}
     digests: dict[str, str] = {}
     for file in files.weight_files:
+        where = files.folder.where(file)
         # Read, not mapped: a mapped file can change, or end the process, while it is in use.
-        data = _read_all(files.folder, file)
+        try:
+            data = (files.folder.path / file).read_bytes()
+        except OSError as fault:
+            raise unreadable(fault, where=where) from None
         digests[file] = hashlib.sha256(data).hexdigest()
-        with refusing(_changed(files.folder.where(file))):
+        with refusing(_changed(where)):
             tensors = load_tensors(data)
         del data
         for stored_name, tensor in tensors.items():
             name = current_name(stored_name)
             if name in expected:
                 weights[name] = tensor.to(dtype)
-                _refuse_non_finite(weights[name], name=name, where=files.folder.where(file))
-    _fill_same(weights, config=files.config, where=files.folder.name)
+                _refuse_non_finite(weights[name], name=name, where=where)
     return weights, digests
-
-
-def _refuse_without_memory(files: ModelFiles, *, dtype: torch.dtype) -> None:
-    n_weights = sum(map(math.prod, expected_shapes(files.config).values())) * dtype.itemsize
-    n_file = max((files.folder.path / file).stat().st_size for file in files.weight_files)
-    refuse_without_memory(n_weights + max(n_weights, 2 * n_file), where=files.folder.where())
-
-
-def _read_all(folder: ModelFolder, file: str) -> bytes:
-    try:
-        return (folder.path / file).read_bytes()
-    except OSError as fault:
-        raise unreadable(fault, where=folder.where(file)) from None
 
 
 def _refuse_non_finite(tensor: Tensor, *, name: str, where: str) -> None:
     # One pass without a copy: smallest and largest are NaN where any number is.
-    lowest, highest = torch.aminmax(tensor)
-    if not (torch.isfinite(lowest) and torch.isfinite(highest)):
+    if not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
         n_bad = int((~torch.isfinite(tensor)).sum())
         raise AuditError(
             f'{n_bad} of {tensor.numel()} numbers in the tensor "{name}" are not finite.',
@@ -165,18 +166,17 @@ def _fill_same(weights: dict[str, Tensor], *, config: ModelConfig, where: str) -
 
     An untied head may come with two biases: transformers 5 trains only the decoder's.
     """
-    for one, other in same_tensors(config):
-        both = one in weights and other in weights
-        if both and config.is_tied and not torch.equal(weights[one], weights[other]):
+    for one, other in same_tensors(config).items():
+        value, twin = weights.get(one), weights.get(other)
+        if value is None or twin is None:
+            weights |= {name: v for name, v in ((one, twin), (other, value)) if v is not None}
+        elif config.is_tied and not torch.equal(value, twin):
             raise AuditError(
                 f'The tensors "{one}" and "{other}" should be one and the same, but differ.',
                 where=where,
                 do="If the head has a matrix of its own, config.json must say "
                 '"tie_word_embeddings": false.',
             )
-        for name, twin in ((one, other), (other, one)):
-            if twin in weights:
-                weights.setdefault(name, weights[twin])
 
 
 def _build(
@@ -217,4 +217,90 @@ def _moved(model: nn.Module, *, device: str) -> nn.Module:
         reason = "is not available"
     raise AuditError(
         f"The device {device[:20]!r} {reason}.", where="device", do="Use another one, or cpu."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ModelPair:
+    """The two models that every attack compares; they read the same text as the same tokens.
+
+    Source: Nakamura et al., section 3.4: M_general is what M_hospital was before it saw the notes.
+    """
+
+    general: LoadedModel
+    hospital: LoadedModel
+
+    def __post_init__(self) -> None:
+        """Refuse two models whose numbers would not speak of the same tokens."""
+        differences = tokenizer_differences(self.general.tokenizer, self.hospital.tokenizer)
+        if differences:
+            names = f"{self.general.name} and {self.hospital.name}"
+            raise unlike_tokenizers(differences, where=names)
+
+    @property
+    def n_positions(self) -> int:
+        """Longest input that both models take, in tokens."""
+        return min(self.general.n_positions, self.hospital.n_positions)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader of a result should know of this pair, in sentences."""
+        one, other = self.general.config, self.hospital.config
+        notes = []
+        if _shape(one) != _shape(other):
+            notes.append(
+                f"The models differ in shape ({_shape(one)}; {_shape(other)}), so they cannot "
+                "share dropout masks."
+            )
+        (h, a), (h2, a2) = ((c.hidden_dropout, c.attention_dropout) for c in (one, other))
+        if (h, a) != (h2, a2):
+            notes.append(
+                f"The models differ in dropout rates (hidden {h:g} and {h2:g}, attention {a:g} and "
+                f"{a2:g}), so they cannot share dropout masks."
+            )
+        for side, hidden, attention in (("general", h, a), ("hospital", h2, a2)):
+            if hidden == attention == 0:
+                notes.append(f"The {side} model has no dropout: repeated passes are all alike.")
+            elif 0 in (hidden, attention):
+                which = "attention" if hidden else "hidden"
+                notes.append(f"The {which} dropout rate of the {side} model is 0.")
+        if one.n_positions != other.n_positions:
+            notes.append(
+                f"The models take inputs of different length ({one.n_positions} and "
+                f"{other.n_positions} tokens); the shorter one counts."
+            )
+        return tuple(notes)
+
+
+def _shape(c: ModelConfig) -> str:
+    return f"{c.architecture}, {c.n_layers} layers, {c.hidden_size} wide, {c.n_heads} heads"
+
+
+def load_pair(
+    general: Path, hospital: Path, *, device: str = "cpu", dtype: str = "float32"
+) -> ModelPair:
+    """Load both models of an audit."""
+    return ModelPair(*(load_model(one, device=device, dtype=dtype) for one in (general, hospital)))
+
+
+def check_rounding(pair: ModelPair, *, general: Path, hospital: Path, device: str) -> None:
+    """Refuse a number type that changes what the user's own models, in these folders, say."""
+    tokenizer = pair.hospital.tokenizer
+    ids = trial_rows(tokenizer, device=device)
+    for path, rounded in ((general, pair.general), (hospital, pair.hospital)):
+        exact = load_model(path, device=device).model
+        refuse_changed_distributions(
+            exact, rounded.model, ids=ids, mask_id=tokenizer.mask_token_id, name=rounded.name
+        )
+
+
+def chosen_kernels(pair: ModelPair, *, dtype: str, device: str) -> AbstractContextManager[str]:
+    """Return a context in which the run's kernels are in force; it gives their name."""
+    if dtype != "float32":
+        return nullcontext("default")
+    tokenizer = pair.hospital.tokenizer
+    return exact_kernels(
+        [pair.general.model, pair.hospital.model],
+        ids=trial_rows(tokenizer, device=device),
+        mask_id=tokenizer.mask_token_id,
     )

@@ -10,6 +10,7 @@ import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -53,34 +54,18 @@ class RegisteredModel:
 
 def list_models() -> tuple[RegisteredModel, ...]:
     """Return the models trained here and those registered, refused ones with the reason."""
-    return tuple(_inspected(model_id, path=path) for model_id, path in _all_found())
-
-
-def resolve_model(model_id: str) -> Path:
-    """Return the directory of a model in the list.
-
-    The identifier is compared with those of the list and never made into a path.
-    """
-    path = next((path for found, path in _all_found() if found == model_id), None)
-    if path is None:
-        raise AuditError(
-            "No registered model has this identifier.",
-            do=f"Choose one from the list; models lie under the folders named in {VARIABLE}.",
-        )
-    return path
+    return tuple(_inspected(*found) for found in (*trained_models(), *_found()))
 
 
 def model_path(text: str, *, where: str = "model") -> Path:
     """Return the directory that a person named on the command line, in the option `where`."""
-    problem = "This is not a directory."
     if not text.strip() or len(text) > _MAX_TEXT or "\x00" in text:
         raise AuditError("This is not a path.", where=where, do="Name a model's directory.")
     try:
         path = Path(text).expanduser()
         if path.is_dir():
             return path.resolve()
-        if not path.exists():
-            problem = "There is no such directory."
+        problem = "This is not a directory." if path.exists() else "There is no such directory."
     except (OSError, RuntimeError):
         problem = "This is not a path that can be followed."
     raise AuditError(
@@ -90,7 +75,7 @@ def model_path(text: str, *, where: str = "model") -> Path:
     )
 
 
-def _inspected(model_id: str, *, path: Path) -> RegisteredModel:
+def _inspected(model_id: str, path: Path) -> RegisteredModel:
     title = trained_name(path) if model_id.startswith(f"{LABEL}/") else ""
     try:
         return RegisteredModel(model_id, path, inspect_model(path), refusal="", title=title)
@@ -98,56 +83,24 @@ def _inspected(model_id: str, *, path: Path) -> RegisteredModel:
         return RegisteredModel(model_id, path, None, refusal=str(refused), title=title)
 
 
-def _all_found() -> Iterator[tuple[str, Path]]:
-    yield from trained_models()
-    yield from _found()
-
-
 def _found() -> Iterator[tuple[str, Path]]:
     """Yield identifier and directory of everything with a config.json, in order of name."""
-    for label, folder in registered_folders(VARIABLE, taken=LABEL, unnamed="models"):
-        n_seen = 0
-        waiting = [folder]
-        while waiting and n_seen < _MAX_DIRECTORIES:
-            directory = waiting.pop()
-            n_seen += 1
-            # Links are not followed below, but a folder can be exchanged for one meanwhile.
-            if not Path(os.path.realpath(directory)).is_relative_to(folder):
-                continue
-            parts = directory.relative_to(folder).parts
-            if _is_model(directory):
-                yield "/".join((label, *map(_whole, parts))), directory
-            if len(parts) < _MAX_DEPTH:
-                waiting.extend(reversed(_subdirectories(directory)))
+    for label, top in registered_folders(VARIABLE, taken=LABEL, unnamed="models"):
+        # Links are not followed, but a folder can be exchanged for one meanwhile.
+        for folder, inside, files in islice(os.walk(top), _MAX_DIRECTORIES):
+            parts = Path(folder).relative_to(top).parts
+            is_within = Path(os.path.realpath(folder)).is_relative_to(top)
+            is_open = is_within and len(parts) < _MAX_DEPTH
+            inside[:] = sorted(name for name in inside if is_open and not name.startswith("."))
+            if "config.json" in files and is_within:
+                # A name of bytes that are no UTF-8 holds halves of characters, which no page shows.
+                name = "/".join((label, *parts)).encode("utf-8", "backslashreplace")
+                yield name.decode("utf-8"), Path(folder)
 
 
-def _is_model(directory: Path) -> bool:
-    try:
-        return (directory / "config.json").is_file()
-    except OSError:
-        return False
-
-
-def _whole(part: str) -> str:
-    # A name of bytes that are no UTF-8 holds halves of characters, which no page can show.
-    return part.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _subdirectories(directory: Path) -> list[Path]:
-    try:
-        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
-    except OSError:
-        return []
-    return [
-        Path(entry.path)
-        for entry in entries
-        if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
-    ]
-
-
-_DIGESTED: set[tuple[Path, Any]] = set()
 Signature = tuple[tuple[str, int, int], ...]
 """Name, size in bytes and time of the last change in nanoseconds of each file."""
+_DIGESTED: set[tuple[Path, Signature]] = set()
 
 
 def signature(path: Path) -> Signature:
@@ -180,13 +133,7 @@ def _known_digest(path: Path, files: Signature) -> str:
 
 
 def tokenizer(path: Path) -> Any:
-    """Return a model's tokenizer, built from its checked files and remembered.
-
-    Raises
-    ------
-    AuditError
-        If it cannot be built, or the model is refused.
-    """
+    """Return a model's tokenizer, built from its checked files and remembered."""
     return _tokenizer(path, signature(path))
 
 
@@ -224,16 +171,9 @@ class Trait:
 class PairCheck:
     """What can be said of two models before their weights are read.
 
-    Attributes
-    ----------
-    traits
-        Facts of both.
-    tokenizer_differences
-        What their tokenizers differ in; empty where they split every text alike.
-    refusal
-        Why the pair would be refused; "" where it would not.
-    is_one_directory
-        Whether both are the same directory.
+    `traits` are facts of both; `tokenizer_differences` what their tokenizers differ in, empty where
+    they split every text alike; `refusal` says why the pair would be refused, "" where it would
+    not; `is_one_directory` whether both are the same directory.
     """
 
     traits: tuple[Trait, ...]
@@ -244,14 +184,13 @@ class PairCheck:
 
 def model_choices() -> tuple[RegisteredModel, ...]:
     """Return the registered models, then the demo's, refused ones with their reason."""
-    demo: list[tuple[str, Path]] = []
+    demo = []
     for language in ("en", "ja"):
-        folder = DEMO_HOSPITAL / language / "models"
-        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
         # The general model first: it is the other ones' beginning.
-        for name in sorted(names, key=lambda name: (name != "general", name)):
-            demo.append((f"{DEMO_PREFIX}{language}/{name}", folder / name))
-    return (*list_models(), *(_inspected(model_id, path=path) for model_id, path in demo))
+        folders = (DEMO_HOSPITAL / language / "models").glob("*")
+        for folder in sorted(folders, key=lambda folder: (folder.name != "general", folder.name)):
+            demo.append(_inspected(f"{DEMO_PREFIX}{language}/{folder.name}", folder))
+    return (*list_models(), *demo)
 
 
 def find_model(model_id: str, *, among: tuple[RegisteredModel, ...]) -> RegisteredModel | None:
@@ -260,13 +199,7 @@ def find_model(model_id: str, *, among: tuple[RegisteredModel, ...]) -> Register
 
 
 def check_pair(general: Path, hospital: Path) -> PairCheck:
-    """Compare two models by their configurations and tokenizers.
-
-    Raises
-    ------
-    AuditError
-        If one of the directories can no longer be read.
-    """
+    """Compare two models by their configurations and tokenizers."""
     from audit.models.tokenizer import tokenizer_differences, unlike_tokenizers
 
     one, other = inspect_model(general), inspect_model(hospital)

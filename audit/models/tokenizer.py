@@ -23,7 +23,7 @@ from audit.errors import AuditError
 from audit.models.inspect import CONFIG_FILE, FAST_FILE, ModelConfig, TokenizerFiles
 
 _MAX_SHOWN = 6
-SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")
+_SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")
 """Special tokens that an audit needs."""
 
 # Capitals, accents, hyphens, digits, Han and kana: what tokenizers are known to differ in.
@@ -33,46 +33,56 @@ _PROBES = (
     "山田花子は１２時に受診した。カテーテル",
 )
 
+_SLOW_SETTINGS = (
+    "do_lower_case", "do_word_tokenize", "do_subword_tokenize", "word_tokenizer_type",
+    "subword_tokenizer_type", "never_split",
+)  # fmt: skip
+
 
 def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) -> Any:
-    """Build the tokenizer and hold it to what its files declare.
-
-    Parameters
-    ----------
-    files
-        The checked files.
-    config
-        The model's configuration; the tokenizer must fit its embedding.
-    name
-        The model's name, for messages.
-    """
+    """Build the tokenizer and hold it to what its files declare and to the model's embedding."""
     tokenizer = _from_private_copy(files, where=name)
     vocabulary: dict[str, int] = tokenizer.get_vocab()
-    if max(vocabulary.values(), default=0) >= config.vocab_size:
-        raise AuditError(
-            f"The tokenizer numbers its tokens up to {max(vocabulary.values())}, but the model has "
-            f"only {config.vocab_size} embeddings.",
-            where=name,
-            do="Use the tokenizer that was saved with this model.",
+    highest = max(vocabulary.values(), default=0)
+    n_invented = len(set(vocabulary.values()) - files.declared.keys())
+    of_tokens = {
+        role: (getattr(tokenizer, f"{role}_token_id"), getattr(tokenizer, f"{role}_token"))
+        for role in _SPECIAL_ROLES
+    }
+    lacking = [
+        role
+        for role, (number, token) in of_tokens.items()
+        if token is None or files.declared.get(number) != str(token)
+    ]
+    what = ""
+    do = "Use the tokenizer that was saved with this model."
+    if highest >= config.vocab_size:
+        what = (
+            f"The tokenizer numbers its tokens up to {highest}, but the model has "
+            f"only {config.vocab_size} embeddings."
         )
-    _check_special(tokenizer, files=files, config=config, where=name)
-    invented = [i for i in vocabulary.values() if i not in files.declared]
-    if invented:
-        raise AuditError(
-            f"The tokenizer has {len(invented)} entries that its files do not hold.",
-            where=name,
-            do="Copy all tokenizer files that were saved with the model.",
+    elif lacking:
+        what = f"The tokenizer has no {lacking[0]} token in its vocabulary."
+    elif config.architecture == "roberta" and tokenizer.pad_token_id != config.pad_token_id:
+        # RoBERTa counts its positions from the padding token's number.
+        what = (
+            f"The padding token is {tokenizer.pad_token_id} in the tokenizer and "
+            f"{config.pad_token_id} in config.json."
         )
+    elif n_invented:
+        what = f"The tokenizer has {n_invented} entries that its files do not hold."
+        do = "Copy all tokenizer files that were saved with the model."
+    if what:
+        raise AuditError(what, where=name, do=do)
     return tokenizer
 
 
 def _from_private_copy(files: TokenizerFiles, *, where: str) -> Any:
     try:
         with tempfile.TemporaryDirectory(prefix="kart-audit-") as folder:
-            for file, data in files.used.items():
+            settings = json.dumps(dict(files.settings)).encode("ascii")
+            for file, data in {**files.used, CONFIG_FILE: settings}.items():
                 (Path(folder) / file).write_bytes(data)
-            settings = json.dumps(dict(files.settings))
-            (Path(folder) / CONFIG_FILE).write_text(settings, encoding="ascii")
             tokenizer = getattr(transformers, files.kind).from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             )
@@ -103,28 +113,6 @@ def _from_private_copy(files: TokenizerFiles, *, where: str) -> Any:
     return tokenizer
 
 
-def _check_special(
-    tokenizer: Any, *, files: TokenizerFiles, config: ModelConfig, where: str
-) -> None:
-    for role in SPECIAL_ROLES:
-        token = getattr(tokenizer, f"{role}_token")
-        token_id = getattr(tokenizer, f"{role}_token_id")
-        if token is None or token_id is None or files.declared.get(token_id) != str(token):
-            raise AuditError(
-                f"The tokenizer has no {role} token in its vocabulary.",
-                where=where,
-                do="Use the tokenizer that was saved with this model.",
-            )
-    if config.architecture == "roberta" and tokenizer.pad_token_id != config.pad_token_id:
-        # RoBERTa counts its positions from the padding token's number.
-        raise AuditError(
-            f"The padding token is {tokenizer.pad_token_id} in the tokenizer and "
-            f"{config.pad_token_id} in config.json.",
-            where=where,
-            do="Use the tokenizer that was saved with this model.",
-        )
-
-
 def tokenizer_notes(tokenizer: Any, *, files: TokenizerFiles) -> tuple[str, ...]:
     """Return what the reader should know of how this tokenizer treats text, in sentences."""
     notes = []
@@ -146,30 +134,24 @@ def tokenizer_notes(tokenizer: Any, *, files: TokenizerFiles) -> tuple[str, ...]
     return tuple(notes)
 
 
-def _backend_state(backend: Any) -> dict[str, Any]:
-    state: dict[str, Any] = json.loads(backend.to_str())
-    return state
+def _backend_state(backend: Any) -> Any:
+    return json.loads(backend.to_str())
 
 
 def tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
     """Return everything but the vocabulary that decides how a tokenizer splits text."""
     settings: dict[str, object] = {
-        f"{role}_token": getattr(tokenizer, f"{role}_token_id") for role in SPECIAL_ROLES
+        f"{role}_token": getattr(tokenizer, f"{role}_token_id") for role in _SPECIAL_ROLES
     }
     settings["special tokens around a text"] = tokenizer("")["input_ids"]
     settings["splitting of test sentences"] = [
         tokenizer(probe, add_special_tokens=False)["input_ids"] for probe in _PROBES
     ]
     if not tokenizer.is_fast:
-        names = (
-            "do_lower_case", "do_word_tokenize", "do_subword_tokenize", "word_tokenizer_type",
-            "subword_tokenizer_type", "never_split",
-        )  # fmt: skip
-        settings |= {name: getattr(tokenizer, name) for name in names}
         # No mecab_kwargs at all means this dictionary.
         mecab = {"mecab_dic": "unidic_lite", **(tokenizer.mecab_kwargs or {})}
-        settings |= {name: mecab[name] for name in sorted(mecab) if mecab[name] is not None}
-        return settings
+        chosen = {name: getattr(tokenizer, name) for name in _SLOW_SETTINGS}
+        return settings | chosen | {name: v for name, v in mecab.items() if v is not None}
     state = _backend_state(tokenizer.backend_tokenizer)
     model = {key: value for key, value in state["model"].items() if key != "vocab"}
     merges = json.dumps(model.pop("merges", []))

@@ -7,15 +7,114 @@ from collections.abc import Sequence
 import streamlit as st
 
 from audit.corpus.build import CategoryCount
-from audit.corpus.preview import Survey
+from audit.corpus.preview import MAX_NOTES, Mark, Preview, Survey
+from audit.errors import AuditError
 from audit.notes.read import NoteFile
+from audit.report.documents import Hit
 from audit.words import in_language
-from pages.ui import blocks, corpus_cached
+from pages.ui import blocks, corpus_cached, corpus_choice
 from pages.ui.corpus_cached import Columns
-from pages.ui.corpus_preview import draw_preview
+from pages.ui.corpus_view import GROUPS, group_of
 from pages.ui.language import Words
+from pages.ui.logged import note
+from pages.ui.marks import MarkLabel, marked
 from pages.ui.reveal import is_revealed
-from pages.ui.setup_choice import step
+from pages.ui.setup_choice import refused, step
+from pages.ui.text import escaped
+
+MODES = ("dummy", "register", "raw")
+"""Dummy identities are put in; registered names are found; nothing is known of identified notes."""
+_MAX_CHARS = 4000
+
+
+def draw_preview(
+    say: Words, file: NoteFile, *, columns: Columns, register: NoteFile | None, mode: str
+) -> None:
+    """Draw one note; `mode` is one of `MODES`, and all but the first show real people."""
+    title, below = say.text(f"corpus_preview_{mode}"), say.text(f"corpus_preview_{mode}_below")
+    st.html(blocks.heading(title, below=below))
+    number = int(
+        st.number_input(
+            say.text("corpus_preview_number"),
+            min_value=1,
+            max_value=MAX_NOTES,
+            value=1,
+            step=1,
+            key=f"corpus_preview_number_{corpus_choice.code_of(file)}",
+            width=260,
+        )
+    )
+    seed = int(st.session_state.get("corpus_number_seed", 0))
+    try:
+        found = corpus_cached.previewed(
+            file, columns=columns, number=number, seed=seed, register=register
+        )
+    except AuditError as error:
+        refused(say, error)
+        return
+    if mode != "dummy":
+        note_shown(file, row=found.row)
+    st.html(legend(say, found) + both_texts(say, found, mode=mode))
+
+
+def note_shown(file: NoteFile, *, row: int) -> None:
+    """Write into the access log that an identified note is shown, once a session.
+
+    Raises
+    ------
+    AuditError
+        If it cannot be written; the note is not shown then.
+    """
+    seen: set[tuple[str, int]] = st.session_state.setdefault("corpus_notes_shown", set())
+    if (file.file_id, row) not in seen:
+        note("revealed", what="note", row=row)
+        seen.add((file.file_id, row))
+
+
+def legend(say: Words, found: Preview) -> str:
+    """Return what the marks mean, as HTML; groups that do not occur are left out."""
+    marks = (*found.before_marks, *found.after_marks)
+    seen = {group_of(mark.kind, role=mark.role) for mark in marks}
+    items = "".join(
+        f'<mark class="ka-mark ka-mark-{group}">{say.html(f"corpus_group_{group}")}</mark> '
+        for group in GROUPS
+        if group in seen
+    )
+    return f'<p class="ka-legend">{items}</p>' if items else ""
+
+
+def both_texts(say: Words, found: Preview, *, mode: str) -> str:
+    """Return the texts side by side, as HTML; one alone where nothing is put in or found."""
+    sides = [(say.text("corpus_before"), found.before, found.before_marks)]
+    if mode != "raw":
+        sides.append((say.text(f"corpus_after_{mode}"), found.after, found.after_marks))
+    pieces = "".join(
+        f'<section><h3>{escaped(title)}</h3><p class="ka-document">'
+        f"{shown(text, marks)}{cut(say, text)}</p></section>"
+        for title, text, marks in sides
+    )
+    return f'<div class="ka-pair"><div>{pieces}</div></div>'
+
+
+def shown(text: str, marks: Sequence[Mark]) -> str:
+    """Return the beginning of a text as HTML, each stretch marked by its group."""
+    within = [mark for mark in marks if mark.end <= _MAX_CHARS]
+    groups = {mark.start: group_of(mark.kind, role=mark.role) for mark in within}
+    return marked(
+        text[:_MAX_CHARS],
+        marks=[Hit(mark.start, mark.end, "full", ()) for mark in within],
+        label=lambda hit: MarkLabel("", groups[hit.start]),
+        is_revealed=True,
+    )
+
+
+def cut(say: Words, text: str) -> str:
+    """Return the sentence that says how much of a long note is not shown."""
+    if len(text) <= _MAX_CHARS:
+        return ""
+    n = f"{len(text) - _MAX_CHARS:,}"
+    return f"<small> {escaped(say.text('corpus_cut', n=n))}</small>"
+
 
 N_HEAD = 200
 _MAX_CATEGORIES = 200

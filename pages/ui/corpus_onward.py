@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 import streamlit as st
 
 from audit.corpus.candidate_lists import CONTROLS, MEMBERS
-from audit.corpus.kept import CORPORA, ROLES, KeptCorpus, keep_for_audit, list_of, passages_for
+from audit.corpus.kept import CORPORA, ROLES, KeptCorpus, keep_lists, list_of, passages_for
 from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.names.files import names_file
@@ -85,8 +85,8 @@ def keep(say: Words, corpus: KeptCorpus, *, controls: Chosen, roles: Chosen) -> 
     """Keep list and passages, choose both for the next audit, and go to Models and names."""
     try:
         with st.spinner(say.text("corpus_keeping")):
-            names, passages = keep_for_audit(
-                corpus.corpus_id, controls=controls, roles=roles, store=cached.store()
+            names, passages = keep_lists(
+                corpus, controls=controls, roles=roles, store=cached.store()
             )
     except AuditError as error:
         refused(say, error)

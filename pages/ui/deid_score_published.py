@@ -43,16 +43,17 @@ def entity_table(say: Words, published: PublishedDeid) -> str:
     for _ in range(len(CRITERIA) + 1):
         names += [_measure(say, measure, first=ENTITY[0]) for measure in ENTITY]
     rows = []
-    for one in published.types:
-        cells = [Cell(label_name(say, one.label), is_number=False), Cell(f"{one.n_gold:,}")]
+    for label in TYPES:
+        n_gold = published.n_gold[label]
+        cells = [Cell(label_name(say, label), is_number=False), Cell(f"{n_gold:,}")]
         for name in CRITERIA:
             cells += [
                 Cell(_percent(value), tone="" if i else "ka-first")
-                for i, value in enumerate(one.printed[name])
+                for i, value in enumerate(published.percent[name][label])
             ]
         cells += [
             Cell(percent(value), tone="" if i else "ka-first")
-            for i, value in enumerate(one.recomputed)
+            for i, value in enumerate(published.recomputed(label))
         ]
         rows.append(cells)
     return blocks.table([top, names], rows, caption=say.text("deid_measures_published_caption"))
@@ -72,12 +73,12 @@ def record_table(say: Words, published: PublishedDeid) -> str:
     for _ in CRITERIA:
         names += [_measure(say, measure, first=RECORD[0]) for measure in RECORD]
     rows = []
-    for one in published.types:
-        cells = [Cell(label_name(say, one.label), is_number=False)]
+    for label in TYPES:
+        cells = [Cell(label_name(say, label), is_number=False)]
         for name in CRITERIA:
             cells += [
                 Cell(f"{value:.2f}\N{NO-BREAK SPACE}%", tone="" if i else "ka-first")
-                for i, value in enumerate(one.records[name])
+                for i, value in enumerate(published.records[name][label])
             ]
         rows.append(cells)
     caption = say.text("deid_measures_published_records_caption")

@@ -71,9 +71,7 @@ def cases_csv(index: SpanIndex, numbers: Sequence[int], *, is_open: bool) -> byt
     cases = (case for case in index.cases(numbers) if case.kind != SAME)
     if not is_open:
         cases = (_closed(case) for case in cases)
-    return ("\ufeff" + misses_csv(case.as_miss() for case in cases)).encode(
-        "utf-8", "surrogatepass"
-    )
+    return ("\ufeff" + misses_csv(cases)).encode("utf-8", "surrogatepass")
 
 
 def case_html(say: Words, case: SpanCase, *, is_open: bool) -> str:

@@ -2,40 +2,190 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import streamlit as st
 
+from audit.deid.copies import EMPTY, STATUSES, TRUNCATED
 from audit.deid.tagged import (
     TAGGED_SETS,
+    UNDONE,
     ByNote,
+    CopyOfNote,
     Correction,
     OneNote,
     TaggedSet,
     chosen_notes,
     copy_at,
+    corrected_census,
     corrections_of,
+    corrections_stamp,
     keep_correction,
     note_at,
     notes_of,
-    now,
-    undo_correction,
+    notes_with,
+    read_index,
 )
+from audit.deid.tagged import copy_places as read_copy_places
 from audit.deid.tasks import TaggingTask
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.notes.spans import Span
-from pages.ui import blocks, deid_cached
+from audit.stats import IntArray
+from pages.ui import blocks
 from pages.ui.deid_correct import Keeper, draw_corrections
-from pages.ui.deid_facts import draw_copy, draw_facts
 from pages.ui.deid_files import Exportable, draw_files
-from pages.ui.deid_text import ask_types, counts_of, draw_legend, draw_note
+from pages.ui.deid_settings import tagger_name
+from pages.ui.deid_text import (
+    ask_types,
+    counts_of,
+    draw_language,
+    draw_legend,
+    draw_note,
+    type_word,
+)
 from pages.ui.language import Words
 from pages.ui.logged import note, who
 from pages.ui.place import go_to
 from pages.ui.reveal import is_revealed
 from pages.ui.setup_choice import refused
-from pages.ui.text import day
+from pages.ui.text import day, percent
+
+
+def cached_index(tagged: TaggedSet) -> IntArray:
+    """Return the index of a whole set; raises as `read_index`."""
+    return _index(str(tagged.path), tagged.tagged_id, tagged.created)
+
+
+def cached_hits(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
+    """Return the numbers of the notes that hold a text; raises as `notes_with`."""
+    return _hits(str(tagged.path), tagged.tagged_id, tagged.created, text)
+
+
+def cached_census(tagged: TaggedSet) -> dict[str, Any]:
+    """Return the counts of a whole set, corrected by hand; raises as `corrected_census`."""
+    return _census(
+        str(tagged.path), tagged.tagged_id, tagged.created, corrections_stamp(tagged),
+        str(tagged.census),
+    )  # fmt: skip
+
+
+def cached_copy_places(tagged: TaggedSet) -> IntArray:
+    """Return where the tagger's copies stand; raises as `audit.deid.tagged`."""
+    return _copy_places(str(tagged.path), tagged.tagged_id, tagged.created)
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _index(path: str, tagged_id: str, created: str) -> IntArray:
+    return read_index(TAGGED_SETS.get(tagged_id))
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _hits(path: str, tagged_id: str, created: str, text: str) -> tuple[int, ...]:
+    return notes_with(TAGGED_SETS.get(tagged_id), text=text)
+
+
+@st.cache_data(show_spinner=False, max_entries=8)
+def _census(
+    path: str, tagged_id: str, created: str, stamp: tuple[int, int], own: str
+) -> dict[str, Any]:
+    tagged = TAGGED_SETS.get(tagged_id)
+    return corrected_census(tagged, index=cached_index(tagged), corrections=corrections_of(tagged))
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _copy_places(path: str, tagged_id: str, created: str) -> IntArray:
+    return read_copy_places(TAGGED_SETS.get(tagged_id))
+
+
+RARE_FACTS = (
+    ("refused", "n_refused"), ("unchanged", "n_replaced_by_itself"),
+    ("corrected", "n_notes_corrected"), ("foreign", "n_notes_of_no_language"),
+)  # fmt: skip
+"""Facts that are only shown where there is something to say -> their fields of the census."""
+
+
+def draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> None:
+    """Draw what was asked, what came of it, and the counts by type.
+
+    Parameters
+    ----------
+    census
+        From `audit.deid.tagged`.
+    """
+    facts = [
+        ("source", say.text(f"deidentify_source_{tagged.source}")),
+        ("tagger", tagger_name(say, tagged.tagger_id)),
+        ("mode", say.text(f"deidentify_mode_{tagged.how.mode}")),
+        ("created", day(tagged.created)),
+        ("notes", f"{tagged.n_notes:,}"),
+        ("without", f"{census.get('n_notes_without_spans', 0):,}"),
+    ]
+    for fact, field in RARE_FACTS:
+        if census.get(field):
+            facts.append((fact, f"{census[field]:,}"))
+    draw_language(say, int(census.get("n_notes_of_no_language", 0)))
+    rows = [(say.text(f"deidentify_fact_{fact}"), value) for fact, value in facts]
+    left, right = st.columns(2, gap="large")
+    with left:
+        header = [say.text("deidentify_fact"), say.text("deidentify_value")]
+        caption = say.text("deidentify_facts_caption")
+        st.html(blocks.simple_table(header, rows, caption=caption, n_text=2))
+    with right:
+        draw_counts(say, census)
+        draw_copies(say, census.get("copies", {}))
+
+
+def draw_counts(say: Words, census: Mapping[str, Any]) -> None:
+    """Draw how much is marked of each type, after corrections by hand."""
+    spans = census.get("spans", {})
+    if not spans:
+        st.html(blocks.heading("", below=say.text("deidentify_nothing")))
+        return
+    header = [
+        say.text("deidentify_type"),
+        say.text("deidentify_n_marks"),
+        say.text("deidentify_n_characters"),
+    ]
+    rows = [
+        (type_word(say, label), f"{counted['n']:,}", f"{counted['n_characters']:,}")
+        for label, counted in spans.items()
+    ]
+    st.html(blocks.simple_table(header, rows, caption=say.text("deidentify_counts_caption")))
+
+
+def draw_copies(say: Words, copies: Mapping[str, Any]) -> None:
+    """Draw how faithful the copies of a tagger that writes copies are; nothing for the others."""
+    statuses = copies.get("statuses", {})
+    rows = [
+        (say.text(f"deidentify_copy_{status}"), f"{statuses[status]:,}")
+        for status in STATUSES
+        if statuses.get(status)
+    ]
+    if rows:
+        header = [say.text("deidentify_copies"), say.text("deidentify_copies_n")]
+        n_lost = f"{copies.get('n_unaligned', 0):,}"
+        caption = say.text("deidentify_copies_caption", n=n_lost)
+        st.html(blocks.simple_table(header, rows, caption=caption))
+
+
+def draw_copy(say: Words, copy: CopyOfNote | None) -> None:
+    """Draw how faithful the copy of the shown note is; nothing where the tagger wrote none."""
+    if copy is None:
+        return
+    pieces = []
+    if copy.error_rate is not None:
+        pieces.append(say.text("deidentify_copy_rate", rate=percent(copy.error_rate)))
+    if copy.n_unaligned:
+        pieces.append(say.text("deidentify_copy_unaligned", n=f"{copy.n_unaligned:,}"))
+    if copy.n_malformed:
+        pieces.append(say.text("deidentify_copy_malformed", n=f"{copy.n_malformed:,}"))
+    status = say.text(f"deidentify_copy_{copy.status}")
+    strong = say.text("deidentify_copy_here", status=status)
+    is_short = copy.status in (EMPTY, TRUNCATED)
+    st.html(blocks.line(strong, " · ".join(pieces), is_strong=is_short))
+
 
 ONLY = ("all", "with", "without", "corrected")
 _KEPT, _ONLY, _SEARCH, _NUMBER = (
@@ -50,7 +200,7 @@ def draw_kept(say: Words, sets: Sequence[TaggedSet]) -> None:
         return
     if tagged.is_whole:
         corrections = corrections_of(tagged)
-        draw_facts(say, tagged, census=deid_cached.census(tagged))
+        draw_facts(say, tagged, census=cached_census(tagged))
         draw_notes(say, tagged, corrections=corrections)
         draw_onward(say, tagged, is_corrected=bool(corrections))
     else:
@@ -106,7 +256,7 @@ def draw_notes(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> None:
             blocks.heading(say.text("deidentify_no_note"), below=say.text("deidentify_no_note_do"))
         )
         return
-    index = deid_cached.index(tagged)
+    index = cached_index(tagged)
     found = note_at(tagged, number, index=index, corrections=corrections)
     note_shown(tagged, found)
     if is_revealed():
@@ -114,7 +264,7 @@ def draw_notes(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> None:
     else:
         where = say.text("deidentify_row", row=found.row)
     st.html(blocks.heading("", below=where))
-    draw_copy(say, copy_at(tagged, number, places=deid_cached.copy_places(tagged)))
+    draw_copy(say, copy_at(tagged, number, places=cached_copy_places(tagged)))
     counts = counts_of(found)
     labels = ask_types(say, counts, key="deidentify_note")
     draw_note(say, found, labels=labels, is_source_shown=is_revealed())
@@ -129,11 +279,11 @@ def keeper(tagged: TaggedSet, number: int, *, row: int) -> Keeper:
     """Return what keeps the corrections of a note of the set, each with a line in the log."""
 
     def keep(kind: str, spans: tuple[Span, ...]) -> None:
-        keep_correction(tagged, Correction(number, kind, spans, who(), now()))
+        keep_correction(tagged, Correction(number=number, kind=kind, spans=spans, who=who()))
         note("ran", kind="correction", run=tagged.tagged_id, row=row, n_spans=len(spans))
 
     def undo() -> None:
-        undo_correction(tagged, number, who=who())
+        keep_correction(tagged, Correction(number=number, kind=UNDONE, who=who()))
         note("ran", kind="undone-correction", run=tagged.tagged_id, row=row)
 
     return Keeper(f"deidentify_fix_{tagged.tagged_id}_{number}", keep, undo)
@@ -141,7 +291,7 @@ def keeper(tagged: TaggedSet, number: int, *, row: int) -> Keeper:
 
 def choose_note(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> int | None:
     """Draw filter, search and the steps from note to note; return a number from 0."""
-    index = deid_cached.index(tagged)
+    index = cached_index(tagged)
     if len(index) == 1:
         return 0
     left, right = st.columns([3, 2], gap="large", vertical_alignment="bottom")
@@ -162,7 +312,7 @@ def choose_note(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> int | 
             say.text("deidentify_search"), key=_SEARCH, max_chars=200,
             help=say.text("deidentify_search_help"),
         )  # fmt: skip
-    hits = deid_cached.hits(tagged, text=text) if text else None
+    hits = cached_hits(tagged, text=text) if text else None
     numbers = chosen_notes(index, only=only or ONLY[0], hits=hits, corrections=corrections)
     if not len(numbers):
         return None
@@ -223,7 +373,7 @@ def draw_onward(say: Words, tagged: TaggedSet, *, is_corrected: bool) -> None:
         notes=lambda: notes_of(tagged),
         n_notes=tagged.n_notes,
         n_bytes=tagged.spans_path.stat().st_size,
-        census=deid_cached.census(tagged),
+        census=cached_census(tagged),
         language=tagged.how.language,
         is_private_allowed=is_revealed(),
     )

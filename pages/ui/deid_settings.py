@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import streamlit as st
 
 from audit.deid.release import FROM_TEXT, LANGUAGES, MODES, PLACEHOLDER, SURROGATE, Release
@@ -74,10 +72,10 @@ def draw_figures(say: Words, tagger_id: str) -> None:
 def draw_validation(say: Words, tagger_id: str) -> None:
     """Draw what a tagger that was trained here reached on its own validation notes."""
     counts = next((one.validation for one in TAGGERS.all() if one.tagger_id == tagger_id), None)
-    if counts is None or not counts.n_gold:
+    if counts is None or not counts["n_gold"]:
         return
-    numbers = {name: f"{n:,}" for name, n in asdict(counts).items()}
-    share = percent(counts.n_found / counts.n_gold)
+    numbers = {name: f"{n:,}" for name, n in counts.items()}
+    share = percent(counts["n_found"] / counts["n_gold"])
     text = say.text("deidentify_validation", share=share, **numbers)
     st.html(blocks.heading("", below=text))
 

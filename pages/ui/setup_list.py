@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from audit.errors import AuditError
@@ -13,12 +14,56 @@ from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.names.lists import Bins, Spelling
 from audit.tables import RowNote
 from audit.words import in_language
-from pages.ui import blocks, charts, setup_cached, setup_charts
+from pages.ui import blocks, charts, setup_cached
+from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.language import Words
 from pages.ui.reveal import is_revealed, shown_name
 from pages.ui.setup_cached import ListView
 from pages.ui.setup_choice import refused
 from pages.ui.text import UNDEFINED, decimal, escaped
+
+_RAISED = str.maketrans("-0123456789.", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹·")
+
+
+def histogram(
+    bins: Bins, *, ticks: list[str], x: str, y: str, labels: tuple[str, str]
+) -> go.Figure:
+    """Return how many names fall into each bin: tested names rust, controls grey.
+
+    `ticks` names the bins; `labels` the two groups.
+    """
+    figure = go.Figure()
+    for counts, label, colour, pattern in (
+        (bins.n_tested, labels[0], RUST, ""),
+        (bins.n_controls, labels[1], GREY, "/"),
+    ):
+        figure.add_bar(
+            x=ticks,
+            y=list(counts),
+            name=escaped(label),
+            marker={"color": colour, "pattern": {"shape": pattern, "size": 5, "solidity": 0.25}},
+            hovertemplate="%{x}: %{y}<extra></extra>",
+        )
+    figure.update_xaxes(title=x, type="category", showgrid=False)
+    figure.update_yaxes(title=y, gridcolor=LINE, zeroline=False, tickformat="d")
+    return figure.update_layout(
+        barmode="group",
+        height=290,
+        margin={"l": 10, "r": 16, "t": 30, "b": 10},
+        font={"size": 13},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
+    )
+
+
+def pieces_ticks(bins: Bins) -> list[str]:
+    """Return the bins of word pieces as whole numbers."""
+    return [f"{start:.0f}" for start in bins.starts]
+
+
+def share_ticks(bins: Bins) -> list[str]:
+    """Return the bins of popularity as powers of ten."""
+    return [f"10{f'{start:g}'.translate(_RAISED)}" for start in bins.starts]
+
 
 _MAX_NOTES = 200
 
@@ -98,11 +143,11 @@ def draw_histograms(say: Words, view: ListView, spelling: Spelling | None, *, ke
     if spelling:
         with left:
             bins = spelling.by_pieces
-            ticks = setup_charts.pieces_ticks(bins)
+            ticks = pieces_ticks(bins)
             draw_histogram(say, bins, ticks, what="pieces", key=key)
     with right:
         bins = view.facts.popularity
-        ticks = setup_charts.share_ticks(bins)
+        ticks = share_ticks(bins)
         draw_histogram(say, bins, ticks, what="popularity", key=key)
 
 
@@ -112,9 +157,7 @@ def draw_histogram(say: Words, bins: Bins, ticks: list[str], *, what: str, key: 
     st.html(blocks.heading(title, below=below))
     labels = (say.text("setup_tested"), say.text("setup_controls"))
     axis = say.text(f"setup_{what}_axis")
-    figure = setup_charts.histogram(
-        bins, ticks=ticks, x=axis, y=say.text("setup_column_names"), labels=labels
-    )
+    figure = histogram(bins, ticks=ticks, x=axis, y=say.text("setup_column_names"), labels=labels)
     alt = say.text(f"setup_{what}_alt")
     st.plotly_chart(figure, config=charts.CONFIG, alt=alt, key=f"{key}_{what}")
     with st.expander(say.text("as_table"), key=f"{key}_{what}_table"):

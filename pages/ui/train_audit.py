@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.corpus.kept import keep_for_audit
+from audit.corpus.kept import keep_lists
 from audit.errors import AuditError
 from audit.models.inspect import LABEL
 from audit.training.kept import MODELS, TrainedModel, parent_of
@@ -67,7 +67,7 @@ def choose_lists(say: Words, model: TrainedModel) -> bool:
         choose("passages", "")
         return True
     try:
-        names, passages = keep_for_audit(corpus.corpus_id, controls=CONTROLS, store=cached.store())
+        names, passages = keep_lists(corpus, controls=CONTROLS, store=cached.store())
     except AuditError as error:
         refused(say, error)
         return False

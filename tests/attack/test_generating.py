@@ -15,8 +15,7 @@ from audit.attack.attacks import generation_attack
 from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.question import AuditRequest, GenerationSettings
 from audit.errors import AuditError
-from audit.models.load import load_model
-from audit.models.pair import ModelPair, load_pair
+from audit.models.load import ModelPair, load_model, load_pair
 from audit.names.candidates import make_candidates
 from audit.names.pools import NamePool
 from tests.models.make_models import SPECIAL, WORDS, make_bert, make_japanese_bert, make_roberta

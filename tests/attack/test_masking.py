@@ -20,7 +20,7 @@ from audit.attack.posterior import draw_inputs
 from audit.attack.verdict import State
 from audit.cli import main
 from audit.errors import AuditError
-from audit.models.pair import load_pair
+from audit.models.load import load_pair
 from audit.names.candidates import Candidates
 from audit.names.pools import us_pool
 from audit.report.export import names_csv, write_report

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from audit.attack.attacks import with_reference
-from audit.models.pair import load_pair
+from audit.models.load import load_pair
 from audit.names.candidates import make_candidates
 from audit.names.pools import us_pool
 from audit.names.spelling import piece_counter

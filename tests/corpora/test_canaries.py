@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.corpus.canaries import COUNTS, CanaryPlan, Planting, absent_names, plan_canaries
+from audit.corpus.canaries import CanaryPlan, Planting, absent_names
+from audit.corpus.canaries import plan_canaries as planned
 from audit.corpus.truth import NoteTruth, Place
 from audit.errors import AuditError
+from audit.names.matching import pair_of
 from audit.names.pools import us_pool
 from audit.notes.mentions import find_mentions
 from audit.text import written_name
@@ -24,6 +26,15 @@ TEXTS = (
     "This is a 70 y/o F with COPD.",
     "John Smith is a 30-year-old man.",
 )
+
+
+COUNTS = (1, 2, 4, 8)
+
+
+def plan_canaries(
+    names: list[tuple[str, str]], *, n_notes: int, seed: int, counts: tuple[int, ...] = COUNTS
+) -> CanaryPlan:
+    return planned(names, n_notes=n_notes, seed=seed, counts=counts)
 
 
 def notes(n: int = 200) -> list[NoteTruth]:
@@ -44,14 +55,14 @@ def canary_of(note: NoteTruth) -> Place:
 
 def test_each_planted_name_is_in_as_many_notes_as_planned_and_twins_in_none() -> None:
     plan = plan_canaries(NAMES, n_notes=200, seed=3)
-    assert len(plan.canaries) == 80 and len(plan.planted) == len(plan.twins) == 40
-    assert Counter(c.n_mentions for c in plan.planted) == dict.fromkeys(COUNTS, 10)
+    assert len(plan.canaries) == 80
+    assert Counter(c.n_mentions for c in plan.canaries) == dict.fromkeys(COUNTS, 10) | {0: 40}
     texts = [note.private for note in planted(notes(), plan)]
     for canary in plan.canaries:
         name = written_name(canary.first, canary.last)
         assert sum(name in text for text in texts) == canary.n_mentions
-    pairs = {c.pair: c.group for c in plan.planted}
-    assert pairs == {c.pair: c.group for c in plan.twins}
+    pairs = {c.pair: c.group for c in plan.canaries if c.n_mentions}
+    assert pairs == {c.pair: c.group for c in plan.canaries if not c.n_mentions}
 
 
 def test_the_note_is_changed_only_where_the_name_is() -> None:
@@ -126,14 +137,14 @@ def test_japanese_names_take_the_place_of_the_case() -> None:
 
 def test_canaries_are_names_that_are_not_in_the_notes() -> None:
     pool = us_pool()
-    some = absent_names(pool, n=50, seed=1, found={})
+    some = absent_names(pool, n=50, seed=1, taken=set())
     first, last = some[0]
-    found = {(first.lower(), last.lower()): 1}
-    again = absent_names(pool, n=50, seed=1, found=found, exclude=[some[1]])
+    taken = {(last.lower(), first.lower()), pair_of(*some[1])}
+    again = absent_names(pool, n=50, seed=1, taken=taken)
     assert len(set(some)) == 50 and set(some[:2]).isdisjoint(again)
     assert again[:48] == some[2:]
     with pytest.raises(AuditError, match="names are left"):
-        absent_names(pool, n=5, seed=1, found={}, accepts=lambda first, last: False)
+        absent_names(pool, n=5, seed=1, taken=set(), accepts=lambda first, last: False)
 
 
 def test_the_same_seed_gives_the_same_and_another_another() -> None:
@@ -149,18 +160,6 @@ def test_planted_and_twins_come_from_one_shuffled_list(seed: int) -> None:
     assert len(plan.rows) == 150
 
 
-@pytest.mark.parametrize(
-    ("names", "n_notes", "counts", "words"),
-    [
-        (NAMES[:7], 100, (1, 2, 4, 8), "8 names are needed"),
-        (NAMES, 149, (1, 2, 4, 8), "150 notes are needed"),
-        ([NAMES[0], NAMES[0]], 10, (1,), "Two names are the same"),
-        (NAMES, 100, (0, 1), "distinct and above zero"),
-    ],
-)
-def test_what_cannot_be_planted_is_refused(
-    names: list[tuple[str, str]], n_notes: int, counts: tuple[int, ...], words: str
-) -> None:
-    with pytest.raises(AuditError, match=words) as error:
-        plan_canaries(names, n_notes=n_notes, seed=1, counts=counts)
-    assert "First" not in str(error.value)
+def test_more_mentions_than_notes_are_refused() -> None:
+    with pytest.raises(AuditError, match="150 notes are needed"):
+        plan_canaries(NAMES, n_notes=149, seed=1)

@@ -6,16 +6,19 @@ import json
 import re
 from pathlib import Path
 
-from audit.corpus.demo_notes import MENTIONS_PER_NAME, PATTERNS_PER_NAME, demo_notes
+from audit.corpus.demo_notes import demo_notes
 from audit.corpus.examine import (
+    MENTIONS_PER_NAME,
+    PATTERNS_PER_NAME,
     MentionCoverage,
     PatternTally,
-    coverage_of,
+    Tally,
     patterns_of,
 )
 from audit.corpus.make import CorpusTask, make_corpus
 from audit.corpus.truth import NoteTruth, Place, places_of
 from audit.names.pools import us_pool
+from audit.notes.mentions import examine, find_mentions
 from audit.notes.passages import read_passages
 from audit.text import fold_name
 
@@ -46,6 +49,15 @@ def paired() -> NoteTruth:
         )  # fmt: skip
         at += len(value)
     return NoteTruth(PRIVATE, PUBLIC, places_of({"inserted": inserted}))
+
+
+def coverage_of(*notes: NoteTruth) -> MentionCoverage:
+    total = Tally()
+    for note in notes:
+        tally = Tally()
+        tally.add_mentions(note, tuple(examine(note.private)))
+        total.merge(tally)
+    return total.coverage()
 
 
 def test_a_passage_is_that_of_the_public_note() -> None:
@@ -107,7 +119,7 @@ def test_patterns_of_a_built_corpus_are_their_patients(tmp_path: Path) -> None:
     by_key = {p["identity"]: (p["first"], p["last"]) for p in people}
     assert [by_key[p.person] for p in patterns] == [(p.first, p.last) for p in patterns]
     assert {p.passage.right for p in patterns} == {" is a year old lady. Seen . Ok. Ms. is well."}
-    total = sum(map(coverage_of, pairs), start=MentionCoverage())
+    total = coverage_of(*pairs)
     assert (total.n_mentions, total.n_by_role, total.n_elsewhere) == (8, (("patient", 8),), 8)
 
 
@@ -130,7 +142,7 @@ def test_patterns_of_registered_patients() -> None:
     # As corpora with a register had it once: they are read still.
     record = {"note_id": "n", "patient_id": "p1", "mentions": mentions}
     pair = NoteTruth(private, public, places_of(record))
-    assert [name.person for name in pair.names or ()] == ["patient:p1", "patient:p9"]
+    assert [name.identity for name in pair.names or ()] == ["patient:p1", "patient:p9"]
     (pattern,) = patterns_of(pair)
     assert (pattern.person, pattern.first, pattern.last) == ("patient:p1", "Jane", "Roe")
     assert pattern.passage.right == " is a 45-year-old lady, born . Her sister called."
@@ -140,7 +152,7 @@ def test_coverage_adds_up_over_notes() -> None:
     text = "The patient is a 4 yo boy. Jane Roe, 45 yo F. John Smith left."
     place = Place(47, 57, 47, 57, "", "full", "patient", "p", "John Smith", 0)
     other = NoteTruth(text, text, (place,))
-    total = coverage_of(paired()) + coverage_of(other) + MentionCoverage()
+    total = coverage_of(paired(), other)
     assert (total.n_notes, total.n_notes_with_mention, total.n_mentions, total.n_full) == (
         2,
         2,
@@ -171,8 +183,8 @@ def test_the_demo_corpus_gives_tables_3_and_4_of_the_paper() -> None:
     known = {fold_name(part) for name in names for part in name}
     tally = PatternTally()
     for note in hospital.notes:
-        for pattern in patterns_of(NoteTruth(note, note), known=known):
-            tally.add(pattern.first, pattern.last, text=pattern.text)
+        for pattern in patterns_of(NoteTruth(note, note), find_mentions(note, known=known)):
+            tally.add((pattern.first, pattern.last), pattern.text, note=0)
     assert {*tally.names} == set(names)
     assert dict(tally.pattern_table) == dict(PATTERNS_PER_NAME)
     assert dict(tally.mention_table) == dict(MENTIONS_PER_NAME)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.corpus.make import CorpusTask, make_corpus
-from audit.corpus.register import MentionFinder, read_register, without_names
+from audit.corpus.register import MentionFinder, read_register
 from audit.errors import AuditError
 from audit.notes.passages import read_passages
 from tests.corpora.make_notes import note_row, write_notes
@@ -26,9 +26,12 @@ FINDER = MentionFinder(REGISTER)
 
 
 def public(text: str, patient_id: str) -> tuple[str, list[str], list[str]]:
-    found = FINDER.find(text, patient_id=patient_id)
+    found = FINDER.truth(text, patient_id=patient_id)
     doubts = [f"{text[d.start : d.stop]}:{d.why}" for d in found.doubts]
-    return without_names(text, found).public, [m.form for m in found.mentions], doubts
+    places = found.inserted or ()
+    forms = [p.category for p, before in zip(places, (None, *places), strict=False)
+             if p.group < 0 or not before or p.group != before.group]  # fmt: skip
+    return found.public, forms, doubts
 
 
 def test_the_register_is_read_with_what_was_left_out() -> None:
@@ -76,9 +79,10 @@ def test_what_is_doubtful_stays_and_is_listed() -> None:
 
 def test_patients_who_share_a_name_are_all_told() -> None:
     register = read_register(b"id,first_name,last_name\n1,Ann,Lee\n2,Ann,Lee\n3,Bo,Hill\n")
-    found = MentionFinder(register).find("Ann Lee", patient_id="3")
-    assert found.mentions[0].patient_ids == ("1", "2")
-    assert MentionFinder(register).find("Ann Lee", patient_id="2").mentions[0].is_own
+    (place,) = MentionFinder(register).truth("Ann Lee", patient_id="3").inserted or ()
+    assert (place.identity, place.namesakes) == ("patient:1", ("patient:2",))
+    own = MentionFinder(register).truth("Ann Lee", patient_id="2").inserted or ()
+    assert {(place.identity, place.namesakes) for place in own} == {("patient:2", ())}
 
 
 words = st.sampled_from(
@@ -91,7 +95,7 @@ words = st.sampled_from(
 
 @given(st.lists(words, max_size=15).map(" ".join), st.sampled_from(["", "1", "2", "3", "4"]))
 def test_parts_lie_where_they_are_said_to(text: str, patient: str) -> None:
-    truth = without_names(text, FINDER.find(text, patient_id=patient))
+    truth = FINDER.truth(text, patient_id=patient)
     new, rebuilt, done, done_new = truth.public, list[str](), 0, 0
     for place in truth.inserted or ():
         assert text[done : place.start] == new[done_new : place.source_start]

@@ -12,10 +12,9 @@ from audit.corpus.kept import (
     CORPORA,
     KeptCorpus,
     check_controls,
-    keep_for_audit,
+    keep_lists,
     list_of,
     passages_for,
-    passages_of,
 )
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, results_dir
@@ -77,7 +76,7 @@ def test_a_control_that_occurs_is_refused_with_its_number_only(corpus: KeptCorpu
 
 def test_a_list_and_its_passages_are_kept_for_an_audit(corpus: KeptCorpus) -> None:
     with Store(results_dir()) as store:
-        names, passages = keep_for_audit(corpus.corpus_id, controls=("hard",), store=store)
+        names, passages = keep_lists(corpus, controls=("hard",), store=store)
         kept, texts = kept_names(names, store=store), kept_passages(passages, store=store)
         assert next(line.code for line in all_names(store)) == names
     assert kept.candidates == list_of(corpus, controls=("hard",))
@@ -93,7 +92,7 @@ def test_passages_are_those_of_the_members_of_the_list(corpus: KeptCorpus) -> No
     chosen = passages_for(corpus, candidates)
     assert len(read_passages(chosen, file_name="p.jsonl")) == 11
     assert {json.loads(line)["role"] for line in chosen.splitlines()} == {"patient"}
-    assert len(passages_of(corpus).splitlines()) == 17
+    assert len(lines(corpus.path / "passages.jsonl")) == 17
 
 
 def test_a_corpus_without_names_has_no_list(tmp_path: Path, corpus: KeptCorpus) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpus.examine import examination_bytes, read_examination
+from audit.corpus.examine import read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus, find_corpus
+from audit.corpus.truth import json_page
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 from audit.shelf import new_identifier
@@ -70,7 +71,7 @@ def test_an_examination_is_read_as_it_was_written(tmp_path: Path) -> None:
     corpus = kept(tmp_path)
     found = read_examination(corpus.path)
     written = (corpus.path / "examination.json").read_bytes()
-    assert examination_bytes(found) == written
+    assert json_page(found.plain()) == written
     for text in ("{}", "[]", '{"format": 2}', "no"):
         (corpus.path / "examination.json").write_text(text)
         with pytest.raises(AuditError, match="no examination"):

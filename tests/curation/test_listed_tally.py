@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from audit.corpus import candidate_lists
 from audit.corpus.candidate_lists import read_candidates
-from audit.corpus.examine import ListedTally
+from audit.corpus.examine import Owners, PatternTally
 from audit.corpus.kept import KeptCorpus
 from audit.corpus.other_names import write_other_names
 from audit.corpus.truth import ListedNotes, read_listed
@@ -36,12 +36,13 @@ def test_it_says_what_a_plain_reckoning_says(
     notes: list[tuple[str, list[int]]], wanted: set[int], planted: set[int]
 ) -> None:
     planted = {note for note in planted if note < len(notes)}
-    tally = ListedTally()
+    owners, tally = Owners(), PatternTally()
     for number, (patient, found) in enumerate(notes):
-        tally.add_note(patient)
+        owners.add(patient)
         for name in found:
-            tally.add_name(*NAMES[name], note=number)
-    result = tally.listed([NAMES[name] for name in wanted], planted=planted)
+            tally.add(NAMES[name], "A.", note=number)
+    here = wanted & {name for _, found in notes for name in found}
+    result = owners.listed(tally.notes([NAMES[name] for name in here]) | planted)
     whose = [patient or f"note {number}" for number, (patient, _) in enumerate(notes)]
     expected = [k for k, (_, found) in enumerate(notes) if wanted & {*found} or k in planted]
     assert list(result.notes) == expected

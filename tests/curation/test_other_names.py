@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from audit.corpus.kept import KeptCorpus
-from audit.corpus.other_names import OtherNames, write_other_names
+from audit.corpus.other_names import write_other_names
 from audit.errors import AuditCancelled
 from audit.home import HOME_VARIABLE
-from audit.names.matching import pair_of
 from audit.names.people import person_of
+from audit.names.pools import japanese_pool
 from tests.curation.make_corpora import dummy_notes, lines, made, register_files
 
 
@@ -89,15 +89,19 @@ def test_japanese_names_are_replaced_by_japanese_ones(tmp_path: Path) -> None:
     assert new[0].startswith(f"70歳男性の{last}")
 
 
-def test_no_other_name_is_taken_even_where_all_common_ones_are() -> None:
-    from audit.names.pools import japanese_pool
-
+def test_no_other_name_is_taken_even_where_all_common_ones_are(tmp_path: Path) -> None:
     pool = japanese_pool()
-    taken = {pair_of(first, last) for first in pool.first for last in pool.last}
-    names = OtherNames(taken, seed=1)
-    for number in range(50):
-        found = names.of(f"p{number}", own=("太郎", "鈴木"), sex="M", is_japanese=True)
-        assert pair_of(found.first, found.last) not in taken
+    taken = [(first, last) for first in pool.first for last in pool.last]
+    rows = "".join(f"{i},{last},{first}\n" for i, (first, last) in enumerate(taken))
+    (tmp_path / "register.csv").write_text(f"患者ID,姓,名\n{rows}", encoding="utf-8")
+    (tmp_path / "notes").mkdir()
+    for patient in range(50):
+        (tmp_path / "notes" / f"{patient}").mkdir()
+        name = taken[patient][1] + taken[patient][0]
+        (tmp_path / "notes" / f"{patient}" / "a.txt").write_text(f"{name}は70歳の男性。", "utf-8")
+    corpus = made(tmp_path / "c", tmp_path / "notes", register_file=tmp_path / "register.csv")
+    new = [text.removesuffix("は70歳の男性。") for text in texts(write_other_names(corpus, seed=1))]
+    assert len(new) == 50 and not {*new} & {last + first for first, last in taken}
 
 
 def test_a_stop_leaves_nothing(tmp_path: Path) -> None:

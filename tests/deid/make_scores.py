@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.deid.given import keep_notes
+from audit.deid.matching import MatchCounter, MatchCounts, Matches
 from audit.deid.score import SCORES, Source
 from audit.deid.scoring import ScoreTask
 from audit.notes.spans import Span, TaggedDocument, tagged
@@ -68,6 +69,14 @@ def make_score(
     )
     (score_id,) = ScoreTask.answer(order.question().order, quiet())
     return score_id
+
+
+def counts_of(notes: Sequence[Matches], *, unaligned: Sequence[str] = ()) -> MatchCounts:
+    """Count notes, each of a patient of its own."""
+    counter = MatchCounter()
+    for number, matches in enumerate(notes):
+        counter.add(matches, patient=(0, f"{number:06}"), unaligned=unaligned)
+    return counter.counts()
 
 
 def quiet() -> Contact:

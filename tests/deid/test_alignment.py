@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from audit.deid.copies import align, align_output, fold
 from audit.notes.formats import TagCensus, scan_tags, write_tags
-from audit.notes.spans import Span, TaggedDocument, tagged
+from audit.notes.spans import Span, TaggedDocument
 from tests.deid.perturbed import PERTURBATIONS, edited, note_with_names
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "medtxt_ja.jsonl"
@@ -44,16 +44,11 @@ def test_spans_of_perturbed_copies_come_back_with_exact_offsets(name):
     n_kept = n_back = 0
     for note in notes():
         copied = PERTURBATIONS[name](note, rng)
-        found = align_output(copied.output, note)
-        assert found.text == note.text
+        found = align_output(copied.output, note.text)
         n_kept += len(copied.kept)
         n_back += len(set(copied.kept) & set(found.spans))
     assert n_kept > 500
     assert n_back / n_kept >= (0.98 if name == "2 % edits" else 0.995)
-
-
-def note_of(text: str) -> TaggedDocument:
-    return tagged("1", text=text, spans=[])
 
 
 @pytest.mark.parametrize(
@@ -99,35 +94,35 @@ def test_what_looks_like_a_tag_in_the_note_is_no_unknown_tag():
 def test_the_scanner_takes_anything(output):
     found = scan_tags(output)
     assert all(found.plain[s.start : s.end].strip() for s in found.spans)
-    align_output(output, note_of("山田 a\n"))
+    align_output(output, "山田 a\n")
 
 
 def test_status_edits_and_both_columns_of_scores():
-    note = note_of("氏名：山田太郎　７０歳。\n経過は良好である。以上、報告する。")
+    note = "氏名：山田太郎　７０歳。\n経過は良好である。以上、報告する。"
     tags = "氏名：<識別子>山田太郎</識別子>　７０歳。\n経過は良好である。以上、報告する。"
     exact = align_output(tags, note)
-    assert (exact.status, exact.edits.error_rate) == ("exact", 0.0)
-    assert exact.aligned().spans == (Span(3, 7, "identifier"),)
+    assert (exact.status, set(exact.edits.values())) == ("exact", {0, 31})
+    assert exact.spans == (Span(3, 7, "identifier"),)
     normal = align_output(tags.replace("　", " ").replace("７０", "70"), note)
-    assert (normal.status, normal.edits.error_rate) == ("normalised", 0.0)
-    assert normal.aligned().spans == exact.spans
+    assert (normal.status, normal.edits, normal.spans) == ("normalised", exact.edits, exact.spans)
     other = align_output(tags.replace("良好", "不良").replace("太郎", "大郎"), note)
     assert other.status == "edited" and other.spans == exact.spans
-    assert other.edits.n_inside == 1 and other.edits.error_rate > 0
+    assert (
+        other.edits["n_inside"] == 1 and other.edits["n_inserted"] == other.edits["n_deleted"] == 1
+    )
     assert align_output(tags[:20], note).status == "truncated"
     assert align_output(" \n", note).status == "empty"
 
 
 def test_a_span_that_is_nowhere_is_listed_and_counted():
-    note = note_of("経過は良好である。")
+    note = "経過は良好である。"
     found = align_output("経過は良好である。<識別子>鈴木一郎</識別子>", note)
     assert found.spans == () and [s.label for s in found.unaligned] == ["identifier"]
-    assert found.aligned().unaligned == ("identifier",)
     assert found.copy[found.unaligned[0].start :] == "鈴木一郎"
 
 
 def test_a_lost_first_character_goes_with_its_kind():
-    note = note_of("氏名：山田太郎は来院")
+    note = "氏名：山田太郎は来院"
     found = align_output("氏名：<識別子>田太郎</識別子>は来院", note)
     assert found.spans == (Span(3, 7, "identifier"),)
     found = align_output("氏名<識別子>山田太郎</識別子>は来院", note)
@@ -153,11 +148,11 @@ def test_long_repetitive_notes_are_quick(text):
     note = note_with_names(text, doc_id="1", rng=rng)
     copied = edited(note, rng)
     begin = time.process_time()
-    found = align_output(copied.output, note)
+    found = align_output(copied.output, note.text)
     assert time.process_time() - begin < 20
     assert len(set(copied.kept) & set(found.spans)) >= 0.98 * len(copied.kept)
 
 
 def test_what_is_written_for_training_is_read_back():
     for note in notes()[:20]:
-        assert align_output(write_tags(note), note).spans == note.spans
+        assert align_output(write_tags(note), note.text).spans == note.spans

@@ -6,18 +6,17 @@ import random
 
 import pytest
 
-from audit.deid.matching import MatchCounts, count, match
-from audit.deid.metrics import Discordant, compare, seen_recall, surface_forms
+from audit.deid.matching import MatchCounts, match
+from audit.deid.metrics import Discordant, compare, seen_score
 from audit.notes.spans import Span, tagged
+from tests.deid.make_scores import counts_of
 
 TEXT = "Ann saw Bob today"
 ANN, BOB = Span(0, 3, "identifier"), Span(8, 11, "identifier")
 
 
-def counts(hits: list[bool]) -> list[MatchCounts]:
-    return [
-        count(match([ANN, BOB], [ANN] + [BOB] * hit, criterion="strict")) for hit in hits
-    ]  # fmt: skip
+def counts(hits: list[bool]) -> MatchCounts:
+    return counts_of([match([ANN, BOB], [ANN] + [BOB] * hit, criterion="strict") for hit in hits])
 
 
 def test_the_same_tagger_does_not_differ_from_itself():
@@ -45,7 +44,7 @@ def test_chance_alone_gives_no_small_p_too_often():
 
 
 def test_counts_of_other_notes_are_refused():
-    other = [count(match([ANN], [], criterion="strict"))]
+    other = counts_of([match([ANN], [], criterion="strict")])
     with pytest.raises(ValueError, match="same notes"):
         compare(counts([True]), other)
 
@@ -62,9 +61,8 @@ def test_discordant_golds_and_their_sign_test():
 def test_recall_on_seen_and_unseen_names():
     training = [tagged("t", text="ＡＮＮ here", spans=[Span(0, 3, "identifier")])]
     gold = tagged("1", text=TEXT, spans=[ANN, BOB])
-    found = seen_recall(
-        [(gold, gold.with_spans([ANN]))], seen=surface_forms(training), criterion="strict"
-    )
-    (row,) = found
+    found = seen_score([(gold, gold.with_spans([ANN]))], training, criterion="strict")
+    (row,) = found.labels
+    assert found.n_forms == 1
     assert (row.label, row.seen) == ("identifier", (1, 1))
     assert row.unseen == (0, 1)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid.matching import ANY, MISSED, SPURIOUS, MatchCounts, count, match
+from audit.deid.matching import ANY, MISSED, SPURIOUS, MatchCounts, match
 from audit.deid.metrics import measured
-from audit.deid.score import score_pairs
+from audit.deid.score import CriterionScore, score_pairs
 from audit.notes.spans import TYPES, Span, TaggedDocument, known_label, tagged
+from tests.deid.make_scores import counts_of
 
 TABLES = json.loads(
     (Path(__file__).resolve().parents[1] / "golden" / "deid_tables.json").read_text("utf-8")
@@ -47,8 +48,8 @@ def records(*, scale: int = 1) -> Iterator[tuple[TaggedDocument, TaggedDocument]
 
 
 @cache
-def published_counts() -> list[MatchCounts]:
-    return [count(match(g.spans, p.spans, criterion="label_relaxed")) for g, p in records()]
+def published_counts() -> MatchCounts:
+    return counts_of([match(g.spans, p.spans, criterion="label_relaxed") for g, p in records()])
 
 
 def percent(value: float) -> float:
@@ -67,19 +68,18 @@ def test_the_published_matrix_gives_table_3_to_the_digit():
 
 def test_the_golds_are_those_of_table_1_and_the_margins_add_up():
     scored = score_pairs(records(scale=40))
-    counts = published_counts()
-    whole = sum(counts, start=MatchCounts())
+    whole = published_counts()
     published = {known_label(k): v for k, v in TABLES["table1_counts"]["test"].items()}
     assert {label: whole.row(label)[0] for label in TYPES} == published
     assert dict(whole.cells) == published_cells()
     for one in scored.criteria.values():
-        labels = one.counts.labels
-        matrix = one.counts.matrix(labels)
-        for i, label in enumerate(labels):
-            n_gold, n_predicted, n_missed, n_spurious = one.counts.row(label)[:4]
-            assert sum(matrix[i]) == n_gold and matrix[i][-1] == n_missed
-            assert sum(row[i] for row in matrix) == n_predicted and matrix[-1][i] == n_spurious
-        assert matrix[-1][-1] == 0
+        matrix = CriterionScore.of(one, n_replicates=10).matrix
+        for i, label in enumerate(matrix.columns[:-1]):
+            n_gold, n_predicted, n_missed, n_spurious = one.row(label)[:4]
+            row, column = matrix.rows[label], [row[i] for row in matrix.rows.values()]
+            assert sum(row) == n_gold and row[-1] == n_missed
+            assert sum(column) == n_predicted and column[-1] == n_spurious
+        assert matrix.rows[SPURIOUS][-1] == 0
 
 
 def code_records() -> list[tuple[TaggedDocument, TaggedDocument]]:
@@ -106,7 +106,7 @@ def code_records() -> list[tuple[TaggedDocument, TaggedDocument]]:
 )
 def test_record_rates_have_their_own_denominators(criterion, shares):
     scored = score_pairs(code_records())
-    entry = measured(scored.criteria[criterion].by_patient).labels[CODE]
+    entry = measured(scored.criteria[criterion]).labels[CODE]
     names = ("complete", "clean", "exact")
     found = [(r.n_hits, r.n_total) for name in names if (r := entry.rate(name))]
     assert found == shares
@@ -125,8 +125,6 @@ def test_relaxed_is_a_run_of_its_own_and_not_the_diagonal():
         [(tagged("1", text=text, spans=gold), tagged("1", text=text, spans=predicted))],
         matcher="document_order",
     )
-    diagonal = sum(
-        n for (a, b), n in scored.criteria["label_relaxed"].counts.cells.items() if a == b
-    )
-    n_gold, _, n_missed, _ = scored.criteria["relaxed"].counts.row(ANY)[:4]
+    diagonal = sum(n for (a, b), n in scored.criteria["label_relaxed"].cells.items() if a == b)
+    n_gold, _, n_missed, _ = scored.criteria["relaxed"].row(ANY)[:4]
     assert (diagonal, n_gold - n_missed) == (0, 2)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from audit.deid.cases import KINDS, SAME, SpanWriter, misses_of, span_index
 from audit.deid.matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
-from audit.deid.metrics import ENTITY, Discordant, compare
+from audit.deid.metrics import Discordant, compare
 from audit.deid.score import (
     SCORES,
     compare_scores,
@@ -65,10 +65,9 @@ def test_counts_by_patient_come_back_as_they_were() -> None:
     scored = score_pairs(zip(golds, predicted, strict=True))
     for criterion in CRITERIA:
         back = patients_of(score_id, criterion=criterion)
-        assert [one.rows for one in back] == [
-            dict(one.rows) for one in scored.criteria[criterion].by_patient
-        ]
-    assert len(COLUMNS) == 10 and ANY in back[0].rows
+        assert back.labels == scored.criteria[criterion].labels
+        assert np.array_equal(back.table, scored.criteria[criterion].table)
+    assert back.table.shape == (6, 5, len(COLUMNS)) and back.labels[-1] == ANY
 
 
 def test_the_order_of_notes_and_spans_makes_no_other_gold_but_a_label_does() -> None:
@@ -144,9 +143,9 @@ def test_a_case_says_the_same_as_the_list_of_misses() -> None:
     predicted = predicted_notes(golds)
     index = span_index(SCORES.get(make_score(golds, predicted)).path)
     numbers = index.chosen(criterion="label_relaxed", kinds=[k for k in KINDS if k != SAME])
-    mine = [case.as_miss() for case in index.cases(numbers.tolist())]
+    mine = [case.listed() for case in index.cases(numbers.tolist())]
     engine = [
-        miss
+        miss.listed()
         for gold, found in zip(golds, predicted, strict=True)
         for miss in misses_of(gold, predicted=found, n_context=40)
     ]
@@ -167,7 +166,7 @@ def test_a_long_span_is_cut_and_an_unaligned_one_has_no_place(tmp_path: Path) ->
     missed, nowhere = index.cases([0, 1])
     assert len(missed.text) == 600 and missed.pieces(missed.gold)[1] == "x" * 560
     assert nowhere.kind == SPURIOUS and nowhere.gold is nowhere.predicted is None
-    assert nowhere.as_miss().column == "contact"
+    assert nowhere.column == "contact"
     with pytest.raises(AuditError, match="cannot be read"):
         span_index(tmp_path / "missing")
 
@@ -190,7 +189,7 @@ def test_two_scores_are_compared_as_the_engine_does() -> None:
     ids = [make_score(golds, side) for side in sides]
     found = compare_scores(ids[0], second=ids[1], criterion="strict")
     scored = [score_pairs(zip(golds, side, strict=True)) for side in sides]
-    counts = [one.criteria["strict"].by_patient for one in scored]
+    counts = [one.criteria["strict"] for one in scored]
     assert list(found.lines)[:2] == [ANY, "identifier"]
     for label, (_, differences) in found.lines.items():
         assert differences == compare(counts[0], counts[1], label=label, n_replicates=100)
@@ -233,16 +232,17 @@ def test_the_published_numbers_follow_from_the_published_matrix() -> None:
     facts = json.loads((REPOSITORY / "tests/golden/deid_tables.json").read_text())
     names = facts["labels_en"]
     golden = facts["entity_prf_percent"]
-    for one in published_deid().types:
-        for i, _ in enumerate(ENTITY):
-            assert f"{100 * one.recomputed[i]:.1f}" == f"{one.printed['label_relaxed'][i]:.1f}"
+    published = published_deid()
+    for label in TYPES:
+        again = [f"{100 * value:.1f}" for value in published.recomputed(label)]
+        assert again == [f"{value:.1f}" for value in published.percent["label_relaxed"][label]]
     for criterion in CRITERIA:
         for japanese, values in golden[criterion].items():
-            one = next(t for t in published_deid().types if t.label == names[japanese])
-            assert one.printed[criterion] == tuple(values)
+            label = names[japanese]
+            assert published.percent[criterion][label] == tuple(values)
             records = facts["record_percent_complete_clean_exact"][criterion][japanese]
-            assert one.records[criterion] == tuple(records)
-            assert one.n_gold == facts["table1_counts"]["test"][japanese]
+            assert published.records[criterion][label] == tuple(records)
+            assert published.n_gold[label] == facts["table1_counts"]["test"][japanese]
 
 
 def test_many_notes_stay_in_order(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from audit.deid.taggers import (
     RULES,
     SHIPPED,
     TAGGERS,
-    forget_tagger,
     load_default,
     load_tagger,
     load_tagger_folder,
@@ -62,13 +61,13 @@ def test_a_trained_one_is_kept_listed_loaded_and_forgotten(home):
     assert (one.tagger_id, one.kind, one.title) == (KEPT, "token", "<b>")
     assert one == trained_tagger(KEPT) and one.measured["n_gold"] == 12 and one.points
     counts = one.validation
-    assert counts.n_gold == 12 and counts.n_found == 12 - one.measured["n_missed"]
-    assert counts.n_predicted - counts.n_right == one.measured["n_spurious"]
+    assert counts["n_gold"] == 12 and counts["n_found"] == 12 - one.measured["n_missed"]
+    assert counts["n_predicted"] - counts["n_right"] == one.measured["n_spurious"]
     tagger = load_tagger(KEPT, device="cpu")
     assert taggers.known_taggers()[-1].digest == tagger.digest == one.digest
-    forget_tagger(KEPT)
+    TAGGERS.forget(KEPT.removeprefix("trained/"))
     assert TAGGERS.all() == ()
-    for ask in (forget_tagger, trained_tagger, load_tagger):
+    for ask in (trained_tagger, load_tagger):
         with pytest.raises(AuditError, match=r"not kept here|no such tagger"):
             ask(KEPT)
 

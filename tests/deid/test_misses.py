@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.deid.cases import HEADER, misses_csv, misses_jsonl, misses_of
-from audit.deid.matching import CRITERIA, count, match
+from audit.deid.matching import CRITERIA, match
 from audit.notes.spans import Span, TaggedDocument, tagged
+from tests.deid.make_scores import counts_of
 
 TEXT = "氏名:山田太郎 電話03-1234 2024年"
 
@@ -26,14 +27,16 @@ def test_gold_and_prediction_stand_side_by_side() -> None:
     predicted = note((3, 5, "identifier"), (10, 17, "linkage_code"), (0, 2, "contact"),
                      unaligned=("identifier",))  # fmt: skip
     found = misses_of(gold, predicted=predicted, n_context=3)
-    assert [(m.kind, m.row, m.column, m.gold_text, m.predicted_text) for m in found] == [
+    listed = [miss.listed() for miss in found]
+    fields = ("kind", "row", "column", "gold_text", "predicted_text")
+    assert [tuple(miss[name] for name in fields) for miss in listed] == [
         ("spurious", "spurious", "contact", "", "氏名"),
         ("other place", "identifier", "identifier", "山田太郎", "山田"),
         ("other label", "contact", "linkage_code", "03-1234", "03-1234"),
         ("missed", "quasi_identifier", "missed", "2024年", ""),
         ("spurious", "spurious", "identifier", "", ""),
     ]
-    assert (found[1].before, found[1].after) == ("氏名:", " 電話")
+    assert (listed[1]["before"], listed[1]["after"]) == ("氏名:", " 電話")
     assert misses_of(gold, predicted=gold) == ()
 
 
@@ -50,7 +53,8 @@ def test_there_is_one_for_each_count_outside_the_diagonal(
 ) -> None:
     gold, predicted = note(*golds), note(*predictions, unaligned=("x",))
     found = misses_of(gold, predicted=predicted, criterion=criterion)
-    counts = count(match(gold.spans, predicted.spans, criterion=criterion), unaligned=["x"])
+    matches = match(gold.spans, predicted.spans, criterion=criterion)
+    counts = counts_of([matches], unaligned=["x"])
     for cell, n in counts.cells.items():
         if cell[0] != cell[1]:
             assert sum((m.row, m.column) == cell for m in found) == n

@@ -13,7 +13,7 @@ from audit.deid.copies import CopyReading, Piece, read_pieces
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
 from audit.deid.tag import tag_notes
-from audit.deid.windows import windows_of
+from audit.deid.tagger import windows_of
 from audit.errors import AuditCancelled
 from audit.notes.read import open_notes
 from audit.notes.spans import TYPES, TaggedDocument

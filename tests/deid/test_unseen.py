@@ -72,7 +72,7 @@ def test_taggers_stay_as_good_on_notes_they_were_not_made_for(
     tagger: str, name: str, language: str, precision: float, recall: float
 ) -> None:
     """Floors a few points below what was measured: `docs/deid.md` has the figures."""
-    counts = scored(tagger, name, language).criteria["label_relaxed"].by_patient
+    counts = scored(tagger, name, language).criteria["label_relaxed"]
     together = measured(counts).together
     assert together.estimate("precision").value >= precision
     assert together.estimate("recall").value >= recall
@@ -87,7 +87,7 @@ def test_the_page_shows_what_the_second_set_says(tagger: str, language: str) -> 
         if one.is_by_hand and one.language == language
     }
     together = measured(
-        scored(tagger, "unseen_second", language).criteria["label_relaxed"].by_patient
+        scored(tagger, "unseen_second", language).criteria["label_relaxed"]
     ).together
     assert shown["all"].n_notes == N_NOTES["unseen_second", language]
     assert shown["all"].n_gold == together.n_gold
@@ -99,7 +99,7 @@ def test_the_page_shows_what_the_second_set_says(tagger: str, language: str) -> 
 def test_the_rules_find_contacts_and_take_out_little_else(language: str, recall: float) -> None:
     """Telephones and mail addresses have a form of their own (measured: 85.3 and 91.7 %)."""
     found = scored("rules", "unseen", language)
-    metrics = measured(found.criteria["label_relaxed"].by_patient)
+    metrics = measured(found.criteria["label_relaxed"])
     contact = metrics.labels[CONTACT]
     assert contact.estimate("recall").value >= recall
     assert found.covered.n_over_chars / found.covered.n_outside_chars <= 0.01

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.rules import RuleTagger
-from audit.deid.tagger import Tags, tag_checked
-from audit.deid.windows import Window, WindowedTagger, from_windows, windows_of
+from audit.deid.tagger import Tags, Window, from_windows, windows_of
 from audit.notes.spans import Span
 
 SIZES = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n // 2)))
@@ -91,19 +88,3 @@ def test_of_two_that_disagree_the_one_with_more_text_around_it_stays() -> None:
 def test_windows_end_where_a_sentence_does() -> None:
     text = "a" * 90 + "。" + "b" * 60
     assert windows_of(text, size=100, overlap=20)[0] == Window(0, 91)
-
-
-@pytest.mark.parametrize(("size", "overlap"), [(0, 0), (10, 6), (10, -1)])
-def test_windows_that_cannot_be_are_refused(size: int, overlap: int) -> None:
-    with pytest.raises(ValueError, match="cannot overlap"):
-        WindowedTagger(RuleTagger(), size, overlap)
-
-
-def test_a_tagger_in_windows_finds_what_it_finds_in_the_whole() -> None:
-    line = "2024年5月3日に受診。電話 03-1234-5678。\n"
-    texts = [line * 40, "", line]
-    inner = RuleTagger(("dates", "contact"))
-    windowed = WindowedTagger(inner, 200, 60)
-    assert tag_checked(windowed, texts) == inner.tag(texts)
-    assert windowed.digest != WindowedTagger(inner, 200, 61).digest != inner.digest
-    assert (windowed.name, windowed.labels) == (inner.name, inner.labels)

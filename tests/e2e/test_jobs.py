@@ -13,7 +13,7 @@ pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
 from audit.deid.release import Release
-from audit.deid.taggers import known_tagger
+from audit.deid.taggers import known_taggers
 from audit.deid.tasks import one_text, tagging_task
 from audit.home import HOME_VARIABLE
 from audit.jobs import table
@@ -37,7 +37,7 @@ def test_a_server_that_nobody_looks_at_starts_what_waits(
     servers(tmp_path / "home")
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     asked = tagging_task(
-        one_text("氏名：高橋健一", source="pasted"), tagger=known_tagger("rules"),
+        one_text("氏名：高橋健一", source="pasted"), tagger=known_taggers()[1],
         how=Release(),
     ).question()  # fmt: skip
     write_order("0" * 12, order=asked.order)

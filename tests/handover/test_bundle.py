@@ -14,13 +14,7 @@ from typing import Any
 import pytest
 
 from audit.errors import AuditError
-from audit.report.export import (
-    MEASURE_COLUMNS,
-    bundle,
-    bundle_files,
-    bundle_name,
-    measures_csv,
-)
+from audit.report.export import MEASURE_COLUMNS, bundle, bundle_files, bundle_name, measures_csv
 from audit.report.html import ReportChoice
 from audit.report.names import NAME_FORMS
 from audit.report.report import AuditReport

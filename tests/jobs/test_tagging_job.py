@@ -22,7 +22,7 @@ from audit.progress import Progress
 from audit.task import SHORT, Contact, queue_of
 
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
-RULES = taggers.known_tagger("rules")
+DEFAULT, RULES = taggers.known_taggers()
 HOW = Release()
 
 
@@ -65,13 +65,12 @@ def test_an_upload_becomes_a_set_and_what_was_handed_in_goes() -> None:
 
 
 def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path: Path) -> None:
-    default = taggers.known_tagger("default")
-    copying = KnownTagger("trained/" + "a" * 12, "generative", "", "d", is_quick=False)
+    copying = KnownTagger("trained/" + "a" * 12, "generative", "", "d")
     note, notes = one_text(NAMED, source="pasted"), NotesToTag("uploaded", given=many(9000))
     (tmp_path / "ward").mkdir()
     (tmp_path / "ward" / "notes.csv").write_text(f"id,text\n1,{NAMED}\n", "utf-8")
     file = NotesToTag("registered", file_id="ward/notes.csv")
-    asked = [(note, default), (notes, default), (notes, RULES), (file, RULES), (note, copying)]
+    asked = [(note, DEFAULT), (notes, DEFAULT), (notes, RULES), (file, RULES), (note, copying)]
     found = [tagging_task(one, tagger=tagger, how=HOW).question() for one, tagger in asked]
     device = queue_of("auto")
     assert [one.device for one in found] == [SHORT, device, SHORT, "cpu", device]

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from audit.corpus.candidate_lists import Drawing, draw_lists
-from audit.corpus.examine import NamedPerson, PatternTally, People, count_table
+from audit.corpus.canaries import CanaryPlan
+from audit.corpus.candidate_lists import draw_lists
+from audit.corpus.examine import PatternTally, People
 from audit.names.candidates import Candidates, make_candidates, member_parts
 from audit.names.controls import matched_controls
 from audit.names.matching import NameIndex, Pair, pair_of
@@ -30,7 +31,7 @@ PATTERNS = (
 def tallied(patterns: Iterable[tuple[str, str, str]] = PATTERNS) -> PatternTally:
     tally = PatternTally()
     for first, last, text in patterns:
-        tally.add(first, last, text=text)
+        tally.add((first, last), text, note=0)
     return tally
 
 
@@ -39,11 +40,17 @@ def test_tables_3_and_4_of_the_paper() -> None:
     patterns = {4: 4, 3: 3, 2: 10, 1: 113}
     mentions = {25: 1, 11: 1, 7: 2, 6: 1, 5: 3, 4: 4, 3: 6, 2: 15, 1: 97}
     for table, total in ((patterns, 158), (mentions, 232)):
-        made = count_table(n for n, names in table.items() for _ in range(names))
-        assert made == tuple(sorted(table.items(), reverse=True))
+        names = list(zip(POOL.first, POOL.last, strict=False))
+        tally = PatternTally()
+        counts = [n for n, names_with_it in table.items() for _ in range(names_with_it)]
+        for name, n in zip(names, counts, strict=False):
+            for text in range(n):
+                tally.add(name, str(text), note=0)
+        made = tally.mention_table
+        assert made == tally.pattern_table == tuple(sorted(table.items(), reverse=True))
         assert sum(n for _, n in made) == 130
         assert sum(count * n for count, n in made) == total
-    assert count_table([0, 0]) == ()
+    assert PatternTally().mention_table == ()
 
 
 @pytest.mark.parametrize(
@@ -82,9 +89,9 @@ PEOPLE = [
     {"patient_id": "4", "first": "Mary", "last": "Jones", "sex": "F"},
 ]
 STAFF = [
-    NamedPerson("3", "John", "Smith", "staff"),
-    NamedPerson("5", "Robert", "Davis", "staff"),
-    NamedPerson("6", "Susan", "Miller", "staff"),
+    ("3", "staff", ("John", "Smith")),
+    ("5", "staff", ("Robert", "Davis")),
+    ("6", "staff", ("Susan", "Miller")),
 ]
 
 
@@ -100,8 +107,9 @@ def drawn(
         people = People(PEOPLE)
         people.add(STAFF)
     found = occurring(texts, pool, tally.members(tally.names))
-    drawing = Drawing(pool, None, seed=4)
-    return draw_lists(tally, people=people, found=found, plan=None, drawing=drawing)
+    return draw_lists(
+        tally, people=people, found=found, plan=CanaryPlan(), pool=pool, accepts=None, seed=4
+    )
 
 
 TEXTS = ["Dr. Robert Davis saw John Smith. John Jones called.", "Brown, Mary"]

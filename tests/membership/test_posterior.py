@@ -14,7 +14,7 @@ import torch
 
 from audit.attack.posterior import PosteriorTask, draw_inputs, layouts, posterior_shard
 from audit.attack.prompts import Template
-from audit.attack.scores import PosteriorSums, all_scores
+from audit.attack.scores import all_scores
 from audit.notes.passages import Passage
 from tests.membership.make_posterior import (
     NAMES,
@@ -24,6 +24,7 @@ from tests.membership.make_posterior import (
     parts_of,
     plain_pieces,
     plain_task,
+    posterior_sums,
     run,
     task_of,
 )
@@ -92,7 +93,7 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
         ]
         mean = found[who].passage_sum_log_p / n_drawn[:, None]
         np.testing.assert_allclose(mean, by_passage / n_drawn[:, None], rtol=1e-6)
-    sums = {who: PosteriorSums(f.sum_p, f.sum_log_p) for who, f in found.items()}
+    sums = {who: posterior_sums(f.sum_p, f.sum_log_p) for who, f in found.items()}
     counts = found["h"].n_inputs
     scores = all_scores(sums["h"], general=sums["g"], counts=counts, parts=parts)
     assert set(scores) == {*SCORES, *PART_SCORES}

@@ -88,7 +88,7 @@ def test_logits_and_tokens_equal_those_of_transformers(kind: str, tmp_path: Path
         expected = _logits(model, tokenizer, sentence)
         assert torch.equal(_logits(loaded.model, loaded.tokenizer, sentence), expected)
     assert loaded.name == "model"
-    assert loaded.architecture == ("bert" if kind == "japanese" else kind)
+    assert loaded.config.architecture == ("bert" if kind == "japanese" else kind)
     assert loaded.n_positions == 64
     assert loaded.digest == model_digest(folder)
     assert not loaded.model.training

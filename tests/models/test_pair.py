@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from audit.errors import AuditError
-from audit.models.load import load_model
-from audit.models.pair import ModelPair, load_pair
+from audit.models.load import ModelPair, load_model, load_pair
 from audit.models.tokenizer import tokenizer_differences
 from tests.models.editing import edit_json
 from tests.models.make_models import (
@@ -38,7 +37,6 @@ def test_pair_of_one_shape_is_loaded_without_notes(general: Path, hospital: Path
     pair = load_pair(general, hospital)
     assert (pair.general.name, pair.hospital.name) == ("general", "hospital")
     assert pair.notes == ()
-    assert pair.can_share_dropout
     assert pair.n_positions == 64
 
 
@@ -121,7 +119,6 @@ def test_other_merges_are_refused(tmp_path: Path) -> None:
 def test_other_architecture_with_one_tokenizer_is_noted(general: Path, tmp_path: Path) -> None:
     pair = load_pair(general, make_distilbert(tmp_path / "hospital"))
     assert "differ in shape (bert, 2 layers, 16 wide, 2 heads; distilbert," in pair.notes[0]
-    assert not pair.can_share_dropout
 
 
 def test_other_depth_width_and_length_are_noted(general: Path, tmp_path: Path) -> None:
@@ -130,13 +127,11 @@ def test_other_depth_width_and_length_are_noted(general: Path, tmp_path: Path) -
     assert "1 layers, 8 wide" in pair.notes[0]
     assert "(64 and 32 tokens)" in pair.notes[1]
     assert pair.n_positions == 32
-    assert not pair.can_share_dropout
 
 
 def test_other_dropout_rates_are_noted(general: Path, tmp_path: Path) -> None:
     pair = load_pair(general, make_bert(tmp_path / "hospital", dropout=0.2))
     assert "hidden 0.1 and 0.2, attention 0.1 and 0.2" in pair.notes[0]
-    assert not pair.can_share_dropout
 
 
 def test_missing_dropout_is_noted(tmp_path: Path) -> None:
@@ -147,7 +142,6 @@ def test_missing_dropout_is_noted(tmp_path: Path) -> None:
         "The general model",
         "The hospital model",
     ]
-    assert not pair.can_share_dropout
 
 
 def test_one_dropout_rate_of_zero_is_noted(general: Path, hospital: Path) -> None:

@@ -10,15 +10,16 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.corpus.candidate_lists import CONTROLS, MEMBERS
-from audit.corpus.examine import CountOf, examination_bytes, read_examination
-from audit.corpus.kept import CORPORA, GROUPS, KeptCorpus
-from audit.corpus.truth import CORPUS, EXAMINATION
+from audit.corpus.examine import CountOf, read_examination
+from audit.corpus.kept import CORPORA, KeptCorpus
+from audit.corpus.truth import CORPUS, EXAMINATION, json_page
 from audit.home import results_dir
 from audit.names.lists import kept_names, kept_passages
 from audit.names.people import VALUE_KINDS
 from audit.notes.mention_words import FORMS, REASONS
 from audit.notes.placeholders import _KINDS
 from cache.store import Store
+from pages.ui.corpus_view import GROUPS
 from pages.ui.language import words_of
 from tests.models.make_models import make_bert
 from tests.pages.make_corpus import CORPUS_ID, keep, made_corpus, open_corpus, parameter, texts
@@ -47,7 +48,7 @@ def register_kind(corpus: KeptCorpus) -> None:
     found = read_examination(corpus.path)
     doubts = (CountOf(what="titled", n=1234),)
     found = found.with_(doubts=doubts, inserted=(), unknown=())
-    (corpus.path / EXAMINATION).write_bytes(examination_bytes(found))
+    (corpus.path / EXAMINATION).write_bytes(json_page(found.plain()))
 
 
 def downloads(app: AppTest) -> dict[str, bool]:

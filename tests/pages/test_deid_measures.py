@@ -31,7 +31,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Lock]]:
-    rules = (KnownTagger("rules", "rules", "", RuleTagger().digest, is_quick=True),)
+    rules = (KnownTagger("rules", "rules", "", RuleTagger().digest),)
     for module in (deid_score_cached, scoring):
         monkeypatch.setattr(module, "known_taggers", lambda: rules)
     yield from quiet_home(tmp_path, monkeypatch)

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from audit.access_log import entries
 from audit.deid.release import Release
 from audit.deid.tagged import TAGGED_SETS, TaggedSet
-from audit.deid.taggers import known_tagger
+from audit.deid.taggers import known_taggers
 from audit.deid.tasks import TaggingTask, tagging_task, uploaded
 from audit.jobs import service, table
 from audit.jobs.table import read_order
@@ -44,7 +44,7 @@ def notes_of(n: int) -> bytes:
 def made(n: int = 9, *, title: str = HOSTILE) -> TaggedSet:
     """Tag notes into a kept set, without any job."""
     question = tagging_task(
-        uploaded([("n.jsonl", notes_of(n))]), tagger=known_tagger("rules"),
+        uploaded([("n.jsonl", notes_of(n))]), tagger=known_taggers()[1],
         how=Release(), title=title,
     ).question()  # fmt: skip
     (tagged_id,) = TaggingTask.answer(question.order, SILENT)
@@ -122,7 +122,7 @@ def test_a_registered_file_is_chosen_by_its_code(
     order = read_order(job.job_id)
     assert order["file_id"] == "ward/Smith.csv" and order["columns"] == [["text", "body"]]
     TaggingTask.answer(order, SILENT)
-    assert TAGGED_SETS.all()[0].n_spans["identifier"] == 1
+    assert TAGGED_SETS.all()[0].census["spans"]["identifier"]["n"] == 1
 
 
 def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -> None:
@@ -183,7 +183,7 @@ def test_a_set_is_removed_after_asking_once_more() -> None:
 def test_what_was_not_finished_says_so_and_can_be_removed() -> None:
     question = tagging_task(
         uploaded([("n.jsonl", notes_of(3))]),
-        tagger=known_tagger("rules"),
+        tagger=known_taggers()[1],
         how=Release(),
     ).question()
     app = open_page(tagged=question.order["tagged_id"])

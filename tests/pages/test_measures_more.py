@@ -8,8 +8,8 @@ import pytest
 
 from audit.home import HOME_VARIABLE, results_dir
 from audit.report.report import AuditReport
-from pages.ui.exposure_chart import exposure_chart
 from pages.ui.language import words_of
+from pages.ui.measure_exposure import exposure_figure
 from tests.pages.make_reports import keep, make_reference_reports, make_report, make_special_names
 from tests.pages.test_measures import HOSTILE, open_measures, texts
 
@@ -101,7 +101,7 @@ def test_too_few_held_out_names_have_no_line_above_which_one_is_found() -> None:
     for n_canaries in (12, 24):
         view = make_report(2, names=make_special_names(n_canaries)).details.canaries
         assert view is not None
-        figure = exposure_chart(
+        figure = exposure_figure(
             next(iter(view.ordered.values())),
             general=None,
             names=view.names,

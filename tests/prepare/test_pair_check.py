@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from audit.errors import AuditError
-from audit.models import pair
+from audit.models import load
 from audit.models.inspect import model_digest
 from audit.models.load import load_model
 from audit.models.registry import (
@@ -52,7 +52,7 @@ def test_a_pair_is_refused_in_the_loaders_own_words(tmp_path: Path, what: str) -
     else:
         other = make_roberta(tmp_path / "hospital")
     with pytest.raises(AuditError) as refused:
-        pair.load_pair(one, other)
+        load.load_pair(one, other)
     assert check_pair(one, other).refusal == str(refused.value)
     differences = tokenizer_differences(load_model(one).tokenizer, load_model(other).tokenizer)
     assert differences

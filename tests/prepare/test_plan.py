@@ -25,7 +25,7 @@ from audit.attack.plan import (
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.cli import FieldsOf, parsed
 from audit.errors import AuditError
-from audit.models.pair import load_pair
+from audit.models.load import load_pair
 from audit.names.candidates import make_candidates
 from audit.names.pools import pool_for, us_pool
 from audit.notes.passages import read_passages

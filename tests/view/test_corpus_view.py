@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.corpus.kept import GROUPS, LOWS, beside_paper, group_of, refused_rows
 from audit.corpus.truth import REFUSED
 from audit.names.people import VALUE_KINDS
+from pages.ui.corpus_view import GROUPS, LOWS, beside_paper, group_of, refused_rows
 
 
 def test_the_paper_has_130_names_158_passages_232_mentions() -> None:

@@ -14,8 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from audit.deid.tagger import TaggerFile
-from audit.deid.windows import Window, windows_of
+from audit.deid.tagger import TaggerFile, Window, windows_of
 from audit.errors import AuditError
 from audit.task import Record
 from audit.training.config import Rate, Rows, ScheduledSettings, Share

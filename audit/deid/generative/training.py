@@ -41,8 +41,7 @@ from audit.deid.generative.config import (
 from audit.deid.generative.model import CausalModel, directory_digest, load_causal, model_files
 from audit.deid.generative.tagger import merged, with_adapter
 from audit.deid.network.config import read_gold
-from audit.deid.tagger import MODEL, TAGGER
-from audit.deid.windows import Window
+from audit.deid.tagger import MODEL, TAGGER, Window
 from audit.errors import AuditError
 from audit.notes.formats import flattened, write_tags
 from audit.notes.spans import Span, TaggedDocument, ordered, tagged

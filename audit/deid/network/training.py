@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from audit.deid.matching import ANY, COLUMNS
+from audit.deid.metrics import Pair
 from audit.deid.network.config import (
     WHERE,
     Material,
@@ -43,7 +44,7 @@ from audit.deid.network.model import (
     scores_of,
     spans_from,
 )
-from audit.deid.score import Pair, score_pairs
+from audit.deid.score import score_pairs
 from audit.deid.tagger import MODEL, TAGGER, Tags
 from audit.errors import AuditError
 from audit.models.forward import plain_float32
@@ -153,7 +154,7 @@ def figures_of(pairs: Iterable[Pair], *, beta: float = 1.0) -> dict[str, Any]:
     is the F measure with `beta` (van Rijsbergen 1979), 0 where nothing is right.
     """
     criterion = "strict"
-    row = dict(zip(COLUMNS, score_pairs(pairs).criteria[criterion].counts.row(ANY), strict=True))
+    row = dict(zip(COLUMNS, score_pairs(pairs).criteria[criterion].row(ANY), strict=True))
     n_gold, n_predicted, n_missed, n_spurious = (
         row[name] for name in ("n_gold", "n_predicted", "n_missed", "n_spurious")
     )

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from audit.cli import deid_score
-from audit.deid.copies import OutputFiles
+from audit.deid.copies import Copies, align_outputs, read_copies
 from audit.errors import AuditError
-from audit.notes.formats import write_tags
+from audit.notes.formats import PairedFiles, write_tags
 from audit.notes.spans import TaggedDocument
 from tests.deid.generation.tiny_model import documents, line_of, write_gold
 
@@ -24,6 +24,12 @@ def outputs_file(path: Path, outputs: dict[str, str]) -> Path:
 def score(tmp_path: Path, outputs: Path, **more: Any) -> dict[str, Any]:
     gold = write_gold(tmp_path / "gold.jsonl")
     return deid_score(gold=gold, outputs=outputs, **{"replicates": 20} | more)
+
+
+def aligned(gold: Path, outputs: Path) -> tuple[PairedFiles, Copies, int]:
+    n_without_gold = align_outputs(gold, outputs, folder=outputs.parent)
+    pairs = PairedFiles(gold, outputs.with_name("predicted.jsonl"))
+    return pairs, read_copies(outputs.parent), n_without_gold
 
 
 def faithful() -> dict[str, str]:
@@ -64,15 +70,16 @@ def test_windows_of_a_kept_copy_are_scored_as_the_tagger_read_them(tmp_path: Pat
     ]
     path = tmp_path / "o.jsonl"
     path.write_text(line_of(doc_id="d0", outputs=pieces, status="exact"), "utf-8")
-    files = OutputFiles(write_gold(tmp_path / "gold.jsonl"), path)
+    gold = write_gold(tmp_path / "gold.jsonl")
+    files, copies, n_without_gold = aligned(gold, path)
     pairs = list(files)
     assert pairs[0] == (documents()[0], documents()[0])
-    assert (files.n_gold_only, files.n_predicted_only) == (3, 0)
-    assert list(files.verbatim()) == pairs
+    assert (files.n_gold_only, n_without_gold) == (3, 0)
+    assert list(copies.verbatim(files)) == pairs
     pieces[1]["end"] = 99
     path.write_text(line_of(doc_id="d0", outputs=pieces), "utf-8")
     with pytest.raises(AuditError, match="windows of this line"):
-        list(files)
+        aligned(gold, path)
 
 
 def test_outputs_without_gold_and_gold_without_output_are_counted(tmp_path: Path) -> None:
@@ -91,7 +98,7 @@ def test_a_label_of_the_gold_s_own_is_a_tag(tmp_path: Path) -> None:
         + line_of(doc_id="b", text="西6", spans=[]),
         "utf-8",
     )
-    files = OutputFiles(gold, outputs_file(tmp_path / "o.jsonl", {"b": "<WARD>西6</WARD>"}))
+    files, *_ = aligned(gold, outputs_file(tmp_path / "o.jsonl", {"b": "<WARD>西6</WARD>"}))
     assert [predicted.spans for _, predicted in files][1][0].label == "WARD"
 
 
@@ -106,28 +113,32 @@ def test_perturbed_copies_are_scored_by_their_alignment(tmp_path: Path) -> None:
     given = [{"start": a, "end": b, "label": label} for a, b, label in spans]
     gold.write_text(line_of(doc_id="long", text=text, spans=given), "utf-8")
     output = f"以下の通りです。\n{text[: spans[0][0]]}<識別子>森健一</識別子>{text[spans[0][1] :]}"
-    files = OutputFiles(gold, outputs_file(tmp_path / "o.jsonl", {"long": output}))
+    files, copies, _ = aligned(gold, outputs_file(tmp_path / "o.jsonl", {"long": output}))
     ((_, predicted),) = list(files)
     assert [(s.start, s.end) for s in predicted.spans] == [spans[0][:2]]
     assert predicted.text == note.text
-    assert files.sums["status edited"] == 1
+    assert copies.sums["status edited"] == 1
 
 
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("{}\n", "no `output`"),
-        ("[]\n", "no JSON object"),
-        ("no\n", "no JSON object"),
-        (line_of(doc_id="", output="x"), "no `doc_id`"),
+        ("{}\n", "doc_id"),
+        (line_of(doc_id="d0"), "no `output`"),
+        ("[]\n", "line 1: cannot be taken"),
+        ("no\n", "line 1: cannot be taken"),
+        (line_of(doc_id="", output="x"), "doc_id"),
         (line_of(doc_id="d0", output="x") * 2, "twice"),
         (line_of(doc_id="zz", output="x"), "no note in common"),
         (line_of(doc_id="d0", outputs=[{"start": 3, "end": 1, "output": ""}]), "windows of"),
-        ('{"doc_id": "d0", "outputs": [{"start": 0, "end": 1e400, "output": ""}]}', "windows of"),
-        (line_of(doc_id="d0", outputs=[{"start": 0, "end": 1, "output": None}]), "windows of"),
-        (line_of(doc_id="d0", outputs=[{"start": False, "end": 1, "output": ""}]), "windows of"),
+        (
+            '{"doc_id": "d0", "outputs": [{"start": 0, "end": 1e400, "output": ""}]}',
+            "outputs.0.end",
+        ),
+        (line_of(doc_id="d0", outputs=[{"start": 0, "end": 1, "output": None}]), "0.output"),
+        (line_of(doc_id="d0", outputs=[{"start": False, "end": 1, "output": ""}]), "0.start"),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_what_is_no_file_of_outputs_is_said(tmp_path: Path, text: str, match: str) -> None:
     path = tmp_path / "o.jsonl"

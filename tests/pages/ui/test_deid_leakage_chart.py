@@ -6,7 +6,7 @@ import pytest
 
 from audit.experiment.leakage_tables import ArmRow, LeakRow
 from pages.ui import charts
-from pages.ui.deid_leakage_chart import leakage_chart
+from pages.ui.deid_leakage import leakage_chart
 from tests.experiment.tiny_leakage import tiny_tables
 
 WORDS = {

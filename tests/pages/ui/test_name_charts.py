@@ -11,7 +11,7 @@ import pytest
 from audit.report.names import AmongControls, ModelBlocks
 from audit.stats import Estimate, Rate
 from pages.ui.charts import GREY, RUST
-from pages.ui.name_charts import among_histogram, block_strip
+from pages.ui.name_panel import among_histogram, block_strip
 
 LABELS = {"hospital": "<b>Hospital", "general": "General"}
 WORDS = {"x": "score", "y": "controls", "name": "P-0001", "threshold": "threshold"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from audit.training.config import LossCurve
 from pages.ui import charts
-from pages.ui.train_charts import epoch_ticks, loss_chart
+from pages.ui.train_run import epoch_ticks, loss_chart
 
 WORDS = {
     "x": "steps", "y": "nats", "epochs": "passes", "loss": "raw", "smoothed": "mean",
