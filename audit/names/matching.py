@@ -195,7 +195,8 @@ class PartIndex:
         if in_words or in_runs:
             _, starts, ends = fold_with_offsets(text)
             spans = [match.span() for match in WORD.finditer(folded)]
-            places = [(i, i + 1) for i, letter in enumerate(folded) if not letter.isspace()]
+            letters = enumerate(folded) if in_runs else ()
+            places = [(i, i + 1) for i, letter in letters if not letter.isspace()]
             for units, found in ((spans, in_words), (places, in_runs)):
                 for at, end, term in found:
                     yield starts[units[at][0]], ends[units[end - 1][1] - 1], term

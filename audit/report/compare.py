@@ -193,7 +193,7 @@ def _joined(one: str, other: str) -> str:
 
 def _flags(names: pd.DataFrame) -> Flags:
     pairs = list(zip(names["is_flagged"], names["is_flagged_other"], strict=True))
-    return Flags(*(pairs.count(pair) for pair in product((True, False), repeat=2)))
+    return Flags(*(pairs.count((a, b)) for a, b in product((True, False), repeat=2)))
 
 
 def _aucs(names: pd.DataFrame) -> Iterator[AucDifference]:

@@ -186,9 +186,9 @@ def test_ten_thousand_names_stay_small_and_quick() -> None:
     few = make_report(2, has_truth=False)
     names = {name: column * 417 for name, column in few.names.items()}
     report = few.changed(names=names | {"name_id": list(range(10_008))})
-    began = time.perf_counter()
+    began = time.process_time()
     text = report_html(report, choice=ReportChoice(names="full"))
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
     assert len(text) < 150_000
     n = len(strongest_names(report.table))
     assert n > MAX_NAMES
