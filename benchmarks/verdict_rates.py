@@ -56,6 +56,12 @@ EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20", "hospital-40")
 N_DOCUMENTS, N_INPUTS = 300, 2000
 
 
+def sums_of(hospital: dict[str, np.ndarray], general: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return both models' sums as `all_scores` takes them."""
+    both = {"hospital": hospital, "general": general}
+    return {f"{who}_{name}": x for who, sums in both.items() for name, x in sums.items()}
+
+
 # --- pairs and their evidence -----------------------------------------------------------------
 
 
@@ -435,7 +441,7 @@ def chain_errors(options: argparse.Namespace, store: Store) -> None:
             source = evidence.Source(loaded, "cpu", "float32", store, meter, "chain")
             shards.append(evidence.posterior_evidence(source, task, n_inputs=60, kind="chain"))
         sums = [{"p": shard.sum_p, "log_p": shard.sum_log_p} for shard in shards]
-        score = scores.all_scores(sums[0], general=sums[1], counts=shards[0].n_inputs, parts=None)[
+        score = scores.all_scores(sums_of(sums[0], sums[1]), counts=shards[0].n_inputs, parts=None)[
             "mean_log_ratio"
         ]
         found.append((score.value, score.standard_error))
@@ -453,10 +459,10 @@ def _scores(one: Any, other: Any, parts: Any, scenario: int) -> dict[str, Any]:
     nothing = np.zeros((len(one[1]), 0))
     if scenario == 2:
         sums = [{"p": nothing, "log_p": x} for x, _ in (one, other)]
-        found = scores.all_scores(sums[0], general=sums[1], counts=one[1], parts=parts)
+        found = scores.all_scores(sums_of(sums[0], sums[1]), counts=one[1], parts=parts)
         return {name: found[name] for name in ("residual", "mean_log_ratio")}
     masses = [{"mass": x, "hits": nothing, "full_hits": nothing} for x, _ in (one, other)]
-    found = scores.all_scores(masses[0], general=masses[1], counts=one[1], parts=parts)
+    found = scores.all_scores(sums_of(masses[0], masses[1]), counts=one[1], parts=parts)
     return {name: found[name] for name in ("residual", "half_log_ratio")}
 
 

@@ -17,7 +17,7 @@ from audit.attack import evidence, posterior, prompts, scores
 from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.posterior import PosteriorShard, PosteriorTask
 from audit.attack.question import AuditRequest, equal_models
-from audit.attack.scores import AttackResult, Columns, Floats, Ids, Score
+from audit.attack.scores import AttackResult, Columns, Score
 from audit.errors import AuditError
 from audit.models.load import ModelPair
 from audit.names import spelling
@@ -26,6 +26,7 @@ from audit.names.controls import part_controls, reference_controls
 from audit.names.matching import count_lexicon_names, name_hits
 from audit.names.pools import NamePool, with_popularity
 from audit.notes.passages import Passage
+from audit.stats import FloatArray, IntArray
 from audit.text import fold_name
 
 Sources = Callable[[str, str], evidence.Source]
@@ -86,12 +87,12 @@ def with_reference(
 def _result(
     request: AuditRequest,
     names: Candidates,
-    sums: dict[str, Columns],
+    sums: Columns,
     *,
-    counts: Ids,
-    columns: Ids,
+    counts: IntArray,
+    columns: IntArray,
     pieces: spelling.PartPieces,
-    n_pieces: Ids,
+    n_pieces: IntArray,
     pool: NamePool,
     chain: dict[str, Score],
     **more: Any,
@@ -102,41 +103,36 @@ def _result(
         n_listed=len(request.candidates),
     )  # fmt: skip
     main = "mass" if request.scenario_number == 1 else "log_p"
-    hospital, general = sums["hospital"][main], sums["general"][main]
+    hospital, general = sums[f"hospital_{main}"], sums[f"general_{main}"]
     if hospital.size and np.array_equal(hospital, general, equal_nan=True):
         raise equal_models()  # both say the same of every name
 
     def scored(n_blocks: int, *, with_errors: bool = False) -> dict[str, Score]:
-        hospital, general = (
-            {name: block[:n_blocks] for name, block in sums[who].items()}
-            for who in ("hospital", "general")
-        )
+        first = {name: block[:n_blocks] for name, block in sums.items()}
         return scores.all_scores(
-            hospital, general=general, counts=counts[:n_blocks], parts=parts,
-            with_errors=with_errors,
-        )  # fmt: skip
+            first, counts=counts[:n_blocks], parts=parts, with_errors=with_errors
+        )
 
     n, n_listed, begins = float(counts.sum()), len(request.candidates), scores.shown_blocks(counts)
-    totals = [{name: block.sum(axis=0) for name, block in sums[who].items()}
-              for who in ("hospital", "general")]  # fmt: skip
+    totals = {name: block.sum(axis=0) for name, block in sums.items()}
     shown_counts = np.add.reduceat(counts, begins)
 
-    def shown(by_part: Floats) -> Floats:
+    def shown(by_part: FloatArray) -> FloatArray:
         if main == "log_p":
             return parts.whole(by_part)[:, :n_listed] / shown_counts[:, None]
         first, last = parts.pairs(by_part)
-        product: Floats = first * last / np.square(shown_counts, dtype=float)[:, None]
+        product: FloatArray = first * last / np.square(shown_counts, dtype=float)[:, None]
         return product[:, :n_listed]
 
     return AttackResult(
         scores=scored(len(counts), with_errors=True) | chain,
         n_pieces=n_pieces,
         parts=parts,
-        part_residual=scores.Sums(totals[0], totals[1], n, n, parts).residual,
+        part_residual=scores.Sums(totals, n, n, parts).residual,
         n_units=int(n),
         after=scored,
         block_counts=counts,
-        shown={who: shown(np.add.reduceat(sums[who][main], begins)) for who in WHO},
+        shown={who: shown(np.add.reduceat(sums[f"{who}_{main}"], begins)) for who in WHO},
         shown_counts=shown_counts,
         **more,
     )
@@ -155,7 +151,7 @@ def generation_attack(
         f"{role}_names": [n for n in getattr(pool, role) if count(role, n) == 1]
         for role in ("first", "last")
     }
-    sums: dict[str, Columns] = {}
+    sums: dict[str, FloatArray] = {}
     details: dict[str, object] = {}
     documents: dict[str, tuple[str, ...]] = {}
     for who in WHO:
@@ -165,8 +161,8 @@ def generation_attack(
         )  # fmt: skip
         texts = tuple(tokenizer.batch_decode(found.documents, clean_up_tokenization_spaces=False))
         hits, full_hits = name_hits(listed, documents=texts)
-        masses = _part_masses(found, task, pieces, columns)
-        sums[who] = {"mass": masses, "hits": hits, "full_hits": full_hits}
+        mass = _part_masses(found, task, pieces, columns)
+        sums |= {f"{who}_mass": mass, f"{who}_hits": hits, f"{who}_full_hits": full_hits}
         counted = count_lexicon_names(texts, candidates=listed, **lexicon)
         details[who] = _quality(found, task) | {"name_counts": vars(counted)}
         documents[who] = texts
@@ -222,8 +218,8 @@ def _spelled(pieces: spelling.PartPieces) -> list[tuple[int, int, tuple[int, ...
 
 
 def _part_masses(
-    found: GeneratedShard, task: GenerationTask, pieces: spelling.PartPieces, columns: Ids
-) -> Floats:
+    found: GeneratedShard, task: GenerationTask, pieces: spelling.PartPieces, columns: IntArray
+) -> FloatArray:
     """Read the parts' masses [b, U] out of the vocabulary's."""
     place = {part: i for i, part in enumerate(task.multi_piece_parts)}
     mass = np.zeros((len(found.n_documents), int(columns.max(initial=-1)) + 1))
@@ -270,16 +266,15 @@ def mask_attack(
             for who in WHO
         }  # fmt: skip
         chain = scores.all_scores(
-            _columns(of_chain["hospital"]), general=_columns(of_chain["general"]),
-            counts=of_chain["hospital"].n_inputs, parts=None,
-        )  # fmt: skip
+            _columns(of_chain), counts=of_chain["hospital"].n_inputs, parts=None
+        )
     passages = request.passages.passages if request.passages else ()
     counted = spelling.part_pieces(
         names, kind=main_lead(request), tokenizer=pair.hospital.tokenizer
     ).n_pieces.sum(axis=1)
     n_drawn = np.where(hospital.passage_n_inputs, hospital.passage_n_inputs, np.nan)[:, None]
     return _result(
-        request, names, {who: _columns(shard) for who, shard in found.items()},
+        request, names, _columns(found),
         counts=hospital.n_inputs, columns=task.part_columns, pieces=task.pieces[0],
         n_pieces=counted, pool=pool, chain=chain,
         details={
@@ -291,8 +286,10 @@ def mask_attack(
     )  # fmt: skip
 
 
-def _columns(shard: PosteriorShard) -> Columns:
-    return {"p": shard.sum_p, "log_p": shard.sum_log_p}
+def _columns(found: dict[str, PosteriorShard]) -> Columns:
+    return {f"{who}_p": shard.sum_p for who, shard in found.items()} | {
+        f"{who}_log_p": shard.sum_log_p for who, shard in found.items()
+    }
 
 
 def posterior_rows(request: AuditRequest, pair: ModelPair, names: Candidates) -> dict[str, float]:
@@ -375,10 +372,10 @@ def link_passages(
     log_h, log_g = (model.passage_sum_log_p[rows] / n for model in (hospital, general))  # [U, N]
     n_names = int(np.isfinite(log_h[0]).sum())
 
-    def ranks(fit: Floats) -> Floats:
+    def ranks(fit: FloatArray) -> FloatArray:
         """Return the owner's rank [U], 1 = fits best; ties count half."""
         own = fit[np.arange(len(owners)), owners][:, None]
-        found: Floats = 1 + (fit > own).sum(axis=1) + ((fit == own).sum(axis=1) - 1) / 2
+        found: FloatArray = 1 + (fit > own).sum(axis=1) + ((fit == own).sum(axis=1) - 1) / 2
         return found
 
     found = {

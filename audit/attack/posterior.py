@@ -19,16 +19,14 @@ from itertools import count
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from audit.attack.prompts import Template, layout_key
 from audit.models.forward import logits_at
-from audit.names.spelling import NO_PART, NO_PIECE, Ids, PartPieces
+from audit.names.spelling import NO_PART, NO_PIECE, PartPieces
 from audit.rng import generator, torch_seed
-from audit.stats import DRAW, blocks_of
+from audit.stats import DRAW, BoolArray, FloatArray, IntArray, blocks_of
 
-Floats = NDArray[np.float64]
 Tick = Callable[[int], None]
 
 
@@ -56,9 +54,9 @@ class PosteriorTask:
     """
 
     templates: tuple[Template, ...]
-    kind_of_passage: Ids
+    kind_of_passage: IntArray
     pieces: tuple[PartPieces, ...]
-    part_columns: Ids
+    part_columns: IntArray
     n_listed: int
     mask_id: int
     seed: int
@@ -84,16 +82,16 @@ class PosteriorShard:
         [P, n_listed] sums of ln p over the draws of a passage.
     """
 
-    n_inputs: Ids
-    sum_p: Floats
-    sum_log_p: Floats
-    passage_n_inputs: Ids
-    passage_sum_log_p: Floats
+    n_inputs: IntArray
+    sum_p: FloatArray
+    sum_log_p: FloatArray
+    passage_n_inputs: IntArray
+    passage_sum_log_p: FloatArray
 
 
 def draw_inputs(
     task: PosteriorTask, *, first: int, n_inputs: int, purpose: str = "inputs"
-) -> list[Ids]:
+) -> list[IntArray]:
     """Draw passages with replacement (section 4.2: S'' from S'), block by block.
 
     Returns
@@ -119,13 +117,17 @@ def _dropout(model: nn.Module, *, is_on: bool) -> Iterator[None]:
         model.eval()
 
 
-def _unscored(task: PosteriorTask) -> NDArray[np.bool_]:
+def _unscored(task: PosteriorTask) -> BoolArray:
     """Which listed names cannot be scored, in some kind of passage, drawn or not."""
     return np.asarray((task.part_columns[: task.n_listed] == NO_PART).all(axis=1))
 
 
 def _shard(
-    task: PosteriorTask, blocks: Sequence[Ids], p: Floats, log_p: Floats, by_passage: Floats
+    task: PosteriorTask,
+    blocks: Sequence[IntArray],
+    p: FloatArray,
+    log_p: FloatArray,
+    by_passage: FloatArray,
 ) -> PosteriorShard:
     p[:, _unscored(task)] = np.nan
     by_passage[:, _unscored(task)] = np.nan
@@ -149,16 +151,16 @@ class Layout:
     parts
         [G] columns of evidence.
     reads
-        Parts that stand at the same masks: (first mask, places in `parts` [g], pieces [g, m]).
+        [3, K] which pieces are read: place in `parts`, mask, piece.
     listed, pairs
         [C] listed names, and [C, 2] the places of their parts in `parts`; G for a missing one.
     """
 
     n_pieces: tuple[int, int]
-    parts: Ids
-    reads: list[tuple[int, Ids, Ids]]
-    listed: Ids
-    pairs: Ids
+    parts: IntArray
+    reads: IntArray
+    listed: IntArray
+    pairs: IntArray
 
 
 def layouts(task: PosteriorTask, kind: int) -> list[Layout]:
@@ -180,25 +182,23 @@ def _layout(
     task: PosteriorTask, pieces: PartPieces, key: tuple[int, int], rows: list[int]
 ) -> Layout:
     place: dict[int, int] = {}  # column of evidence -> place in `parts`
-    reads: dict[tuple[int, int], list[tuple[int, Ids]]] = {}
+    reads: list[tuple[int, int, int]] = []
     for row in rows:
-        n_first, n_second = pieces.n_pieces[row].tolist()
-        for slot, (start, n) in enumerate(((0, n_first), (n_first, n_second))):
+        mask = 0
+        for slot, n in enumerate(pieces.n_pieces[row].tolist()):
             role = int(pieces.roles[row, slot])
             column = int(task.part_columns[row, role])
             if role != NO_PART and column not in place:
-                place[column] = len(place)
-                spelled = pieces.ids[row, slot, :n]
-                reads.setdefault((start, n), []).append((place[column], spelled))
+                at = place[column] = len(place)
+                spelled = pieces.ids[row, slot, :n].tolist()
+                reads += [(at, mask + m, piece) for m, piece in enumerate(spelled)]
+            mask += n
     listed = [row for row in rows if row < task.n_listed]
     pairs = [[place.get(int(c), len(place)) for c in task.part_columns[row]] for row in listed]
     return Layout(
         n_pieces=key,
         parts=np.array(list(place), dtype=np.int64),
-        reads=[
-            (start, np.array([at for at, _ in found]), np.stack([ids for _, ids in found]))
-            for (start, _), found in reads.items()
-        ],
+        reads=np.array(reads, dtype=np.int64).T,
         listed=np.array(listed, dtype=np.int64),
         pairs=np.array(pairs, dtype=np.int64).reshape(-1, 2),
     )
@@ -236,7 +236,7 @@ def posterior_shard(
         )
     )
 
-    def on_device(array: Ids | Floats) -> Tensor:
+    def on_device(array: IntArray | FloatArray) -> Tensor:
         return torch.from_numpy(array).to(device)
 
     with _dropout(model, is_on=task.is_dropout_on):
@@ -258,8 +258,8 @@ def posterior_shard(
 
 
 def _micro_batches(
-    task: PosteriorTask, blocks: Sequence[Ids]
-) -> Iterator[tuple[Layout, Ids, Floats]]:
+    task: PosteriorTask, blocks: Sequence[IntArray]
+) -> Iterator[tuple[Layout, IntArray, FloatArray]]:
     """Yield forward passes of rows of equal length, so that nothing is padded.
 
     Each is a layout, passages [B], and how many inputs of each block each row stands for [b, B].
@@ -283,17 +283,15 @@ def _micro_batches(
 
 
 def _log_posteriors(
-    model: nn.Module, task: PosteriorTask, layout: Layout, passages: Ids, *, device: str
+    model: nn.Module, task: PosteriorTask, layout: Layout, passages: IntArray, *, device: str
 ) -> Tensor:
     """Return ln p [B, G] of the parts of one layout, all masks at once, in float64."""
     prompts = [task.templates[p].ids(layout.n_pieces, mask=task.mask_id) for p in passages]
     ids, positions = (torch.tensor(column, device=device) for column in zip(*prompts, strict=True))
     log_p = torch.log_softmax(logits_at(model, ids, positions=positions).float(), dim=-1)
     found = torch.zeros((len(passages), len(layout.parts)), dtype=torch.float64, device=device)
-    for start, places, pieces in layout.reads:
-        for m in range(pieces.shape[1]):
-            found[:, places] += log_p[:, start + m, pieces[:, m]]
-    return found
+    place, mask, piece = torch.from_numpy(layout.reads).to(device)
+    return found.index_add_(1, place, log_p[:, mask, piece].double())
 
 
 def n_rows(task: PosteriorTask, *, n_inputs: int) -> int:
@@ -307,14 +305,14 @@ def n_rows(task: PosteriorTask, *, n_inputs: int) -> int:
 class _Variants:
     """What to run for C names with the same numbers of pieces (a, b), and what to read there.
 
-    `fills` [R, a + b] are the pieces to fill in (`NO_PIECE`: a mask); each of `reads` says for
-    every name in which row [C] it is read, from which mask on, and which pieces [C, m].
+    `fills` [R, a + b] are the pieces to fill in (`NO_PIECE`: a mask); `reads` [4, K] the place in
+    `names`, row, mask and piece.
     """
 
-    names: Ids
+    names: IntArray
     n_pieces: tuple[int, int]
-    fills: Ids
-    reads: list[tuple[Ids, int, Ids]]
+    fills: IntArray
+    reads: IntArray
 
 
 def _variants(pieces: PartPieces, *, n_names: int) -> Iterator[_Variants]:
@@ -325,15 +323,21 @@ def _variants(pieces: PartPieces, *, n_names: int) -> Iterator[_Variants]:
         first, last = pieces.ids[names, 0, :a], pieces.ids[names, 1, :b]
         row = np.zeros(len(names), dtype=np.int64)
         fills = np.full((1, a + b), NO_PIECE, dtype=np.int64)
-        reads = [(row, 0, first), (row, a, last)]
-        for filled, begin, asked, at in ((first, 0, last, a), (last, a, first, 0)) if b else ():
+        # A name of one part has no order: both halves are p(name).
+        asked = [(row, 0, first), (row, a, last) if b else (row, 0, first)]
+        for filled, begin, other, at in ((first, 0, last, a), (last, a, first, 0)) if b else ():
             distinct, inverse = np.unique(filled, axis=0, return_inverse=True)
             variant = np.full((len(distinct), a + b), NO_PIECE, dtype=np.int64)
             variant[:, begin : begin + filled.shape[1]] = distinct
-            reads.append((len(fills) + inverse.reshape(-1), at, asked))
+            asked.append((len(fills) + inverse.reshape(-1), at, other))
             fills = np.concatenate([fills, variant])
-        # A name of one part has no order: both halves are p(name).
-        yield _Variants(names, (a, b), fills, reads if b else reads[:1] * 2)
+        place = np.arange(len(names))
+        reads = [
+            np.stack([place, of_row, np.full_like(place, at + m), ids[:, m]])
+            for of_row, at, ids in asked
+            for m in range(ids.shape[1])
+        ]
+        yield _Variants(names, (a, b), fills, np.concatenate(reads, axis=1))
 
 
 def chain_shard(
@@ -356,14 +360,14 @@ def chain_shard(
     variants = [list(_variants(pieces, n_names=task.n_listed)) for pieces in task.pieces]
     passes = count()
 
-    def log_p(rows: Ids, positions: list[int]) -> Tensor:
+    def log_p(rows: IntArray, positions: list[int]) -> Tensor:
         torch.manual_seed(torch_seed(task.seed, "chain dropout", shard, next(passes)))
         where = torch.tensor([positions], device=device).expand(len(rows), -1)
         logits = logits_at(model, torch.from_numpy(rows).to(device), positions=where)
         tick(len(rows))
         return torch.log_softmax(logits.float(), dim=-1)  # [B, M, V]
 
-    def log_chain(passage: int) -> Floats:
+    def log_chain(passage: int) -> FloatArray:
         """Return ln chain [n_listed] of one input; NaN: cannot be scored."""
         found = np.full(task.n_listed, np.nan)
         for one in variants[task.kind_of_passage[passage]]:
@@ -373,18 +377,17 @@ def chain_shard(
             total = torch.zeros(len(one.names), dtype=torch.float64, device=device)
             for start in range(0, len(rows), task.micro_batch):
                 chunk = log_p(rows[start : start + task.micro_batch], positions)
-                for row, mask, pieces in one.reads:
-                    here = np.flatnonzero((row >= start) & (row < start + len(chunk)))
-                    for m in range(pieces.shape[1]):
-                        read = chunk[row[here] - start, mask + m, pieces[here, m]]
-                        total[here] += 0.5 * read.double()
+                row = one.reads[1]
+                here = one.reads[:, (row >= start) & (row < start + len(chunk))]
+                place, row, mask, piece = torch.from_numpy(here).to(device)
+                total.index_add_(0, place, 0.5 * chunk[row - start, mask, piece].double())
             found[one.names] = total.cpu().numpy()
         found[_unscored(task)] = np.nan
         return found
 
     sums = np.zeros((2, len(blocks), task.n_listed))
     by_passage = np.zeros((len(task.templates), task.n_listed))
-    known: dict[int, Floats] = {}
+    known: dict[int, FloatArray] = {}
     with _dropout(model, is_on=task.is_dropout_on):
         for block, passages in enumerate(blocks):
             for passage in passages.tolist():

@@ -231,12 +231,8 @@ class AuditRequest(Record):
     def question(self, *, digest_of: Callable[[Path], str] = model_digest) -> dict[str, object]:
         """Return everything that determines the answer, as plain values; reads the model files.
 
-        `digest_of` gives a model directory's digest, for callers that remember it.
-
-        Raises
-        ------
-        AuditError
-            If a model directory is refused, or both hold the same model.
+        `digest_of` gives a model directory's digest, for callers that remember it. A directory that
+        is refused is an `AuditError`, and one model twice.
         """
         general, hospital = digest_of(self.general), digest_of(self.hospital)
         if general == hospital:
@@ -273,9 +269,5 @@ def equal_models() -> AuditError:
 
 def question_digest(question: Mapping[str, object]) -> str:
     """Return the digest that names an audit."""
-    return _sha256(question)
-
-
-def _sha256(value: object) -> str:
-    text = json.dumps(value, sort_keys=True, ensure_ascii=True)
+    text = json.dumps(question, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

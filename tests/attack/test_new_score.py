@@ -10,7 +10,7 @@ from audit.attack.scores import SCORES, ScoreKind, all_scores
 from audit.report.export import measures_csv, names_csv
 from audit.report.threshold import score_codes
 from tests.attack.planted_table import own_parts
-from tests.membership.make_posterior import posterior_sums
+from tests.membership.make_posterior import posterior_sums, sums_of
 from tests.pages import make_reports
 
 NEW = ScoreKind("twice", (2,), lambda sums: 2 * sums.by_name[0])
@@ -24,7 +24,7 @@ def one_score_more(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_is_worked_out_with_its_error() -> None:
     log_p = np.log([[0.1, 0.2], [0.3, 0.4]])
     sums = posterior_sums(np.exp(log_p), log_p)
-    found = all_scores(sums, general=sums, counts=np.array([1, 1]), parts=own_parts(1, 0))
+    found = all_scores(sums_of(sums, sums), counts=np.array([1, 1]), parts=own_parts(1, 0))
     assert found["twice"].value == pytest.approx([log_p.sum()])
     assert found["twice"].standard_error[0] > 0
 

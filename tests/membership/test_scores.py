@@ -19,7 +19,7 @@ from audit.attack.scores import (
     shown_blocks,
 )
 from audit.stats import DRAW, blocks_of
-from tests.membership.make_posterior import posterior_sums
+from tests.membership.make_posterior import posterior_sums, sums_of
 from tests.reference_masking import PART_SCORES, SCORES, score_with_error
 
 quick = settings(deadline=None, max_examples=40)
@@ -57,8 +57,10 @@ def scored(blocks: Inputs, parts: NameParts | None = None) -> dict[str, Score]:
         return np.array([[sum(one[key] for one in block)] for block in blocks])
 
     scores = all_scores(
-        posterior_sums(column("p_h"), column("l_h")),
-        general=posterior_sums(column("p_g"), column("l_g")),
+        sums_of(
+            posterior_sums(column("p_h"), column("l_h")),
+            posterior_sums(column("p_g"), column("l_g")),
+        ),
         counts=np.array([len(block) for block in blocks]),
         parts=parts,
     )
@@ -275,7 +277,7 @@ def test_what_both_models_have_in_common_cancels_in_the_error() -> None:
     common = np.log(rng.uniform(0.01, 0.9, size=(20, 1))) * 100
     hospital, general = (posterior_sums(np.exp(x / 100), x) for x in (common + 50, common))
     counts = np.full(20, 100)
-    score = all_scores(hospital, general=general, counts=counts, parts=of_parts((0, -1)))
+    score = all_scores(sums_of(hospital, general), counts=counts, parts=of_parts((0, -1)))
     assert score["mean_log_ratio"].value[0] == pytest.approx(0.5)
     assert score["mean_log_ratio"].standard_error[0] < 1e-9
     assert score["general_mean_log"].standard_error[0] > 0.1
@@ -288,7 +290,7 @@ def test_one_block_has_a_score_and_no_error(n: int) -> None:
     log_p = np.log(rng.uniform(0.1, 0.9, size=(2, 1, 3))) * n
     hospital, general = (posterior_sums(np.exp(x / n)[:, :2] * n, x) for x in log_p)
     parts = of_parts((0, -1), (1, -1), (2, -1))
-    scores = all_scores(hospital, general=general, counts=np.array([n]), parts=parts)
+    scores = all_scores(sums_of(hospital, general), counts=np.array([n]), parts=parts)
     assert set(scores) == {*SCORES, *PART_SCORES}
     for score in scores.values():
         assert np.isfinite(score.value).all()
@@ -300,13 +302,11 @@ def test_names_that_are_not_scored_are_nan_in_every_score_and_leave_others_alone
     columns = [0, 2]
     sums = [posterior_sums(p**k, np.log(p[:, columns]) * k) for k in (1, 2)]
     parts, counts = of_parts((0, -1), (-1, -1), (1, -1)), np.array([1, 1])
-    found = {"chain": all_scores(
-        posterior_sums(p, np.log(p)), general=posterior_sums(p**2, np.log(p) * 2), counts=counts,
-        parts=None,
-    )}  # fmt: skip
-    found["by part"] = all_scores(sums[0], general=sums[1], counts=counts, parts=parts)
+    whole = [posterior_sums(p**k, np.log(p) * k) for k in (1, 2)]
+    found = {"chain": all_scores(sums_of(whole[0], whole[1]), counts=counts, parts=None)}
+    found["by part"] = all_scores(sums_of(sums[0], sums[1]), counts=counts, parts=parts)
     mass = [dict(mass=p[:, columns] ** k, hits=p**k, full_hits=p**k) for k in (1, 2)]
-    found["masses"] = all_scores(mass[0], general=mass[1], counts=counts, parts=parts)
+    found["masses"] = all_scores(sums_of(mass[0], mass[1]), counts=counts, parts=parts)
     for scores in found.values():
         for name, score in scores.items():
             assert np.isnan(score.value).tolist() == [False, True, False], name
@@ -413,10 +413,8 @@ def test_generation_scores_and_errors_equal_a_loop(case: Any) -> None:
             full_hits=column("full_hits"),
         )
 
-    scores = all_scores(
-        sums("h"), general=sums("g"), counts=np.array([len(block) for block in blocks]),
-        parts=parts,
-    )  # fmt: skip
+    counts = np.array([len(block) for block in blocks])
+    scores = all_scores(sums_of(sums("h"), sums("g")), counts=counts, parts=parts)
     slow = slow_generation(kind, n_all)
     assert set(scores) == {*slow, *PART_SCORES}
     shifts = slow_shifts(kind)
@@ -440,7 +438,7 @@ def test_no_mass_in_the_general_model_is_nan_and_not_zero_or_infinite() -> None:
     general = dict(mass=np.array([[0.0, 0.5], [0.0, 0.7]]), hits=none, full_hits=none)
     parts = of_parts((0, 1), is_last=[False, True])
     counts = np.array([1, 1])
-    scores = all_scores(hospital, general=general, counts=counts, parts=parts)
+    scores = all_scores(sums_of(hospital, general), counts=counts, parts=parts)
     for name in ("product_log_ratio", "minimum_log_ratio"):
         assert np.isnan(scores[name].value[0])
         assert np.isnan(scores[name].standard_error[0])
