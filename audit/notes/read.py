@@ -398,7 +398,7 @@ class NoteSource:
             field: next((value for name in names if (value := record.cells.get(name, ""))), "")
             for field, names in self.columns.items()
         }
-        return _checked_note(found, row=record.row)
+        return checked_note(found, row=record.row)
 
 
 def _records(kind: str, lines: Iterator[str]) -> Iterable[Row | RowNote]:
@@ -468,7 +468,8 @@ def _taken(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tup
     }
 
 
-def _checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
+def checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
+    """Return the note of a row's values, by field, or why it is none."""
     values = {field: found.get(field, "").strip() for field in FIELDS if field != "text"}
     if any(len(value) > _MAX_ID_CHARS for value in values.values()):
         return RowNote(row, f"An id, category or time is longer than {_MAX_ID_CHARS} characters.")
@@ -541,7 +542,7 @@ def _folder_notes(folder: Path, *, on_bytes: ByteListener) -> Iterator[Note | Ro
             else:
                 inside = path.relative_to(folder).parts
                 patient = inside[0] if len(inside) > 1 else ""
-                yield _checked_note({"text": text, "patient_id": patient}, row=row)
+                yield checked_note({"text": text, "patient_id": patient}, row=row)
         on_bytes(size)
 
 
