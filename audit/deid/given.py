@@ -103,10 +103,9 @@ class AnnotatedNotes:
         try:
             found = read_files(files, form=self.kind)
         except AuditError as error:
-            _, comma, line = error.where.rpartition(", ")
-            raise AuditError(
-                error.what, where=where + comma + line * bool(comma), do=error.do
-            ) from None
+            line = error.where.rpartition(", ")[2] if ", " in error.where else ""
+            where = f"{where}, {line}" if line else where
+            raise AuditError(error.what, where=where, do=error.do) from None
         folder, slash, _ = name.partition("/")
         if self.kind in _OF_ONE_NOTE and slash:
             found = tuple(replace(one, patient_id=one.patient_id or folder) for one in found)
