@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 
 from audit.errors import AuditError
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates, make_candidates, with_kinds
-from audit.tables import RowNote, Table, heading_key, read_table, write_table
+from audit.tables import RowNote, Table, read_table, write_table
 from audit.text import (
     MAX_NAME_CHARS,
     NameColumns,
     find_name_columns,
     fold_name,
+    heading_key,
     split_name,
     written_name,
 )
