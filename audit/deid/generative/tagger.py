@@ -310,7 +310,9 @@ class GenerativeTagger:
         outputs = iter(self._outputs(texts, should_stop, on_share))
         return tuple(
             read_pieces(
-                note, [Piece(window, next(outputs)) for window in cut], labels=self.facts.labels
+                note,
+                [Piece(start=one.start, end=one.end, output=next(outputs)) for one in cut],
+                labels=self.facts.labels,
             )
             for note, cut in zip(notes, windows, strict=True)
         )
