@@ -231,7 +231,7 @@ def test_a_real_model_goes_on_where_it_stopped(
     directory = write_model(tmp_path / "m")
     source = open_notes(notes_file(tmp_path / "n.jsonl"))
     batches: list[int] = []
-    real = LocalModel._generated
+    real = LocalModel.__call__
 
     def counting(self: LocalModel, texts: list[str]) -> list[str]:
         batches.append(len(texts))
@@ -245,7 +245,7 @@ def test_a_real_model_goes_on_where_it_stopped(
         return ChainOrder(translator=ModelTranslation(asked), models=(asked,))
 
     build_named(source, out=tmp_path / "whole", order=order())
-    monkeypatch.setattr(LocalModel, "_generated", counting)
+    monkeypatch.setattr(LocalModel, "__call__", counting)
     with pytest.raises(Killed):
         build_named(source, out=tmp_path / "out", order=order())
     n_before = len(batches) - 1
