@@ -3,6 +3,7 @@
 # make e2e    the tests in a real browser
 # make slow   the tests that take minutes each, in a browser or not
 # make check  format, lint and types
+# make docs   writes docs/commands.md
 # make golden compares what this tree answers with the last one before the redesign
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 PORT ?= 8501
 WORKERS ?= 2
 
-.PHONY: run test test-all check e2e slow golden clean
+.PHONY: run test test-all check e2e slow docs golden clean
 
 run: $(VENV)/.runtime
 	$(BIN)/python -m audit demo
@@ -25,6 +26,9 @@ test-all: $(VENV)/.dev
 
 e2e: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/e2e -m "not slow and not gpu"
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.commands_reference
 
 golden: $(VENV)/.dev
 	$(BIN)/python benchmarks/golden.py

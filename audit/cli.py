@@ -126,7 +126,7 @@ from audit.stats import N_REPLICATES
 from audit.tables import read_table, write_table
 from audit.task import Columns, Device, Record, Task, queue_of
 from audit.training.config import TrainSettings, largest_pass
-from audit.training.kept import MODEL, PretrainTask, read_training, snapshot_name
+from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
 from cache.store import Store, StoreError
 
 Given: TypeAlias = dict[str, Any]
@@ -910,9 +910,7 @@ def pretrain(
     )
     (run_id,) = _answered(task)
     folder = task.with_(run_id=run_id).folder
-    found = read_training(folder)
-    if found is None:
-        raise AuditError("There is no such training.", where="trained model")
+    found = MODELS.at(folder)
     facts, n_steps, n_epochs = found.facts, found.n_steps_done, found.n_epochs_done
     losses = ""
     if found.held_out is not None and facts.unigram_loss is not None:

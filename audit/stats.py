@@ -169,17 +169,6 @@ def roc_curve(scores: ArrayLike, is_member: ArrayLike) -> RocCurve:
     return RocCurve(fpr, tpr, np.append(value, -np.inf))
 
 
-def tpr_at_fpr(scores: ArrayLike, is_member: ArrayLike, *, fpr: float) -> float:
-    """Return the largest TPR among thresholds whose FPR is at most `fpr`; no interpolation.
-
-    NaN means "not resolvable": `fpr` below 1/n_controls, or no members or no controls.
-    """
-    _, members, controls = _tie_counts(scores, is_member)
-    if not members.any() or not controls.any():
-        return math.nan
-    return float(_tpr_at_fpr(members[None], controls[None], fpr=fpr)[0])
-
-
 def auc_interval(
     scores: ArrayLike, is_member: ArrayLike, *, clusters: Sequence[ArrayLike] = ()
 ) -> Estimate:

@@ -11,13 +11,13 @@ import io
 import math
 import numbers
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from audit.errors import AuditError
 from audit.foreign import decode_text
 from audit.stats import Estimate
+from audit.text import heading_key
 
 UNDEFINED = "—"
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -125,11 +125,6 @@ class Table:
     def blank_rows(self) -> tuple[int, ...]:
         """Numbers of the empty lines between the rows."""
         return tuple(sorted(set(range(2, max(self.row_numbers, default=1))) - {*self.row_numbers}))
-
-
-def heading_key(text: str) -> str:
-    """Return a column name without case, width, spaces, underscores and hyphens."""
-    return re.sub(r"[\s_\-]+", "", unicodedata.normalize("NFKC", text).casefold())
 
 
 def read_table(data: bytes, *, what: str) -> Table:

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from audit.tables import heading_key
-
 MAX_NAME_CHARS = 200
 
 # Kana, 々 and 〆, Han (with compatibility and supplementary planes), half-width katakana.
@@ -98,6 +96,11 @@ class NameColumns:
             return split_name(row[self.full])
         assert self.first is not None and self.last is not None
         return row[self.first].strip(), row[self.last].strip()
+
+
+def heading_key(text: str) -> str:
+    """Return a column name without case, width, spaces, underscores and hyphens."""
+    return re.sub(r"[\s_\-]+", "", unicodedata.normalize("NFKC", text).casefold())
 
 
 def find_name_columns(header: Sequence[str]) -> NameColumns:

@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.corpus.demo_notes import ENGLISH_WORDS, NOTE_SENTENCES, fill
+from audit.corpus.demo_notes import LANGUAGES, fill
 from audit.rng import generator
 
 COLUMNS = (
@@ -165,7 +165,7 @@ def _illness(patient: int, person: Mapping[str, str], rng: np.random.Generator) 
 
 def _sentence(rng: np.random.Generator, person: Mapping[str, str]) -> str:
     # Those with "dr . {staff}" have a name of the demo's; here names are placeholders.
-    templates = [one for one in NOTE_SENTENCES if "{staff}" not in one]
+    templates = [one for one in LANGUAGES["en"].sentences if "{staff}" not in one]
     text = _filled(_one(templates, rng), person, rng)
     for mark in ".,:":
         text = text.replace(f" {mark}", mark)
@@ -173,7 +173,7 @@ def _sentence(rng: np.random.Generator, person: Mapping[str, str]) -> str:
 
 
 def _filled(template: str, facts: Mapping[str, str], rng: np.random.Generator) -> str:
-    return fill(template, rng=rng, words=ENGLISH_WORDS, given=facts)
+    return fill(template, rng=rng, words=LANGUAGES["en"].words, given=facts)
 
 
 def _one(choices: Sequence[str], rng: np.random.Generator) -> str:

@@ -45,8 +45,8 @@ def main() -> None:
     hardware = Hardware("cpu", precision, "onednn" if options.onednn else "default")
     n_steps = options.rounds * options.steps
     learner = MaskedLearner(
-        _model(options, attention="sdpa"), settings=settings, special=special, hardware=hardware,
-        n_steps=n_steps, rows=_Rows(options),
+        _model(options, attention="sdpa"), settings=settings, hardware=hardware, n_steps=n_steps,
+        rows=_Rows(options, special),
     )  # fmt: skip
     plain = _Plain(
         _model(options, attention="eager"), settings=settings, special=special, n_steps=n_steps
@@ -149,8 +149,8 @@ def _model(options: argparse.Namespace, *, attention: str) -> nn.Module:
 class _Rows:
     """Gives the loop the rows that the plain one has."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._options = options
+    def __init__(self, options: argparse.Namespace, special: SpecialIds) -> None:
+        self._options, self.special = options, special
 
     def of_step(self, step: int) -> Ids:
         return _rows(self._options, step)

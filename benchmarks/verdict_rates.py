@@ -56,6 +56,12 @@ EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20", "hospital-40")
 N_DOCUMENTS, N_INPUTS = 300, 2000
 
 
+def sums_of(hospital: dict[str, np.ndarray], general: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return both models' sums as `all_scores` takes them."""
+    both = {"hospital": hospital, "general": general}
+    return {f"{who}_{name}": x for who, sums in both.items() for name, x in sums.items()}
+
+
 # --- pairs and their evidence -----------------------------------------------------------------
 
 
@@ -433,9 +439,9 @@ def chain_errors(options: argparse.Namespace, store: Store) -> None:
         for loaded in (pair.hospital, pair.general):
             meter = Meter({"chain": 1.0}, listener=lambda _: None, should_stop=lambda: False)
             source = evidence.Source(loaded, "cpu", "float32", store, meter, "chain")
-            shards.append(evidence.chain_evidence(source, task, n_inputs=60))
-        sums = [scores.PosteriorSums(shard.sum_p, shard.sum_log_p) for shard in shards]
-        score = scores.all_scores(sums[0], general=sums[1], counts=shards[0].n_inputs, parts=None)[
+            shards.append(evidence.posterior_evidence(source, task, n_inputs=60, kind="chain"))
+        sums = [{"p": shard.sum_p, "log_p": shard.sum_log_p} for shard in shards]
+        score = scores.all_scores(sums_of(sums[0], sums[1]), counts=shards[0].n_inputs, parts=None)[
             "mean_log_ratio"
         ]
         found.append((score.value, score.standard_error))
@@ -452,11 +458,11 @@ def _error_ratio(runs: list[Any]) -> float:
 def _scores(one: Any, other: Any, parts: Any, scenario: int) -> dict[str, Any]:
     nothing = np.zeros((len(one[1]), 0))
     if scenario == 2:
-        sums = [scores.PosteriorSums(nothing, x) for x, _ in (one, other)]
-        found = scores.all_scores(sums[0], general=sums[1], counts=one[1], parts=parts)
+        sums = [{"p": nothing, "log_p": x} for x, _ in (one, other)]
+        found = scores.all_scores(sums_of(sums[0], sums[1]), counts=one[1], parts=parts)
         return {name: found[name] for name in ("residual", "mean_log_ratio")}
-    masses = [scores.MassSums(x, nothing, nothing) for x, _ in (one, other)]
-    found = scores.all_scores(masses[0], general=masses[1], counts=one[1], parts=parts)
+    masses = [{"mass": x, "hits": nothing, "full_hits": nothing} for x, _ in (one, other)]
+    found = scores.all_scores(sums_of(masses[0], masses[1]), counts=one[1], parts=parts)
     return {name: found[name] for name in ("residual", "half_log_ratio")}
 
 

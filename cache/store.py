@@ -1,8 +1,12 @@
 """Results by content key: what was computed once is kept, checked and never computed again.
 
-The files of values are the truth, the database is an index of them. One lock file orders all who
-come: readers share it, a writer has it alone. Whatever is damaged is moved aside and counted,
-never served; a damaged index is made anew from the files.
+Every value is a file named by its key, sealed, and written whole or not at all: the files are the
+truth, and a reader needs no lock. Beside them diskcache holds an index of the keys, which lists
+every file and is made anew from the files where it is lost or damaged; writers and whoever asks it
+take turns by one lock file. Whatever is damaged is moved aside and counted, never served.
+
+As it comes, diskcache unpickles what it finds in its database (CVE-2025-69872; `JSONDisk` does not
+cure it) and removes any file that a row names. Here a row is a text key and a number.
 """
 
 from __future__ import annotations
@@ -11,26 +15,19 @@ import errno
 import fcntl
 import os
 import secrets
+import shutil
 import sqlite3
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, BinaryIO, Self, TypeVar
 
-from diskcache import Timeout
+import diskcache
+from diskcache.core import DEFAULT_SETTINGS, METADATA
 from numpy.typing import NDArray
 
-from cache.disk import (
-    DATABASE,
-    DATABASE_FILES,
-    PARTIAL_SUFFIX,
-    RefusedRowError,
-    check_index,
-    open_index,
-    value_files,
-)
 from cache.payload import (
     JSON,
     CorruptValueError,
@@ -43,16 +40,30 @@ from cache.payload import (
     unseal,
 )
 
-__all__ = ["JSON", "Health", "Store", "StoreError", "Stored", "content_key"]
+__all__ = ["JSON", "Health", "Store", "StoreError", "Stored", "content_key", "private_database"]
 
 T = TypeVar("T")
+DATABASE = "cache.db"
+_VALUES, _INDEX, _ENDING, _PARTIAL = "values", "index", ".val", ".part"
+_OLD_FOLDERS = "[0-9a-f][0-9a-f]"
+"""Until version 1.0 values had random names, in folders beside the index."""
 # What diskcache raises over a damaged database is of many kinds, since it trusts what it reads.
 _DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 # These are troubles of the machine: the database may well be whole.
 _MACHINE = ("FULL", "IOERR", "BUSY", "LOCKED", "READONLY", "CANTOPEN", "PERM", "NOMEM", "AUTH")
-_UNLISTED = "unlisted"  # a file that is there as long as values may be missing in the index
 _FULL = "The disk is full. Free some space and start again: everything finished so far is kept."
 _RECORD = "record"
+_SYNCHRONOUS_FULL = 2
+# Given anew each time, so that none that matters comes from the library's version or the file.
+_SETTINGS: dict[str, int | str] = {
+    "statistics": 0,
+    "tag_index": 0,
+    "eviction_policy": "none",
+    "size_limit": 2**60,
+    "cull_limit": 0,  # nothing is ever dropped, whatever the clock says
+    "sqlite_mmap_size": 0,  # a file cut short under a map would kill the process
+    "sqlite_synchronous": 1,  # while the settings themselves are written, one by one
+}
 
 
 class StoreError(Exception):
@@ -63,8 +74,8 @@ class StoreError(Exception):
 class Health:
     """What a check found, in numbers of values.
 
-    Whole and listed after it; damaged and moved aside, the index included; whole but listed only
-    now (a writer was killed, or the index lost); left-overs of killed writers, removed.
+    Whole after it; damaged and moved aside, the index included; whole and listed only now;
+    left-overs of killed writers, removed.
     """
 
     n_values: int
@@ -86,13 +97,13 @@ class Store:
         self.n_corrupt = 0
         # One value, since any thread may close or open again while another uses it.
         self._opened: tuple[Any, int] = (None, -1)
-        try:
+        with self._told():
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.directory.stat().st_mode & 0o077:
                 self.directory.chmod(0o700)
-        except OSError as error:
-            raise self._trouble(error) from error
-        self._run(lambda index: None, shared=False)
+            if (self.directory / DATABASE).exists():
+                with self._locked():
+                    self._move_old()
 
     def put(
         self, key: str, *, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, JSON]
@@ -102,35 +113,24 @@ class Store:
         Raises `TypeError` or `ValueError` where the content cannot be stored: `cache.payload`.
         """
         payload = seal(key, encode(arrays=arrays, meta=meta))
-
-        def write(index: Any) -> None:
-            try:
-                found = _read(index, key)
-            except CorruptValueError:
-                found = None
-            if found is None or found[1] != payload:
-                index.set(key, payload)
-
-        self._run(write, shared=False)
+        path = self._path(key)
+        with self._told(), self._locked():
+            if _read(path) != payload:
+                if not path.exists():  # listed first: a file that is not listed is never seen
+                    self._indexed(lambda index: index.set(key, 1))
+                _write_whole(path, payload, top=self.directory)
 
     def get(self, key: str) -> Stored | None:
         """Return what was put under a key, or None if it has to be computed (again)."""
-        check_key(key)
-
-        def read(index: Any) -> memoryview | None:
-            found = _read(index, key)
-            return None if found is None else _body(found[1], key)
-
-        try:
-            body = self._run(read, shared=True)
-        except CorruptValueError:
-            self._run(lambda index: self._keep_if_whole(index, key), shared=False)
-            return None
-        try:
-            return None if body is None else decode(body)
-        except CorruptValueError:  # the seal is right, and the content makes no sense
-            self._run(lambda index: self._quarantine(index, key), shared=False)
-            return None
+        path = self._path(key)
+        with self._told():
+            payload = _read(path)
+            try:
+                return None if payload is None else _opened(payload, key)
+            except CorruptValueError:
+                with self._locked():
+                    self._keep_if_whole(path, key)
+                return None
 
     def put_record(self, key: str, record: JSON) -> None:
         """Keep one JSON value under a key; NaN is allowed."""
@@ -143,8 +143,9 @@ class Store:
 
     def keys(self, prefix: str = "") -> tuple[str, ...]:
         """Return the keys that begin with `prefix`, sorted; their values are not checked."""
-        listed = self._run(lambda index: list(index.iterkeys()), shared=True)
-        return tuple(sorted(key for key in listed if key.startswith(prefix)))
+        with self._told(), self._locked():
+            listed = self._indexed(lambda index: _keys(index, prefix))
+        return tuple(sorted(key for key in listed if self._path(key).exists()))
 
     def size_bytes(self) -> int:
         """Return the bytes that the directory's files hold, quarantine and index included."""
@@ -159,14 +160,19 @@ class Store:
 
     def check(self) -> Health:
         """Read every value, move the damaged ones aside, tidy up after killed writers."""
-        n_before = self.n_corrupt
-
-        def look_through(index: Any) -> tuple[int, int, int]:
-            check_index(self.directory)
-            return self._adopt(index)
-
-        n_values, n_adopted, n_removed = self._run(look_through, shared=False)
-        return Health(n_values, self.n_corrupt - n_before, n_adopted, n_removed)
+        n_before, n_removed = self.n_corrupt, 0
+        with self._told(), self._locked():
+            listed = set(self._indexed(lambda index: _keys(index, "")))
+            whole = set()
+            for path in self._files():
+                if path.suffix == _PARTIAL:
+                    path.unlink()
+                    n_removed += 1
+                elif self._keep_if_whole(path, self._key(path)):
+                    whole.add(self._key(path))
+            self._make_index()
+        n_quarantined = self.n_corrupt - n_before
+        return Health(len(whole), n_quarantined, len(whole - listed), n_removed)
 
     def close(self) -> None:
         """Close this thread's connection; the next call opens it again."""
@@ -180,165 +186,223 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self, operation: Callable[[Any], T], *, shared: bool) -> T:
-        # The second try is with an index made anew from the files.
-        for is_last in (False, True):
-            inode = -1
-            try:
-                inode = self._inode()
-                with self._index(shared=shared) as index:
-                    return operation(index)
-            except CorruptValueError:
-                raise
-            except (OSError, Timeout) as error:
-                raise self._trouble(error) from error
-            except _DAMAGE as error:
-                if is_last or _is_machine(error):
-                    raise self._trouble(error) from error
-            self._rebuild(damaged=inode)
-        raise AssertionError("unreachable")
-
     @contextmanager
-    def _index(self, *, shared: bool) -> Iterator[Any]:
-        if shared:
-            with self._locked(shared=True):
-                if (index := self._current()) is not None:
-                    yield index
-                    return
-        with self._locked(shared=False):
-            yield self._current() or self._open()
-
-    @contextmanager
-    def _locked(self, *, shared: bool) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(self.directory / "lock", flags, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
 
-    def _current(self) -> Any:
-        # None where it is closed, or another process has moved a damaged index aside.
-        index, inode = self._opened
-        return index if inode == self._inode() else None
-
-    def _inode(self) -> int:
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say in plain words what the machine could not do."""
         try:
-            return (self.directory / DATABASE).stat().st_ino
-        except FileNotFoundError:
-            return -1
+            yield
+        except (OSError, diskcache.Timeout, *_DAMAGE) as error:
+            is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+            if is_full or getattr(error, "sqlite_errorname", None) == "SQLITE_FULL":
+                raise StoreError(f"{self.directory}: {_FULL}") from error
+            reason = getattr(error, "strerror", None) or str(error) or "the index is locked"
+            raise StoreError(
+                f"{self.directory}: the results cannot be read or written: {reason}."
+            ) from error
 
-    def _open(self) -> Any:
-        # Whoever makes an index lists what is there first, or the next one does: he may be killed.
-        self.close()
-        unlisted = self.directory / _UNLISTED
-        if self._inode() < 0:
-            unlisted.touch(mode=0o600)
-            self._set_aside(DATABASE_FILES)  # a log without its database
-        index = open_index(self.directory)
-        if unlisted.exists():
-            self._adopt(index)
-            unlisted.unlink()
-        self._opened = index, self._inode()
+    def _indexed(self, operation: Callable[[Any], T]) -> T:
+        """Ask the index, made anew where it is missing or damaged; the caller holds the lock."""
+        for is_last in (False, True):
+            try:
+                return operation(self._current())
+            except _DAMAGE as error:
+                name = getattr(error, "sqlite_errorname", None) or ""
+                if is_last or name.removeprefix("SQLITE_").startswith(_MACHINE):
+                    raise
+                self.n_corrupt += 1
+                self._move_aside(self.directory / _INDEX)
+        raise AssertionError("unreachable")
+
+    def _current(self) -> Any:
+        database = self.directory / _INDEX / DATABASE
+        if not database.exists():
+            self._make_index()
+        inode = database.stat().st_ino
+        index, opened = self._opened
+        if inode != opened:  # closed, or another process has made it anew
+            self.close()
+            index = _open_index(database.parent)
+            self._opened = index, inode
         return index
 
-    def _rebuild(self, *, damaged: int) -> None:
-        try:
-            with self._locked(shared=False):
-                if self._inode() != damaged:
-                    return  # another process or thread has done it
-                self.n_corrupt += 1
-                (self.directory / _UNLISTED).touch(mode=0o600)
-                self._set_aside(DATABASE_FILES)
-                self._open()
-        except (OSError, Timeout, *_DAMAGE) as error:
-            raise self._trouble(error) from error
+    def _make_index(self) -> None:
+        folder = self.directory / _INDEX
+        making = folder.with_suffix(".making")
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir(mode=0o700)
+        with closing(_open_index(making)) as index, index.transact():
+            for path in self._files():
+                if path.suffix == _ENDING:
+                    index.set(self._key(path), 1)
+        shutil.rmtree(folder, ignore_errors=True)
+        making.rename(folder)
 
-    def _adopt(self, index: Any) -> tuple[int, int, int]:
-        # Returns the numbers of values listed, listed anew, and removed.
-        listed = {self._keep_if_whole(index, key) for key in list(index.iterkeys())}
-        n_adopted = n_removed = 0
-        for path in value_files(self.directory):
-            if path in listed:
-                continue
-            if path.suffix == PARTIAL_SUFFIX:
-                path.unlink()
-                n_removed += 1
-                continue
+    def _move_old(self) -> None:
+        """Give values of the old layout their new names; the newest of a key is the last."""
+        paths = [path for path in self.directory.glob(f"{_OLD_FOLDERS}/*") if path.is_file()]
+        for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns):
             try:
-                payload = b"" if path.is_symlink() or not path.is_file() else path.read_bytes()
-                key, _ = unseal(payload)
-            except CorruptValueError:
-                self.n_corrupt += 1
+                new = self._path(unseal(path.read_bytes())[0])
+            except ValueError:
+                self.n_corrupt += path.suffix == _ENDING
                 self._move_aside(path)
                 continue
-            if key in index:
-                n_removed += 1
-            else:
-                index.set(key, payload)
-                n_adopted += 1
-            path.unlink()
-        return len(list(index.iterkeys())), n_adopted, n_removed
+            _made_folders(new, top=self.directory)
+            path.rename(new)
+        shutil.rmtree(self.directory / _INDEX, ignore_errors=True)
+        for path in (*self.directory.glob(_OLD_FOLDERS), *self.directory.glob(f"{DATABASE}?*")):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        (self.directory / DATABASE).unlink()
 
-    def _quarantine(self, index: Any, key: str) -> None:
-        path = self._keep_if_whole(index, key)
-        if path is not None:
-            self._move_aside(path)
-            index.delete(key)
+    def _path(self, key: str) -> Path:
+        check_key(key)
+        return self.directory / _VALUES / f"{key}{_ENDING}"
 
-    def _keep_if_whole(self, index: Any, key: str) -> Path | None:
-        # Returns the file of a whole value. Read again, since another writer may have been here.
-        path = None
+    def _key(self, path: Path) -> str:
+        return path.relative_to(self.directory / _VALUES).with_suffix("").as_posix()
+
+    def _files(self) -> list[Path]:
+        """Return the files of all values, whole or cut off."""
+        paths = (self.directory / _VALUES).rglob("*")
+        return sorted(path for path in paths if path.suffix in (_ENDING, _PARTIAL))
+
+    def _keep_if_whole(self, path: Path, key: str) -> bool:
+        # Read again: another writer may have been here.
         try:
-            found = _read(index, key)
-            if found is not None:
-                path, payload = found
-                _body(payload, key)
-                return path
+            payload = _read(path)
+            if payload is not None:
+                _opened(payload, key)
+            return payload is not None
         except CorruptValueError:
             self.n_corrupt += 1
-            if path is not None:
-                self._move_aside(path)
-        index.delete(key)
-        return None
-
-    def _set_aside(self, names: Iterable[str]) -> None:
-        for name in names:
-            if os.path.lexists(self.directory / name):
-                self._move_aside(self.directory / name)
+            self._move_aside(path)
+            return False
 
     def _move_aside(self, path: Path) -> None:
         aside = self.directory / "quarantine"
         aside.mkdir(mode=0o700, exist_ok=True)
         path.rename(aside / f"{secrets.token_hex(8)}-{path.name}")
 
-    def _trouble(self, error: BaseException) -> StoreError:
-        is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-        if is_full or getattr(error, "sqlite_errorname", None) == "SQLITE_FULL":
-            return StoreError(f"{self.directory}: {_FULL}")
-        reason = getattr(error, "strerror", None) or str(error) or "the index is locked"
-        return StoreError(f"{self.directory}: the results cannot be read or written: {reason}.")
+
+def value_files(directory: Path) -> list[Path]:
+    """Return the files of a store's values, sorted by name."""
+    return sorted((directory.resolve() / _VALUES).rglob(f"*{_ENDING}"))
 
 
-def _is_machine(error: BaseException) -> bool:
-    name = getattr(error, "sqlite_errorname", None) or ""
-    return name.removeprefix("SQLITE_").startswith(_MACHINE)
+class _Keys(diskcache.Disk):  # type: ignore[misc]
+    """Text keys alone; nothing is ever unpickled, and no file is removed."""
+
+    def get(self, key: Any, raw: Any) -> str:
+        if raw != 1 or type(key) is not str:
+            raise ValueError("a key in the index is not text")
+        return key
+
+    def remove(self, file_path: Any) -> None:
+        pass
 
 
-def _read(index: Any, key: str) -> tuple[Path, bytes] | None:
+def _keys(index: Any, prefix: str) -> list[str]:
+    keys = [key for key in index.iterkeys() if key.startswith(prefix)]
+    for key in keys:
+        check_key(key)
+    return keys
+
+
+def _open_index(folder: Path) -> Any:
+    """Open an index of mode 600, or make it; raises one of `_DAMAGE` if it is damaged."""
+    if os.path.expandvars(folder) != str(folder):  # diskcache would replace it
+        raise OSError(f"{folder}: a directory's name with a variable in it cannot be used")
+    private_database(folder / DATABASE)
+    # diskcache sets every setting it finds as a PRAGMA or as an attribute of its own objects.
+    with closing(sqlite3.connect(folder / DATABASE, timeout=60)) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        if ("Settings",) in tables.fetchall():
+            found = {name for (name,) in connection.execute("SELECT key FROM Settings")}
+            if not found <= DEFAULT_SETTINGS.keys() | METADATA.keys():
+                raise sqlite3.DatabaseError("the index holds settings that are not ours")
+    index = diskcache.Cache(str(folder), timeout=60, disk=_Keys, **_SETTINGS)
+    # From here on, what was said to be listed survives a power cut.
+    index.reset("sqlite_synchronous", _SYNCHRONOUS_FULL)
+    return index
+
+
+def private_database(path: Path) -> None:
+    """Make an empty database with mode 600 if none is there; one that is there is not opened.
+
+    SQLite's locks belong to the process, not to the descriptor: whoever closes *any* descriptor
+    of the file takes them from every connection of the process, and another process then believes
+    itself alone and deletes the log that they write. So nobody but SQLite opens a database.
+    """
+    # SQLite gives its side files the mode of the database, so the mode is set before it is used.
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        handle = index.get(key, read=True)
-    except RefusedRowError as error:
-        raise CorruptValueError("not a row of ours") from error
-    if handle is None:
-        return None
-    with handle:
-        return Path(handle.name), handle.read()
+        os.close(os.open(path, flags, 0o600))
+    except FileExistsError:
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "the database is not a plain file") from None
+        if stat.S_IMODE(mode) != 0o600:
+            path.chmod(0o600)
 
 
-def _body(payload: bytes, key: str) -> memoryview:
+def _read(path: Path) -> bytes | None:
+    """Return a value's bytes; None where there is no plain file."""
+    try:
+        # Not through a link, and not waiting for the other end of a pipe.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP):
+            return None
+        raise
+    file: BinaryIO
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+
+
+def _opened(payload: bytes, key: str) -> Stored:
     sealed_key, body = unseal(payload)
     if sealed_key != key:
         raise CorruptValueError("the value of another key")
-    return body
+    return decode(body)
+
+
+def _made_folders(path: Path, *, top: Path) -> list[Path]:
+    """Make the folders above a file; return those whose lists change, nearest first."""
+    folders = [top / folder for folder in path.relative_to(top).parents]
+    is_new = not path.parent.exists()
+    for folder in reversed(folders):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folders if is_new else folders[:1]
+
+
+def _write_whole(path: Path, payload: bytes, *, top: Path) -> None:
+    folders = _made_folders(path, top=top)
+    partial = path.with_suffix(_PARTIAL)
+    partial.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(partial, flags, 0o600), "wb") as handle:
+            handle.write(payload)
+            handle.flush()
+            os.fsync(handle.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    # A file's name is on the disk only when its folder is.
+    for folder in folders:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.attack.decisions import ALPHA
-from audit.attack.evidence import VERSIONS
 from audit.attack.metrics import N_REPLICATES
-from audit.attack.question import SCENARIOS, GenerationSettings, PosteriorSettings
+from audit.attack.question import (
+    SCENARIOS,
+    VERSIONS,
+    GenerationSettings,
+    PosteriorSettings,
+)
 from audit.attack.verdict import ILL_MATCHED_BEYOND, NONE_BELOW
 from audit.home import installed_packages
 from audit.stats import MIN_CONTROLS

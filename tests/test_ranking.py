@@ -19,10 +19,9 @@ from audit.stats import (
     bootstrap_ranking,
     interval,
     roc_curve,
-    tpr_at_fpr,
     wilson,
 )
-from tests.scored_lists import quick, scored_lists
+from tests.scored_lists import quick, scored_lists, tpr_at_fpr
 
 LOSSES = Path(__file__).parents[1].parent / "shared" / "data" / "clinical_mlm_losses"
 

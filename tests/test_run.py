@@ -15,8 +15,7 @@ from audit.models.load import pick_device
 from audit.names.candidates import make_candidates
 from audit.report.export import write_report
 from audit.report.report import AuditReport, kept_inspection, same_answer
-from cache.disk import value_files
-from cache.store import Store
+from cache.store import Store, value_files
 from tests.one_thread import one_thread
 from tests.small_audit import answer, content, finished, made, models, request_of, small
 

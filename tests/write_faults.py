@@ -95,7 +95,7 @@ def _store_after(folder: Path, kept: list[int]) -> None:
 
 def _damaged_before(folder: Path) -> None:
     _store_before(folder)
-    (folder / "cache.db").write_bytes(b"not a database" * 500)
+    (folder / "index" / "cache.db").write_bytes(b"not a database" * 500)
 
 
 def _damaged_after(folder: Path, kept: list[int]) -> None:
@@ -236,8 +236,7 @@ if __name__ == "__main__":
     from audit.jobs import table
     from audit.jobs.locks import jobs_dir
     from audit.jobs.table import read_order, write_order
-    from cache.disk import value_files
-    from cache.store import Store, StoreError
+    from cache.store import Store, StoreError, value_files
     from tests.cache.make_values import is_right, put
     from tests.small_audit import answer, content, make_models, make_small, request_of
 

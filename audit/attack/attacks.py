@@ -1,35 +1,23 @@
-"""Scenario 2: the attacker also has the de-identified notes, and lets the models fill names in.
+"""The attacks: names in what both models generate, and names filled into the de-identified notes.
 
 Comes in: a request, a pair, names with reference controls, evidence. Goes out: an `AttackResult`.
 
-Source: Nakamura et al., section 4.2.
+Source: Nakamura et al., sections 4.1 and 4.2.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from audit.attack import evidence, posterior, prompts, scores
-from audit.attack import posterior as chain
 from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.posterior import PosteriorShard, PosteriorTask
 from audit.attack.question import AuditRequest, equal_models
-from audit.attack.scores import (
-    AttackResult,
-    Floats,
-    Ids,
-    MassSums,
-    NameParts,
-    PosteriorSums,
-    Score,
-    name_parts,
-    part_residuals,
-)
+from audit.attack.scores import AttackResult, Columns, Score
 from audit.errors import AuditError
 from audit.models.load import ModelPair
 from audit.names import spelling
@@ -38,10 +26,17 @@ from audit.names.controls import part_controls, reference_controls
 from audit.names.matching import count_lexicon_names, name_hits
 from audit.names.pools import NamePool, with_popularity
 from audit.notes.passages import Passage
+from audit.stats import FloatArray, IntArray
 from audit.text import fold_name
 
 Sources = Callable[[str, str], evidence.Source]
 """From ("general" | "hospital", phase) to the source of evidence."""
+
+WHO = ("general", "hospital")
+MIN_REFERENCE = 2600
+MAX_REFERENCE = 20_000
+REFERENCE_PER_NAME = 20
+"""Reference controls: 20 for each tested name let one name alone reach q = 0.05; at least 2,600."""
 
 
 def main_lead(request: AuditRequest) -> spelling.PassageKind:
@@ -52,202 +47,130 @@ def main_lead(request: AuditRequest) -> spelling.PassageKind:
     return kinds.most_common(1)[0][0]
 
 
-def refuse_equal(hospital: Floats, general: Floats) -> None:
-    """Refuse two models that say the same of every name: then nothing is compared."""
-    if hospital.size and np.array_equal(hospital, general, equal_nan=True):
-        raise equal_models()
-
-
-MIN_REFERENCE = 2600
-MAX_REFERENCE = 20_000
-REFERENCE_PER_NAME = 20
-"""Reference controls: 20 for each tested name let one name alone reach q = 0.05; at least 2,600."""
-
-
 def with_reference(
     request: AuditRequest, pair: ModelPair, *, pool: NamePool
 ) -> tuple[Candidates, int]:
     """Return the listed names followed by reference controls with the same numbers of pieces."""
-    listed = request.candidates
-    kind = main_lead(request)
-    tokenizer = pair.hospital.tokenizer
+    listed, kind, tokenizer = request.candidates, main_lead(request), pair.hospital.tokenizer
     pieces = spelling.part_pieces(listed, kind=kind, tokenizer=tokenizer)
     tested = [row for row, truth in enumerate(listed.is_member) if truth is not False]
-    tested_parts = frozenset(fold_name(text) for row in tested for _, text in listed.parts(row))
     n_least = min(MAX_REFERENCE, REFERENCE_PER_NAME * len(tested))
-    wanted = max(MIN_REFERENCE, n_least)
-    count = spelling.piece_counter(tokenizer, kind=kind)
     n_parts = (pieces.n_pieces > 0).sum(axis=1)
 
-    def totals(of_parts: int, role: str = "") -> dict[int, int]:
-        rows = [
-            row
-            for row in range(len(listed))
-            if pieces.is_known[row] and n_parts[row] == of_parts
-            and (not role or getattr(listed, role)[row])
-        ]  # fmt: skip
-        # As many for every number of pieces: each name is ranked within its own group.
-        return dict.fromkeys(sorted(Counter(pieces.n_pieces[rows].sum(axis=1).tolist())), wanted)
+    def totals(of_parts: int, of_role: Sequence[str] = ()) -> dict[int, int]:
+        """As many for every number of pieces: each name is ranked within its own group."""
+        rows = pieces.is_known & (n_parts == of_parts)
+        rows &= np.array([bool(text) for text in of_role] or True)
+        found = np.unique(pieces.n_pieces[rows].sum(axis=1)).tolist()
+        return dict.fromkeys(found, max(MIN_REFERENCE, n_least))
 
+    asked: dict[str, Any] = {
+        "count_pieces": spelling.piece_counter(tokenizer, kind=kind),
+        "tested_parts": frozenset(
+            fold_name(text) for row in tested for _, text in listed.parts(row)
+        ),
+        "seed": request.seed,
+    }
     controls = reference_controls(
         pool,
         n_by_pieces=totals(2),
-        count_pieces=count,
         exclude=list(zip(listed.first, listed.last, strict=True)),
-        tested_parts=tested_parts,
         n_least=n_least,
-        seed=request.seed,
+        **asked,
     )
-    for role in ("first", "last"):
-        if alone := totals(1, role):
-            controls = controls + part_controls(
-                pool, role=role, n_by_pieces=alone, count_pieces=count,
-                tested_parts=tested_parts, seed=request.seed,
-            )  # fmt: skip
+    for role, alone in (("first", totals(1, listed.first)), ("last", totals(1, listed.last))):
+        if alone:
+            controls = controls + part_controls(pool, role=role, n_by_pieces=alone, **asked)
     return with_popularity(listed, pool=pool) + controls, len(controls)
 
 
-def owner_rows(passages: Sequence[Passage], *, candidates: Candidates) -> list[int | None]:
-    """Return for each passage the candidate's row that owns it; None: unknown or not listed."""
-    by_name = {
-        (fold_name(first), fold_name(last)): row
-        for row, (first, last) in enumerate(zip(candidates.first, candidates.last, strict=True))
-    }
-    rows: list[int | None] = []
-    for passage in passages:
-        owner = passage.owner
-        if isinstance(owner, tuple):
-            rows.append(by_name.get((fold_name(owner[0]), fold_name(owner[1]))))
-        else:
-            rows.append(owner if owner is not None and owner < len(candidates) else None)
-    return rows
-
-
-def link_passages(
-    passages: Sequence[Passage],
+def _result(
+    request: AuditRequest,
+    names: Candidates,
+    sums: Columns,
     *,
-    candidates: Candidates,
-    hospital: PosteriorShard,
-    general: PosteriorShard,
-) -> dict[str, object] | None:
-    """Rank each passage's own name among all candidates.
+    counts: IntArray,
+    columns: IntArray,
+    pieces: spelling.PartPieces,
+    n_pieces: IntArray,
+    pool: NamePool,
+    chain: dict[str, Score],
+    **more: Any,
+) -> AttackResult:
+    """Score both models' block sums; `pieces` describe the parts, `n_pieces` [N] the names."""
+    parts = scores.name_parts(
+        names, columns=columns, n_pieces=spelling.pieces_by_role(pieces), pool=pool,
+        n_listed=len(request.candidates),
+    )  # fmt: skip
+    main = "mass" if request.scenario_number == 1 else "log_p"
+    hospital, general = sums[f"hospital_{main}"], sums[f"general_{main}"]
+    if hospital.size and np.array_equal(hospital, general, equal_nan=True):
+        raise equal_models()  # both say the same of every name
 
-    Returns
-    -------
-    For the mean log ratio ("hospital_against_general"), M_hospital alone and M_general alone:
-    number of passages, share with rank 1 and rank <= 5, median rank; beside them what chance
-    gives. None where no passage says whose it is; passages of canaries are left out.
-    """
-    rows = owner_rows(passages, candidates=candidates)
-    usable = [
-        p
-        for p, row in enumerate(rows)
-        if row is not None
-        and not candidates.is_canary(row)
-        and hospital.passage_n_inputs[p]
-        and np.isfinite(hospital.passage_sum_log_p[p, row])
-    ]
-    if not usable:
-        return None
-    owners = np.array([rows[p] for p in usable])
-    n = hospital.passage_n_inputs[usable, None]
-    log_h = hospital.passage_sum_log_p[usable] / n  # [U, N]
-    log_g = general.passage_sum_log_p[usable] / n
-    n_names = int(np.isfinite(log_h[0]).sum())
-    return {
-        "n_passages": len(usable),
-        "n_names": n_names,
-        "chance": {
-            "top_1": 1 / n_names,
-            "top_5": min(1.0, 5 / n_names),
-            "median_rank": (n_names + 1) / 2,
-        },
-        "hospital_against_general": _summary(_ranks(log_h - log_g, owners)),
-        "hospital_alone": _summary(_ranks(log_h, owners)),
-        "general_alone": _summary(_ranks(log_g, owners)),
-        "rank_by_passage": [
-            {
-                "passage_id": passages[p].passage_id,
-                "name_id": int(rows[p] or 0),
-                "rank": float(rank),
-            }
-            for p, rank in zip(usable, _ranks(log_h - log_g, owners), strict=True)
-        ],
-    }
+    def scored(n_blocks: int, *, with_errors: bool = False) -> dict[str, Score]:
+        first = {name: block[:n_blocks] for name, block in sums.items()}
+        return scores.all_scores(
+            first, counts=counts[:n_blocks], parts=parts, with_errors=with_errors
+        )
 
+    n, n_listed, begins = float(counts.sum()), len(request.candidates), scores.shown_blocks(counts)
+    totals = {name: block.sum(axis=0) for name, block in sums.items()}
+    shown_counts = np.add.reduceat(counts, begins)
 
-def _ranks(scores: Floats, owners: np.ndarray) -> Floats:
-    """Return the owner's rank [U], 1 = fits best; ties count half."""
-    own = scores[np.arange(len(owners)), owners][:, None]
-    ranks: Floats = 1 + (scores > own).sum(axis=1) + ((scores == own).sum(axis=1) - 1) / 2
-    return ranks
+    def shown(by_part: FloatArray) -> FloatArray:
+        if main == "log_p":
+            return parts.whole(by_part)[:, :n_listed] / shown_counts[:, None]
+        first, last = parts.pairs(by_part)
+        product: FloatArray = first * last / np.square(shown_counts, dtype=float)[:, None]
+        return product[:, :n_listed]
 
-
-def _summary(ranks: Floats) -> dict[str, float]:
-    return {
-        "top_1": float((ranks <= 1).mean()),
-        "top_5": float((ranks <= 5).mean()),
-        "median_rank": float(np.median(ranks)),
-    }
+    return AttackResult(
+        scores=scored(len(counts), with_errors=True) | chain,
+        n_pieces=n_pieces,
+        parts=parts,
+        part_residual=scores.Sums(totals, n, n, parts).residual,
+        n_units=int(n),
+        after=scored,
+        block_counts=counts,
+        shown={who: shown(np.add.reduceat(sums[f"{who}_{main}"], begins)) for who in WHO},
+        shown_counts=shown_counts,
+        **more,
+    )
 
 
 def generation_attack(
     request: AuditRequest, pair: ModelPair, *, names: Candidates, pool: NamePool, sources: Sources
 ) -> AttackResult:
     """Scenario 1: let both models generate, and look for the names in what comes out."""
-    tokenizer = pair.hospital.tokenizer
+    tokenizer, listed = pair.hospital.tokenizer, request.candidates
     pieces = spelling.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
     task = _generation_task(request, pair, pieces)
-    listed = request.candidates
     columns = prompts.part_columns([pieces], has_between=[False])
-    parts = name_parts(
-        names, columns=columns, n_pieces=spelling.pieces_by_role(pieces), pool=pool,
-        n_listed=len(listed),
-    )  # fmt: skip
-    sums: dict[str, MassSums] = {}
+    count = spelling.piece_counter(tokenizer)
+    lexicon = {
+        f"{role}_names": [n for n in getattr(pool, role) if count(role, n) == 1]
+        for role in ("first", "last")
+    }
+    sums: dict[str, FloatArray] = {}
     details: dict[str, object] = {}
     documents: dict[str, tuple[str, ...]] = {}
-    counts = np.zeros(0, dtype=np.int64)
-    for who in ("general", "hospital"):
+    for who in WHO:
         found = evidence.generation_evidence(
             sources(who, f"{who} model: documents"), task,
             n_documents=request.generation.n_documents,
         )  # fmt: skip
         texts = tuple(tokenizer.batch_decode(found.documents, clean_up_tokenization_spaces=False))
-        hits = name_hits(listed, documents=texts)
-        sums[who] = MassSums(_part_masses(found, task, pieces, columns), *hits)
-        details[who] = _quality(found, task) | _lexicon(
-            texts, pool=pool, tokenizer=tokenizer, listed=listed
-        )
+        hits, full_hits = name_hits(listed, documents=texts)
+        mass = _part_masses(found, task, pieces, columns)
+        sums |= {f"{who}_mass": mass, f"{who}_hits": hits, f"{who}_full_hits": full_hits}
+        counted = count_lexicon_names(texts, candidates=listed, **lexicon)
+        details[who] = _quality(found, task) | {"name_counts": vars(counted)}
         documents[who] = texts
-        counts = found.n_documents
-    refuse_equal(sums["hospital"].mass, sums["general"].mass)
-
-    def scored(n_blocks: int, with_errors: bool) -> dict[str, Score]:
-        first = {who: _first_blocks(sums[who], n_blocks) for who in sums}
-        return scores.all_scores(
-            first["hospital"], general=first["general"], counts=counts[:n_blocks], parts=parts,
-            with_errors=with_errors,
-        )  # fmt: skip
-
-    begins, of_listed = scores.shown_blocks(counts), parts.of_name[: len(listed)]
-    log_mass = {who: np.log(sums[who].mass.sum(axis=0) + 0.5) for who in sums}
-    return AttackResult(
-        scores=scored(len(counts), True),
-        n_pieces=pieces.n_pieces.sum(axis=1),
-        parts=parts,
-        part_residual=part_residuals(log_mass["hospital"], log_mass["general"], parts=parts),
-        n_units=request.generation.n_documents,
-        after=lambda n_blocks: scored(n_blocks, False),
-        details=details,
+    return _result(
+        request, names, sums, counts=found.n_documents, columns=columns, pieces=pieces,
+        n_pieces=pieces.n_pieces.sum(axis=1), pool=pool, chain={}, details=details,
         documents=documents,
-        block_counts=counts,
-        shown={
-            who: _block_products(sums[who].mass, counts, begins=begins, columns=of_listed)
-            for who in sums
-        },
-        shown_counts=np.add.reduceat(counts, begins),
-    )
+    )  # fmt: skip
 
 
 def _generation_task(
@@ -271,17 +194,11 @@ def _generation_task(
     ids = [tokenizer.cls_token_id, *inner, *[mask] * n_free, tokenizer.sep_token_id]
     first = ids.index(mask)
     end = next(i for i in range(first, len(ids)) if ids[i] != mask)
-    parts = {
-        tuple(int(i) for i in pieces.ids[row, k, : pieces.n_pieces[row, k]])
-        for row in np.flatnonzero(pieces.is_known)
-        for k in (0, 1)
-        if pieces.n_pieces[row, k] > 1
-    }
     return GenerationTask(
         prompt=tuple(ids),
         name_slots=tuple(range(first, end)),
         mask_id=mask,
-        multi_piece_parts=tuple(sorted(parts)),
+        multi_piece_parts=tuple(sorted({part for _, _, part in _spelled(pieces) if part[1:]})),
         seed=request.seed,
         n_steps=settings.n_steps,
         top_k=settings.top_k,
@@ -290,33 +207,27 @@ def _generation_task(
     )
 
 
+def _spelled(pieces: spelling.PartPieces) -> list[tuple[int, int, tuple[int, ...]]]:
+    """(row, role, word pieces) of every part that can be scored."""
+    return [
+        (row, role, tuple(pieces.ids[row, place, : pieces.n_pieces[row, place]].tolist()))
+        for row in np.flatnonzero(pieces.is_known).tolist()
+        for place, role in enumerate(pieces.roles[row].tolist())
+        if role != spelling.NO_PART
+    ]
+
+
 def _part_masses(
-    found: GeneratedShard, task: GenerationTask, pieces: spelling.PartPieces, columns: Ids
-) -> Floats:
+    found: GeneratedShard, task: GenerationTask, pieces: spelling.PartPieces, columns: IntArray
+) -> FloatArray:
     """Read the parts' masses [b, U] out of the vocabulary's."""
-    part_index = {part: i for i, part in enumerate(task.multi_piece_parts)}
+    place = {part: i for i, part in enumerate(task.multi_piece_parts)}
     mass = np.zeros((len(found.n_documents), int(columns.max(initial=-1)) + 1))
-    for row in np.flatnonzero(pieces.is_known):
-        for place, role in enumerate(pieces.roles[row].tolist()):
-            part = tuple(int(i) for i in pieces.ids[row, place, : pieces.n_pieces[row, place]])
-            if len(part) == 1:
-                mass[:, columns[row, role]] = found.mass[:, part[0]]
-            elif part:
-                mass[:, columns[row, role]] = found.part_mass[:, part_index[part]]
+    for row, role, part in _spelled(pieces):
+        mass[:, columns[row, role]] = (
+            found.part_mass[:, place[part]] if part[1:] else found.mass[:, part[0]]
+        )
     return mass
-
-
-def _block_products(mass: Floats, counts: Ids, *, begins: Ids, columns: Ids) -> Floats:
-    """Return [s, N] the product per document of both parts' masses [b, U], by larger blocks."""
-    shown, n = np.add.reduceat(mass, begins), np.add.reduceat(counts, begins)
-    by_part = np.pad(shown, ((0, 0), (0, 1)), constant_values=np.nan)  # -1: none
-    first, last = (by_part[:, column] for column in columns.T)
-    product: Floats = first * last / np.square(n, dtype=float)[:, None]
-    return product
-
-
-def _first_blocks(sums: MassSums, n_blocks: int) -> MassSums:
-    return replace(sums, **{name: column[:n_blocks] for name, column in vars(sums).items()})
 
 
 def _quality(found: GeneratedShard, task: GenerationTask) -> dict[str, object]:
@@ -333,92 +244,60 @@ def _quality(found: GeneratedShard, task: GenerationTask) -> dict[str, object]:
     }
 
 
-def _lexicon(
-    texts: tuple[str, ...], *, pool: NamePool, tokenizer: Any, listed: Candidates
-) -> dict[str, object]:
-    count = spelling.piece_counter(tokenizer)
-    counted = count_lexicon_names(
-        texts,
-        first_names=[n for n in pool.first if count("first", n) == 1],
-        last_names=[n for n in pool.last if count("last", n) == 1],
-        candidates=listed,
-    )
-    return {"name_counts": vars(counted)}
-
-
 def mask_attack(
     request: AuditRequest, pair: ModelPair, *, names: Candidates, pool: NamePool, sources: Sources
 ) -> AttackResult:
     """Scenario 2: compare the posteriors of both models on the same masked passages."""
-    settings = request.posterior
-    task = _posterior_task(request, pair, names)
+    settings, task = request.posterior, _posterior_task(request, pair, names)
     found = {
         who: evidence.posterior_evidence(
             sources(who, f"{who} model: posteriors"), task, n_inputs=settings.n_inputs
         )
-        for who in ("general", "hospital")
+        for who in WHO
     }
-    counts = found["hospital"].n_inputs
-    refuse_equal(found["hospital"].sum_log_p, found["general"].sum_log_p)
-    parts = _name_parts(names, task, pool=pool)
-
-    def scored(n_blocks: int, with_errors: bool) -> dict[str, Score]:
-        sums = [_posterior_sums(found[who], n_blocks) for who in ("hospital", "general")]
-        return scores.all_scores(
-            sums[0], general=sums[1], counts=counts[:n_blocks], parts=parts,
-            with_errors=with_errors,
-        )  # fmt: skip
-
-    result = scored(len(counts), True)
-    mean = {who: found[who].sum_log_p.sum(axis=0) / counts.sum() for who in found}
-    details: dict[str, object] = {
-        "linking": link_passages(
-            request.passages.passages if request.passages else (),
-            candidates=request.candidates,
-            hospital=found["hospital"],
-            general=found["general"],
-        )
-    }
+    hospital, general = found["hospital"], found["general"]
+    chain: dict[str, Score] = {}
     if settings.n_chain_inputs:
-        result |= _chain_scores(task, n_inputs=settings.n_chain_inputs, sources=sources)
-    begins = scores.shown_blocks(counts)
-    shown_counts = np.add.reduceat(counts, begins)
-    return AttackResult(
-        scores=result,
-        n_pieces=_total_pieces(names, pair, request),
-        parts=parts,
-        part_residual=part_residuals(mean["hospital"], mean["general"], parts=parts),
-        n_units=settings.n_inputs,
-        after=lambda n_blocks: scored(n_blocks, False),
-        details=details,
-        block_counts=counts,
-        shown={
-            who: parts.whole(np.add.reduceat(found[who].sum_log_p, begins))[:, : task.n_listed]
-            / shown_counts[:, None]
-            for who in ("hospital", "general")
+        of_chain = {
+            who: evidence.posterior_evidence(
+                sources(who, f"{who} model: chain"), task, n_inputs=settings.n_chain_inputs,
+                kind="chain",
+            )
+            for who in WHO
+        }  # fmt: skip
+        chain = scores.all_scores(
+            _columns(of_chain), counts=of_chain["hospital"].n_inputs, parts=None
+        )
+    passages = request.passages.passages if request.passages else ()
+    counted = spelling.part_pieces(
+        names, kind=main_lead(request), tokenizer=pair.hospital.tokenizer
+    ).n_pieces.sum(axis=1)
+    n_drawn = np.where(hospital.passage_n_inputs, hospital.passage_n_inputs, np.nan)[:, None]
+    return _result(
+        request, names, _columns(found),
+        counts=hospital.n_inputs, columns=task.part_columns, pieces=task.pieces[0],
+        n_pieces=counted, pool=pool, chain=chain,
+        details={
+            "linking": link_passages(
+                passages, candidates=request.candidates, hospital=hospital, general=general
+            )
         },
-        shown_counts=shown_counts,
-        passage_log_ratio=_passage_log_ratio(found["hospital"], general=found["general"]),
-    )
+        passage_log_ratio=(hospital.passage_sum_log_p - general.passage_sum_log_p) / n_drawn,
+    )  # fmt: skip
 
 
-def _chain_scores(task: PosteriorTask, *, n_inputs: int, sources: Sources) -> dict[str, Score]:
-    found = {
-        who: evidence.chain_evidence(sources(who, f"{who} model: chain"), task, n_inputs=n_inputs)
-        for who in ("general", "hospital")
+def _columns(found: dict[str, PosteriorShard]) -> Columns:
+    return {f"{who}_p": shard.sum_p for who, shard in found.items()} | {
+        f"{who}_log_p": shard.sum_log_p for who, shard in found.items()
     }
-    sums = [_posterior_sums(found[who], None) for who in ("hospital", "general")]
-    counts = found["hospital"].n_inputs
-    return scores.all_scores(sums[0], general=sums[1], counts=counts, parts=None)
 
 
 def posterior_rows(request: AuditRequest, pair: ModelPair, names: Candidates) -> dict[str, float]:
     """Return how many rows of forward passes one model takes in scenario 2, by phase."""
-    task = _posterior_task(request, pair, names)
-    settings = request.posterior
+    task, settings = _posterior_task(request, pair, names), request.posterior
     rows = {"posteriors": float(posterior.n_rows(task, n_inputs=settings.n_inputs))}
     if settings.n_chain_inputs:
-        rows["chain"] = float(chain.n_chain_rows(task, n_inputs=settings.n_chain_inputs))
+        rows["chain"] = float(posterior.n_chain_rows(task, n_inputs=settings.n_chain_inputs))
     return rows
 
 
@@ -427,24 +306,19 @@ def _posterior_task(request: AuditRequest, pair: ModelPair, names: Candidates) -
     settings, tokenizer = request.posterior, pair.hospital.tokenizer
     kinds, kind_of_passage = prompts.kinds_of(passages)
     pieces = tuple(spelling.part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds)
-    between = max(len(spelling.token_ids(tokenizer, kind.separator.strip())) for kind in kinds)
+    betweens = [len(spelling.token_ids(tokenizer, kind.separator.strip())) for kind in kinds]
     # A name that cannot be scored needs no room.
-    longest = between + max(int(p.n_pieces[p.is_known].sum(axis=1).max(initial=0)) for p in pieces)
-    templates = prompts.passage_templates(
-        passages,
-        tokenizer=tokenizer,
-        max_tokens=min(settings.max_tokens, pair.n_positions),
-        n_name_tokens=longest,
-    )
-    has_between = [
-        bool(templates[int(np.flatnonzero(kind_of_passage == kind)[0])].between)
-        for kind in range(len(kinds))
-    ]
+    longest = max(int(p.n_pieces[p.is_known].sum(axis=1).max(initial=0)) for p in pieces)
     return PosteriorTask(
-        templates=templates,
+        templates=prompts.passage_templates(
+            passages,
+            tokenizer=tokenizer,
+            max_tokens=min(settings.max_tokens, pair.n_positions),
+            n_name_tokens=max(betweens) + longest,
+        ),
         kind_of_passage=kind_of_passage,
         pieces=pieces,
-        part_columns=prompts.part_columns(pieces, has_between=has_between),
+        part_columns=prompts.part_columns(pieces, has_between=[n > 0 for n in betweens]),
         n_listed=len(request.candidates),
         mask_id=tokenizer.mask_token_id,
         seed=request.seed,
@@ -453,27 +327,77 @@ def _posterior_task(request: AuditRequest, pair: ModelPair, names: Candidates) -
     )
 
 
-def _name_parts(names: Candidates, task: PosteriorTask, *, pool: NamePool) -> NameParts:
-    pieces = task.pieces[0]
-    return name_parts(
-        names, columns=task.part_columns, n_pieces=spelling.pieces_by_role(pieces), pool=pool,
-        n_listed=task.n_listed,
-    )  # fmt: skip
+def owner_rows(passages: Sequence[Passage], *, candidates: Candidates) -> list[int | None]:
+    """Return for each passage the candidate's row that owns it; None: unknown or not listed."""
+    by_name = {
+        (fold_name(first), fold_name(last)): row
+        for row, (first, last) in enumerate(zip(candidates.first, candidates.last, strict=True))
+    }
+
+    def row_of(owner: tuple[str, str] | int | None) -> int | None:
+        if isinstance(owner, tuple):
+            return by_name.get((fold_name(owner[0]), fold_name(owner[1])))
+        return owner if owner is not None and owner < len(candidates) else None
+
+    return [row_of(passage.owner) for passage in passages]
 
 
-def _posterior_sums(shard: PosteriorShard, n_blocks: int | None) -> PosteriorSums:
-    return PosteriorSums(shard.sum_p[:n_blocks], shard.sum_log_p[:n_blocks])
+def link_passages(
+    passages: Sequence[Passage],
+    *,
+    candidates: Candidates,
+    hospital: PosteriorShard,
+    general: PosteriorShard,
+) -> dict[str, object] | None:
+    """Rank each passage's own name among all candidates.
 
+    Returns
+    -------
+    For the mean log ratio ("hospital_against_general"), M_hospital alone and M_general alone:
+    number of passages, share with rank 1 and rank <= 5, median rank; beside them what chance
+    gives. None where no passage says whose it is; passages of canaries are left out.
+    """
+    usable = [
+        (p, row)
+        for p, row in enumerate(owner_rows(passages, candidates=candidates))
+        if row is not None
+        and not candidates.is_canary(row)
+        and hospital.passage_n_inputs[p]
+        and np.isfinite(hospital.passage_sum_log_p[p, row])
+    ]
+    if not usable:
+        return None
+    rows, owners = np.array(usable).T
+    n = hospital.passage_n_inputs[rows, None]
+    log_h, log_g = (model.passage_sum_log_p[rows] / n for model in (hospital, general))  # [U, N]
+    n_names = int(np.isfinite(log_h[0]).sum())
 
-def _passage_log_ratio(hospital: PosteriorShard, *, general: PosteriorShard) -> Floats:
-    """Return [P, N] how much better a name fits a passage with M_hospital, in nats."""
-    n = np.where(hospital.passage_n_inputs, hospital.passage_n_inputs, np.nan)[:, None]
-    ratio: Floats = (hospital.passage_sum_log_p - general.passage_sum_log_p) / n
-    return ratio
+    def ranks(fit: FloatArray) -> FloatArray:
+        """Return the owner's rank [U], 1 = fits best; ties count half."""
+        own = fit[np.arange(len(owners)), owners][:, None]
+        found: FloatArray = 1 + (fit > own).sum(axis=1) + ((fit == own).sum(axis=1) - 1) / 2
+        return found
 
-
-def _total_pieces(names: Candidates, pair: ModelPair, request: AuditRequest) -> Ids:
-    kind = main_lead(request)
-    pieces = spelling.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
-    total: Ids = pieces.n_pieces.sum(axis=1)
-    return total
+    found = {
+        "hospital_against_general": ranks(log_h - log_g),
+        "hospital_alone": ranks(log_h),
+        "general_alone": ranks(log_g),
+    }
+    told = {
+        name: ((of <= 1).mean().item(), (of <= 5).mean().item(), float(np.median(of)))
+        for name, of in found.items()
+    } | {"chance": (1 / n_names, min(1.0, 5 / n_names), (n_names + 1) / 2)}
+    return {
+        "n_passages": len(usable),
+        "n_names": n_names,
+        **{
+            name: dict(zip(("top_1", "top_5", "median_rank"), numbers, strict=True))
+            for name, numbers in told.items()
+        },
+        "rank_by_passage": [
+            {"passage_id": passages[p].passage_id, "name_id": row, "rank": rank}
+            for (p, row), rank in zip(
+                usable, found["hospital_against_general"].tolist(), strict=True
+            )
+        ],
+    }

@@ -8,7 +8,6 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from audit.attack.scores import NameParts, both_parts, part_limits, soft_minimum
 from audit.names.candidates import Candidates
@@ -24,11 +23,11 @@ _CELLS_PER_CHUNK = 1_000_000  # ranks held at once while permuting
 
 
 def cohort_test(
-    member_scores: ArrayLike,
+    member_scores: FloatArray,
     *,
-    control_scores: ArrayLike,
-    member_n_pieces: ArrayLike,
-    control_n_pieces: ArrayLike,
+    control_scores: FloatArray,
+    member_n_pieces: IntArray,
+    control_n_pieces: IntArray,
     seed: int,
     n_permutations: int = 9999,
 ) -> dict[str, Any]:
@@ -48,8 +47,7 @@ def cohort_test(
     """
     from scipy.stats import rankdata
 
-    scores = [np.asarray(x, dtype=np.float64) for x in (member_scores, control_scores)]
-    lengths = [np.asarray(x) for x in (member_n_pieces, control_n_pieces)]
+    scores, lengths = (member_scores, control_scores), (member_n_pieces, control_n_pieces)
     n_scored = sum(int((~np.isnan(x)).sum()) for x in scores)
     rng = np.random.default_rng(seed)
     permuted, observed, n_wins, n_pairs = np.zeros(n_permutations), 0.0, 0.0, 0

@@ -77,9 +77,8 @@ def confusion(flagged: ArrayLike, is_member: ArrayLike) -> Confusion:
     flag, member = np.asarray(flagged, dtype=np.bool_), np.asarray(is_member, dtype=np.bool_)
     if flag.ndim != 1 or flag.shape != member.shape:
         raise ValueError(f"decisions {flag.shape} and truth {member.shape}: two columns are needed")
-    tp, n_members, n_flagged = int((flag & member).sum()), int(member.sum()), int(flag.sum())
-    fp = n_flagged - tp
-    return Confusion(tp, n_members - tp, fp, len(flag) - n_members - fp)
+    cells = (flag & member, ~flag & member, flag & ~member, ~flag & ~member)
+    return Confusion(*(int(cell.sum()) for cell in cells))
 
 
 def f1_interval(counts: Confusion, *, seed: int, n_replicates: int = 2000) -> Estimate:
@@ -174,11 +173,11 @@ def rank_p_values(scores: ArrayLike, *, controls: ArrayLike) -> FloatArray:
 
 
 def name_p_values(
-    scores: ArrayLike,
+    scores: FloatArray,
     *,
-    group: ArrayLike,
-    control_scores: ArrayLike,
-    control_group: ArrayLike,
+    group: np.ndarray,
+    control_scores: FloatArray,
+    control_group: np.ndarray,
     min_controls: int = MIN_CONTROLS,
 ) -> FloatArray:
     """Return each name's p-value [N] against reference controls of its own group.
@@ -187,13 +186,11 @@ def name_p_values(
     `min_controls` such controls are scored the name is not judged (NaN). Scores and groups [N], of
     controls [K].
     """
-    score, of_name = np.asarray(scores, dtype=np.float64), np.asarray(group)
-    controls, of_control = np.asarray(control_scores, dtype=np.float64), np.asarray(control_group)
-    p = np.full(score.shape, math.nan)
-    for key in np.unique(of_name):
-        pool = _sorted_scored(controls[of_control == key])
+    p = np.full(scores.shape, math.nan)
+    for key in np.unique(group):
+        pool = _sorted_scored(control_scores[control_group == key])
         if len(pool) >= min_controls:
-            p[of_name == key] = rank_p_values(score[of_name == key], controls=pool)
+            p[group == key] = rank_p_values(scores[group == key], controls=pool)
     return p
 
 
@@ -208,16 +205,16 @@ def q_values(p: ArrayLike, *, is_member: Sequence[bool | None]) -> FloatArray:
 
 
 def decide(
-    scores: ArrayLike,
+    scores: FloatArray,
     *,
-    standard_error: ArrayLike,
+    standard_error: FloatArray,
     n_blocks: int,
-    group: ArrayLike,
+    group: np.ndarray,
     is_member: Sequence[bool | None],
-    reference_scores: ArrayLike,
-    reference_group: ArrayLike,
-    limit: ArrayLike = -math.inf,
-    part_p: ArrayLike = math.nan,
+    reference_scores: FloatArray,
+    reference_group: np.ndarray,
+    limit: FloatArray | float = -math.inf,
+    part_p: FloatArray | float = math.nan,
     min_controls: int = MIN_CONTROLS,
 ) -> Decisions:
     """Flag the names with q <= 0.05, and mark those whose Monte-Carlo error covers the threshold.
@@ -230,30 +227,27 @@ def decide(
     `limit` [N] is a score that must be exceeded in any case, and `part_p` [N] the p-value that
     says so: names for which it is above 0.05, which lie at the limit or below, have at least this.
     """
-    score, groups = np.asarray(scores, dtype=np.float64), np.asarray(group)
-    controls, of_control = np.asarray(reference_scores), np.asarray(reference_group)
     p = name_p_values(
-        score, group=groups, control_scores=controls, control_group=of_control,
+        scores, group=group, control_scores=reference_scores, control_group=reference_group,
         min_controls=min_controls,
     )  # fmt: skip
-    weakest = np.asarray(part_p, dtype=np.float64)
-    p = np.where(weakest > ALPHA, np.maximum(p, weakest), p)
+    p = np.where(np.greater(part_p, ALPHA), np.maximum(p, part_p), p)
     q = q_values(p, is_member=is_member)
     is_control = _is_control(is_member)
     tested = q[is_control] if is_control.all() else q[~is_control]
     n_tested, n_flagged = int((~np.isnan(tested)).sum()), int((tested <= ALPHA).sum())
-    threshold = np.full(score.shape, math.inf)
-    for key in np.unique(groups[~np.isnan(p)]):
-        threshold[groups == key] = critical_score(
-            controls[of_control == key], n_flagged=n_flagged, n_tested=n_tested
+    threshold = np.full(scores.shape, math.inf)
+    for key in np.unique(group[~np.isnan(p)]):
+        threshold[group == key] = critical_score(
+            reference_scores[reference_group == key], n_flagged=n_flagged, n_tested=n_tested
         )
     threshold = np.maximum(threshold, limit)
-    flag = score > threshold
+    flag = scores > threshold
     undecided = undecided_mask(
-        score, standard_error=standard_error, threshold=threshold, n_blocks=n_blocks
+        scores, standard_error=standard_error, threshold=threshold, n_blocks=n_blocks
     )
     words = np.select(
-        [np.isnan(score), np.isnan(p), flag], [NOT_SCORED, NOT_JUDGED, FLAGGED], NOT_FLAGGED
+        [np.isnan(scores), np.isnan(p), flag], [NOT_SCORED, NOT_JUDGED, FLAGGED], NOT_FLAGGED
     )
     return Decisions(words, flag, undecided, threshold, p, q)
 

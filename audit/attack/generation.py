@@ -14,18 +14,18 @@ Differs: "Gibbs-style" only. BERT's conditionals need not belong to one joint di
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from audit.attack.posterior import Floats, Tick
-from audit.attack.scores import DRAW
 from audit.models.forward import logits_at
-from audit.names.spelling import Ids
 from audit.rng import generator
-from audit.stats import blocks_of
+from audit.stats import DRAW, FloatArray, IntArray, blocks_of
+
+Tick = Callable[[int], None]
 
 FIXED_POINT = float(2**40)
 """Masses are added as integers of 2^-40: sums are then the same in any order, on any device."""
@@ -58,7 +58,7 @@ class GenerationTask:
     is_remasked: bool = True
 
     @property
-    def sampled_positions(self) -> Ids:
+    def sampled_positions(self) -> IntArray:
         """Positions that are [MASK] in x(0)."""
         return np.flatnonzero(np.array(self.prompt) == self.mask_id)
 
@@ -83,35 +83,29 @@ class GeneratedShard:
         [b] how often a name slot was sampled.
     """
 
-    n_documents: Ids
-    documents: Ids
-    mass: Floats
-    slot_mass: Floats
-    part_mass: Floats
-    n_slot_visits: Ids
+    n_documents: IntArray
+    documents: IntArray
+    mass: FloatArray
+    slot_mass: FloatArray
+    part_mass: FloatArray
+    n_slot_visits: IntArray
 
 
-@dataclass(frozen=True)
-class _Draws:
-    """All randomness of a shard: positions [T, B] and uniforms [T, B]."""
-
-    positions: Ids
-    uniforms: Floats
-
-
-def shard_draws(task: GenerationTask, *, first: int, n_documents: int) -> _Draws:
-    """Draw positions and uniforms by hundreds, so that a document never depends on its shard.
+def shard_draws(
+    task: GenerationTask, *, first: int, n_documents: int
+) -> tuple[IntArray, FloatArray]:
+    """Draw positions and uniforms [T, B] by hundreds, so no document depends on its shard.
 
     `first` is a multiple of `DRAW`.
     """
     sampled = task.sampled_positions
     positions, uniforms = [], []
     for number in range(first // DRAW, -(-(first + n_documents) // DRAW)):
-        n_here = min(DRAW, first + n_documents - number * DRAW)
         rng = generator(task.seed, "generation", number)
-        positions.append(rng.integers(len(sampled), size=(task.n_steps, DRAW))[:, :n_here])
-        uniforms.append(rng.random(size=(task.n_steps, DRAW))[:, :n_here])
-    return _Draws(sampled[np.concatenate(positions, axis=1)], np.concatenate(uniforms, axis=1))
+        positions.append(rng.integers(len(sampled), size=(task.n_steps, DRAW)))
+        uniforms.append(rng.random(size=(task.n_steps, DRAW)))
+    places = np.concatenate(positions, axis=1)[:, :n_documents]
+    return sampled[places], np.concatenate(uniforms, axis=1)[:, :n_documents]
 
 
 def generated_shard(
@@ -137,24 +131,25 @@ def generated_shard(
         Called with the number of documents after each step; may raise to stop.
     """
     first = shard * n_shard_documents
-    draws = shard_draws(task, first=first, n_documents=n_documents)
+    positions, uniforms = shard_draws(task, first=first, n_documents=n_documents)
     blocks = blocks_of(first, n_documents)  # [B]
-    positions = torch.from_numpy(draws.positions).to(device)  # [T, B]
-    uniforms = torch.from_numpy(draws.uniforms).to(device)
     state = torch.tensor(task.prompt, device=device).repeat(n_documents, 1)  # [B, L]
     tally = _Tally(task, blocks=blocks, n_vocabulary=n_vocabulary, device=device)
+    drawn = [torch.from_numpy(x).to(device) for x in (positions, uniforms)]  # [T, B] each
     model.eval()
     with torch.inference_mode():
-        for t in range(task.n_steps):
-            step(model, task, state, positions=positions[t], uniforms=uniforms[t], tally=tally)
+        for at, number in zip(*drawn, strict=True):
+            step(model, task, state, positions=at, uniforms=number, tally=tally)
             tick(n_documents)
-    is_slot = np.isin(draws.positions, task.name_slots).sum(axis=0)  # [B]
+    is_slot = np.isin(positions, task.name_slots).sum(axis=0)  # [B]
+    n_documents_of = np.bincount(blocks)
+    mass, slot_mass = _floats(tally.mass, 2, len(n_documents_of), n_vocabulary)
     return GeneratedShard(
-        n_documents=np.bincount(blocks),
-        documents=state.to(torch.int32).cpu().numpy().astype(np.int64),
-        mass=tally.mass(0),
-        slot_mass=tally.mass(1),
-        part_mass=tally.part_mass(),
+        n_documents=n_documents_of,
+        documents=state.cpu().numpy().astype(np.int64),
+        mass=mass,
+        slot_mass=slot_mass,
+        part_mass=_floats(tally.parts, len(mass), len(task.multi_piece_parts)),
         n_slot_visits=np.bincount(blocks, weights=is_slot).astype(np.int64),
     )
 
@@ -196,74 +191,48 @@ class _Tally:
     """Integer sums of probability mass by block: over all positions, name slots, and parts."""
 
     def __init__(
-        self, task: GenerationTask, *, blocks: Ids, n_vocabulary: int, device: str
+        self, task: GenerationTask, *, blocks: IntArray, n_vocabulary: int, device: str
     ) -> None:
-        n_blocks = int(blocks[-1]) + 1
-        self._n_vocabulary = n_vocabulary
-        self._n_parts = len(task.multi_piece_parts)
-        self._sums = torch.zeros((2, n_blocks * n_vocabulary), dtype=torch.int64, device=device)
-        self._parts = torch.zeros(n_blocks * self._n_parts, dtype=torch.int64, device=device)
+        n_blocks, parts = int(blocks[-1]) + 1, task.multi_piece_parts
+        self._n_vocabulary, self._n_parts = n_vocabulary, len(parts)
         self._block = torch.from_numpy(blocks).to(device)  # [B]
         self._slots = torch.tensor(task.name_slots, device=device)
-        self._groups = _part_groups(task.multi_piece_parts, device=device)
+        of_length = {n: [i for i, part in enumerate(parts) if len(part) == n]
+                     for n in sorted(set(map(len, parts)))}  # fmt: skip
+        self._groups = [
+            [torch.tensor(x, device=device) for x in (index, [parts[i] for i in index])]
+            for index in of_length.values()
+        ]
+        self.mass = torch.zeros((2, n_blocks * n_vocabulary), dtype=torch.int64, device=device)
+        self.parts = torch.zeros(n_blocks * self._n_parts, dtype=torch.int64, device=device)
 
     def add(self, state: Tensor, positions: Tensor, tokens: Tensor, weights: Tensor) -> None:
         """Add one step: `weights` [B, k] of `tokens` [B, k] at `positions` [B]."""
         mass = (weights.double() * FIXED_POINT).round().long()
-        where = self._block.unsqueeze(dim=1) * self._n_vocabulary + tokens  # [B, k]
-        self._sums[0].index_add_(0, where.flatten(), mass.flatten())
+        where = (self._block.unsqueeze(dim=1) * self._n_vocabulary + tokens).flatten()
         in_slot = torch.isin(positions, self._slots).unsqueeze(dim=1)
-        self._sums[1].index_add_(0, where.flatten(), (mass * in_slot).flatten())
-        for length, index, parts in self._groups:
-            self._add_parts(state, positions, tokens, mass, length=length, index=index, parts=parts)
+        for sums, added in zip(self.mass, (mass, mass * in_slot), strict=True):
+            sums.index_add_(0, where, added.flatten())
+        for index, parts in self._groups:  # [q], [q, length]
+            self._add_parts(state, positions, tokens, mass, index, parts)
 
     def _add_parts(
-        self, state: Tensor, positions: Tensor, tokens: Tensor, mass: Tensor,
-        *, length: int, index: Tensor, parts: Tensor,
+        self, state: Tensor, positions: Tensor, tokens: Tensor, mass: Tensor, index: Tensor,
+        parts: Tensor,
     ) -> None:  # fmt: skip
-        """Add the mass of pieces that complete a part of `length` pieces [q, length]."""
-        n_tokens = state.shape[1]
-        for j in range(length):  # the sampled position holds piece j
-            start = positions - j  # [B]
-            fits = (start >= 0) & (start + length <= n_tokens)
-            offsets = torch.arange(length, device=state.device)
-            window = state.gather(
-                1, (start.clamp(min=0).unsqueeze(1) + offsets).clamp(max=n_tokens - 1)
-            )
-            matches = fits.unsqueeze(1).expand(-1, len(parts)).clone()  # [B, q]
-            for other in range(length):
-                if other != j:
-                    matches &= window[:, other : other + 1] == parts[:, other]
-            rows, found = matches.nonzero(as_tuple=True)
+        """Add the mass of pieces that complete a part."""
+        offsets = torch.arange(parts.shape[1], device=state.device)
+        for j in offsets.tolist():  # the sampled position holds piece j
+            places = (positions - j).unsqueeze(1) + offsets  # [B, length]
+            fits = ((places >= 0) & (places < state.shape[1])).all(dim=1)
+            window = state.gather(1, places.clamp(0, state.shape[1] - 1))
+            matches = (window.unsqueeze(1) == parts) | (offsets == j)  # [B, q, length]
+            rows, found = (matches.all(dim=2) & fits.unsqueeze(1)).nonzero(as_tuple=True)
             hit = tokens[rows] == parts[found, j].unsqueeze(1)  # [n, k]
-            added = (mass[rows] * hit).sum(dim=-1)
-            self._parts.index_add_(0, self._block[rows] * self._n_parts + index[found], added)
-
-    def mass(self, which: int) -> Floats:
-        """Return the sums [b, V] over all positions (0) or the name slots (1)."""
-        sums = self._sums[which].view(-1, self._n_vocabulary).double() / FIXED_POINT
-        result: Floats = sums.cpu().numpy()
-        return result
-
-    def part_mass(self) -> Floats:
-        """Return the sums [b, Q] of parts of several pieces."""
-        shape = (int(self._block[-1]) + 1, self._n_parts)
-        result: Floats = (self._parts.view(shape).double() / FIXED_POINT).cpu().numpy()
-        return result
+            cells = self._block[rows] * self._n_parts + index[found]
+            self.parts.index_add_(0, cells, (mass[rows] * hit).sum(dim=-1))
 
 
-def _part_groups(
-    parts: tuple[tuple[int, ...], ...], *, device: str
-) -> list[tuple[int, Tensor, Tensor]]:
-    """Group parts by length: (length, indices [q], pieces [q, length])."""
-    by_length: dict[int, list[int]] = {}
-    for index, part in enumerate(parts):
-        by_length.setdefault(len(part), []).append(index)
-    return [
-        (
-            length,
-            torch.tensor(where, device=device),
-            torch.tensor([parts[i] for i in where], device=device),
-        )
-        for length, where in sorted(by_length.items())
-    ]
+def _floats(sums: Tensor, *shape: int) -> FloatArray:
+    result: FloatArray = (sums.view(shape).double() / FIXED_POINT).cpu().numpy()
+    return result

@@ -32,8 +32,6 @@ from audit.attack.scores import (
     FIXED_SCORE,
     GENERAL_SCORE,
     AttackResult,
-    Floats,
-    Ids,
     Score,
     name_limits,
     part_limits,
@@ -42,7 +40,7 @@ from audit.attack.scores import (
 )
 from audit.attack.verdict import Ranked, give_verdict, smallest_finding
 from audit.names.candidates import Candidates
-from audit.stats import two_sample_ks
+from audit.stats import FloatArray, IntArray, two_sample_ks
 
 _CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 
@@ -128,7 +126,7 @@ def judge(
     )  # fmt: skip
 
 
-def _joined(rows: tuple[Ids, Ids], parts: tuple[Decisions, Decisions]) -> Decisions:
+def _joined(rows: tuple[IntArray, IntArray], parts: tuple[Decisions, Decisions]) -> Decisions:
     """Return decisions of two sets of names, with their places in the list, as one list's."""
     order = np.argsort(np.concatenate(rows))
     return Decisions(
@@ -214,7 +212,7 @@ def _ranked(
 
 
 def _cohort(
-    score: Floats, attack: AttackResult, candidates: Candidates, *, seed: int
+    score: FloatArray, attack: AttackResult, candidates: Candidates, *, seed: int
 ) -> dict[str, Any]:
     """Test whether the names as a group stand out from the reference controls."""
     n, group = len(candidates), truth_mask(candidates, truth=True)
@@ -326,7 +324,7 @@ def name_columns(
     return columns | renamed
 
 
-def null_check(score: Floats, *, candidates: Candidates) -> dict[str, float]:
+def null_check(score: FloatArray, *, candidates: Candidates) -> dict[str, float]:
     """Compare the scores of members with those of the reference controls that follow them.
 
     Canaries are left out. For a null pair the two must be alike: two-sample Kolmogorov-Smirnov

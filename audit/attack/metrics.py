@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from audit.attack.decisions import Confusion, confusion, f1_interval, held_out_threshold
 from audit.errors import AuditError
@@ -23,6 +23,7 @@ from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates
 from audit.stats import (
     BoolArray,
     FloatArray,
+    IntArray,
     RankingIntervals,
     Rate,
     auc,
@@ -104,9 +105,9 @@ class ScoredNames:
     baseline_rules: Mapping[str, BoolArray]
     fixed_score: str
     undecided: Mapping[str, BoolArray] = field(default_factory=dict)
-    parts: NDArray[np.int64] | None = None
+    parts: IntArray | None = None
 
-    def strata(self) -> dict[str, tuple[NDArray[np.int64], BoolArray]]:
+    def strata(self) -> dict[str, tuple[IntArray, BoolArray]]:
         """Return rows and their truth by kind of controls: "all", then each kind on the list.
 
         Without members or without controls there are none.
@@ -146,7 +147,7 @@ def membership_metrics(
 
 def _stratum(
     names: ScoredNames,
-    rows: NDArray[np.int64],
+    rows: IntArray,
     truth: BoolArray,
     *,
     seed: int,
@@ -255,7 +256,7 @@ def measures_by_role(
     *,
     scores: Sequence[FloatArray],
     flags: Sequence[BoolArray],
-    parts: NDArray[np.int64] | None = None,
+    parts: IntArray | None = None,
     threshold: float | None = None,
 ) -> list[dict[str, Any]]:
     """Measure each role's members against all listed controls, so that roles can be compared.
@@ -351,29 +352,20 @@ def score_file(
         Columns [N]; truth is True or 1 for a member, False or 0 for a control.
     """
     score, member = np.asarray(scores, dtype=np.float64), np.asarray(is_member, dtype=np.bool_)
-    ranking = bootstrap_ranking(score, member, seed=seed)
-    for n_names, kind, value in (
-        (ranking.n_members, "members", 1),
-        (ranking.n_controls, "controls", 0),
-    ):
-        if not n_names:
+    told: dict[str, Any] = plain(bootstrap_ranking(score, member, seed=seed))
+    for kind, value in (("members", 1), ("controls", 0)):
+        if not told[f"n_{kind}"]:
             raise AuditError(
                 f"There are no {kind} with a score.",
                 where="is_member",
                 do=f"Give at least one row with is_member = {value} and a number as its score.",
             )
-    found: dict[str, object] = {
-        "n_members": ranking.n_members,
-        "n_controls": ranking.n_controls,
-        "n_not_scored": ranking.n_not_scored,
-        "auc": ranking.auc.value,
-        "auc_low": ranking.auc.low,
-        "auc_high": ranking.auc.high,
-    }
+    area, tprs, _ = (told.pop(name) for name in ("auc", "tpr_at_fpr", "n_replicates"))
+    for end, name in (("", "value"), ("_low", "low"), ("_high", "high")):
+        told[f"auc{end}"] = area[name]
+        told[f"tpr_at_fpr{end}"] = {fpr: tpr[name] for fpr, tpr in tprs.items()}
     if threshold is not None:
         counts = _above(score, member, threshold)
         rates = {name: getattr(counts, name).value for name in ("accuracy", "precision", "recall")}
-        found |= {"threshold": threshold, **vars(counts), "f1": counts.f1, **rates}
-    for key, name in (("", "value"), ("_low", "low"), ("_high", "high")):
-        found[f"tpr_at_fpr{key}"] = {f"{f:g}": getattr(x, name) for f, x in ranking.tpr_at_fpr}
-    return dict(plain(found))
+        told |= plain({"threshold": threshold, **vars(counts), "f1": counts.f1, **rates})
+    return told

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from audit.errors import AuditError
-from audit.names.spelling import FIRST, LAST, NO_PART, Ids, PartPieces, PassageKind, token_ids
+from audit.names.spelling import FIRST, LAST, NO_PART, PartPieces, PassageKind, token_ids
 from audit.notes.passages import Passage
+from audit.stats import IntArray
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,13 @@ def passage_kind(passage: Passage) -> PassageKind:
     return PassageKind(passage.slots, passage.separator, lead)
 
 
-def layout_key(n_pieces: Ids, *, has_between: bool) -> tuple[int, int]:
+def layout_key(n_pieces: IntArray, *, has_between: bool) -> tuple[int, int]:
     """Return which names [2] share a forward pass: equal totals where nothing stands between."""
     first, second = int(n_pieces[0]), int(n_pieces[1])
     return (first, second) if has_between and second else (first + second, 0)
 
 
-def part_columns(pieces: Sequence[PartPieces], *, has_between: Sequence[bool]) -> Ids:
+def part_columns(pieces: Sequence[PartPieces], *, has_between: Sequence[bool]) -> IntArray:
     """Return the column of evidence of each name's first and last part [N, 2]; -1: none.
 
     Parts that are read at the same masks of the same inputs, in every kind of passage, share a
@@ -116,7 +117,7 @@ def passage_templates(
     return tuple(templates)
 
 
-def kinds_of(passages: Sequence[Passage]) -> tuple[tuple[PassageKind, ...], Ids]:
+def kinds_of(passages: Sequence[Passage]) -> tuple[tuple[PassageKind, ...], IntArray]:
     """Return the distinct kinds of the passages, and each passage's kind [P] as an index."""
     index: dict[PassageKind, int] = {}
     of_passage = [index.setdefault(passage_kind(p), len(index)) for p in passages]

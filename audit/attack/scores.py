@@ -13,17 +13,14 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from audit.attack.decisions import confusion, critical_score, rank_p_values
-from audit.errors import AuditError
+from audit.attack.decisions import critical_score, rank_p_values
 from audit.names.candidates import Candidates
 from audit.names.pools import NamePool
-from audit.stats import BoolArray, FloatArray, bootstrap_ranking
+from audit.stats import BoolArray, FloatArray, IntArray
 from audit.text import fold_name
 
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
+Columns = Mapping[str, FloatArray]
 
 _QUADRATIC_FROM, _LINEAR_FROM = 60, 15
 """Reference parts from which the fit has squares, and a slope; with fewer h - g is centred."""
@@ -55,28 +52,38 @@ class NameParts:
         [U] reference controls that hold the part.
     """
 
-    of_name: Ids
-    log_share: Floats
-    n_pieces: Ids
-    is_last: NDArray[np.bool_]
-    is_known: NDArray[np.bool_]
-    n_reference: Ids
+    of_name: IntArray
+    log_share: FloatArray
+    n_pieces: IntArray
+    is_last: BoolArray
+    is_known: BoolArray
+    n_reference: IntArray
 
-    def whole(self, by_part: Floats) -> Floats:
+    def pairs(self, by_part: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return a quantity of parts [..., U] for each name's first and last part; NaN: none."""
+        padded = np.concatenate([by_part, np.full((*by_part.shape[:-1], 1), np.nan)], axis=-1)
+        return padded[..., self.of_name[:, 0]], padded[..., self.of_name[:, 1]]
+
+    def whole(self, by_part: FloatArray) -> FloatArray:
         """Add up a quantity of parts [..., U] to one of names [..., N]; NaN: without any part."""
-        nothing = np.zeros((*by_part.shape[:-1], 1))
-        total = np.concatenate([by_part, nothing], axis=-1)[..., self.of_name].sum(axis=-1)
-        total[..., (self.of_name < 0).all(axis=1)] = np.nan
-        return np.asarray(total, dtype=np.float64)
+        return joined(*self.pairs(by_part), np.add)
 
-    def pairs(self, by_part: Floats) -> tuple[Floats, Floats]:
-        """Return a quantity of parts [U] for each name's first and last part [N]; NaN: none."""
-        padded = np.append(by_part, np.nan)
-        return padded[self.of_name[:, 0]], padded[self.of_name[:, 1]]
+    def roles(self) -> list[BoolArray]:
+        """Return which parts [U] are first names, and which are last names."""
+        return [~self.is_last, self.is_last]
+
+
+def joined(
+    first: FloatArray, last: FloatArray, both: Callable[[FloatArray, FloatArray], FloatArray]
+) -> FloatArray:
+    """Return what `both` gives for two parts; one part alone is its own."""
+    with np.errstate(invalid="ignore"):
+        found = both(first, last)
+    return np.where(np.isnan(first), last, np.where(np.isnan(last), first, found))
 
 
 def name_parts(
-    names: Candidates, *, columns: Ids, n_pieces: Ids, pool: NamePool, n_listed: int
+    names: Candidates, *, columns: IntArray, n_pieces: IntArray, pool: NamePool, n_listed: int
 ) -> NameParts:
     """Describe the parts of N names by what the generator says of them.
 
@@ -89,25 +96,26 @@ def name_parts(
     n_listed
         Names before the reference controls.
     """
-    n_parts = int(columns.max(initial=-1)) + 1
-    log_share, pieces = np.zeros(n_parts), np.zeros(n_parts, dtype=np.int64)
-    is_last, is_known = np.zeros((2, n_parts), dtype=np.bool_)
-    for role, (texts, shares) in enumerate(
-        ((names.first, pool.first_shares), (names.last, pool.last_shares))
-    ):
-        rarest = min(shares.values())
-        used, rows = np.unique(columns[:, role], return_index=True)
-        for column, row in zip(used.tolist(), rows.tolist(), strict=True):
-            if column >= 0:
-                share = shares.get(fold_name(texts[row]))
-                log_share[column], is_known[column] = np.log(share or rarest), share is not None
-                pieces[column], is_last[column] = n_pieces[row, role], bool(role)
-    held = columns[n_listed:]
-    n_reference = np.bincount(held[held >= 0], minlength=n_parts)
-    return NameParts(columns, log_share, pieces, is_last, is_known, n_reference)
+    used, where = np.unique(columns, return_index=True)
+    row, role = np.divmod(where[used >= 0], 2)
+    texts, shares = (names.first, names.last), (pool.first_shares, pool.last_shares)
+    share = np.array([
+        shares[k].get(fold_name(texts[k][i]), math.nan)
+        for i, k in zip(row.tolist(), role.tolist(), strict=True)
+    ])  # fmt: skip
+    rarest = np.array([min(of_role.values()) for of_role in shares])[role]
+    is_known, held = ~np.isnan(share), columns[n_listed:]
+    return NameParts(
+        of_name=columns,
+        log_share=np.log(np.where(is_known, share, rarest)),
+        n_pieces=n_pieces[row, role],
+        is_last=role == 1,
+        is_known=is_known,
+        n_reference=np.bincount(held[held >= 0], minlength=len(row)),
+    )
 
 
-def part_residuals(hospital: Floats, general: Floats, *, parts: NameParts) -> Floats:
+def part_residuals(hospital: FloatArray, general: FloatArray, *, parts: NameParts) -> FloatArray:
     """Return each part's studentised residual [U] of M_hospital's evidence on M_general's.
 
     Among all parts of the same role that the generator knows, those of the list too, M_hospital's
@@ -120,38 +128,71 @@ def part_residuals(hospital: Floats, general: Floats, *, parts: NameParts) -> Fl
     (docs/decisions.md); reference controls, against which names are ranked, have no tested part.
     """
     residual = np.full(len(hospital), np.nan)
-    for role in (False, True):
-        rows = parts.is_last == role
-        if rows.any():
+    for rows in parts.roles():
+        if parts.is_known[rows].sum() >= 2:
             residual[rows] = _studentised(
-                hospital[rows], general[rows], log_share=parts.log_share[rows],
-                n_pieces=parts.n_pieces[rows].astype(np.float64), fitted=parts.is_known[rows],
+                hospital[rows], general[rows], parts.log_share[rows],
+                parts.n_pieces[rows].astype(np.float64), fitted=parts.is_known[rows],
             )  # fmt: skip
     return residual
 
 
-def soft_minimum(first: Floats, last: Floats) -> Floats:
+def _studentised(
+    hospital: FloatArray,
+    general: FloatArray,
+    share: FloatArray,
+    pieces: FloatArray,
+    *,
+    fitted: BoolArray,
+) -> FloatArray:
+    """Residuals [u] of one role's parts."""
+    n_fitted = int(fitted.sum())
+    columns, beyond = [np.ones(len(hospital))], general
+    if n_fitted >= _LINEAR_FROM:
+        g, s = (_standard(x, fitted) for x in (general, share))
+        columns += [g, s, pieces - pieces[fitted].mean()]  # pieces of one number have no slope
+        beyond = general - np.clip(general, general[fitted].min(), general[fitted].max())
+        if n_fitted >= _QUADRATIC_FROM:
+            columns += [g * g, s * s, g * s]
+    basis = np.stack(columns, axis=1)  # [u, k]
+
+    def fit(target: FloatArray) -> FloatArray:
+        found: FloatArray = basis @ np.linalg.lstsq(basis[fitted], target[fitted], rcond=None)[0]
+        return found
+
+    residual = hospital - beyond - fit(hospital - beyond)
+    scale = fit(np.abs(residual)) * _MEAN_ABSOLUTE
+    middle = float(np.median(scale[fitted]))
+    if middle <= 0:
+        return np.where(residual == 0, 0.0, np.nan)
+    low, high = _SCALE_BETWEEN
+    return np.asarray(residual / np.clip(scale, low * middle, high * middle), dtype=np.float64)
+
+
+def _standard(x: FloatArray, fitted: BoolArray) -> FloatArray:
+    """Standardise by the fitted parts, and hold within their range."""
+    here = x[fitted]
+    return np.asarray((np.clip(x, here.min(), here.max()) - here.mean()) / (here.std() or 1.0))
+
+
+def soft_minimum(first: FloatArray, last: FloatArray) -> FloatArray:
     """Return -ln(e^-first + e^-last): near the smaller of the two; one part alone is its own."""
-    with np.errstate(invalid="ignore"):  # NaN, or both infinite
-        both: Floats = -np.logaddexp(-first, -last)
-    return np.where(np.isnan(first), last, np.where(np.isnan(last), first, both))
+    return joined(first, last, lambda a, b: -np.logaddexp(-a, -b))
 
 
-def part_limits(residual: Floats, *, parts: NameParts) -> tuple[float, float]:
+def part_limits(residual: FloatArray, *, parts: NameParts) -> tuple[float, float]:
     """Return the residuals beyond which 5 % of the reference controls' first and last parts lie.
 
     Infinite with fewer than 19 of them: then no part can be told from theirs.
     """
     first, last = (
-        critical_score(
-            residual[(parts.n_reference > 0) & (parts.is_last == role)], n_flagged=1, n_tested=1
-        )
-        for role in (False, True)
+        critical_score(residual[(parts.n_reference > 0) & role], n_flagged=1, n_tested=1)
+        for role in parts.roles()
     )
     return first, last
 
 
-def both_parts(first: Floats, last: Floats, *, limits: tuple[float, float]) -> Floats:
+def both_parts(first: FloatArray, last: FloatArray, *, limits: tuple[float, float]) -> FloatArray:
     """Return the score of names out of their parts' residuals [..., N]: the soft minimum.
 
     Where a part does not lie beyond its limit the name is held at `name_limits`, less a tenth of
@@ -165,76 +206,27 @@ def both_parts(first: Floats, last: Floats, *, limits: tuple[float, float]) -> F
     return np.where(lack > 0, score, np.minimum(score, limit + _HELD * lack))
 
 
-def name_limits(first: Floats, last: Floats, *, limits: tuple[float, float]) -> Floats:
+def name_limits(first: FloatArray, last: FloatArray, *, limits: tuple[float, float]) -> FloatArray:
     """Return the score of names [..., N] whose parts lie just at their limits."""
-    at = (
-        np.where(np.isnan(x), np.nan, limit) for x, limit in zip((first, last), limits, strict=True)
+    return soft_minimum(
+        np.where(np.isnan(first), np.nan, limits[0]), np.where(np.isnan(last), np.nan, limits[1])
     )
-    return soft_minimum(*at)
 
 
-def part_p_values(residual: Floats, *, parts: NameParts) -> Floats:
+def part_p_values(residual: FloatArray, *, parts: NameParts) -> FloatArray:
     """Return the larger of both parts' p-values [N], each ranked among the references' parts."""
     p = np.full(len(residual), np.nan)
-    for role in (False, True):
-        rows = parts.is_last == role
-        references = residual[rows & (parts.n_reference > 0)]
-        p[rows] = rank_p_values(residual[rows], controls=references)
+    for role in parts.roles():
+        references = residual[role & (parts.n_reference > 0)]
+        p[role] = rank_p_values(residual[role], controls=references)
     return np.asarray(np.fmax(*parts.pairs(p)))
 
 
-def _studentised(
-    hospital: Floats,
-    general: Floats,
-    *,
-    log_share: Floats,
-    n_pieces: Floats,
-    fitted: NDArray[np.bool_],
-) -> Floats:
-    """Residuals [u] of one role's parts."""
-    n_fitted = int(fitted.sum())
-    if n_fitted < 2:
-        return np.full(len(hospital), np.nan)
-    columns, beyond = [np.ones(len(hospital))], general
-    if n_fitted >= _LINEAR_FROM:
-        g, s = (_standard(x, fitted) for x in (general, log_share))
-        columns += [g, s, n_pieces - n_pieces[fitted].mean()]  # pieces of one number have no slope
-        beyond = general - np.clip(general, general[fitted].min(), general[fitted].max())
-        if n_fitted >= _QUADRATIC_FROM:
-            columns += [g * g, s * s, g * s]
-    basis = np.stack(columns, axis=1)  # [u, k]
-
-    def fit(target: Floats) -> Floats:
-        found: Floats = basis @ np.linalg.lstsq(basis[fitted], target[fitted], rcond=None)[0]
-        return found
-
-    residual = hospital - beyond - fit(hospital - beyond)
-    scale = fit(np.abs(residual)) * _MEAN_ABSOLUTE
-    middle = float(np.median(scale[fitted]))
-    if middle <= 0:
-        return np.where(residual == 0, 0.0, np.nan)
-    low, high = _SCALE_BETWEEN
-    return np.asarray(residual / np.clip(scale, low * middle, high * middle), dtype=np.float64)
-
-
-def _standard(x: Floats, fitted: NDArray[np.bool_]) -> Floats:
-    """Standardise by the fitted parts, and hold within their range."""
-    here = x[fitted]
-    return np.asarray((np.clip(x, here.min(), here.max()) - here.mean()) / (here.std() or 1.0))
-
-
-Columns = dict[str, Floats]
-Formulas = Callable[[Columns, float], Columns]
-
-DRAW = 100
-"""Inputs or documents whose randomness is drawn together."""
-
-
-def shown_blocks(counts: Ids, *, n_shown: int = 20) -> Ids:
+def shown_blocks(counts: IntArray, *, n_shown: int = 20) -> IntArray:
     """Return where each of about `n_shown` blocks of equal size begins, for a reader's eye."""
     before = np.cumsum(counts) - counts
     group = before * n_shown // max(int(counts.sum()), 1)
-    found: Ids = np.unique(group, return_index=True)[1]
+    found: IntArray = np.unique(group, return_index=True)[1]
     return found
 
 
@@ -242,32 +234,8 @@ def shown_blocks(counts: Ids, *, n_shown: int = 20) -> Ids:
 class Score:
     """A score [N] and its standard error [N]; NaN: not scored, or fewer than two blocks."""
 
-    value: Floats
-    standard_error: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class PosteriorSums:
-    """Scenario-2 evidence of one model: block sums of p [b, n_listed] and of ln p by part [b, U].
-
-    Of `chain`, ln p [b, n_listed] is of whole names.
-    """
-
-    p: Floats
-    log_p: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class MassSums:
-    """Scenario-1 evidence of one model, by block.
-
-    `mass` [b, U] is the Rao-Blackwell mass of each part. Of listed names [b, n_listed], `hits`
-    counts documents with either part, `full_hits` with both side by side.
-    """
-
-    mass: Floats
-    hits: Floats
-    full_hits: Floats
+    value: FloatArray
+    standard_error: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,45 +244,40 @@ class Sums:
 
     Attributes
     ----------
-    hospital, general
-        Fields of `PosteriorSums` or `MassSums` -> their totals.
+    of
+        As `all_scores` takes them, over all blocks.
     n, n_run
         Inputs or documents in these sums, and in the whole run.
     parts
         None: `chain`, whose evidence is of whole listed names.
     """
 
-    hospital: Mapping[str, Floats]
-    general: Mapping[str, Floats]
+    of: Columns
     n: float
     n_run: float
     parts: NameParts | None
 
     @cached_property
-    def evidence(self) -> tuple[Floats, Floats]:
+    def evidence(self) -> list[FloatArray]:
         """Mean ln p, or ln (mass + 1/2), of M_hospital and M_general by part [U].
 
         Masses are those of the whole run, so that one half is as much without a block as with it.
         Source: Haldane 1956 and Anscombe 1956 (doi:10.1093/biomet/43.3-4.461) for the one half.
         """
-        hospital, general = (
-            np.log(one["mass"] * (self.n_run / self.n) + 0.5)
-            if "mass" in one
-            else one["log_p"] / self.n
-            for one in (self.hospital, self.general)
-        )
-        return hospital, general
+        return [
+            np.log(self.of[f"{who}_mass"] * (self.n_run / self.n) + 0.5)
+            if f"{who}_mass" in self.of
+            else self.of[f"{who}_log_p"] / self.n
+            for who in ("hospital", "general")
+        ]
 
     @cached_property
-    def by_name(self) -> tuple[Floats, Floats]:
+    def by_name(self) -> list[FloatArray]:
         """The same of names [N]."""
-        hospital, general = (
-            one if self.parts is None else self.parts.whole(one) for one in self.evidence
-        )
-        return hospital, general
+        return [one if self.parts is None else self.parts.whole(one) for one in self.evidence]
 
     @cached_property
-    def residual(self) -> Floats:
+    def residual(self) -> FloatArray:
         """`part_residuals` [U]."""
         return part_residuals(*self.evidence, parts=self.name_parts)
 
@@ -324,67 +287,61 @@ class Sums:
         assert self.parts is not None
         return self.parts
 
-    def masses(self, model: Mapping[str, Floats]) -> tuple[Floats, Floats]:
+    def mean(self, name: str) -> FloatArray:
+        """Sums per input or document."""
+        return self.of[name] / self.n
+
+    def masses(self, who: str) -> tuple[FloatArray, FloatArray]:
         """Mass per document of each name's first and last part [N]; NaN: none."""
-        return self.name_parts.pairs(model["mass"] / self.n)
+        return self.name_parts.pairs(self.mean(f"{who}_mass"))
 
 
-def _difference(s: Sums) -> Floats:
+def _difference(s: Sums) -> FloatArray:
     """Mean(p_h - p_g): the paper's."""
-    return (s.hospital["p"] - s.general["p"]) / s.n
+    return (s.of["hospital_p"] - s.of["general_p"]) / s.n
 
 
-def _log_ratio(s: Sums) -> Floats:
+def _log_ratio(s: Sums) -> FloatArray:
     """Ln mean p_h - ln mean p_g."""
-    return np.asarray(np.log(s.hospital["p"]) - np.log(s.general["p"]))
+    return np.asarray(np.log(s.of["hospital_p"]) - np.log(s.of["general_p"]))
 
 
-def _mean_log_ratio(s: Sums) -> Floats:
+def _mean_log_ratio(s: Sums) -> FloatArray:
     """Mean(ln p_h - ln p_g)."""
     return s.by_name[0] - s.by_name[1]
 
 
-def _half_log_ratio(s: Sums) -> Floats:
+def _half_log_ratio(s: Sums) -> FloatArray:
     """With M the mass of the run, ln (M_h + 1/2) / (M_g + 1/2), added up over the parts."""
     return s.name_parts.whole(s.evidence[0] - s.evidence[1])
 
 
-def _product(s: Sums, model: Mapping[str, Floats]) -> Floats:
+def _product(s: Sums, who: str) -> FloatArray:
     """m_first m_last per document; a name of one part has that part's mass."""
-    first, last = s.masses(model)
-    return np.where(np.isnan(first), last, np.where(np.isnan(last), first, first * last))
+    return joined(*s.masses(who), np.multiply)
 
 
-def _minimum(s: Sums, model: Mapping[str, Floats]) -> Floats:
-    return np.asarray(np.fmin(*s.masses(model)))
+def _minimum(s: Sums, who: str) -> FloatArray:
+    return np.asarray(np.fmin(*s.masses(who)))
 
 
-def _against_general(hospital: Floats, general: Floats) -> Floats:
+def _against_general(s: Sums, score: Callable[[Sums, str], FloatArray]) -> FloatArray:
     """Log ratio; NaN where M_general's mass is zero."""
+    hospital, general = score(s, "hospital"), score(s, "general")
     return np.where(general > 0, np.log(hospital) - np.log(general), math.nan)
 
 
-def _residual(s: Sums) -> Floats:
+def _residual(s: Sums) -> FloatArray:
     limits = part_limits(s.residual, parts=s.name_parts)
     return both_parts(*s.name_parts.pairs(s.residual), limits=limits)
 
 
-def _residual_minimum(s: Sums) -> Floats:
-    return np.asarray(np.fmin(*s.name_parts.pairs(s.residual)))
-
-
-def _residual_sum(s: Sums) -> Floats:
-    first, last = s.name_parts.pairs(s.residual)
-    return np.where(np.isnan(first), last, first + np.nan_to_num(last))
-
-
-def _part_log_ratio(s: Sums) -> Floats:
+def _part_log_ratio(s: Sums) -> FloatArray:
     """Smaller of both parts' log ratios (nats), each less the median of the role's known parts."""
     parts, shift = s.name_parts, s.evidence[0] - s.evidence[1]
-    for role in (False, True):
-        rows = parts.is_last == role
-        known = shift[rows & parts.is_known]
-        shift = np.where(rows, shift - (np.median(known) if len(known) else 0.0), shift)
+    for role in parts.roles():
+        known = shift[role & parts.is_known]
+        shift = np.where(role, shift - (np.median(known) if len(known) else 0.0), shift)
     return np.asarray(np.fmin(*parts.pairs(shift)))
 
 
@@ -417,7 +374,7 @@ class ScoreKind:
 
     name: str
     scenarios: tuple[int, ...]
-    of: Callable[[Sums], Floats]
+    of: Callable[[Sums], FloatArray]
     needs: Literal["parts", "listed", "chain"] = "parts"
     is_ranked: bool = True
     column: str = ""
@@ -426,51 +383,45 @@ class ScoreKind:
     rule: str = ""
     general_rule: str = ""
 
-    @property
-    def may_be_fixed(self) -> bool:
-        """Whether a verdict can rest on it: reference controls have it too."""
-        return self.is_ranked and self.needs == "parts"
-
 
 SCORES: tuple[ScoreKind, ...] = (
-    ScoreKind("hits", (1,), lambda s: s.hospital["hits"] / s.n, "listed",
+    ScoreKind("hits", (1,), lambda s: s.mean("hospital_hits"), "listed",
               column="hospital_hits", is_count=True, rule="name_occurs"),
-    ScoreKind("full_hits", (1,), lambda s: s.hospital["full_hits"] / s.n, "listed",
+    ScoreKind("full_hits", (1,), lambda s: s.mean("hospital_full_hits"), "listed",
               column="hospital_full_hits", is_count=True, rule="full_name_occurs"),
-    ScoreKind("general_hits", (1,), lambda s: s.general["hits"] / s.n, "listed", is_ranked=False,
+    ScoreKind("general_hits", (1,), lambda s: s.mean("general_hits"), "listed", is_ranked=False,
               column="general_hits", is_count=True, general_rule="name_occurs_general"),
-    ScoreKind("general_full_hits", (1,), lambda s: s.general["full_hits"] / s.n, "listed",
+    ScoreKind("general_full_hits", (1,), lambda s: s.mean("general_full_hits"), "listed",
               is_ranked=False, column="general_full_hits", is_count=True,
               general_rule="full_name_occurs_general"),
-    ScoreKind("product", (1,), lambda s: _product(s, s.hospital), column="hospital_product",
+    ScoreKind("product", (1,), lambda s: _product(s, "hospital"), column="hospital_product",
               is_log=True),
-    ScoreKind("minimum", (1,), lambda s: _minimum(s, s.hospital), column="hospital_minimum",
+    ScoreKind("minimum", (1,), lambda s: _minimum(s, "hospital"), column="hospital_minimum",
               is_log=True),
-    ScoreKind("general_product", (1,), lambda s: _product(s, s.general), is_ranked=False,
+    ScoreKind("general_product", (1,), lambda s: _product(s, "general"), is_ranked=False,
               is_log=True),
-    ScoreKind("general_minimum", (1,), lambda s: _minimum(s, s.general), is_ranked=False),
-    ScoreKind("product_log_ratio", (1,), lambda s: _against_general(
-        _product(s, s.hospital), _product(s, s.general))),
-    ScoreKind("minimum_log_ratio", (1,), lambda s: _against_general(
-        _minimum(s, s.hospital), _minimum(s, s.general))),
+    ScoreKind("general_minimum", (1,), lambda s: _minimum(s, "general"), is_ranked=False),
+    ScoreKind("product_log_ratio", (1,), lambda s: _against_general(s, _product)),
+    ScoreKind("minimum_log_ratio", (1,), lambda s: _against_general(s, _minimum)),
     ScoreKind("half_log_ratio", (1,), _half_log_ratio),
     ScoreKind("difference", (2,), _difference, "listed", rule="difference_above_zero"),
     ScoreKind("log_ratio", (2,), _log_ratio, "listed"),
     ScoreKind("mean_log_ratio", (2,), _mean_log_ratio),
-    ScoreKind("hospital_posterior", (2,), lambda s: s.hospital["p"] / s.n, "listed", is_log=True),
-    ScoreKind("general_posterior", (2,), lambda s: s.general["p"] / s.n, "listed",
+    ScoreKind("hospital_posterior", (2,), lambda s: s.mean("hospital_p"), "listed", is_log=True),
+    ScoreKind("general_posterior", (2,), lambda s: s.mean("general_p"), "listed",
               is_ranked=False),
     ScoreKind("general_mean_log", (2,), lambda s: s.by_name[1], is_ranked=False),
     ScoreKind("residual", (1, 2), _residual),
-    ScoreKind("residual_minimum", (1, 2), _residual_minimum),
-    ScoreKind("residual_sum", (1, 2), _residual_sum),
+    ScoreKind("residual_minimum", (1, 2),
+              lambda s: np.fmin(*s.name_parts.pairs(s.residual))),
+    ScoreKind("residual_sum", (1, 2), lambda s: s.name_parts.whole(s.residual)),
     ScoreKind("part_log_ratio", (1, 2), _part_log_ratio),
     ScoreKind("chain_difference", (2,), _difference, "chain"),
     ScoreKind("chain_log_ratio", (2,), _log_ratio, "chain"),
     ScoreKind("chain_mean_log_ratio", (2,), _mean_log_ratio, "chain"),
-    ScoreKind("chain_hospital_posterior", (2,), lambda s: s.hospital["p"] / s.n, "chain",
+    ScoreKind("chain_hospital_posterior", (2,), lambda s: s.mean("hospital_p"), "chain",
               is_ranked=False),
-    ScoreKind("chain_general_posterior", (2,), lambda s: s.general["p"] / s.n, "chain",
+    ScoreKind("chain_general_posterior", (2,), lambda s: s.mean("general_p"), "chain",
               is_ranked=False),
     ScoreKind("chain_general_mean_log", (2,), lambda s: s.by_name[1], "chain", is_ranked=False),
 )  # fmt: skip
@@ -493,34 +444,73 @@ def score_kind(name: str, *, scenario: int) -> ScoreKind | None:
 
 
 def all_scores(
-    hospital: PosteriorSums | MassSums,
-    *,
-    general: PosteriorSums | MassSums,
-    counts: Ids,
-    parts: NameParts | None,
-    with_errors: bool = True,
+    sums: Columns, *, counts: IntArray, parts: NameParts | None, with_errors: bool = True
 ) -> dict[str, Score]:
     """Return every score that both models' block sums can give.
 
     Parameters
     ----------
+    sums
+        By block, of "hospital" and of "general". Scenario 1: "hospital_mass" [b, U], the
+        Rao-Blackwell mass of each part; of listed names [b, n_listed] "hospital_hits", documents
+        with either part, and "hospital_full_hits", with both side by side. Scenario 2: "hospital_p"
+        [b, n_listed] of whole names, "hospital_log_p" [b, U] of parts, or of `chain` [b, n_listed]
+        of whole names.
     counts
         [b] inputs or documents of each block.
     parts
         None: `chain`, whose evidence is of whole listed names.
     """
-    scenario = 1 if isinstance(hospital, MassSums) else 2
+    scenario, n_run = 1 if "hospital_mass" in sums else 2, float(counts.sum())
     kinds = [k for k in scores_of(scenario) if (k.needs == "chain") == (parts is None)]
-    names, n_run = tuple(vars(hospital)), float(counts.sum())
 
     def formulas(columns: Columns, n: float) -> Columns:
-        h, g = ({name: columns[f"{who}_{name}"] for name in names} for who in "hg")
-        sums = Sums(h, g, n=n, n_run=n_run, parts=parts)
-        return {kind.name: kind.of(sums) for kind in kinds}
+        of = Sums(columns, n, n_run, parts)
+        return {kind.name: kind.of(of) for kind in kinds}
 
-    blocks = {f"h_{name}": x for name, x in vars(hospital).items()}
-    blocks |= {f"g_{name}": x for name, x in vars(general).items()}
-    return jackknife(formulas, blocks, counts=counts, with_errors=with_errors)
+    return jackknife(formulas, sums, counts=counts, with_errors=with_errors)
+
+
+def jackknife(
+    formulas: Callable[[Columns, float], Columns],
+    sums: Columns,
+    *,
+    counts: IntArray,
+    with_errors: bool = True,
+) -> dict[str, Score]:
+    """Evaluate scores of block sums, and their delete-one-block jackknife errors.
+
+    Parameters
+    ----------
+    formulas
+        From totals (name -> [K]) and their count to the scores (formula -> [N]).
+    sums
+        Name -> [b, K] block sums.
+    counts
+        [b] inputs or documents of each block, which may differ.
+    """
+    total, n = {name: block.sum(axis=0) for name, block in sums.items()}, float(counts.sum())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = formulas(total, n)
+        errors = {name: np.full_like(x, math.nan) for name, x in value.items()}
+        if len(counts) < 2 or not with_errors:
+            return {name: Score(x, errors[name]) for name, x in value.items()}
+        # With e_j = value - value without block j and h_j = n / n_j, the variance is the mean over
+        # blocks of ((h_j - 1) e_j - D)^2 / (h_j - 1), where D = sum of (1 - 1 / h_j) e_j.
+        added = {name: np.zeros((3, *x.shape)) for name, x in value.items()}
+        weights = 0.0
+        for j, n_here in enumerate(counts.tolist()):
+            h = n / n_here
+            weights += 1 / (h - 1)
+            for name, x in formulas({k: total[k] - sums[k][j] for k in sums}, n - n_here).items():
+                e = value[name] - x
+                added[name] += [(1 - 1 / h) * e, (h - 1) * e**2, e]
+        for name, (d, squares, plain) in added.items():
+            errors[name] = np.sqrt((squares - 2 * d * plain + d**2 * weights) / len(counts))
+    return {
+        name: Score(x, np.where(np.isfinite(x), errors[name], math.nan))
+        for name, x in value.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -555,19 +545,19 @@ class AttackResult:
     """
 
     scores: Mapping[str, Score]
-    n_pieces: Ids
+    n_pieces: IntArray
     parts: NameParts
-    part_residual: Floats
+    part_residual: FloatArray
     n_units: int
-    block_counts: Ids
+    block_counts: IntArray
     after: Callable[[int], Mapping[str, Score]]
     details: dict[str, object] = field(default_factory=dict)
     documents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    shown: Mapping[str, Floats] = field(default_factory=dict)
-    shown_counts: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    passage_log_ratio: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    shown: Mapping[str, FloatArray] = field(default_factory=dict)
+    shown_counts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    passage_log_ratio: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
-    def of_rows(self, rows: Ids, *, n_listed: int) -> AttackResult:
+    def of_rows(self, rows: IntArray, *, n_listed: int) -> AttackResult:
         """Return what judgement needs of some listed names, all reference controls after them."""
         whole = np.concatenate([rows, np.arange(n_listed, len(self.n_pieces))])
 
@@ -585,116 +575,3 @@ class AttackResult:
             parts=replace(self.parts, of_name=self.parts.of_name[whole]),
             after=lambda n_blocks: some(self.after(n_blocks)),
         )
-
-
-def jackknife(
-    formulas: Formulas, sums: Columns, *, counts: Ids, with_errors: bool = True
-) -> dict[str, Score]:
-    """Evaluate scores of block sums, and their delete-one-block jackknife errors.
-
-    Parameters
-    ----------
-    formulas
-        From totals (name -> [K]) and their count to the scores (formula -> [N]).
-    sums
-        Name -> [b, K] block sums.
-    counts
-        [b] inputs or documents of each block, which may differ.
-    """
-    total, n_blocks = {name: block.sum(axis=0) for name, block in sums.items()}, len(counts)
-    n = float(counts.sum())
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = formulas(total, n)
-        if n_blocks < 2 or not with_errors:
-            return {name: Score(x, np.full_like(x, math.nan)) for name, x in value.items()}
-        # With e_j = value - value without block j and h_j = n / n_j, the variance is the mean over
-        # blocks of ((h_j - 1) e_j - D)^2 / (h_j - 1), where D = sum of (1 - 1 / h_j) e_j.
-        shift, squares, plain, weights = (
-            {name: np.zeros_like(x) for name, x in value.items()} for _ in range(4)
-        )
-        for j, n_here in enumerate(counts.tolist()):
-            without = formulas({k: total[k] - sums[k][j] for k in sums}, n - n_here)
-            h = n / n_here
-            for name, x in value.items():
-                e = x - without[name]
-                shift[name] = shift[name] + (1 - 1 / h) * e
-                squares[name] = squares[name] + (h - 1) * e**2
-                plain[name] = plain[name] + e
-                weights[name] = weights[name] + 1 / (h - 1)
-        errors = {
-            name: np.sqrt((squares[name] - 2 * d * plain[name] + d**2 * weights[name]) / n_blocks)
-            for name, d in shift.items()
-        }
-    return {
-        name: Score(x, np.where(np.isfinite(x), errors[name], math.nan))
-        for name, x in value.items()
-    }
-
-
-def score_file(
-    scores: ArrayLike, is_member: ArrayLike, *, seed: int, threshold: float | None = None
-) -> dict[str, object]:
-    """Return AUC, TPR at FPR and, with a threshold, the confusion table of a column of scores.
-
-    Higher scores are more member-like; NaN scores are left out and counted; flagged is
-    score > threshold. A number that is undefined, or that so few controls cannot resolve, is None.
-
-    Parameters
-    ----------
-    scores, is_member
-        Columns [N]; truth is True or 1 for a member, False or 0 for a control.
-
-    Raises
-    ------
-    AuditError
-        If there are no scored members or no scored controls.
-    """
-    score = np.asarray(scores, dtype=np.float64)
-    member = np.asarray(is_member, dtype=np.bool_)
-    ranking = bootstrap_ranking(score, member, seed=seed)
-    for n_names, kind, value in (
-        (ranking.n_members, "members", 1),
-        (ranking.n_controls, "controls", 0),
-    ):
-        if not n_names:
-            raise AuditError(
-                f"There are no {kind} with a score.",
-                where="is_member",
-                do=f"Give at least one row with is_member = {value} and a number as its score.",
-            )
-    numbers: dict[str, float] = {
-        "n_members": ranking.n_members,
-        "n_controls": ranking.n_controls,
-        "n_not_scored": ranking.n_not_scored,
-        "auc": ranking.auc.value,
-        "auc_low": ranking.auc.low,
-        "auc_high": ranking.auc.high,
-    }
-    if threshold is not None:
-        numbers |= {"threshold": threshold, **_at_threshold(score, member, threshold)}
-    tpr = {f"{fpr:g}": estimate for fpr, estimate in ranking.tpr_at_fpr}
-    return {
-        **_without_nan(numbers),
-        "tpr_at_fpr": _without_nan({key: x.value for key, x in tpr.items()}),
-        "tpr_at_fpr_low": _without_nan({key: x.low for key, x in tpr.items()}),
-        "tpr_at_fpr_high": _without_nan({key: x.high for key, x in tpr.items()}),
-    }
-
-
-def _at_threshold(score: FloatArray, member: BoolArray, threshold: float) -> dict[str, float]:
-    is_scored = ~np.isnan(score)
-    counts = confusion(score[is_scored] > threshold, member[is_scored])
-    return {
-        "tp": counts.tp,
-        "fn": counts.fn,
-        "fp": counts.fp,
-        "tn": counts.tn,
-        "f1": counts.f1,
-        "accuracy": counts.accuracy.value,
-        "precision": counts.precision.value,
-        "recall": counts.recall.value,
-    }
-
-
-def _without_nan(numbers: Mapping[str, float]) -> dict[str, float | None]:
-    return {key: None if math.isnan(x) else x for key, x in numbers.items()}

@@ -16,9 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from sys import intern
-from typing import Any, Literal, Self
-
-from pydantic import model_validator
+from typing import Any, Literal
 
 from audit.corpus.build import CategoryCount, CategoryCounter
 from audit.corpus.truth import CANARY, EXAMINATION, ListedNotes, NoteTruth, Place, patient_key
@@ -586,13 +584,6 @@ class Examination(Record):
     carriers: tuple[tuple[str, CountTable], ...]
     canaries: CountTable
     n_passages: int
-
-    @model_validator(mode="after")
-    def _is_of_the_same_names(self) -> Self:
-        sizes = {sum(n for _, n in table) for table in (self.pattern_table, self.mention_table)}
-        if sizes != {self.n_positives} or self.n_listed_positives > self.n_positives:
-            raise ValueError("the tables do not count the positives")
-        return self
 
     @property
     def n_notes(self) -> int:

@@ -97,6 +97,7 @@ class CorpusTask(Task):
     job = "corpus"
     flags: ClassVar = {
         "columns": "--column",
+        "register_file": "--register",
         "n_canaries": "--canary-names",
         "canary_counts": "--canaries",
     }

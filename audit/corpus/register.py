@@ -16,8 +16,8 @@ from itertools import pairwise
 
 from audit.corpus.truth import Doubt, NoteTruth, Place
 from audit.errors import AuditError
-from audit.tables import RowNote, heading_key, read_table
-from audit.text import MAX_NAME_CHARS, find_name_columns, fold_name, is_unspaced
+from audit.tables import RowNote, read_table
+from audit.text import MAX_NAME_CHARS, find_name_columns, fold_name, heading_key, is_unspaced
 
 _COLUMNS = {
     "id": {"patientid", "subjectid", "mrn", "id", "患者id", "患者番号"},

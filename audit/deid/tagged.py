@@ -1,6 +1,6 @@
-"""Files of tagged notes: the texts to hand over, and the spans in every format, as bytes.
+"""Kept sets of tagged notes: read note by note, searched, corrected by hand, handed out as files.
 
-Comes in: notes one by one. Goes out: one file, or a zip of a file each note. What a format cannot
+Goes out: the texts to hand over, and the spans in every format, as bytes. What a format cannot
 say of a note is left out and listed in the zip's `left_out.csv`, never dropped silently.
 """
 
@@ -8,70 +8,70 @@ from __future__ import annotations
 
 import io
 import json
-import unicodedata
+import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from audit.deid.copies import COPIES, STATUSES
-from audit.deid.release import FROM_TEXT, Redacted, Release, Replacement, language_of
-from audit.deid.tag import CENSUS, REDACTED, REFUSED, SPANS
+from audit.deid.release import FROM_TEXT, Release, Replacement, language_of
+from audit.deid.tag import CENSUS, REDACTED, SPANS
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
 from audit.notes.read import is_whole
-from audit.notes.spans import TYPES, Span, TaggedDocument, n_overlapping, ordered
+from audit.notes.spans import TYPES, Span, TaggedDocument, merged, n_overlapping, ordered
 from audit.progress import StopQuestion
 from audit.shelf import Shelf, now, one_line, taken, write_whole
+from audit.stats import IntArray
 from audit.tables import write_table
 from audit.task import Record
 
-REMOVED, ADDED = "removed", "added"
-KINDS = (REMOVED, ADDED)
+REMOVED, ADDED, UNDONE = "removed", "added", "undone"
 MAX_SPANS = 1_000
 """Of one correction: a single letter "everywhere" is no correction."""
-_WHERE = "corrections"
+MAX_TYPED_CHARS = 100_000
+# A Latin letter or an ASCII digit: what a word is made of in the languages that have words.
+_LATIN = "[0-9A-Za-zÀ-ÖØ-öø-ʯᴀ-ᴥᵫ-ᶚḀ-ỿⱠ-ⱻꜢ-ꝯꝱ-ꞇꬰ-ꭚ]"
+
+_Written = Annotated[
+    Span,
+    BeforeValidator(lambda span: Span(*span) if isinstance(span, list | tuple) else span),
+    PlainSerializer(lambda span: [span.start, span.end, span.label]),
+]
 
 
-@dataclass(frozen=True)
-class Correction:
+class Correction(Record):
     """What a person changed in the marks of one note (its number in the set, from 0), at once.
 
-    `spans` are those that went, or came, by `kind`: sorted, at least one. `who` is as the access
-    log has it, `at` an ISO time stamp in UTC.
+    `spans` are those that went, or came, by `kind`; `UNDONE` takes the last correction of the note
+    back. `who` is as the access log has it, `at` an ISO time stamp in UTC.
     """
 
-    number: int
-    kind: str
-    spans: tuple[Span, ...]
+    number: int = Field(default=0, ge=0)
+    kind: Literal["removed", "added", "undone"]
+    spans: tuple[_Written, ...] = Field(default=(), max_length=MAX_SPANS)
     who: str
-    at: str
+    at: str = Field(default_factory=now)
 
-    def __post_init__(self) -> None:
-        """Check the values, once."""
-        if self.number < 0 or self.kind not in KINDS:
-            raise ValueError("no such note or kind")
-        if not 0 < len(self.spans) <= MAX_SPANS or list(self.spans) != sorted(set(self.spans)):
-            raise ValueError("no spans, too many, or they are not sorted")
+
+ByNote = Mapping[int, tuple[Correction, ...]]
+"""Number of a note -> its corrections, in the order in which they were made; none is empty."""
 
 
 def corrected(document: TaggedDocument, corrections: Iterable[Correction]) -> TaggedDocument:
     """Return a note with its marks as they are after the corrections, in their order."""
     spans = set(document.spans)
     for one in corrections:
-        if max(span.end for span in one.spans) > len(document.text):
-            raise AuditError("A correction does not fit its note.", where=_WHERE)
-        if one.kind == REMOVED:
-            spans -= set(one.spans)
-        else:
-            spans |= set(one.spans)
+        if max((span.end for span in one.spans), default=0) > len(document.text):
+            raise AuditError("A correction does not fit its note.", where="corrections")
+        spans = spans - {*one.spans} if one.kind == REMOVED else spans | {*one.spans}
     return replace(document, spans=tuple(sorted(spans)))
 
 
@@ -93,82 +93,50 @@ def missing_marks(
     A text that begins or ends with a Latin letter or digit is only found as a whole word: "Ann" is
     not found in "Annual". White space around it does not count.
     """
-    _check_type(label)
     wanted = text.strip()
     if not wanted:
-        raise AuditError("No text was given.", where=_WHERE)
-    found = [Span(start, start + len(wanted), label) for start in _places(document.text, wanted)]
+        raise AuditError("No text was given.", where="corrections")
+    before = f"(?<!{_LATIN})" if re.match(_LATIN, wanted[0]) else ""
+    behind = f"(?!{_LATIN})" if re.match(_LATIN, wanted[-1]) else ""
+    places = re.finditer(before + re.escape(wanted) + behind, document.text)
+    found = [Span(*place.span(), label) for place in places]
     if not found:
         raise AuditError(
             "This text does not stand in the note in this way of writing.",
-            where=_WHERE,
+            where="corrections",
             do="Copy it out of the note; for a part of a word, give its offsets.",
         )
-    unmarked = [span for span in found if not _is_marked(document, span)]
-    if not unmarked:
-        raise _marked_already()
+    unmarked = _unmarked(document, found)
     if is_everywhere and len(unmarked) > MAX_SPANS:
         raise AuditError(
-            f"This text stands in the note more than {MAX_SPANS:,} times.", where=_WHERE
+            f"This text stands in the note more than {MAX_SPANS:,} times.", where="corrections"
         )
-    return tuple(unmarked) if is_everywhere else (unmarked[0],)
+    return unmarked if is_everywhere else unmarked[:1]
 
 
 def mark_between(document: TaggedDocument, *, start: int, end: int, label: str) -> tuple[Span, ...]:
     """Return the mark of the characters `start` to `end` (exclusive) of a note."""
-    _check_type(label)
     if not 0 <= start < end <= len(document.text):
         raise AuditError(
             f"The note has characters 0 to {len(document.text):,}; the end is behind the start.",
-            where=_WHERE,
+            where="corrections",
         )
-    span = Span(start, end, label)
-    if _is_marked(document, span):
-        raise _marked_already()
-    return (span,)
+    return _unmarked(document, [Span(start, end, label)])
 
 
-def _check_type(label: str) -> None:
-    if label not in TYPES:
+def _unmarked(document: TaggedDocument, spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the spans that marks do not cover whole; AuditError where there is none."""
+    if spans[0].label not in TYPES:
         raise ValueError("no such type")
-
-
-def _places(text: str, wanted: str) -> Iterator[int]:
-    at = text.find(wanted)
-    while at >= 0:
-        end = at + len(wanted)
-        is_begun = at > 0 and _is_latin(text[at - 1]) and _is_latin(wanted[0])
-        goes_on = end < len(text) and _is_latin(text[end]) and _is_latin(wanted[-1])
-        is_whole = not is_begun and not goes_on
-        if is_whole:
-            yield at
-        at = text.find(wanted, end if is_whole else at + 1)
-
-
-def _is_latin(char: str) -> bool:
-    if char.isascii():
-        return char.isalnum()
-    return char.isalpha() and unicodedata.name(char, "").startswith("LATIN")
-
-
-def _is_marked(document: TaggedDocument, span: Span) -> bool:
-    reached = span.start
-    for one in document.spans:  # sorted by where they begin
-        if one.start > reached:
-            break
-        reached = max(reached, one.end)
-    return reached >= span.end
-
-
-def _marked_already() -> AuditError:
-    return AuditError(
-        "This is marked already.",
-        where=_WHERE,
-        do="Take the mark away first to change its type.",
-    )
-
-
-MAX_TYPED_CHARS = 100_000
+    marked = merged(document.spans)
+    found = [x for x in spans if not any(s <= x.start and x.end <= end for s, end in marked)]
+    if not found:
+        raise AuditError(
+            "This is marked already.",
+            where="corrections",
+            do="Take the mark away first to change its type.",
+        )
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -205,31 +173,25 @@ def tagged_text(text: str, *, tagger: Tagger, release: Release) -> OneNote:
 
 
 def released_note(
-    document: TaggedDocument, *, row: int, release: Release, kept: str | None = None
+    document: TaggedDocument,
+    *,
+    row: int,
+    release: Release,
+    kept: str | None = None,
+    corrections: Sequence[Correction] = (),
 ) -> OneNote:
-    """Return a note with its released text.
+    """Return a note with its corrections by hand, and its released text.
 
-    What was released before (`kept`) stays, and where another text would be made today its
-    replacements are not marked.
+    What was released before (`kept`) stays where nobody corrected anything, and where another text
+    would be made today its replacements are not marked.
     """
-    redacted: Redacted = release.of(document)
-    if kept is not None and kept != redacted.text:
-        return OneNote(row, document, kept, ())
-    return OneNote(row, document, redacted.text, redacted.replacements)
-
-
-def corrected_note(
-    note: OneNote, corrections: Sequence[Correction], *, release: Release
-) -> OneNote:
-    """Return a note with corrections by hand, its released text made anew; as it is without any."""
-    if not corrections:
-        return note
-    document = corrected(note.document, corrections)
+    document = corrected(document, corrections)
     redacted = release.of(document)
-    return OneNote(note.row, document, redacted.text, redacted.replacements, tuple(corrections))
+    if kept is not None and not corrections and kept != redacted.text:
+        return OneNote(row, document, kept, ())
+    return OneNote(row, document, redacted.text, redacted.replacements, tuple(corrections))
 
 
-SOURCES = ("pasted", "uploaded", "registered")
 ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
 
 
@@ -250,21 +212,15 @@ class TaggedSet(Record):
         The folder; its name, 12 hexadecimal digits, is the same for the same question.
     """
 
-    format: int = Field(default=1, ge=1, le=1)
+    format: Literal[1] = 1
     title: str
-    source: str
+    source: Literal["pasted", "uploaded", "registered"]
     tagger_id: str
     tagger_digest: str
     how: Release
     created: str
     census: dict[str, Any] | None = Field(default=None, exclude=True)
     path: Path = Field(default=Path(), exclude=True)
-
-    @model_validator(mode="after")
-    def _check(self) -> TaggedSet:
-        if self.source not in SOURCES:
-            raise ValueError("notes cannot come from there")
-        return self
 
     @property
     def tagged_id(self) -> str:
@@ -282,79 +238,54 @@ class TaggedSet(Record):
         return int(self.census["n_notes"]) if self.census else 0
 
     @property
-    def n_spans(self) -> dict[str, int]:
-        """Spans by label, the five types first."""
-        spans = self.census["spans"] if self.census else {}
-        return {str(label): int(counted["n"]) for label, counted in spans.items()}
-
-    @property
     def spans_path(self) -> Path:
         """The notes with their spans: what `deid score --pred` reads; private."""
         return self.path / RESULT / SPANS
 
-    @property
-    def redacted_path(self) -> Path:
-        """The notes as they may be released."""
-        return self.path / RESULT / REDACTED
-
-    @property
-    def refused_path(self) -> Path:
-        """The rows that were no notes."""
-        return self.path / RESULT / REFUSED
-
 
 def _read_set(folder: Path) -> TaggedSet:
-    asked = TaggedSet.read((folder / ASKED).read_bytes(), where=_SET)
+    asked = TaggedSet.read((folder / ASKED).read_bytes(), where="tagged notes")
     census = None
     if (folder / INDEX).is_file():
         census = json.loads((folder / RESULT / CENSUS).read_bytes())
-        int(census["n_notes"])
-        {label: int(counted["n"]) for label, counted in census["spans"].items()}
-    return asked.model_copy(update={"path": folder, "census": census})
+        [int(census["n_notes"]), *(int(counted["n"]) for counted in census["spans"].values())]
+    return asked.with_(path=folder, census=census)
 
 
 TAGGED_SETS = Shelf("tagged", where="tagged notes", read=_read_set)
 
 
 def begin_set(
-    tagged_id: str,
-    *,
-    source: str,
-    tagger_id: str,
-    tagger_digest: str,
-    how: Release,
-    title: str = "",
-    given: bytes | None = None,
+    tagged_id: str, *, given: bytes | None = None, title: str = "", **asked: Any
 ) -> TaggedSet:
-    """Make the folder of a set, with the notes that were handed in; one that is there stays."""
+    """Make the folder of a set, with the notes that were handed in; one that is there stays.
+
+    `asked` are `source`, `tagger_id`, `tagger_digest` and `how` of the set.
+    """
     if (TAGGED_SETS.place(tagged_id) / ASKED).is_file():
         return TAGGED_SETS.get(tagged_id)
-    asked = TaggedSet(
-        title=one_line(title),
-        source=source,
-        tagger_id=tagger_id,
-        tagger_digest=tagger_digest,
-        how=how,
-        created=now(),
-    )
-    record = (json.dumps(asked.plain(), ensure_ascii=False, indent=1) + "\n").encode()
+    record = TaggedSet(title=one_line(title), created=now(), **asked).plain()
     files = {} if given is None else {INPUT: given}
-    return TAGGED_SETS.put(tagged_id, files | {ASKED: record})
+    return TAGGED_SETS.put(tagged_id, files | {ASKED: census_file(record)})
 
 
 CORRECTIONS = "corrections.jsonl"
 MAX_LINES = 50_000
-_UNDONE = "undone"
-ByNote = Mapping[int, tuple[Correction, ...]]
-"""Number of a note -> its corrections, in the order in which they were made; none is empty."""
 
 
 def corrections_of(tagged: TaggedSet) -> ByNote:
     """Return the corrections of a set that hold."""
-    try:
-        return _holding(_data(tagged))
-    except (ValueError, KeyError, TypeError, IndexError):
-        raise AuditError("The corrections are damaged.", where=_WHERE) from None
+    found: dict[int, list[Correction]] = {}
+    with TAGGED_SETS.reading():
+        lines = _corrections(tagged).splitlines()
+        made = [Correction.model_validate_json(line) for line in lines]
+    for one in made:
+        own = found.setdefault(one.number, [])
+        if one.kind != UNDONE:
+            own.append(one)
+        elif own:
+            own.pop()
+    return {number: tuple(ones) for number, ones in sorted(found.items()) if ones}
 
 
 def corrections_stamp(tagged: TaggedSet) -> tuple[int, int]:
@@ -367,102 +298,39 @@ def corrections_stamp(tagged: TaggedSet) -> tuple[int, int]:
 
 
 def keep_correction(tagged: TaggedSet, correction: Correction) -> None:
-    """Add a correction; it is on the disk when this returns."""
+    """Add a correction, or what undoes one; it is on the disk when this returns."""
     if correction.number >= tagged.n_notes:
         raise ValueError("no such note")
-    line = {
-        "number": correction.number,
-        "kind": correction.kind,
-        "spans": [[span.start, span.end, span.label] for span in correction.spans],
-        "who": correction.who,
-        "at": correction.at,
-    }
-    _append(tagged, line)
-
-
-def undo_correction(tagged: TaggedSet, number: int, *, who: str) -> None:
-    """Take back the last correction of a note that holds; nothing happens where there is none."""
-    _append(tagged, {"number": number, "kind": _UNDONE, "who": who, "at": now()})
-
-
-def _append(tagged: TaggedSet, line: Mapping[str, Any]) -> None:
-    with _alone(tagged):
-        data = _data(tagged)
+    TAGGED_SETS.get(tagged.tagged_id)
+    lock = taken(tagged.path, is_folder=True, waits=True)  # two windows may correct the same notes
+    assert lock is not None
+    with lock:
+        data = _corrections(tagged)
         if data.count(b"\n") >= MAX_LINES:
             raise AuditError(
                 f"These notes have {MAX_LINES:,} corrections; there is room for no more.",
-                where=_WHERE,
+                where="corrections",
             )
-        text = json.dumps(line, ensure_ascii=False) + "\n"
-        write_whole(tagged.path / CORRECTIONS, data + text.encode())
+        write_whole(tagged.path / CORRECTIONS, data + correction.written() + b"\n")
 
 
-def _holding(data: bytes) -> dict[int, tuple[Correction, ...]]:
-    found: dict[int, list[Correction]] = {}
-    for line in data.splitlines():
-        record = json.loads(line)
-        number = int(record["number"])
-        if record["kind"] == _UNDONE:
-            if found.get(number):
-                found[number].pop()
-            continue
-        spans = tuple(Span(int(s), int(e), str(label)) for s, e, label in record["spans"])
-        rest = (str(record[name]) for name in ("who", "at"))
-        found.setdefault(number, []).append(Correction(number, str(record["kind"]), spans, *rest))
-    return {number: tuple(ones) for number, ones in sorted(found.items()) if ones}
-
-
-def _data(tagged: TaggedSet) -> bytes:
-    try:
-        return (tagged.path / CORRECTIONS).read_bytes()
-    except FileNotFoundError:
-        return b""
-    except OSError:
-        raise AuditError("The corrections are damaged.", where=_WHERE) from None
-
-
-@contextmanager
-def _alone(tagged: TaggedSet) -> Iterator[None]:
-    """Hold the set's folder while a line is added: two windows may correct the same notes."""
-    if not tagged.path.is_dir():
-        TAGGED_SETS.get(tagged.tagged_id)
-    lock = taken(tagged.path, is_folder=True, waits=True)
-    assert lock is not None
-    with lock:
-        yield
+def _corrections(tagged: TaggedSet) -> bytes:
+    path = tagged.path / CORRECTIONS
+    return path.read_bytes() if path.exists() else b""
 
 
 MAX_HITS = 10_000
-_SET = "tagged notes"
 _SPANS_FOLLOW = b', "spans": ['
-Numbers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class TaggedIndex:
-    """Where the N notes of a set stand.
-
-    `at` (N, 2) are bytes before the note's line in `spans.jsonl` and in `redacted.jsonl`; `n_spans`
-    (N,) the spans of the note.
-    """
-
-    at: Numbers
-    n_spans: Numbers
-
-    def __len__(self) -> int:
-        """Return how many notes there are."""
-        return len(self.at)
 
 
 def write_index(folder: Path, *, should_stop: StopQuestion = lambda: False) -> None:
     """Write the index of the set in a folder, whole or not at all."""
     rows = []
-    place, place_released = 0, 0
+    place = place_released = 0
     for line, released in _lines(folder):
         if should_stop():
             raise AuditCancelled
-        spans = json.loads(line)["spans"]
-        rows.append((place, place_released, len(spans)))
+        rows.append((place, place_released, len(json.loads(line)["spans"])))
         place += len(line)
         place_released += len(released)
     buffer = io.BytesIO()
@@ -470,45 +338,39 @@ def write_index(folder: Path, *, should_stop: StopQuestion = lambda: False) -> N
     write_whole(folder / INDEX, buffer.getvalue())
 
 
-def read_index(tagged: TaggedSet) -> TaggedIndex:
-    """Return the index of a whole set, mapped into memory."""
-    try:
+def read_index(tagged: TaggedSet) -> IntArray:
+    """Return the index of a whole set [N, 3], mapped into memory.
+
+    For each note the bytes before its line in `spans.jsonl` and in `redacted.jsonl`, and its spans.
+    """
+    with TAGGED_SETS.reading():
         rows = np.load(tagged.path / INDEX, mmap_mode="r", allow_pickle=False)
         if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype != np.int64:
             raise ValueError
-    except (OSError, ValueError):
-        raise _damaged() from None
-    return TaggedIndex(rows[:, :2], rows[:, 2])
+        return np.asanyarray(rows)
 
 
 def note_at(
-    tagged: TaggedSet, number: int, *, index: TaggedIndex, corrections: ByNote | None = None
+    tagged: TaggedSet, number: int, *, index: IntArray, corrections: ByNote | None = None
 ) -> OneNote:
     """Return the note of this number, from 0, corrected by hand; only its own lines are read.
 
-    The corrections are those of the set; None reads them.
+    The corrections are those of the set; None reads them, {} leaves the note as the tagger did.
     """
     kept = corrections_of(tagged) if corrections is None else corrections
-    note = raw_note_at(tagged, number, index=index)
-    return corrected_note(note, kept.get(number, ()), release=tagged.how)
-
-
-def raw_note_at(tagged: TaggedSet, number: int, *, index: TaggedIndex) -> OneNote:
-    """Return a note as the tagger left it; raises as `note_at`."""
-    place, place_released = (int(value) for value in index.at[number])
-    return _note(
-        _line_at(tagged.spans_path, place), _line_at(tagged.redacted_path, place_released),
-        tagged=tagged,
-    )  # fmt: skip
+    lines = []
+    for name, place in zip((SPANS, REDACTED), index[number, :2].tolist(), strict=True):
+        with TAGGED_SETS.reading(), (tagged.path / RESULT / name).open("rb") as file:
+            file.seek(place)
+            lines.append(file.readline())
+    return _note(*lines, tagged=tagged, corrections=kept.get(number, ()))
 
 
 def notes_of(tagged: TaggedSet) -> Iterator[OneNote]:
     """Yield every note of a set, corrected by hand, one at a time; raises as `note_at`."""
     corrections = corrections_of(tagged)
-    release = tagged.how
-    for number, (line, released) in enumerate(_lines(tagged.path)):
-        note = _note(line, released, tagged=tagged)
-        yield corrected_note(note, corrections.get(number, ()), release=release)
+    for number, lines in enumerate(_lines(tagged.path)):
+        yield _note(*lines, tagged=tagged, corrections=corrections.get(number, ()))
 
 
 def notes_with(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
@@ -519,23 +381,20 @@ def notes_with(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
     wanted = json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
     hits: list[int] = []
     for number, (line, _) in enumerate(_lines(tagged.path)):
-        if wanted not in line.rpartition(_SPANS_FOLLOW)[0]:
-            continue
-        record = json.loads(line)
-        if text in record["text"] or text in str(record["doc_id"]):
-            hits.append(number)
-            if len(hits) == MAX_HITS:
-                break
+        if len(hits) < MAX_HITS and wanted in line.rpartition(_SPANS_FOLLOW)[0]:
+            record = json.loads(line)
+            if text in record["text"] or text in str(record["doc_id"]):
+                hits.append(number)
     return tuple(hits)
 
 
 def chosen_notes(
-    index: TaggedIndex,
+    index: IntArray,
     *,
     only: str = "all",
     hits: Sequence[int] | None = None,
     corrections: ByNote | None = None,
-) -> Numbers:
+) -> IntArray:
     """Return the numbers of "all" notes, those "with" marks, "without" any, or "corrected" by hand.
 
     `hits` are numbers out of which to choose, ascending; None for every note. The corrections of
@@ -545,60 +404,33 @@ def chosen_notes(
     if only == "all":
         return numbers
     if only == "corrected":
-        is_chosen = np.isin(numbers, list(corrections or ()))
-    else:
-        n_spans = np.array(index.n_spans)
-        for number, ones in (corrections or {}).items():
-            n_spans[number] += sum(
-                len(one.spans) * (1 if one.kind == ADDED else -1) for one in ones
-            )
-        is_chosen = (n_spans[numbers] > 0) == (only == "with")
-    chosen: Numbers = np.compress(is_chosen, numbers)
-    return chosen
+        return numbers[np.isin(numbers, list(corrections or ()))]
+    n_spans = np.array(index[:, 2])
+    for number, ones in (corrections or {}).items():
+        n_spans[number] += sum(len(x.spans) * (1 if x.kind == ADDED else -1) for x in ones)
+    return np.compress((n_spans[numbers] > 0) == (only == "with"), numbers)
 
 
-def _note(line: bytes, released: bytes, *, tagged: TaggedSet) -> OneNote:
-    try:
-        document: TaggedDocument = read_line(line.decode(), what=_SET, number=1)
+def _note(
+    line: bytes, released: bytes, *, tagged: TaggedSet, corrections: Sequence[Correction]
+) -> OneNote:
+    with TAGGED_SETS.reading():
+        document = read_line(line.decode(), what="tagged notes", number=1)
         record = json.loads(released)
         row, kept = int(record["row"]), str(record["text"])
-    except (ValueError, KeyError, TypeError):
-        raise _damaged() from None
-    return released_note(document, row=row, release=tagged.how, kept=kept)
+    return released_note(document, row=row, release=tagged.how, kept=kept, corrections=corrections)
 
 
 def _lines(folder: Path) -> Iterator[tuple[bytes, bytes]]:
-    result = folder / RESULT
-    try:
-        with (result / SPANS).open("rb") as spans, (result / REDACTED).open("rb") as redacted:
-            try:
-                yield from zip(spans, redacted, strict=True)
-            except ValueError:
-                raise _damaged() from None
-    except OSError:
-        raise _damaged() from None
-
-
-def _line_at(path: Path, place: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(place)
-            return file.readline()
-    except OSError:
-        raise _damaged() from None
-
-
-def _damaged() -> AuditError:
-    return AuditError("These tagged notes are damaged.", where=_SET)
+    paths = [folder / RESULT / name for name in (SPANS, REDACTED)]
+    with TAGGED_SETS.reading(), paths[0].open("rb") as spans, paths[1].open("rb") as redacted:
+        yield from zip(spans, redacted, strict=True)
 
 
 _OF_TAGGER = ("n_notes_without_spans", "n_replaced", "n_replaced_by_itself", "spans", "sha256")
-Counts = dict[str, dict[str, int]]
 
 
-def corrected_census(
-    tagged: TaggedSet, *, index: TaggedIndex, corrections: ByNote
-) -> dict[str, Any]:
+def corrected_census(tagged: TaggedSet, *, index: IntArray, corrections: ByNote) -> dict[str, Any]:
     """Return the census of a whole set as its notes are handed out.
 
     `n_notes_corrected` says how many notes a person changed. Where there are any, the census says
@@ -608,42 +440,57 @@ def corrected_census(
     own = dict(tagged.census or {})
     if not corrections:
         return own | {"n_notes_corrected": 0}
-    spans: Counts = {label: dict(counted) for label, counted in own["spans"].items()}
-    totals = {name: int(own.get(name, 0)) for name in _OF_TAGGER[:3]}
+    counts: Counter[Any] = Counter({name: int(own.get(name, 0)) for name in _OF_TAGGER[:3]})
+    for label, counted in own["spans"].items():
+        counts.update({(label, name): n for name, n in counted.items()})
+    n_changed: Counter[str] = Counter({"n_removed": 0, "n_added": 0})
     for number, ones in corrections.items():
-        before = raw_note_at(tagged, number, index=index)
-        after = corrected_note(before, ones, release=tagged.how)
-        old = tagged.how.of(before.document)
-        _count(spans, before.document, sign=-1)
-        _count(spans, after.document, sign=1)
-        new = tagged.how.of(after.document)
-        totals["n_notes_without_spans"] += (not after.document.spans) - (not before.document.spans)
-        totals["n_replaced"] += len(new.replacements) - len(old.replacements)
-        totals["n_replaced_by_itself"] += new.n_unchanged - old.n_unchanged
-    rest = {name: value for name, value in own.items() if name not in _OF_TAGGER}
+        document = note_at(tagged, number, index=index, corrections={}).document
+        counts.update(_counted(corrected(document, ones), tagged.how))
+        counts.subtract(_counted(document, tagged.how))
+        for one in ones:
+            n_changed[f"n_{one.kind}"] += len(one.spans)
     return {
-        **rest,
-        **totals,
-        "spans": {label: spans[label] for label in ordered(spans) if spans[label]["n"]},
+        **{name: value for name, value in own.items() if name not in _OF_TAGGER},
+        **{name: counts[name] for name in _OF_TAGGER[:3]},
+        "spans": _by_label(counts),
         "n_notes_corrected": len(corrections),
-        "corrections": {
-            f"n_{kind}": sum(
-                len(one.spans) for ones in corrections.values() for one in ones if one.kind == kind
-            )
-            for kind in (REMOVED, ADDED)
-        },
+        "corrections": dict(n_changed),
         "tagger_alone": {name: own[name] for name in _OF_TAGGER if name in own},
     }
 
 
-def _count(spans: Counts, document: TaggedDocument, *, sign: int) -> None:
+def census_of(note: OneNote, *, release: Release) -> dict[str, Any]:
+    """Return what was counted in a single note, as the census of a set counts it.
+
+    Counts are those after corrections by hand.
+    """
+    counts, text = _counted(note.document, release), note.document.text
+    return {
+        "n_notes": 1,
+        "n_characters": len(text),
+        **{name: counts[name] for name in _OF_TAGGER[:3]},
+        "n_notes_of_no_language": int(not language_of(text)),
+        "spans": _by_label(counts),
+        "n_notes_corrected": int(bool(note.corrections)),
+    }
+
+
+def _counted(document: TaggedDocument, release: Release) -> Counter[Any]:
+    """Count a note as `_OF_TAGGER` names it, and its spans and their characters by label."""
+    redacted = release.of(document)
+    numbers = (not document.spans, len(redacted.replacements), redacted.n_unchanged)
+    counts: Counter[Any] = Counter(dict(zip(_OF_TAGGER, map(int, numbers), strict=False)))
     for span in document.spans:
-        counted = spans.setdefault(span.label, {"n": 0, "n_characters": 0})
-        counted["n"] += sign
-        counted["n_characters"] += sign * span.n_chars
+        counts.update({(span.label, "n"): 1, (span.label, "n_characters"): span.n_chars})
+    return counts
 
 
-Places = npt.NDArray[np.int64]
+def _by_label(counts: Counter[Any]) -> dict[str, dict[str, int]]:
+    labels = ordered(key[0] for key, n in counts.items() if isinstance(key, tuple) and n)
+    return {
+        label: {name: counts[label, name] for name in ("n", "n_characters")} for label in labels
+    }
 
 
 @dataclass(frozen=True)
@@ -659,48 +506,29 @@ class CopyOfNote:
     n_unaligned: int
     n_malformed: int
 
-    def __post_init__(self) -> None:
-        """Check the status, once."""
-        if self.status not in STATUSES:
-            raise ValueError("no such status")
 
-
-def copy_places(tagged: TaggedSet) -> Places:
+def copy_places(tagged: TaggedSet) -> IntArray:
     """Return (N,) bytes before each note's line; empty where the tagger wrote no copies."""
     path = tagged.path / RESULT / COPIES
     if not path.is_file():
         return np.empty(0, dtype=np.int64)
-    try:
-        with path.open("rb") as lines:
-            ends = np.cumsum([0, *map(len, lines)], dtype=np.int64)
-    except OSError:
-        raise _copies_damaged() from None
-    if len(ends) != tagged.n_notes + 1:
-        raise _copies_damaged()
+    with TAGGED_SETS.reading(), path.open("rb") as lines:
+        ends = np.cumsum([0, *map(len, lines)], dtype=np.int64)
+        if len(ends) != tagged.n_notes + 1:
+            raise ValueError
     return ends[:-1]
 
 
-def copy_at(tagged: TaggedSet, number: int, *, places: Places) -> CopyOfNote | None:
+def copy_at(tagged: TaggedSet, number: int, *, places: IntArray) -> CopyOfNote | None:
     """Return how faithful the copy of a note is; None where the tagger wrote none."""
     if not len(places):
         return None
-    try:
-        with (tagged.path / RESULT / COPIES).open("rb") as file:
-            file.seek(int(places[number]))
-            record = json.loads(file.readline().decode("utf-8", "surrogatepass"))
-        rate = record["error_rate"]
-        return CopyOfNote(
-            str(record["status"]),
-            None if rate is None else float(rate),
-            len(record["unaligned"]),
-            int(record["tags"]["n_malformed"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        raise _copies_damaged() from None
-
-
-def _copies_damaged() -> AuditError:
-    return AuditError("The tagger's copies cannot be read.", where="tagged notes")
+    with TAGGED_SETS.reading(), (tagged.path / RESULT / COPIES).open("rb") as file:
+        file.seek(int(places[number]))
+        record = json.loads(file.readline().decode("utf-8", "surrogatepass"))
+        status, rate = STATUSES[STATUSES.index(record["status"])], record["error_rate"]
+        n_malformed = int(record["tags"]["n_malformed"])
+        return CopyOfNote(status, rate and float(rate), len(record["unaligned"]), n_malformed)
 
 
 RELEASED = ("text", "jsonl", "csv")
@@ -730,43 +558,15 @@ def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str
 
     The notes stand in the order of their rows; `language` is that of inline tags.
     """
-    if form == "text" and n_notes == 1:
-        return "".join(note.released for note in notes).encode()
-    if form == "jsonl":
-        return b"".join(_json({"row": note.row, "text": note.released}) for note in notes)
     if form == "csv":
         rows = [(note.row, note.released) for note in notes]
         return write_table(("row", "text"), rows, bom=True).encode()
-    if form == "spans":
-        return b"".join(jsonl_line(note.document).encode() for note in notes)
-    if form == "conll":
-        return b"".join(
-            content for note in notes for content in _files(note, form, language).values()
-        )
-    if form not in ("text", "brat", "i2b2", "inline"):
+    if form not in (*RELEASED, *PRIVATE):
         raise ValueError(f"{form}: no such form")
-    return _zip(notes, form=form, language=language)
-
-
-def census_of(note: OneNote) -> dict[str, Any]:
-    """Return what was counted in a single note, as the census of a set counts it.
-
-    Counts are those after corrections by hand.
-    """
-    labels = ordered(span.label for span in note.document.spans)
-    spans = {label: [s for s in note.document.spans if s.label == label] for label in labels}
-    return {
-        "n_notes": 1,
-        "n_characters": len(note.document.text),
-        "n_notes_without_spans": int(not note.document.spans),
-        "n_replaced": len(note.replacements),
-        "n_notes_of_no_language": int(not language_of(note.document.text)),
-        "spans": {
-            label: {"n": len(found), "n_characters": sum(span.n_chars for span in found)}
-            for label, found in spans.items()
-        },
-        "n_notes_corrected": int(bool(note.corrections)),
-    }
+    if export_name(form, n_notes=n_notes).endswith(".zip"):
+        return _zip(notes, form=form, language=language)
+    files = (_files(note, form, language).values() for note in notes)
+    return b"".join(content for own in files for content in own)
 
 
 def census_file(census: Mapping[str, Any]) -> bytes:
@@ -778,35 +578,35 @@ def _zip(notes: Iterable[OneNote], *, form: str, language: str) -> bytes:
     buffer = io.BytesIO()
     left_out: list[tuple[int, str]] = []
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as folder:
+
+        def add(files: Mapping[str, bytes]) -> None:
+            for name, content in files.items():
+                entry = zipfile.ZipInfo(name, date_time=_TIME)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                entry.external_attr = 0o600 << 16
+                folder.writestr(entry, content)
+
         for note in notes:
             try:
-                files = _files(note, form, language)
+                add(_files(note, form, language))
             except AuditError as error:
                 left_out.append((note.row, error.what))
-                continue
-            for name, content in files.items():
-                _add(folder, name, content)
         if left_out:
-            _add(folder, _LEFT_OUT, write_table(("row", "why"), left_out, bom=True).encode())
+            add({_LEFT_OUT: write_table(("row", "why"), left_out, bom=True).encode()})
     return buffer.getvalue()
 
 
 def _files(note: OneNote, form: str, language: str) -> dict[str, bytes]:
+    """Return the files of a note in a form: from name to bytes."""
+    document = note.document
     if form == "text":
         return {f"note-{note.row}.txt": note.released.encode()}
-    document = note.document
+    if form == "jsonl":
+        record = {"row": note.row, "text": note.released}
+        return {"": (json.dumps(record, ensure_ascii=False) + "\n").encode()}
+    if form == "spans":
+        return {"": jsonl_line(document).encode()}
     if form in ("conll", "inline") and n_overlapping(document.spans):
         document = flattened(document)
     own = language_of(document.text) if language == FROM_TEXT else language
     return write_files([document], form=form, language=own)
-
-
-def _add(folder: zipfile.ZipFile, name: str, content: bytes) -> None:
-    entry = zipfile.ZipInfo(name, date_time=_TIME)
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    entry.external_attr = 0o600 << 16
-    folder.writestr(entry, content)
-
-
-def _json(record: Mapping[str, object]) -> bytes:
-    return (json.dumps(record, ensure_ascii=False) + "\n").encode()

@@ -47,7 +47,7 @@ class NotesToTag:
     Parameters
     ----------
     source
-        One of `audit.deid.tagged.SOURCES`.
+        One of those of `audit.deid.tagged.TaggedSet`.
     given
         Bytes that `open_notes` reads; None for a registered file.
     file_id

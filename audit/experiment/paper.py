@@ -18,7 +18,7 @@ from audit.attack.question import AuditRequest
 from audit.corpus.examine import Examination, read_examination
 from audit.corpus.kept import CORPORA, list_of, passages_for
 from audit.corpus.make import make_corpus
-from audit.corpus.truth import PASSAGES, PRIVATE, listed_file
+from audit.corpus.truth import PASSAGES, PRIVATE
 from audit.errors import AuditError
 from audit.experiment.paper_tables import (
     CONTROLS,
@@ -37,7 +37,7 @@ from audit.progress import Pace, Progress, ProgressListener, StopQuestion
 from audit.run import run_audit
 from audit.shelf import private_folder, write_private, write_whole
 from audit.training.config import read_losses
-from audit.training.kept import MODEL, TrainOrder, read_facts, read_training
+from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
 from audit.training.masked_lm import train
 from cache.store import Store
 
@@ -149,16 +149,15 @@ def run_experiment(
     say(f"Corpus: {', '.join(said)}.")
     general = order.general
     if order.general_notes is not None:
-        training = TrainOrder(
-            general=general, notes=(order.general_notes,), out=out / "general",
+        training = PretrainTask(
+            general=general, notes=order.general_notes, out=out / "general",
             settings=order.general_training, title="General", device=order.device,
         )  # fmt: skip
         _train(training, GENERAL, stages=stages, should_stop=should_stop, say=say)
         general = out / "general" / MODEL
-    training = TrainOrder(
-        general=general, notes=(private,), out=out / "hospital", settings=order.training,
+    training = PretrainTask(
+        general=general, notes=private, out=out / "hospital", settings=order.training,
         title="Hospital", device=order.device, snapshot_epochs=order.epochs,
-        listed=listed_file(private),
     )  # fmt: skip
     copies = _train(training, HOSPITAL, stages=stages, should_stop=should_stop, say=say)
     exposures, reports = _exposures(order, out / "hospital"), {}
@@ -192,7 +191,7 @@ def _corpus(
 
 
 def _train(
-    training: TrainOrder,
+    training: PretrainTask,
     stage: str,
     *,
     stages: StageProgress,
@@ -200,15 +199,14 @@ def _train(
     say: Callable[[str], None],
 ) -> dict[int, Path]:
     """Train, or go on; returns the copies by step."""
-    was_whole = (training.out / MODEL).is_dir()
-    result = train(training, progress=stages.of(stage), should_stop=should_stop)
+    was_whole = (training.folder / MODEL).is_dir()
+    done = train(training, progress=stages.of(stage), should_stop=should_stop)
     stages.finish(stage, was_kept=was_whole)
-    done = read_training(training.out)
-    if done is not None and done.loss is not None:
+    if done.loss is not None:
         held = "" if done.held_out is None else f", held-out loss {done.held_out:.2f}"
         loss = f"training loss {done.loss:.2f}{held}"
         say(f"{stage.capitalize()}: {done.n_steps_done} steps, {loss}.")
-    return {snapshot.step: snapshot.path for snapshot in result.snapshots}
+    return {step: done.folder / snapshot_name(step) for step in done.snapshots}
 
 
 def _questions(order: ExperimentTask, folder: Path, *, general: Path) -> Iterator[AuditRequest]:
@@ -263,9 +261,7 @@ def _unreadable(error: OSError) -> AuditError:
 
 def _exposures(order: ExperimentTask, folder: Path) -> tuple[ExposureRow, ...]:
     """Return how far M_hospital was each time it was copied."""
-    facts, points = read_facts(folder), read_losses(folder)
-    if facts is None:
-        raise AuditError("The training cannot be read.", where="hospital model")
+    facts, points = MODELS.at(folder).facts, read_losses(folder)
     rows = []
     for epochs in order.epochs:
         step = facts.settings.steps_of_epochs(epochs, n_train_tokens=facts.n_train_tokens)

@@ -19,7 +19,7 @@ from audit.jobs.locks import jobs_dir, table_lock, unusable
 from audit.progress import Progress, ProgressListener
 from audit.shelf import whole_file
 from audit.task import Contact, Part
-from cache.disk import private_database
+from cache.store import private_database
 
 ACTIVE = ("queued", "running")
 ENDED = ("done", "failed", "cancelled", "interrupted")

@@ -12,7 +12,8 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from operator import add
 
 from audit.text import fold_name, is_unspaced, written_name
 
@@ -73,35 +74,28 @@ class Candidates:
         """Check the columns against each other, once."""
         for name, unknown in (("row", None), ("is_kind_guessed", False)):
             if not getattr(self, name):
-                object.__setattr__(self, name, (unknown,) * len(self.first))
-        lengths = {f.name: len(getattr(self, f.name)) for f in fields(self)}
-        if len(set(lengths.values())) > 1:
-            raise ValueError(f"columns of different length: {lengths}")
-        for row, (first, last) in enumerate(zip(self.first, self.last, strict=True)):
-            if not first and not last:
-                raise ValueError(f"row {row}: both parts of the name are empty")
-            if self.control_kind[row] and self.control_kind[row] not in CONTROL_KINDS:
-                raise ValueError(f"row {row}: unknown control kind {self.control_kind[row]!r}")
-            if bool(self.control_kind[row]) != (self.is_member[row] is False):
-                raise ValueError(f"row {row}: controls, and only they, have a control kind")
-            self._check_numbers(row)
-
-    def _check_numbers(self, row: int) -> None:
-        # A numpy bool is not True: it would pass for "unknown" wherever `is True` is asked.
-        if not isinstance(self.is_member[row], bool | None):
-            raise ValueError(f"row {row}: is_member is True, False or None")
-        if (self.n_mentions[row] or 0) < 0:
-            raise ValueError(f"row {row}: the number of mentions is negative")
-        if not (math.isnan(self.popularity[row]) or 0 <= self.popularity[row] <= 1):
-            raise ValueError(f"row {row}: the popularity is not within 0-1")
+                object.__setattr__(self, name, (unknown,) * len(self))
+        for row, values in enumerate(zip(*vars(self).values(), strict=True)):
+            first, last, is_member, kind, _, _, n_mentions, popularity, *_ = values
+            is_right = (
+                (first or last)
+                and kind in ("", *CONTROL_KINDS)
+                and bool(kind) == (is_member is False)
+                # A numpy bool is not True: it would pass for "unknown" wherever `is True` is asked.
+                and isinstance(is_member, bool | None)
+                and (n_mentions or 0) >= 0
+                and not (popularity < 0 or popularity > 1)
+            )
+            if not is_right:
+                raise ValueError(f"row {row}: the columns do not fit each other")
 
     def __len__(self) -> int:
         return len(self.first)
 
     def is_canary(self, row: int) -> bool:
         """Whether the name was planted or held out: no patient's, and in no table of theirs."""
-        return is_canary(self.is_member[row], control_kind=self.control_kind[row],
-                         role=self.role[row])  # fmt: skip
+        kind, role = self.control_kind[row], self.role[row]
+        return is_canary(self.is_member[row], control_kind=kind, role=role)
 
     def without_canaries(self) -> Candidates:
         """Return the same list without planted and held-out names."""
@@ -132,17 +126,15 @@ class Candidates:
     @property
     def has_truth(self) -> bool:
         """Whether there are both members and controls among the rows."""
-        return any(m is True for m in self.is_member) and any(m is False for m in self.is_member)
+        return {True, False} <= {*self.is_member}
 
     def parts(self, row: int) -> tuple[tuple[str, str], ...]:
         """Return the name's parts in the order in which they are written, as (role, text).
 
         Western names: first, last. Names in Han or kana: last, first.
         """
-        ordered = (("first", self.first[row]), ("last", self.last[row]))
-        if is_unspaced(self.first[row] + self.last[row]):
-            ordered = (ordered[1], ordered[0])
-        return tuple(part for part in ordered if part[1])
+        ordered = [("first", self.first[row]), ("last", self.last[row])]
+        return tuple(part for part in ordered[:: 1 if self.separator(row) else -1] if part[1])
 
     def separator(self, row: int) -> str:
         """Return what stands between the parts in running text: a space, or nothing."""
@@ -154,12 +146,10 @@ class Candidates:
 
     def rows(self, indices: Sequence[int]) -> Candidates:
         """Return the given rows, in the given order."""
-        return replace(
-            self, **{f.name: tuple(getattr(self, f.name)[i] for i in indices) for f in fields(self)}
-        )
+        return Candidates(*(tuple(column[i] for i in indices) for column in vars(self).values()))
 
     def __add__(self, other: Candidates) -> Candidates:
-        return Candidates(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return Candidates(*map(add, vars(self).values(), vars(other).values()))
 
 
 def make_candidates(
@@ -179,8 +169,8 @@ def make_candidates(
         control_kind=(control_kind,) * n,
         role=("",) * n,
         sex=("",) * n,
-        n_mentions=tuple(n_mentions) if n_mentions is not None else (None,) * n,
-        popularity=tuple(popularity) if popularity is not None else (math.nan,) * n,
+        n_mentions=(None,) * n if n_mentions is None else tuple(n_mentions),
+        popularity=(math.nan,) * n if popularity is None else tuple(popularity),
     )
 
 
@@ -196,10 +186,12 @@ def member_parts(candidates: Candidates) -> frozenset[str]:
     generator's names are both first and last names, so a part is known whatever its role (spec of
     section 3.4: compare across roles).
     """
-    is_members = enumerate(candidates.is_member)
-    members = [row for row, is_member in is_members if is_member and not candidates.is_canary(row)]
-    folded = {fold_name(text) for row in members for _, text in candidates.parts(row)}
-    return frozenset(folded)
+    return frozenset(
+        fold_name(text)
+        for row, is_member in enumerate(candidates.is_member)
+        if is_member and not candidates.is_canary(row)
+        for _, text in candidates.parts(row)
+    )
 
 
 GUESSED_KINDS = (
@@ -226,12 +218,12 @@ def with_kinds(candidates: Candidates, *, has_new_members: bool = False) -> Cand
     """
     parts = member_parts(candidates)
     kinds = list(candidates.control_kind)
-    for row, kind in enumerate(kinds):
+    for row, kind in enumerate(kinds if parts else ()):
         is_guessed = candidates.is_kind_guessed[row]
-        if not parts or not (is_guessed or (has_new_members and kind in SHARED)):
-            continue
-        found = control_kind_against(parts, first=candidates.first[row], last=candidates.last[row])
-        kinds[row] = found if is_guessed else max(kind, found, key=SHARED.index)
+        first, last = candidates.first[row], candidates.last[row]
+        if is_guessed or (has_new_members and kind in SHARED):
+            found = control_kind_against(parts, first=first, last=last)
+            kinds[row] = found if is_guessed else max(kind, found, key=SHARED.index)
     return replace(candidates, control_kind=tuple(kinds))
 
 

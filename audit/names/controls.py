@@ -11,9 +11,10 @@ that leaves easy controls rarer than members, whose parts are the commonest ones
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import islice
 
 import numpy as np
@@ -31,7 +32,6 @@ from audit.names.pools import (
 )
 from audit.names.spelling import UNSPELLABLE, CountPieces
 from audit.rng import generator
-from audit.stats import MIN_CONTROLS
 from audit.text import fold_name, is_unspaced, script_of, written_name
 
 CALIPER_NATS = 0.25
@@ -40,6 +40,7 @@ as many word pieces and the same script."""
 PIECE_NATS = 4.0
 """A word piece more or less is as far as this difference of ln share."""
 
+_ROLES = ("first", "last")
 _GROUP = 128  # names assigned together
 _N_NEAR, _N_FAR = 5, 200  # parts of each role that are tried for a name, at first and then
 _BEYOND, _NOBODY = 1e3, 1e9  # cost of a pair beyond the caliper; cost of a pair that is no option
@@ -104,146 +105,123 @@ def matched_controls(
     count_pieces
         None: a character of Han or kana is a piece; other parts are one.
     """
-    count = count_pieces or characters
-    chosen = (us_pool(), japanese_pool()) if pool is None else (pool,)
-    pools = [_Pool(one, members, count=count, kind=kind) for one in chosen]
+    pools = {
+        script_of(one.last[0]): one for one in ([pool] if pool else [us_pool(), japanese_pool()])
+    }
     wanted = [r for r, m in enumerate(members.is_member) if m and not members.is_canary(r)]
     script = {row: script_of(members.full_name(row)) for row in wanted}
-    scripts = {one.script for one in pools}
-    # A whole name beside another part would be that name again: no hard one for a name of one part.
-    n_parts = 2 if kind == "hard" else 1
-    possible = [r for r in wanted if script[r] in scripts and len(members.parts(r)) >= n_parts]
+    n_parts = 2 if kind == "hard" else 1  # a whole name beside another part is that name again
+    possible = [r for r in wanted if script[r] in pools and len(members.parts(r)) >= n_parts]
     rng = generator(seed, f"controls/matched {kind}")
-    turns = _turns(possible, n=n, rng=rng)
-    draw = _Draw(members, exclude=exclude, accepts=accepts, rng=rng)
-    for one in pools:
-        draw.take([row for row in turns if script[row] == one.script], pool=one)
-    order = sorted(range(len(draw.names)), key=lambda i: draw.rows[i])
-    names = [draw.names[i] for i in order]
-    rows, is_within = [draw.rows[i] for i in order], [draw.is_within[i] for i in order]
+    turns: list[int] = []  # every round in an order of its own
+    while possible and len(turns) < n:
+        turns += rng.permutation(possible).tolist()[: n - len(turns)]
     parts = member_parts(members)
-    kinds = [kind or control_kind_against(parts, first=f, last=la) for f, la in names]
-    controls = make_candidates(names, is_member=False, control_kind="easy",
-                               popularity=[draw.popularity[i] for i in order])  # fmt: skip
+    seen = _folded([*zip(members.first, members.last, strict=True), *exclude])
+    drawn: list[tuple[int, Name, bool, float]] = []
+    for of_script, one in pools.items():
+        draw = _Draw(members, one, kind=kind, taken=parts if kind else frozenset(), seen=seen,
+                     accepts=accepts, count=count_pieces or characters, rng=rng)  # fmt: skip
+        draw.take([row for row in turns if script[row] == of_script])
+        drawn += draw.drawn
+    drawn.sort(key=lambda one: one[0])
+    rows, names, is_within, shares = zip(*drawn, strict=True) if drawn else ((), (), (), ())
+    kinds = (kind or control_kind_against(parts, first=f, last=la) for f, la in names)
+    controls = make_candidates(names, is_member=False, control_kind="easy", popularity=shares)
     matched = {row for row, ok in zip(rows, is_within, strict=True) if ok}
     return MatchedControls(
         controls=replace(controls, control_kind=tuple(kinds)),
-        rows=tuple(rows),
-        is_within=tuple(is_within),
+        rows=rows,
+        is_within=is_within,
         n_unmatched=len({*turns, *(set(wanted) - set(possible))} - matched),
     )
 
 
-def _turns(possible: Sequence[int], *, n: int, rng: np.random.Generator) -> list[int]:
-    """Return n rows, each in turn, every round in an order of its own."""
-    turns: list[int] = []
-    while possible and len(turns) < n:
-        turns += rng.permutation(possible).tolist()[: n - len(turns)]
-    return turns
+class _Parts:
+    """The parts of one role of a pool that may stand in a control, and how far they lie off.
 
-
-class _Pool:
-    """A pool's parts by role: text, ln share, pieces, and whether it may stand in a control."""
+    `distance` gives for a part how far each of them is from it, in nats, and whether the generator
+    knows it: one that it does not know counts as the rarest that it knows.
+    """
 
     def __init__(
-        self, pool: NamePool, members: Candidates, *, count: CountPieces, kind: str
+        self, pool: NamePool, role: str, *, taken: frozenset[str], count: CountPieces
     ) -> None:
-        taken = member_parts(members) if kind else frozenset[str]()
-        self.pool, self.count, self.kind = pool, count, kind
-        self.script = script_of(pool.last[0])
-        self.parts: dict[str, tuple[str, ...]] = {}
-        self.log_share: dict[str, Floats] = {}
-        self.pieces: dict[str, Floats] = {}
-        self._near: dict[tuple[str, str], tuple[Floats, bool]] = {}
-        self.known = {"first": pool.first_shares, "last": pool.last_shares}
-        for role in self.known:
-            parts, shares = getattr(pool, role), getattr(pool, f"{role}_share")
-            pieces = [count(role, part) for part in parts]
-            free = [i for i, part in enumerate(parts)
-                    if fold_name(part) not in taken and pieces[i] < UNSPELLABLE]  # fmt: skip
-            self.parts[role] = tuple(parts[i] for i in free)
-            self.log_share[role] = np.log([shares[i] for i in free])
-            self.pieces[role] = np.array([float(pieces[i]) for i in free])
+        self._shares: dict[str, float] = getattr(pool, f"{role}_shares")
+        self._count = partial(count, role)
+        texts, shares = getattr(pool, role), getattr(pool, f"{role}_share")
+        pieces = list(map(self._count, texts))
+        free = [i for i, text in enumerate(texts)
+                if fold_name(text) not in taken and pieces[i] < UNSPELLABLE]  # fmt: skip
+        self.texts = [texts[i] for i in free]
+        self._log_share = np.log([shares[i] for i in free])
+        self._pieces = np.array([float(pieces[i]) for i in free])
+        self.distance = cache(self._distance)
 
-    def distances(self, role: str, part: str) -> tuple[Floats, bool]:
-        """Return how far each free part is from this one, in nats, and whether it is known.
-
-        A part that the generator does not know counts as the rarest that it knows.
-        """
-        if (role, part) not in self._near:
-            shares = self.known[role]
-            share = shares.get(fold_name(part))
-            target = math.log(share if share is not None else min(shares.values()))
-            pieces = self.count(role, part) if part else 0
-            far = np.abs(self.log_share[role] - target)
-            far += PIECE_NATS * np.abs(self.pieces[role] - pieces)
-            self._near[role, part] = far, share is not None
-        return self._near[role, part]
+    def _distance(self, part: str) -> tuple[Floats, bool]:
+        share = self._shares.get(fold_name(part))
+        target = math.log(min(self._shares.values()) if share is None else share)
+        far = np.abs(self._log_share - target)
+        far += PIECE_NATS * np.abs(self._pieces - (self._count(part) if part else 0))
+        return far, share is not None
 
 
 class _Draw:
-    """Controls as they are drawn, each name once."""
+    """Controls of one pool as they are drawn, each name once."""
 
     def __init__(
         self,
         members: Candidates,
+        pool: NamePool,
         *,
-        exclude: Iterable[Name],
+        kind: str,
+        taken: frozenset[str],
+        seen: set[str],
         accepts: Accepts | None,
+        count: CountPieces,
         rng: np.random.Generator,
     ) -> None:
-        own = zip(members.first, members.last, strict=True)
-        self._seen = {fold_name(written_name(*name)) for name in (*own, *exclude)}
+        self._members, self._pool, self._kind, self._rng = members, pool, kind, rng
+        self._seen, self._accepts = seen, accepts
+        self._parts = {role: _Parts(pool, role, taken=taken, count=count) for role in _ROLES}
         self._is_new: dict[Name, bool] = {}
-        self._members, self._accepts, self._rng = members, accepts, rng
-        self.names: list[Name] = []
-        self.rows: list[int] = []
-        self.is_within: list[bool] = []
-        self.popularity: list[float] = []
+        self.drawn: list[tuple[int, Name, bool, float]] = []
 
-    def take(self, turns: Sequence[int], *, pool: _Pool) -> None:
+    def take(self, turns: Sequence[int]) -> None:
         """Draw a control for each member in turn: of near names by chance, else the nearest."""
-        self._is_new.clear()
-        left = list(turns)
-        for is_near in (True, False):
-            missing: list[int] = []
-            for start in range(0, len(left), _GROUP):
-                group = left[start : start + _GROUP]
-                missing += self._assign(group, is_near=is_near, pool=pool)
-            left = missing
+        for options in (self._near, self._nearest):
+            groups = [turns[start : start + _GROUP] for start in range(0, len(turns), _GROUP)]
+            turns = [row for group in groups for row in self._assign(group, options)]
 
-    def _assign(self, turns: Sequence[int], *, is_near: bool, pool: _Pool) -> list[int]:
+    def _assign(
+        self, turns: Sequence[int], options: Callable[[int], Iterator[Option]]
+    ) -> list[int]:
         """Give each member the name that suits all best; return those who got none."""
         from scipy.optimize import linear_sum_assignment
 
-        columns: dict[Name, int] = {}
-        options = {}
-        for row in dict.fromkeys(turns):
-            found = self._near_names(row, pool=pool) if is_near else self._nearest(row, pool=pool)
-            # As many options as members: whatever the others get, one is left.
-            options[row] = list(islice((one for one in found if self._may_come(one[0])), _GROUP))
-            for name, _, _ in options[row]:
-                columns.setdefault(name, len(columns))
-        if not columns:
-            return list(turns)
-        costs = np.full((len(turns), len(columns)), _NOBODY)
+        # As many options as members: whatever the others get, one is left.
+        of_row = {
+            row: list(islice((one for one in options(row) if self._may_come(one[0])), _GROUP))
+            for row in dict.fromkeys(turns)
+        }
+        names = list(dict.fromkeys(name for own in of_row.values() for name, _, _ in own))
+        column = {name: i for i, name in enumerate(names)}
+        costs = np.full((len(turns), len(names)), _NOBODY)
         within = np.zeros(costs.shape, dtype=np.bool_)
         for slot, row in enumerate(turns):
-            for name, cost, is_within in options[row]:
+            for name, cost, is_within in of_row[row]:
                 # As many as can be lie within the caliper; then the sum of squares is least.
-                costs[slot, columns[name]] = cost + (0 if is_within else _BEYOND)
-                within[slot, columns[name]] = is_within
-        names = list(columns)
+                costs[slot, column[name]] = cost + (0 if is_within else _BEYOND)
+                within[slot, column[name]] = is_within
         missing = dict(enumerate(turns))
-        for slot, column in zip(*linear_sum_assignment(costs), strict=True):
-            if costs[slot, column] < _NOBODY:
-                first, last = names[column]
-                self._seen.add(fold_name(written_name(first, last)))
-                self._is_new[first, last] = False
-                self.names.append((first, last))
-                self.rows.append(missing.pop(int(slot)))
-                self.is_within.append(bool(within[slot, column]))
-                self.popularity.append(popularity(pool.pool, first=first, last=last))
+        for slot, place in zip(*linear_sum_assignment(costs), strict=True):
+            if costs[slot, place] < _NOBODY:
+                first, last = name = names[place]
+                self._seen.add(fold_name(written_name(*name)))
+                self._is_new[name] = False
+                share = popularity(self._pool, first=first, last=last)
+                row = missing.pop(int(slot))
+                self.drawn.append((row, name, bool(within[slot, place]), share))
         return list(missing.values())
 
     def _may_come(self, name: Name) -> bool:
@@ -252,25 +230,25 @@ class _Draw:
             self._is_new[name] = is_new and (self._accepts is None or self._accepts(*name))
         return self._is_new[name]
 
-    def _near_names(self, row: int, *, pool: _Pool) -> Iterator[Option]:
-        """Yield some names near a member's, drawn by chance from those within the caliper."""
+    def _distances(self, row: int) -> dict[str, tuple[Floats, bool]]:
         own = {"first": self._members.first[row], "last": self._members.last[row]}
-        near = {role: self._some_near(pool.distances(role, part)) for role, part in own.items()}
-        if pool.kind != "hard":
+        return {role: self._parts[role].distance(part) for role, part in own.items()}
+
+    def _near(self, row: int) -> Iterator[Option]:
+        """Yield some names near a member's, drawn by chance from those within the caliper."""
+        near = {role: self._some_near(*far) for role, far in self._distances(row).items()}
+        if self._kind != "hard":
             for i, far, is_within in near["first"]:
                 for j, farther, is_too in near["last"]:
-                    name = pool.parts["first"][i], pool.parts["last"][j]
-                    yield name, far**2 + farther**2, is_within and is_too
+                    yield self._name(i, j), far**2 + farther**2, is_within and is_too
             return
         # One part stays: either, unless only one of the others has a match.
-        sides: list[str] = self._rng.permutation(["first", "last"]).tolist()
+        sides: list[str] = self._rng.permutation(_ROLES).tolist()
         sides.sort(key=lambda role: not any(is_within for *_, is_within in near[role]))
-        for role in sides[:1]:
-            for i, far, is_within in near[role]:
-                yield self._with_part(row, role, pool.parts[role][i]), far**2, is_within
+        for i, far, is_within in near[sides[0]]:
+            yield self._with_part(row, sides[0], i), far**2, is_within
 
-    def _some_near(self, distances: tuple[Floats, bool]) -> list[tuple[int, float, bool]]:
-        far, is_known = distances
+    def _some_near(self, far: Floats, is_known: bool) -> list[tuple[int, float, bool]]:
         within = np.flatnonzero(far <= CALIPER_NATS)
         chosen = self._rng.permutation(within)[:_N_NEAR].tolist()
         if len(chosen) < _N_NEAR:
@@ -279,31 +257,32 @@ class _Draw:
             chosen += order[: _N_NEAR - len(chosen)].tolist()
         return [(i, float(far[i]), bool(is_known and far[i] <= CALIPER_NATS)) for i in chosen]
 
-    def _nearest(self, row: int, *, pool: _Pool) -> Iterator[Option]:
+    def _nearest(self, row: int) -> Iterator[Option]:
         """Yield names from the nearest to a member's on; some 40,000 in all."""
-        own = {"first": self._members.first[row], "last": self._members.last[row]}
         far, is_within = {}, {}
-        for role, part in own.items():
-            distances, is_known = pool.distances(role, part)
+        for role, (distances, is_known) in self._distances(row).items():
             far[role], is_within[role] = distances**2, is_known & (distances <= CALIPER_NATS)
-        if pool.kind == "hard":
-            every = [(far[role][i], role, i) for role in own for i in range(len(far[role]))]
+        if self._kind == "hard":
+            every = [(far[role][i], role, i) for role in _ROLES for i in range(len(far[role]))]
             for cost, role, i in sorted(every):
-                name = self._with_part(row, role, pool.parts[role][i])
-                yield name, float(cost), bool(is_within[role][i])
+                yield self._with_part(row, role, i), float(cost), bool(is_within[role][i])
             return
-        rows, columns = (np.argsort(far[role], kind="stable")[:_N_FAR] for role in own)
+        rows, columns = (np.argsort(far[role], kind="stable")[:_N_FAR] for role in _ROLES)
         grid = (far["first"][rows][:, None] + far["last"][columns][None]).ravel()
-        first = min(4 * _GROUP, grid.size)
-        start = np.argpartition(grid, first - 1)[:first] if first else np.zeros(0, dtype=np.int64)
-        for order in (start[np.argsort(grid[start], kind="stable")], None):
-            cells = order if order is not None else np.argsort(grid, kind="stable")
-            for cell in cells.tolist():
+        # The first are mostly enough, and much sooner found than all in order.
+        n_first = min(4 * _GROUP, grid.size)
+        start = np.argpartition(grid, n_first - 1)[:n_first] if n_first else np.arange(0)
+        for cells in (start, np.arange(grid.size)):
+            for cell in cells[np.argsort(grid[cells], kind="stable")].tolist():
                 i, j = rows[cell // len(columns)], columns[cell % len(columns)]
-                name = pool.parts["first"][i], pool.parts["last"][j]
-                yield name, float(grid[cell]), bool(is_within["first"][i] & is_within["last"][j])
+                is_near = bool(is_within["first"][i] & is_within["last"][j])
+                yield self._name(i, j), float(grid[cell]), is_near
 
-    def _with_part(self, row: int, role: str, part: str) -> Name:
+    def _name(self, first: int, last: int) -> Name:
+        return self._parts["first"].texts[first], self._parts["last"].texts[last]
+
+    def _with_part(self, row: int, role: str, index: int) -> Name:
+        part = self._parts[role].texts[index]
         first, last = self._members.first[row], self._members.last[row]
         return (part, last) if role == "first" else (first, part)
 
@@ -313,6 +292,8 @@ def characters(_: str, part: str) -> int:
     return len(part) if is_unspaced(part) else 1
 
 
+MIN_CONTROLS = 200
+"""With fewer comparable controls a name is not judged."""
 MAX_RECOMBINED_PARTS = 1_000
 MAX_DRAWN = 5_000
 
@@ -330,7 +311,7 @@ def draw_names(
 
     `purpose` names the stream: the same seed with another purpose gives another draw.
     """
-    order = _spelled(pool, _order(pool, seed=seed, purpose=purpose))
+    order = _names(pool, _order(pool, seed=seed, purpose=purpose))
     names = _take(order, n, exclude=exclude, accepts=accepts)
     return with_popularity(make_candidates(names), pool=pool)
 
@@ -349,21 +330,17 @@ def recombined_controls(
     Every pair is as likely as any other. From lists with more, 1,000 first and 1,000 last names are
     drawn first. `pool` gives the popularity (default: the one that fits the members).
     """
-    whole = [row for row, m in enumerate(members.is_member) if m and len(members.parts(row)) == 2]
+    own = list(zip(members.first, members.last, strict=True))
+    whole = [name for name, m in zip(own, members.is_member, strict=True) if m and all(name)]
     rng = generator(seed, "controls/recombined")
     firsts, lasts = (
         [found[i] for i in rng.permutation(len(found))[:MAX_RECOMBINED_PARTS]]
-        for column in (members.first, members.last)
-        for found in [list({fold_name(column[row]): column[row] for row in whole}.values())]
+        for column in (0, 1)
+        for found in [list({fold_name(name[column]): name[column] for name in whole}.values())]
     )
     pairs = rng.permutation(len(firsts) * len(lasts)).tolist()
     ordered = ((firsts[pair // len(lasts)], lasts[pair % len(lasts)]) for pair in pairs)
-    names = _take(
-        ordered,
-        n,
-        exclude=[*zip(members.first, members.last, strict=True), *exclude],
-        accepts=accepts,
-    )
+    names = _take(ordered, n, exclude=[*own, *exclude], accepts=accepts)
     controls = make_candidates(names, is_member=False, control_kind="recombined")
     return with_popularity(controls, pool=pool)
 
@@ -399,14 +376,10 @@ def with_controls(
     taken = list(zip(candidates.first, candidates.last, strict=True))
     rows = [i for i, m in enumerate(candidates.is_member) if m and candidates.is_canary(i)]
     planted = {fold_name(part) for i in rows for _, part in candidates.parts(i)}
-
-    def accepts(first: str, last: str) -> bool:
-        return not planted & {fold_name(first), fold_name(last)}
-
     easy, hard = (
         matched_controls(
-            members, n=n, seed=seed, kind=kind, exclude=taken, accepts=accepts,
-            count_pieces=count_pieces,
+            members, n=n, seed=seed, kind=kind, exclude=taken, count_pieces=count_pieces,
+            accepts=lambda first, last: planted.isdisjoint((fold_name(first), fold_name(last))),
         ).controls
         for kind, n in (("easy", n_easy), ("hard", n_hard))
     )  # fmt: skip
@@ -441,23 +414,21 @@ def reference_controls(
     tested_parts
         Parts of members' and unknown names, folded.
     """
-    first_pieces = np.array([count_pieces("first", part) for part in pool.first])
-    last_pieces = np.array([count_pieces("last", part) for part in pool.last])
-    pieces = (first_pieces[:, None] + last_pieces[None, :]).ravel()  # [F * L]
     excluded = tuple(exclude)
-    is_tested = [
-        np.array([fold_name(part) in tested_parts for part in of_role])
-        for of_role in (pool.first, pool.last)
-    ]
-    n_shared = np.add.outer(*(x.astype(np.int64) for x in is_tested)).ravel()  # [F * L]
+    of_roles = list(zip(_ROLES, (pool.first, pool.last), strict=True))
+    pieces, n_tested = (  # [F * L] each
+        np.add.outer(*(np.array([of(role, part) for part in parts]) for role, parts in of_roles))
+        .ravel()
+        for of in (count_pieces, lambda _, part: int(fold_name(part) in tested_parts))
+    )  # fmt: skip
     order = _order(pool, seed=seed, purpose="reference")  # [F * L]
     names: list[Name] = []
     for n_pieces, n in n_by_pieces.items():
         group: list[Name] = []
         for shared, wanted in ((0, n), (1, min(n, n_least)), (2, min(n, MIN_CONTROLS))):
-            here = order[(pieces[order] == n_pieces) & (n_shared[order] == shared)]
+            here = order[(pieces[order] == n_pieces) & (n_tested[order] == shared)]
             missing = max(0, wanted - len(group))
-            group += _take(_spelled(pool, here), missing, exclude=excluded, accepts=None)
+            group += _take(_names(pool, here), missing, exclude=excluded, accepts=None)
         names += group
     return with_popularity(
         make_candidates(names, is_member=False, control_kind="reference"), pool=pool
@@ -476,7 +447,7 @@ def _weighted_order(share: Floats, *, seed: int, purpose: str) -> NDArray[np.int
     return np.argsort(keys, kind="stable")
 
 
-def _spelled(pool: NamePool, order: np.ndarray) -> Iterator[Name]:
+def _names(pool: NamePool, order: NDArray[np.int64]) -> Iterator[Name]:
     for index in order.tolist():
         yield pool.first[index // len(pool.last)], pool.last[index % len(pool.last)]
 
@@ -484,17 +455,21 @@ def _spelled(pool: NamePool, order: np.ndarray) -> Iterator[Name]:
 def _take(
     names: Iterable[Name], n: int, *, exclude: Iterable[Name], accepts: Accepts | None
 ) -> list[Name]:
-    seen = {fold_name(written_name(first, last)) for first, last in exclude}
-    taken: list[Name] = []
-    for first, last in names:
-        if len(taken) >= n:
-            break
-        key = fold_name(written_name(first, last))
-        if key in seen or (accepts is not None and not accepts(first, last)):
-            continue
+    """Return the first n names that will do, each once."""
+    seen = _folded(exclude)
+
+    def is_new(name: Name) -> bool:
+        key = fold_name(written_name(*name))
+        if key in seen or (accepts is not None and not accepts(*name)):
+            return False
         seen.add(key)
-        taken.append((first, last))
-    return taken
+        return True
+
+    return list(islice(filter(is_new, names), n))
+
+
+def _folded(names: Iterable[Name]) -> set[str]:
+    return {fold_name(written_name(*name)) for name in names}
 
 
 def part_controls(
@@ -513,11 +488,13 @@ def part_controls(
     """
     texts, shares = getattr(pool, role), getattr(pool, f"{role}_share")
     drawn = _weighted_order(np.array(shares), seed=seed, purpose=f"{role} alone").tolist()
-    order = [i for i in drawn if fold_name(texts[i]) not in tested_parts]
-    names: list[Name] = []
-    for n_pieces, n in n_by_pieces.items():
-        here = [texts[i] for i in order if count_pieces(role, texts[i]) == n_pieces][:n]
-        names += [(text, "") if role == "first" else ("", text) for text in here]
+    free = [texts[i] for i in drawn if fold_name(texts[i]) not in tested_parts]
+    chosen = [
+        text
+        for n_pieces, n in n_by_pieces.items()
+        for text in [text for text in free if count_pieces(role, text) == n_pieces][:n]
+    ]
+    names = [(text, "") if role == "first" else ("", text) for text in chosen]
     return make_candidates(names, is_member=False, control_kind="reference")
 
 
@@ -527,6 +504,10 @@ MAX_SHARE_GAP = 0.1
 """Largest part of the names that may lie in other strata of pieces, or of script."""
 CHANCE_ERRORS, CHANCE_NAMES = 2.0, 3
 """Small groups may differ by chance: by this many standard errors of the difference, or names."""
+_BLOCK = 64  # members compared with all controls at a time
+
+Shares = Mapping[str, tuple[float, float]]
+"""Stratum -> share of members, share of controls."""
 
 
 @dataclass(frozen=True)
@@ -542,8 +523,7 @@ class KindMatch:
     n_unknown_members, n_unknown_controls
         Names with a part that the generator does not know; it is in no difference.
     pieces, scripts
-        Stratum -> share of members, share of controls. A stratum of pieces is "1+2": word pieces
-        of the first and the last part.
+        A stratum of pieces is "1+2": word pieces of the first and the last part.
     n_unmatched
         Members for whom no control of this kind is within the caliper in both parts.
     """
@@ -555,8 +535,8 @@ class KindMatch:
     last_difference: float
     n_unknown_members: int
     n_unknown_controls: int
-    pieces: Mapping[str, tuple[float, float]]
-    scripts: Mapping[str, tuple[float, float]]
+    pieces: Shares
+    scripts: Shares
     n_unmatched: int
 
     @property
@@ -581,16 +561,19 @@ class KindMatch:
 
     def to_json(self) -> dict[str, object]:
         """Return the match as plain values; a difference that is not defined is None."""
-        values = {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
+        values: dict[str, object] = {
+            name: None if isinstance(value, float) and math.isnan(value) else value
             for name, value in vars(self).items()
         }
-        shares = {
-            name: {key: list(pair) for key, pair in getattr(self, name).items()}
-            for name in ("pieces", "scripts")
-        }
-        gaps = {"pieces_gap": self.pieces_gap, "scripts_gap": self.scripts_gap}
-        return values | shares | gaps | {"is_matched": self.is_matched}
+        for name in ("pieces", "scripts"):
+            values[name] = {key: [*pair] for key, pair in getattr(self, name).items()}
+        for name in ("pieces_gap", "scripts_gap", "is_matched"):
+            values[name] = getattr(self, name)
+        return values
+
+
+def _gap(shares: Shares) -> float:
+    return sum(abs(one - other) for one, other in shares.values()) / 2
 
 
 @dataclass(frozen=True)
@@ -613,7 +596,7 @@ class MatchQuality:
         notes: list[str] = []
         for one in self.kinds[1:]:
             first, last = (
-                f"{value:+.2f}" if math.isfinite(value) else "?"
+                "?" if math.isnan(value) else f"{value:+.2f}"
                 for value in (one.first_difference, one.last_difference)
             )
             notes.append(
@@ -644,68 +627,81 @@ def match_quality(
     """
     candidates = candidates.without_canaries()
     members = [row for row, truth in enumerate(candidates.is_member) if truth is True]
-    controls = [row for row, truth in enumerate(candidates.is_member) if truth is False]
-    if not members or not controls:
+    groups: dict[str, list[int]] = {"all": []}
+    for row, truth in enumerate(candidates.is_member):
+        if truth is False:
+            groups["all"].append(row)
+            groups.setdefault(candidates.control_kind[row], []).append(row)
+    if not members or not groups["all"]:
         return MatchQuality(())
-    facts = _facts(candidates, count=count_pieces or characters, pool=pool)
-    groups = {"all": controls}
-    for row in controls:
-        groups.setdefault(candidates.control_kind[row], []).append(row)
+    facts = _Facts(candidates, count=count_pieces or characters, pool=pool)
     return MatchQuality(
-        tuple(_compared(facts, members, rows, kind=kind) for kind, rows in groups.items())
+        tuple(facts.compared(members, rows, kind=kind) for kind, rows in groups.items())
     )
 
 
-@dataclass(frozen=True, eq=False)
 class _Facts:
     """Of N names: [2, N] ln share of first and last part, [2, N] parts' texts as integers, strata.
 
     NaN is a part that the generator does not know.
     """
 
-    log_share: Floats
-    part: np.ndarray
-    pieces: tuple[str, ...]
-    script: tuple[str, ...]
+    def __init__(
+        self, candidates: Candidates, *, count: CountPieces, pool: NamePool | None
+    ) -> None:
+        rows = range(len(candidates))
+        self.scripts = [script_of(candidates.full_name(row)) for row in rows]
+        pools = [pool or pool_of_script(script) for script in self.scripts]
+        columns = {role: getattr(candidates, role) for role in _ROLES}
+        counted = (
+            [str(count(role, text)) if text else "0" for text in texts]
+            for role, texts in columns.items()
+        )
+        self.pieces = list(map("+".join, zip(*counted, strict=True)))
+        self.log_share = np.array(
+            [
+                [
+                    math.log(getattr(one, f"{role}_shares").get(fold_name(text), math.nan))
+                    if one else math.nan
+                    for one, text in zip(pools, texts, strict=True)
+                ]
+                for role, texts in columns.items()
+            ]
+        )  # fmt: skip
+        folded = [fold_name(text) for texts in columns.values() for text in texts]
+        self.part = np.unique(folded, return_inverse=True)[1].reshape(2, -1)
+        strata = list(map(" ".join, zip(self.pieces, self.scripts, strict=True)))
+        self.stratum = np.unique(strata, return_inverse=True)[1]
 
+    def compared(self, members: list[int], controls: list[int], *, kind: str) -> KindMatch:
+        """Compare members and some controls."""
+        first, last = (_difference(share[members], share[controls]) for share in self.log_share)
+        unknown = ~np.isfinite(self.log_share.sum(axis=0))  # [N]
+        return KindMatch(
+            kind=kind,
+            n_members=len(members),
+            n_controls=len(controls),
+            first_difference=first,
+            last_difference=last,
+            n_unknown_members=int(unknown[members].sum()),
+            n_unknown_controls=int(unknown[controls].sum()),
+            pieces=_shares(self.pieces, members, controls),
+            scripts=_shares(self.scripts, members, controls),
+            n_unmatched=self._n_unmatched(np.array(members), np.array(controls)),
+        )
 
-def _facts(candidates: Candidates, *, count: CountPieces, pool: NamePool | None) -> _Facts:
-    n = len(candidates)
-    scripts = tuple(script_of(candidates.full_name(row)) for row in range(n))
-    log_share = np.full((2, n), np.nan)
-    part = np.zeros((2, n), dtype=np.int64)
-    index: dict[str, int] = {}
-    pieces = []
-    for row in range(n):
-        own = pool or pool_of_script(scripts[row])
-        counted = []
-        for k, role in enumerate(("first", "last")):
-            text = getattr(candidates, role)[row]
-            known = {} if own is None else (own.first_shares, own.last_shares)[k]
-            log_share[k, row] = math.log(known.get(fold_name(text), math.nan))
-            part[k, row] = index.setdefault(fold_name(text), len(index))
-            counted.append(str(count(role, text)) if text else "0")
-        pieces.append("+".join(counted))
-    return _Facts(log_share, part, tuple(pieces), scripts)
-
-
-def _compared(
-    facts: _Facts, members: Sequence[int], controls: Sequence[int], *, kind: str
-) -> KindMatch:
-    first, last = (_difference(share[members], share[controls]) for share in facts.log_share)
-    unknown = ~np.isfinite(facts.log_share.sum(axis=0))  # [N]
-    return KindMatch(
-        kind=kind,
-        n_members=len(members),
-        n_controls=len(controls),
-        first_difference=first,
-        last_difference=last,
-        n_unknown_members=int(unknown[members].sum()),
-        n_unknown_controls=int(unknown[controls].sum()),
-        pieces=_shares(facts.pieces, members, controls),
-        scripts=_shares(facts.script, members, controls),
-        n_unmatched=_n_unmatched(facts, members, controls),
-    )
+    def _n_unmatched(self, members: NDArray[np.int64], controls: NDArray[np.int64]) -> int:
+        """Count members without a control of their stratum whose parts are as common, or equal."""
+        n_unmatched = 0
+        for stratum in set(self.stratum[members]):
+            ours, theirs = (rows[self.stratum[rows] == stratum] for rows in (members, controls))
+            for start in range(0, len(ours), _BLOCK):
+                own = ours[start : start + _BLOCK]
+                gap = np.abs(self.log_share[:, own, None] - self.log_share[:, None, theirs])
+                is_equal = self.part[:, own, None] == self.part[:, None, theirs]
+                is_like = (gap <= CALIPER_NATS + 1e-9) | is_equal  # [2, members, controls]
+                n_unmatched += int((~is_like.all(axis=0).any(axis=1)).sum())
+        return n_unmatched
 
 
 def _difference(members: Floats, controls: Floats) -> float:
@@ -716,51 +712,9 @@ def _difference(members: Floats, controls: Floats) -> float:
     return float(members.mean() - controls.mean()) / spread if spread > 0 else math.nan
 
 
-def _shares(
-    strata: Sequence[str], members: Sequence[int], controls: Sequence[int]
-) -> dict[str, tuple[float, float]]:
+def _shares(strata: Sequence[str], members: list[int], controls: list[int]) -> Shares:
     one, other = (Counter(strata[row] for row in rows) for rows in (members, controls))
     return {
         key: (one[key] / len(members), other[key] / len(controls))
         for key in sorted(one.keys() | other.keys())
     }
-
-
-def _gap(shares: Mapping[str, tuple[float, float]]) -> float:
-    return sum(abs(one - other) for one, other in shares.values()) / 2
-
-
-def _n_unmatched(facts: _Facts, members: Sequence[int], controls: Sequence[int]) -> int:
-    """Count members without a control of their stratum whose parts are each as common, or equal."""
-    from scipy.spatial import KDTree
-
-    strata = [f"{p} {s}" for p, s in zip(facts.pieces, facts.script, strict=True)]
-    caliper = CALIPER_NATS + 1e-9
-    points: dict[str, list[Floats]] = defaultdict(list)
-    shares: dict[tuple[str, int, int], list[float]] = defaultdict(list)
-    for row in controls:
-        if np.isfinite(facts.log_share[:, row]).all():
-            points[strata[row]].append(facts.log_share[:, row])
-        for k in (0, 1):  # what the other part may be, where this one is equal
-            shares[strata[row], k, int(facts.part[k, row])].append(facts.log_share[1 - k, row])
-    ordered = {key: np.sort(found) for key, found in shares.items()}
-    names = {tuple(facts.part[:, row].tolist()) for row in controls}
-    is_near = np.zeros(len(strata), dtype=np.bool_)
-    for stratum, found in points.items():
-        rows = [row for row in members if strata[row] == stratum]
-        rows = [row for row in rows if np.isfinite(facts.log_share[:, row]).all()]
-        if rows:
-            nearest = KDTree(np.array(found)).query(facts.log_share[:, rows].T, p=math.inf)[0]
-            is_near[rows] = nearest <= caliper
-
-    def has_one(row: int) -> bool:
-        for k in (0, 1):
-            others = ordered.get((strata[row], k, int(facts.part[k, row])))
-            share = facts.log_share[1 - k, row]
-            if others is not None and np.isfinite(share):
-                at = np.searchsorted(others, share - caliper)
-                if at < len(others) and others[at] <= share + caliper:
-                    return True
-        return bool(is_near[row]) or tuple(facts.part[:, row].tolist()) in names
-
-    return sum(not has_one(row) for row in members)

@@ -7,47 +7,19 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from audit.errors import AuditError
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates, make_candidates, with_kinds
-from audit.tables import RowNote, Table, heading_key, read_table, write_table
+from audit.tables import RowNote, Table, read_table, write_table
 from audit.text import (
     MAX_NAME_CHARS,
     NameColumns,
     find_name_columns,
     fold_name,
+    heading_key,
     split_name,
     written_name,
 )
-
-
-def _canary_cells(
-    is_member: bool | None, *, role: str, control_kind: str, n_mentions: int | None, where: str
-) -> tuple[str, str]:
-    """Return role and kind of control of one row; of names that are no canaries as they are.
-
-    A canary is known by its role or by its kind of control; either may be left out of the file.
-    """
-    if CANARY not in (fold_name(role), control_kind):
-        return role, control_kind
-    if is_member is None:
-        raise AuditError(
-            "The canary does not say whether it was planted.", where=where,
-            do="Set is_member to 1 (planted) or 0 (held out).",
-        )  # fmt: skip
-    if is_member and not n_mentions:
-        raise AuditError(
-            "The planted canary does not say how often it was planted.", where=where,
-            do="Write the number into the column n_mentions.",
-        )  # fmt: skip
-    if control_kind not in ("", CANARY):
-        raise AuditError(
-            "The held-out canary has another control_kind.", where=where,
-            do="Write canary, or nothing.",
-        )  # fmt: skip
-    return CANARY, "" if is_member else CANARY
-
 
 _COLUMNS = {
     "is_member": {"ismember", "member", "label"},
@@ -65,6 +37,7 @@ _TRUTH = {
     "": None,
 }
 _HIDDEN_CATEGORIES = ("Cc", "Cf", "Co")
+_ONE_PART = "The name has one part only or could not be split."
 
 
 @dataclass(frozen=True)
@@ -82,7 +55,8 @@ class NamesFile:
 
 @dataclass(frozen=True)
 class _Row:
-    number: int
+    """A row of the file: its fields as those of `Candidates`, and its number."""
+
     first: str
     last: str
     is_member: bool | None
@@ -90,8 +64,10 @@ class _Row:
     role: str
     sex: str
     n_mentions: int | None
-    file_row: int | None
+    popularity: float
+    row: int | None
     is_kind_guessed: bool
+    number: int
 
 
 def read_names(data: bytes, *, what: str = "names") -> NamesFile:
@@ -104,29 +80,45 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
     `what` is what messages call the file.
     """
     table = read_table(data, what=what)
-    names = _name_columns(table, what=what)
-    columns = _other_columns(table, what=what)
+    names, columns = _columns(table, what=what)
     notes = [RowNote(row, "The row is empty and was left out.") for row in table.blank_rows]
     used = names.used.union(columns.values())
     unread = [str(column + 1) for column in range(len(table.header)) if column not in used]
     if unread:
         notes.append(RowNote(1, f"These columns are not read: {', '.join(unread)}."))
-    rows: list[_Row] = []
+    rows: dict[str, _Row] = {}  # two splits of one written name are one name to a model
+    file_rows: dict[int, int] = {}
     for number, cells in zip(table.row_numbers, table.rows, strict=True):
-        row = _read_row(cells, number, names=names, columns=columns, what=what)
-        if row is None:
+        first, last = names.read(cells)
+        if not first and not last:
             notes.append(RowNote(number, "The row has no name and was left out."))
-        else:
-            rows.append(row)
-            notes += _oddities(row)
-    rows = _without_duplicates(rows, notes, what=what)
+            continue
+        given = {field: cells[column].strip() for field, column in columns.items()}
+        row = _row(first, last, given, number, where=f"{what}, row {number}")
+        notes += _oddities(row)
+        twin = rows.setdefault(fold_name(written_name(first, last)), row)
+        if twin.is_member is not row.is_member:
+            raise AuditError(
+                f"Rows {twin.number} and {number} hold the same name with different is_member.",
+                where=what,
+                do="Correct or delete one of them.",
+            )
+        if twin is not row:
+            notes.append(RowNote(number, f"The name is that of row {twin.number}; left out."))
+        elif row.row is not None and file_rows.setdefault(row.row, number) != number:
+            raise AuditError(
+                f"Rows {file_rows[row.row]} and {number} have the same file_row.",
+                where=what,
+                do="Correct one of them, or take the column out.",
+            )
     if not rows:
         raise AuditError("The file holds no names.", where=what)
-    return NamesFile(
-        candidates=_with_control_kinds(rows, what=what),
-        encoding=table.encoding,
-        notes=tuple(sorted(notes, key=lambda note: note.row)),
+    fields = [field for field in vars(next(iter(rows.values()))) if field != "number"]
+    listed = Candidates(
+        **{field: tuple(getattr(row, field) for row in rows.values()) for field in fields}
     )
+    notes.sort(key=lambda note: note.row)
+    return NamesFile(with_kinds(listed), table.encoding, tuple(notes))
 
 
 def names_template() -> str:
@@ -139,78 +131,64 @@ def names_template() -> str:
     )
 
 
-def _name_columns(table: Table, *, what: str) -> NameColumns:
+def _columns(table: Table, *, what: str) -> tuple[NameColumns, dict[str, int]]:
+    """Return where the names are, and where other fields are."""
+    where = f"{what}, row 1"
     do = (
         "The first row must name the columns: first_name and last_name (姓 and 名), or name (氏名)."
     )
     try:
         names = find_name_columns(table.header)
     except ValueError as error:
-        raise AuditError(f"{error}.", where=f"{what}, row 1", do=do) from None
+        raise AuditError(f"{error}.", where=where, do=do) from None
     if names.is_empty:
-        raise AuditError("No column holds names.", where=f"{what}, row 1", do=do)
-    return names
-
-
-def _other_columns(table: Table, *, what: str) -> dict[str, int]:
+        raise AuditError("No column holds names.", where=where, do=do)
     columns: dict[str, int] = {}
     for column, name in enumerate(table.header):
         for field, headings in _COLUMNS.items():
-            if heading_key(name) not in headings:
-                continue
-            if field in columns:
+            if heading_key(name) in headings and columns.setdefault(field, column) != column:
                 raise AuditError(
                     f"Columns {columns[field] + 1} and {column + 1} both mean {field}.",
-                    where=f"{what}, row 1",
+                    where=where,
                     do="Keep one of them.",
                 )
-            columns[field] = column
-    return columns
+    return names, columns
 
 
-def _read_row(
-    cells: Sequence[str], number: int, *, names: NameColumns, columns: Mapping[str, int], what: str
-) -> _Row | None:
-    where = f"{what}, row {number}"
-    if any(len(cells[column].strip()) > MAX_NAME_CHARS for column in names.used):
+def _row(first: str, last: str, given: Mapping[str, str], number: int, *, where: str) -> _Row:
+    if max(len(first), len(last)) > MAX_NAME_CHARS:
         raise AuditError(f"The name is longer than {MAX_NAME_CHARS} characters.", where=where)
-    first, last = names.read(cells)
-    if not first and not last:
-        return None
-    given = {field: cells[column].strip() for field, column in columns.items()}
     if any(len(value) > MAX_NAME_CHARS for value in given.values()):
         raise AuditError(f"A cell is longer than {MAX_NAME_CHARS} characters.", where=where)
-    is_member = _truth(given.get("is_member", ""), where=where)
-    n_mentions = _count(given.get("n_mentions", ""), where=where)
-    role, control_kind = _canary_cells(
-        is_member,
-        role=given.get("role", ""),
-        control_kind=_kind(given.get("control_kind", ""), is_member, where=where),
-        n_mentions=n_mentions,
-        where=where,
-    )
-    sex = given.get("sex", "")
-    row = _file_row(given["file_row"], where=where) if "file_row" in given else number
-    says_guessed = _TRUTH.get(fold_name(given.get("kind_guessed", ""))) is True
-    is_guessed = is_member is False and (not control_kind or says_guessed)
-    return _Row(
-        number, first, last, is_member, control_kind, role, sex, n_mentions, row, is_guessed
-    )
-
-
-def _truth(cell: str, *, where: str) -> bool | None:
-    key = fold_name(cell)
-    if key not in _TRUTH:
+    cell = {field: fold_name(given.get(field, "")) for field in _COLUMNS}
+    if cell["is_member"] not in _TRUTH:
         raise AuditError(
             "is_member cannot be understood.",
             where=where,
             do="Write 1 (in the notes), 0 (not in the notes), or nothing (unknown).",
         )
-    return _TRUTH[key]
+    is_member = _TRUTH[cell["is_member"]]
+    if not re.fullmatch(r"([0-9]{1,9}(\.0)?)?", cell["n_mentions"]):
+        raise AuditError(
+            "The number of mentions is not a whole number.", where=where, do="Write 0, 1, 2 ..."
+        )
+    n_mentions = int(cell["n_mentions"].removesuffix(".0")) if cell["n_mentions"] else None
+    if not re.fullmatch("([1-9][0-9]{0,8})?", cell["file_row"]):
+        raise AuditError(
+            "file_row is not the number of a row.", where=where, do="Write 2, 3, 4 ... or nothing."
+        )
+    file_row = number if "file_row" not in given else int(cell["file_row"] or 0) or None
+    kind = _kind(cell["control_kind"], is_member, where=where)
+    role = given.get("role", "")
+    if CANARY in (cell["role"], kind):
+        role, kind = _canary(is_member, kind, n_mentions, where=where)
+    is_guessed = is_member is False and (not kind or _TRUTH.get(cell["kind_guessed"]) is True)
+    kind = kind or ("given" if is_member is False else "")
+    return _Row(first, last, is_member, kind, role, given.get("sex", ""), n_mentions, math.nan,
+                file_row, is_guessed, number)  # fmt: skip
 
 
-def _kind(cell: str, is_member: bool | None, *, where: str) -> str:
-    kind = fold_name(cell)
+def _kind(kind: str, is_member: bool | None, *, where: str) -> str:
     if kind and kind not in CONTROL_KINDS:
         raise AuditError(
             "control_kind cannot be understood.",
@@ -224,74 +202,39 @@ def _kind(cell: str, is_member: bool | None, *, where: str) -> str:
     return kind
 
 
-def _count(cell: str, *, where: str) -> int | None:
-    text = fold_name(cell)
-    if not text:
-        return None
-    if not re.fullmatch(r"[0-9]{1,9}(\.0)?", text):
+def _canary(
+    is_member: bool | None, kind: str, n_mentions: int | None, *, where: str
+) -> tuple[str, str]:
+    """Return role and kind of control of a planted name or its twin.
+
+    A canary is known by its role or by its kind of control; either may be left out of the file.
+    """
+    if is_member is None:
         raise AuditError(
-            "The number of mentions is not a whole number.", where=where, do="Write 0, 1, 2 ..."
-        )
-    return int(text.removesuffix(".0"))
-
-
-def _file_row(cell: str, *, where: str) -> int | None:
-    text = fold_name(cell)
-    if text and not re.fullmatch("[1-9][0-9]{0,8}", text):
+            "The canary does not say whether it was planted.", where=where,
+            do="Set is_member to 1 (planted) or 0 (held out).",
+        )  # fmt: skip
+    if is_member and not n_mentions:
         raise AuditError(
-            "file_row is not the number of a row.", where=where, do="Write 2, 3, 4 ... or nothing."
-        )
-    return int(text) if text else None
+            "The planted canary does not say how often it was planted.", where=where,
+            do="Write the number into the column n_mentions.",
+        )  # fmt: skip
+    if kind not in ("", CANARY):
+        raise AuditError(
+            "The held-out canary has another control_kind.", where=where,
+            do="Write canary, or nothing.",
+        )  # fmt: skip
+    return CANARY, "" if is_member else CANARY
 
 
-def _oddities(row: _Row) -> list[RowNote]:
-    notes = []
+def _oddities(row: _Row) -> Iterable[RowNote]:
     name = row.first + row.last
-    if any(unicodedata.category(ch) in _HIDDEN_CATEGORIES for ch in name):
-        notes.append(
-            RowNote(row.number, "The name holds control, invisible or private characters.")
-        )
+    if any(unicodedata.category(character) in _HIDDEN_CATEGORIES for character in name):
+        yield RowNote(row.number, "The name holds control, invisible or private characters.")
     if "\ufffd" in name:
-        notes.append(RowNote(row.number, "The name holds a sign for a letter that was lost."))
+        yield RowNote(row.number, "The name holds a sign for a letter that was lost.")
     if not row.first or not row.last:
-        notes.append(RowNote(row.number, "The name has one part only or could not be split."))
-    return notes
-
-
-def _without_duplicates(rows: Sequence[_Row], notes: list[RowNote], *, what: str) -> list[_Row]:
-    # Two splits of one written name are one name: to a model they are the same text.
-    kept: dict[str, _Row] = {}
-    for row in rows:
-        twin = kept.setdefault(fold_name(written_name(row.first, row.last)), row)
-        if twin is row:
-            continue
-        if twin.is_member is not row.is_member:
-            raise AuditError(
-                f"Rows {twin.number} and {row.number} hold the same name with different is_member.",
-                where=what,
-                do="Correct or delete one of them.",
-            )
-        notes.append(RowNote(row.number, f"The name is that of row {twin.number}; left out."))
-    return list(kept.values())
-
-
-def _with_control_kinds(rows: Sequence[_Row], *, what: str) -> Candidates:
-    seen: dict[int, int] = {}
-    for row in rows:
-        if row.file_row is not None and seen.setdefault(row.file_row, row.number) != row.number:
-            raise AuditError(
-                f"Rows {seen[row.file_row]} and {row.number} have the same file_row.",
-                where=what,
-                do="Correct one of them, or take the column out.",
-            )
-    kinds = tuple(row.control_kind or ("given" if row.is_member is False else "") for row in rows)
-    same = ("first", "last", "is_member", "role", "sex", "n_mentions", "is_kind_guessed")
-    columns: dict[str, Any] = {name: tuple(getattr(row, name) for row in rows) for name in same}
-    popularity = (math.nan,) * len(rows)
-    file_rows = tuple(row.file_row for row in rows)
-    return with_kinds(
-        Candidates(**columns, control_kind=kinds, popularity=popularity, row=file_rows)
-    )
+        yield RowNote(row.number, _ONE_PART)
 
 
 MAX_TYPED_CHARS = 200_000
@@ -310,42 +253,35 @@ def with_typed(
             f"is longer than {MAX_TYPED_CHARS:,} characters.", where="typed names",
             do="Upload a file instead.",
         )  # fmt: skip
-    truth_of: dict[str, bool | None] = {}
-    if given is not None:
-        truth_of = {fold_name(given.full_name(i)): given.is_member[i] for i in range(len(given))}
+    given = make_candidates([]) if given is None else given
+    truth_of = {fold_name(given.full_name(i)): truth for i, truth in enumerate(given.is_member)}
     names: list[tuple[str, str]] = []
     notes: list[RowNote] = []
     for number, line in enumerate(text.splitlines(), start=1):
         first, last = split_name(line)
-        if not first and not last:
-            continue
+        where = f"typed names, line {number}"
         key = fold_name(written_name(first, last))
-        _check(first, last, truth_of.get(key, is_member) is is_member, number=number)
+        if max(len(first), len(last)) > MAX_NAME_CHARS:
+            raise AuditError(f"The name is longer than {MAX_NAME_CHARS} characters.", where=where)
+        if truth_of.get(key, is_member) is not is_member:
+            raise AuditError(
+                "The name is on the list with another truth.", where=where,
+                do="Take it out here, or correct the file.",
+            )  # fmt: skip
         if key in truth_of:
             notes.append(RowNote(number, "The name is on the list already; left out."))
-            continue
-        truth_of[key] = is_member
-        if not first or not last:
-            notes.append(RowNote(number, "The name has one part only or could not be split."))
-        names.append((first, last))
+        elif key:
+            truth_of[key] = is_member
+            names.append((first, last))
+            if not first or not last:
+                notes.append(RowNote(number, _ONE_PART))
     if not names:
-        return given, tuple(notes)
+        return given if len(given) else None, tuple(notes)
     is_control = is_member is False
     typed = make_candidates(names, is_member=is_member, control_kind="given" if is_control else "")
     typed = replace(typed, is_kind_guessed=(is_control,) * len(names))
-    joined = typed if given is None else given.without_popularity() + typed
+    joined = given.without_popularity() + typed
     return with_kinds(joined, has_new_members=is_member is True), tuple(notes)
-
-
-def _check(first: str, last: str, has_same_truth: bool, *, number: int) -> None:
-    where = f"typed names, line {number}"
-    if max(len(first), len(last)) > MAX_NAME_CHARS:
-        raise AuditError(f"The name is longer than {MAX_NAME_CHARS} characters.", where=where)
-    if not has_same_truth:
-        raise AuditError(
-            "The name is on the list with another truth.", where=where,
-            do="Take it out here, or correct the file.",
-        )  # fmt: skip
 
 
 # White space that no spreadsheet drops and that reading names strips: the cell is no formula, and
@@ -361,23 +297,22 @@ def names_file(candidates: Candidates) -> bytes:
     and `read_names` strips it. Rows of the auditor's own file and guessed kinds go along where
     they are not those that reading this file would give.
     """
-    columns: dict[str, Iterable[object]] = {
-        "first_name": map(_guarded, candidates.first),
-        "last_name": map(_guarded, candidates.last),
+    columns: dict[str, Sequence[object]] = {
+        "first_name": _guarded(candidates.first),
+        "last_name": _guarded(candidates.last),
         "is_member": candidates.is_member,
         "control_kind": candidates.control_kind,
-        "role": map(_guarded, candidates.role),
-        "sex": map(_guarded, candidates.sex),
+        "role": _guarded(candidates.role),
+        "sex": _guarded(candidates.sex),
         "n_mentions": candidates.n_mentions,
     }
     if candidates.has_own_rows:
         columns["file_row"] = candidates.row
     if any(candidates.is_kind_guessed):
         columns["kind_guessed"] = candidates.is_kind_guessed
-    return write_table(tuple(columns), zip(*columns.values(), strict=True), bom=True).encode(
-        "utf-8", "surrogatepass"
-    )
+    rows = zip(*columns.values(), strict=True)
+    return write_table(tuple(columns), rows, bom=True).encode("utf-8", "surrogatepass")
 
 
-def _guarded(cell: str) -> str:
-    return _GUARD + cell if cell.startswith(_FORMULA_STARTS) else cell
+def _guarded(cells: Sequence[str]) -> list[str]:
+    return [_GUARD + cell if cell.startswith(_FORMULA_STARTS) else cell for cell in cells]

@@ -1,4 +1,4 @@
-"""Lists of names and files of passages: put together, counted for the screen, and kept."""
+"""Lists of names and files of passages: put together, and kept."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,20 +19,18 @@ from audit.models.registry import tokenizer
 from audit.names.candidates import Candidates
 from audit.names.controls import with_controls
 from audit.names.files import read_names, with_typed
-from audit.names.pools import with_popularity
-from audit.names.spelling import RUNNING_TEXT, part_pieces, piece_counter
+from audit.names.spelling import piece_counter
 from audit.notes.passages import Passages, read_passages
+from audit.shelf import MAX_TITLE_CHARS, now, one_line
 from audit.tables import RowNote
-from audit.text import script_of
-from cache.store import Store
+from cache.store import JSON, Store
 
 MAX_NAMES = 50_000
-MAX_LABEL_CHARS = 80
+MAX_LABEL_CHARS = MAX_TITLE_CHARS
 DEMO = {"demo-en": "en", "demo-ja": "ja"}
 """Codes of the demo's lists and passages -> language of the demo hospital."""
 
 _CODE = re.compile("[0-9a-f]{12,64}")
-_GONE = "It was made on another installation, or has been removed. Choose another one."
 
 
 @dataclass(frozen=True)
@@ -87,6 +84,10 @@ class KeptPassages:
     file_name: str
 
 
+Line = TypeVar("Line", ListLine, PassageLine)
+_KEYS: dict[Any, str] = {ListLine: "list", PassageLine: "passages"}
+
+
 def list_line(candidates: Candidates, *, code: str, label: str = "", at: str = "") -> ListLine:
     """Return a list's line; planted names are no members here, and counted beside the controls."""
     kinds = Counter(kind for kind in candidates.control_kind if kind)
@@ -97,6 +98,12 @@ def list_line(candidates: Candidates, *, code: str, label: str = "", at: str = "
     n_members = len(members) - n_planted
     by_kind = dict(sorted(kinds.items()))
     return ListLine(code, label, at, len(candidates), n_members, n_unknown, by_kind)
+
+
+def passage_line(passages: Passages, *, code: str, label: str = "", at: str = "") -> PassageLine:
+    """Return the line of a file of passages."""
+    n_left_out = len(passages.notes)
+    return PassageLine(code, label, at, len(passages), n_left_out, passages.has_owners)
 
 
 def keep_names(
@@ -116,15 +123,11 @@ def keep_names(
         raise AuditError(f"A list has 1 to {MAX_NAMES:,} names.", where="names")
     candidates = candidates.without_popularity()
     digest = salted_digest(candidates.digest())
-    columns = {name: list(column) for name, column in vars(candidates).items()}
-    del columns["popularity"]
-    known = _line(store, "list", digest) or {}
-    label = _label(label) or str(known.get("label", ""))
-    line = list_line(candidates, code=digest[:12], label=label, at=_now())
-    store.put_record(
-        f"list/{digest}",
-        {"columns": columns, "notes": [[n.row, n.what] for n in notes], "encoding": encoding},
-    )
+    columns = {name: column for name, column in vars(candidates).items() if name != "popularity"}
+    of_rows: list[JSON] = [[note.row, note.what] for note in notes]
+    store.put_record(f"list/{digest}", {"columns": columns, "notes": of_rows, "encoding": encoding})
+    title = _title(label, ListLine, digest, store)
+    line = list_line(candidates, code=digest[:12], label=title, at=now())
     store.put_record(f"list-line/{digest}", asdict(line))
     return digest
 
@@ -135,24 +138,20 @@ def kept_names(code: str, *, store: Store) -> KeptNames:
         found = read_names(_demo_file(code, "names.csv"), what="demo names")
         line = list_line(found.candidates, code=code)
         return KeptNames(line, found.candidates, found.notes, found.encoding)
-    digest = _digest(code, kind="list", store=store)
-    record, line_record = store.get_record(f"list/{digest}"), _line(store, "list", digest)
-    if record is None or line_record is None:
-        raise AuditError("This list of names is not kept here.", do=_GONE)
+    digest, line = _kept(code, ListLine, store)
+    record = store.get_record(f"list/{digest}")
+    if record is None:
+        raise _gone(ListLine)
     columns = {name: tuple(column) for name, column in record["columns"].items()}
     columns["popularity"] = (math.nan,) * len(columns["first"])
-    return KeptNames(
-        line=ListLine(**line_record),
-        candidates=Candidates(**columns),
-        notes=tuple(RowNote(int(row), what) for row, what in record["notes"]),
-        encoding=record["encoding"],
-    )
+    notes = tuple(RowNote(int(row), what) for row, what in record["notes"])
+    return KeptNames(line, Candidates(**columns), notes, record["encoding"])
 
 
 def all_names(store: Store) -> tuple[ListLine, ...]:
     """Return the lines of all kept lists, the newest first, then the demo's."""
-    lines = (ListLine(**line) for line in _lines(store, "list"))
-    return (*lines, *(kept_names(code, store=store).line for code in _shipped("names.csv")))
+    demo = [kept_names(code, store=store).line for code in _shipped("names.csv")]
+    return (*_lines(ListLine, store), *demo)
 
 
 def keep_passages(data: bytes, *, file_name: str, label: str, store: Store) -> str:
@@ -164,11 +163,10 @@ def keep_passages(data: bytes, *, file_name: str, label: str, store: Store) -> s
     passages = read_passages(data, file_name=file_name)
     kind = "csv" if passages_are_csv(data, file_name=file_name) else "jsonl"
     digest = salted_digest(hashlib.sha256(data).hexdigest())
-    known = _line(store, "passages", digest) or {}
-    label = _label(label) or str(known.get("label", ""))
-    line = passage_line(passages, code=digest[:12], label=label, at=_now())
-    array = np.frombuffer(data, dtype=np.uint8)
-    store.put(f"passages/{digest}", arrays={"data": array}, meta={"kind": kind})
+    arrays = {"data": np.frombuffer(data, dtype=np.uint8)}
+    store.put(f"passages/{digest}", arrays=arrays, meta={"kind": kind})
+    title = _title(label, PassageLine, digest, store)
+    line = passage_line(passages, code=digest[:12], label=title, at=now())
     store.put_record(f"passages-line/{digest}", asdict(line))
     return digest
 
@@ -179,27 +177,18 @@ def kept_passages(code: str, *, store: Store) -> KeptPassages:
         data, name = _demo_file(code, "passages.jsonl"), "passages.jsonl"
         passages = read_passages(data, what="demo passages", file_name=name)
         return KeptPassages(passage_line(passages, code=code), passages, data, name)
-    digest = _digest(code, kind="passages", store=store)
-    stored, line_record = store.get(f"passages/{digest}"), _line(store, "passages", digest)
-    if stored is None or line_record is None:
-        raise AuditError("These passages are not kept here.", do=_GONE)
-    data = stored.arrays["data"].tobytes()
-    name = f"passages.{stored.meta['kind']}"
-    passages = read_passages(data, file_name=name)
-    return KeptPassages(PassageLine(**line_record), passages, data, name)
+    digest, line = _kept(code, PassageLine, store)
+    stored = store.get(f"passages/{digest}")
+    if stored is None:
+        raise _gone(PassageLine)
+    data, name = stored.arrays["data"].tobytes(), f"passages.{stored.meta['kind']}"
+    return KeptPassages(line, read_passages(data, file_name=name), data, name)
 
 
 def all_passages(store: Store) -> tuple[PassageLine, ...]:
     """Return the lines of all kept passages, the newest first, then the demo's."""
-    lines = (PassageLine(**line) for line in _lines(store, "passages"))
-    demo = (kept_passages(code, store=store).line for code in _shipped("passages.jsonl"))
-    return (*lines, *demo)
-
-
-def passage_line(passages: Passages, *, code: str, label: str = "", at: str = "") -> PassageLine:
-    """Return the line of a file of passages."""
-    n_left_out = len(passages.notes)
-    return PassageLine(code, label, at, len(passages), n_left_out, passages.has_owners)
+    demo = [kept_passages(code, store=store).line for code in _shipped("passages.jsonl")]
+    return (*_lines(PassageLine, store), *demo)
 
 
 def passages_are_csv(data: bytes, *, file_name: str) -> bool:
@@ -220,37 +209,47 @@ def _shipped(name: str) -> list[str]:
     return [code for code, language in DEMO.items() if (DEMO_HOSPITAL / language / name).is_file()]
 
 
-def _digest(code: str, *, kind: str, store: Store) -> str:
-    keys = store.keys(f"{kind}/{code}") if _CODE.fullmatch(code) else ()
-    if len(keys) != 1:
-        what = "This list of names is" if kind == "list" else "These passages are"
-        raise AuditError(f"{what} not kept here.", do=_GONE)
-    return keys[0].removeprefix(f"{kind}/")
+def _kept(code: str, of: type[Line], store: Store) -> tuple[str, Line]:
+    """Return the whole digest that a code begins, and the line of what it names."""
+    key = f"{_KEYS[of]}/"
+    keys = store.keys(key + code) if _CODE.fullmatch(code) else ()
+    digest = keys[0].removeprefix(key) if len(keys) == 1 else ""
+    line = _line(of, digest, store) if digest else None
+    if line is None:
+        raise _gone(of)
+    return digest, line
 
 
-def _line(store: Store, kind: str, digest: str) -> dict[str, Any] | None:
-    record = store.get_record(f"{kind}-line/{digest}")
-    wanted = {f.name for f in fields(ListLine if kind == "list" else PassageLine)}
-    return record if isinstance(record, dict) and set(record) == wanted else None
+def _gone(of: type[Line]) -> AuditError:
+    do = "It was made on another installation, or has been removed. Choose another one."
+    if of is ListLine:
+        return AuditError("This list of names is not kept here.", do=do)
+    return AuditError("These passages are not kept here.", do=do)
 
 
-def _lines(store: Store, kind: str) -> list[dict[str, Any]]:
+def _line(of: type[Line], digest: str, store: Store) -> Line | None:
+    """Return a kept line; None where there is none, or one of another version."""
+    record = store.get_record(f"{_KEYS[of]}-line/{digest}")
+    try:
+        return of(**record)
+    except TypeError:
+        return None
+
+
+def _lines(of: type[Line], store: Store) -> list[Line]:
     """Return the lines of what is kept, the newest first."""
-    digests = (key.removeprefix(f"{kind}-line/") for key in store.keys(f"{kind}-line/"))
-    lines = [line for digest in digests if (line := _line(store, kind, digest)) is not None]
-    return sorted(lines, key=lambda line: (line["at"], line["code"]), reverse=True)
+    key = f"{_KEYS[of]}-line/"
+    lines = (_line(of, one.removeprefix(key), store) for one in store.keys(key))
+    kept = [line for line in lines if line is not None]
+    return sorted(kept, key=lambda line: (line.at, line.code), reverse=True)
 
 
-def _label(text: str) -> str:
-    return " ".join(text.split())[:MAX_LABEL_CHARS]
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _title(label: str, of: type[Line], digest: str, store: Store) -> str:
+    before = _line(of, digest, store)
+    return one_line(label) or (before.label if before else "")
 
 
 MAX_FILE_BYTES = 20_000_000
-SCRIPTS = ("latin", "han_kana", "other")
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,117 +291,30 @@ class Wanted:
     model: Path | None = None
 
 
-@dataclass(frozen=True)
-class Bins:
-    """A histogram: for each bin names in the notes or of unknown truth, and controls.
-
-    `starts` is where each bin begins; they are as wide as they are apart. `n_missing` names have no
-    value.
-    """
-
-    starts: tuple[float, ...]
-    n_tested: tuple[int, ...]
-    n_controls: tuple[int, ...]
-    n_missing: int
-
-
-@dataclass(frozen=True)
-class NameFacts:
-    """Counts of a list: names by script (`SCRIPTS`), of one part, with known mentions.
-
-    `popularity` is the share of people with the name by its decimal logarithm in steps of 0.5;
-    `log_popularity` [N] the logarithm itself, NaN where the generator does not know the name.
-    """
-
-    scripts: Mapping[str, int]
-    n_one_part: int
-    n_with_mentions: int
-    popularity: Bins
-    log_popularity: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Spelling:
-    """How a tokenizer spells a list's names.
-
-    `n_pieces` [N] are those of the whole name in running text, 0 where it cannot be spelt and so
-    not scored; `by_pieces` counts them.
-    """
-
-    n_pieces: tuple[int, ...]
-    by_pieces: Bins
-
-
 def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -> Draft | None:
     """Put a list together from an uploaded CSV file or from `base`; None where none was given."""
-    candidates: Candidates | None = None
     notes: tuple[RowNote, ...] = ()
     encoding = ""
     if data is not None:
         if len(data) > MAX_FILE_BYTES:
             raise AuditError("The file is larger than 20 MB.", where="names")
         found = read_names(data)
-        candidates, notes, encoding = found.candidates, found.notes, found.encoding
-    elif base is not None:
-        candidates = base
-    n_given = len(candidates) if candidates is not None else 0
-    candidates, typed_notes = with_typed(
-        candidates, text=wanted.typed, is_member=wanted.is_typed_member
-    )
-    if candidates is None:
+        base, notes, encoding = found.candidates, found.notes, found.encoding
+    listed, typed_notes = with_typed(base, text=wanted.typed, is_member=wanted.is_typed_member)
+    if listed is None:
         return None
-    n_typed = len(candidates) - n_given
-    if len(candidates) > MAX_NAMES:
+    if len(listed) > MAX_NAMES:
         raise AuditError(
             f"The list has more than {MAX_NAMES:,} names.", where="names", do="Split the file."
         )
     candidates = with_controls(
-        candidates,
+        listed,
         n_easy=wanted.n_easy,
         n_hard=wanted.n_hard,
         n_recombined=wanted.n_recombined,
         seed=wanted.seed,
         count_pieces=piece_counter(tokenizer(wanted.model)) if wanted.model else None,
     )
-    n_drawn = len(candidates) - n_given - n_typed
+    n_given = len(base) if base is not None else 0
+    n_typed, n_drawn = len(listed) - n_given, len(candidates) - len(listed)
     return Draft(candidates, notes, typed_notes, encoding, n_given, n_typed, n_drawn)
-
-
-def name_facts(candidates: Candidates) -> NameFacts:
-    """Count a list."""
-    parts = list(zip(candidates.first, candidates.last, strict=True))
-    shares = with_popularity(candidates).popularity
-    logs = tuple(math.log10(share) if share > 0 else math.nan for share in shares)
-    scripts = Counter(script_of(first + last) for first, last in parts)
-    return NameFacts(
-        scripts={script: scripts[script] for script in SCRIPTS if scripts[script]},
-        n_one_part=sum(not all(pair) for pair in parts),
-        n_with_mentions=sum(n is not None for n in candidates.n_mentions),
-        popularity=_bins(logs, candidates=candidates, step=0.5),
-        log_popularity=logs,
-    )
-
-
-def spelling(candidates: Candidates, *, model: Path) -> Spelling:
-    """Spell a list with a model's tokenizer, as it stands in running text."""
-    pieces = part_pieces(candidates, kind=RUNNING_TEXT, tokenizer=tokenizer(model))
-    totals = pieces.n_pieces.sum(axis=1)
-    known = tuple(int(n) if ok else 0 for n, ok in zip(totals, pieces.is_known, strict=True))
-    values = tuple(float(n) if n else math.nan for n in known)
-    return Spelling(known, _bins(values, candidates=candidates, step=1.0))
-
-
-def _bins(values: Sequence[float], *, candidates: Candidates, step: float) -> Bins:
-    tested: Counter[int] = Counter()
-    controls: Counter[int] = Counter()
-    for value, is_member in zip(values, candidates.is_member, strict=True):
-        if not math.isnan(value):
-            (controls if is_member is False else tested)[math.floor(value / step)] += 1
-    places = tested.keys() | controls.keys()
-    span = range(min(places), max(places) + 1) if places else range(0)
-    return Bins(
-        starts=tuple(place * step for place in span),
-        n_tested=tuple(tested[place] for place in span),
-        n_controls=tuple(controls[place] for place in span),
-        n_missing=sum(map(math.isnan, values)),
-    )

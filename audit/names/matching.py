@@ -24,6 +24,8 @@ from audit.text import is_unspaced
 WORD = re.compile(r"\[(?:cls|sep|mask|unk|pad)\]|</?s>|<(?:mask|unk|pad)>|\w+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 
+Words = tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class NameCounts:
@@ -55,6 +57,23 @@ def words(text: str) -> list[str]:
     return WORD.findall(fold(text))
 
 
+class _Runs:
+    """Runs of words, found by the first of them."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.by_word: dict[str, set[Words]] = defaultdict(set)
+        for text in texts:
+            if run := tuple(words(text)):
+                self.by_word[run[0]].add(run)
+
+    def at(self, tokens: Sequence[str], place: int) -> Iterator[Words]:
+        """Yield the runs that begin at a place."""
+        if 0 <= place < len(tokens):
+            for run in self.by_word.get(tokens[place], ()):
+                if tuple(tokens[place : place + len(run)]) == run:
+                    yield run
+
+
 def name_hits(
     candidates: Candidates, *, documents: Sequence[str]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -66,16 +85,30 @@ def name_hits(
         [b, N] documents with the first or the last name; with both side by side, in the order in
         which the name is written.
     """
-    index = _Index(candidates)
+    # What is looked for -> (0: a part, 1: the full name; the row); a name of one part is full.
+    by_words: dict[Words, list[tuple[int, int]]] = defaultdict(list)
+    by_characters: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row in range(len(candidates)):
+        parts = [text for _, text in candidates.parts(row)]
+        full = candidates.separator(row).join(parts)
+        for place, text in ((1, full), *((0, part) for part in parts)):
+            if is_unspaced(text):
+                by_characters[fold(text).replace(" ", "")].append((place, row))
+            else:
+                by_words[tuple(words(text))].append((place, row))
+    runs = _Runs(map(" ".join, by_words))
     blocks = blocks_of(0, len(documents))
-    n_blocks = int(blocks.max(initial=-1)) + 1
-    hits = np.zeros((n_blocks, len(candidates)))
-    full_hits = np.zeros((n_blocks, len(candidates)))
+    hits = np.zeros((2, int(blocks.max(initial=-1)) + 1, len(candidates)))
     for block, document in zip(blocks, documents, strict=True):
-        either, both = index.find(document)
-        hits[block, sorted(either)] += 1
-        full_hits[block, sorted(both)] += 1
-    return hits, full_hits
+        tokens = words(document)
+        joined = re.sub(r"\s+", "", fold(document))
+        found = {hit for at in range(len(tokens)) for run in runs.at(tokens, at)
+                 for hit in by_words[run]}  # fmt: skip
+        found.update(h for run, own in by_characters.items() if run in joined for h in own)
+        either = sorted({row for _, row in found})
+        hits[0, block, either] += 1
+        hits[1, block, sorted(row for is_full, row in found if is_full)] += 1
+    return hits[0], hits[1]
 
 
 def count_lexicon_names(
@@ -86,64 +119,23 @@ def count_lexicon_names(
     candidates: Candidates,
 ) -> NameCounts:
     """Count names of a lexicon in documents, as the paper does with Faker's single-token names."""
-    firsts, lasts = {fold(n) for n in first_names}, {fold(n) for n in last_names}
-    listed = {(fold(f), fold(la)) for f, la in zip(candidates.first, candidates.last, strict=True)}
-    n_first = n_last = n_forward = n_backward = n_listed = 0
+    firsts, lasts = set(map(fold, first_names)), set(map(fold, last_names))
+    listed = set(zip(map(fold, candidates.first), map(fold, candidates.last), strict=True))
+    n: Counter[str] = Counter()
     for document in documents:
         found = words(document)
-        n_first += sum(word in firsts for word in found)
-        n_last += sum(word in lasts for word in found)
+        n["first"] += sum(word in firsts for word in found)
+        n["last"] += sum(word in lasts for word in found)
         for one, two in pairwise(found):
-            n_forward += one in firsts and two in lasts
-            n_backward += one in lasts and two in firsts
-            n_listed += ((one, two) in listed) + ((two, one) in listed and one != two)
-    return NameCounts(n_first, n_last, n_forward, n_backward, n_listed, len(documents))
-
-
-class _Index:
-    """Parts of all candidates' names, by first word, or as characters where unspaced."""
-
-    def __init__(self, candidates: Candidates) -> None:
-        self._by_word: dict[str, list[tuple[tuple[str, ...], int, bool]]] = defaultdict(list)
-        self._by_characters: dict[str, list[tuple[int, bool]]] = defaultdict(list)
-        for row in range(len(candidates)):
-            parts = [text for _, text in candidates.parts(row)]
-            entries = [(part, False) for part in parts]
-            if len(parts) > 1:
-                entries.append((candidates.separator(row).join(parts), True))
-            else:
-                entries.append((parts[0], True))
-            for entry, is_full in entries:
-                if is_unspaced(entry):
-                    self._by_characters[fold(entry).replace(" ", "")].append((row, is_full))
-                elif sequence := tuple(words(entry)):
-                    self._by_word[sequence[0]].append((sequence, row, is_full))
-
-    def find(self, document: str) -> tuple[set[int], set[int]]:
-        """Return the rows with either part in the document, and those with the full name."""
-        either: set[int] = set()
-        both: set[int] = set()
-        for row, is_full in self._found(document):
-            (both if is_full else either).add(row)
-        return either | both, both
-
-    def _found(self, document: str) -> Iterator[tuple[int, bool]]:
-        found = words(document)
-        for position, word in enumerate(found):
-            for sequence, row, is_full in self._by_word.get(word, ()):
-                if tuple(found[position : position + len(sequence)]) == sequence:
-                    yield row, is_full
-        if self._by_characters:
-            joined = re.sub(r"\s+", "", fold(document))
-            for characters, entries in self._by_characters.items():
-                if characters in joined:
-                    yield from entries
+            n["first_last"] += one in firsts and two in lasts
+            n["last_first"] += one in lasts and two in firsts
+            n["listed"] += ((one, two) in listed) + ((two, one) in listed and one != two)
+    kinds = ("first", "last", "first_last", "last_first", "listed")
+    return NameCounts(**{kind: n[kind] for kind in kinds}, n_documents=len(documents))
 
 
 Pair = tuple[str, str]
 """(first, last) as `audit.names.matching.fold` writes them."""
-
-_GAP_WORDS = 1  # a middle name or initial at most between the two
 
 
 class NameIndex:
@@ -157,40 +149,40 @@ class NameIndex:
 
     def __init__(self, *, firsts: Iterable[str], lasts: Iterable[str]) -> None:
         firsts, lasts = set(firsts), set(lasts)
-        self._first = _by_word(part for part in firsts if not is_unspaced(part))
-        self._last = _by_word(part for part in lasts if not is_unspaced(part))
-        self._japanese = _side_by_side(
-            [fold(part) for part in firsts if is_unspaced(part)],
-            [fold(part) for part in lasts if is_unspaced(part)],
+        self._first = _Runs(part for part in firsts if not is_unspaced(part))
+        self._last = _Runs(part for part in lasts if not is_unspaced(part))
+        first, last = (
+            "|".join(re.escape(p) for p in sorted(map(fold, parts), key=len, reverse=True))
+            for parts in (filter(is_unspaced, firsts), filter(is_unspaced, lasts))
         )
+        # Looking ahead, so that names that overlap are all found; the longest part is taken.
+        self._unspaced = first and last and re.compile(
+            rf"(?=(?P<last1>{last})[\s・]{{0,2}}(?P<first1>{first})"
+            rf"|(?P<first2>{first})[\s・]{{1,2}}(?P<last2>{last}))"
+        )  # fmt: skip
 
     def count(self, text: str) -> Counter[Pair]:
         """Return how often each full name occurs: "First Last", "First M. Last", "Last, First"."""
         found: Counter[Pair] = Counter()
         tokens = words(text)
-        for position, word in enumerate(tokens):
-            for first in self._first.get(word, ()):
-                if tuple(tokens[position : position + len(first)]) == first:
-                    end = position + len(first)
-                    for last in self._beside(tokens, position, end):
-                        found[" ".join(first), " ".join(last)] += 1
-        for match in self._japanese.finditer(fold(text)) if self._japanese else ():
-            given = str(match["first1"] or match["first2"])
-            found[given, str(match["last1"] or match["last2"])] += 1
-        return found
-
-    def _beside(self, tokens: list[str], start: int, end: int) -> set[tuple[str, ...]]:
-        found = set()
-        for gap in range(_GAP_WORDS + 1):
-            at = end + gap
-            for last in self._last.get(tokens[at], ()) if at < len(tokens) else ():
-                if tuple(tokens[at : at + len(last)]) == last:
-                    found.add(last)
-        # "Last, First": the last name ends where the first begins.
-        for n_words in (1, 2, 3):
-            before = tuple(tokens[max(0, start - n_words) : start])
-            if len(before) == n_words and before in self._last.get(before[0], ()):
-                found.add(before)
+        starts = [at for at, token in enumerate(tokens) if token in self._first.by_word]
+        for start in starts:
+            for first in self._first.at(tokens, start):
+                end = start + len(first)
+                # A middle name or initial at most between the two.
+                lasts = {last for at in (end, end + 1) for last in self._last.at(tokens, at)}
+                # "Last, First": the last name ends where the first begins.
+                lasts |= {last for n in (1, 2, 3) for last in self._last.at(tokens, start - n)
+                          if len(last) == n}  # fmt: skip
+                found.update((" ".join(first), " ".join(last)) for last in lasts)
+        if self._unspaced:
+            for match in self._unspaced.finditer(fold(text)):
+                part = match.groupdict()
+                first_name, last_name = (
+                    part["first1"] or part["first2"],
+                    part["last1"] or part["last2"],
+                )
+                found[first_name, last_name] += 1
         return found
 
 
@@ -201,24 +193,3 @@ def pair_of(first: str, last: str) -> Pair:
 
 def _written(part: str) -> str:
     return fold(part) if is_unspaced(part) else " ".join(words(part))
-
-
-def _by_word(parts: Iterable[str]) -> dict[str, list[tuple[str, ...]]]:
-    found: dict[str, set[tuple[str, ...]]] = defaultdict(set)
-    for part in parts:
-        if sequence := tuple(words(part)):
-            found[sequence[0]].add(sequence)
-    return {word: sorted(sequences) for word, sequences in found.items()}
-
-
-def _side_by_side(firsts: list[str], lasts: list[str]) -> re.Pattern[str] | None:
-    if not firsts or not lasts:
-        return None
-    first, last = (
-        "|".join(map(re.escape, sorted(p, key=len, reverse=True))) for p in (firsts, lasts)
-    )
-    # Looking ahead, so that names that overlap are all found; the longest part is taken.
-    return re.compile(
-        rf"(?=(?P<last1>{last})[\s・]{{0,2}}(?P<first1>{first})"
-        rf"|(?P<first2>{first})[\s・]{{1,2}}(?P<last2>{last}))"
-    )

@@ -14,13 +14,16 @@ import functools
 import hashlib
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from itertools import accumulate
+from itertools import accumulate, product
+from operator import mul
 from pathlib import Path
 from typing import Any
 
+from audit.names.pools import us_pool
 from audit.notes.dates import FIRST_DAY, Interval, interval_for
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER
 
@@ -262,11 +265,6 @@ class NamePart:
     written: str
     kana: str
     romaji: str
-
-    def __post_init__(self) -> None:
-        """Check that there is a name, once."""
-        if not self.written or not self.romaji:
-            raise ValueError("a name is empty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,43 +515,38 @@ _PASSPORT_LETTERS = "TM"
 
 def my_number(number: int) -> str:
     """Return a My Number: 11 digits and their check digit."""
-    body = _digits(number, n=11)
+    body = _digits(number, "#" * 11)
     return body + my_number_check_digit(body)
 
 
 def my_number_check_digit(body: str) -> str:
     """Return the check digit of the first 11 digits: modulus 11; a rest of 0 or 1 gives 0."""
-    rest = _weighted(body, _MY_NUMBER_WEIGHTS) % 11
+    if len(body) != len(_MY_NUMBER_WEIGHTS) or not (body.isascii() and body.isdigit()):
+        raise ValueError("11 digits were expected")
+    rest = sum(map(mul, map(int, body), _MY_NUMBER_WEIGHTS)) % 11
     return "0" if rest <= 1 else str(11 - rest)
 
 
-def insurer_number(number: int, *, is_national: bool = False) -> str:
-    """Return an insurer's number: 8 digits, of the national insurance 6; the last one checks.
+def insurer_number(number: int) -> str:
+    """Return an insurer's number: 8 digits, the last one checks.
 
     The prefecture is one of 47, the kind one of those in use; the insurer is invented.
     """
     number, law = divmod(number, len(_INSURANCE_LAWS))
     number, prefecture = divmod(number, _N_PREFECTURES)
-    body = f"{prefecture + 1:02d}{number % 1000:03d}"
-    if not is_national:
-        body = _INSURANCE_LAWS[law] + body
+    body = f"{_INSURANCE_LAWS[law]}{prefecture + 1:02d}{number % 1000:03d}"
     return body + insurer_check_digit(body)
 
 
 def insurer_check_digit(body: str) -> str:
     """Return the check digit: weights 2, 1, 2 ... from the right, digits of products added up."""
-    _weighted(body, (1,) * len(body))
-    total = 0
-    for place, digit in enumerate(reversed(body)):
-        tens, ones = divmod(int(digit) * (2 - place % 2), 10)
-        total += tens + ones
-    return str(-total % 10)
+    products = (int(digit) * (2 - place % 2) for place, digit in enumerate(reversed(body)))
+    return str(-sum(sum(divmod(product, 10)) for product in products) % 10)
 
 
 def insured_symbol(number: int) -> str:
     """Return symbol and number of an insured person, as on a card: "12345-678"."""
-    digits = _digits(number, n=8)
-    return f"{digits[:5]}-{digits[5:]}"
+    return _digits(number, "#####-###")
 
 
 def pension_number(number: int) -> str:
@@ -561,13 +554,12 @@ def pension_number(number: int) -> str:
 
     No published rule for a check digit of these was found, so there is none.
     """
-    digits = _digits(number, n=10)
-    return f"{digits[:4]}-{digits[4:]}"
+    return _digits(number, "####-######")
 
 
 def resident_code(number: int) -> str:
     """Return a resident record code: 11 digits, the form only."""
-    return _digits(number, n=11)
+    return _digits(number, "#" * 11)
 
 
 def licence_number(number: int, *, year: int) -> str:
@@ -579,37 +571,40 @@ def licence_number(number: int, *, year: int) -> str:
         In which it was first given.
     """
     number, commission = divmod(number, len(_COMMISSIONS))
-    return f"{_COMMISSIONS[commission]}{year % 100:02d}{_digits(number, n=7)}0"
+    return f"{_COMMISSIONS[commission]}{year % 100:02d}{_digits(number, '#' * 7)}0"
 
 
 def passport_number(number: int) -> str:
     """Return a Japanese passport's number: two letters and 7 digits."""
     number, first = divmod(number, len(_PASSPORT_LETTERS))
     number, second = divmod(number, len(_LETTERS))
-    return _PASSPORT_LETTERS[first] + _LETTERS[second] + _digits(number, n=7)
+    return _PASSPORT_LETTERS[first] + _LETTERS[second] + _digits(number, "#" * 7)
 
 
 def record_number(number: int, *, n_digits: int) -> str:
     """Return a hospital's record number, which does not begin with 0."""
     number, first = divmod(number, 9)
-    return str(first + 1) + _digits(number, n=n_digits - 1)
+    return str(first + 1) + _digits(number, "#" * (n_digits - 1))
 
 
 def social_security_number(number: int) -> str:
     """Return a US social security number from the range 900-999, which is never given out."""
-    digits = _digits(number, n=8)
-    return f"9{digits[:2]}-{digits[2:4]}-{digits[4:]}"
+    return _digits(number, "9##-##-####")
 
 
 def us_passport_number(number: int) -> str:
     """Return a US passport's number: 9 digits."""
-    return _digits(number, n=9)
+    return _digits(number, "#" * 9)
 
 
 def us_licence_number(number: int) -> str:
     """Return a number as many US states write a driving licence's: a letter and 8 digits."""
     number, letter = divmod(number, len(_LETTERS))
-    return "S" + _digits(number, n=8) if letter == 0 else _LETTERS[letter] + _digits(number, n=8)
+    return (
+        "S" + _digits(number, "#" * 8)
+        if letter == 0
+        else _LETTERS[letter] + _digits(number, "#" * 8)
+    )
 
 
 def health_plan_number(number: int) -> str:
@@ -627,14 +622,11 @@ def health_plan_number(number: int) -> str:
     return text
 
 
-def _digits(number: int, *, n: int) -> str:
-    return f"{number % 10**n:0{n}d}"
-
-
-def _weighted(body: str, weights: tuple[int, ...]) -> int:
-    if len(body) != len(weights) or not (body.isascii() and body.isdigit()):
-        raise ValueError(f"{len(weights)} digits were expected")
-    return sum(int(digit) * weight for digit, weight in zip(body, weights, strict=True))
+def _digits(number: int, form: str) -> str:
+    """Return the last digits of a number in the places of a form's #."""
+    n = form.count("#")
+    digits = iter(f"{number % 10**n:0{n}d}")
+    return "".join(next(digits) if mark == "#" else mark for mark in form)
 
 
 _JAPANESE_HOSPITALS = (
@@ -758,7 +750,6 @@ def _japanese_table(name: str) -> tuple[str, ...]:
 
 
 _OLDEST_LISTED = 94
-_MAX_AGE = 120
 _NAMESAKES_OF = 100_000
 
 
@@ -779,13 +770,6 @@ class Profile:
     sex: str
     age: int | None
     on: date
-
-    def __post_init__(self) -> None:
-        """Check sex and age, once."""
-        if self.sex not in ("", "M", "F"):
-            raise ValueError("a sex is M, F or empty")
-        if self.age is not None and not 0 <= self.age <= _MAX_AGE:
-            raise ValueError("an age is no age")
 
 
 @dataclass(frozen=True, slots=True)
@@ -874,44 +858,23 @@ def email_of(name: PersonName, *, number: int) -> str:
     return f"{letters}{number % 100}@example.{('com', 'org', 'net')[number // 100 % 3]}"
 
 
-def identities(
-    n: int, *, seed: int, locale: str, on: date = date(2015, 7, 1)
-) -> Iterator[Identity]:
-    """Yield a list of so many people of both sexes and all ages."""
-    for place in range(n):
-        yield identity_of(seed, f"listed:{place}", Profile("", None, on), locale=locale)
-
-
 def namesakes_expected(*, locale: str) -> float:
     """Return how many of 100,000 people of all ages share a person's full name, on average.
 
     The chance that two people drawn apart have the same name, times 100,000. Sexes count half
     each, times of birth as drawn ages have them in 2015.
     """
-    if locale != JAPANESE:
-        return _NAMESAKES_OF * _english_agreement()
-    times = [time_of(2015 - age) for age in range(_YOUNGEST, _OLDEST_LISTED)]
-    share_of = {time: times.count(time) / len(times) for time in set(times)}
-    given: dict[str, float] = {}
-    for sex in "MF":
-        for time, share in share_of.items():
+    pool = us_pool()
+    given: dict[str, float] = dict(zip(pool.first, pool.first_share, strict=True))
+    last = pool.last_share
+    if locale == JAPANESE:
+        times = Counter(time_of(2015 - age) for age in range(_YOUNGEST, _OLDEST_LISTED))
+        given, last = defaultdict(float), surnames().shares
+        for sex, (time, n) in product("MF", times.items()):
             table = given_names(sex, time)
-            for part, weight in zip(table.names, table.shares, strict=True):
-                given[part.written] = given.get(part.written, 0.0) + weight * share / 2
-    same_surname = sum(share**2 for share in surnames().shares)
-    return _NAMESAKES_OF * same_surname * sum(share**2 for share in given.values())
-
-
-def _english_agreement() -> float:
-    from faker.providers.person.en_US import Provider
-
-    given: dict[str, float] = {}
-    for table in (Provider.first_names_male, Provider.first_names_female):
-        for name, weight in table.items():
-            given[name] = given.get(name, 0.0) + weight / sum(table.values()) / 2
-    total = sum(Provider.last_names.values())
-    same_surname = sum((weight / total) ** 2 for weight in Provider.last_names.values())
-    return float(same_surname * sum(share**2 for share in given.values()))
+            for part, share in zip(table.names, table.shares, strict=True):
+                given[part.written] += share * n / times.total() / 2
+    return _NAMESAKES_OF * sum(share**2 for share in given.values()) * sum(s**2 for s in last)
 
 
 def _birth(seed: int, key: str, profile: Profile) -> date:

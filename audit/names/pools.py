@@ -41,9 +41,9 @@ class NamePool:
     def __post_init__(self) -> None:
         """Check names against shares."""
         for names, shares in ((self.first, self.first_share), (self.last, self.last_share)):
-            if len(names) != len(shares) or len({fold_name(name) for name in names}) != len(names):
+            if not len(names) == len(shares) == len({fold_name(name) for name in names}):
                 raise ValueError("names are not distinct, or as many as shares")
-            if not all(share > 0 for share in shares) or abs(math.fsum(shares) - 1) > 1e-9:
+            if min(shares) <= 0 or abs(math.fsum(shares) - 1) > 1e-9:
                 raise ValueError("shares are not positive, or do not sum to 1")
 
     @functools.cached_property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -93,31 +94,28 @@ def part_pieces(candidates: Candidates, *, kind: PassageKind, tokenizer: Any) ->
     Each part is tokenised with the white space that stands before it there (byte-level
     tokenizers such as RoBERTa's have other pieces at the beginning of a text than after a space).
     """
-    cache: dict[str, list[int]] = {}
-
-    def pieces(text: str) -> list[int]:
-        if text not in cache:
-            cache[text] = token_ids(tokenizer, text)
-        return cache[text]
-
+    pieces = cache(partial(token_ids, tokenizer))
+    n = len(candidates)
     rows: list[list[list[int]]] = []
-    roles = np.full((len(candidates), 2), NO_PART, dtype=np.int64)
-    for row in range(len(candidates)):
+    roles = np.full((n, 2), NO_PART, dtype=np.int64)
+    for row in range(n):
         parts, separator = written_parts(candidates, row, kind=kind)
-        leads = [kind.lead, separator[-1:] if separator[-1:].isspace() else ""]
+        leads = (kind.lead, _space(separator))
         rows.append([pieces(lead + part) for lead, (_, part) in zip(leads, parts, strict=False)])
         roles[row, : len(parts)] = [_COLUMN[role] for role, _ in parts]
-    width = max((len(part) for row_parts in rows for part in row_parts), default=1)
-    ids = np.full((len(rows), 2, max(1, width)), NO_PIECE, dtype=np.int64)
-    n_pieces = np.zeros((len(rows), 2), dtype=np.int64)
-    is_known = np.ones(len(rows), dtype=bool)
-    for row, row_parts in enumerate(rows):
-        is_known[row] = bool(row_parts)
-        for k, part in enumerate(row_parts):
+    width = max((len(part) for own in rows for part in own), default=1)
+    ids = np.full((n, 2, max(1, width)), NO_PIECE, dtype=np.int64)
+    for row, own in enumerate(rows):
+        for k, part in enumerate(own):
             ids[row, k, : len(part)] = part
-            n_pieces[row, k] = len(part)
-            is_known[row] &= bool(part) and tokenizer.unk_token_id not in part
+    n_pieces = (ids != NO_PIECE).sum(axis=2)
+    is_spelt = (n_pieces > 0) & (ids != tokenizer.unk_token_id).all(axis=2)
+    is_known = (is_spelt | (roles == NO_PART)).all(axis=1) & (roles != NO_PART).any(axis=1)
     return PartPieces(ids=ids, n_pieces=n_pieces, roles=roles, is_known=is_known)
+
+
+def _space(separator: str) -> str:
+    return separator[-1:] if separator[-1:].isspace() else ""
 
 
 def pieces_by_role(pieces: PartPieces) -> Ids:
@@ -129,31 +127,25 @@ def pieces_by_role(pieces: PartPieces) -> Ids:
     return found
 
 
-def piece_counter(tokenizer: Any, *, kind: PassageKind | None = None) -> CountPieces:
+def piece_counter(tokenizer: Any, *, kind: PassageKind = RUNNING_TEXT) -> CountPieces:
     """Return a function from a part's role and text to its number of word pieces.
 
-    Each part is counted with the white space that stands before it in passages of this kind
-    (None: in running text). A part that the tokenizer cannot spell counts as `UNSPELLABLE`, so that
-    no name with it is ever drawn beside names that can be scored.
+    Each part is counted with the white space that stands before it in passages of this kind. A part
+    that the tokenizer cannot spell counts as `UNSPELLABLE`, so that no name with it is ever drawn
+    beside names that can be scored.
     """
-    kind = kind or RUNNING_TEXT
-    cache: dict[str, int] = {}
-
-    def lead_of(role: str, part: str) -> str:
-        slots, separator = kind.slots, kind.separator
-        if slots == ("full",):
-            slots, separator = (("last", "first"), "") if is_unspaced(part) else (
-                ("first", "last"), " "
-            )  # fmt: skip
-        if role == slots[0]:
-            return kind.lead
-        return separator[-1:] if separator[-1:].isspace() else ""
+    slots, separator, lead = kind.slots, _space(kind.separator), kind.lead
 
     def count(role: str, part: str) -> int:
-        text = lead_of(role, part) + part
-        if text not in cache:
-            ids = token_ids(tokenizer, text)
-            cache[text] = UNSPELLABLE if not ids or tokenizer.unk_token_id in ids else len(ids)
-        return cache[text]
+        first = slots[0]
+        if first == "full":
+            first = "last" if is_unspaced(part) else "first"
+        behind = separator if slots != ("full",) else "" if is_unspaced(part) else " "
+        return n_pieces((lead if role == first else behind) + part)
+
+    @cache
+    def n_pieces(text: str) -> int:
+        ids = token_ids(tokenizer, text)
+        return UNSPELLABLE if not ids or tokenizer.unk_token_id in ids else len(ids)
 
     return count

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import MINYEAR, date, timedelta
 
@@ -90,82 +89,61 @@ def new_date(content: str, category: str, *, number: str, context: DateContext) 
 def _moved_numbers(content: str, context: DateContext) -> str:
     numbers = _NUMBER.findall(content)
     roles = _roles(numbers)
-    given = {role: int(text) for role, text in zip(roles, numbers, strict=True)}
-    moved = _moved(given, is_short=_is_short_year(numbers, roles), context=context)
+    is_short = "y" in roles and len(numbers[roles.index("y")]) <= 2
+    moved = _moved(dict(zip(roles, map(int, numbers), strict=True)), is_short, context)
     is_padded = any(text.startswith("0") for text in numbers if len(text) < 3)
-    texts = iter(
-        _number(moved[role], role=role, like=text, is_padded=is_padded)
-        for role, text in zip(roles, numbers, strict=True)
-    )
+    if is_short:
+        moved["y"] %= 100
+    n_digits = {"y": 2 if is_short else 4, **dict.fromkeys("md", 2 if is_padded else 1)}
+    texts = iter(f"{moved[role]:0{n_digits[role]}d}" for role in roles)
     return _NUMBER.sub(lambda match: next(texts), content)
 
 
 def _roles(numbers: list[str]) -> str:
-    # "y", "m", "d" in the order in which the numbers stand.
-    if len(numbers) >= 3:
-        if len(numbers[0]) > 2:
-            return "ymd"
-        return "dmy" if int(numbers[0]) > 12 >= int(numbers[1]) else "mdy"
-    if len(numbers) == 2:
-        if len(numbers[0]) > 2:
-            return "ym"
-        if len(numbers[1]) > 2 or int(numbers[1]) > 31:
-            return "my"
-        return "dm" if int(numbers[0]) > 12 >= int(numbers[1]) else "md"
-    return "y" if len(numbers[0]) > 2 else "m"
+    """Return "y", "m", "d" in the order in which the numbers stand."""
+    if len(numbers[0]) > 2:
+        return "ymd"[: len(numbers)]
+    if len(numbers) == 1:
+        return "m"
+    if len(numbers) == 2 and (len(numbers[1]) > 2 or int(numbers[1]) > 31):
+        return "my"
+    first = "dm" if int(numbers[0]) > 12 >= int(numbers[1]) else "md"
+    return f"{first}y"[: len(numbers)]
 
 
-def _is_short_year(numbers: list[str], roles: str) -> bool:
-    return "y" in roles and len(numbers[roles.index("y")]) <= 2
-
-
-def _moved(given: dict[str, int], *, is_short: bool, context: DateContext) -> dict[str, int]:
+def _moved(given: dict[str, int], is_short: bool, context: DateContext) -> dict[str, int]:
     near = context.near
     year = given.get("y", near.year)
     if is_short:
         year = near.year - (near.year - year + 50) % 100 + 50
     if year < near.year - _MARKED_YEARS:
         year += _MARK_YEARS - _OLDEST_YEARS - context.draw % 9
+    unknown = given | {"y": FIRST_DAY.year + context.draw % 20}
     if year > near.year + _MARKED_YEARS:
-        return given | {"y": FIRST_DAY.year + context.draw % 20}
+        return unknown
     if "m" not in given:
         return {"y": max(MINYEAR, year + context.interval.n_years)}
     try:
         day = date(year, given["m"], given.get("d", 15))
-        if "y" not in given:
-            day = _nearest(day, near)
+        if "y" not in given and abs((day - near).days) > 182:
+            # The same day of the year, at most half a year away.
+            is_leap_day = (day.month, day.day) == (2, 29)
+            nearer = day.year + (1 if day < near else -1)
+            day = day.replace(nearer, day=28 if is_leap_day else day.day)
         day = context.interval.move(day)
     except (ValueError, OverflowError):  # month 13, 30 February, year 9999
-        return given | {"y": FIRST_DAY.year + context.draw % 20}
+        return unknown
     return {"y": day.year, "m": day.month, "d": day.day}
-
-
-def _nearest(day: date, near: date) -> date:
-    # The same day of the year, at most half a year away.
-    if (day - near).days > 182:
-        return _in_year(day, day.year - 1)
-    if (near - day).days > 182:
-        return _in_year(day, day.year + 1)
-    return day
-
-
-def _in_year(day: date, year: int) -> date:
-    return day.replace(year=year, day=28) if (day.month, day.day) == (2, 29) else day.replace(year)
-
-
-def _number(value: int, *, role: str, like: str, is_padded: bool) -> str:
-    if role == "y":
-        return f"{value % 100:02d}" if len(like) <= 2 else f"{value:04d}"
-    return f"{value:02d}" if is_padded else str(value)
 
 
 def _moved_month(month: int, number: str, context: DateContext) -> str:
     # "January 2150" holds a year, "January 12" a day; any other number only tells places apart.
-    if number.isdigit() and 1700 <= int(number) <= 2400:
-        moved = _moved({"m": month, "y": int(number)}, is_short=False, context=context)
+    value = int(number) if number.isdigit() else 0
+    if 1700 <= value <= 2400:
+        moved = _moved({"m": month, "y": value}, False, context)
         return f"{_MONTHS[moved['m'] - 1]} {moved['y']}"
-    day = int(number) if number.isdigit() and 1 <= int(number) <= 28 else 1 + context.draw % 28
-    moved = _moved({"m": month, "d": day}, is_short=False, context=context)
+    day = value if 1 <= value <= 28 else 1 + context.draw % 28
+    moved = _moved({"m": month, "d": day}, False, context)
     return f"{_MONTHS[moved['m'] - 1]} {moved['d']}"
 
 
@@ -186,11 +164,10 @@ def _written(words: str, day: date) -> str:
 
 def _range(words: str, last: date, *, draw: int) -> str:
     first = last - timedelta(days=1 + draw // 30 % 20)
-    form: Callable[[date], str] = lambda day: f"{day.month}/{day.day}"  # noqa: E731
+    start, end = (f"{day.month}/{day.day}" for day in (first, last))
     if "(2)" in words:
-        return "-".join(f"{form(day)}/{day.year}" for day in (first, last))
-    tail = f"/{last.year}" if "(3)" in words else ""
-    return f"{form(first)}-{form(last)}{tail}"
+        return f"{start}/{first.year}-{end}/{last.year}"
+    return f"{start}-{end}/{last.year}" if "(3)" in words else f"{start}-{end}"
 
 
 def parsed_day(text: str) -> date | None:
@@ -211,11 +188,8 @@ ERAS = (
 )
 STYLES = ("western", "slashes", "era", "letter", "wide", "dashes")
 _WIDE_DIGITS = str.maketrans("0123456789", "０１２３４５６７８９")
-_WHOLE = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})")
-_MONTH_FIRST = re.compile(r"(\d{1,2})[-/](\d{1,2})[-/](\d{4})")
-_YEAR_MONTH = re.compile(r"(\d{4})[-/](\d{1,2})")
-_MONTH_DAY = re.compile(r"(\d{1,2})[-/](\d{1,2})")
-_YEAR = re.compile(r"\d{4}")
+_DAY = re.compile(r"(?:(\d{4})[-/])?(\d{1,2})[-/](\d{1,2})(?:[-/](\d{4}))?")
+_YEAR_MONTH = re.compile(r"(\d{4})(?:[-/](\d{1,2}))?")
 
 
 def era_year(day: date) -> tuple[str, str, int]:
@@ -249,16 +223,15 @@ def in_japanese(numbers: str, *, style: str) -> str:
 
     What is no such date stays as it is.
     """
-    for pattern, order in ((_WHOLE, (1, 2, 3)), (_MONTH_FIRST, (3, 1, 2))):
-        match = pattern.fullmatch(numbers)
-        if match:
-            try:
-                day = date(*(int(match[group]) for group in order))
-            except ValueError:
-                return numbers
-            return written_date(day, style=style)
     if match := _YEAR_MONTH.fullmatch(numbers):
-        return f"{match[1]}年{int(match[2])}月"
-    if match := _MONTH_DAY.fullmatch(numbers):
-        return f"{int(match[1])}月{int(match[2])}日"
-    return f"{numbers}年" if _YEAR.fullmatch(numbers) else numbers
+        return f"{match[1]}年{int(match[2])}月" if match[2] else f"{match[1]}年"
+    match = _DAY.fullmatch(numbers)
+    if match is None or (match[1] and match[4]):
+        return numbers
+    year, month, day = match[1] or match[4], int(match[2]), int(match[3])
+    if not year:
+        return f"{month}月{day}日"
+    try:
+        return written_date(date(int(year), month, day), style=style)
+    except ValueError:
+        return numbers

@@ -83,12 +83,12 @@ class ScannedTags:
 
 
 @dataclass
-class _Open:
-    """A tag that was opened, and where it was closed."""
+class _Tag:
+    """A tag that was opened, and where it was closed; None where it was not."""
 
     label: str
     start: int
-    end: int | None = None  # None: not closed
+    end: int | None = None
     is_crossing: bool = False
 
 
@@ -97,85 +97,75 @@ def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) ->
 
     What looks like a tag in `source`, the note that it should have copied, is no unknown tag.
     """
-    pattern = _pattern(labels)
-    plain: list[str] = []
-    at = n_plain = 0
-    opened: list[_Open] = []
-    stack: list[_Open] = []
+    pieces = _tag_pattern(labels).split(output)  # text, slash, label, text, ...
+    text, at = "".join(pieces[::3]), 0
+    opened: list[_Tag] = []
+    stack: list[_Tag] = []
     marks: list[int] = []  # where tags stood in the plain text
-    n_stray = 0
-    owed: Counter[str] = Counter()
-    for tag in pattern.finditer(output):
-        plain.append(output[at : tag.start()])
-        n_plain += tag.start() - at
-        at = tag.end()
-        label = known_label(tag[2])
-        marks.append(n_plain)
-        if not tag[1]:
-            stack.append(_Open(label, n_plain))
-            opened.append(stack[-1])
+    counts: Counter[str] = Counter()
+    owed: Counter[str] = Counter()  # labels of which the other half of a crossing was counted
+    for said, slash, name in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=False):
+        at += len(said)
+        marks.append(at)
+        label = known_label(name)
+        if not slash:
+            opened.append(_Tag(label, at))
+            stack.append(opened[-1])
             continue
-        while stack and n_plain - stack[-1].start > MAX_SPAN_CHARS:
+        while stack and at - stack[-1].start > MAX_SPAN_CHARS:
             stack.pop()
         if not stack:
-            n_stray += 1
+            counts["n_stray"] += 1
             continue
         closed = stack.pop()
-        closed.end = n_plain
-        if closed.label != label and owed[label]:  # the other half of a crossing that is counted
+        closed.end = at
+        if closed.label != label and owed[label]:
             owed[label] -= 1
         elif closed.label != label:
             closed.is_crossing = True
             owed[closed.label] += 1
-    plain.append(output[at:])
-    text, expected = "".join(plain), _normal(source)
-    spans, n_unclosed, n_nested, n_empty = _ends(opened, text=text, marks=marks)
+    spans = set(_tag_spans(opened, text=text, marks=marks, counts=counts))
+    expected = unicodedata.normalize("NFKC", source)
+    unknown = (unicodedata.normalize("NFKC", tag[0]) for tag in _UNKNOWN.finditer(text))
     census = TagCensus(
         n_tags=len(opened),
-        n_unclosed=n_unclosed,
-        n_stray=n_stray,
         n_crossing=sum(tag.is_crossing for tag in opened),
-        n_nested=n_nested,
-        n_unknown=sum(_normal(tag[0]) not in expected for tag in _UNKNOWN.finditer(text)),
-        n_empty=n_empty,
+        n_unknown=sum(tag not in expected for tag in unknown),
+        **counts,
     )
-    return ScannedTags(text, tuple(sorted(set(spans))), census)
+    return ScannedTags(text, tuple(sorted(spans)), census)
 
 
-def _normal(text: str) -> str:
-    return unicodedata.normalize("NFKC", text)
-
-
-def _pattern(labels: Iterable[str]) -> re.Pattern[str]:
+def _tag_pattern(labels: Iterable[str]) -> re.Pattern[str]:
     known = {*NAMES, *labels}
     spelled = sorted({form for label in known for form in (label, folded(label))}, key=len)
     names = "|".join(re.escape(label).replace("_", r"[_\s-]") for label in reversed(spelled))
     return re.compile(rf"[<＜]\s*([/／]?)\s*({names})\s*[>＞]", re.IGNORECASE)
 
 
-def _ends(opened: list[_Open], *, text: str, marks: list[int]) -> tuple[list[Span], int, int, int]:
-    spans: list[Span] = []
-    n_unclosed = n_nested = n_empty = 0
+def _tag_spans(
+    opened: list[_Tag], *, text: str, marks: list[int], counts: Counter[str]
+) -> Iterator[Span]:
+    """Yield the span of each tag that holds text, and count what is malformed."""
     reached = 0  # end of the closed tags so far
-    following = iter(marks)
-    after = next(following, None)
+    following = iter([*marks, len(text)])
+    after = 0
     for tag in opened:
-        while after is not None and after <= tag.start:
-            after = next(following, None)
+        while after <= tag.start and after < len(text):
+            after = next(following)
         end = tag.end
         if end is None:
-            n_unclosed += 1
+            counts["n_unclosed"] += 1
             line_end = text.find("\n", tag.start)
-            ends = [len(text), *(x for x in (line_end, after) if x is not None and x >= 0)]
-            end = min(*ends, tag.start + MAX_SPAN_CHARS)
+            ends = (after, len(text) if line_end < 0 else line_end, tag.start + MAX_SPAN_CHARS)
+            end = min(ends)
         else:
-            n_nested += tag.start < reached and not tag.is_crossing
+            counts["n_nested"] += tag.start < reached and not tag.is_crossing
             reached = max(reached, end)
         if text[tag.start : end].strip():
-            spans.append(Span(tag.start, end, tag.label))
+            yield Span(tag.start, end, tag.label)
         else:
-            n_empty += 1
-    return spans, n_unclosed, n_nested, n_empty
+            counts["n_empty"] += 1
 
 
 def write_tags(document: TaggedDocument, *, language: str = "ja") -> str:
@@ -184,13 +174,13 @@ def write_tags(document: TaggedDocument, *, language: str = "ja") -> str:
     labels = {span.label for span in document.spans}
     if any(set(label) & set("<>＜＞/／") or len(label) > MAX_LABEL_CHARS for label in labels):
         raise AuditError("A label holds a bracket or a slash, and inline tags cannot say so.")
-    pieces, at = [], 0
+    written, at = "", 0
     for span in document.spans:
         name = JAPANESE.get(span.label, span.label) if language == "ja" else span.label
         said = document.text[span.start : span.end]
-        pieces += [document.text[at : span.start], f"<{name}>{said}</{name}>"]
+        written += f"{document.text[at : span.start]}<{name}>{said}</{name}>"
         at = span.end
-    written = "".join([*pieces, document.text[at:]])
+    written += document.text[at:]
     back = scan_tags(written, labels=labels)
     if back.plain != document.text or back.spans != document.spans:
         raise AuditError(
@@ -209,8 +199,7 @@ def _refuse_overlaps(document: TaggedDocument) -> None:
         )
 
 
-_LINE = re.compile(r"T\S*\t(\S+) (\d+ \d+(?:;\d+ \d+)*)\t(.*)", re.DOTALL)
-_MAX_DIGITS = 12
+_BRAT_LINE = re.compile(r"T\S*\t(\S+) (\d{1,12} \d{1,12}(?:;\d{1,12} \d{1,12})*)\t(.*)", re.DOTALL)
 
 
 def read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> TaggedDocument:
@@ -222,14 +211,13 @@ def read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> TaggedD
     spans: list[Span] = []
     for number, line in enumerate(annotations.split("\n"), start=1):
         if line.startswith("T"):
-            where = f"{what}, line {number}"
-            spans += _spans(line.removesuffix("\r"), text=text, where=where)
+            spans += _brat_spans(line.removesuffix("\r"), text=text, where=f"{what}, line {number}")
     return tagged(doc_id, text=text, spans=spans)
 
 
-def _spans(line: str, *, text: str, where: str) -> Iterator[Span]:
-    read = _LINE.fullmatch(line)
-    if read is None or len(max(re.findall(r"\d+", read[2]), key=len)) > _MAX_DIGITS:
+def _brat_spans(line: str, *, text: str, where: str) -> Iterator[Span]:
+    read = _BRAT_LINE.fullmatch(line)
+    if read is None:
         raise AuditError(
             "This line of a brat file is not understood.",
             where=where,
@@ -244,14 +232,13 @@ def _spans(line: str, *, text: str, where: str) -> Iterator[Span]:
             where=where,
             do="Offsets count code points of the .txt file as it is, line ends included.",
         )
-    label = known_label(read[1])
     start, end = parts[0]
     for next_start, next_end in [*parts[1:], (-1, -1)]:
         if next_start >= end and not text[end:next_start].strip():
             end = next_end
             continue
         try:
-            yield Span(start, end, label)
+            yield Span(start, end, known_label(read[1]))
         except ValueError:
             raise AuditError("The label of this span cannot be used.", where=where) from None
         start, end = next_start, next_end
@@ -268,66 +255,51 @@ def write_brat(document: TaggedDocument) -> tuple[str, str]:
 
 SCHEMES = ("BIO", "IOBES")
 
-_TOKEN = re.compile(r"[^\W_]+|\s+|[^\s]", re.UNICODE)
-_CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+# No spaces between words in these: each character of a token that holds one is a token.
+_TOKEN = re.compile(r"[^\W_]+|\s+|[^\s]")
+_HAS_CJK = re.compile(f"[{_CJK}]")
 _HEADER = re.compile(r"# (doc_id|patient_id|text) = (.*)")
 _TAG = re.compile(r"O|([BIESLU])-(\S+)")
 
 
-@dataclass
-class _Note:
-    """A note while it is read."""
-
-    doc_id: str
-    patient_id: str | None = None
-    text: str | None = None
-    tokens: list[tuple[int, int, str, str]] = field(default_factory=list)  # start, end, mark, label
-    words: list[str] = field(default_factory=list)  # of a file without the text: what it is made of
-    n_chars: int = 0
-
-
 def write_conll(documents: Iterable[TaggedDocument], *, scheme: str = "BIO") -> str:
     """Return documents as the text of one file; a token has one tag."""
-    return "".join(line for document in documents for line in _lines(document, scheme=scheme))
-
-
-def _lines(document: TaggedDocument, *, scheme: str) -> Iterator[str]:
     if scheme not in SCHEMES:
         raise ValueError(f"{scheme}: choose one of {', '.join(SCHEMES)}")
+    return "".join(line for document in documents for line in _conll_lines(document, scheme))
+
+
+def _conll_lines(document: TaggedDocument, scheme: str) -> Iterator[str]:
     _refuse_overlaps(document)
     yield "-DOCSTART-\tO\n\n"
     yield f"# doc_id = {json.dumps(document.doc_id, ensure_ascii=False)}\n"
     if document.patient_id is not None:
         yield f"# patient_id = {json.dumps(document.patient_id, ensure_ascii=False)}\n"
-    yield f"# text = {json.dumps(document.text)}\n"
     text, at = document.text, 0
+    yield f"# text = {json.dumps(text)}\n"
+    stretches: list[tuple[int, int, str]] = []
     for span in document.spans:
-        yield from _tokens(text, start=at, end=span.start, label="", scheme=scheme)
-        yield from _tokens(text, start=span.start, end=span.end, label=span.label, scheme=scheme)
+        stretches += [(at, span.start, ""), (span.start, span.end, span.label)]
         at = span.end
-    yield from _tokens(text, start=at, end=len(text), label="", scheme=scheme)
+    for start, end, label in [*stretches, (at, len(text), "")]:
+        pieces = list(_pieces(text, start=start, end=end))
+        for i, (begin, stop) in enumerate(pieces):
+            is_last = i == len(pieces) - 1
+            if text[begin:stop].isspace() and not (label and (i == 0 or is_last)):
+                continue
+            mark = "B" if i == 0 else "I"
+            if scheme == "IOBES" and is_last:
+                mark = "S" if i == 0 else "E"
+            tag = f"{mark}-{label}" if label else "O"
+            yield f"{_shown(text[begin:stop])}\t{begin}\t{stop}\t{tag}\n"
     yield "\n"
-
-
-def _tokens(text: str, *, start: int, end: int, label: str, scheme: str) -> Iterator[str]:
-    pieces = list(_pieces(text, start=start, end=end))
-    last = len(pieces) - 1
-    for i, (begin, stop) in enumerate(pieces):
-        token = text[begin:stop]
-        is_edge = bool(label) and i in (0, last)
-        if token.isspace() and not is_edge:
-            continue
-        mark = "B" if i == 0 else "I"
-        if scheme == "IOBES" and i == last:
-            mark = "S" if i == 0 else "E"
-        tag = f"{mark}-{label}" if label else "O"
-        yield f"{_shown(token)}\t{begin}\t{stop}\t{tag}\n"
 
 
 def _pieces(text: str, *, start: int, end: int) -> Iterator[tuple[int, int]]:
     for found in _TOKEN.finditer(text, start, end):
-        if _CJK.search(found[0]):  # no spaces between words: each character is a token
-            yield from ((i, i + 1) for i in range(found.start(), found.end()))
+        if _HAS_CJK.search(found[0]):
+            yield from ((i, i + 1) for i in range(*found.span()))
         else:
             yield found.span()
 
@@ -342,85 +314,84 @@ def read_conll(text: str, *, what: str) -> Iterator[TaggedDocument]:
 
     A tag I, E or L that continues nothing begins a span, as in the CoNLL evaluation script.
     """
-    note: _Note | None = None
+    lines: list[tuple[str, str]] | None = None  # of one note, each with its place
     n_notes = 0
     for number, written in enumerate(text.split("\n"), start=1):
-        line = written.removesuffix("\r")
-        where = f"{what}, line {number}"
+        line, where = written.removesuffix("\r"), f"{what}, line {number}"
+        is_start = line.startswith("-DOCSTART-")
+        if is_start or (lines is None and line.strip()):
+            if lines is not None:
+                yield _conll_note(lines, doc_id=str(n_notes), where=where)
+            n_notes, lines = n_notes + 1, []
+        if lines is not None and not is_start:
+            lines.append((line, where))
+    if lines is not None:
+        yield _conll_note(lines, doc_id=str(n_notes), where=what)
+
+
+def _conll_note(lines: Iterable[tuple[str, str]], *, doc_id: str, where: str) -> TaggedDocument:
+    said: dict[str, str] = {"doc_id": doc_id}
+    made = ""  # the text of a file that does not tell it
+    spans: list[tuple[int, int, str]] = []
+    n_tokens, open_label = 0, ""
+    for line, place in lines:
         header = _HEADER.fullmatch(line)
-        if line.startswith("-DOCSTART-") or (note is None and line.strip()):
-            if note is not None:
-                yield _document(note, where=where)
-            n_notes += 1
-            note = _Note(str(n_notes))
-            if line.startswith("-DOCSTART-"):
-                continue
-        if note is None:
-            continue
-        if header is not None and not note.tokens:
-            _take_header(note, header[1], header[2])
+        if header is not None and not n_tokens:
+            said[header[1]] = _header_value(header[1], header[2])
         elif line.strip():
-            _take_token(note, re.split(r"\t| +", line.strip(" ")), where=where)
-        elif note.words and note.words[-1] != "\n":
-            note.words.append("\n")
-            note.n_chars += 1
-    if note is not None:
-        yield _document(note, where=what)
+            columns = re.split(r"\t| +", line.strip(" "))
+            tag = _TAG.fullmatch(columns[-1])
+            if tag is None or len(columns) < 2:
+                raise AuditError(
+                    "This line of a CoNLL file is not understood.",
+                    where=place,
+                    do="A line is a token and a tag: O, B-label, I-label, E-label or S-label.",
+                )
+            if "text" in said:
+                start, end = _token_place(columns, text=said["text"], where=place)
+            else:
+                made += " " if n_tokens and not made.endswith("\n") else ""
+                start, end = len(made), len(made) + len(columns[0])
+                made += columns[0]
+            n_tokens += 1
+            mark, label = tag[1] or "O", known_label(tag[2] or "")
+            if mark in "BSU" or (mark != "O" and open_label != label):
+                spans.append((start, end, label))
+            elif mark != "O":
+                spans[-1] = (spans[-1][0], end, label)
+            open_label = "" if mark in "OESLU" else label
+        elif n_tokens and not made.endswith("\n"):
+            made += "\n"
+    try:
+        return tagged(
+            said["doc_id"],
+            text=said.get("text", made.rstrip("\n")),
+            spans=[Span(*one) for one in spans],
+            patient_id=said.get("patient_id"),
+        )
+    except ValueError:
+        raise AuditError("The tags of a note give no spans.", where=where) from None
 
 
-def _take_header(note: _Note, name: str, value: str) -> None:
+def _header_value(name: str, value: str) -> str:
     try:
         content = json.loads(value)
     except ValueError:
-        content = value
-    if not isinstance(content, str) or (name == "doc_id" and not content):
-        content = value
-    setattr(note, name, content)
+        return value
+    return content if isinstance(content, str) and (content or name != "doc_id") else value
 
 
-def _take_token(note: _Note, columns: list[str], *, where: str) -> None:
-    tag = _TAG.fullmatch(columns[-1])
-    if tag is None or len(columns) < 2:
+def _token_place(columns: list[str], *, text: str, where: str) -> tuple[int, int]:
+    start, end = -1, -1
+    if len(columns) == 4 and all(re.fullmatch("[0-9]+", place) for place in columns[1:3]):
+        start, end = map(int, columns[1:3])
+    if not 0 <= start < end <= len(text) or _shown(text[start:end]) != columns[0]:
         raise AuditError(
-            "This line of a CoNLL file is not understood.",
+            "This token is not what stands at its offsets.",
             where=where,
-            do="A line is a token and a tag: O, B-label, I-label, E-label or S-label.",
+            do="Below a line `# text =` the columns are token, start, end and tag.",
         )
-    mark, label = tag[1] or "O", known_label(tag[2] or "")
-    if note.text is None:
-        if note.words and note.words[-1] != "\n":
-            note.words.append(" ")
-            note.n_chars += 1
-        start, end = note.n_chars, note.n_chars + len(columns[0])
-        note.words.append(columns[0])
-        note.n_chars = end
-    else:
-        place = columns[1:3] if len(columns) == 4 else []
-        start, end = (int(x) if x.isascii() and x.isdigit() else -1 for x in place or ("", ""))
-        if not 0 <= start < end <= len(note.text) or _shown(note.text[start:end]) != columns[0]:
-            raise AuditError(
-                "This token is not what stands at its offsets.",
-                where=where,
-                do="Below a line `# text =` the columns are token, start, end and tag.",
-            )
-    note.tokens.append((start, end, mark, label))
-
-
-def _document(note: _Note, *, where: str) -> TaggedDocument:
-    text = "".join(note.words).rstrip("\n") if note.text is None else note.text
-    found: list[tuple[int, int, str]] = []
-    open_label: str | None = None
-    for start, end, mark, label in note.tokens:
-        if mark != "O" and (mark in "BSU" or open_label != label):
-            found.append((start, end, label))
-        elif mark != "O":
-            found[-1] = (found[-1][0], end, label)
-        open_label = None if mark in "OESLU" else label
-    try:
-        spans = [Span(*one) for one in found]
-        return tagged(note.doc_id, text=text, spans=spans, patient_id=note.patient_id)
-    except ValueError:
-        raise AuditError("The tags of a note give no spans.", where=where) from None
+    return start, end
 
 
 _CATEGORIES = {
@@ -444,57 +415,47 @@ def read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
     A tag's label is its TYPE, or the name of its element where it has none. A file with a document
     type or entities of its own is refused: neither belongs in this format.
     """
-    root = _root(xml, what=what)
-    note, tags = _note(root, what=what), root.find("TAGS")
-    text = note.text or ""
-    spans = [
-        _span_of_tag(tag, text=text, what=what, number=number)
-        for number, tag in enumerate(tags if tags is not None else (), start=1)
-    ]
+    text, tags = _i2b2_parts(xml, what=what)
+    spans = []
+    for number, tag in enumerate(tags, start=1):
+        where = f"{what}, tag {number}"
+        try:
+            start, end = int(tag.get("start", "")), int(tag.get("end", ""))
+            spans.append(Span(start, end, known_label(tag.get("TYPE") or tag.tag)))
+        except ValueError:
+            raise AuditError(
+                "This tag lacks a usable `start`, `end` or `TYPE`.", where=where
+            ) from None
+        found = text[start:end]
+        if end > len(text) or tag.get("text", found).split() != found.split():
+            raise AuditError(
+                "The text of this tag is not what stands at its offsets.",
+                where=where,
+                do="Offsets count code points of TEXT, from 0.",
+            )
     return tagged(doc_id, text=text, spans=spans)
 
 
 def i2b2_text(xml: str, *, what: str) -> str:
     """Return the text of one note alone: its tags are not looked at. Raises as `read_i2b2`."""
-    return _note(_root(xml, what=what), what=what).text or ""
+    return _i2b2_parts(xml, what=what)[0]
 
 
-def _root(xml: str, *, what: str) -> ElementTree.Element:
+def _i2b2_parts(xml: str, *, what: str) -> tuple[str, Iterable[ElementTree.Element]]:
     if xml.count("<") + xml.count("=") > _MAX_MARKS:
         raise AuditError("The XML has too many tags for one note.", where=what)
     if re.search("<!(?:DOCTYPE|ENTITY)", xml):
         raise AuditError("The XML defines entities of its own; this is refused.", where=what)
     try:
-        return ElementTree.fromstring(re.sub(r"\A\ufeff?\s*<\?xml[^>]*\?>", "", xml, count=1))
+        root = ElementTree.fromstring(re.sub(r"\A\ufeff?\s*<\?xml[^>]*\?>", "", xml, count=1))
     except (ElementTree.ParseError, ValueError):
         raise AuditError("This is no well-formed XML.", where=what) from None
-
-
-def _note(root: ElementTree.Element, *, what: str) -> ElementTree.Element:
-    note = root.find("TEXT")
-    if note is None:
+    text = root.findtext("TEXT")
+    if text is None:
         raise AuditError(
             "The XML has no element TEXT.", where=what, do="Give i2b2 2014 files, one note each."
         )
-    return note
-
-
-def _span_of_tag(tag: ElementTree.Element, *, text: str, what: str, number: int) -> Span:
-    where = f"{what}, tag {number}"
-    label, said = known_label(tag.get("TYPE") or tag.tag), tag.get("text")
-    try:
-        span = Span(int(tag.get("start", "")), int(tag.get("end", "")), label)
-    except ValueError:
-        raise AuditError("This tag lacks a usable `start`, `end` or `TYPE`.", where=where) from None
-    found = text[span.start : span.end]
-    is_inside = span.end <= len(text)
-    if not is_inside or (said is not None and said.split() != found.split()):
-        raise AuditError(
-            "The text of this tag is not what stands at its offsets.",
-            where=where,
-            do="Offsets count code points of TEXT, from 0.",
-        )
-    return span
+    return text, root.findall("TAGS[1]/*")
 
 
 def write_i2b2(document: TaggedDocument) -> str:
@@ -541,16 +502,16 @@ def read_line(line: str, *, what: str, number: int) -> TaggedDocument:
         raise AuditError("This line is no JSON object.", where=where, do=_SHAPE) from None
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):
         raise AuditError("This line has no `text`.", where=where, do=_SHAPE)
-    doc_id, spans = record.get("doc_id"), record.get("spans", [])
-    if not _is_id(doc_id):
+    if not _is_id(record.get("doc_id")):
         raise AuditError("This line has no `doc_id`.", where=where, do=_SHAPE)
-    patient, unaligned = record.get("patient_id"), record.get("unaligned", [])
+    patient, spans = record.get("patient_id"), record.get("spans", [])
+    unaligned = record.get("unaligned", [])
     if not isinstance(spans, list) or not isinstance(unaligned, list):
         raise AuditError("`spans` is no list.", where=where, do=_SHAPE)
     found = [_span_of_json(one, where=f"{where}, span {i}") for i, one in enumerate(spans, start=1)]
     try:
         return tagged(
-            str(doc_id),
+            str(record["doc_id"]),
             text=record["text"],
             spans=found,
             patient_id=str(patient) if _is_id(patient) else None,
@@ -565,15 +526,16 @@ def read_line(line: str, *, what: str, number: int) -> TaggedDocument:
 
 
 def _is_id(value: object) -> bool:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return is_number or (isinstance(value, str) and bool(value))
+    return type(value) is int or (isinstance(value, str) and bool(value))
 
 
-def _span_of_json(given: object, *, where: str) -> Span:
-    one: Mapping[str, Any] = given if isinstance(given, dict) else {}
-    start, end, label = one.get("start"), one.get("end"), one.get("label")
-    if type(start) is not int or type(end) is not int or not isinstance(label, str):
+def _span_of_json(one: object, *, where: str) -> Span:
+    values: list[Any] = []
+    if isinstance(one, dict):
+        values = [one.get(key) for key in ("start", "end", "label")]
+    if list(map(type, values)) != [int, int, str]:
         raise AuditError("This span lacks `start`, `end` or `label`.", where=where, do=_SHAPE)
+    start, end, label = values
     try:
         return Span(start, end, known_label(label))
     except ValueError:
@@ -628,27 +590,36 @@ def read_files(
 ) -> tuple[TaggedDocument, ...]:
     """Read annotated notes from file names and their bytes; `labels` are those of inline tags."""
     texts = {name: _text(content, what=name) for name, content in files.items()}
-    documents: list[TaggedDocument] = []
-    for name, text in sorted(texts.items()):
-        path = PurePath(name)
-        doc_id, ending = unquote(path.stem), path.suffix.lower()
-        if form == "jsonl":
-            documents += read_jsonl(text, what=name)
-        elif form == "conll":
-            documents += read_conll(text, what=name)
-        elif form == "i2b2":
-            documents.append(read_i2b2(text, doc_id=doc_id, what=name))
-        elif form == "inline":
-            scanned = scan_tags(text, labels=tuple(labels))
-            documents.append(tagged(doc_id, text=scanned.plain, spans=scanned.spans))
-        elif form == "brat" and ending == ".txt":
-            notes = texts.get(str(path.with_suffix(".ann")), "")
-            what = str(path.with_suffix(".ann"))
-            documents.append(read_brat(text, annotations=notes, doc_id=doc_id, what=what))
-        elif form == "brat" and str(path.with_suffix(".txt")) not in texts:
-            raise AuditError("The .txt file beside this .ann file is missing.", where=name)
+    documents = [
+        document
+        for name in sorted(texts)
+        for document in _read_file(name, texts, form=form, labels=tuple(labels))
+    ]
     _check_ids(documents)
     return tuple(documents)
+
+
+def _read_file(
+    name: str, texts: Mapping[str, str], *, form: str, labels: Collection[str]
+) -> Iterable[TaggedDocument]:
+    text, path = texts[name], PurePath(name)
+    doc_id = unquote(path.stem)
+    if form == "jsonl":
+        return read_jsonl(text, what=name)
+    if form == "conll":
+        return read_conll(text, what=name)
+    if form == "i2b2":
+        return [read_i2b2(text, doc_id=doc_id, what=name)]
+    if form == "inline":
+        scanned = scan_tags(text, labels=labels)
+        return [tagged(doc_id, text=scanned.plain, spans=scanned.spans)]
+    if path.suffix.lower() == ".txt":
+        beside = str(path.with_suffix(".ann"))
+        annotations = texts.get(beside, "")
+        return [read_brat(text, annotations=annotations, doc_id=doc_id, what=beside)]
+    if str(path.with_suffix(".txt")) not in texts:
+        raise AuditError("The .txt file beside this .ann file is missing.", where=name)
+    return []
 
 
 def read_unnamed(files: Mapping[str, bytes], *, form: str, what: str) -> tuple[TaggedDocument, ...]:
@@ -702,25 +673,18 @@ def flattened(document: TaggedDocument) -> TaggedDocument:
     is_taken = bytearray(len(document.text))
     kept: list[Span] = []
     for span in order:
-        at = span.start
-        while at < span.end:
-            free = is_taken.find(0, at, span.end)
-            if free < 0:
-                break
-            taken = is_taken.find(1, free, span.end)
-            at = span.end if taken < 0 else taken
-            kept.append(Span(free, at, span.label))
+        for free in re.finditer(b"\0+", is_taken[span.start : span.end]):
+            kept.append(Span(span.start + free.start(), span.start + free.end(), span.label))
         is_taken[span.start : span.end] = b"\1" * span.n_chars
     return document.with_spans(kept)
 
 
 def file_name(doc_id: str) -> str:
     """Return the name of a note's file without its ending; what no file is called is escaped."""
-    data = (c.encode("utf-8", errors="replace") for c in doc_id)
-    name = "".join(
-        c if c.isalnum() or c in "-_ " else "".join(f"%{byte:02X}" for byte in code)
-        for c, code in zip(doc_id, data, strict=True)
-    )
+    name = ""
+    for c in doc_id:
+        escaped = (f"%{byte:02X}" for byte in c.encode("utf-8", errors="replace"))
+        name += c if c.isalnum() or c in "-_ " else "".join(escaped)
     if len(name.encode()) > _MAX_NAME_BYTES:
         raise AuditError("The name of a note is too long for a file.", do="Choose JSONL or CoNLL.")
     return name
@@ -764,28 +728,23 @@ class PairedFiles:
     def __iter__(self) -> Iterator[tuple[TaggedDocument, TaggedDocument]]:
         """Yield (gold, predicted) in the order of the gold file."""
         with opened(self.gold, GOLD) as golds, opened(self.predicted, PREDICTED) as predictions:
-            places = _places(predictions)
-            n_predicted, n_common = len(places), 0
-            self.n_gold_only = 0
-            seen: set[str] = set()
-            for number, line, _ in numbered_lines(golds, what=GOLD):
-                gold = read_line(line, what=GOLD, number=number)
-                refuse_twice(gold.doc_id, seen, where=f"{GOLD}, line {number}")
-                place = places.pop(gold.doc_id, None)
-                if place is None:
+            places = {one.doc_id: place for one, place in _documents(predictions, what=PREDICTED)}
+            n_predicted, n_gold, self.n_gold_only = len(places), 0, 0
+            for gold, _ in _documents(golds, what=GOLD):
+                n_gold += 1
+                if gold.doc_id in places:
+                    yield gold, _predicted(predictions, places.pop(gold.doc_id), gold=gold)
+                else:
                     self.n_gold_only += 1
                     yield gold, gold.with_spans(())
-                    continue
-                n_common += 1
-                yield gold, _predicted(predictions, place, gold=gold)
             self.n_predicted_only = len(places)
-            if not seen:
+            if not n_gold:
                 raise AuditError(
                     "There is no note to score.",
                     where="gold notes",
                     do="Give files with at least one note.",
                 )
-            if n_predicted and not n_common:
+            if n_predicted and n_gold == self.n_gold_only:
                 raise AuditError(
                     "The two files have no note in common.",
                     where="predicted notes",
@@ -793,10 +752,18 @@ class PairedFiles:
                 )
 
 
+def _documents(file: BinaryIO, *, what: str) -> Iterator[tuple[TaggedDocument, tuple[int, int]]]:
+    """Yield each note, with the number of its line and where in the file that begins."""
+    seen: set[str] = set()
+    for number, line, offset in numbered_lines(file, what=what):
+        document = read_line(line, what=what, number=number)
+        refuse_twice(document.doc_id, seen, where=f"{what}, line {number}")
+        yield document, (number, offset)
+
+
 def _predicted(file: BinaryIO, place: tuple[int, int], *, gold: TaggedDocument) -> TaggedDocument:
     number, offset = place
-    if file.tell() != offset:
-        file.seek(offset)
+    file.seek(offset)
     line = _decoded(file.readline(), PREDICTED, number)
     document = read_line(line, what=PREDICTED, number=number)
     if document.text != gold.text:
@@ -806,17 +773,6 @@ def _predicted(file: BinaryIO, place: tuple[int, int], *, gold: TaggedDocument) 
             do="Give the source text in both files, without any change.",
         )
     return document
-
-
-def _places(file: BinaryIO) -> dict[str, tuple[int, int]]:
-    """Return for each note the number of its line and where in the file that begins."""
-    places: dict[str, tuple[int, int]] = {}
-    seen: set[str] = set()
-    for number, line, offset in numbered_lines(file, what=PREDICTED):
-        doc_id = read_line(line, what=PREDICTED, number=number).doc_id
-        refuse_twice(doc_id, seen, where=f"{PREDICTED}, line {number}")
-        places[doc_id] = number, offset
-    return places
 
 
 def refuse_twice(doc_id: str, seen: set[str], *, where: str) -> None:

@@ -1,7 +1,7 @@
-"""Words, placeholders and marks of the few characters beside an age, with what each may be.
+"""What the finders of mentions share: their records, word lists, and tokens with offsets.
 
-Comes in: a text and a place. Goes out: tokens with offsets; nothing is looked at beyond a fixed
-number of characters, so that the work is linear in the length of the text.
+Nothing is looked at beyond a fixed number of characters beside a place, so that the work is linear
+in the length of the text.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,15 +32,12 @@ REASONS = ("generic", "relative", "stub", "none", "unclear")
 a name's place; there is no subject beside it; a subject that was not understood."""
 
 
-@dataclass(frozen=True)
-class Mention:
-    """One person's name, or the placeholder in its place, beside an age.
+@dataclass(frozen=True, kw_only=True)
+class FoundName:
+    """One person's name in a text, or the placeholder in its place.
 
     Attributes
     ----------
-    start, end
-        Offsets: from the name or the age, whichever is first, to the end of the other or of the
-        word for the sex.
     name_start, name_end
         Offsets of the name with all between its first and last part, the title left out.
     first, last
@@ -49,34 +46,54 @@ class Mention:
     roles
         What is written, in order: ("first", "last"), ("last", "first"), ("last",), ("first",) or
         ("full",) for one placeholder that stands for the whole name.
+    """
+
+    name_start: int
+    name_end: int
+    first: str
+    last: str
+    roles: tuple[str, ...]
+    title: str = ""
+    is_placeholder: bool
+
+    @property
+    def is_full(self) -> bool:
+        """Whether first and last name, or a placeholder for the whole name, are there."""
+        return self.roles == ("full",) or len(self.roles) == 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mention(FoundName):
+    """A name beside an age.
+
+    Attributes
+    ----------
+    start, end
+        Offsets: from the name or the age, whichever is first, to the end of the other or of the
+        word for the sex.
     age_years, sex
         NaN where the age is a placeholder; "male", "female" or "" where it is not said.
     """
 
     start: int
     end: int
-    name_start: int
-    name_end: int
-    first: str
-    last: str
-    roles: tuple[str, ...]
-    title: str
     age_years: float
     sex: str
     form: str
-    is_placeholder: bool
 
-    def __post_init__(self) -> None:
-        """Check offsets and form."""
-        if not 0 <= self.start <= self.name_start < self.name_end <= self.end:
-            raise ValueError("the name does not lie within the mention")
-        if self.form not in FORMS:
-            raise ValueError(f"unknown form {self.form!r}")
-
-    @property
-    def is_full(self) -> bool:
-        """Whether first and last name, or a placeholder for the whole name, are there."""
-        return self.roles == ("full",) or len(self.roles) == 2
+    @classmethod
+    def of(
+        cls, name: FoundName, *, start: int, end: int, age_years: float, sex: str, form: str
+    ) -> Mention:
+        """Return the mention of a name whose age lies from `start` to `end`."""
+        return cls(
+            **{one.name: getattr(name, one.name) for one in fields(FoundName)},
+            start=min(start, name.name_start),
+            end=max(end, name.name_end),
+            age_years=age_years,
+            sex=sex,
+            form=form,
+        )
 
 
 @dataclass(frozen=True)
@@ -177,6 +194,53 @@ class Token(NamedTuple):
         """Whether it is written in capitals, two at least."""
         return len(self.text) > 1 and self.text.isupper()
 
+    @property
+    def is_capitalized(self) -> bool:
+        """Whether it is a word that begins with a capital."""
+        return self.kind == "word" and self.text[0].isupper()
+
+    @property
+    def is_title(self) -> bool:
+        """Whether it is "Mr.", "Dr." ..."""
+        return self.kind == "word" and self.folded in TITLES
+
+    @property
+    def is_particle(self) -> bool:
+        """Whether it is "van", "de" ...: a part of a last name in small letters."""
+        return self.kind == "word" and self.folded in PARTICLES
+
+    @property
+    def is_plain_word(self) -> bool:
+        """Whether a word of three letters at least is on no list: "smith" in "mr. smith"."""
+        return self.kind == "word" and len(self.text) > 2 and self.folded not in _NO_PART
+
+    @property
+    def is_seldom_name(self) -> bool:
+        """Whether it is a name only beside another: White, Christian."""
+        return self.is_capitalized and self.folded in SELDOM_NAMES
+
+    @property
+    def is_adverb(self) -> bool:
+        """Whether a word looks like "Surprisingly"; Kelly and Connolly do not."""
+        word = self.folded
+        return word.endswith("ly") and len(word) > 4 and not word.endswith(("elly", "olly", "illy"))
+
+    def may_be_name(self, known: Collection[str]) -> bool:
+        """Whether it can be a part of a name: a word with a capital that is not listed as none.
+
+        `known` holds parts of names, folded, that count whatever their case.
+        """
+        if self.kind == "word" and known and fold_name(self.text) in known:
+            return True
+        is_abbreviation = self.is_capitals and self.folded in SHOUTED_NO_NAMES
+        return self.is_capitalized and not is_abbreviation and self.folded not in _NO_PART
+
+    def may_be_part(self, known: Collection[str]) -> bool:
+        """Whether it can be a part of a name, an initial or a placeholder of one."""
+        if self.kind == "placeholder":
+            return self.role != "other"
+        return self.kind == "initial" or self.may_be_name(known)
+
 
 def tokens_before(text: str, *, at: int) -> list[Token]:
     """Return the tokens of the characters before `at`, in order."""
@@ -199,50 +263,20 @@ def tokens_after(text: str, *, at: int) -> list[Token]:
     return _tokens(text, at, end)
 
 
-def may_be_name(token: Token, *, known: Collection[str] = ()) -> bool:
-    """Whether a token can be a part of a name: a word with a capital that is not listed as none.
-
-    `known` holds parts of names, folded, that count whatever their case.
-    """
-    if token.kind != "word":
-        return False
-    if known and fold_name(token.text) in known:
-        return True
-    if token.is_capitals and token.folded in SHOUTED_NO_NAMES:
-        return False
-    return token.text[0].isupper() and token.folded not in _NO_PART
-
-
-def is_plain_word(token: Token) -> bool:
-    """Whether a word of three letters at least is on no list: "smith" in "mr. smith"."""
-    return token.kind == "word" and len(token.text) > 2 and token.folded not in _NO_PART
-
-
-def is_seldom_name(token: Token) -> bool:
-    """Whether a token is a name only beside another: White, Christian."""
-    return token.kind == "word" and token.text[0].isupper() and token.folded in SELDOM_NAMES
-
-
-def is_adverb(token: Token) -> bool:
-    """Whether a word looks like "Surprisingly"; Kelly and Connolly do not."""
-    word = token.folded
-    return word.endswith("ly") and len(word) > 4 and not word.endswith(("elly", "olly", "illy"))
-
-
 @functools.lru_cache(maxsize=4096)
 def placeholder_role(placeholder: str) -> str:
     """Return "first", "last", "full", "initial", "other", or "blank" for "___"."""
     if placeholder.startswith("_"):
         return "blank"
-    if find_name_slot(placeholder):
-        return "full"
     # A first name is what makes a pair with a last name, and the other way round.
-    if find_name_slot(f"{placeholder} [LAST]"):
-        return "first"
-    if find_name_slot(f"{placeholder} [FIRST]"):
-        return "last"
-    if find_name_slot(f"[FIRST] {placeholder} [LAST]"):
-        return "initial"
+    for role, text in (
+        ("full", placeholder),
+        ("first", f"{placeholder} [LAST]"),
+        ("last", f"{placeholder} [FIRST]"),
+        ("initial", f"[FIRST] {placeholder} [LAST]"),
+    ):
+        if find_name_slot(text):
+            return role
     return "other"
 
 

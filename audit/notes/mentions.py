@@ -26,7 +26,6 @@ from audit.notes.mention_words import (
     MALE,
     NAMED,
     OWNERS,
-    PARTICLES,
     PLACE_WORDS,
     RELATIVES,
     SELDOM_FIRST_NAMES,
@@ -34,14 +33,10 @@ from audit.notes.mention_words import (
     STAFF_TITLES,
     SUFFIXES,
     THINGS,
-    TITLES,
+    FoundName,
     Mention,
     Token,
     Unnamed,
-    is_adverb,
-    is_plain_word,
-    is_seldom_name,
-    may_be_name,
     tokens_after,
     tokens_before,
     word_set,
@@ -51,11 +46,11 @@ from audit.notes.mentions_ja import find_japanese
 MAX_YEARS = 120
 _REACH_CHARS = 110
 
-_UNITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-_TEENS = ["ten", "eleven", "twelve", "thirteen", "fourteen"]
-_TEENS += ["fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_NUMBERS = {word: n for n, word in enumerate([*_UNITS, *_TEENS], start=1)}
+_UNITS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_TEENS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
+          "eighteen", "nineteen")  # fmt: skip
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_NUMBERS = {word: n for n, word in enumerate((*_UNITS, *_TEENS), start=1)}
 _NUMBERS |= {word: 10 * n for n, word in enumerate(_TENS, start=2)} | {"hundred": 100}
 _IN_WORDS = (
     rf"(?:{'|'.join(_TENS)})(?:[-\s]{{1,2}}(?:{'|'.join(_UNITS)}))?|(?:one[-\s])?hundred"
@@ -83,7 +78,7 @@ _AGED = re.compile(r"(?:(?<!\w)aged|,\sage:?)\s{1,3}\Z", re.IGNORECASE)
 _RANGE = re.compile(r"\s?(?:to|and|[-\u2013])\s?\d")
 _LONGEST_IN_WORDS = 45
 _YEARS_OF = {"y": 1.0, "m": 1 / 12, "w": 7 / 365.25, "d": 1 / 365.25}
-_TOKEN = re.compile(r"[^\W\d_][\w'’./]{0,40}|\d+|[^\s\w]|\n\s*\n")
+_DESCRIPTION = re.compile(r"[^\W\d_][\w'’./]{0,40}|\d+|[^\s\w]|\n\s*\n")
 # What follows these is not a description of the person any more.
 _ENDS = word_set(
     """
@@ -120,164 +115,148 @@ def find_ages(text: str) -> Iterator[Age]:
         for match in _WORDS.finditer(text, first, hit.end()):
             if match.end() == hit.end():
                 found.setdefault(match.start(), match)
-    for start in sorted(found):
-        age = _age(text, found[start])
-        if age is not None:
-            yield age
-
-
-def _age(text: str, match: re.Match[str]) -> Age | None:
-    is_bare = match["nothing"] is not None
-    if is_bare:
-        is_aged = _AGED.search(text, max(0, match.start() - 8), match.start())
-        if not is_aged or _RANGE.match(text, match.end()):
-            return None
-    unit = match["unit"] or "y"
-    years = _years(match["number"], unit)
-    if years > MAX_YEARS:
-        return None
-    end = match.end()
-    end += match[0][-1:] in "oO" and text[end : end + 1] == "."  # y.o.
-    sex, description_end = sex_after(text, at=end)
-    return Age(
-        start=match.start(),
-        end=end,
-        description_end=description_end,
-        years=years,
-        sex=sex,
-        is_short=not is_bare and match.end() == match.end("number"),
-        is_aged=is_bare,
-    )
-
-
-def sex_of(word: str) -> str:
-    """Return "male" or "female" for a word or an abbreviation in capitals, else ""."""
-    if word in SHORT_SEX:
-        return SHORT_SEX[word]
-    folded = word.lower()
-    if len(folded) > 3 or folded in ("man", "men", "boy"):
-        return "male" if folded in MALE else "female" if folded in FEMALE else ""
-    return ""
-
-
-def sex_after(text: str, *, at: int) -> tuple[str, int]:
-    """Return the sex that is said after an age, and where the description ends (`at`: not said)."""
-    sex, end = "", at
-    for count, match in enumerate(_TOKEN.finditer(text, at, at + _REACH_CHARS)):
-        word = match[0].rstrip(".").lower()
-        if sex:
-            is_more = word in _PEOPLE and not text[end : match.start()].strip()
-            return sex, match.end() if is_more else end
-        if match[0] in '.;:()"[' or match[0].startswith("\n") or word in _ENDS:
-            break
-        sex = sex_of(match[0].rstrip("."))
-        if not sex and count == 0 and word in ("m", "f"):
-            sex = "male" if word == "m" else "female"
-        if sex:
-            end = match.start() + len(match[0].rstrip("."))
-    return sex, end
+    for start, match in sorted(found.items()):
+        is_bare, end = match["nothing"] is not None, match.end()
+        if is_bare and (
+            not _AGED.search(text, max(0, start - 8), start) or _RANGE.match(text, end)
+        ):
+            continue
+        years = _years(match["number"], match["unit"] or "y")
+        if years > MAX_YEARS:
+            continue
+        is_short = not is_bare and end == match.end("number")
+        end += match[0][-1:] in "oO" and text[end : end + 1] == "."  # y.o.
+        sex, description_end = _sex_after(text, at=end)
+        yield Age(start, end, description_end, years, sex, is_short, is_aged=is_bare)
 
 
 def _years(number: str, unit: str) -> float:
     number = number.lower()
     if number[0] in "[_":
         return math.nan
-    if number[0].isdigit():
-        whole = re.match(r"\d+", number)
-        part = re.search(r"(\d)/(\d)$", number)
-        years = float(number) if "." in number else float(whole[0]) if whole else math.nan
-        if part and int(part[2]):
-            years += int(part[1]) / int(part[2])
+    written = re.match(r"(\d+(?:\.\d)?)(?:.*(\d)/(\d)$)?", number)
+    if written:
+        whole, above, below = written.groups(default="0")
+        years = float(whole) + (int(above) / int(below) if int(below) else 0.0)
     else:
         years = float(sum(_NUMBERS[word] for word in re.split(r"[-\s]+", number)))
         years = 100.0 if "hundred" in number else years
     return years * _YEARS_OF[unit[0].lower()]
 
 
+def _sex_of(word: str) -> str:
+    """Return "male" or "female" for a word or an abbreviation in capitals, else ""."""
+    folded = word.lower()
+    if len(folded) > 3 or folded in ("man", "men", "boy"):
+        return "male" if folded in MALE else "female" if folded in FEMALE else ""
+    return SHORT_SEX.get(word, "")
+
+
+def _sex_after(text: str, *, at: int) -> tuple[str, int]:
+    """Return the sex that is said after an age, and where the description ends (`at`: not said)."""
+    sex, end = "", at
+    for count, match in enumerate(_DESCRIPTION.finditer(text, at, at + _REACH_CHARS)):
+        said = match[0].rstrip(".")
+        word = said.lower()
+        if sex:
+            is_more = word in _PEOPLE and not text[end : match.start()].strip()
+            return sex, match.end() if is_more else end
+        if match[0] in '.;:()"[' or match[0].startswith("\n") or word in _ENDS:
+            break
+        sex = (
+            SHORT_SEX.get(word.upper(), "") if count == 0 and word in ("m", "f") else _sex_of(said)
+        )
+        end = match.start() + len(said) if sex else at
+    return sex, end
+
+
 _STUB = re.compile(r"(?:\w|(\w)\1+|abc\w*|xyz\w*)\Z", re.IGNORECASE)
+_MAX_ITEMS = 7
+_WRAPPED_CHARS = 40  # a line this long was broken by its length, not by its meaning
+_OPENERS = ".:;(-–—*•\"'["
+_CLOSERS = {'"': '"', "”": "“", "'": "'", ")": "("}
+_MODIFIERS = 12  # tokens at most between "a" and the age
+_ASIDE = 16  # tokens at most in brackets or between commas
+_LINKS = COPULAS | {"as", "be"}
+_SENTENCES = ("is_a", "is_old")
+_DASHES = frozenset("-–—―")
 
 
-@dataclass(frozen=True)
-class FoundName:
-    """A name and its place: parts as in `Mention`, `first_token` its first token's index."""
+@dataclass(frozen=True, kw_only=True)
+class _Name(FoundName):
+    """A name among tokens; `first_token` is the index of its first one."""
 
-    first: str
-    last: str
-    roles: tuple[str, ...]
-    title: str
-    start: int
-    end: int
-    is_placeholder: bool
     is_capitals: bool
     first_token: int
-
-    @property
-    def n_parts(self) -> int:
-        """1 for a lone first or last name, 2 for a full name."""
-        return 2 if self.roles == ("full",) else len(self.roles)
 
     @property
     def is_stub(self) -> bool:
         """Whether letters stand in the name's place: "A", "XX", "ABC"."""
         return not self.is_placeholder and bool(_STUB.match(self.last or self.first))
 
+    @property
+    def is_strong(self) -> bool:
+        return self.is_full or bool(self.title) or self.is_placeholder
 
-def is_particle(token: Token) -> bool:
-    """Whether a token is "van", "de" ...: a part of a last name in small letters."""
-    return token.kind == "word" and token.folded in PARTICLES
+
+def _words(items: Sequence[Token]) -> list[Token]:
+    return [item for item in items if item.kind != "initial"]
 
 
-def named(
-    items: Sequence[Token],
-    given: Sequence[Token],
-    *,
-    title: str,
-    first_token: int,
-    is_reversed: bool,
-) -> FoundName:
-    """Return the name that tokens make; `given` are those behind the comma of "Last, First"."""
-    everything = [*items, *given]
-    is_placeholder = any(item.kind == "placeholder" for item in everything)
-    if is_reversed:
-        words = [item.text for item in given if item.kind != "initial"] or [given[0].text]
-        first, last = words[0], " ".join(item.text for item in items)
-        roles: tuple[str, ...] = ("last", "first")
-    elif is_placeholder:
-        first, last = "", ""
-        roles = _placeholder_roles(items, title=title)
-    else:
-        first, last = _split(items, title=title)
-        roles = ("first", "last") if first else ("last",)
-    if is_placeholder:
-        first, last = "", ""
-    return FoundName(
-        first=first,
-        last=last,
-        roles=roles,
+def _name(items: Sequence[Token], *, title: str, first_token: int) -> _Name:
+    """Return the name that tokens make in the order "First Last"."""
+    is_placeholder = any(item.kind == "placeholder" for item in items)
+    first, last = ("", "") if is_placeholder else _first_and_last(items, title=title)
+    roles: tuple[str, ...] = ("first", "last") if first else ("last",)
+    return _with_roles(
+        items,
+        roles=_placeholder_roles(items, title=title) if is_placeholder else roles,
+        parts=(first, last),
         title=title,
-        start=everything[0].start,
-        end=everything[-1].end,
-        is_placeholder=is_placeholder,
-        is_capitals=all(i.is_capitals for i in everything if i.kind == "word"),
         first_token=first_token,
     )
 
 
-def _split(items: Sequence[Token], *, title: str) -> tuple[str, str]:
-    particle = next((n for n, i in enumerate(items) if n and is_particle(i)), None)
-    if particle is not None and particle < len(items) - 1:
-        return items[0].text, " ".join(item.text for item in items[particle:])
-    is_joined = is_particle(items[0]) and (bool(title) or items[0].text.islower())
+def _with_roles(
+    items: Sequence[Token],
+    *,
+    roles: tuple[str, ...],
+    parts: tuple[str, str],
+    title: str,
+    first_token: int,
+) -> _Name:
+    is_placeholder = any(item.kind == "placeholder" for item in items)
+    return _Name(
+        first="" if is_placeholder else parts[0],
+        last="" if is_placeholder else parts[1],
+        roles=roles,
+        title=title,
+        name_start=items[0].start,
+        name_end=items[-1].end,
+        is_placeholder=is_placeholder,
+        is_capitals=all(item.is_capitals for item in items if item.kind == "word"),
+        first_token=first_token,
+    )
+
+
+def _first_and_last(items: Sequence[Token], *, title: str) -> tuple[str, str]:
+    texts = [item.text for item in items]
+    particles = [n for n, item in enumerate(items) if n and item.is_particle]
+    if particles and particles[0] < len(items) - 1:
+        return texts[0], " ".join(texts[particles[0] :])
+    is_joined = items[0].is_particle and (bool(title) or texts[0].islower())
     if is_joined and len(items) > 1:  # "Mr. De Luca", but "Al Roe"
-        return "", " ".join(item.text for item in items)
-    return (items[0].text if len(items) > 1 else "", items[-1].text)
+        return "", " ".join(texts)
+    return texts[0] if len(items) > 1 else "", texts[-1]
 
 
 def _placeholder_roles(items: Sequence[Token], *, title: str) -> tuple[str, ...]:
-    roles = [i.role if i.kind == "placeholder" else "blank" for i in items if i.kind != "initial"]
+    roles = [item.role if item.kind == "placeholder" else "blank" for item in _words(items)]
     roles = [role for role in roles if role != "initial"]
-    if "full" in roles or roles == ["blank"]:
-        return ("last",) if title and "full" not in roles else ("full",)
+    if "full" in roles:
+        return ("full",)
+    if roles == ["blank"]:
+        return ("last",) if title else ("full",)
     named = [role for role in roles if role in ("first", "last")]
     if len(set(named)) == 2:
         return tuple(dict.fromkeys(named))
@@ -286,235 +265,225 @@ def _placeholder_roles(items: Sequence[Token], *, title: str) -> tuple[str, ...]
     return ("last", "first") if named == ["last"] and roles[0] == "last" else ("first", "last")
 
 
-_MAX_ITEMS = 7
-_WRAPPED_CHARS = 40  # a line this long was broken by its length, not by its meaning
-_OPENERS = ".:;(-–—*•\"'["
+class _Beside:
+    """The tokens beside an age, and the names in them."""
 
+    def __init__(self, text: str, tokens: Sequence[Token], known: Collection[str]) -> None:
+        self.text, self.tokens, self.known = text, tokens, known
 
-def name_before(
-    tokens: Sequence[Token], *, last: int, text: str, known: Collection[str] = ()
-) -> FoundName | None:
-    """Return the name whose last token is `tokens[last]`; None where there is none."""
-    index = _without_suffix(tokens, last)
-    items, index, title = _collected(tokens, index, text=text, known=known)
-    items = _without_heading(items) if not title else items
-    is_lone = not [item for item in items if item.kind != "initial"]
-    if is_lone and not (title and items):  # "Mr. A": an initial alone, but behind a title
-        return None
-    first_token = tokens.index(items[0])
-    if not title and first_token > 0 and tokens[first_token - 1].text == ",":
-        family = _family_before(tokens, first_token - 2, given=items, known=known)
-        if family:
-            first_token = tokens.index(family[0])
-            return named(family, items, title="", first_token=first_token, is_reversed=True)
-    return named(items, [], title=title, first_token=first_token, is_reversed=False)
+    def name_before(self, last: int) -> _Name | None:
+        """Return the name whose last token is `tokens[last]`; None where there is none."""
+        tokens = self.tokens
+        if last > 1 and tokens[last].folded in SUFFIXES and tokens[last].text[0].isupper():
+            last -= 2 if tokens[last - 1].text == "," else 1
+        items, title = self._collected(last)
+        items = items if title else _without_heading(items)
+        if not items or not (title or _words(items)):  # an initial alone, but not "Mr. A"
+            return None
+        first_token = tokens.index(items[0])
+        if not title and first_token > 0 and tokens[first_token - 1].text == ",":
+            family = self._family_before(first_token - 2, given=items)
+            if family:
+                given = (_words(items) or items)[0].text
+                return _with_roles(
+                    [*family, *items],
+                    roles=("last", "first"),
+                    parts=(given, " ".join(item.text for item in family)),
+                    title="",
+                    first_token=tokens.index(family[0]),
+                )
+        return _name(items, title=title, first_token=first_token)
 
-
-def name_from(
-    tokens: Sequence[Token], *, at: int, known: Collection[str] = ()
-) -> tuple[FoundName | None, int]:
-    """Return the name whose first token is `tokens[at]`, and the index of the token behind it."""
-    title, index = "", at
-    items: list[Token] = []
-    if index < len(tokens) and _is_title(tokens[index]):
-        title, index = tokens[index].folded, index + 1
-    while index < len(tokens) and len(items) < _MAX_ITEMS:
-        token = tokens[index]
-        is_inner = bool(items) and token.kind == "line" and len(items) < 2
-        if not (_is_item(token, known) or is_inner or (items and is_particle(token))):
-            break
-        if not is_inner:
-            items.append(token)
-        index += 1
-    while items and is_particle(items[-1]):
-        items, index = items[:-1], index - 1
-    if len(items) > 1 and items[-1].folded in SUFFIXES:
-        items = items[:-1]
-    if not [item for item in items if item.kind != "initial"]:
-        return None, index
-    return named(items, [], title=title, first_token=at, is_reversed=False), index
-
-
-def has_relative_before(tokens: Sequence[Token], *, first_token: int) -> bool:
-    """Whether "mother", "his wife," or the like stands right before a name."""
-    index = first_token - 1
-    if index >= 0 and _is_title(tokens[index]):
-        index -= 1
-    while index >= 0 and tokens[index].text in (",", "(", "\n", ":"):
-        index -= 1
-    return index >= 0 and tokens[index].folded in RELATIVES
-
-
-def is_owner(tokens: Sequence[Token], *, first_token: int) -> bool:
-    """Whether a name says whose somebody is: "the son of X", "a patient of Dr. X"."""
-    index = first_token - 1
-    if index >= 0 and _is_title(tokens[index]):
-        index -= 1
-    return index >= 0 and tokens[index].folded in OWNERS
-
-
-def begins_clause(tokens: Sequence[Token], *, first_token: int) -> bool:
-    """Whether nothing, a line break or a mark other than a comma stands before a token."""
-    if first_token <= 0:
-        return True
-    before = tokens[first_token - 1]
-    return before.kind in ("line", "empty") or before.text in _OPENERS
-
-
-def _is_title(token: Token) -> bool:
-    return token.kind == "word" and token.folded in TITLES
-
-
-def _is_item(token: Token, known: Collection[str]) -> bool:
-    if token.kind == "placeholder":
-        return token.role != "other"
-    return token.kind == "initial" or may_be_name(token, known=known)
-
-
-def _without_suffix(tokens: Sequence[Token], last: int) -> int:
-    if last > 1 and tokens[last].folded in SUFFIXES and tokens[last].text[0].isupper():
-        return last - 2 if tokens[last - 1].text == "," else last - 1
-    return last
-
-
-def _collected(
-    tokens: Sequence[Token], index: int, *, text: str, known: Collection[str]
-) -> tuple[list[Token], int, str]:
-    """Walk back over the parts of a name; return them in order, where they end, and the title."""
-    items: list[Token] = []
-    while index >= 0 and len(items) < _MAX_ITEMS:
-        token = tokens[index]
-        if items and _is_title(token):
-            return items[::-1], index, token.folded
-        if items and token.text in "\"”')":
-            index = _before_nickname(tokens, index)
-            if index < 0:
+    def name_from(self, at: int) -> tuple[_Name | None, int]:
+        """Return the name whose first token is `tokens[at]`, and the index behind it."""
+        title, index = "", at
+        items: list[Token] = []
+        if self.tokens[index:] and self.tokens[index].is_title:
+            title, index = self.tokens[index].folded, index + 1
+        for token in self.tokens[index:]:
+            is_inner = len(items) == 1 and token.kind == "line"
+            is_part = token.may_be_part(self.known) or (bool(items) and token.is_particle)
+            if len(items) == _MAX_ITEMS or not (is_part or is_inner):
                 break
-            continue
-        if token.kind == "line":
-            if not items or not _goes_on(tokens, index, items, text):
-                break
-        elif (
-            _is_item(token, known)
-            or (items and is_particle(token))
-            or _is_lower_behind_title(tokens, index)
-            or _is_seldom_name_here(tokens, index, items, known)
+            items += [] if is_inner else [token]
+            index += 1
+        while items and items[-1].is_particle:
+            items, index = items[:-1], index - 1
+        if len(items) > 1 and items[-1].folded in SUFFIXES:
+            items = items[:-1]
+        if not _words(items):
+            return None, index
+        return _name(items, title=title, first_token=at), index
+
+    def subject_at(self, index: int, *, form: str) -> tuple[_Name | None, int]:
+        """Return the name that ends at a token, or before an aside in brackets or commas."""
+        tokens, index = self.tokens, self.skipped(index)
+        if index < 0:
+            return None, index
+        if tokens[index].text in (")", "]"):
+            opened = self._back_to(index - 1, "([")
+            if opened > 0:
+                outer, inner = self.name_before(opened - 1), self.name_before(index - 1)
+                is_inside = inner is not None and inner.first_token > opened and outer is None
+                return (inner if is_inside else outer), opened - 1
+        if tokens[index].text != ",":
+            return self.name_before(index), index
+        index = self.skipped(index - 1)
+        found = self.name_before(index) if index >= 0 else None
+        comma = self._back_to(index, ",") if form in _SENTENCES else -1
+        if comma > 0 and (found is None or tokens[comma + 1].text.islower()):
+            outer = self.name_before(comma - 1)  # "X, a patient of Dr. Y, is", "X, MRN 12, is"
+            if outer is not None and not self.is_owner(outer):
+                return outer, comma - 1
+        return found, index
+
+    def skipped(self, index: int) -> int:
+        """Return the index of the last token up to `index` that is no adverb and no line break."""
+        while index >= 0 and (
+            self.tokens[index].kind == "line" or self.tokens[index].folded in ADVERBS
         ):
+            index -= 1
+        return index
+
+    def _untitled(self, name: _Name) -> int:
+        """Return the index of the token before a name and its title."""
+        index = name.first_token - 1
+        return index - 1 if index >= 0 and self.tokens[index].is_title else index
+
+    def has_relative_before(self, name: _Name) -> bool:
+        """Whether "mother", "his wife," or the like stands right before a name."""
+        index = self._untitled(name)
+        while index >= 0 and self.tokens[index].text in (",", "(", "\n", ":"):
+            index -= 1
+        return index >= 0 and self.tokens[index].folded in RELATIVES
+
+    def is_owner(self, name: _Name) -> bool:
+        """Whether a name says whose somebody is: "the son of X", "a patient of Dr. X"."""
+        index = self._untitled(name)
+        return index >= 0 and self.tokens[index].folded in OWNERS
+
+    def _collected(self, index: int) -> tuple[list[Token], str]:
+        """Walk back over the parts of a name; return them in order, and the title."""
+        items: list[Token] = []
+        while index >= 0 and len(items) < _MAX_ITEMS:
+            token = self.tokens[index]
+            if items and token.is_title:
+                return items[::-1], token.folded
+            if items and token.text in _CLOSERS:
+                index = self._before_nickname(index)
+                continue
+            if token.kind == "line" and items and self._goes_on(index, items):
+                index -= 1
+                continue
+            if token.kind == "line" or not (
+                token.may_be_part(self.known)
+                or (items and token.is_particle)
+                or self._is_lower_behind_title(index)
+                or self._is_seldom_name_here(index, items)
+            ):
+                break
             items.append(token)
-        else:
-            break
-        index -= 1
-    return items[::-1], index, ""
+            index -= 1
+        return items[::-1], ""
 
+    def _before_nickname(self, index: int) -> int:
+        for back in (index - 2, index - 3):
+            if back >= 0 and self.tokens[back].text == _CLOSERS[self.tokens[index].text]:
+                return back - 1
+        return -1
 
-def _before_nickname(tokens: Sequence[Token], index: int) -> int:
-    openers = {'"': '"', "”": "“", "'": "'", ")": "("}
-    for back in (2, 3):
-        if index - back >= 0 and tokens[index - back].text == openers[tokens[index].text]:
-            return index - back - 1
-    return -1
+    def _goes_on(self, index: int, items: Sequence[Token]) -> bool:
+        """Whether a name may go on before a line break: the line is full, or ends with a title."""
+        if index and self.tokens[index - 1].is_title:
+            return True
+        at = self.tokens[index].start
+        line_start = self.text.rfind("\n", max(0, at - 200), at)
+        return len(_words(items)) < 2 and at - max(line_start, 0) >= _WRAPPED_CHARS
 
+    def _is_seldom_name_here(self, index: int, items: Sequence[Token]) -> bool:
+        """Whether White or Christian is a name here: behind another part, or first before one."""
+        token, before = self.tokens[index], self.tokens[index - 1] if index else None
+        if not items and before is not None and before.is_title:
+            return token.is_capitalized
+        if not token.is_seldom_name:
+            return False
+        if before is None:
+            return len(_words(items)) == 1
+        if not items:
+            return before.may_be_part(self.known) or before.folded in SELDOM_FIRST_NAMES
+        is_first = token.folded in SELDOM_FIRST_NAMES and (before.text == "," or before.is_title)
+        is_led = before.folded in ("patient", "pt") or is_first
+        return len(_words(items)) == 1 and (self._begins_clause(index) or is_led)
 
-def _goes_on(tokens: Sequence[Token], index: int, items: Sequence[Token], text: str) -> bool:
-    """Whether a name may go on before a line break: the line is full, or ends with a title."""
-    if index and _is_title(tokens[index - 1]):
-        return True
-    n_words = sum(item.kind != "initial" for item in items)
-    at = tokens[index].start
-    line_start = text.rfind("\n", max(0, at - 200), at)
-    return n_words < 2 and at - max(line_start, 0) >= _WRAPPED_CHARS
+    def _is_lower_behind_title(self, index: int) -> bool:
+        if not index or not self.tokens[index].is_plain_word:
+            return False
+        before = self.tokens[index - 1]
+        is_second = index > 1 and before.text.islower() and before.is_plain_word
+        return before.is_title or (is_second and self.tokens[index - 2].is_title)
 
+    def _family_before(self, index: int, *, given: Sequence[Token]) -> list[Token]:
+        """Return the family name before "," of "Last, First"; empty where it is no such pair."""
+        words = _words(given)
+        if len(words) > (2 if all(word.is_capitals for word in words) else 1):
+            return []
+        if words and words[0].kind == "placeholder" and words[0].role != "first":
+            return []
+        family: list[Token] = []
+        while index >= 0 and len(family) < 4:
+            token = self.tokens[index]
+            is_part = token.may_be_part(self.known) or token.is_particle
+            is_part = is_part or (not family and token.is_seldom_name)
+            if not is_part or token.kind == "initial":
+                break
+            family.insert(0, token)
+            index -= 1
+        while family and family[0].is_particle and family[0].text.islower():
+            family.pop(0)
+        words = [item for item in family if not item.is_particle]
+        if not words or len(words) > 2 or (len(words) == 1 and words[0].is_adverb):
+            return []
+        is_given = words[0].kind == "placeholder" and words[0].role not in ("last", "blank")
+        return family if not is_given and self._may_begin(self.tokens.index(family[0])) else []
 
-def _is_seldom_name_here(
-    tokens: Sequence[Token], index: int, items: Sequence[Token], known: Collection[str]
-) -> bool:
-    """Whether White or Christian is a name here: behind another part, or the first before one."""
-    before = tokens[index - 1] if index else None
-    if not items and before is not None and _is_title(before):
-        return tokens[index].kind == "word" and tokens[index].text[0].isupper()
-    if not is_seldom_name(tokens[index]):
-        return False
-    if not items:
-        is_known = before is not None and _is_item(before, known)
-        return is_known or (before is not None and before.folded in SELDOM_FIRST_NAMES)
-    n_words = sum(item.kind != "initial" for item in items)
-    is_led = before is not None and (
-        before.folded in ("patient", "pt")
-        or (
-            tokens[index].folded in SELDOM_FIRST_NAMES and (before.text == "," or _is_title(before))
-        )
-    )
-    return n_words == 1 and (begins_clause(tokens, first_token=index) or is_led)
+    def _may_begin(self, first_token: int) -> bool:
+        """Whether "Last, First" may begin here: after a mark or word, but not "in Boston, John"."""
+        if self._begins_clause(first_token):
+            return True
+        before = self.tokens[first_token - 1]
+        if before.text == "," and first_token > 1:
+            before = self.tokens[first_token - 2]
+            return before.kind == "word" and before.text[0].islower()
+        return before.kind == "word" and before.folded not in PLACE_WORDS
 
+    def _begins_clause(self, first_token: int) -> bool:
+        """Whether nothing, a line break or a mark other than a comma stands before a token."""
+        if first_token <= 0:
+            return True
+        before = self.tokens[first_token - 1]
+        return before.kind in ("line", "empty") or before.text in _OPENERS
 
-def _is_lower_behind_title(tokens: Sequence[Token], index: int) -> bool:
-    token = tokens[index]
-    if not index or token.kind != "word" or not is_plain_word(token):
-        return False
-    before = tokens[index - 1]
-    is_second = index > 1 and before.text.islower() and is_plain_word(before)
-    return _is_title(before) or (is_second and _is_title(tokens[index - 2]))
+    def _back_to(self, index: int, marks: str) -> int:
+        for back in range(index, max(-1, index - _ASIDE), -1):
+            token = self.tokens[back]
+            if token.kind == "empty" or token.text in (".", ";"):
+                break
+            if token.kind == "mark" and token.text in marks:
+                return back
+        return -1
 
 
 def _without_heading(items: list[Token]) -> list[Token]:
     """Drop what stands before the name on its line: "HPI John Smith", "Sadly John Smith"."""
-    words = [item for item in items if item.kind == "word" and not is_particle(item)]
+    words = [item for item in items if item.kind == "word" and not item.is_particle]
     if words and not words[-1].is_capitals:
         headings = [w for w in words if w.is_capitals and len(w.text) > 2]
         if headings and (len(words) > 2 or len(headings[-1].text) > 3):
             items = items[items.index(headings[-1]) + 1 :]
-            words = [item for item in items if item.kind == "word" and not is_particle(item)]
-    if len(words) > 2 and (is_adverb(words[0]) or words[0].folded in ADVERBS):
+            words = [item for item in items if item.kind == "word" and not item.is_particle]
+    if len(words) > 2 and (words[0].is_adverb or words[0].folded in ADVERBS):
         items = items[items.index(words[0]) + 1 :]
     return items
-
-
-def _family_before(
-    tokens: Sequence[Token], index: int, *, given: Sequence[Token], known: Collection[str]
-) -> list[Token]:
-    """Return the family name before "," of "Last, First"; empty where it is no such pair."""
-    given_words = [item for item in given if item.kind != "initial"]
-    all_capitals = all(item.is_capitals for item in given_words)
-    if len(given_words) > (2 if all_capitals else 1):
-        return []
-    if given_words and given_words[0].kind == "placeholder" and given_words[0].role != "first":
-        return []
-    family: list[Token] = []
-    while index >= 0 and len(family) < 4:
-        token = tokens[index]
-        is_part = _is_item(token, known) or is_particle(token)
-        is_part = is_part or (not family and is_seldom_name(token))
-        if not is_part or token.kind == "initial":
-            break
-        family.insert(0, token)
-        index -= 1
-    while family and is_particle(family[0]) and family[0].text.islower():
-        family.pop(0)
-    words = [item for item in family if not is_particle(item)]
-    if not words or len(words) > 2 or (len(words) == 1 and is_adverb(words[0])):
-        return []
-    if words[0].kind == "placeholder" and words[0].role not in ("last", "blank"):
-        return []
-    first_token = tokens.index(family[0])
-    return family if _may_begin(tokens, first_token) else []
-
-
-def _may_begin(tokens: Sequence[Token], first_token: int) -> bool:
-    """Whether "Last, First" may begin here: after a mark or a word, but not "in Boston, John"."""
-    if begins_clause(tokens, first_token=first_token):
-        return True
-    before = tokens[first_token - 1]
-    if before.text == "," and first_token > 1:
-        before = tokens[first_token - 2]
-        return before.kind == "word" and before.text[0].islower()
-    return before.kind == "word" and before.folded not in PLACE_WORDS
-
-
-_MODIFIERS = 12  # tokens at most between "a" and the age
-_ASIDE = 16  # tokens at most in brackets or between commas
-_LINKS = COPULAS | {"as", "be"}
-_SENTENCES = ("is_a", "is_old")
-_DASHES = frozenset("-–—―")
 
 
 def find_mentions(text: str, *, known: Collection[str] = ()) -> tuple[Mention, ...]:
@@ -528,83 +497,81 @@ def find_mentions(text: str, *, known: Collection[str] = ()) -> tuple[Mention, .
 
 def examine(text: str, *, known: Collection[str] = ()) -> Iterator[Mention | Unnamed]:
     """Yield, for every age of a person, the mention it belongs to or why there is none."""
-    found: list[Mention | Unnamed] = [_subject(text, age, known=known) for age in find_ages(text)]
+    found: list[Mention | Unnamed] = [_subject(text, age, known) for age in find_ages(text)]
     found += find_japanese(text)
     last_end = -1
     for each in sorted(found, key=lambda mention: (mention.start, -mention.end)):
-        is_again = isinstance(each, Mention) and each.name_start < last_end
-        if not is_again:  # "John Smith is a 70-year-old, 70 yo, man" is one mention
+        if isinstance(each, Unnamed) or each.name_start >= last_end:
             yield each
-        if isinstance(each, Mention):
-            last_end = max(last_end, each.end)
+        # "John Smith is a 70-year-old, 70 yo, man" is one mention
+        last_end = max(last_end, each.end if isinstance(each, Mention) else -1)
 
 
-def _subject(text: str, age: Age, *, known: Collection[str]) -> Mention | Unnamed:
-    tokens = tokens_before(text, at=age.start)
-    link = _link(tokens, age, known=known)
+def _subject(text: str, age: Age, known: Collection[str]) -> Mention | Unnamed:
+    before = _Beside(text, tokens_before(text, at=age.start), known)
+    link = _link(before, age)
     reason, span = "none", (age.start, age.start)
     if link is not None:
         form, index, sex = link
-        name, index = _name_at(tokens, index, form=form, text=text, known=known)
         sex = age.sex or sex
+        name, index = before.subject_at(index, form=form)
         if name is not None:
-            reason = _refusal(text, tokens, name, form=form, age=age, sex=sex)
+            reason = _refusal(before, name, form=form, age=age, sex=sex)
             if not reason:
                 return _mention(name, age, form=form, sex=sex)
         elif index >= 0:
-            reason, span = _no_name(tokens, index)
-    if reason in ("generic", "none", "unclear"):
-        after = _after(text, age, known=known)
-        if after is not None:
-            return after
-    return Unnamed(age.start, age.description_end, *span, reason)
+            reason, span = _no_name(before.tokens, index)
+    after = _after(text, age, known) if reason in ("generic", "none", "unclear") else None
+    return after or Unnamed(age.start, age.description_end, *span, reason)
 
 
-def _refusal(
-    text: str, tokens: Sequence[Token], name: FoundName, *, form: str, age: Age, sex: str
-) -> str:
+def _refusal(before: _Beside, name: _Name, *, form: str, age: Age, sex: str) -> str:
     """Return why a name before an age is not its subject; "" where it is."""
-    if has_relative_before(tokens, first_token=name.first_token):
+    if before.has_relative_before(name):
         return "relative"
     if name.is_stub:
         return "stub"
     if form in _SENTENCES:
-        is_others = is_owner(tokens, first_token=name.first_token)
-        is_thing = not sex and _next_word(text, at=age.end) in THINGS
-        if is_others or is_thing or name.last.endswith(("'s", "’s")):
+        next_word = re.match(r"[ \n-]*(\w*)", before.text[age.end : age.end + 30])
+        is_thing = not sex and next_word is not None and next_word[1].lower() in THINGS
+        if before.is_owner(name) or is_thing or name.last.endswith(("'s", "’s")):
             return "unclear"
     return "" if _will_do(name, form=form, age=age, sex=sex) else "unclear"
 
 
-def _next_word(text: str, *, at: int) -> str:
-    return re.split(r"\W", text[at : at + 30].lstrip(" -\n"), maxsplit=1)[0].lower()
+def _will_do(name: _Name, *, form: str, age: Age, sex: str) -> bool:
+    if form in _SENTENCES and not age.is_short:
+        is_short = form == "is_a" and name.is_capitals and len(name.last) < 4
+        return name.is_strong or (bool(sex) and not is_short)
+    if name.title in STAFF_TITLES and form not in _SENTENCES:
+        return False  # "seen by Dr. Jones, 45 yo man with"
+    if form in ("dash", "direct") and name.is_capitals and not (name.title or name.is_placeholder):
+        return name.roles == ("last", "first")  # headings are capitals too
+    return name.is_strong
 
 
-def _link(
-    tokens: Sequence[Token], age: Age, *, known: Collection[str]
-) -> tuple[str, int, str] | None:
+def _link(before: _Beside, age: Age) -> tuple[str, int, str] | None:
     """Return the form, the index of the subject's last token, and a sex said on the way."""
-    index = _before_age_word(tokens, age)
-    article, sex = _article(tokens, index, known=known)
+    tokens, index = before.tokens, len(before.tokens) - 1
+    while age.is_aged and index >= 0 and tokens[index].folded in (":", "age", "aged"):
+        index -= 1
+    article, sex = _article(before, index)
     has_article = article is not None and tokens[article].folded in ARTICLES
     if article is not None:
-        index = article - 1 if has_article else article
-    index = _skipped(tokens, index)
+        index = article - has_article
+    index = before.skipped(index)
     if index < 0:
         return None
     mark = tokens[index].text
     if tokens[index].folded in (_LINKS if has_article else COPULAS):
         while index >= 0 and tokens[index].folded in COPULAS | AS:
-            index = _skipped(tokens, index - 1)
-        while index >= 0 and (
-            tokens[index].folded in ("who", "that") or tokens[index].text in _DASHES
-        ):
+            index = before.skipped(index - 1)
+        while index >= 0 and tokens[index].folded in {"who", "that"} | _DASHES:
             index -= 1
         return ("is_a" if has_article else "is_old"), index, sex
-    if mark == ",":
-        return ("appositive" if has_article else "comma"), index - 1, sex
-    if mark == "(":
-        return "bracket", index - 1, sex
+    if mark in (",", "("):
+        after_comma = "appositive" if has_article else "comma"
+        return (after_comma if mark == "," else "bracket"), index - 1, sex
     if mark in _DASHES:
         while index >= 0 and tokens[index].text in _DASHES:
             index -= 1
@@ -612,85 +579,21 @@ def _link(
     return None if has_article or tokens[-1].kind == "line" else ("direct", index, sex)
 
 
-def _before_age_word(tokens: Sequence[Token], age: Age) -> int:
-    index = len(tokens) - 1
-    while age.is_aged and index >= 0 and tokens[index].folded in (":", "age", "aged"):
-        index -= 1
-    return index
-
-
-def _article(
-    tokens: Sequence[Token], index: int, *, known: Collection[str]
-) -> tuple[int | None, str]:
+def _article(before: _Beside, index: int) -> tuple[int | None, str]:
     """Return the index of the article before an age, or of the verb where there is none."""
     sex = ""
     for back in range(index, max(-1, index - _MODIFIERS), -1):
-        token = tokens[back]
-        if token.kind in ("line",) or token.text in (",", "-", "'"):
+        token = before.tokens[back]
+        if token.kind == "line" or token.text in (",", "-", "'"):
             continue
         if token.kind == "initial" and token.folded == "a":  # "JOHN SMITH IS A 70 YEAR OLD"
             return back, sex
-        if token.kind != "word" or may_be_name(token, known=known):
+        if token.kind != "word" or token.may_be_name(before.known):
             break
         if token.folded in ARTICLES or token.folded in COPULAS:
             return back, sex
-        sex = sex or sex_of(token.text)
+        sex = sex or _sex_of(token.text)
     return None, ""
-
-
-def _skipped(tokens: Sequence[Token], index: int) -> int:
-    while index >= 0 and (tokens[index].kind == "line" or tokens[index].folded in ADVERBS):
-        index -= 1
-    return index
-
-
-def _name_at(
-    tokens: Sequence[Token], index: int, *, form: str, text: str, known: Collection[str]
-) -> tuple[FoundName | None, int]:
-    """Return the name that ends at a token, or before an aside in brackets or commas."""
-    index = _skipped(tokens, index)
-    if index < 0:
-        return None, index
-    if tokens[index].text in (")", "]"):
-        opened = _back_to(tokens, index - 1, "([")
-        if opened > 0:
-            outer = name_before(tokens, last=opened - 1, text=text, known=known)
-            inner = name_before(tokens, last=index - 1, text=text, known=known)
-            is_inside = inner is not None and inner.first_token > opened and outer is None
-            return (inner if is_inside else outer), opened - 1
-    if tokens[index].text == ",":
-        index = _skipped(tokens, index - 1)
-        found = name_before(tokens, last=index, text=text, known=known) if index >= 0 else None
-        comma = _back_to(tokens, index, ",") if form in _SENTENCES else -1
-        is_aside = found is None or tokens[comma + 1].text.islower()
-        if comma > 0 and is_aside:  # "X, a patient of Dr. Y, is", "X, MRN 12, is"
-            outer = name_before(tokens, last=comma - 1, text=text, known=known)
-            if outer is not None and not is_owner(tokens, first_token=outer.first_token):
-                return outer, comma - 1
-        return found, index
-    return name_before(tokens, last=index, text=text, known=known), index
-
-
-def _back_to(tokens: Sequence[Token], index: int, marks: str) -> int:
-    for back in range(index, max(-1, index - _ASIDE), -1):
-        if tokens[back].kind == "empty" or tokens[back].text in (".", ";"):
-            return -1
-        if tokens[back].kind == "mark" and tokens[back].text in marks:
-            return back
-    return -1
-
-
-def _will_do(name: FoundName, *, form: str, age: Age, sex: str) -> bool:
-    is_strong = name.n_parts == 2 or bool(name.title) or name.is_placeholder
-    if form == "is_a" and not age.is_short:
-        return is_strong or (bool(sex) and not (name.is_capitals and len(name.last) < 4))
-    if form == "is_old" and not age.is_short:
-        return is_strong or bool(sex)
-    if name.title in STAFF_TITLES and form not in ("is_a", "is_old"):
-        return False  # "seen by Dr. Jones, 45 yo man with"
-    if form in ("dash", "direct") and name.is_capitals and not (name.title or name.is_placeholder):
-        return name.roles == ("last", "first")  # headings are capitals too
-    return is_strong
 
 
 def _no_name(tokens: Sequence[Token], index: int) -> tuple[str, tuple[int, int]]:
@@ -706,33 +609,29 @@ def _no_name(tokens: Sequence[Token], index: int) -> tuple[str, tuple[int, int]]
     return ("unclear" if is_unclear else "none"), (token.start, token.start)
 
 
-def _after(text: str, age: Age, *, known: Collection[str]) -> Mention | None:
+def _after(text: str, age: Age, known: Collection[str]) -> Mention | None:
     """Find the name behind an age: "a 70-year-old man, John Smith,", "70-year-old Mr. Smith"."""
-    tokens = tokens_after(text, at=age.end)
-    name, _ = name_from(tokens, at=0, known=known)
+    name, _ = _Beside(text, tokens_after(text, at=age.end), known).name_from(0)
     if name is not None and name.title and name.title not in STAFF_TITLES and not name.is_stub:
-        sex = "" if age.description_end > name.start else age.sex
+        sex = "" if age.description_end > name.name_start else age.sex
         return _mention(name, age, form="after_direct", sex=sex)
     tokens = tokens_after(text, at=age.description_end)
     form, index = _link_after(tokens)
-    name, behind = name_from(tokens, at=index, known=known)
+    name, behind = _Beside(text, tokens, known).name_from(index)
     if name is None or name.is_stub or name.title in STAFF_TITLES:
         return None
-    is_strong = name.n_parts == 2 or bool(name.title) or form == "after_named"
     is_shouted = name.is_capitals and text[age.start : age.description_end].isupper()
-    if not is_strong or (is_shouted and form != "after_named"):
-        return None
-    following = tokens[behind] if behind < len(tokens) else None
-    if following is not None and not _may_follow(following, name):
-        return None
-    return _mention(name, age, form=form, sex=age.sex)
+    is_plain = (name.is_full or bool(name.title)) and not is_shouted
+    is_ended = not tokens[behind:] or _may_follow(tokens[behind], name)
+    is_it = is_ended and (is_plain or form == "after_named")
+    return _mention(name, age, form=form, sex=age.sex) if is_it else None
 
 
 def _link_after(tokens: Sequence[Token]) -> tuple[str, int]:
     index, form = 0, "after_direct"
-    while index < len(tokens) and tokens[index].kind == "line":
+    while tokens[index:] and tokens[index].kind == "line":
         index += 1
-    if index < len(tokens) and tokens[index].text in (",", "(", *_DASHES):
+    if tokens[index:] and tokens[index].text in (",", "(", *_DASHES):
         form = "after_bracket" if tokens[index].text == "(" else "after_comma"
         index += 1
     words = [token.folded for token in tokens[index : index + 4]]
@@ -743,7 +642,7 @@ def _link_after(tokens: Sequence[Token]) -> tuple[str, int]:
     return form, index
 
 
-def _may_follow(token: Token, name: FoundName) -> bool:
+def _may_follow(token: Token, name: _Name) -> bool:
     if token.kind in ("number", "initial", "placeholder") or token.text == "'":
         return False
     if token.kind == "word":
@@ -751,18 +650,7 @@ def _may_follow(token: Token, name: FoundName) -> bool:
     return not name.last.endswith(("'s", "’s"))
 
 
-def _mention(name: FoundName, age: Age, *, form: str, sex: str) -> Mention:
-    return Mention(
-        start=min(name.start, age.start),
-        end=max(name.end, age.description_end),
-        name_start=name.start,
-        name_end=name.end,
-        first=name.first,
-        last=name.last,
-        roles=name.roles,
-        title=name.title,
-        age_years=age.years,
-        sex=sex,
-        form=form,
-        is_placeholder=name.is_placeholder,
+def _mention(name: _Name, age: Age, *, form: str, sex: str) -> Mention:
+    return Mention.of(
+        name, start=age.start, end=age.description_end, age_years=age.years, sex=sex, form=form
     )

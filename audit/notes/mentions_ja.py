@@ -16,6 +16,7 @@ from audit.notes.mention_words import (
     JAPANESE_KANA_NAMES,
     JAPANESE_NO_NAMES,
     JAPANESE_SURNAMES,
+    FoundName,
     Mention,
     Unnamed,
     placeholder_role,
@@ -86,19 +87,18 @@ def find_japanese(text: str) -> Iterator[Mention | Unnamed]:
     if not any(sign in text for sign in _SIGNS):
         return
     for match in _AGE.finditer(text):
-        number, years = match["number"], _years(match["number"])
-        is_counted = match["unit"] == "代" or years <= 120 or not number
-        if not is_counted:
+        if match["number"] and match["unit"] != "代" and _years(match["number"]) > 120:
             continue
-        sex_match = _SEX_AFTER.match(text, match.end()) or _SEX_FIELD.match(text, match.end())
-        end = sex_match.end() if sex_match else match.end()
-        found = _before(text, match, end, years, sex_match["sex"] if sex_match else "")
-        if found is None and sex_match:
-            found = _after(text, match, end, years, sex_match["sex"])
+        sex = _SEX_AFTER.match(text, match.end()) or _SEX_FIELD.match(text, match.end())
+        end = sex.end() if sex else match.end()
+        found = _before(match, end, sex["sex"] if sex else "")
+        if found is None and sex:
+            found = _after(match, end, sex["sex"])
+        generic = _GENERIC.search(text, max(0, match.start() - 12), match.start())
         if found is not None:
             yield found
-        elif sex_match or _GENERIC.search(text, max(0, match.start() - 12), match.start()):
-            yield _unnamed(text, match, end)
+        elif sex or generic:
+            yield _unnamed(match, end, generic)
 
 
 def split_japanese(name: str) -> tuple[str, str]:
@@ -128,13 +128,10 @@ def split_japanese(name: str) -> tuple[str, str]:
     return name[n_last:], name[:n_last]
 
 
-def _before(
-    text: str, age: re.Match[str], end: int, years: float, sex: str
-) -> Mention | Unnamed | None:
-    at = age.start()
+def _before(age: re.Match[str], end: int, sex: str) -> Mention | Unnamed | None:
+    text, at = age.string, age.start()
     first = max(0, at - _WINDOW_CHARS)
-    match = _FIELDS.search(text, first, at)
-    form = "ja_fields"
+    match, form = _FIELDS.search(text, first, at), "ja_fields"
     if match is None:
         match = _BEFORE.search(text, first, at)
         # The longest fit comes first; a shorter one may be the name ("患者は山田太郎、").
@@ -142,28 +139,31 @@ def _before(
             match = _BEFORE.search(text, match.start() + 1, at)
         if match is None:
             return None
+        if _follows_relative(text, match.start()):
+            return Unnamed(at, end, at, at, "relative")
         form = _FORMS.get(match["link"].strip()[:1], "ja_comma")
-    if form != "ja_fields" and _RELATIVE.search(text, max(0, match.start() - 6), match.start()):
-        return Unnamed(at, end, at, at, "relative")
-    return _mention(match, form=form, end=end, years=years, sex=sex or match["sex"] or "")
+    return _mention(match, age, form=form, start=at, end=end, sex=sex or match["sex"] or "")
 
 
-def _after(text: str, age: re.Match[str], end: int, years: float, sex: str) -> Mention | None:
+def _after(age: re.Match[str], end: int, sex: str) -> Mention | None:
+    text = age.string
     match = _AFTER.match(text, end, min(len(text), end + _WINDOW_CHARS))
     if match is None or not _is_name(match, has_sex=True):
         return None
     is_listed = match["name"] and any(match["name"][:n] in JAPANESE_SURNAMES for n in (1, 2, 3))
     if not (is_listed or match["honour"] or match["slots"]) and text[match.end() :][:1] in "をにで":
         return None  # "67歳女性、食欲低下を主訴に"
-    found = _mention(match, form="ja_after", end=end, years=years, sex=sex)
-    return Mention(**{**found.__dict__, "start": age.start(), "end": found.name_end})
+    return _mention(match, age, form="ja_after", start=age.start(), end=end, sex=sex)
 
 
-def _unnamed(text: str, age: re.Match[str], end: int) -> Unnamed:
+def _follows_relative(text: str, at: int) -> bool:
+    return _RELATIVE.search(text, max(0, at - 6), at) is not None
+
+
+def _unnamed(age: re.Match[str], end: int, generic: re.Match[str] | None) -> Unnamed:
     at = age.start()
-    if _RELATIVE.search(text, max(0, at - 6), at):
+    if _follows_relative(age.string, at):
         return Unnamed(at, end, at, at, "relative")
-    generic = _GENERIC.search(text, max(0, at - 12), at)
     if generic:
         return Unnamed(at, end, generic.start(), at, "generic")
     return Unnamed(at, end, at, at, "none")
@@ -226,26 +226,28 @@ def _slot_roles(slots: str) -> tuple[str, ...]:
     return tuple(roles) if len(roles) == 1 and roles[0] in ("first", "last") else ()
 
 
-def _mention(match: re.Match[str], *, form: str, end: int, years: float, sex: str) -> Mention:
-    is_placeholder = match["slots"] is not None
-    start, stop = match.span("slots" if is_placeholder else "name")
-    first, last = ("", "") if is_placeholder else split_japanese(match["name"])
-    roles = _slot_roles(match["slots"]) if is_placeholder else ("last", "first")
-    if not is_placeholder and not first:
-        roles = ("last",)
-    return Mention(
-        start=start,
-        end=max(end, stop),
-        name_start=start,
-        name_end=stop,
+def _mention(
+    match: re.Match[str], age: re.Match[str], *, form: str, start: int, end: int, sex: str
+) -> Mention:
+    slots = match["slots"]
+    name_start, name_end = match.span("name" if slots is None else "slots")
+    first, last = split_japanese(match["name"]) if slots is None else ("", "")
+    roles = ("last", "first") if first else ("last",)
+    name = FoundName(
+        name_start=name_start,
+        name_end=name_end,
         first=first,
         last=last,
-        roles=roles,
-        title="",
-        age_years=years,
+        roles=roles if slots is None else _slot_roles(slots),
+        is_placeholder=slots is not None,
+    )
+    return Mention.of(
+        name,
+        start=start,
+        end=end,
+        age_years=_years(age["number"]),
         sex={"男": "male", "女": "female"}.get(sex[:1], ""),
         form=form,
-        is_placeholder=is_placeholder,
     )
 
 

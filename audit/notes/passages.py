@@ -12,14 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 
 from audit.errors import AuditError
 from audit.foreign import decode_text
 from audit.notes.placeholders import find_name_slot
-from audit.tables import MAX_FIELD_CHARS, MAX_ROWS, RowNote, heading_key, read_table
-from audit.text import MAX_NAME_CHARS, NameColumns, find_name_columns
+from audit.tables import MAX_FIELD_CHARS, MAX_ROWS, RowNote, read_table
+from audit.text import MAX_NAME_CHARS, NameColumns, find_name_columns, heading_key
 
 MAX_TEXT_CHARS = 100_000
 
@@ -65,12 +65,8 @@ class Passages:
         return hashlib.sha256(content.encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class _Row:
-    number: int
-    text: str
-    passage_id: str
-    owner: tuple[str, str] | int | None
+_Row = tuple[int, list[str], dict[str, int], NameColumns]
+"""Number of the row, its cells, and which of them are what."""
 
 
 def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -> Passages:
@@ -88,15 +84,33 @@ def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -
     encoding, rows = (_jsonl_rows if is_jsonl else _csv_rows)(data, what=what)
     passages: list[Passage] = []
     notes: list[RowNote] = []
-    for row in _checked(rows, what=what):
-        slot = find_name_slot(row.text)
+    number_of_id: dict[str, int] = {}
+    for number, cells, columns, names in rows:
+        where = f"{what}, row {number}"
+        values = {field: cells[column].strip() for field, column in columns.items()}
+        passage_id, text = values.get("passage_id", str(number)), cells[columns["text"]]
+        if not passage_id or len(passage_id) > MAX_NAME_CHARS:
+            raise AuditError(
+                f"The passage_id is empty or longer than {MAX_NAME_CHARS} characters.", where=where
+            )
+        owner = _owner(values.get("name_id", ""), cells, names, where=where)
+        if len(text) > MAX_TEXT_CHARS:
+            raise AuditError(
+                f"The text is longer than {MAX_TEXT_CHARS:,} characters.",
+                where=where,
+                do="Cut it to the sentences around the name.",
+            )
+        twin = number_of_id.setdefault(passage_id, number)
+        if twin != number:
+            raise AuditError(f"Rows {twin} and {number} have the same passage_id.", where=what)
+        slot = find_name_slot(text)
         if slot is None:
-            reason = "has no place for a full name" if row.text.strip() else "is empty"
-            notes.append(RowNote(row.number, f"The text {reason}; left out."))
-            continue
-        passages.append(
-            Passage(slot.left, slot.roles, slot.separator, slot.right, row.passage_id, row.owner)
-        )
+            reason = "has no place for a full name" if text.strip() else "is empty"
+            notes.append(RowNote(number, f"The text {reason}; left out."))
+        else:
+            passages.append(
+                Passage(slot.left, slot.roles, slot.separator, slot.right, passage_id, owner)
+            )
     if not passages:
         raise AuditError(
             "No text has a place for a full name.",
@@ -106,31 +120,11 @@ def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -
     return Passages(passages=tuple(passages), notes=tuple(notes), encoding=encoding)
 
 
-def _checked(rows: Iterable[_Row], *, what: str) -> Iterator[_Row]:
-    number_of_id: dict[str, int] = {}
-    for row in rows:
-        if len(row.text) > MAX_TEXT_CHARS:
-            raise AuditError(
-                f"The text is longer than {MAX_TEXT_CHARS:,} characters.",
-                where=f"{what}, row {row.number}",
-                do="Cut it to the sentences around the name.",
-            )
-        twin = number_of_id.setdefault(row.passage_id, row.number)
-        if twin != row.number:
-            raise AuditError(f"Rows {twin} and {row.number} have the same passage_id.", where=what)
-        yield row
-
-
 def _csv_rows(data: bytes, *, what: str) -> tuple[str, Iterator[_Row]]:
     table = read_table(data, what=what)
-    columns, names = _columns(table.header, where=f"{what}, row 1")
-
-    def rows() -> Iterator[_Row]:
-        for number, cells in zip(table.row_numbers, table.rows, strict=True):
-            values = {field: cells[column] for field, column in columns.items()}
-            yield _row(values, cells, names, number=number, where=f"{what}, row {number}")
-
-    return table.encoding, rows()
+    found = _columns(table.header, where=f"{what}, row 1")
+    rows = zip(table.row_numbers, table.rows, strict=True)
+    return table.encoding, ((number, list(cells), *found) for number, cells in rows)
 
 
 def _jsonl_rows(data: bytes, *, what: str) -> tuple[str, Iterator[_Row]]:
@@ -138,19 +132,14 @@ def _jsonl_rows(data: bytes, *, what: str) -> tuple[str, Iterator[_Row]]:
     text = text.removesuffix("\n")
     if text.count("\n") >= MAX_ROWS:  # before each line becomes an object
         raise AuditError(f"The file has more than {MAX_ROWS:,} lines.", where=what)
-    lines = text.split("\n")
 
-    def rows() -> Iterator[_Row]:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                where = f"{what}, row {number}"
-                record = _json_record(line, where=where)
-                columns, names = _columns(tuple(record), where=where)
-                cells = list(record.values())
-                values = {field: cells[column] for field, column in columns.items()}
-                yield _row(values, cells, names, number=number, where=where)
+    def row(number: int, line: str) -> _Row:
+        where = f"{what}, row {number}"
+        record = _json_record(line, where=where)
+        return number, list(record.values()), *_columns(tuple(record), where=where)
 
-    return encoding, rows()
+    lines = enumerate(text.split("\n"), start=1)
+    return encoding, (row(number, line) for number, line in lines if line.strip())
 
 
 def _json_record(line: str, *, where: str) -> dict[str, str]:
@@ -187,18 +176,6 @@ def _columns(header: Sequence[str], *, where: str) -> tuple[dict[str, int], Name
         return columns, find_name_columns(header)
     except ValueError as error:
         raise AuditError(f"{error}.", where=where, do="Keep one of them.") from None
-
-
-def _row(
-    values: Mapping[str, str], cells: Sequence[str], names: NameColumns, *, number: int, where: str
-) -> _Row:
-    passage_id = values.get("passage_id", str(number)).strip()
-    if not passage_id or len(passage_id) > MAX_NAME_CHARS:
-        raise AuditError(
-            f"The passage_id is empty or longer than {MAX_NAME_CHARS} characters.", where=where
-        )
-    owner = _owner(values.get("name_id", "").strip(), cells, names, where=where)
-    return _Row(number=number, text=values["text"], passage_id=passage_id, owner=owner)
 
 
 def _owner(

@@ -13,6 +13,7 @@ import functools
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 _BEFORE_CHARS = 48
 _AFTER_CHARS = 48
@@ -25,36 +26,31 @@ def _table(name: str) -> list[tuple[str, str]]:
     return [(kind, pattern) for table, kind, pattern in rows if table == name]
 
 
-_BEFORE_RULES = [
-    (re.compile(rf"(?:{pattern})$", re.IGNORECASE), *kind.partition("/")[::2])
-    for kind, pattern in _table("before")
+_YEARS_OLD = r"\s*-?\s*(?:(?:years?|yrs?)\s*-?\s*old\b|y\.?/?o\b)"
+# What stands before or after a blank, its kind and whose name it is.
+_AROUND = [
+    (re.compile(pattern, re.IGNORECASE), kind, role)
+    for pattern, kind, role in (
+        (rf"\0\s*,?\s*(?:is|was)\s+(?:an?\s+)?(?:\d{{1,3}}|_{{3}}){_YEARS_OLD}", "full", "patient"),
+        (rf"\0{_YEARS_OLD}", "age", ""),
+        (r"\0\s+(?:hospital|medical center|clinic)\b", "city", ""),
+        *((rf"(?:{rule})\0", *kind.partition("/")[::2]) for kind, rule in _table("before")),
+    )
 ]
-_AGE = re.compile(r"\s*-?\s*(?:(?:years?|yrs?)\s*-?\s*old\b|y\.?/?o\b)", re.IGNORECASE)
-_AGED_BLANK = re.compile(
-    r"\s*,?\s*(?:is|was)\s+(?:an?\s+)?(?:\d{1,3}|_{3})\s*-?\s*(?:(?:years?|yrs?)\s*-?\s*old\b|y\.?/?o\b)",
-    re.IGNORECASE,
-)
-_HOSPITAL = re.compile(r"\s+(?:hospital|medical center|clinic)\b", re.IGNORECASE)
 _PATIENT_TITLE = re.compile(r"\b(mr|mrs|ms|miss)\b\.?\s*$", re.IGNORECASE)
 
 
-def blank_meaning(text: str, *, start: int, stop: int) -> tuple[str, str, str]:
+def _blank_meaning(text: str, *, start: int, stop: int) -> tuple[str, str, str]:
     """Return (kind, role, sex) of the blank at these characters; ("unknown", "", "") if untold."""
     before = text[max(0, start - _BEFORE_CHARS) : start]
-    after = text[stop : stop + _AFTER_CHARS]
     title = _PATIENT_TITLE.search(before)
     if title:
         return "last", "patient", "M" if title[1].lower() == "mr" else "F"
-    if _AGED_BLANK.match(after):
-        return "full", "patient", ""
-    if _AGE.match(after):
-        return "age", "", ""
-    if _HOSPITAL.match(after):
-        return "city", "", ""
-    for pattern, kind, role in _BEFORE_RULES:
-        if pattern.search(before):
-            return kind, role, ""
-    return "unknown", "", ""
+    around = f"{before}\0{text[stop : stop + _AFTER_CHARS]}"
+    return next(
+        ((kind, role, "") for pattern, kind, role in _AROUND if pattern.search(around)),
+        ("unknown", "", ""),
+    )
 
 
 NAME_KINDS = frozenset({"first", "last", "full", "initial"})
@@ -127,10 +123,8 @@ def find_placeholders(text: str, *, has_blanks: bool = False) -> Parsed:
     """
     if _OPENING not in text and not (has_blanks and BLANK in text):
         return Parsed((), 0)
-    found = [
-        _described(match) if match[1] is not None else _described_blank(text, match)
-        for match in (_MARK_OR_BLANK if has_blanks else _MARK).finditer(text)
-    ]
+    pattern = _MARK_OR_BLANK if has_blanks else _MARK
+    found = [_described(text, match) for match in pattern.finditer(text)]
     n_marks = sum(place.category != BLANK for place in found)
     n_malformed = text.count(_OPENING) - n_marks
     return Parsed(tuple(_with_people(text, found)), n_malformed)
@@ -141,35 +135,26 @@ def has_marks(text: str) -> bool:
     return _OPENING in text
 
 
-def _described(match: re.Match[str]) -> Placeholder:
-    content = " ".join(match[1].split())
+def _described(text: str, match: re.Match[str]) -> Placeholder:
     start, stop = match.span()
+    if match[1] is None:
+        kind, role, sex = _blank_meaning(text, start=start, stop=stop)
+        return Placeholder(start, stop, "", BLANK, kind, "", role=role, sex=sex)
+    content = " ".join(match[1].split())
     if _DATE.fullmatch(content):
         return Placeholder(start, stop, content, re.sub(r"\d", "9", content), "date", "")
-    category, number = _split_number(content)
+    number = _NUMBER.search(content)
+    category = content[: number.start()].strip() if number else content
     kind = _kind_of(category)
     sex = {"first_male": "M", "first_female": "F"}.get(kind, "")
     kind = "first" if sex else kind
-    return Placeholder(start, stop, content, category, kind, number, sex=sex)
-
-
-def _split_number(content: str) -> tuple[str, str]:
-    number = _NUMBER.search(content)
-    if not number:
-        return content, ""
-    return content[: number.start()].strip(), number[1]
+    return Placeholder(start, stop, content, category, kind, number[1] if number else "", sex=sex)
 
 
 @functools.lru_cache(maxsize=10_000)
 def _kind_of(category: str) -> str:
     match = _KIND.match(category.lower())
     return _KINDS[int((match.lastgroup or "k0")[1:])][0] if match else "unknown"
-
-
-def _described_blank(text: str, match: re.Match[str]) -> Placeholder:
-    start, stop = match.span()
-    kind, role, sex = blank_meaning(text, start=start, stop=stop)
-    return Placeholder(start, stop, "", BLANK, kind, "", role=role, sex=sex)
 
 
 # Names that name one person: a comma, white space without an empty line, an initial between them.
@@ -185,55 +170,59 @@ _AGED = re.compile(
 
 
 def _with_people(text: str, found: list[Placeholder]) -> list[Placeholder]:
-    groups: list[list[int]] = []
-    for index, place in enumerate(found):
-        if place.kind not in NAME_KINDS:
-            continue
-        if groups and _joins(text, [found[i] for i in groups[-1]], place):
-            groups[-1].append(index)
-        else:
-            groups.append([index])
+    groups: list[list[Placeholder]] = []
+    for place in found:
+        if place.kind in NAME_KINDS:
+            if not groups or not _joins(text, groups[-1], place):
+                groups.append([])
+            groups[-1].append(place)
+    known: dict[int, Placeholder] = {}
     for number, group in enumerate(groups):
-        places = [found[index] for index in group]
-        role, sex = _person(text, places)
-        numbered = next((p.number for p in reversed(places) if p.number), "")
-        for index, place in zip(group, places, strict=True):
-            kind = place.kind
-            if place.category.lower() in ("name (ni)", "name2 (ni)") and role == "staff":
-                kind = "last"
-            own = place.number or numbered
-            found[index] = replace(place, kind=kind, role=role, sex=sex, group=number, number=own)
-    return found
+        role, sex = _person(text, group)
+        numbered = next((place.number for place in reversed(group) if place.number), "")
+        for place in group:
+            is_staff = role == "staff" and place.category.lower() in ("name (ni)", "name2 (ni)")
+            known[place.start] = replace(
+                place,
+                kind="last" if is_staff else place.kind,
+                role=role,
+                sex=sex,
+                group=number,
+                number=place.number or numbered,
+            )
+    return [known.get(place.start, place) for place in found]
 
 
 def _joins(text: str, group: list[Placeholder], place: Placeholder) -> bool:
     last = group[-1]
-    gap = place.start - last.stop
-    if gap > _MAX_NAME_GAP_CHARS or place.kind == "full" or last.kind == "full":
+    kinds = {other.kind for other in group}
+    is_second = place.kind != "initial" and place.kind in kinds
+    if is_second or "full" in (place.kind, last.kind):
         return False
-    if place.kind != "initial" and place.kind in {other.kind for other in group}:
+    gap = _NAME_GAP.fullmatch(text, last.stop, place.start)
+    if gap is None or len(gap[0]) > _MAX_NAME_GAP_CHARS:
         return False
-    match = _NAME_GAP.fullmatch(text, last.stop, place.start)
-    if match is None or (match[0].startswith(".") and last.kind != "initial"):
+    if gap[0].startswith(".") and last.kind != "initial":
         return False
-    return (last.kind, place.kind) != ("last", "first") or "," in match[0]
+    return (last.kind, place.kind) != ("last", "first") or "," in gap[0]
 
 
 def _person(text: str, group: list[Placeholder]) -> tuple[str, str]:
-    first, last = group[0], group[-1]
+    """Return whose name it is, and the sex where it is said."""
+    start, stop = group[0].start, group[-1].stop
     categories = [place.category.lower() for place in group]
-    title = _TITLE.search(text, max(0, first.start - 12), first.start)
-    title_word = title[1].lower() if title else ""
-    sex = _TITLE_SEX.get(title_word, "") or next((p.sex for p in group if p.sex), "")
-    if any(map(_PATIENT.match, categories)) or any(p.role == "patient" for p in group):
+    roles = {place.role for place in group}
+    match = _TITLE.search(text, max(0, start - 12), start)
+    title = match[1].lower() if match else ""
+    sex = _TITLE_SEX.get(title, "") or next((place.sex for place in group if place.sex), "")
+    if "patient" in roles or any(map(_PATIENT.match, categories)):
         return "patient", sex
-    if title_word in ("dr", "drs", "doctor"):
+    if title in ("dr", "drs", "doctor"):
         return "staff", sex
-    if title_word in _TITLE_SEX or _AGED.match(text, last.stop):
+    if title in _TITLE_SEX or _AGED.match(text, stop):
         return "patient", sex
-    if any(map(_STAFF.search, categories)) or any(p.role == "staff" for p in group):
-        return "staff", sex
-    return "other", sex
+    is_staff = "staff" in roles or any(map(_STAFF.search, categories))
+    return ("staff" if is_staff else "other"), sex
 
 
 _ROLES = {word: role for role, words in _table("word") for word in words.split("|")}
@@ -273,8 +262,7 @@ class NameSlot:
     right: str
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Slot(NamedTuple):
     start: int
     stop: int
     role: str
@@ -286,22 +274,17 @@ def find_name_slot(text: str) -> NameSlot | None:
     Either one placeholder for the whole name, or a first and a last name next to each other in
     either order, with at most a comma and one middle initial (which is dropped) between them.
     """
-    found = [_Found(m.start(), m.end(), _role(m)) for m in _PLACEHOLDER.finditer(text)]
+    found = [_Slot(m.start(), m.end(), _role(m)) for m in _PLACEHOLDER.finditer(text)]
     for index, place in enumerate(found):
-        if place.role == "full":
-            roles: tuple[str, ...] = ("full",)
-            separator, stop = "", place.stop
-        elif (partner := _partner(text, found, index)) is not None:
-            roles = (place.role, partner.role)
-            separator, stop = _separator(text, place, partner), partner.stop
-        else:
-            continue
-        return NameSlot(
-            left=_cleaned(text[: place.start]).lstrip(),
-            roles=roles,
-            separator=separator,
-            right=_cleaned(text[stop:]).rstrip(),
-        )
+        is_full = place.role == "full"
+        partner = place if is_full else _partner(text, *found[index : index + 3])
+        if partner is not None:
+            return NameSlot(
+                left=_cleaned(text[: place.start]).lstrip(),
+                roles=("full",) if is_full else (place.role, partner.role),
+                separator=_separator(text[place.stop : partner.start]),
+                right=_cleaned(text[partner.stop :]).rstrip(),
+            )
     return None
 
 
@@ -316,26 +299,25 @@ def _role(match: re.Match[str]) -> str:
     return _ROLES.get(" ".join(word.replace("_", " ").split()), "other")
 
 
-def _partner(text: str, found: list[_Found], index: int) -> _Found | None:
-    place = found[index]
-    if place.role not in ("first", "last"):
-        return None
-    for partner in found[index + 1 : index + 3]:
-        if partner.start - place.stop > _MAX_SLOT_GAP_CHARS:
-            return None
-        gap = _SLOT_GAP.fullmatch(text, place.stop, partner.start)
-        if not gap or (gap[0].startswith(".") and place.role != "initial"):
-            return None
-        if {found[index].role, partner.role} == {"first", "last"}:
+def _partner(text: str, place: _Slot, *others: _Slot) -> _Slot | None:
+    """Return the other part of the name of which a place is one part."""
+    before = place
+    for partner in others if place.role in ("first", "last") else ():
+        gap = _SLOT_GAP.fullmatch(text, before.stop, partner.start)
+        if gap is None or len(gap[0]) > _MAX_SLOT_GAP_CHARS:
+            break
+        if gap[0].startswith(".") and before.role != "initial":
+            break
+        if {place.role, partner.role} == {"first", "last"}:
             return partner
         if partner.role != "initial":
-            return None
-        place = partner
+            break
+        before = partner
     return None
 
 
-def _separator(text: str, place: _Found, partner: _Found) -> str:
-    between = _PLACEHOLDER.sub("", text[place.stop : partner.start])
+def _separator(between: str) -> str:
+    between = _PLACEHOLDER.sub("", between)
     if "," in between:
         return ", "
     if not between:

@@ -17,21 +17,21 @@ import stat
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from audit.errors import AuditError
 from audit.foreign import ARCHIVES, SAVE_AS_UTF8, decode_text, json_value, refusing
 from audit.home import DEMO_HOSPITAL, registered_folders
-from audit.tables import MAX_COLUMNS, MAX_FIELD_CHARS, MAX_HEADER_BYTES, RowNote, heading_key
+from audit.tables import MAX_COLUMNS, MAX_FIELD_CHARS, MAX_HEADER_BYTES, RowNote
+from audit.text import heading_key
 
 MAX_LINE_CHARS = 8_000_000
 """Above this a line is cut and ends with a NUL, which no reader takes for a good row."""
 
 _BLOCK_BYTES = 1 << 20
-_HEAD_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 # Notes pack five to one; what unpacks to a hundred times its size is made to fill a disk.
@@ -44,71 +44,36 @@ _HALF = re.compile("[\ud800-\udfff]")
 ByteListener = Callable[[int], None]
 
 
-def regular_size(path: Path, *, what: str) -> int:
-    """Return the bytes of a regular file."""
-    try:
-        found = path.stat()
-    except OSError:
-        raise AuditError("The file is not there or cannot be read.", where=what) from None
-    if not stat.S_ISREG(found.st_mode):
-        raise AuditError("This is not a regular file.", where=what)
-    if not found.st_size:
-        raise AuditError("The file is empty.", where=what)
-    return found.st_size
+def blocks_of(path: Path, *, on_bytes: ByteListener = lambda n: None) -> Iterator[bytes]:
+    """Read a plain or gzip file of notes block by block, a megabyte at most each.
 
-
-def head_of(path: Path, *, what: str) -> bytes:
-    """Return the first megabyte of a file, unpacked."""
-    head = next(blocks_of(path, what=what, on_bytes=lambda n: None), b"")
-    for magic, kind in ARCHIVES.items():
-        if head.startswith(magic) and magic not in (_GZIP, _PARQUET):
-            raise AuditError(f"This is {kind}.", where=what, do="Unpack it first, or use gzip.")
-    return head[:_HEAD_BYTES]
-
-
-def blocks_of(path: Path, *, what: str, on_bytes: ByteListener) -> Iterator[bytes]:
-    """Read a plain or gzip file block by block, a megabyte at most each.
-
-    Parameters
-    ----------
-    on_bytes
-        Called with the bytes of the file (packed, if it is packed) since the last call.
+    `on_bytes` is called with the bytes of the file (packed, if it is packed) since the last call.
     """
     try:
         with path.open("rb") as file:
             is_packed = file.read(2) == _GZIP
             file.seek(0)
-            yield from (_unpacked if is_packed else _plain)(file, what=what, on_bytes=on_bytes)
+            unpacked = gzip.GzipFile(fileobj=file) if is_packed else file
+            n_unpacked = n_reported = 0
+            while block := unpacked.read(_BLOCK_BYTES):
+                n_unpacked += len(block)
+                n_packed = file.tell()
+                if n_unpacked > _MAX_RATIO * n_packed + _RATIO_SLACK_BYTES:
+                    raise AuditError(
+                        f"The gzip file unpacks to more than {_MAX_RATIO} times its size.",
+                        where="notes",
+                        do="Unpack it yourself if it is what you expect.",
+                    )
+                yield block
+                on_bytes(n_packed - n_reported)
+                n_reported = n_packed
+            on_bytes(file.tell() - n_reported)
     except EOFError:
-        raise AuditError("The gzip file ends in the middle.", where=what) from None
+        raise AuditError("The gzip file ends in the middle.", where="notes") from None
     except (gzip.BadGzipFile, zlib.error):
-        raise AuditError("The gzip file is damaged.", where=what) from None
+        raise AuditError("The gzip file is damaged.", where="notes") from None
     except OSError:
-        raise AuditError("The file cannot be read.", where=what) from None
-
-
-def _plain(file: BinaryIO, *, what: str, on_bytes: ByteListener) -> Iterator[bytes]:
-    while block := file.read(_BLOCK_BYTES):
-        yield block
-        on_bytes(len(block))
-
-
-def _unpacked(file: BinaryIO, *, what: str, on_bytes: ByteListener) -> Iterator[bytes]:
-    n_unpacked = n_reported = 0
-    with gzip.GzipFile(fileobj=file) as unpacked:
-        while block := unpacked.read(_BLOCK_BYTES):
-            n_unpacked += len(block)
-            n_packed = file.tell()
-            if n_unpacked > _MAX_RATIO * n_packed + _RATIO_SLACK_BYTES:
-                raise AuditError(
-                    f"The gzip file unpacks to more than {_MAX_RATIO} times its size.",
-                    where=what,
-                    do="Unpack it yourself if it is what you expect.",
-                )
-            yield block
-            on_bytes(n_packed - n_reported)
-            n_reported = n_packed
-    on_bytes(file.tell() - n_reported)
+        raise AuditError("The file cannot be read.", where="notes") from None
 
 
 def encoding_of(head: bytes, *, what: str) -> str:
@@ -189,43 +154,43 @@ class CsvRecords:
     numbers of its lines.
     """
 
-    def __init__(self, lines: Iterator[str], *, what: str) -> None:
+    def __init__(self, lines: Iterator[str]) -> None:
         csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
-        self._lines = lines
-        self._queue: deque[str] = deque()
-        self._taken: list[str] = []
-        self._n_lines = self._n_chars = self._n_read = self._n_reread = 0
         first = next(lines, "")
         if len(first.encode("utf-8", "surrogatepass")) > MAX_HEADER_BYTES:
-            raise AuditError("The header is longer than 64 KB.", where=f"{what}, row 1")
-        self._delimiter = _delimiter(first)
-        self._queue.append(first)
+            raise AuditError("The header is longer than 64 KB.", where="notes, row 1")
+        unquoted = re.sub('"[^"]*"', "", first)
+        self._delimiter = max(",;\t", key=unquoted.count)
+        self._lines = lines
+        self._queue = deque([first])
+        self._taken: list[str] = []
+        self._n_lines = self._n_chars = self._n_read = self._n_reread = 0
         self._reader = self._new_reader()
-        self.header = self._header(what=what)
+        self.header = tuple(name.strip() for name in self._next() or ())
+        if not any(self.header):
+            raise AuditError("The first row does not name the columns.", where="notes, row 1")
+        if len(self.header) > MAX_COLUMNS:
+            raise AuditError(f"There are more than {MAX_COLUMNS} columns.", where="notes, row 1")
 
     def __iter__(self) -> Iterator[Row | RowNote]:
         """Go through the rows after the header."""
-        row, broken_at = 1, 0
-        while True:
-            start = self._n_lines + 1
-            cells = self._next()
-            if isinstance(cells, tuple):
-                break
+        row, broken_at, start = 1, 0, self._n_lines + 1
+        while (cells := self._next()) != ():
             is_good = cells is not None and len(cells) == len(self.header)
-            if broken_at and not is_good:
-                continue
-            if broken_at:
+            if broken_at and is_good:
                 yield _broken(row, broken_at, start - 1)
                 broken_at = 0
-            row += 1
-            if cells is None:
-                broken_at = start
-            elif cells != [""]:
-                yield self._checked(row, cells)
+            if not broken_at:
+                row += 1
+                if cells is None:
+                    broken_at = start
+                elif cells != [""]:
+                    yield self._checked(row, cells)
+            start = self._n_lines + 1
         if broken_at:
             yield _broken(row, broken_at, self._n_lines)
 
-    def _next(self) -> list[str] | tuple[()] | None:
+    def _next(self) -> Sequence[str] | None:
         # An empty line is [""]; the end is (); a row that cannot be parsed is None.
         self._taken.clear()
         self._n_chars = 0
@@ -234,11 +199,15 @@ class CsvRecords:
         except StopIteration:
             return ()
         except csv.Error:
-            self._give_back()
+            again = self._taken[1:]
+            self._n_reread += sum(map(len, again))
+            if self._n_reread <= _REREAD_CHARS + self._n_read // _REREAD_SHARE:
+                self._queue.extendleft(reversed(again))
+                self._n_lines -= len(again)
             self._reader = self._new_reader()
             return None
 
-    def _checked(self, row: int, cells: list[str]) -> Row | RowNote:
+    def _checked(self, row: int, cells: Sequence[str]) -> Row | RowNote:
         if len(cells) != len(self.header):
             return RowNote(
                 row, f"The row has {len(cells)} cells where the header has {len(self.header)}."
@@ -249,23 +218,11 @@ class CsvRecords:
             return RowNote(row, "The row holds a NUL character or bytes outside its encoding.")
         return Row(row, dict(zip(self.header, cells, strict=True)))
 
-    def _header(self, *, what: str) -> tuple[str, ...]:
-        cells = self._next()
-        header = tuple(name.strip() for name in cells or ())
-        if not any(header):
-            raise AuditError("The first row does not name the columns.", where=f"{what}, row 1")
-        if len(header) > MAX_COLUMNS:
-            raise AuditError(f"There are more than {MAX_COLUMNS} columns.", where=f"{what}, row 1")
-        return header
-
     def _new_reader(self) -> Iterator[list[str]]:
         return csv.reader(self._feed(), delimiter=self._delimiter, strict=True)
 
     def _feed(self) -> Iterator[str]:
-        while True:
-            line = self._queue.popleft() if self._queue else next(self._lines, None)
-            if line is None:
-                return
+        while (line := self._queue.popleft() if self._queue else next(self._lines, "")) != "":
             self._n_lines += 1
             self._n_chars += len(line)
             self._n_read += len(line)
@@ -274,24 +231,10 @@ class CsvRecords:
                 raise csv.Error
             yield line
 
-    def _give_back(self) -> None:
-        again = self._taken[1:]
-        n_chars = sum(map(len, again))
-        self._n_reread += n_chars
-        if self._n_reread > _REREAD_CHARS + self._n_read // _REREAD_SHARE:
-            return
-        self._queue.extendleft(reversed(again))
-        self._n_lines -= len(again)
-
 
 def _broken(row: int, first: int, last: int) -> RowNote:
     lines = f"line {first}" if first == last else f"lines {first} to {last}"
     return RowNote(row, f"{_BROKEN}; {lines} left out.")
-
-
-def _delimiter(first_line: str) -> str:
-    unquoted = re.sub('"[^"]*"', "", first_line)
-    return max(",;\t", key=unquoted.count)
 
 
 def json_records(lines: Iterator[str]) -> Iterator[Row | RowNote]:
@@ -388,8 +331,8 @@ class NoteSource:
         if self.kind == "parquet":
             records: Iterable[Row | RowNote] = _parquet_records(self, on_bytes=on_bytes)
         else:
-            blocks = blocks_of(self.path, what="notes", on_bytes=on_bytes)
-            records = _records(self.kind, lines_of(blocks, codec=self.codec))
+            lines = lines_of(blocks_of(self.path, on_bytes=on_bytes), codec=self.codec)
+            records = json_records(lines) if self.kind == "jsonl" else CsvRecords(lines)
         for record in records:
             yield record if isinstance(record, RowNote) else self._note(record)
 
@@ -399,10 +342,6 @@ class NoteSource:
             for field, names in self.columns.items()
         }
         return _checked_note(found, row=record.row)
-
-
-def _records(kind: str, lines: Iterator[str]) -> Iterable[Row | RowNote]:
-    return json_records(lines) if kind == "jsonl" else CsvRecords(lines, what="notes")
 
 
 def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:
@@ -434,23 +373,33 @@ def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteS
 
 def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
     """Return kind, codec and headings of a file; of JSONL the keys in its first megabyte."""
-    regular_size(path, what="notes")
-    head = head_of(path, what="notes")
+    try:
+        state = path.stat()
+    except OSError:
+        raise AuditError("The file is not there or cannot be read.", where="notes") from None
+    if not stat.S_ISREG(state.st_mode):
+        raise AuditError("This is not a regular file.", where="notes")
+    if not state.st_size:
+        raise AuditError("The file is empty.", where="notes")
+    head = next(blocks_of(path), b"")
     if head.startswith(_PARQUET):
         with _parquet(path) as file, _refusing_damage():
             return "parquet", "", tuple(file.schema_arrow.names)
+    for magic, kind in ARCHIVES.items():
+        if head.startswith(magic) and magic != _GZIP:
+            raise AuditError(f"This is {kind}.", where="notes", do="Unpack it first, or use gzip.")
     codec = encoding_of(head, what="notes")
     lines = lines_of(iter([head]), codec=codec)
-    if not head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
-        if path.suffix.lower() == ".txt":
-            raise AuditError(
-                "This is one text, not a table of notes.",
-                where="notes",
-                do="Give the folder that it lies in: each .txt there is a note.",
-            )
-        return "csv", codec, CsvRecords(lines, what="notes").header
-    rows = (record for record in json_records(lines) if isinstance(record, Row))
-    return "jsonl", codec, tuple(dict.fromkeys(name for row in rows for name in row.cells))
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        rows = (record for record in json_records(lines) if isinstance(record, Row))
+        return "jsonl", codec, tuple(dict.fromkeys(name for row in rows for name in row.cells))
+    if path.suffix.lower() == ".txt":
+        raise AuditError(
+            "This is one text, not a table of notes.",
+            where="notes",
+            do="Give the folder that it lies in: each .txt there is a note.",
+        )
+    return "csv", codec, CsvRecords(lines).header
 
 
 def _taken(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -469,10 +418,10 @@ def _taken(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tup
 
 
 def _checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
-    values = {field: found.get(field, "").strip() for field in FIELDS if field != "text"}
-    if any(len(value) > _MAX_ID_CHARS for value in values.values()):
+    values = {field: found.get(field, "").strip() for field in FIELDS} | {"text": found["text"]}
+    text = values["text"]
+    if any(len(value) > _MAX_ID_CHARS for field, value in values.items() if field != "text"):
         return RowNote(row, f"An id, category or time is longer than {_MAX_ID_CHARS} characters.")
-    text = found["text"]
     if not text.strip():
         return RowNote(row, "The note is empty.")
     if len(text) > MAX_FIELD_CHARS:
@@ -480,7 +429,7 @@ def _checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
     if not is_whole(text):
         return RowNote(row, "The note holds a NUL character or bytes outside its encoding.")
     values["note_id"] = values["note_id"] or str(row)
-    return Note(text=text, row=row, **values)
+    return Note(row=row, **values)
 
 
 def _parquet(path: Path) -> Any:
@@ -516,14 +465,11 @@ def _parquet_records(source: NoteSource, *, on_bytes: ByteListener) -> Iterator[
 
 def _text_files(folder: Path) -> list[tuple[Path, int]]:
     # Links are not followed: a link out of the folder is not what was chosen.
-    found: list[tuple[Path, int]] = []
-    for top, folders, names in os.walk(folder, followlinks=False):
-        folders.sort()
-        for name in names:
-            path = Path(top, name)
-            if _is_text(name) and path.is_file() and not path.is_symlink():
-                found.append((path, path.stat().st_size))
-    return sorted(found)
+    texts = (
+        Path(top, name) for top, _, names in os.walk(folder) for name in names if _is_text(name)
+    )
+    plain = (path for path in texts if path.is_file() and not path.is_symlink())
+    return sorted((path, path.stat().st_size) for path in plain)
 
 
 def _folder_notes(folder: Path, *, on_bytes: ByteListener) -> Iterator[Note | RowNote]:
@@ -539,9 +485,9 @@ def _folder_notes(folder: Path, *, on_bytes: ByteListener) -> Iterator[Note | Ro
             except AuditError as error:
                 yield RowNote(row, error.what)
             else:
-                inside = path.relative_to(folder).parts
-                patient = inside[0] if len(inside) > 1 else ""
-                yield _checked_note({"text": text, "patient_id": patient}, row=row)
+                *inside, _ = path.relative_to(folder).parts
+                found = {"text": text, "patient_id": inside[0] if inside else ""}
+                yield _checked_note(found, row=row)
         on_bytes(size)
 
 
@@ -635,56 +581,43 @@ def _found() -> Iterator[NoteFile]:
             # A folder can be exchanged for a link meanwhile.
             if not Path(os.path.realpath(folder)).is_relative_to(top):
                 continue
-            entries = _entries(folder)
-            n_seen += len(entries)
+            files, folders = _entries(folder)
+            n_seen += len(files) + len(folders)
             parts = (label, *folder.relative_to(top).parts)
-            files, folders = _sorted_out(entries)
-            texts = [entry for entry in files if _is_text(entry.name)]
+            texts = [size for name, size in files.items() if _is_text(name)]
             is_texts = bool(texts) or _holds_patients(folders, files)
-            found = (
-                [("/".join(parts), "folder", sum(map(_size, texts)), folder)] if is_texts else []
-            )
-            found += [
-                ("/".join((*parts, entry.name)), kind, _size(entry), Path(entry.path))
-                for entry in files
-                if (kind := _kind_of(entry.name))
-            ]
-            n_files += len(found)
-            yield from (NoteFile(*one) for one in found)
-            if not is_texts and len(parts) <= _MAX_DEPTH:
-                waiting += [Path(entry.path) for entry in reversed(folders)]
+            if is_texts:
+                n_files += 1
+                yield NoteFile("/".join(parts), "folder", sum(texts), folder)
+            elif len(parts) <= _MAX_DEPTH:
+                waiting += reversed(folders)
+            for name, size in files.items():
+                if kind := _kind_of(name):
+                    n_files += 1
+                    yield NoteFile("/".join((*parts, name)), kind, size, folder / name)
 
 
-Entries = list[os.DirEntry[str]]
+def _entries(folder: Path) -> tuple[dict[str, int], list[Path]]:
+    """Return the files of a folder with their bytes, and its folders, in order of name."""
+    files: dict[str, int] = {}
+    folders: list[Path] = []
+    with suppress(OSError):  # gone meanwhile, or closed
+        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)[:_MAX_ENTRIES]:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_file(follow_symlinks=False):
+                files[entry.name] = entry.stat(follow_symlinks=False).st_size
+            elif entry.is_dir(follow_symlinks=False):
+                folders.append(Path(entry.path))
+    return files, folders
 
 
-def _entries(folder: Path) -> Entries:
-    try:
-        found = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return []
-    return [entry for entry in found[:_MAX_ENTRIES] if not entry.name.startswith(".")]
-
-
-def _size(entry: os.DirEntry[str]) -> int:
-    try:
-        return entry.stat(follow_symlinks=False).st_size
-    except OSError:  # gone meanwhile
-        return 0
-
-
-def _sorted_out(entries: Entries) -> tuple[Entries, Entries]:
-    files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
-    return files, [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
-
-
-def _holds_patients(folders: Entries, files: Entries) -> bool:
+def _holds_patients(folders: Sequence[Path], files: Iterable[str]) -> bool:
     """Whether the folders are patients: each of the first ones holds texts and nothing else."""
-    if not folders or any(_kind_of(entry.name) for entry in files):
+    if not folders or any(map(_kind_of, files)):
         return False
-    for folder in folders[:20]:
-        inside, deeper = _sorted_out(_entries(Path(folder.path)))
-        if deeper or not inside or not all(_is_text(entry.name) for entry in inside):
+    for inside, deeper in map(_entries, folders[:20]):
+        if deeper or not inside or not all(map(_is_text, inside)):
             return False
     return True
 
@@ -694,5 +627,4 @@ def _is_text(name: str) -> bool:
 
 
 def _kind_of(name: str) -> str:
-    lower = name.lower()
-    return next((kind for suffix, kind in _SUFFIXES.items() if lower.endswith(suffix)), "")
+    return next((kind for end, kind in _SUFFIXES.items() if name.lower().endswith(end)), "")

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from audit.errors import AuditError
 from audit.shelf import write_whole
-from audit.task import Record, canonical
+from audit.task import Record
 
 WHERE = "training settings"
 Schedule = Literal["linear", "constant"]
@@ -53,17 +54,6 @@ class LoopSettings(Record):
     checkpoint_every: Steps = Field(default=200, description="steps between two checkpoints")
 
     not_of_the_weights: ClassVar[tuple[str, ...]] = ("checkpoint_every",)
-
-    @classmethod
-    def of(cls, value: Mapping[str, Any], *, where: str = WHERE) -> Self:
-        """Return settings from values of JSON; what is not named has its default.
-
-        Raises
-        ------
-        AuditError
-            If a setting is unknown or out of its range.
-        """
-        return cls.read(canonical(value), where=where)
 
     @property
     def highest_rate(self) -> float:
@@ -240,12 +230,6 @@ def cut_log(run_dir: Path, *, step: int) -> None:
     write_whole(run_dir / LOSSES, b"".join(kept))
 
 
-def last_held_out(points: Iterable[LossPoint]) -> float | None:
-    """Return the held-out loss that was measured last; None where none was."""
-    found = [point.held_out for point in points if point.held_out is not None]
-    return found[-1] if found else None
-
-
 MAX_POINTS = 400
 PLATEAU_NATS = 0.1
 """A held-out loss within this of the unigram baseline has learned next to nothing from context."""
@@ -254,12 +238,11 @@ RISE_NATS = 0.02
 """A held-out loss this far above its lowest is called rising: less is noise of so few rows."""
 
 _SMOOTHED_SHARE = 0.05
-STATES = ("nothing", "early", "plateau", "rising", "falling", "level")
 
 
 @dataclass(frozen=True)
 class LossCurve:
-    """What the chart of one training shows.
+    """What the chart of one training shows; NaN is what is not known.
 
     Attributes
     ----------
@@ -268,11 +251,9 @@ class LossCurve:
     held_out
         (step, loss) of every measurement, step 0 being the model it started from.
     unigram
-        Loss of the unigram baseline on the held-out rows; NaN where it is not known.
-    n_steps
-        Steps of the whole training.
-    steps_per_epoch
-        Steps in which every token is seen once; NaN where it is not known.
+        Loss of the unigram baseline on the held-out rows.
+    n_steps, steps_per_epoch
+        Steps of the whole training, and those in which every token is seen once.
     """
 
     steps: tuple[int, ...]
@@ -283,16 +264,6 @@ class LossCurve:
     n_steps: int
     steps_per_epoch: float
 
-    def __post_init__(self) -> None:
-        """Refuse columns of different length."""
-        if not len(self.steps) == len(self.losses) == len(self.smoothed):
-            raise ValueError("steps and losses are of different length")
-
-    @property
-    def n_done(self) -> int:
-        """Last step of which anything is known."""
-        return max([*self.steps[-1:], *(step for step, _ in self.held_out[-1:]), 0])
-
     @property
     def lowest(self) -> tuple[int, float]:
         """Step and value of the lowest held-out loss; (0, NaN) without one."""
@@ -300,7 +271,7 @@ class LossCurve:
 
     @property
     def state(self) -> str:
-        """What can be said of the held-out loss, one of `STATES`.
+        """What can be said of the held-out loss.
 
         "nothing": it was never measured; "early": only once; "plateau": it is no lower than
         knowing the words' frequencies alone; "rising": it has left its lowest value upwards;
@@ -308,7 +279,7 @@ class LossCurve:
         """
         if len(self.held_out) < 2:
             return "early" if self.held_out else "nothing"
-        (_, first), (_, last) = self.held_out[0], self.held_out[-1]
+        first, last = self.held_out[0][1], self.held_out[-1][1]
         if last > self.unigram - PLATEAU_NATS:
             return "plateau"
         if last > self.lowest[1] + RISE_NATS:
@@ -316,7 +287,7 @@ class LossCurve:
         return "falling" if last < first - RISE_NATS else "level"
 
     def epochs(self, step: float) -> float:
-        """Return how often every token has been seen after `step` steps; NaN where not known."""
+        """Return how often every token has been seen after `step` steps."""
         return step / self.steps_per_epoch
 
 
@@ -331,49 +302,28 @@ def loss_curve(
     latest = {point.step: point for point in points}
     ordered = [latest[step] for step in sorted(latest)]
     trained = [(p.step, p.loss) for p in ordered if p.loss is not None]
-    smoothed = moving_average([loss for _, loss in trained])
-    drawn = [
-        (group[-1][0], sum(loss for _, loss in group) / len(group), average)
-        for group, average in _grouped(trained, smoothed)
-    ]
-    held_out = tuple((p.step, p.held_out) for p in ordered if p.held_out is not None)
+    window = max(1.0, _SMOOTHED_SHARE * len(trained))
+    smoothed = moving_average([loss for _, loss in trained], n_window=window)
+    size = max(1, math.ceil(len(trained) / MAX_POINTS))
+    groups = [trained[start : start + size] for start in range(0, len(trained), size)]
     return LossCurve(
-        steps=tuple(step for step, _, _ in drawn),
-        losses=tuple(loss for _, loss, _ in drawn),
-        smoothed=tuple(average for _, _, average in drawn),
-        held_out=held_out,
+        steps=tuple(group[-1][0] for group in groups),
+        losses=tuple(fmean(loss for _, loss in group) for group in groups),
+        smoothed=tuple([*smoothed[size - 1 : len(trained) - 1 : size], *smoothed[-1:]]),
+        held_out=tuple((p.step, p.held_out) for p in ordered if p.held_out is not None),
         unigram=math.nan if unigram is None else unigram,
         n_steps=n_steps,
         steps_per_epoch=steps_per_epoch if steps_per_epoch > 0 else math.nan,
     )
 
 
-def moving_average(values: Sequence[float], *, n_window: float | None = None) -> list[float]:
+def moving_average(values: Sequence[float], *, n_window: float) -> list[float]:
     """Return the exponential moving average of values, free of the bias of its beginning.
 
     s_i = sum_j b^(i-j) x_j / sum_j b^(i-j) over j <= i, with b = 1 - 2 / (n_window + 1): the first
     value is itself, and a constant stays that constant (Kingma and Ba 2015, section 3).
-
-    Parameters
-    ----------
-    n_window
-        Points that the average is about; a twentieth of all, where not given.
     """
-    window = max(1.0, _SMOOTHED_SHARE * len(values)) if n_window is None else n_window
-    keep = 1 - 2 / (window + 1)
-    weighted, weight, smoothed = 0.0, 0.0, []
-    for value in values:
-        weighted = keep * weighted + value
-        weight = keep * weight + 1
-        smoothed.append(weighted / weight)
-    return smoothed
+    import pandas as pd
 
-
-def _grouped(
-    trained: Sequence[tuple[int, float]], smoothed: Sequence[float]
-) -> list[tuple[Sequence[tuple[int, float]], float]]:
-    """Return at most `MAX_POINTS` runs of neighbouring points, each with its last average."""
-    size = max(1, math.ceil(len(trained) / MAX_POINTS))
-    groups = [trained[start : start + size] for start in range(0, len(trained), size)]
-    ends = [min(start + size, len(trained)) - 1 for start in range(0, len(trained), size)]
-    return [(group, smoothed[end]) for group, end in zip(groups, ends, strict=True)]
+    found: list[float] = pd.Series(values, dtype=float).ewm(span=n_window).mean().tolist()
+    return found

@@ -1,14 +1,13 @@
-"""The plan of a training: tokens of the notes, steps, epochs, time, and whether it was done before.
+"""Trainings: what is asked for, what is kept, and what one will take; torch-free.
 
-Comes in: a general model, a file of a corpus, settings. Goes out: frozen values for the screen.
-Torch-free; transformers is imported where a tokenizer is built, and not before.
+transformers is imported where a tokenizer is built, and not before.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -21,7 +20,7 @@ from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.models.inspect import ModelSummary, inspect_model, model_digest
 from audit.models.registry import RegisteredModel, is_quick, known_digest, tokenizer
-from audit.shelf import Shelf, write_whole
+from audit.shelf import Shelf
 from audit.task import (
     MAX_SEED,
     Columns,
@@ -33,16 +32,9 @@ from audit.task import (
     queue_of,
     states_of,
 )
-from audit.training.config import (
-    WHERE,
-    LossPoint,
-    TrainSettings,
-    last_held_out,
-    read_losses,
-)
+from audit.training.config import WHERE, LossPoint, TrainSettings, read_losses
 from audit.training.tokens import prepared_sentences
 
-SOURCES = ("private", "public", "other_names", "file")
 TRAINING = "training.json"
 MODEL = "model"
 
@@ -55,9 +47,8 @@ class TrainingFacts(Record):
     parent_digest: str
     """Name and digest of the general model that it started from."""
     corpus_id: str
-    """"" where the notes were a file."""
     source: str
-    """Which notes: one of `SOURCES`."""
+    """Which notes of which corpus; "" and "file" where they were a file."""
     settings: TrainSettings
     n_steps: int
     n_documents: int
@@ -83,19 +74,25 @@ class TrainingFacts(Record):
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A training in the list, finished or not.
+    """A training in its folder, finished or not.
 
-    `run_id` has 12 hexadecimal digits; losses are the last and the first, in nats; None without.
+    Losses are of the last point that has one, and the first held-out one, in nats a token; None
+    without. `snapshots` are the steps after which there is a copy.
     """
 
-    run_id: str
+    folder: Path
     facts: TrainingFacts
     is_whole: bool
     n_steps_done: int
     loss: float | None
     held_out: float | None
     first_held_out: float | None
-    snapshots: tuple[int, ...] = field(default=())
+    snapshots: tuple[int, ...]
+
+    @property
+    def run_id(self) -> str:
+        """The identifier of one that is kept."""
+        return self.folder.name
 
     @property
     def title(self) -> str:
@@ -103,21 +100,35 @@ class TrainedModel:
         return self.facts.title
 
     @property
+    def created(self) -> str:
+        """When it began."""
+        return self.facts.created
+
+    @property
     def n_epochs_done(self) -> float:
         """How often every token has been seen."""
-        facts = self.facts
-        return facts.settings.epochs(self.n_steps_done, n_train_tokens=facts.n_train_tokens)
+        n_tokens = self.facts.n_train_tokens
+        return self.facts.settings.epochs(self.n_steps_done, n_train_tokens=n_tokens)
 
 
-def _read_kept(folder: Path) -> TrainedModel:
-    if (model := read_training(folder)) is None:
-        raise ValueError
-    return model
+def _training_in(folder: Path) -> TrainedModel:
+    facts = TrainingFacts.read((folder / TRAINING).read_bytes(), where=TRAINING)
+    points = read_losses(folder)
+    measured = [point.held_out for point in points if point.held_out is not None]
+    losses = [point.loss for point in points if point.loss is not None]
+    return TrainedModel(
+        folder=folder,
+        facts=facts,
+        is_whole=(folder / MODEL).is_dir(),
+        n_steps_done=points[-1].step if points else 0,
+        loss=losses[-1] if losses else None,
+        held_out=measured[-1] if measured else None,
+        first_held_out=measured[0] if measured else None,
+        snapshots=tuple(s for s in facts.snapshots if (folder / snapshot_name(s)).is_dir()),
+    )
 
 
-MODELS = Shelf(
-    "models", where="trained model", read=_read_kept, newest=lambda model: model.facts.created
-)
+MODELS = Shelf("models", where="trained model", read=_training_in)
 
 
 def model_dir(run_id: str, *, step: int | None = None) -> Path:
@@ -136,123 +147,6 @@ def snapshot_name(step: int) -> str:
     return f"{MODEL}-{step}"
 
 
-def read_training(folder: Path) -> TrainedModel | None:
-    """Return the training in a folder; None where there is none, or it cannot be read."""
-    facts = read_facts(folder)
-    if facts is None:
-        return None
-    points = read_losses(folder)
-    measured = [point.held_out for point in points if point.held_out is not None]
-    losses = [point.loss for point in points if point.loss is not None]
-    return TrainedModel(
-        run_id=folder.name,
-        facts=facts,
-        is_whole=(folder / MODEL).is_dir(),
-        n_steps_done=points[-1].step if points else 0,
-        loss=losses[-1] if losses else None,
-        held_out=last_held_out(points),
-        first_held_out=measured[0] if measured else None,
-        snapshots=tuple(s for s in facts.snapshots if (folder / snapshot_name(s)).is_dir()),
-    )
-
-
-def read_facts(folder: Path) -> TrainingFacts | None:
-    """Return what a folder says of its training; None where it says nothing readable."""
-    try:
-        return TrainingFacts.read((folder / TRAINING).read_bytes(), where=TRAINING)
-    except (OSError, AuditError):
-        return None
-
-
-def write_facts(folder: Path, facts: TrainingFacts) -> None:
-    """Write what a training is, whole or not at all."""
-    write_whole(folder / TRAINING, facts.written())
-
-
-_MAX_TITLE_CHARS = 200
-
-
-@dataclass(frozen=True)
-class TrainOrder:
-    """What to train, on what, where to.
-
-    Attributes
-    ----------
-    general
-        Directory of the model to start from; of a training from scratch, its shape.
-    notes
-        Files or folders that `audit.notes.read.open_notes` reads, in this order.
-    out
-        Folder of the training: made, or gone on with.
-    settings
-        How.
-    title
-        For the list of trained models.
-    source, corpus_id
-        Where the notes come from, as in `TrainingFacts`.
-    columns
-        Field of a note -> name of its column, for names that are not known.
-    token_store
-        Folder where tokens are kept for other trainings on the same notes; None: in `out`.
-    listed
-        The corpus's `listed.json`: patients with a note in it are never held out. None: anybody
-        may be.
-    snapshot_steps, snapshot_epochs
-        After which a copy is kept, as `model-<step>`; best with the schedule "constant".
-    device
-        "auto", "cpu" or "cuda".
-    """
-
-    general: Path
-    notes: tuple[Path, ...]
-    out: Path
-    settings: TrainSettings = field(default_factory=TrainSettings)
-    title: str = ""
-    source: str = "file"
-    corpus_id: str = ""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    token_store: Path | None = None
-    listed: Path | None = None
-    snapshot_steps: tuple[int, ...] = ()
-    snapshot_epochs: tuple[float, ...] = ()
-    device: str = "auto"
-
-    def __post_init__(self) -> None:
-        if not self.notes:
-            raise AuditError("There are no notes to train on.", where="notes")
-        if self.source not in SOURCES:
-            raise AuditError(f"`source` must be one of: {', '.join(SOURCES)}.", where=WHERE)
-        if len(self.title) > _MAX_TITLE_CHARS:
-            raise AuditError(
-                f"The title is longer than {_MAX_TITLE_CHARS} characters.", where=WHERE
-            )
-        if any(not step > 0 for step in (*self.snapshot_steps, *self.snapshot_epochs)):
-            raise AuditError("A snapshot comes after the first step.", where=WHERE)
-
-    def snapshots(self, n_train_tokens: int) -> tuple[int, ...]:
-        """Return the steps after which a copy is kept, in order.
-
-        Raises
-        ------
-        AuditError
-            If one comes after the last step.
-        """
-        steps = {
-            self.settings.steps_of_epochs(n, n_train_tokens=n_train_tokens)
-            for n in self.snapshot_epochs
-        }
-        found = tuple(sorted(steps | set(self.snapshot_steps)))
-        n_steps = self.settings.steps(n_train_tokens)
-        if found and found[-1] > n_steps:
-            raise AuditError(
-                f"A snapshot after step {found[-1]} was asked for, but the training has {n_steps} "
-                "steps.",
-                where=WHERE,
-                do="Train longer, or ask for earlier snapshots.",
-            )
-        return found
-
-
 class PretrainTask(Task):
     """A training on the notes of a kept corpus, or on a file of notes."""
 
@@ -262,7 +156,7 @@ class PretrainTask(Task):
     }  # fmt: skip
 
     general: Path
-    """Directory of the model to start from."""
+    """Directory of the model to start from; of a training from scratch, its shape."""
     settings: TrainSettings = TrainSettings()
     corpus_id: str = Field(default="", description="identifier of a kept corpus")
     source: Literal["private", "public", "other_names"] = Field(
@@ -275,9 +169,7 @@ class PretrainTask(Task):
         default=(), description="with notes: which column holds a field, as text=body"
     )
     other_names_seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of the other names")
-    title: str = Field(
-        default="", max_length=_MAX_TITLE_CHARS, description="for the list of trained models"
-    )
+    title: str = Field(default="", max_length=200, description="for the list of trained models")
     out: Path | None = Field(
         default=None,
         description="folder of the training; kept: among the trained models of this installation",
@@ -299,6 +191,30 @@ class PretrainTask(Task):
     def folder(self) -> Path:
         """Where the training will lie."""
         return self.out or MODELS.place(self.run_id)
+
+    @property
+    def notes_file(self) -> Path:
+        """The notes; those with other names are there once they were written."""
+        return self.notes or CORPORA.get(self.corpus_id).path / f"{self.source}.jsonl"
+
+    @property
+    def listed(self) -> Path | None:
+        """The `listed.json` of the corpus: patients with a note in it are never held out."""
+        return listed_file(self.notes_file)
+
+    def snapshots(self, n_train_tokens: int) -> tuple[int, ...]:
+        """Return the steps after which a copy is kept, in order, none after the last."""
+        count = self.settings.steps_of_epochs
+        found = sorted({count(n, n_train_tokens=n_train_tokens) for n in self.snapshot_epochs})
+        n_steps = self.settings.steps(n_train_tokens)
+        if found and found[-1] > n_steps:
+            raise AuditError(
+                f"A snapshot after step {found[-1]} was asked for, but the training has {n_steps} "
+                "steps.",
+                where=WHERE,
+                do="Train longer, or ask for earlier snapshots.",
+            )
+        return tuple(found)
 
     def question(self) -> Question:
         """Return the question: the same is trained once, and gone on with.
@@ -338,88 +254,16 @@ class PretrainTask(Task):
                 held_out = f"held-out loss {point.held_out:.3f} nats a token."
                 contact.say(f"Step {point.step}: {loss}{held_out}")
 
-        result = train(
-            self.order(contact), progress=contact.listen, should_stop=contact.should_stop,
-            on_point=tell,
-        )  # fmt: skip
-        if self.settings.held_out_share and result.held_out is None:
+        if self.corpus_id and self.source == "other_names":
+            contact.say("Writing the same notes with other names.")
+            seed, stop = self.other_names_seed, contact.should_stop
+            write_other_names(self.corpus_id, seed=seed, should_stop=stop)
+        found = train(self, progress=contact.listen, should_stop=contact.should_stop, on_point=tell)
+        if self.settings.held_out_share and found.held_out is None:
             contact.say(
                 "Every patient is on the candidate list: none was held out, no loss measured."
             )
         return (self.run_id,)
-
-    def order(self, contact: Contact) -> TrainOrder:
-        """Return what the engine is asked for; writes notes with other names if they are wanted."""
-        asked = TrainOrder(
-            general=self.general,
-            notes=(self.notes or Path(),),
-            out=self.folder,
-            settings=self.settings,
-            title=self.title,
-            columns=dict(self.columns),
-            snapshot_epochs=self.snapshot_epochs,
-            device=self.device,
-        )
-        if self.notes is not None:
-            return asked
-        folder = CORPORA.get(self.corpus_id).path
-        notes = folder / f"{self.source}.jsonl"
-        if self.source == "other_names":
-            contact.say("Writing the same notes with other names.")
-            notes = write_other_names(
-                self.corpus_id, seed=self.other_names_seed, should_stop=contact.should_stop
-            )
-        return replace(
-            asked, notes=(notes,), source=self.source, corpus_id=self.corpus_id,
-            token_store=folder / "tokens", listed=listed_file(notes),
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A copy of the model along the way.
-
-    Attributes
-    ----------
-    step, n_epochs
-        After how many steps, and how often every token had been seen.
-    path
-        Its model directory.
-    """
-
-    step: int
-    n_epochs: float
-    path: Path
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """What came of a training.
-
-    Attributes
-    ----------
-    run_dir, model_dir
-        Its folder, and the model in it.
-    n_steps, n_epochs
-        Steps, and how often every token was seen.
-    loss
-        Training loss of the last point, in nats a token.
-    first_held_out, held_out, unigram_loss
-        Held-out loss before the first step and after the last, and of guessing by frequency; None
-        where nothing was held out.
-    snapshots
-        In order.
-    """
-
-    run_dir: Path
-    model_dir: Path
-    n_steps: int
-    n_epochs: float
-    loss: float
-    first_held_out: float | None
-    held_out: float | None
-    unigram_loss: float | None
-    snapshots: tuple[Snapshot, ...]
 
 
 PRESETS = ("small", "clinicalbert", "scratch")
@@ -458,20 +302,8 @@ class NotesLoad:
 class TrainingPlan:
     """What a training will take.
 
-    Attributes
-    ----------
-    load
-        The notes.
-    n_train_tokens
-        Tokens that are trained on: those of held-out patients are not.
-    n_rows
-        Rows of one epoch.
-    n_steps, n_epochs
-        Length of the training, both ways.
-    steps_per_epoch
-        Steps in which every token is seen once.
-    seconds
-        Expected time; None where nothing like it was ever measured on this device.
+    `n_train_tokens` are those that are trained on (of held-out patients none), `n_rows` and
+    `steps_per_epoch` are of one epoch; `seconds` is None where nothing like it was ever measured.
     """
 
     load: NotesLoad
@@ -484,18 +316,11 @@ class TrainingPlan:
 
 
 def preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSettings:
-    """Return the settings of a preset for a general model and notes of so many tokens.
+    """Return the settings of one of `PRESETS` for a general model and notes of so many tokens.
 
     "clinicalbert" are the paper's; "scratch" the same from fresh weights, with BERT's own learning
     rate (Devlin et al. 2019); "small" a few passes over the notes that a processor can make.
-
-    Raises
-    ------
-    ValueError
-        If there is no such preset.
     """
-    if code not in PRESETS:
-        raise ValueError("there is no such preset")
     row = min(128, parent.n_positions)
     if code == "clinicalbert":
         return TrainSettings(n_tokens=row)
@@ -525,29 +350,43 @@ def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
         JSON lines with a field "text"; who of the corpus is listed is read beside it.
     n_notes
         Notes of the whole file.
-
-    Raises
-    ------
-    AuditError
-        If the file or the model cannot be read.
     """
-    split = tokenizer(model)
+    split: Any = tokenizer(model)
+    listed = listed_file(path)
+    free = 1.0 if listed is None else read_listed(listed).free_share
+    counts: list[int] = []
+    n_read = 0
     try:
         n_bytes = path.stat().st_size
-        read = [(n, _n_tokens(text, split=split)) for n, text in _first_texts(path)]
+        for n_read, text in _texts(path):
+            sentences = prepared_sentences(text)
+            if sentences:
+                ids = split(sentences, add_special_tokens=False, verbose=False)["input_ids"]
+                counts.append(sum(map(len, ids)) + 1)
+            if n_read >= SAMPLE_BYTES:
+                break
     except OSError as error:
         raise AuditError(
             f"The notes cannot be read ({error.strerror}).", where="corpus", do="Build it again."
         ) from None
-    listed = listed_file(path)
-    free = 1.0 if listed is None else read_listed(listed).free_share
-    n_read = sum(n for n, _ in read)
-    counts = [count for _, count in read if count]
-    n_tokens = sum(counts) + len(counts)
     if n_read >= n_bytes:
-        return NotesLoad(len(counts), n_tokens, is_exact=True, free_share=free)
-    n_tokens = round(n_tokens * n_bytes / max(1, n_read))
+        return NotesLoad(len(counts), sum(counts), is_exact=True, free_share=free)
+    n_tokens = round(sum(counts) * n_bytes / max(1, n_read))
     return NotesLoad(n_notes, n_tokens, is_exact=False, free_share=free)
+
+
+def _texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the bytes that were read until after a note, and the note's text."""
+    n_read = 0
+    with path.open("rb") as file:
+        for line in file:
+            n_read += len(line)
+            try:
+                yield n_read, str(json.loads(line)["text"])
+            except (ValueError, KeyError, TypeError):
+                raise AuditError(
+                    "The notes are damaged.", where="corpus", do="Build it again."
+                ) from None
 
 
 def make_training_plan(
@@ -557,13 +396,7 @@ def make_training_plan(
     load: NotesLoad,
     seconds_per_work: float | None = None,
 ) -> TrainingPlan:
-    """Return what a training will take.
-
-    Raises
-    ------
-    AuditError
-        If rows are longer than the model can read, or the notes do not fill one.
-    """
+    """Return what a training will take."""
     if settings.n_tokens > parent.n_positions:
         raise AuditError(
             f"This model reads at most {parent.n_positions} tokens at once.",
@@ -571,15 +404,14 @@ def make_training_plan(
             do="Choose shorter rows.",
         )
     n_train = round(load.n_tokens * (1 - min(settings.held_out_share, load.free_share)))
-    n_rows = settings.n_rows(n_train)
+    n_rows, n_steps = settings.n_rows(n_train), settings.steps(n_train)
     if not n_rows:
         raise AuditError(
             "The notes are too short: they do not fill a single row.",
             where="corpus",
             do="Choose shorter rows or more notes.",
         )
-    n_steps = settings.steps(n_train)
-    work = n_steps * settings.batch * settings.n_tokens * parent.n_parameters
+    work = _work(settings, n_steps=n_steps, n_parameters=parent.n_parameters)
     return TrainingPlan(
         load=load,
         n_train_tokens=n_train,
@@ -589,6 +421,10 @@ def make_training_plan(
         steps_per_epoch=n_rows / settings.batch,
         seconds=None if seconds_per_work is None else seconds_per_work * work,
     )
+
+
+def _work(settings: TrainSettings, *, n_steps: int, n_parameters: int) -> int:
+    return n_steps * settings.batch * settings.n_tokens * n_parameters
 
 
 def measured_pace(
@@ -603,15 +439,14 @@ def measured_pace(
         if not model.is_whole or model.facts.device.partition(":")[0] != device:
             continue
         try:
-            n = inspect_model(model_dir(model.run_id)).n_parameters
+            n = inspect_model(model.folder / MODEL).n_parameters
         except AuditError:
             continue
-        points = read_losses(MODELS.place(model.run_id))
+        last = read_losses(model.folder)[-1:]
         is_like = n_parameters / _SIZE_RATIO <= n <= n_parameters * _SIZE_RATIO
-        if is_like and points and points[-1].seconds >= _MIN_SECONDS:
-            settings = model.facts.settings
-            work = points[-1].step * settings.batch * settings.n_tokens * n
-            return points[-1].seconds / work
+        if is_like and last and last[0].seconds >= _MIN_SECONDS:
+            work = _work(model.facts.settings, n_steps=last[0].step, n_parameters=n)
+            return last[0].seconds / work
     return None
 
 
@@ -627,16 +462,12 @@ def same_training(
 
     A large model's digest is not read for this: its name has to do.
     """
-    name = inspect_model(parent).name
     digest = known_digest(parent) if is_quick(parent) else ""
+    asked = (digest or inspect_model(parent).name, corpus_id, source, settings.decisive())
     for model in models:
         facts = model.facts
-        is_parent = facts.parent_digest == digest if digest else facts.parent == name
-        if (
-            is_parent
-            and (facts.corpus_id, facts.source) == (corpus_id, source)
-            and facts.settings.decisive() == settings.decisive()
-        ):
+        name = facts.parent_digest if digest else facts.parent
+        if asked == (name, facts.corpus_id, facts.source, facts.settings.decisive()):
             return model
     return None
 
@@ -646,35 +477,8 @@ def parent_of(model: TrainedModel, *, among: Iterable[RegisteredModel]) -> Regis
 
     Where several have its name, the digest tells them apart; a large model's is not read for this.
     """
-    alike = [
-        one for one in among if one.summary is not None and one.summary.name == model.facts.parent
-    ]
+    name, digest = model.facts.parent, model.facts.parent_digest
+    alike = [one for one in among if one.summary is not None and one.summary.name == name]
     quick = [one for one in alike if is_quick(one.path)]
-    same = [one for one in quick if known_digest(one.path) == model.facts.parent_digest]
-    others = [one for one in alike if one not in quick]
-    return next(iter(same or others), None)
-
-
-def _n_tokens(text: str, *, split: Any) -> int:
-    sentences = prepared_sentences(text)
-    if not sentences:
-        return 0
-    coded = split(sentences, add_special_tokens=False, verbose=False)
-    return sum(map(len, coded["input_ids"]))
-
-
-def _first_texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield each line's length in bytes and its text, until enough was read."""
-    n_read = 0
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                text = json.loads(line)["text"]
-            except (ValueError, KeyError, TypeError):
-                raise AuditError(
-                    "The notes are damaged.", where="corpus", do="Build it again."
-                ) from None
-            yield len(line), str(text)
-            n_read += len(line)
-            if n_read >= SAMPLE_BYTES:
-                return
+    same = [one for one in quick if known_digest(one.path) == digest]
+    return next(iter(same or [one for one in alike if one not in quick]), None)

@@ -13,8 +13,8 @@ import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -39,7 +39,7 @@ MOST_SECONDS = 600.0
 TRAINING = "training.json"
 _RESULTS = ("model", "tagger.json")
 _PLACE = ("device", "precision", "kernels")
-_FAST_BFLOAT16 = ("avx512_bf16", "amx_bf16")
+_FAST_BFLOAT16 = re.compile(r"^flags.*\b(?:avx512_bf16|amx_bf16)\b", re.MULTILINE)
 _CPU_FACTS = Path("/proc/cpuinfo")
 PointListener = Callable[[LossPoint], None]
 
@@ -75,12 +75,9 @@ def pick_precision(wanted: str, *, device: str, is_cpu_asked: bool = False) -> s
 
 def multiplies_bfloat16(facts: Path = _CPU_FACTS) -> bool:
     """Whether this processor has instructions for bfloat16."""
-    try:
-        text = facts.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    flags = next((line for line in text.splitlines() if line.startswith("flags")), "")
-    return not set(_FAST_BFLOAT16).isdisjoint(flags.split())
+    with suppress(OSError):
+        return bool(_FAST_BFLOAT16.search(facts.read_text(encoding="utf-8", errors="replace")))
+    return False
 
 
 def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -97,10 +94,7 @@ def adamw(
 ) -> torch.optim.AdamW:
     """Return the optimizer of a model; vectors have no weight decay.
 
-    Parameters
-    ----------
-    rate_of
-        Highest learning rate of a parameter, where it is not the settings'.
+    `rate_of` gives the highest learning rate of a parameter, where it is not the settings'.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for one in trained_parameters(model).values():
@@ -197,11 +191,10 @@ class Learner(ABC):
         return torch.stack([total, norm])
 
 
-@dataclass(eq=False)
 class Loop:
     """A training from its last checkpoint to its end.
 
-    Attributes
+    Parameters
     ----------
     folder, key
         Of the training: a checkpoint of another key is not taken.
@@ -211,13 +204,13 @@ class Loop:
         Told every point of the loss curve.
     """
 
-    learner: Learner
-    folder: Path
-    key: str
-    meter: Meter
-    on_point: PointListener
-    _began: float = field(default=0.0, init=False)
-    _kept_at: float = field(default=0.0, init=False)
+    def __init__(
+        self, learner: Learner, folder: Path, key: str, meter: Meter, on_point: PointListener
+    ) -> None:
+        self.learner, self.folder, self.key = learner, folder, key
+        self.meter, self.on_point = meter, on_point
+        self._losses: list[Tensor] = []
+        self._began = self._kept_at = 0.0
 
     def run(self) -> None:
         """Train to the last step.
@@ -231,27 +224,27 @@ class Loop:
             If the person asked to stop; a checkpoint is written first.
         """
         learner, n_steps = self.learner, self.learner.n_steps
-        first = self._resumed()
-        losses: list[Tensor] = []
+        state = load_checkpoint(self.folder, key=self.key, learner=learner)
+        first, self._kept_at = (state.step, state.seconds) if state else (0, 0.0)
+        self._began = time.monotonic() - self._kept_at
+        cut_log(self.folder, step=first or -1)
+        self._count(0, first, is_cached=True)
         if not first:
-            self._point(0, losses)
+            self._point(0)
         for step in range(first + 1, n_steps + 1):
             with self._memory_watched():
-                losses.append(learner.step(step))
+                self._losses.append(learner.step(step))
             if learner.is_point(step):
-                self._point(step, losses)
-                losses = []
+                self._point(step)
             learner.after(step)
-            if step < n_steps and self._is_due(step):
-                self._keep(step, losses)
+            is_late = self._seconds - self._kept_at > MOST_SECONDS
+            if step < n_steps and (is_late or step % learner.loop_settings.checkpoint_every == 0):
+                self._keep(step)
             try:
-                before = learner.units(step - 1)
-                for phase, units in learner.units(step).items():
-                    if units > before[phase]:
-                        self.meter.add(phase, units - before[phase])
+                self._count(step - 1, step)
             except AuditCancelled:
                 if step < n_steps:
-                    self._keep(step, losses)
+                    self._keep(step)
                     raise
 
     @property
@@ -259,22 +252,19 @@ class Loop:
         """Of training, those before a pause included."""
         return round(time.monotonic() - self._began, 3)
 
-    def _resumed(self) -> int:
-        state = load_checkpoint(self.folder, key=self.key, learner=self.learner)
-        step, self._kept_at = (state.step, state.seconds) if state else (0, 0.0)
-        self._began = time.monotonic() - self._kept_at
-        cut_log(self.folder, step=step if step else -1)
-        if step:
-            for phase, units in self.learner.units(step).items():
-                self.meter.add(phase, units, is_cached=True)
-        return step
+    def _count(self, before: int, step: int, *, is_cached: bool = False) -> None:
+        done = self.learner.units(before)
+        for phase, units in self.learner.units(step).items():
+            if units > done[phase]:
+                self.meter.add(phase, units - done[phase], is_cached=is_cached)
 
-    def _point(self, step: int, losses: list[Tensor]) -> None:
-        loss = _mean(losses) if losses else None
+    def _point(self, step: int) -> None:
+        loss = self._mean_loss()
+        self._losses = []
         with self._memory_watched():
             measured = self.learner.measured(step)
-        is_number = all(math.isfinite(value) for value in measured.values() if value is not None)
-        _refuse_no_number(is_number, has_begun=step > 0)
+        known = [value for value in measured.values() if value is not None]
+        _refuse_no_number(all(map(math.isfinite, known)), has_begun=step > 0)
         rate = self.learner.loop_settings.highest_rate * (self.learner.factor(step) if step else 0)
         point = LossPoint(
             step=step, loss=loss, learning_rate=rate, seconds=self._seconds, **measured
@@ -282,13 +272,17 @@ class Loop:
         append_point(self.folder, point)
         self.on_point(point)
 
-    def _is_due(self, step: int) -> bool:
-        is_late = self._seconds - self._kept_at > MOST_SECONDS
-        return is_late or step % self.learner.loop_settings.checkpoint_every == 0
+    def _mean_loss(self) -> float | None:
+        """Return the mean loss since the last point; None where there was no step."""
+        if not self._losses:
+            return None
+        # One transfer for all steps since then: a GPU is not waited for at each.
+        told = torch.stack(self._losses).double().cpu()
+        _refuse_no_number(bool(torch.isfinite(told).all()), has_begun=True)
+        return float(told[:, 0].mean())
 
-    def _keep(self, step: int, losses: list[Tensor]) -> None:
-        if losses:
-            _mean(losses)  # weights that are no numbers are not kept
+    def _keep(self, step: int) -> None:
+        self._mean_loss()  # weights that are no numbers are not kept
         state = CheckpointState(step=step, seconds=self._seconds, key=self.key)
         save_checkpoint(self.folder, state, learner=self.learner)
         self._kept_at = state.seconds
@@ -305,22 +299,15 @@ class Loop:
             if "alloc" not in str(error).lower() or "memory" not in str(error).lower():
                 raise
         n = self.learner.loop_settings.micro_batch
-        smaller = max(k for k in range(1, max(2, n // 2 + 1)) if n % k == 0)
+        smaller = max((k for k in range(1, n // 2 + 1) if n % k == 0), default=0)
         raise AuditError(
             f"Memory ran out with {n} rows a pass.",
             where="training",
             do=f"Try `micro_batch` {smaller}."
-            if n > 1
+            if smaller
             else "Take shorter rows or a smaller model; a language model can also be tuned with an "
             "adapter or gradient checkpointing.",
         )
-
-
-def _mean(losses: list[Tensor]) -> float:
-    # One transfer for all steps since the last point: a GPU is not waited for at each.
-    told = torch.stack(losses).double().cpu()
-    _refuse_no_number(bool(torch.isfinite(told).all()), has_begun=True)
-    return float(told[:, 0].mean())
 
 
 def _refuse_no_number(is_number: bool, *, has_begun: bool) -> None:

@@ -1,6 +1,6 @@
 """Masked-LM pre-training: from notes and a general model to a trained one.
 
-Comes in: an order. Goes out: a folder with the model, its loss curve and what it was made of.
+Comes in: a task. Goes out: a folder with the model, its loss curve and what it was made of.
 
 Source: Nakamura et al., section 3.3; ClinicalBERT (Alsentzer et al. 2019).
 """
@@ -12,7 +12,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from audit.corpus.truth import ListedNotes, read_listed
+from audit.corpus.truth import read_listed
 from audit.errors import AuditError
 from audit.models.forward import body_of, exact_kernels, logits_at, trial_rows
 from audit.models.inspect import CONFIG_FILE, SINGLE_FILE, expected_shapes, read_model_files
@@ -35,12 +34,10 @@ from audit.shelf import alone, whole_folder, write_whole
 from audit.training.config import WHERE, TrainSettings
 from audit.training.kept import (
     MODEL,
-    Snapshot,
+    MODELS,
+    PretrainTask,
+    TrainedModel,
     TrainingFacts,
-    TrainOrder,
-    TrainResult,
-    read_facts,
-    read_training,
     snapshot_name,
 )
 from audit.training.loop import (
@@ -63,7 +60,6 @@ from audit.training.tokens import (
     SpecialIds,
     Stream,
     TokenFile,
-    content_digest,
     held_out,
     masked_rows,
     split_notes,
@@ -71,6 +67,7 @@ from audit.training.tokens import (
 )
 
 TRAIN = "training"
+_TOKENIZE_SHARE = 0.05
 _EPSILON = 1e-6  # BERT's; PyTorch's own is 1e-8
 _CONFIG = "config.json"
 _MAX_BYTES = 64_000_000
@@ -82,7 +79,7 @@ class MaskedLearner(Learner):
 
     Parameters
     ----------
-    snapshots
+    copies
         Steps after which a copy is kept, in `folder`, with the files of `parent`.
     """
 
@@ -93,12 +90,11 @@ class MaskedLearner(Learner):
         model: nn.Module,
         *,
         settings: TrainSettings,
-        special: SpecialIds,
         hardware: Hardware,
         n_steps: int,
         rows: Rows,
         held_out: HeldOut | None = None,
-        snapshots: Sequence[int] = (),
+        copies: Sequence[int] = (),
         folder: Path = Path(),
         parent: Path = Path(),
     ) -> None:
@@ -111,15 +107,14 @@ class MaskedLearner(Learner):
         super().__init__(
             model, settings=settings, hardware=hardware, n_steps=n_steps, optimizer=optimizer
         )
-        self.settings, self.special = settings, special
-        self.rows, self.held_out = rows, held_out
-        self.snapshots, self.folder, self.parent = snapshots, folder, parent
+        self.settings, self.rows, self.held_out = settings, rows, held_out
+        self.copies, self.folder, self.parent = copies, folder, parent
 
     def passes(self, step: int) -> Iterator[MaskedRows]:
         """Return a step's masked rows, a micro-batch at a time."""
-        rng = generator(self.settings.seed, "row masks", step)
-        rows = self.rows.of_step(step)
-        masked = masked_rows(rows, special=self.special, share=self.settings.mask_share, rng=rng)
+        rng, rows = generator(self.settings.seed, "row masks", step), self.rows.of_step(step)
+        share, special = self.settings.mask_share, self.rows.special
+        masked = masked_rows(rows, special=special, share=share, rng=rng)
         return masked.parts(self.settings.micro_batch)
 
     def loss(self, rows: MaskedRows) -> Tensor:
@@ -128,7 +123,7 @@ class MaskedLearner(Learner):
 
     def is_point(self, step: int) -> bool:
         """Also where the held-out loss is measured and a copy is kept."""
-        is_asked = step % self.settings.evaluate_every == 0 or step in self.snapshots
+        is_asked = step % self.settings.evaluate_every == 0 or step in self.copies
         return is_asked or super().is_point(step)
 
     def measured(self, step: int) -> Mapping[str, float | None]:
@@ -145,7 +140,7 @@ class MaskedLearner(Learner):
 
     def after(self, step: int) -> None:
         """Keep a copy of the model where one is asked for."""
-        if step in self.snapshots:
+        if step in self.copies:
             write_model(self.model, self.folder / snapshot_name(step), parent=self.parent)
 
     def _mean_loss(self, rows: MaskedRows) -> Tensor:
@@ -207,16 +202,14 @@ def write_model(model: nn.Module, path: Path, *, parent: Path) -> None:
         if name in files.folder.files:
             copied[name] = files.folder.read(name, max_bytes=_MAX_BYTES)
     state = own_tensors(model.state_dict())
-    tensors: dict[str, Tensor] = {}  # one that has two names under its first
-    seen: set[int] = set()
+    tensors: dict[int, str] = {}  # one that has two names under its first
     for name in expected_shapes(files.config):
-        if state[name].data_ptr() not in seen:
-            seen.add(state[name].data_ptr())
-            tensors[name] = state[name]
+        tensors.setdefault(state[name].data_ptr(), name)
     with whole_folder(path, replaces=True) as partial:
         for name, data in copied.items():
             write_whole(partial / name, data)
-        save_file(tensors, partial / SINGLE_FILE, metadata={"format": "pt"})
+        kept = {name: state[name] for name in tensors.values()}
+        save_file(kept, partial / SINGLE_FILE, metadata={"format": "pt"})
 
 
 def fresh_weights(model: nn.Module, *, seed: int) -> nn.Module:
@@ -228,60 +221,54 @@ def fresh_weights(model: nn.Module, *, seed: int) -> nn.Module:
 
 
 def train(
-    order: TrainOrder,
+    task: PretrainTask,
     *,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
-) -> TrainResult:
+) -> TrainedModel:
     """Train a model, or go on with a training that was stopped or killed."""
-    device = pick_device(order.device)
-    general = load_model(order.general, device=device)
-    if order.settings.n_tokens > general.n_positions:
+    device, folder, settings = pick_device(task.device), task.folder, task.settings
+    general = load_model(task.general, device=device)
+    if settings.n_tokens > general.n_positions:
         raise AuditError(
-            f"Rows of {order.settings.n_tokens} tokens are longer than the {general.n_positions} "
+            f"Rows of {settings.n_tokens} tokens are longer than the {general.n_positions} "
             "that this model holds.",
             where=WHERE,
             do="Set `n_tokens` lower.",
         )
-    with alone(order.out), torch.random.fork_rng(), same_sums(device):
+    with alone(folder), torch.random.fork_rng(), same_sums(device):
         tokens = tokenized(
-            tuple(open_notes(path, columns=order.columns) for path in order.notes),
+            open_notes(task.notes_file, columns=dict(task.columns)),
             general.tokenizer,
-            store=order.token_store or order.out / "tokens",
+            store=(task.notes_file.parent if task.corpus_id else folder) / "tokens",
             progress=_part_of_all(TOKENIZE, progress),
             should_stop=should_stop,
         )
-        precision = pick_precision(order.settings.precision, device=device, is_cpu_asked=True)
+        precision = pick_precision(settings.precision, device=device, is_cpu_asked=True)
         with in_force(general, device=device, precision=precision) as hardware:
-            task = _task(order, general, tokens=tokens, hardware=hardware)
-            facts = task.facts
-            claim(order.out, facts.plain(), result=MODEL)
-            if not (order.out / MODEL).is_dir():
-                learner = _learner(order, task, general, hardware)
-                meter = Meter(
-                    {TRAIN: float(facts.n_steps)},
-                    listener=_part_of_all(TRAIN, progress),
-                    should_stop=should_stop,
-                )
-                Loop(learner, order.out, facts.key, meter, on_point).run()
-                write_model(learner.model, order.out / MODEL, parent=order.general)
-    forget_checkpoints(order.out)
-    return _result(order.out, read_facts(order.out) or facts)
+            facts, rows, measured = _prepared(task, general, tokens=tokens, hardware=hardware)
+            claim(folder, facts.plain(), result=MODEL)
+            if not (folder / MODEL).is_dir():
+                model = general.model
+                if settings.from_scratch:
+                    model = fresh_weights(model, seed=settings.seed).to(device)
+                learner = MaskedLearner(
+                    model, settings=settings, hardware=hardware, n_steps=facts.n_steps, rows=rows,
+                    held_out=measured, copies=facts.snapshots, folder=folder, parent=task.general,
+                )  # fmt: skip
+                listener, totals = _part_of_all(TRAIN, progress), {TRAIN: float(facts.n_steps)}
+                meter = Meter(totals, listener=listener, should_stop=should_stop)
+                Loop(learner, folder, facts.key, meter, on_point).run()
+                write_model(model, folder / MODEL, parent=task.general)
+    forget_checkpoints(folder)
+    return MODELS.at(folder)
 
 
-@dataclass(frozen=True, eq=False)
-class _Task:
-    facts: TrainingFacts
-    rows: Rows
-    held_out: HeldOut | None
-    special: SpecialIds
-
-
-def _task(
-    order: TrainOrder, general: LoadedModel, *, tokens: TokenFile, hardware: Hardware
-) -> _Task:
-    settings, tokenizer = order.settings, general.tokenizer
+def _prepared(
+    task: PretrainTask, general: LoadedModel, *, tokens: TokenFile, hardware: Hardware
+) -> tuple[TrainingFacts, Rows, HeldOut | None]:
+    settings, tokenizer = task.settings, general.tokenizer
     special = SpecialIds(
         cls=tokenizer.cls_token_id,
         sep=tokenizer.sep_token_id,
@@ -289,99 +276,52 @@ def _task(
         sentence_ends=(),
         n_vocabulary=len(tokenizer),
     )
-    listed = read_listed(order.listed) if order.listed and settings.held_out_share else None
+    listed = read_listed(task.listed) if task.listed and settings.held_out_share else None
     split = split_notes(tokens, share=settings.held_out_share, seed=settings.seed, listed=listed)
     stream = Stream(tokens, split.train)
     rows = Rows(stream, special, settings.n_inner, settings.batch, settings.seed)
     measured = held_out(tokens, split, special=special, settings=settings)
+    snapshots = task.snapshots(len(stream))
+    decisive = {
+        "version": _VERSION,
+        "parent": general.digest,
+        "tokens": tokens.digest(),
+        "settings": settings.decisive(),
+        "snapshots": list(snapshots),
+    } | ({} if listed is None else {"listed": listed.digest})
     facts = TrainingFacts(
-        title=order.title,
+        title=task.title,
         parent=general.name,
         parent_digest=general.digest,
-        corpus_id=order.corpus_id,
-        source=order.source,
+        corpus_id=task.corpus_id,
+        source=task.source if task.corpus_id else "file",
         settings=settings,
         n_steps=settings.steps(len(stream)),
         n_documents=len(split.train),
         n_train_tokens=len(stream),
         n_held_out_documents=len(split.held_out),
         unigram_loss=None if measured is None else measured.unigram_loss,
-        key="",
+        key=hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest(),
         precision=hardware.precision,
         device=hardware.device,
         kernels=hardware.kernels,
         versions={"torch": torch.__version__, "transformers": transformers.__version__},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        snapshots=order.snapshots(len(stream)),
+        snapshots=snapshots,
         n_listed_patients=split.n_listed,
     )
-    key = _train_key(facts, tokens=tokens, listed=listed)
-    return _Task(facts.with_(key=key), rows, measured, special)
-
-
-def _learner(
-    order: TrainOrder, task: _Task, general: LoadedModel, hardware: Hardware
-) -> MaskedLearner:
-    model = general.model
-    if order.settings.from_scratch:
-        model = fresh_weights(model, seed=order.settings.seed).to(hardware.device)
-    return MaskedLearner(
-        model,
-        settings=order.settings,
-        special=task.special,
-        hardware=hardware,
-        n_steps=task.facts.n_steps,
-        rows=task.rows,
-        held_out=task.held_out,
-        snapshots=task.facts.snapshots,
-        folder=order.out,
-        parent=order.general,
-    )
-
-
-def _train_key(facts: TrainingFacts, *, tokens: TokenFile, listed: ListedNotes | None) -> str:
-    content = {
-        "version": _VERSION,
-        "parent": facts.parent_digest,
-        "tokens": content_digest(tokens),
-        "settings": facts.settings.decisive(),
-        "snapshots": list(facts.snapshots),
-    }
-    if listed is not None:
-        content["listed"] = listed.digest
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return facts, rows, measured
 
 
 def _part_of_all(phase: str, listener: ProgressListener) -> ProgressListener:
     """Return a listener that tells one phase as a part of the whole training."""
-    shares = {TOKENIZE: 0.05, TRAIN: 0.95}
 
-    def listen(progress: Progress) -> None:
-        is_training = phase == TRAIN
-        done = shares[phase] * progress.share + (shares[TOKENIZE] if is_training else 0.0)
-        parts = ((TOKENIZE, 1.0 if is_training else progress.share),
-                 (TRAIN, progress.share if is_training else 0.0))  # fmt: skip
-        left = progress.seconds_left if is_training else None
-        listener(Progress(phase, done, 1.0, left, parts))
+    def listen(one: Progress) -> None:
+        shares = {TOKENIZE: one.share, TRAIN: 0.0}
+        if phase == TRAIN:
+            shares = {TOKENIZE: 1.0, TRAIN: one.share}
+        done = _TOKENIZE_SHARE * shares[TOKENIZE] + (1 - _TOKENIZE_SHARE) * shares[TRAIN]
+        left = one.seconds_left if phase == TRAIN else None
+        listener(Progress(phase, done, 1.0, left, tuple(shares.items())))
 
     return listen
-
-
-def _result(out: Path, facts: TrainingFacts) -> TrainResult:
-    done = read_training(out)
-    assert done is not None
-    tokens, settings = facts.n_train_tokens, facts.settings
-    return TrainResult(
-        run_dir=out,
-        model_dir=out / MODEL,
-        n_steps=facts.n_steps,
-        n_epochs=settings.epochs(facts.n_steps, n_train_tokens=tokens),
-        loss=float("nan") if done.loss is None else done.loss,
-        first_held_out=done.first_held_out,
-        held_out=done.held_out,
-        unigram_loss=facts.unigram_loss,
-        snapshots=tuple(
-            Snapshot(step, settings.epochs(step, n_train_tokens=tokens), out / snapshot_name(step))
-            for step in facts.snapshots
-        ),
-    )

@@ -11,8 +11,7 @@ from audit.deid.tagged import (
     Correction,
     OneNote,
     census_of,
-    corrected_note,
-    now,
+    released_note,
     tagged_text,
 )
 from audit.deid.taggers import KnownTagger, load_tagger
@@ -42,7 +41,7 @@ def draw_pasted(say: Words, text: str, *, tagger: KnownTagger, how: Release) -> 
     try:
         found = read_text(text, tagger=tagger, how=how)
         fixed = corrections_of_text(text, tagger=tagger)
-        found = corrected_note(found, fixed, release=how)
+        found = released_note(found.document, row=1, release=how, corrections=fixed)
     except AuditError as error:
         refused(say, error)
         return
@@ -50,7 +49,7 @@ def draw_pasted(say: Words, text: str, *, tagger: KnownTagger, how: Release) -> 
     st.html(
         blocks.heading(say.text("deidentify_result"), below=say.text("deidentify_result_pasted"))
     )
-    census = census_of(found)
+    census = census_of(found, release=how)
     draw_language(say, census["n_notes_of_no_language"])
     labels = ask_types(say, counts, key="deidentify_pasted")
     draw_note(say, found, labels=labels, is_source_shown=True)
@@ -91,7 +90,7 @@ def keeper(fixed: list[Correction]) -> Keeper:
     """Return what keeps the corrections of the pasted text, in this session alone."""
 
     def keep(kind: str, spans: tuple[Span, ...]) -> None:
-        fixed.append(Correction(0, kind, spans, who(), now()))
+        fixed.append(Correction(kind=kind, spans=spans, who=who()))
         note("ran", kind="correction", n_spans=len(spans))
 
     def undo() -> None:

@@ -30,7 +30,7 @@ class Keeper:
     key
         Of the widgets; another one for every note.
     keep
-        Takes a kind of `audit.deid.tagged.KINDS` and the spans.
+        Takes `REMOVED` or `ADDED` and the spans.
     undo
         Takes the last correction of the note back.
     """

@@ -10,12 +10,11 @@ import streamlit as st
 from audit.deid.copies import EMPTY, STATUSES, TRUNCATED
 from audit.deid.tagged import (
     TAGGED_SETS,
+    UNDONE,
     ByNote,
     CopyOfNote,
     Correction,
     OneNote,
-    Places,
-    TaggedIndex,
     TaggedSet,
     chosen_notes,
     copy_at,
@@ -26,15 +25,14 @@ from audit.deid.tagged import (
     note_at,
     notes_of,
     notes_with,
-    now,
     read_index,
-    undo_correction,
 )
 from audit.deid.tagged import copy_places as read_copy_places
 from audit.deid.tasks import TaggingTask
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.notes.spans import Span
+from audit.stats import IntArray
 from pages.ui import blocks
 from pages.ui.deid_correct import Keeper, draw_corrections
 from pages.ui.deid_files import Exportable, draw_files
@@ -55,7 +53,7 @@ from pages.ui.setup_choice import refused
 from pages.ui.text import day, percent
 
 
-def cached_index(tagged: TaggedSet) -> TaggedIndex:
+def cached_index(tagged: TaggedSet) -> IntArray:
     """Return the index of a whole set; raises as `read_index`."""
     return _index(str(tagged.path), tagged.tagged_id, tagged.created)
 
@@ -73,13 +71,13 @@ def cached_census(tagged: TaggedSet) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def cached_copy_places(tagged: TaggedSet) -> Places:
+def cached_copy_places(tagged: TaggedSet) -> IntArray:
     """Return where the tagger's copies stand; raises as `audit.deid.tagged`."""
     return _copy_places(str(tagged.path), tagged.tagged_id, tagged.created)
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
-def _index(path: str, tagged_id: str, created: str) -> TaggedIndex:
+def _index(path: str, tagged_id: str, created: str) -> IntArray:
     return read_index(TAGGED_SETS.get(tagged_id))
 
 
@@ -97,7 +95,7 @@ def _census(
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
-def _copy_places(path: str, tagged_id: str, created: str) -> Places:
+def _copy_places(path: str, tagged_id: str, created: str) -> IntArray:
     return read_copy_places(TAGGED_SETS.get(tagged_id))
 
 
@@ -281,11 +279,11 @@ def keeper(tagged: TaggedSet, number: int, *, row: int) -> Keeper:
     """Return what keeps the corrections of a note of the set, each with a line in the log."""
 
     def keep(kind: str, spans: tuple[Span, ...]) -> None:
-        keep_correction(tagged, Correction(number, kind, spans, who(), now()))
+        keep_correction(tagged, Correction(number=number, kind=kind, spans=spans, who=who()))
         note("ran", kind="correction", run=tagged.tagged_id, row=row, n_spans=len(spans))
 
     def undo() -> None:
-        undo_correction(tagged, number, who=who())
+        keep_correction(tagged, Correction(number=number, kind=UNDONE, who=who()))
         note("ran", kind="undone-correction", run=tagged.tagged_id, row=row)
 
     return Keeper(f"deidentify_fix_{tagged.tagged_id}_{number}", keep, undo)

@@ -18,10 +18,11 @@ from audit.models.inspect import trained_dir
 from audit.models.registry import VARIABLE, RegisteredModel
 from audit.names import lists
 from audit.names.candidates import Candidates
-from audit.names.lists import Draft, NameFacts, Spelling, Wanted, make_draft, name_facts, spelling
+from audit.names.lists import Draft, Wanted, make_draft
 from audit.notes.passages import Passages, read_passages
 from audit.tables import RowNote
 from pages.ui import cached
+from pages.ui.setup_facts import NameFacts, Spelling, name_facts, spelling
 
 
 @dataclass(frozen=True, eq=False)

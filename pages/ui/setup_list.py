@@ -11,7 +11,6 @@ import streamlit as st
 from audit.errors import AuditError
 from audit.models.registry import RegisteredModel
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
-from audit.names.lists import Bins, Spelling
 from audit.tables import RowNote
 from audit.words import in_language
 from pages.ui import blocks, charts, setup_cached
@@ -20,6 +19,7 @@ from pages.ui.language import Words
 from pages.ui.reveal import is_revealed, shown_name
 from pages.ui.setup_cached import ListView
 from pages.ui.setup_choice import refused
+from pages.ui.setup_facts import Bins, Spelling
 from pages.ui.text import UNDEFINED, decimal, escaped
 
 _RAISED = str.maketrans("-0123456789.", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹·")

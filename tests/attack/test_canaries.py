@@ -100,9 +100,9 @@ def test_canaries_are_decided_among_themselves_in_the_order_of_the_list() -> Non
     rows = [i for i in range(len(names)) if names.is_canary(i)]
     score = attack.scores["residual"]
     own = decide(
-        score.value[rows], standard_error=score.standard_error[rows], group=[2] * len(rows),
+        score.value[rows], standard_error=score.standard_error[rows], group=np.full(len(rows), 2),
         is_member=[names.is_member[i] for i in rows], reference_scores=score.value[len(names):],
-        reference_group=[2] * N_REFERENCE, n_blocks=10,
+        reference_group=np.full(N_REFERENCE, 2), n_blocks=10,
     )  # fmt: skip
     np.testing.assert_array_equal(found.decisions.q[rows], own.q)
     columns = name_columns(attack, found, candidates=names, scenario=2)

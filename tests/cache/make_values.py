@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-import cache.disk
+import cache.store
 from cache.store import Store, content_key
 
 
@@ -44,5 +44,5 @@ def is_right(store: Store, n: int) -> bool | None:
 def do_not_wait_for_the_disk() -> None:
     """Leave writing to the system: SIGKILL takes nothing out of its buffers, a power cut would."""
     os.fsync = lambda descriptor: None
-    cache.disk._SYNCHRONOUS_FULL = 0
-    cache.disk._SETTINGS["sqlite_synchronous"] = 0
+    cache.store._SYNCHRONOUS_FULL = 0
+    cache.store._SETTINGS["sqlite_synchronous"] = 0

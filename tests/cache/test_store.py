@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cache.disk import value_files
-from cache.store import Store, StoreError
+from cache.store import Store, StoreError, value_files
 from tests.cache.make_store import contents, store, the_file
 from tests.cache.make_values import is_right, key_of, put
 

@@ -14,13 +14,12 @@ import threading
 import time
 from pathlib import Path
 
-from cache.disk import DATABASE
 from cache.store import Store, StoreError
-from tests.cache.make_store import own_locks, quick_disk, store
+from tests.cache.make_store import quick_disk
 from tests.cache.make_values import is_right, put
 from tests.repository import REPOSITORY, many
 
-__all__ = ["quick_disk", "store"]
+__all__ = ["quick_disk"]
 N_KEYS = 40
 # A job: it opens the store, keeps some values, and closes it.
 JOB = """
@@ -36,18 +35,6 @@ while time.monotonic() < end:
         for n in rng.sample(range(40), 5):
             put(store, n)
 """
-
-
-def test_a_second_store_leaves_the_locks_of_the_first(store: Store) -> None:
-    put(store, 1)
-    files = [store.directory / name for name in (DATABASE, f"{DATABASE}-shm")]
-    before = [own_locks(path) for path in files]
-    assert all(before)
-    with Store(store.directory) as second:
-        assert is_right(second, 1)
-        second.check()
-        assert [own_locks(path) for path in files] == before
-    assert [own_locks(path) for path in files] == before
 
 
 class Sessions:

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cache.disk import value_files
-from cache.store import Health, Store, StoreError
+from cache.store import Health, Store, StoreError, value_files
 from tests.cache.make_store import contents, quick_disk, store
 from tests.cache.make_values import is_right, put
 from tests.repository import REPOSITORY
@@ -61,7 +60,7 @@ def test_a_killed_writer_costs_nothing_but_the_value_in_flight(
             assert writer.stdout is not None
             assert writer.stdout.readline() == "ready\n"
             with contextlib.suppress(subprocess.TimeoutExpired):
-                writer.wait(timeout=rng.uniform(0.0, 0.08))
+                writer.wait(timeout=rng.uniform(0.0, 0.3))
             writer.send_signal(signal.SIGKILL)
         with Store(directory) as store:
             found = [is_right(store, n) for n in range(n_values)]

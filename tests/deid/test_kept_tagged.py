@@ -78,11 +78,13 @@ def made(tmp_path: Path, *, how: Release | None = None) -> TaggedSet:
 
 def test_a_set_is_begun_found_and_removed(tmp_path: Path) -> None:
     one = begun("a" * 12, title="x" * 200)
-    assert not one.is_whole and one.n_notes == 0 and one.n_spans == {} and len(one.title) == 80
+    assert not one.is_whole and one.n_notes == 0 and one.census is None and len(one.title) == 80
     assert begun("a" * 12, title="other").title == one.title  # what is there stays
     whole = made(tmp_path)
     assert whole.is_whole and whole.n_notes == 3 and whole.title == "Ward 7"
-    assert whole.n_spans == {"identifier": 2, "quasi_identifier": 1, "contact": 1}
+    assert {k: one["n"] for k, one in (whole.census or {})["spans"].items()} == {
+        "identifier": 2, "quasi_identifier": 1, "contact": 1,
+    }  # fmt: skip
     assert {one.tagged_id for one in TAGGED_SETS.all()} == {ID, "a" * 12}
     modes = {stat.S_IMODE(path.stat().st_mode) for path in TAGGED_SETS.home().rglob("*")}
     assert modes == {0o700, 0o600}
@@ -107,11 +109,14 @@ def test_a_damaged_set_is_left_out_of_the_list(tmp_path: Path) -> None:
 def test_any_note_is_read_alone(tmp_path: Path, mode: str) -> None:
     one = made(tmp_path, how=Release(mode=mode, seed=3))
     index = read_index(one)
-    assert len(index) == 3 and index.n_spans.tolist() == [3, 0, 1]
+    assert len(index) == 3 and index[:, 2].tolist() == [3, 0, 1]
     alone = [note_at(one, number, index=index) for number in (2, 0, 1)]
     assert [note.document.text for note in alone] == [NOTES[2], NOTES[0], NOTES[1]]
     assert [alone[i] for i in (1, 2, 0)] == list(notes_of(one))
-    kept = [json.loads(line)["text"] for line in one.redacted_path.read_text("utf-8").splitlines()]
+    kept = [
+        json.loads(line)["text"]
+        for line in (one.path / RESULT / "redacted.jsonl").read_text("utf-8").splitlines()
+    ]
     for note in notes_of(one):
         assert note.released in kept and "高橋健一" not in note.released
         assert len(note.replacements) == len(note.document.spans)
@@ -139,7 +144,7 @@ def test_an_index_that_does_not_fit_is_refused_and_making_it_can_be_stopped(tmp_
     one = made(tmp_path)
     with pytest.raises(AuditCancelled):
         write_index(one.path, should_stop=lambda: True)
-    one.redacted_path.write_text("")
+    (one.path / RESULT / "redacted.jsonl").write_text("")
     with pytest.raises(AuditError, match="damaged"):
         write_index(one.path)
     (one.path / "index.npy").write_bytes(b"no array")
@@ -205,7 +210,7 @@ def test_one_text_is_tagged_at_once() -> None:
     release = Release(language="en")
     note = tagged_text(NOTES[0], tagger=RuleTagger(), release=release)
     assert "高橋健一" not in note.released and "[NAME]" in note.released
-    census = json.loads(census_file(census_of(note)))
+    census = json.loads(census_file(census_of(note, release=release)))
     assert census["spans"]["identifier"] == {"n": 1, "n_characters": 4}
     assert census["n_notes_without_spans"] == 0 and census["n_replaced"] == 3
     for text, why in ((" \n", "empty"), ("x" * (MAX_TYPED_CHARS + 1), "more than"), ("a\0", "NUL")):

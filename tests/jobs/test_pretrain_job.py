@@ -94,12 +94,9 @@ def test_the_same_question_has_the_same_name_and_others_have_others(place):
 def test_the_notes_of_a_corpus_are_found_by_their_kind(place, monkeypatch):
     for source, file in (("private", "private.jsonl"), ("public", "public.jsonl")):
         order = of_file(place, notes=None, corpus_id=CORPUS, source=source)
-        wanted = order.with_(run_id="0" * 12).order(contact())
-        assert wanted.notes == (place / "corpus" / file,)
-        assert wanted.token_store == place / "corpus" / "tokens"
-        assert (wanted.source, wanted.corpus_id) == (source, CORPUS)
-        assert wanted.out.name == "0" * 12
-        assert wanted.listed is None
+        assert order.notes_file == place / "corpus" / file
+        assert order.with_(run_id="0" * 12).folder.name == "0" * 12
+        assert order.listed is None
 
 
 def listed(place, *notes):
@@ -118,8 +115,7 @@ def test_who_is_listed_is_part_of_a_corpus_question_and_order(place):
     assert len(ids) == 4
     assert run_id_of(of_file(place)) in ids
     for source in ("private", "public"):
-        wanted = of_corpus.with_(source=source, run_id="0" * 12).order(contact())
-        assert wanted.listed == place / "corpus" / "listed.json"
+        assert of_corpus.with_(source=source).listed == place / "corpus" / "listed.json"
 
 
 def test_a_corpus_of_listed_patients_alone_is_trained_on_and_said_so(place):
@@ -132,11 +128,13 @@ def test_a_corpus_of_listed_patients_alone_is_trained_on_and_said_so(place):
     (model,) = MODELS.all()
     assert (model.facts.n_held_out_documents, model.facts.n_listed_patients) == (0, 20)
     assert model.is_whole and model.held_out is None
+    assert (place / "corpus" / "tokens").is_dir()
+    assert (model.facts.source, model.facts.corpus_id) == ("private", CORPUS)
 
 
 def test_a_folder_of_ones_own_is_taken(place):
     order = of_file(place, out=place / "mine").with_(run_id="0" * 12)
-    assert order.order(contact()).out == place / "mine"
+    assert order.folder == place / "mine"
     one, other = (of_file(place, out=out).question() for out in (None, place / "mine"))
     assert one.digest != other.digest
 

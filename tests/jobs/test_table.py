@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import time
@@ -21,7 +22,16 @@ from audit.jobs.here import waiting_line
 from audit.jobs.locks import device_lock, jobs_dir
 from audit.jobs.table import Failure, Job, Wait
 from audit.task import queue_of
-from tests.cache.make_store import own_locks
+
+
+def own_locks(path: Path) -> list[list[str]]:
+    """Return this process's POSIX locks on a file, as the system lists them."""
+    found = path.stat()
+    file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return sorted(
+        line[1:] for line in lines if line[1] == "POSIX" and line[4:6] == [str(os.getpid()), file]
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -107,3 +107,16 @@ def logs_of(plain: PlainModel, passages: Any, names: Any) -> list[list[float]]:
             row.append(log_product(plain, passage, name) if scored else math.nan)
         logs.append(row)
     return logs
+
+
+def posterior_sums(p: np.ndarray, log_p: np.ndarray) -> dict[str, np.ndarray]:
+    """What one model said in scenario 2, as `all_scores` takes it."""
+    return {"p": p, "log_p": log_p}
+
+
+def sums_of(
+    hospital: dict[str, np.ndarray], general: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """What both models said, as `all_scores` takes it."""
+    both = {"hospital": hospital, "general": general}
+    return {f"{who}_{name}": x for who, sums in both.items() for name, x in sums.items()}

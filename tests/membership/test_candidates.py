@@ -55,7 +55,7 @@ def test_rows_and_sums_keep_every_column() -> None:
     ],
 )
 def test_columns_that_do_not_fit_are_refused(column: str, value: tuple[object, ...]) -> None:
-    with pytest.raises(ValueError, match=r"row 2|different length"):
+    with pytest.raises(ValueError, match=r"row 2|argument"):
         replace(MEMBERS, **{column: value})
 
 

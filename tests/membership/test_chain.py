@@ -21,11 +21,11 @@ from audit.attack.posterior import (
     posterior_shard,
 )
 from audit.attack.prompts import Template
-from audit.attack.scores import PosteriorSums, all_scores
+from audit.attack.scores import all_scores
 from audit.models.forward import body_of
 from audit.models.load import load_model
 from audit.notes.passages import Passage
-from tests.membership.make_posterior import plain_pieces, plain_task
+from tests.membership.make_posterior import plain_pieces, plain_task, posterior_sums, sums_of
 from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
 from tests.reference_masking import SCORES, log_chain, make_task, plain_model, score_with_error
 
@@ -106,8 +106,8 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
             np.testing.assert_allclose(
                 found[who].passage_sum_log_p[p, :n_scored], expected, rtol=1e-6
             )
-    sums = [PosteriorSums(found[who].sum_p, found[who].sum_log_p) for who in "hg"]
-    scores = all_scores(sums[0], general=sums[1], counts=found["h"].n_inputs, parts=None)
+    sums = [posterior_sums(found[who].sum_p, found[who].sum_log_p) for who in "hg"]
+    scores = all_scores(sums_of(sums[0], sums[1]), counts=found["h"].n_inputs, parts=None)
     for column in range(n_scored):
         blocks = [[(logs["h"][p][column], logs["g"][p][column]) for p in b] for b in drawn]
         score = scores["chain_mean_log_ratio"]

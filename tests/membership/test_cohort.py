@@ -25,8 +25,10 @@ from audit.stats import auc
 quick = settings(deadline=None, max_examples=25)
 
 
-def cohort(*columns, **more):
-    return SimpleNamespace(**cohort_test(*columns, **more))
+def cohort(members, **columns):
+    arrays = {name: np.asarray(x) for name, x in columns.items() if not isinstance(x, int)}
+    numbers = {name: x for name, x in columns.items() if isinstance(x, int)}
+    return SimpleNamespace(**cohort_test(np.asarray(members, float), **arrays, **numbers))
 
 
 def one_length(members, controls, **settings_):

@@ -25,6 +25,19 @@ quick = settings(deadline=None, max_examples=40)
 values = st.integers(-5, 5).map(float)
 
 
+def as_arrays(columns):
+    return {k: np.array(v) if isinstance(v, list) and k != "is_member" else v
+            for k, v in columns.items()}  # fmt: skip
+
+
+def decided(scores, **columns):
+    return decide(np.array(scores, float), **as_arrays(columns))
+
+
+def p_values(scores, **columns):
+    return name_p_values(np.array(scores, float), **as_arrays(columns))
+
+
 def test_p_by_hand():
     # controls 1 2 2 3 (n = 4): as high as 2: three, (1 + 3) / 5; above all: 1 / 5; below all: 1
     p = rank_p_values([2, 4, 0, math.nan], controls=[3, 1, 2, 2, math.nan])
@@ -59,7 +72,7 @@ def test_p_of_exchangeable_scores_is_super_uniform(ties):
 
 
 def test_names_are_compared_with_controls_of_their_own_group():
-    p = name_p_values(
+    p = p_values(
         [5.0, 5.0, 5.0],
         group=[2, 3, 4],
         control_scores=[1.0, 6.0, 7.0, 4.0, 5.0, math.nan],
@@ -72,7 +85,7 @@ def test_names_are_compared_with_controls_of_their_own_group():
 @pytest.mark.parametrize(("n_controls", "is_judged"), [(200, True), (199, False)])
 def test_fewer_than_200_comparable_controls_judge_nobody(n_controls, is_judged):
     scores = [*np.arange(float(n_controls)), math.nan, math.nan]
-    decisions = decide(
+    decisions = decided(
         [1e9],
         standard_error=[0.0],
         n_blocks=20,
@@ -86,7 +99,7 @@ def test_fewer_than_200_comparable_controls_judge_nobody(n_controls, is_judged):
 
 
 def test_where_no_leak_is_found_nobody_is_flagged_and_p_and_q_stay():
-    decisions = decide(
+    decisions = decided(
         [2000.0, 1000.5, 1.0, math.nan],
         standard_error=[1.0, 30.0, 1.0, 1.0],
         n_blocks=20,
@@ -153,7 +166,7 @@ def test_critical_score_survives_rounding():
 def test_above_the_threshold_is_the_same_as_q_at_most_5_percent(rows, n_controls, seed):
     scores, lengths, truth = (list(column) for column in zip(*rows, strict=True))
     rng = np.random.default_rng(seed)
-    decisions = decide(
+    decisions = decided(
         scores,
         standard_error=np.zeros(len(scores)),
         n_blocks=20,
@@ -173,7 +186,7 @@ def test_above_the_threshold_is_the_same_as_q_at_most_5_percent(rows, n_controls
 
 def test_decisions_of_five_names():
     # 999 controls 1..999, four tested names (one is not scored, so m = 3) and a listed control.
-    decisions = decide(
+    decisions = decided(
         [2000.0, 1000.5, 500.0, math.nan, 3000.0],
         standard_error=[1.0, 30.0, 1.0, 1.0, 1.0],
         n_blocks=20,
@@ -198,7 +211,7 @@ def test_decisions_of_five_names():
 
 def test_130_controls_flag_twenty_names_but_not_nineteen():
     for n_top, n_flagged in ((19, 0), (20, 20)):
-        decisions = decide(
+        decisions = decided(
             np.where(np.arange(130) < n_top, 500.0, 0.0),
             standard_error=np.zeros(130),
             n_blocks=20,

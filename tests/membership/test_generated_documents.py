@@ -79,9 +79,9 @@ def assert_equals_slow_loop(
     atol: float,
 ) -> GeneratedShard:
     found = generate(model, task, n_documents=n_documents, n_vocabulary=n_vocabulary)
-    draws = shard_draws(task, first=0, n_documents=n_documents)
+    positions, uniforms = shard_draws(task, first=0, n_documents=n_documents)
     slow = [
-        slow_document(model, task, draws.positions[:, i].tolist(), draws.uniforms[:, i].tolist())
+        slow_document(model, task, positions[:, i].tolist(), uniforms[:, i].tolist())
         for i in range(n_documents)
     ]
     assert found.documents.tolist() == [document.tokens for document in slow]

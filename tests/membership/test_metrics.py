@@ -12,7 +12,8 @@ import pytest
 
 from audit.attack.decisions import Confusion, held_out_threshold
 from audit.attack.metrics import ScoredNames, membership_metrics, plain
-from audit.stats import auc, tpr_at_fpr
+from audit.stats import auc
+from tests.scored_lists import tpr_at_fpr
 
 
 def a_list(n_members=40, n_easy=40, n_hard=30, n_unknown=3, seed=0, shift=1.0):

@@ -276,7 +276,7 @@ def test_a_soft_minimum_is_near_the_smaller_and_equal_parts_lose_ln_2() -> None:
 def part_score_columns(
     hospital: np.ndarray, general: np.ndarray, *, parts: NameParts
 ) -> dict[str, np.ndarray]:
-    sums = Sums({"log_p": hospital}, {"log_p": general}, n=1, n_run=1, parts=parts)
+    sums = Sums({"hospital_log_p": hospital, "general_log_p": general}, 1, 1, parts)
     return {kind.name: kind.of(sums) for kind in SCORES if kind.scenarios == (1, 2)}
 
 

@@ -14,7 +14,7 @@ import torch
 
 from audit.attack.posterior import PosteriorTask, draw_inputs, layouts, posterior_shard
 from audit.attack.prompts import Template
-from audit.attack.scores import PosteriorSums, all_scores
+from audit.attack.scores import all_scores
 from audit.notes.passages import Passage
 from tests.membership.make_posterior import (
     NAMES,
@@ -24,7 +24,9 @@ from tests.membership.make_posterior import (
     parts_of,
     plain_pieces,
     plain_task,
+    posterior_sums,
     run,
+    sums_of,
     task_of,
 )
 from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
@@ -92,9 +94,9 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
         ]
         mean = found[who].passage_sum_log_p / n_drawn[:, None]
         np.testing.assert_allclose(mean, by_passage / n_drawn[:, None], rtol=1e-6)
-    sums = {who: PosteriorSums(f.sum_p, f.sum_log_p) for who, f in found.items()}
+    sums = {who: posterior_sums(f.sum_p, f.sum_log_p) for who, f in found.items()}
     counts = found["h"].n_inputs
-    scores = all_scores(sums["h"], general=sums["g"], counts=counts, parts=parts)
+    scores = all_scores(sums_of(sums["h"], sums["g"]), counts=counts, parts=parts)
     assert set(scores) == {*SCORES, *PART_SCORES}
     for column in range(len(names)):
         blocks = [
@@ -239,11 +241,9 @@ def test_names_of_equal_total_share_a_layout_only_where_nothing_stands_between()
     assert grouped((9,)) == {(1, 1): [3], (1, 2): [0], (2, 1): [1], (3, 0): [2]}
     three = layouts(task_between(()), 0)[1]
     # Each part's pieces, read from the mask where it begins.
-    spelled = {
-        int(place): (start, pieces.tolist())
-        for start, places, rows in three.reads
-        for place, pieces in zip(places, rows, strict=True)
-    }
+    spelled: dict[int, tuple[int, list[int]]] = {}
+    for place, mask, piece in three.reads.T.tolist():
+        spelled.setdefault(place, (mask, []))[1].append(piece)
     assert [[spelled.get(int(k)) for k in pair] for pair in three.pairs] == [
         [(0, [0]), (1, [5, 6])], [(0, [10, 11]), (2, [15])], [(0, [20, 21, 22]), None],
     ]  # fmt: skip

@@ -20,7 +20,7 @@ from audit.attack.posterior import (
     posterior_shard,
 )
 from audit.attack.prompts import Template
-from audit.attack.scores import PosteriorSums, all_scores
+from audit.attack.scores import all_scores
 from audit.models.forward import body_of
 from audit.models.load import load_model
 from tests.membership.make_posterior import (
@@ -30,7 +30,9 @@ from tests.membership.make_posterior import (
     parts_of,
     plain_pieces,
     plain_task,
+    posterior_sums,
     run,
+    sums_of,
     task_of,
 )
 from tests.models.make_models import make_bert
@@ -74,9 +76,9 @@ def test_equal_weights_give_a_difference_of_exactly_zero(tmp_path: Path) -> None
     task = task_of(one, micro_batch=16)
     found = [run(folder, task, n_inputs=60) for folder in (one, other)]
     assert bytes_of(found[0]) == bytes_of(found[1])
-    sums = [PosteriorSums(f.sum_p, f.sum_log_p) for f in found]
+    sums = [posterior_sums(f.sum_p, f.sum_log_p) for f in found]
     parts = parts_of(task, NAMES)
-    scores = all_scores(sums[0], general=sums[1], counts=found[0].n_inputs, parts=parts)
+    scores = all_scores(sums_of(sums[0], sums[1]), counts=found[0].n_inputs, parts=parts)
     for name in ("difference", "log_ratio", "mean_log_ratio", "part_log_ratio"):
         assert scores[name].value.tolist()[:-1] == [0.0] * 7
         assert scores[name].standard_error.tolist()[:-1] == [0.0] * 7
@@ -111,9 +113,9 @@ def test_the_mean_with_dropout_is_the_references(pair: tuple[Path, Path]) -> Non
     passages, names = (PASSAGES[1], PASSAGES[4]), NAMES[1:3]
     task = task_of(pair[0], passages, names, micro_batch=32)
     found = run(pair[0], task, n_inputs=2000, n_shard_inputs=2000)
-    sums = PosteriorSums(found.sum_p, found.sum_log_p)
+    sums = posterior_sums(found.sum_p, found.sum_log_p)
     parts = parts_of(task, names)
-    scores = all_scores(sums, general=sums, counts=found.n_inputs, parts=parts)
+    scores = all_scores(sums_of(sums, sums), counts=found.n_inputs, parts=parts)
     plain = plain_model(pair[0])
     without_dropout = logs_of(plain, passages, names)
     plain.model.train()

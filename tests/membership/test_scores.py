@@ -12,16 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.attack.scores import (
-    DRAW,
-    MassSums,
     NameParts,
-    PosteriorSums,
     Score,
     all_scores,
     jackknife,
     shown_blocks,
 )
-from audit.stats import blocks_of
+from audit.stats import DRAW, blocks_of
+from tests.membership.make_posterior import posterior_sums, sums_of
 from tests.reference_masking import PART_SCORES, SCORES, score_with_error
 
 quick = settings(deadline=None, max_examples=40)
@@ -59,8 +57,10 @@ def scored(blocks: Inputs, parts: NameParts | None = None) -> dict[str, Score]:
         return np.array([[sum(one[key] for one in block)] for block in blocks])
 
     scores = all_scores(
-        PosteriorSums(column("p_h"), column("l_h")),
-        general=PosteriorSums(column("p_g"), column("l_g")),
+        sums_of(
+            posterior_sums(column("p_h"), column("l_h")),
+            posterior_sums(column("p_g"), column("l_g")),
+        ),
         counts=np.array([len(block) for block in blocks]),
         parts=parts,
     )
@@ -275,9 +275,9 @@ def test_some_twenty_blocks_are_shown_whose_sizes_are_near_each_other(n: int) ->
 def test_what_both_models_have_in_common_cancels_in_the_error() -> None:
     rng = np.random.default_rng(1)
     common = np.log(rng.uniform(0.01, 0.9, size=(20, 1))) * 100
-    hospital, general = (PosteriorSums(np.exp(x / 100), x) for x in (common + 50, common))
+    hospital, general = (posterior_sums(np.exp(x / 100), x) for x in (common + 50, common))
     counts = np.full(20, 100)
-    score = all_scores(hospital, general=general, counts=counts, parts=of_parts((0, -1)))
+    score = all_scores(sums_of(hospital, general), counts=counts, parts=of_parts((0, -1)))
     assert score["mean_log_ratio"].value[0] == pytest.approx(0.5)
     assert score["mean_log_ratio"].standard_error[0] < 1e-9
     assert score["general_mean_log"].standard_error[0] > 0.1
@@ -288,9 +288,9 @@ def test_what_both_models_have_in_common_cancels_in_the_error() -> None:
 def test_one_block_has_a_score_and_no_error(n: int) -> None:
     rng = np.random.default_rng(1)
     log_p = np.log(rng.uniform(0.1, 0.9, size=(2, 1, 3))) * n
-    hospital, general = (PosteriorSums(np.exp(x / n)[:, :2] * n, x) for x in log_p)
+    hospital, general = (posterior_sums(np.exp(x / n)[:, :2] * n, x) for x in log_p)
     parts = of_parts((0, -1), (1, -1), (2, -1))
-    scores = all_scores(hospital, general=general, counts=np.array([n]), parts=parts)
+    scores = all_scores(sums_of(hospital, general), counts=np.array([n]), parts=parts)
     assert set(scores) == {*SCORES, *PART_SCORES}
     for score in scores.values():
         assert np.isfinite(score.value).all()
@@ -300,15 +300,13 @@ def test_one_block_has_a_score_and_no_error(n: int) -> None:
 def test_names_that_are_not_scored_are_nan_in_every_score_and_leave_others_alone() -> None:
     p = np.array([[0.1, math.nan, 0.2], [0.3, math.nan, 0.3]])
     columns = [0, 2]
-    sums = [PosteriorSums(p**k, np.log(p[:, columns]) * k) for k in (1, 2)]
+    sums = [posterior_sums(p**k, np.log(p[:, columns]) * k) for k in (1, 2)]
     parts, counts = of_parts((0, -1), (-1, -1), (1, -1)), np.array([1, 1])
-    found = {"chain": all_scores(
-        PosteriorSums(p, np.log(p)), general=PosteriorSums(p**2, np.log(p) * 2), counts=counts,
-        parts=None,
-    )}  # fmt: skip
-    found["by part"] = all_scores(sums[0], general=sums[1], counts=counts, parts=parts)
-    mass = [MassSums(mass=p[:, columns] ** k, hits=p**k, full_hits=p**k) for k in (1, 2)]
-    found["masses"] = all_scores(mass[0], general=mass[1], counts=counts, parts=parts)
+    whole = [posterior_sums(p**k, np.log(p) * k) for k in (1, 2)]
+    found = {"chain": all_scores(sums_of(whole[0], whole[1]), counts=counts, parts=None)}
+    found["by part"] = all_scores(sums_of(sums[0], sums[1]), counts=counts, parts=parts)
+    mass = [dict(mass=p[:, columns] ** k, hits=p**k, full_hits=p**k) for k in (1, 2)]
+    found["masses"] = all_scores(sums_of(mass[0], mass[1]), counts=counts, parts=parts)
     for scores in found.values():
         for name, score in scores.items():
             assert np.isnan(score.value).tolist() == [False, True, False], name
@@ -404,21 +402,19 @@ def test_generation_scores_and_errors_equal_a_loop(case: Any) -> None:
     )  # fmt: skip
     n_all = sum(map(len, blocks))
 
-    def sums(model: str) -> MassSums:
+    def sums(model: str) -> dict[str, np.ndarray]:
         def column(field: str) -> Any:
             found = [sum(d[f"{field}_{model}"] for d in block) for block in blocks]
             return np.nan_to_num(np.array(found)[:, None])
 
-        return MassSums(
+        return dict(
             mass=np.concatenate([column(part) for part in ("first", "other", "last")], axis=1),
             hits=column("hits"),
             full_hits=column("full_hits"),
         )
 
-    scores = all_scores(
-        sums("h"), general=sums("g"), counts=np.array([len(block) for block in blocks]),
-        parts=parts,
-    )  # fmt: skip
+    counts = np.array([len(block) for block in blocks])
+    scores = all_scores(sums_of(sums("h"), sums("g")), counts=counts, parts=parts)
     slow = slow_generation(kind, n_all)
     assert set(scores) == {*slow, *PART_SCORES}
     shifts = slow_shifts(kind)
@@ -438,11 +434,11 @@ def test_generation_scores_and_errors_equal_a_loop(case: Any) -> None:
 
 def test_no_mass_in_the_general_model_is_nan_and_not_zero_or_infinite() -> None:
     none = np.zeros((2, 1))
-    hospital = MassSums(mass=np.array([[0.5, 0.5], [0.7, 0.7]]), hits=none, full_hits=none)
-    general = MassSums(mass=np.array([[0.0, 0.5], [0.0, 0.7]]), hits=none, full_hits=none)
+    hospital = dict(mass=np.array([[0.5, 0.5], [0.7, 0.7]]), hits=none, full_hits=none)
+    general = dict(mass=np.array([[0.0, 0.5], [0.0, 0.7]]), hits=none, full_hits=none)
     parts = of_parts((0, 1), is_last=[False, True])
     counts = np.array([1, 1])
-    scores = all_scores(hospital, general=general, counts=counts, parts=parts)
+    scores = all_scores(sums_of(hospital, general), counts=counts, parts=parts)
     for name in ("product_log_ratio", "minimum_log_ratio"):
         assert np.isnan(scores[name].value[0])
         assert np.isnan(scores[name].standard_error[0])

@@ -8,8 +8,9 @@ from pathlib import Path
 from audit.corpus.kept import CORPORA, describe_corpus
 from audit.corpus.truth import CORPUS
 from audit.models.inspect import inspect_model, model_digest
+from audit.shelf import write_whole
 from audit.training.config import LossPoint, TrainSettings, append_point
-from audit.training.kept import MODELS, TrainingFacts, write_facts
+from audit.training.kept import MODELS, TRAINING, TrainingFacts
 from tests.models.make_models import make_bert
 
 CORPUS_ID, RUN = "0a0a0a0a0a0a", "1b1b1b1b1b1b"
@@ -58,7 +59,7 @@ def make_training(
         unigram_loss=5.5, key="0" * 64, precision="float32", device="cpu", kernels="mkl",
         versions={}, created="2026-11-21T10:00:00+00:00",
     )  # fmt: skip
-    write_facts(folder, facts)
+    write_whole(folder / TRAINING, facts.written())
     for place, value in enumerate(held_out):
         step = 10 * place
         append_point(

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from audit.experiment.leakage_tables import LEAKAGE, LeakageTask
 from audit.jobs import service
 from audit.jobs.table import read_order
+from pages.ui import deid_leakage, place
 from tests.experiment.tiny_leakage import tiny_tables
 from tests.pages.quiet_home import quiet_home
 
@@ -19,15 +20,15 @@ import streamlit as st
 from pages.ui import place
 from pages.ui.deid_leakage import draw_leakage
 place.keep_pages({"jobs": st.Page(lambda: None, title="Jobs", url_path="jobs")})
-place.link = lambda *_, **__: None
-import pages.ui.deid_leakage as section
-section.link = lambda *_, **__: None
 draw_leakage(place.words())
 """
 
 
 @pytest.fixture(autouse=True)
 def _locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # The section is drawn without the router, which alone knows other pages.
+    monkeypatch.setattr(deid_leakage, "link", lambda *_, **__: None)
+    monkeypatch.setattr(place, "link", lambda *_, **__: None)
     yield from quiet_home(tmp_path, monkeypatch)
 
 

@@ -128,7 +128,7 @@ def test_damaged_corrections_are_said_and_nothing_is_shown() -> None:
     (one.path / CORRECTIONS).write_text("{\n", "utf-8")
     app = open_page(tagged=one.tagged_id)
     assert not app.exception
-    assert "corrections are damaged" in texts(app) and 'class="ka-pair"' not in texts(app)
+    assert "It is damaged" in texts(app) and 'class="ka-pair"' not in texts(app)
 
 
 def test_several_files_and_an_archive_are_one_set() -> None:
@@ -146,7 +146,7 @@ def test_several_files_and_an_archive_are_one_set() -> None:
     TaggingTask.answer(read_order(job.job_id), SILENT)
     (one,) = TAGGED_SETS.all()
     assert [note.document.doc_id for note in notes_of(one)] == ["b", "c"]
-    assert one.n_spans["identifier"] == 2
+    assert one.census["spans"]["identifier"]["n"] == 2
 
 
 def test_the_copy_of_each_note_is_said_beside_it() -> None:

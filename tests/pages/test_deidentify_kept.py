@@ -122,7 +122,7 @@ def test_a_registered_file_is_chosen_by_its_code(
     order = read_order(job.job_id)
     assert order["file_id"] == "ward/Smith.csv" and order["columns"] == [["text", "body"]]
     TaggingTask.answer(order, SILENT)
-    assert TAGGED_SETS.all()[0].n_spans["identifier"] == 1
+    assert TAGGED_SETS.all()[0].census["spans"]["identifier"]["n"] == 1
 
 
 def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -> None:

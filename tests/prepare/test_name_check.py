@@ -12,7 +12,9 @@ import pytest
 from audit.errors import AuditError
 from audit.names.candidates import make_candidates
 from audit.names.files import names_file, read_names
-from audit.names.lists import Wanted, make_draft, name_facts, script_of, spelling
+from audit.names.lists import Wanted, make_draft
+from audit.text import script_of
+from pages.ui.setup_facts import name_facts, spelling
 from tests.models.make_models import make_bert
 
 CSV = b"first_name,last_name,is_member\nAnna,Smith,1\nBert,Jones,0\nAnna,Smith,1\n"

@@ -14,7 +14,6 @@ from audit.attack.attacks import with_reference
 from audit.attack.plan import (
     PRESETS,
     command_line,
-    full_question,
     generation_preset,
     make_plan,
     posterior_preset,
@@ -139,8 +138,7 @@ def test_the_workload_is_what_the_run_announces(models: tuple[Path, Path]) -> No
 
 def test_the_question_with_remembered_digests_is_the_question(models: tuple[Path, Path]) -> None:
     request = request_of(models, 2, 100)
-    question = request.question()
-    assert full_question(request) == question
+    assert prepare(request).question == request.question()
 
 
 def settings_of(command: str) -> dict[str, object]:

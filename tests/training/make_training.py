@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from audit.training.config import TrainSettings
-from audit.training.kept import TrainOrder
+from audit.training.kept import MODEL, PretrainTask, TrainedModel, snapshot_name
 from tests.models.make_models import WORDS, make_bert
 
 PLAIN = [word for word in WORDS if word.isalpha()]
@@ -37,17 +37,23 @@ def quick(**changes: Any) -> TrainSettings:
     return TrainSettings(**values | changes)
 
 
-def make_order(folder: Path, *, out: str = "run", order: Any = None, **settings: Any) -> TrainOrder:
+def make_order(
+    folder: Path, *, out: str = "run", order: Any = None, **settings: Any
+) -> PretrainTask:
     """Return an order on a tiny model and notes in `folder`, both made if they are not there."""
     general, notes = folder / "general", folder / "notes.jsonl"
     if not general.exists():
         make_bert(general, n_positions=32, scale=0.02)
     if not notes.exists():
         write_notes(notes)
-    values = {"token_store": folder / "tokens", "device": "cpu"} | (order or {})
-    return TrainOrder(
-        general=general, notes=(notes,), out=folder / out, settings=quick(**settings), **values
+    values = {"device": "cpu"} | (order or {})
+    return PretrainTask(
+        general=general, notes=notes, out=folder / out, settings=quick(**settings), **values
     )
+
+
+def model_of(found: TrainedModel, *, step: int | None = None) -> Path:
+    return found.folder / (MODEL if step is None else snapshot_name(step))
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:

@@ -8,16 +8,16 @@ import sys
 import pytest
 
 from audit.errors import AuditError
+from audit.shelf import write_whole
 from audit.training import kept
 from audit.training.config import (
     LossPoint,
     TrainSettings,
     append_point,
     cut_log,
-    last_held_out,
     read_losses,
 )
-from audit.training.kept import TrainingFacts, write_facts
+from audit.training.kept import TRAINING, TrainingFacts
 from audit.training.loop import multiplies_bfloat16, pick_precision
 from audit.training.masked_lm import same_sums
 
@@ -48,7 +48,7 @@ def home(tmp_path, monkeypatch):
 def keep(home, run_id: str, *, is_whole: bool = True, **changes):
     folder = home / run_id
     folder.mkdir()
-    write_facts(folder, facts(**changes))
+    write_whole(folder / TRAINING, facts(**changes).written())
     for point in POINTS:
         append_point(folder, point)
     if is_whole:
@@ -63,8 +63,6 @@ def test_points_come_back_and_half_a_line_does_not_count(tmp_path):
     with (tmp_path / "losses.jsonl").open("a") as handle:
         handle.write('{"step": 30, "loss": 1')
     assert read_losses(tmp_path) == POINTS
-    assert last_held_out(POINTS) == 4.25
-    assert last_held_out(POINTS[1:2]) is None
     assert (tmp_path / "losses.jsonl").stat().st_mode & 0o077 == 0
 
 

@@ -16,7 +16,7 @@ from audit.errors import AuditError
 from audit.models.load import load_model
 from audit.notes.read import open_notes
 from audit.training.masked_lm import train
-from audit.training.tokens import MISSING, TokenCounts, TokenFile, split_notes, tokenized
+from audit.training.tokens import MISSING, TokenFile, split_notes, tokenized
 from tests.models.make_models import make_bert
 from tests.training.make_training import make_order, same_weights
 
@@ -28,11 +28,10 @@ def tokens_of(groups: list[int]) -> TokenFile:
     there = [group for group in groups if group != EMPTY]
     known = sorted(set(there))
     missing = [place for place, group in enumerate(groups) if group == EMPTY]
-    counts = TokenCounts(len(there), len(there), len(missing), 0, len(known), "uint16")
     numbers = np.array([known.index(group) for group in there], dtype=np.int64)
     ends = np.arange(1, len(there) + 1)
     ids = np.array(there, dtype=np.uint16)
-    return TokenFile(ids, ends, numbers, counts, np.array(missing, dtype=np.int64))
+    return TokenFile(ids, ends, numbers, np.array(missing, dtype=np.int64))
 
 
 def listed_at(positions: list[int], *, n_notes: int) -> ListedNotes:
@@ -87,15 +86,15 @@ def test_rows_that_give_no_document_move_the_others(tmp_path: Path) -> None:
     texts = ["the pain", "___", "", "pain in the john", "the", "___", "pain"]
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     tokenizer = load_model(make_bert(tmp_path / "m")).tokenizer
-    tokens = tokenized((open_notes(path),), tokenizer, store=tmp_path / "t")
+    tokens = tokenized(open_notes(path), tokenizer, store=tmp_path / "t")
     assert tokens.missing.tolist() == [1, 2, 5]
-    assert (tokens.counts.n_empty, tokens.counts.n_refused, tokens.counts.n_read) == (2, 1, 7)
+    assert (tokens.about()["n_empty"], tokens.n_refused, tokens.n_read) == (2, 1, 7)
     assert tokens.documents_at(np.arange(7)).tolist() == [0, 1, 2, 3]
     assert tokens.documents_at(np.array([2, 4, 6])).tolist() == [2, 3]
     # Tokens that were kept before places were: made again.
     (file,) = (tmp_path / "t").glob(f"*/{MISSING}")
     file.unlink()
-    again = tokenized((open_notes(path),), tokenizer, store=tmp_path / "t")
+    again = tokenized(open_notes(path), tokenizer, store=tmp_path / "t")
     assert again.missing.tolist() == [1, 2, 5] and file.exists()
 
 
@@ -106,28 +105,25 @@ def write_listed(folder: Path, positions: list[int], *, n_notes: int = 40) -> Pa
 
 
 def test_trainings_with_a_list(tmp_path: Path) -> None:
-    # 40 notes of 20 patients: note k is patient k % 20's.
-    path = write_listed(tmp_path, list(range(19)))
-    some = make_order(tmp_path, out="some", order={"listed": path}, n_steps=4)
-    result = train(some)
-    facts = json.loads((result.run_dir / "training.json").read_text())
-    assert (facts["n_documents"], facts["n_held_out_documents"]) == (38, 2)
-    assert facts["n_listed_patients"] == 19
-    assert result.held_out is not None
+    # 40 notes of 20 patients: note k is patient k % 20's. The list lies beside the notes.
     plain = train(make_order(tmp_path, out="plain", n_steps=4))
-    assert not same_weights(plain.model_dir, result.model_dir)
+    write_listed(tmp_path, list(range(19)))
+    some = make_order(tmp_path, out="some", n_steps=4)
+    result = train(some)
+    assert (result.facts.n_documents, result.facts.n_held_out_documents) == (38, 2)
+    assert result.facts.n_listed_patients == 19
+    assert result.held_out is not None
+    assert not same_weights(plain.folder / "model", result.folder / "model")
     # The list decides the weights: another one is another training.
     write_listed(tmp_path, list(range(20)))
     with pytest.raises(AuditError, match="another training"):
         train(some)
-    everybody = make_order(tmp_path, out="all", order={"listed": path}, n_steps=4)
-    result = train(everybody)
-    assert (result.held_out, result.first_held_out, result.unigram_loss) == (None, None, None)
-    facts = json.loads((result.run_dir / "training.json").read_text())
-    assert (facts["n_documents"], facts["n_held_out_documents"]) == (40, 0)
+    result = train(make_order(tmp_path, out="all", n_steps=4))
+    assert (result.held_out, result.first_held_out, result.facts.unigram_loss) == (None, None, None)
+    assert (result.facts.n_documents, result.facts.n_held_out_documents) == (40, 0)
     write_listed(tmp_path, [1], n_notes=41)
     with pytest.raises(AuditError, match="has 41 notes, but 40 were read"):
-        train(make_order(tmp_path, out="other", order={"listed": path}, n_steps=4))
+        train(make_order(tmp_path, out="other", n_steps=4))
     # Where nothing is to be held out, the list is not asked for.
-    order = make_order(tmp_path, out="none", order={"listed": path}, n_steps=4, held_out_share=0.0)
-    assert train(order).n_steps == 4
+    order = make_order(tmp_path, out="none", n_steps=4, held_out_share=0.0)
+    assert train(order).n_steps_done == 4

@@ -18,10 +18,10 @@ def test_the_defaults_are_clinicalberts():
 
 def test_they_come_back_from_json():
     s = TrainSettings(n_epochs=2.5, head_learning_rate=1e-3, schedule="constant")
-    assert TrainSettings.of(s.plain()) == s
-    assert TrainSettings.of({"batch": 32}) == TrainSettings(batch=32)
+    assert TrainSettings.read(s.written(), where="x") == s
+    assert TrainSettings.read('{"batch": 32}', where="x") == TrainSettings(batch=32)
     with pytest.raises(AuditError, match=r"colour.: is unknown"):
-        TrainSettings.of({"colour": 1})
+        TrainSettings.read('{"colour": 1}', where="x")
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.training.config import (
     MAX_POINTS,
-    STATES,
     LossCurve,
     LossPoint,
     loss_curve,
@@ -34,13 +30,9 @@ def test_the_average_by_hand() -> None:
 
 
 @given(st.lists(st.floats(0, 20), min_size=1, max_size=60), st.floats(1, 30))
-def test_the_average_is_that_of_pandas_and_stays_between_the_values(
-    values: list[float], window: float
-) -> None:
+def test_the_average_stays_between_the_values(values: list[float], window: float) -> None:
     found = moving_average(values, n_window=window)
-    keep = 2 / (window + 1)
-    expected = pd.Series(values).ewm(alpha=keep, adjust=True).mean()
-    assert found == pytest.approx(list(expected), abs=1e-9)
+    assert len(found) == len(values)
     assert min(values) - 1e-9 <= min(found) <= max(found) <= max(values) + 1e-9
 
 
@@ -52,8 +44,7 @@ def test_few_points_are_drawn_as_they_are() -> None:
     assert curve.steps == (5, 10)
     assert curve.losses == (6.5, 6.0)
     assert curve.held_out == ((0, 7.0), (10, 6.4))
-    assert (curve.n_done, curve.n_steps, curve.lowest) == (10, 40, (10, 6.4))
-    assert curve.epochs(curve.n_done) == 2.5
+    assert (curve.n_steps, curve.lowest, curve.epochs(10)) == (40, (10, 6.4), 2.5)
 
 
 @pytest.mark.parametrize("n", [1, MAX_POINTS, MAX_POINTS + 1, 3 * MAX_POINTS - 1, 5000])
@@ -61,11 +52,13 @@ def test_many_points_are_drawn_as_few_that_keep_mean_and_end(n: int) -> None:
     points = [point(i + 1, float(i % 7)) for i in range(n)]
     curve = loss_curve(points, n_steps=n)
     assert len(curve.steps) <= MAX_POINTS
-    assert curve.n_done == n
+    assert curve.steps[-1] == n
     sizes = [b - a for a, b in zip((0, *curve.steps), curve.steps, strict=False)]
     whole = sum(size * loss for size, loss in zip(sizes, curve.losses, strict=True))
     assert whole / n == pytest.approx(sum(i % 7 for i in range(n)) / n)
-    assert curve.smoothed[-1] == pytest.approx(moving_average([float(i % 7) for i in range(n)])[-1])
+    assert curve.smoothed[-1] == pytest.approx(
+        moving_average([float(i % 7) for i in range(n)], n_window=max(1, 0.05 * n))[-1]
+    )
 
 
 def test_a_step_that_was_done_again_counts_once_and_order_is_mended() -> None:
@@ -86,7 +79,6 @@ def test_a_step_that_was_done_again_counts_once_and_order_is_mended() -> None:
 )
 def test_the_state_of_a_training(values: tuple[float, ...], state: str) -> None:
     assert held_out_curve(*values).state == state
-    assert state in STATES
 
 
 def test_without_a_baseline_there_is_no_plateau() -> None:
@@ -95,9 +87,4 @@ def test_without_a_baseline_there_is_no_plateau() -> None:
 
 def test_an_empty_log_is_an_empty_chart() -> None:
     curve = loss_curve([], n_steps=10)
-    assert (curve.steps, curve.n_done, curve.state) == ((), 0, "nothing")
-
-
-def test_columns_of_different_length_are_refused() -> None:
-    with pytest.raises(ValueError, match="different length"):
-        LossCurve((1,), (), (), (), math.nan, 1, math.nan)
+    assert (curve.steps, curve.smoothed, curve.state) == ((), (), "nothing")

@@ -29,8 +29,9 @@ from audit.report.threshold import (
     useful_thresholds,
     volcano,
 )
-from audit.stats import Estimate, bootstrap_ranking, tpr_at_fpr
+from audit.stats import Estimate, bootstrap_ranking
 from tests.pages.make_reports import make_report
+from tests.scored_lists import tpr_at_fpr
 
 REPORTS = {scenario: make_report(scenario) for scenario in (1, 2)}
 BLIND = make_report(2, has_truth=False)

@@ -243,7 +243,7 @@ def test_synthetic_notes_come_in_turn_and_can_be_stopped():
 
 def test_settings_are_checked_and_come_back():
     settings = quick(biases=(0.0, 1.0))
-    assert TaggerSettings.of(settings.plain()) == settings
+    assert TaggerSettings.read(settings.written(), where="setting") == settings
     n_steps = 100
     factors = TaggerSettings().rate_factor
     rates = [factors(step, n_steps=n_steps) for step in range(1, n_steps + 1)]
@@ -253,4 +253,4 @@ def test_settings_are_checked_and_come_back():
             quick(**wrong)
     for wrong in ({"n_epochs": "3"}, {"nothing": 1}):
         with pytest.raises(AuditError, match="setting"):
-            TaggerSettings.of(wrong)
+            TaggerSettings.read(json.dumps(wrong), where="setting")

@@ -1,0 +1,49 @@
+"""The reference of commands is that of the program, and what documents show can be typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from benchmarks.commands_reference import PATH, options, reference
+from tests.repository import REPOSITORY
+
+DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+COMMAND = re.compile(r"python -m audit ((?:[^\n`#;|]|\\\n)+)")
+
+
+def commands() -> list[tuple[str, str]]:
+    found = []
+    for path in DOCUMENTS:
+        if path == PATH:
+            continue
+        for shown in COMMAND.findall(path.read_text(encoding="utf-8").replace("\\\n", " ")):
+            words = shown.replace("...", "").strip()
+            if not re.search(r"[|…]|^demo / ", words):
+                found.append((path.name, words))
+    return found
+
+
+def test_the_reference_is_that_of_the_parser() -> None:
+    assert PATH.read_text(encoding="utf-8") == reference(), "run: make docs"
+
+
+def test_documents_show_commands() -> None:
+    assert len(commands()) > 30
+
+
+@pytest.mark.parametrize(("document", "command"), commands())
+def test_a_command_that_a_document_shows_has_these_options(document: str, command: str) -> None:
+    words = shlex.split(command)
+    known = options()
+    name = max((one for one in known if words[: len(one.split())] == one.split()), key=len)
+    assert {word for word in words if word.startswith("--")} <= known[name], document
+
+
+def test_paths_that_documents_name_are_there() -> None:
+    named = re.compile(r"`((?:audit|pages|cache|tests|benchmarks|docs)/[\w./-]+)`")
+    for path in DOCUMENTS:
+        for name in named.findall(path.read_text(encoding="utf-8")):
+            assert (REPOSITORY / name).exists(), f"{path.name}: {name}"
