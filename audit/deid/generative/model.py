@@ -70,6 +70,29 @@ def load_causal(
     place = pick_device(device)
     precision = pick_precision(precision, device=place)
     dtype = torch.bfloat16 if precision == "bfloat16" and is_frozen else torch.float32
+    tokenizer, model = _parts(directory, dtype="auto" if precision == STORED else dtype)
+    try:
+        model = model.to(place).eval()
+    except torch.OutOfMemoryError:
+        raise AuditError(
+            "The device has not enough memory for this model.",
+            where=WHERE,
+            do="Take a smaller model or another device.",
+        ) from None
+    # Its own settings may ask for chance, for a penalty on repeated words or for several beams.
+    model.generation_config = transformers.GenerationConfig(do_sample=False, num_beams=1)
+    config = json.loads((directory / "config.json").read_bytes())
+    stored = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(
+        str(config.get("dtype", config.get("torch_dtype"))), torch.float32
+    )
+    n_context = getattr(model.config, "max_position_embeddings", None) or _MOST_TOKENS
+    digest = directory_digest(directory)
+    return CausalModel(model, tokenizer, directory, digest, n_context, place, precision, stored)
+
+
+def _parts(directory: Path, *, dtype: Any) -> tuple[Any, Any]:
+    """Return tokenizer and model of a directory, the model on the CPU."""
+    transformers: Any = importlib.import_module("transformers")
     transformers.utils.logging.disable_progress_bar()
     safe = {"local_files_only": True, "trust_remote_code": False}
     try:
@@ -78,7 +101,7 @@ def load_causal(
         )
         model, told = transformers.AutoModelForCausalLM.from_pretrained(
             directory, use_safetensors=True, output_loading_info=True,
-            dtype="auto" if precision == STORED else dtype, **safe,
+            dtype=dtype, **safe,
         )  # fmt: skip
     except (OSError, ValueError, KeyError, RuntimeError, ImportError):
         raise AuditError(
@@ -92,25 +115,9 @@ def load_causal(
             where=WHERE,
             do="Copy the directory again, with all of its weights.",
         )
-    try:
-        model = model.to(place).eval()
-    except torch.OutOfMemoryError:
-        raise AuditError(
-            "The device has not enough memory for this model.",
-            where=WHERE,
-            do="Take a smaller model or another device.",
-        ) from None
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    # Its own settings may ask for chance, for a penalty on repeated words or for several beams.
-    model.generation_config = transformers.GenerationConfig(do_sample=False, num_beams=1)
-    config = json.loads((directory / "config.json").read_bytes())
-    stored = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(
-        str(config.get("dtype", config.get("torch_dtype"))), torch.float32
-    )
-    n_context = getattr(model.config, "max_position_embeddings", None) or _MOST_TOKENS
-    digest = directory_digest(directory)
-    return CausalModel(model, tokenizer, directory, digest, n_context, place, precision, stored)
+    return tokenizer, model
 
 
 def check_directory(directory: Path) -> None:

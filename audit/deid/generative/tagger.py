@@ -263,21 +263,10 @@ class GenerativeTagger:
         )
 
 
-def load_generative(
-    directory: Path, *, device: str = "auto", precision: str = "auto"
-) -> GenerativeTagger:
-    """Load a tagger that was tuned here, or any causal language model that writes tags.
-
-    Parameters
-    ----------
-    directory
-        With `tagger.json` and `model`, else of the model itself: it is asked in Japanese then.
-    """
-    if not (directory / TAGGER).is_file():
-        loaded = load_causal(directory, device=device, precision=precision)
-        return tagger_of(loaded, GenerativeFacts(model=loaded.digest))
+def load_generative(directory: Path, *, device: str = "auto") -> GenerativeTagger:
+    """Load a tagger that was tuned here, from a folder with `tagger.json` and `model`."""
     facts = GenerativeFacts.of_folder(directory)
-    loaded = load_causal(directory / MODEL, device=device, precision=precision)
+    loaded = load_causal(directory / MODEL, device=device)
     if loaded.digest != facts.model:
         raise AuditError(
             "The model is not the one that tagger.json describes.",

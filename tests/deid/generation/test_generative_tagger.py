@@ -223,7 +223,8 @@ def test_stopped_and_gone_on_the_files_have_the_same_bytes(
 
 def test_any_causal_model_can_be_asked(tmp_path: Path) -> None:
     model = write_model(tmp_path / "m", kind="gpt2", n_positions=400)
-    tagger = load_generative(model, device="cpu")
+    loaded = load_causal(model, device="cpu")
+    tagger = tagger_of(loaded, GenerativeFacts(model=loaded.digest))
     (reading,) = tagger.read(documents()[:1])
     assert reading.status != "exact"
     assert reading.document.text == NOTES[0][0]

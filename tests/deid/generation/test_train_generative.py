@@ -18,7 +18,7 @@ from audit.deid.generative.config import (
     TuningSettings,
 )
 from audit.deid.generative.model import load_causal
-from audit.deid.generative.tagger import load_generative
+from audit.deid.generative.tagger import load_generative, tagger_of
 from audit.errors import AuditCancelled, AuditError
 from audit.training.config import LossPoint
 from tests.deid.generation.tiny_model import documents, order, tuned, write_gold, write_model
@@ -129,14 +129,14 @@ def test_an_adapter_in_bfloat16_with_gradient_checkpointing(tmp_path: Path) -> N
     points: list[LossPoint] = []
     asked = order(tmp_path, model, **LORA | {"n_epochs": 25.0}, precision="bfloat16",
                   gradient_checkpointing=True)  # fmt: skip
-    tuned(asked, on_point=points.append)
+    told = tuned(asked, on_point=points.append)
     assert points[-1].loss < 0.8 * points[1].loss
     weights = load_file(asked.folder / "model" / "model.safetensors")
     before = load_file(model / "model.safetensors")
     assert {one.dtype for one in weights.values()} == {one.dtype for one in before.values()}
-    reading = load_generative(asked.folder, device="cpu", precision="bfloat16")
-    assert reading.loaded.precision == "bfloat16"
-    assert len(reading.tag([documents()[0].text])) == 1
+    loaded = load_causal(asked.folder / "model", device="cpu", precision="bfloat16")
+    assert loaded.precision == "bfloat16"
+    assert len(tagger_of(loaded, told).tag([documents()[0].text])) == 1
 
 
 def test_without_peft_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
