@@ -14,7 +14,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 MARK = "\0"
 """Stands for a place until the places of a sentence are numbered."""
 
-COMMAND_LINE = re.compile(r"audit/(?:cli|selftest|__main__|corpus/demo_notes)\.py")
+PLACE = re.compile(r"\{[a-z]\w*(?::[^{}]*)?\}")
+"""A place of a message."""
+
+COMMAND_LINE = re.compile(r"audit/(?:cli|__main__|corpus/demo_notes)\.py")
 """Modules whose errors only the command line shows: the commands, and the maker of the demo."""
 
 PASSED_ON = {
@@ -67,7 +70,8 @@ class Source:
     def texts(self, value: ast.expr, *, at: ast.AST | None) -> list[str] | None:
         """Return the texts that an expression can be, places marked; None if it cannot be read."""
         if isinstance(value, ast.Constant):
-            return [value.value] if isinstance(value.value, str) else None
+            text = value.value
+            return [PLACE.sub(MARK, text)] if isinstance(text, str) else None
         if isinstance(value, ast.JoinedStr):
             parts = [self._part(part, at=at) for part in value.values]
             return ["".join(chosen) for chosen in itertools.product(*parts)]

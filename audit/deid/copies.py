@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import unicodedata
 from bisect import bisect_left
-from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import takewhile
-from operator import attrgetter, eq
+from operator import eq
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -347,11 +346,13 @@ ShareListener = Callable[[float], None]
 """Told which share of a call is done, 0-1."""
 
 
-@dataclass(frozen=True)
-class Piece:
-    """What a model wrote about the characters of a window."""
+class Piece(Record):
+    """What a model wrote about the characters `start` to `end` (exclusive) of a note."""
 
-    window: Window
+    model_config = ConfigDict(extra="ignore")
+
+    start: int
+    end: int
     output: str
 
 
@@ -389,7 +390,7 @@ class CopyReading:
             "unaligned": list(self.document.unaligned),
         }
         if with_outputs:
-            line["outputs"] = [asdict(one.window) | {"output": one.output} for one in self.pieces]
+            line["outputs"] = [one.plain() for one in self.pieces]
         return line
 
 
@@ -398,8 +399,9 @@ def json_line(record: Mapping[str, Any]) -> bytes:
     return (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
 
 
-def _n_edits(edits: Numbers) -> float:
-    return edits["n_inserted"] + edits["n_deleted"] + edits["n_substituted"]
+def _n_edits(numbers: Numbers) -> int:
+    names = ("n_inserted", "n_deleted", "n_substituted")
+    return int(sum(numbers.get(name, 0) for name in names))
 
 
 @runtime_checkable
@@ -427,9 +429,9 @@ def read_pieces(
 
     The pieces stand in the order of the note; a stretch that is in none of them has no span.
     """
-    windows = [piece.window for piece in pieces]
-    if any(window.end > len(note.text) for window in windows):
-        raise ValueError("a window ends behind the note")
+    windows = [Window(piece.start, piece.end) for piece in pieces]
+    if windows != sorted(windows) or any(window.end > len(note.text) for window in windows):
+        raise ValueError("a window is out of order, or ends behind the note")
     texts = [note.text[window.start : window.end] for window in windows]
     found = [
         align_output(piece.output, text, labels=labels)
@@ -462,20 +464,17 @@ def read_pieces(
 
 def numbers_of(line: Mapping[str, Any]) -> Numbers:
     """Return what is added up over notes, from a line of `copies.jsonl` (`CopyReading.line`)."""
-    edits, tags, rate = line["edits"], line["tags"], line["error_rate"]
+    rate = line["error_rate"]
     return {
         "n_notes": 1,
         "n_windows": line["n_windows"],
         f"status {line['status']}": 1,
-        "n_edits": _n_edits(edits),
-        "n_edits_inside": edits["n_inside"],
-        "n_source_chars": edits["n_source_chars"],
-        "n_notes_with_rate": int(rate is not None),
+        "n_rated": int(rate is not None),
         "sum_error_rate": rate or 0.0,
-        "n_notes_malformed": int(tags["n_malformed"] > 0),
-        "n_malformed": tags["n_malformed"],
+        "n_notes_malformed": int(line["tags"]["n_malformed"] > 0),
         "n_unaligned": len(line["unaligned"]),
-        **{f"tags {name}": n for name, n in tags.items() if name != "n_malformed"},
+        **line["edits"],
+        **line["tags"],
     }
 
 
@@ -504,7 +503,7 @@ def copies_summary(sums: Numbers) -> dict[str, Any]:
         interval = [found.low, found.high]
         return {"share": rate.value, "n": rate.n_hits, "of": rate.n_total, "interval": interval}
 
-    n_rated, n_chars = n_of("n_notes_with_rate"), n_of("n_source_chars")
+    n_rated, n_chars, n_edits = n_of("n_rated"), n_of("n_source_chars"), _n_edits(sums)
     return {
         "n_notes": n_of("n_notes"),
         "n_windows": n_of("n_windows"),
@@ -513,25 +512,17 @@ def copies_summary(sums: Numbers) -> dict[str, Any]:
         "truncated": share(f"status {TRUNCATED}"),
         "malformed": share("n_notes_malformed"),
         "error_rate": sums["sum_error_rate"] / n_rated if n_rated else None,
-        "pooled_error_rate": sums["n_edits"] / n_chars if n_chars else None,
-        "n_edits": n_of("n_edits"),
-        "n_edits_inside": n_of("n_edits_inside"),
+        "pooled_error_rate": n_edits / n_chars if n_chars else None,
+        "n_edits": n_edits,
+        "n_edits_inside": n_of("n_inside"),
         "n_characters": n_chars,
         "n_unaligned": n_of("n_unaligned"),
         "n_malformed": n_of("n_malformed"),
-        "tags": {name: n_of(f"tags {name}") for name in asdict(TagCensus())},
+        "tags": {name: n_of(name) for name in asdict(TagCensus())},
     }
 
 
 COPIES, PREDICTIONS = "copies.jsonl", "predicted.jsonl"
-
-
-class _Window(Record):
-    model_config = ConfigDict(extra="ignore")
-
-    start: int
-    end: int
-    output: str
 
 
 class OutputLine(Record):
@@ -541,7 +532,7 @@ class OutputLine(Record):
 
     doc_id: Annotated[str, Field(min_length=1)] | int
     output: str | None = None
-    outputs: tuple[_Window, ...] | None = None
+    outputs: tuple[Piece, ...] | None = None
 
     @classmethod
     def of(cls, line: bytes | str, *, where: str) -> OutputLine:
@@ -557,12 +548,9 @@ class OutputLine(Record):
 
     def on(self, note: TaggedDocument, *, where: str, labels: Collection[str]) -> CopyReading:
         """Bring its spans to its note; AuditError where a window does not fit it."""
-        whole = (_Window(start=0, end=len(note.text), output=self.output or ""),)
-        windows = self.outputs if self.outputs is not None else whole if note.text else ()
+        whole = (Piece(start=0, end=len(note.text), output=self.output or ""),)
+        pieces = self.outputs if self.outputs is not None else whole if note.text else ()
         try:
-            pieces = [Piece(Window(one.start, one.end), one.output) for one in windows]
-            if pieces != sorted(pieces, key=attrgetter("window")):
-                raise ValueError("out of order")
             return read_pieces(note, pieces, labels=labels)
         except ValueError:
             raise AuditError(
@@ -588,36 +576,34 @@ def align_outputs(
             read_line(line, what=GOLD, number=n) for n, line, _ in numbered_lines(golds, what=GOLD)
         )
         labels = {span.label for note in notes for span in note.spans}
+    written: dict[str, tuple[str, OutputLine]] = {}
+    seen: set[str] = set()
+    with opened(outputs, PREDICTED) as file:
+        for number, line, _ in numbered_lines(file, what=PREDICTED):
+            where = f"{PREDICTED}, line {number}"
+            one = OutputLine.of(line, where=where)
+            refuse_twice(str(one.doc_id), seen, where=where)
+            written[str(one.doc_id)] = where, one
     with (
         opened(gold, GOLD) as golds,
-        opened(outputs, PREDICTED) as file,
         new_file(folder / PREDICTIONS) as predictions,
         new_file(folder / COPIES) as copies,
     ):
-        places: dict[str, tuple[str, int]] = {}
-        seen: set[str] = set()
-        for number, line, offset in numbered_lines(file, what=PREDICTED):
-            where = f"{PREDICTED}, line {number}"
-            doc_id = str(OutputLine.of(line, where=where).doc_id)
-            refuse_twice(doc_id, seen, where=where)
-            places[doc_id] = where, offset
         for number, line, _ in numbered_lines(golds, what=GOLD):
             note = read_line(line, what=GOLD, number=number)
-            if note.doc_id in places:
-                where, offset = places.pop(note.doc_id)
-                file.seek(offset)
-                written = OutputLine.of(file.readline().removeprefix(BOM_UTF8), where=where)
-                reading = written.on(note, where=where, labels=labels)
+            if note.doc_id in written:
+                where, one = written.pop(note.doc_id)
+                reading = one.on(note, where=where, labels=labels)
                 predictions.write(jsonl_line(reading.document).encode("utf-8", "surrogatepass"))
                 copies.write(json_line(reading.line()))
             on_chars(float(len(note.text)))
-    if seen and len(places) == len(seen):
+    if seen and len(written) == len(seen):
         raise AuditError(
             "The two files have no note in common.",
             where="predicted notes",
             do="Give every note the same `doc_id` in both files.",
         )
-    return len(places)
+    return len(written)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,7 @@
-"""Types masks with a local language model: the prompt, and the reading of its answer.
+"""Masks of notes: what stood there, by rules or a local language model; and typed placeholders.
 
-Comes in: notes with masks, and a function that answers prompts. Goes out: an answer for each mask;
-where the model gives none that is understood, the rules' answer stands.
-
-Source: paper 002, section 2.1, steps 1 and 2 (the paper's own prompt is in its appendix B).
+A typed placeholder is written `{{Patient Name 3 F|what is known}}`. Source: paper 002, section 2.1,
+steps 1 and 2 (the paper's own prompt is in its appendix B).
 """
 
 from __future__ import annotations
@@ -12,8 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 from audit.deid.patterns import pattern_table
 from audit.names.people import label_of
@@ -28,6 +25,7 @@ _FORM_NAMES = {
     "initials": "Initials", "kana": "Name Kana", "half_kana": "Name Half Kana",
     "hiragana": "Name Hiragana", "romaji": "Name Romaji",
 }  # fmt: skip
+_NONE = "no personal information"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,52 +43,34 @@ class MaskKind:
 
 
 _, _TABLE = pattern_table("masks.txt", numbers="")
-_NONE = "no personal information"
-
-
-def _all_kinds() -> Iterator[MaskKind]:
-    for role, who in _ROLE_NAMES.items():
-        for form, what in _FORM_NAMES.items():
-            label = label_of("joined" if form == "full" else form)
-            yield MaskKind(f"{who} {what}", form, role, label)
-    for label, entries in _TABLE.items():
-        for entry, _ in entries if label != "names" else ():
-            name, value = entry.split(" | ")
-            yield MaskKind(name, value, "", "" if label == _NONE else label)
-
-
-KINDS: dict[str, MaskKind] = {kind.name: kind for kind in _all_kinds()}
+KINDS = {
+    f"{who} {what}": MaskKind(
+        f"{who} {what}", form, role, label_of("joined" if form == "full" else form)
+    )
+    for role, who in _ROLE_NAMES.items()
+    for form, what in _FORM_NAMES.items()
+}
 """By their names."""
+_BY_NAME: dict[str, MaskKind] = {}
 
 
 def _folded(name: str) -> str:
-    text = unicodedata.normalize("NFKC", name).casefold().replace("_", " ")
-    return " ".join(text.split())
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().replace("_", " ").split())
 
 
-_BY_NAME = {_folded(name): kind for name, kind in KINDS.items()}
-_BY_NAME |= {
-    _folded(other): KINDS[entry.partition(" | ")[0]]
-    for entries in _TABLE.values()
-    for entry, others in entries
-    for other in others.split(",")
-    if other
-}
+for _label, _entries in _TABLE.items():
+    for _entry, _others in _entries:
+        _name, _separator, _value = _entry.partition(" | ")
+        if _value:
+            KINDS[_name] = MaskKind(_name, _value, "", "" if _label == _NONE else _label)
+        _BY_NAME |= {_folded(other): KINDS[_name] for other in _others.split(",") if other}
+_BY_NAME = {_folded(name): kind for name, kind in KINDS.items()} | _BY_NAME
+_BY_VALUE = {(kind.value, kind.role): kind for kind in reversed(KINDS.values())}
 
 
 def known_kind(name: str) -> MaskKind | None:
     """Return the kind of a name, English or Japanese, in any case; None where there is none."""
     return KINDS.get(name) or _BY_NAME.get(_folded(name))
-
-
-def kind_for(value: str, *, role: str = "") -> MaskKind | None:
-    """Return the kind of a value, and of a role if it is a name's."""
-    return _BY_VALUE.get((value, role))
-
-
-_BY_VALUE: dict[tuple[str, str], MaskKind] = {}
-for _kind in KINDS.values():
-    _BY_VALUE.setdefault((_kind.value, _kind.role), _kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,22 +97,14 @@ _MARK = re.compile(
 
 def has_marks(text: str) -> bool:
     """Whether a text holds a typed placeholder of a known name."""
-    return "{{" in text and any(mark.kind is not None for mark in find_marks(text))
+    return any(mark.kind is not None for mark in find_marks(text))
 
 
 def find_marks(text: str) -> tuple[Mark, ...]:
     """Return the typed placeholders of a text, in order, those of unknown names too."""
-    if "{{" not in text:
-        return ()
     return tuple(
-        Mark(
-            *match.span(),
-            known_kind(match["name"]),
-            match["number"] or "",
-            match["sex"] or "",
-            match["content"],
-        )
-        for match in _MARK.finditer(text)
+        Mark(*m.span(), known_kind(m["name"]), m["number"] or "", m["sex"] or "", m["content"])
+        for m in _MARK.finditer(text)
     )
 
 
@@ -140,14 +112,14 @@ def mark_text(
     kind: MaskKind, *, number: str = "", sex: str = "", content: str | None = None
 ) -> str:
     """Return a typed placeholder as text."""
-    if content is not None and (len(content) > 200 or "{" in content or "}" in content):
+    if content is not None and not re.fullmatch("[^{}]{0,200}", content):
         raise ValueError("this content cannot be written into a placeholder")
     words = " ".join(part for part in (kind.name, number, sex) if part)
     return "{{" + words + ("" if content is None else f"|{content}") + "}}"
 
 
 OVER_89 = "over 89"
-_WINDOW = 60
+_WINDOW, _DATE_REACH = 60, 32
 _FORMS = {"first": "given", "last": "surname", "full": "full", "initial": "initials"}
 _VALUES = {
     "zipcode": "postcode", "phone": "telephone", "ssn": "my_number",
@@ -159,11 +131,10 @@ _DATES = (
     ("admission_date", re.compile(r"admi", re.IGNORECASE)),
     ("discharge_date", re.compile(r"discharge", re.IGNORECASE)),
 )
-_DATE_REACH = 32
-_WOMEN = "wife|daughter|mother|sister|niece|aunt|granddaughter|grandmother"
-_MEN = "husband|son|father|brother|nephew|uncle|grandson|grandfather"
 _RELATIVE = re.compile(
-    rf"\b(?:(?P<F>{_WOMEN})|(?P<M>{_MEN})|spouse|next of kin|hcp|health care proxy|caregiver)\b"
+    r"\b(?:(?P<F>wife|daughter|mother|sister|niece|aunt|granddaughter|grandmother)"
+    r"|(?P<M>husband|son|father|brother|nephew|uncle|grandson|grandfather)"
+    r"|spouse|next of kin|hcp|health care proxy|caregiver)\b"
     r"(?:\s*\([^)]{0,20})?[\s,:]{1,3}$",
     re.IGNORECASE,
 )
@@ -175,6 +146,11 @@ class MaskedNote:
 
     text: str
     places: tuple[Placeholder, ...]
+
+
+def masked_note(text: str, *, has_blanks: bool) -> MaskedNote:
+    """Return a note with the masks that are to be typed; typed placeholders are none of them."""
+    return MaskedNote(text, find_placeholders(text, has_blanks=has_blanks).places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,49 +167,34 @@ class MaskAnswer:
     sex: str = ""
 
 
-class MaskTyper(Protocol):
-    """Says what stood at the masks of notes: rules, or a language model that reads them."""
-
-    def types(self, notes: Sequence[MaskedNote]) -> list[tuple[MaskAnswer, ...]]:
-        """Return for each note one answer for each of its masks."""
-        ...
+Answers = list[tuple[MaskAnswer, ...]]
+"""For each note one answer for each of its masks."""
 
 
 class RuleTyper:
     """Types masks by MIMIC-III's categories, and `___` by the words around it."""
 
-    def types(self, notes: Sequence[MaskedNote]) -> list[tuple[MaskAnswer, ...]]:
-        """Return for each note one answer for each of its masks."""
-        return [
-            tuple(_mask_types_answer(note.text, place) for place in note.places) for note in notes
-        ]
+    def types(self, notes: Sequence[MaskedNote]) -> Answers:
+        """Return what stood at the masks of notes."""
+        return [tuple(_by_rule(note.text, place) for place in note.places) for note in notes]
 
 
-def masked_note(text: str, *, has_blanks: bool) -> MaskedNote:
-    """Return a note with the masks that are to be typed; typed placeholders are none of them."""
-    return MaskedNote(text, find_placeholders(text, has_blanks=has_blanks).places)
-
-
-def _mask_types_answer(text: str, place: Placeholder) -> MaskAnswer:
+def _by_rule(text: str, place: Placeholder) -> MaskAnswer:
     before = text[max(0, place.start - _WINDOW) : place.start]
-    if place.kind in NAME_KINDS:
+    is_blank = place.category == BLANK and place.kind == "unknown"
+    if is_blank or place.kind in NAME_KINDS:
         role = {"patient": PATIENT, "staff": STAFF}.get(place.role, OTHER)
-        relative = _RELATIVE.search(before) if role == OTHER else None
-        kind = kind_for(_FORMS[place.kind], role=FAMILY if relative else role)
-        return MaskAnswer(kind, number=place.number, sex=_sex(relative) or place.sex)
-    if place.category == BLANK and place.kind == "unknown":
-        relative = _RELATIVE.search(before)
-        kind = kind_for("full", role=FAMILY) if relative else None
-        return MaskAnswer(kind, sex=_sex(relative))
+        relative = _RELATIVE.search(before) if is_blank or role == OTHER else None
+        sex = (relative.lastgroup if relative else None) or ""
+        if is_blank:
+            return MaskAnswer(_BY_VALUE["full", FAMILY] if relative else None, sex=sex)
+        kind = _BY_VALUE.get((_FORMS[place.kind], FAMILY if relative else role))
+        return MaskAnswer(kind, number=place.number, sex=sex or place.sex)
     value = _VALUES.get(place.kind, place.kind)
     if place.kind == "date":
         line = before[-_DATE_REACH:].rsplit("\n", 1)[-1]
         value = next((name for name, word in _DATES if word.search(line)), "date")
-    return MaskAnswer(kind_for(value), number=place.number)
-
-
-def _sex(relative: re.Match[str] | None) -> str:
-    return (relative.lastgroup or "") if relative else ""
+    return MaskAnswer(_BY_VALUE.get((value, "")), number=place.number)
 
 
 @dataclass(frozen=True)
@@ -245,9 +206,9 @@ class TypedNote:
     """
 
     text: str
-    typed: Counter[str]
-    unknown: Counter[str]
-    n_restored: int
+    typed: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+    n_restored: int = 0
 
 
 def with_types(note: MaskedNote, answers: Sequence[MaskAnswer]) -> TypedNote:
@@ -255,41 +216,33 @@ def with_types(note: MaskedNote, answers: Sequence[MaskAnswer]) -> TypedNote:
 
     First and last name of one person side by side become one placeholder of the full name.
     """
-    pieces: list[str] = []
-    typed: Counter[str] = Counter()
-    unknown: Counter[str] = Counter()
-    done = n_restored = 0
-    for places, answer in _joined(note.places, answers):
-        first, last = places[0], places[-1]
-        pieces.append(note.text[done : first.start])
-        done = last.stop
-        if answer.text:
-            n_restored += 1
-            pieces.append(_without_marks(answer.text))
-        elif answer.kind is None:
-            unknown[first.category] += 1
-            pieces.append(note.text[first.start : last.stop])
+    groups: list[tuple[Placeholder, Placeholder, MaskAnswer]] = []
+    for place, answer in zip(note.places, answers, strict=True):
+        whole = None
+        if groups and groups[-1][1].group == place.group >= 0:
+            whole = _whole_name(groups[-1][2], answer)
+        if whole is not None:
+            groups[-1] = (groups[-1][0], place, whole)
         else:
-            typed[answer.kind.name] += 1
-            number = answer.number if answer.number.isdigit() and len(answer.number) <= 20 else ""
+            groups.append((place, place, answer))
+    text, done = "", 0
+    found = TypedNote("")
+    n_restored = 0
+    for first, last, answer in groups:
+        text += note.text[done : first.start]
+        done = last.stop
+        if answer.text:  # what somebody else wrote must not become a placeholder
+            n_restored += 1
+            text += answer.text.replace("{", "(").replace("}", ")")
+        elif answer.kind is None:
+            found.unknown[first.category] += 1
+            text += note.text[first.start : last.stop]
+        else:
+            found.typed[answer.kind.name] += 1
+            number = answer.number if re.fullmatch(r"\d{0,20}", answer.number) else ""
             content = _content(first, answer.kind)
-            pieces.append(mark_text(answer.kind, number=number, sex=answer.sex, content=content))
-    pieces.append(note.text[done:])
-    return TypedNote("".join(pieces), typed, unknown, n_restored)
-
-
-def _joined(
-    places: Sequence[Placeholder], answers: Sequence[MaskAnswer]
-) -> list[tuple[list[Placeholder], MaskAnswer]]:
-    groups: list[tuple[list[Placeholder], MaskAnswer]] = []
-    for place, answer in zip(places, answers, strict=True):
-        if groups and groups[-1][0][-1].group == place.group >= 0:
-            whole = _whole_name(groups[-1][1], answer)
-            if whole is not None:
-                groups[-1] = ([*groups[-1][0], place], whole)
-                continue
-        groups.append(([place], answer))
-    return groups
+            text += mark_text(answer.kind, number=number, sex=answer.sex, content=content)
+    return replace(found, text=text + note.text[done:], n_restored=n_restored)
 
 
 _WHOLE = {
@@ -300,15 +253,15 @@ _WHOLE = {
 
 
 def _whole_name(before: MaskAnswer, answer: MaskAnswer) -> MaskAnswer | None:
-    # Of two answers for neighbours in a group: the name that both are, or None.
+    """Return the name that two neighbours in a group are together; None where they are none."""
     one, two = before.kind, answer.kind
     if one is None or two is None or before.text or answer.text or one.role != two.role:
         return None
     whole = _WHOLE.get((one.value, two.value))
     if whole is None:
         return None
-    number = before.number or answer.number
-    return MaskAnswer(kind_for(whole, role=one.role), number=number, sex=before.sex or answer.sex)
+    number, sex = before.number or answer.number, before.sex or answer.sex
+    return MaskAnswer(_BY_VALUE.get((whole, one.role)), number=number, sex=sex)
 
 
 def _content(place: Placeholder, kind: MaskKind) -> str | None:
@@ -316,14 +269,8 @@ def _content(place: Placeholder, kind: MaskKind) -> str | None:
         return None
     if not kind.value.endswith(("date", "date_range")):
         return OVER_89 if place.kind == "age_over_90" else None
-    is_number = place.content[0] in "-/0123456789"
-    content = place.content if is_number else place.category
+    content = place.content if place.content[0] in "-/0123456789" else place.category
     return None if "{" in content or "}" in content else content
-
-
-def _without_marks(text: str) -> str:
-    # What somebody else wrote must not become a placeholder.
-    return text.replace("{", "(").replace("}", ")")
 
 
 Answerer = Callable[[Sequence[str]], list[str]]
@@ -334,7 +281,7 @@ TRANSLATION_STEP_PROMPT = (
     "unchanged. Write only the translation.\n\nPassage:\n"
 )
 _PASSAGE_CHARS = 1500
-_BREAK = re.compile(r"\n[ \t]*\n+|\n")
+_PARAGRAPH = re.compile(r".*?(?:\n[ \t]*\n+|\n|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -346,14 +293,6 @@ class Translated:
     n_kept: int
 
 
-class Translator(Protocol):
-    """Translates notes; placeholders stay."""
-
-    def translate(self, texts: Sequence[str]) -> list[Translated]:
-        """Return each text translated."""
-        ...
-
-
 class NoTranslation:
     """Leaves notes in their language."""
 
@@ -362,31 +301,33 @@ class NoTranslation:
         return [Translated(text, 0, 0) for text in texts]
 
 
+@dataclass(frozen=True)
 class ModelTranslation:
     """Translates passage by passage with a language model."""
 
-    def __init__(self, answers: Answerer) -> None:
-        self._answers = answers
+    answers: Answerer
 
     def translate(self, texts: Sequence[str]) -> list[Translated]:
         """Return each text with those passages translated that keep their placeholders."""
         pieces = [passages(text) for text in texts]
-        places = [(i, j) for i, one in enumerate(pieces) for j, p in enumerate(one) if p.strip()]
-        prompts = [TRANSLATION_STEP_PROMPT + pieces[i][j].strip() for i, j in places]
-        n_kept = [0] * len(texts)
-        for (i, j), answer in zip(places, self._answers(prompts), strict=True):
-            passage = pieces[i][j]
-            if _marks(answer) == _marks(passage) and answer.strip():
-                head = passage[: len(passage) - len(passage.lstrip())]
-                tail = passage[len(passage.rstrip()) :]
-                pieces[i][j] = head + answer.strip() + tail
-            else:
-                n_kept[i] += 1
-        n_asked = [sum(place[0] == i for place in places) for i in range(len(texts))]
-        return [
-            Translated("".join(one), n, kept)
-            for one, n, kept in zip(pieces, n_asked, n_kept, strict=True)
-        ]
+        asked = [piece.strip() for own in pieces for piece in own if piece.strip()]
+        replies = iter(self.answers([TRANSLATION_STEP_PROMPT + passage for passage in asked]))
+        found = []
+        for own in pieces:
+            n_asked = n_kept = 0
+            for j, piece in enumerate(own):
+                if passage := piece.strip():
+                    n_asked += 1
+                    answer = next(replies).strip()
+                    if answer and _marks(answer) == _marks(passage):
+                        own[j] = piece.replace(passage, answer)
+                    else:
+                        n_kept += 1
+            found.append(Translated("".join(own), n_asked, n_kept))
+        return found
+
+
+Translator = NoTranslation | ModelTranslation
 
 
 def passages(text: str) -> list[str]:
@@ -394,23 +335,16 @@ def passages(text: str) -> list[str]:
 
     A longer line is one piece.
     """
-    pieces: list[str] = []
-    start = end = 0
-    for match in _BREAK.finditer(text):
-        if match.end() - start > _PASSAGE_CHARS and end > start:
-            pieces.append(text[start:end])
-            start = end
-        end = match.end()
-    if len(text) - start > _PASSAGE_CHARS and end > start:
-        pieces.append(text[start:end])
-        start = end
-    if start < len(text):
-        pieces.append(text[start:])
+    pieces = [""]
+    for part in _PARAGRAPH.findall(text):
+        if pieces[-1] and len(pieces[-1]) + len(part) > _PASSAGE_CHARS:
+            pieces.append("")
+        pieces[-1] += part
     return pieces
 
 
 def _marks(text: str) -> list[str]:
-    return sorted(text[mark.start : mark.stop] for mark in find_marks(text))
+    return sorted(match[0] for match in _MARK.finditer(text))
 
 
 _CONTEXT_CHARS = 240
@@ -430,38 +364,24 @@ _MARKS = "{}[]<>*`'\" "
 
 
 @dataclass(frozen=True)
-class _Question:
-    """A stretch of a note: which masks of it are asked for, and the prompt."""
-
-    note: int
-    places: tuple[int, ...]
-    prompt: str
-
-
 class ModelTyper:
-    """Types masks by a language model's reading, and by rules where it does not answer.
+    """Types masks by a language model's reading, and by rules where it does not answer."""
 
-    `n_asked` masks the model was asked about, `n_answered` have an answer that was understood.
-    """
+    answers: Answerer
 
-    def __init__(self, answers: Answerer) -> None:
-        self._answers = answers
-        self._rules = RuleTyper()
-        self.n_asked = self.n_answered = 0
-
-    def types(self, notes: Sequence[MaskedNote]) -> list[tuple[MaskAnswer, ...]]:
-        """Return for each note one answer for each of its masks."""
-        found = [list(answers) for answers in self._rules.types(notes)]
-        questions = [one for i, note in enumerate(notes) for one in _questions(note, i)]
-        replies = self._answers([question.prompt for question in questions])
-        for question, reply in zip(questions, replies, strict=True):
+    def types(self, notes: Sequence[MaskedNote]) -> Answers:
+        """Return what stood at the masks of notes."""
+        found = [list(answers) for answers in RuleTyper().types(notes)]
+        questions = [(i, group) for i, note in enumerate(notes) for group in _groups(note)]
+        replies = self.answers([_prompt(notes[i], group) for i, group in questions])
+        for (i, group), reply in zip(questions, replies, strict=True):
             read = read_answer(reply)
-            self.n_asked += len(question.places)
-            for number, place in enumerate(question.places, start=1):
-                if number in read:
-                    self.n_answered += 1
-                    found[question.note][place] = read[number]
+            for number, place in enumerate(group, start=1):
+                found[i][place] = read.get(number, found[i][place])
         return [tuple(answers) for answers in found]
+
+
+MaskTyper = RuleTyper | ModelTyper
 
 
 def read_answer(reply: str) -> dict[int, MaskAnswer]:
@@ -471,46 +391,36 @@ def read_answer(reply: str) -> dict[int, MaskAnswer]:
     """
     found: dict[int, MaskAnswer] = {}
     for line in _LINE.finditer(reply):
-        answer = _model_typer_answer(line[2].strip(_MARKS))
-        if answer is not None:
+        words = line[2].strip(_MARKS)
+        text, numbered = _TEXT.match(words), _NUMBERED.fullmatch(words)
+        value = text[1].strip(_MARKS)[:_MAX_TEXT_CHARS] if text else ""
+        answer = MaskAnswer(known_kind(words), text=value)
+        if not text and not answer.kind and numbered:
+            answer = MaskAnswer(known_kind(numbered[1]), number=numbered[2] or "")
+        if answer.kind or answer.text:
             found.setdefault(int(line[1]), answer)
     return found
 
 
-def _model_typer_answer(words: str) -> MaskAnswer | None:
-    text = _TEXT.match(words)
-    if text:
-        value = text[1].strip(_MARKS)[:_MAX_TEXT_CHARS]
-        return MaskAnswer(None, text=value) if value else None
-    numbered = _NUMBERED.fullmatch(words)
-    kind = known_kind(words)
-    if kind is not None or numbered is None:
-        return None if kind is None else MaskAnswer(kind)
-    kind = known_kind(numbered[1])
-    return None if kind is None else MaskAnswer(kind, number=numbered[2] or "")
-
-
-def _questions(note: MaskedNote, number: int) -> Iterator[_Question]:
-    # Only what no category tells is asked for; far apart masks are asked for apart.
-    asked = [i for i, p in enumerate(note.places) if p.category == BLANK or p.kind == "unknown"]
+def _groups(note: MaskedNote) -> Iterator[list[int]]:
+    """Yield the masks that are asked for at once: those that no category tells, near each other."""
     group: list[int] = []
-    for i in asked:
-        is_far = group and note.places[i].start - note.places[group[-1]].stop > 2 * _CONTEXT_CHARS
-        if group and (is_far or len(group) == _MAX_MASKS):
-            yield _Question(number, tuple(group), _prompt(note, group))
-            group = []
-        group.append(i)
+    for i, place in enumerate(note.places):
+        if place.category == BLANK or place.kind == "unknown":
+            reached = note.places[group[-1]].stop if group else place.start
+            if place.start - reached > 2 * _CONTEXT_CHARS or len(group) == _MAX_MASKS:
+                yield group
+                group = []
+            group.append(i)
     if group:
-        yield _Question(number, tuple(group), _prompt(note, group))
+        yield group
 
 
 def _prompt(note: MaskedNote, group: Sequence[int]) -> str:
-    first, last = note.places[group[0]], note.places[group[-1]]
-    done = max(0, first.start - _CONTEXT_CHARS)
-    pieces = []
-    for number, i in enumerate(group, start=1):
-        place = note.places[i]
-        pieces += [note.text[done : place.start], f"[[{number}]]"]
+    places = [note.places[i] for i in group]
+    done, shown = max(0, places[0].start - _CONTEXT_CHARS), ""
+    for number, place in enumerate(places, start=1):
+        shown += f"{note.text[done : place.start]}[[{number}]]"
         done = place.stop
-    pieces.append(note.text[done : last.stop + _CONTEXT_CHARS])
-    return MODEL_TYPER_PROMPT.format(kinds=", ".join(KINDS), note="".join(pieces))
+    shown += note.text[done : done + _CONTEXT_CHARS]
+    return MODEL_TYPER_PROMPT.format(kinds=", ".join(KINDS), note=shown)

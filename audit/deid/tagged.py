@@ -13,6 +13,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -507,25 +508,14 @@ class CopyOfNote:
     n_malformed: int
 
 
-def copy_places(tagged: TaggedSet) -> IntArray:
-    """Return (N,) bytes before each note's line; empty where the tagger wrote no copies."""
+def copy_at(tagged: TaggedSet, number: int) -> CopyOfNote | None:
+    """Return how faithful the copy of a note is; None where the tagger wrote none."""
     path = tagged.path / RESULT / COPIES
     if not path.is_file():
-        return np.empty(0, dtype=np.int64)
-    with TAGGED_SETS.reading(), path.open("rb") as lines:
-        ends = np.cumsum([0, *map(len, lines)], dtype=np.int64)
-        if len(ends) != tagged.n_notes + 1:
-            raise ValueError
-    return ends[:-1]
-
-
-def copy_at(tagged: TaggedSet, number: int, *, places: IntArray) -> CopyOfNote | None:
-    """Return how faithful the copy of a note is; None where the tagger wrote none."""
-    if not len(places):
         return None
-    with TAGGED_SETS.reading(), (tagged.path / RESULT / COPIES).open("rb") as file:
-        file.seek(int(places[number]))
-        record = json.loads(file.readline().decode("utf-8", "surrogatepass"))
+    with TAGGED_SETS.reading(), path.open("rb") as lines:
+        line = next(islice(lines, number, None), b"")
+        record = json.loads(line.decode("utf-8", "surrogatepass"))
         status, rate = STATUSES[STATUSES.index(record["status"])], record["error_rate"]
         n_malformed = int(record["tags"]["n_malformed"])
         return CopyOfNote(status, rate and float(rate), len(record["unaligned"]), n_malformed)

@@ -341,7 +341,7 @@ class NoteSource:
             field: next((value for name in names if (value := record.cells.get(name, ""))), "")
             for field, names in self.columns.items()
         }
-        return _checked_note(found, row=record.row)
+        return checked_note(found, row=record.row)
 
 
 def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:
@@ -417,7 +417,8 @@ def _taken(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tup
     }
 
 
-def _checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
+def checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
+    """Return the note of a row's values, by field, or why it is none."""
     values = {field: found.get(field, "").strip() for field in FIELDS} | {"text": found["text"]}
     text = values["text"]
     if any(len(value) > _MAX_ID_CHARS for field, value in values.items() if field != "text"):
@@ -487,7 +488,7 @@ def _folder_notes(folder: Path, *, on_bytes: ByteListener) -> Iterator[Note | Ro
             else:
                 *inside, _ = path.relative_to(folder).parts
                 found = {"text": text, "patient_id": inside[0] if inside else ""}
-                yield _checked_note(found, row=row)
+                yield checked_note(found, row=row)
         on_bytes(size)
 
 

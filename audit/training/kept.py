@@ -6,7 +6,7 @@ transformers is imported where a tokenizer is built, and not before.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -129,17 +129,6 @@ def _training_in(folder: Path) -> TrainedModel:
 
 
 MODELS = Shelf("models", where="trained model", read=_training_in)
-
-
-def model_dir(run_id: str, *, step: int | None = None) -> Path:
-    """Return the directory of a trained model, or of its snapshot after a step."""
-    path = MODELS.place(run_id) / (MODEL if step is None else snapshot_name(step))
-    if not path.is_dir():
-        MODELS.get(run_id)
-        raise AuditError(
-            "This training is not finished.", where="trained model", do="Let its job go on."
-        )
-    return path
 
 
 def snapshot_name(step: int) -> str:
@@ -354,39 +343,23 @@ def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
     split: Any = tokenizer(model)
     listed = listed_file(path)
     free = 1.0 if listed is None else read_listed(listed).free_share
-    counts: list[int] = []
-    n_read = 0
     try:
+        with path.open("rb") as file:
+            lines, is_exact = file.readlines(SAMPLE_BYTES), not file.read(1)
+        prepared = [prepared_sentences(str(json.loads(line)["text"])) for line in lines]
         n_bytes = path.stat().st_size
-        for n_read, text in _texts(path):
-            sentences = prepared_sentences(text)
-            if sentences:
-                ids = split(sentences, add_special_tokens=False, verbose=False)["input_ids"]
-                counts.append(sum(map(len, ids)) + 1)
-            if n_read >= SAMPLE_BYTES:
-                break
     except OSError as error:
         raise AuditError(
             f"The notes cannot be read ({error.strerror}).", where="corpus", do="Build it again."
         ) from None
-    if n_read >= n_bytes:
-        return NotesLoad(len(counts), sum(counts), is_exact=True, free_share=free)
-    n_tokens = round(sum(counts) * n_bytes / max(1, n_read))
+    except (ValueError, KeyError, TypeError):
+        raise AuditError("The notes are damaged.", where="corpus", do="Build it again.") from None
+    found = [split(one, add_special_tokens=False, verbose=False) for one in prepared if one]
+    n_tokens = sum(1 + sum(map(len, one["input_ids"])) for one in found)
+    if is_exact:
+        return NotesLoad(len(found), n_tokens, is_exact=True, free_share=free)
+    n_tokens = round(n_tokens * n_bytes / sum(map(len, lines)))
     return NotesLoad(n_notes, n_tokens, is_exact=False, free_share=free)
-
-
-def _texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the bytes that were read until after a note, and the note's text."""
-    n_read = 0
-    with path.open("rb") as file:
-        for line in file:
-            n_read += len(line)
-            try:
-                yield n_read, str(json.loads(line)["text"])
-            except (ValueError, KeyError, TypeError):
-                raise AuditError(
-                    "The notes are damaged.", where="corpus", do="Build it again."
-                ) from None
 
 
 def make_training_plan(

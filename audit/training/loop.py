@@ -337,19 +337,22 @@ def claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
         return
     try:
         before = json.loads((folder / TRAINING).read_bytes())
-        is_same = before["key"] == facts["key"]
-        places = [" / ".join(str(one[n]) for n in _PLACE if n in facts) for one in (before, facts)]
+        key = before["key"]
     except (OSError, ValueError, KeyError, TypeError):
-        is_same, places = False, ["", ""]
-    if not is_same:
+        before, key = {}, None
+    if key != facts["key"]:
         raise AuditError(
             "The folder holds another training: other notes, another model or other settings.",
             where="out",
             do="Choose another folder, or ask for what was begun there.",
         )
-    if places[0] != places[1] and not (folder / result).exists():
+    begun, here = (
+        " / ".join(str(one.get(name)) for name in _PLACE if name in facts)
+        for one in (before, facts)
+    )
+    if begun != here and not (folder / result).exists():
         raise AuditError(
-            f"This training was begun on {places[0]}; here it would go on on {places[1]}.",
+            f"This training was begun on {begun}; here it would go on on {here}.",
             where="out",
             do="Go on where it was begun, or begin in another folder.",
         )
@@ -393,9 +396,8 @@ def load_checkpoint(folder: Path, *, key: str, learner: Learner) -> CheckpointSt
             continue
         if state.key != key or shapes != {name: one.shape for name, one in weights.items()}:
             continue
-        with torch.no_grad():
-            for name, parameter in parameters.items():
-                parameter.copy_(weights[name])
+        for name, parameter in parameters.items():
+            parameter.data.copy_(weights[name])
         learner.optimizer.state.clear()
         for place, value in moments.items():
             name, _, kind = place.partition("|")
@@ -425,7 +427,6 @@ def own_tensors(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
 
 def _checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints, the newest first."""
-    parent = folder / CHECKPOINTS
-    paths = parent.iterdir() if parent.is_dir() else ()
-    found = [(int(m[1]), path) for path in paths if (m := _STEP.fullmatch(path.name))]
-    return [path for _, path in sorted(found, reverse=True)]
+    found = {int(m[1]): m.string for path in (folder / CHECKPOINTS).glob("step-*")
+             if (m := _STEP.fullmatch(path.name))}  # fmt: skip
+    return [folder / CHECKPOINTS / found[step] for step in sorted(found, reverse=True)]

@@ -7,8 +7,9 @@ replaced at random and 10 % kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import torch
@@ -72,11 +73,10 @@ def pretrain(
     after_step
         Called with the number of finished steps and the loss; may save a snapshot or raise.
     """
+    settings = settings or PretrainSettings()
     torch.manual_seed(seed)
-    learner = _SmallLearner(
-        model, documents, special=special, settings=settings or PretrainSettings(), seed=seed,
-        n_steps=n_steps,
-    )  # fmt: skip
+    rows = _drawn(documents, special=special, settings=settings, seed=seed)
+    learner = _SmallLearner(model, rows, settings=settings, n_steps=n_steps)
     losses: list[float] = []
     for step in range(1, n_steps + 1):
         losses.append(float(learner.step(step)[0]))
@@ -95,41 +95,30 @@ class _SmallLearner(Learner):
     def __init__(
         self,
         model: nn.Module,
-        documents: Sequence[Ids],
+        rows: Iterator[MaskedRows],
         *,
-        special: SpecialIds,
         settings: PretrainSettings,
-        seed: int,
         n_steps: int,
     ) -> None:
-        optimizer = torch.optim.AdamW(
-            [{"params": list(model.parameters()), "highest_lr": settings.learning_rate}],
-            lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True,
-        )  # fmt: skip
+        rate, decay = settings.learning_rate, settings.weight_decay
+        groups = [{"params": list(model.parameters()), "highest_lr": rate}]
+        optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=decay, fused=True)
         super().__init__(
-            model, settings=LoopSettings(seed=seed), hardware=Hardware("cpu", "float32"),
-            n_steps=n_steps, optimizer=optimizer,
+            model, settings=LoopSettings(), hardware=Hardware("cpu", "float32"), n_steps=n_steps,
+            optimizer=optimizer,
         )  # fmt: skip
-        self._settings, self._special, self._documents = settings, special, documents
-        self._rng = np.random.default_rng([seed, 3])
-        self._stream = _stream(documents, special=special, rng=self._rng)
-        self._n_until_shuffle = settings.steps_per_epoch(len(self._stream.ids))
+        self._rows, self._n_warmup = rows, settings.n_warmup
 
     def factor(self, step: int) -> float:
         """Return the share of the learning rate: it rises and stays."""
-        return min(1.0, step / max(1, self._settings.n_warmup))
+        return min(1.0, step / max(1, self._n_warmup))
 
     def draw(self, step: int, number: int) -> None:
         """Go on with the draws of the step before."""
 
     def passes(self, step: int) -> tuple[MaskedRows]:
         """Return the masked rows of a step."""
-        settings, special, rng = self._settings, self._special, self._rng
-        if step > self._n_until_shuffle:
-            self._stream = _stream(self._documents, special=special, rng=rng)
-            self._n_until_shuffle += settings.steps_per_epoch(len(self._stream.ids))
-        rows = _rows(self._stream, special=special, settings=settings, rng=rng)
-        return (masked_rows(rows, special=special, share=settings.mask_share, rng=rng),)
+        return (next(self._rows),)
 
     def loss(self, rows: MaskedRows) -> Tensor:
         """Return the mean loss, in nats a token."""
@@ -138,44 +127,42 @@ class _SmallLearner(Learner):
         return functional.cross_entropy(logits.flatten(end_dim=1), targets.flatten())
 
 
-@dataclass(frozen=True, eq=False)
-class _Stream:
-    """Documents in a row with [SEP] between: ids, and where documents and sentences begin."""
+def _drawn(
+    documents: Sequence[Ids], *, special: SpecialIds, settings: PretrainSettings, seed: int
+) -> Iterator[MaskedRows]:
+    """Yield the rows of each step; the documents are shuffled after each epoch."""
+    rng = np.random.default_rng([seed, 3])
+    ids = _stream(documents, special=special, rng=rng)
+    n_until_shuffle = settings.steps_per_epoch(len(ids))
+    for step in count(1):
+        if step > n_until_shuffle:
+            ids = _stream(documents, special=special, rng=rng)
+            n_until_shuffle += settings.steps_per_epoch(len(ids))
+        rows = _rows(ids, special=special, settings=settings, rng=rng)
+        yield masked_rows(rows, special=special, share=settings.mask_share, rng=rng)
 
-    ids: Ids
-    documents: Ids
-    sentences: Ids
 
-
-def _stream(documents: Sequence[Ids], *, special: SpecialIds, rng: np.random.Generator) -> _Stream:
-    """Shuffle the documents into one stream."""
-    pieces: list[Ids] = []
-    for index in rng.permutation(len(documents)):
-        pieces += [documents[index], np.array([special.sep])]
-    ids = np.concatenate(pieces)
-
-    def after(ends: tuple[int, ...]) -> Ids:
-        return np.concatenate([[0], np.flatnonzero(np.isin(ids[:-1], ends)) + 1])
-
-    return _Stream(ids, after((special.sep,)), after((*special.sentence_ends, special.sep)))
+def _stream(documents: Sequence[Ids], *, special: SpecialIds, rng: np.random.Generator) -> Ids:
+    """Shuffle the documents into one stream with [SEP] between."""
+    order = rng.permutation(len(documents))
+    return np.concatenate([np.append(documents[index], special.sep) for index in order])
 
 
 def _rows(
-    stream: _Stream, *, special: SpecialIds, settings: PretrainSettings, rng: np.random.Generator
+    ids: Ids, *, special: SpecialIds, settings: PretrainSettings, rng: np.random.Generator
 ) -> Ids:
     """Cut rows [B, L] out of the stream, framed by [CLS] and [SEP]."""
-    n_inner = int(rng.choice(settings.n_tokens_per_row)) - 2
-    n_starts = len(stream.ids) - n_inner
+    n_rows, n_inner = settings.n_rows, int(rng.choice(settings.n_tokens_per_row)) - 2
+    n_starts = len(ids) - n_inner
+    is_end, is_sentence_end = ids[:-1] == special.sep, np.isin(ids[:-1], special.sentence_ends)
     starts = np.stack(
         [
-            rng.choice(stream.documents, size=settings.n_rows),
-            rng.choice(stream.sentences, size=settings.n_rows),
-            rng.integers(n_starts, size=settings.n_rows),
+            rng.choice(np.append(0, np.flatnonzero(is_end) + 1), size=n_rows),
+            rng.choice(np.append(0, np.flatnonzero(is_end | is_sentence_end) + 1), size=n_rows),
+            rng.integers(n_starts, size=n_rows),
         ]
     )
     shares = np.cumsum([settings.document_start_share, settings.sentence_start_share])
-    kind = np.searchsorted(shares, rng.random(settings.n_rows), side="right")
-    begin = np.minimum(starts[kind, np.arange(settings.n_rows)], n_starts - 1)
-    inner = stream.ids[begin[:, None] + np.arange(n_inner)]  # [B, L-2]
-    frame = np.ones((settings.n_rows, 1), dtype=np.int64)
-    return np.concatenate([frame * special.cls, inner, frame * special.sep], axis=1)
+    kind = np.searchsorted(shares, rng.random(n_rows), side="right")
+    begin = np.minimum(starts[kind, np.arange(n_rows)], n_starts - 1)
+    return special.framed(ids[begin[:, None] + np.arange(n_inner)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.deid.given import ENDINGS, HANDED_IN_MAX_FILES, MAX_HANDED_IN_BYTES
+from audit.deid.given import ENDINGS, MAX_FILES, MAX_UPLOAD_MB
 from audit.deid.release import Release
 from audit.deid.tagged import (
     MAX_TYPED_CHARS,
@@ -101,7 +101,6 @@ def keeper(fixed: list[Correction]) -> Keeper:
 
 
 WAYS = ("paste", "upload", "file")
-MAX_UPLOAD_MB = MAX_HANDED_IN_BYTES // 1_000_000
 _WAY, _TEXT, _READ, _UPLOADED = (
     "deidentify_way", "deidentify_text", "deidentify_read", "deidentify_uploaded",
 )  # fmt: skip
@@ -202,9 +201,7 @@ def ask_upload(say: Words) -> NotesToTag | None:
     st.html(
         blocks.heading(
             "",
-            below=say.text(
-                "deidentify_upload_below", n=MAX_UPLOAD_MB, files=f"{HANDED_IN_MAX_FILES:,}"
-            ),
+            below=say.text("deidentify_upload_below", n=MAX_UPLOAD_MB, files=f"{MAX_FILES:,}"),
         )
     )
     files = st.file_uploader(

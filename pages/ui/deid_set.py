@@ -27,7 +27,6 @@ from audit.deid.tagged import (
     notes_with,
     read_index,
 )
-from audit.deid.tagged import copy_places as read_copy_places
 from audit.deid.tasks import TaggingTask
 from audit.errors import AuditError
 from audit.jobs import service
@@ -71,11 +70,6 @@ def cached_census(tagged: TaggedSet) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def cached_copy_places(tagged: TaggedSet) -> IntArray:
-    """Return where the tagger's copies stand; raises as `audit.deid.tagged`."""
-    return _copy_places(str(tagged.path), tagged.tagged_id, tagged.created)
-
-
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _index(path: str, tagged_id: str, created: str) -> IntArray:
     return read_index(TAGGED_SETS.get(tagged_id))
@@ -92,11 +86,6 @@ def _census(
 ) -> dict[str, Any]:
     tagged = TAGGED_SETS.get(tagged_id)
     return corrected_census(tagged, index=cached_index(tagged), corrections=corrections_of(tagged))
-
-
-@st.cache_resource(show_spinner=False, max_entries=8)
-def _copy_places(path: str, tagged_id: str, created: str) -> IntArray:
-    return read_copy_places(TAGGED_SETS.get(tagged_id))
 
 
 RARE_FACTS = (
@@ -264,7 +253,7 @@ def draw_notes(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> None:
     else:
         where = say.text("deidentify_row", row=found.row)
     st.html(blocks.heading("", below=where))
-    draw_copy(say, copy_at(tagged, number, places=cached_copy_places(tagged)))
+    draw_copy(say, copy_at(tagged, number))
     counts = counts_of(found)
     labels = ask_types(say, counts, key="deidentify_note")
     draw_note(say, found, labels=labels, is_source_shown=is_revealed())

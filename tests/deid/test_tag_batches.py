@@ -55,7 +55,9 @@ class Copying:
             windows = windows_of(note.text, size=1000, overlap=50)
             pieces = []
             for i, one in enumerate(windows):
-                pieces.append(Piece(one, note.text[one.start : one.end]))
+                pieces.append(
+                    Piece(start=one.start, end=one.end, output=note.text[one.start : one.end])
+                )
                 on_share((number + (i + 1) / len(windows)) / len(notes))
             found.append(read_pieces(note, pieces))
         return found

@@ -16,11 +16,10 @@ from audit.deid.given import clear_given, given_path, keep_given, keep_notes, ke
 from audit.deid.rules import RuleTagger
 from audit.deid.score import SCORES, Source
 from audit.deid.scoring import ScoreTask
-from audit.deid.tagger import Window
 from audit.deid.taggers import KnownTagger
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
-from audit.jobs.kinds import KINDS
+from audit.jobs.service import KINDS
 from audit.notes.formats import write_files, write_jsonl, write_tags
 from audit.notes.spans import Span, TaggedDocument
 from audit.progress import Progress
@@ -197,7 +196,7 @@ class Copyist:
     ) -> list[CopyReading]:
         self.n_read += len(notes)
         return [
-            read_pieces(note, [Piece(Window(0, len(note.text)), self.outputs[note.text])])
+            read_pieces(note, [Piece(start=0, end=len(note.text), output=self.outputs[note.text])])
             for note in notes
         ]
 
@@ -272,10 +271,10 @@ def test_what_was_given_long_ago_is_removed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_zip_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("audit.deid.given.GIVEN_NOTES_MAX_UNPACKED_BYTES", 1000)
+    monkeypatch.setattr("audit.deid.given.MAX_UNPACKED_BYTES", 1000)
     with pytest.raises(AuditError, match="too large when unpacked"):
         keep_given(archive({"a.jsonl": b" " * 10_000}), name="a.zip", what="gold notes")
-    monkeypatch.setattr("audit.deid.given.GIVEN_NOTES_MAX_FILES", 1)
+    monkeypatch.setattr("audit.deid.given.MAX_FILES", 1)
     with pytest.raises(AuditError, match="more than 1 files"):
         keep_given(archive({"a.jsonl": b"", "b.jsonl": b""}), name="a.zip", what="gold notes")
 

@@ -94,22 +94,15 @@ def test_the_list_is_newest_first_and_skips_what_is_no_training(home):
     assert kept.MODELS.get("0123456789ab") == old
 
 
-def test_directories_are_given_only_of_what_is_there(home):
+def test_copies_are_told_that_are_there_and_a_training_can_be_forgotten(home):
     folder = keep(home, "0123456789ab", snapshots=(5, 10))
     (folder / "model-5").mkdir()
-    assert kept.model_dir("0123456789ab") == folder / "model"
-    assert kept.model_dir("0123456789ab", step=5) == folder / "model-5"
     assert kept.MODELS.get("0123456789ab").snapshots == (5,)
-    keep(home, "ba9876543210", is_whole=False)
-    with pytest.raises(AuditError, match="not finished"):
-        kept.model_dir("ba9876543210")
+    kept.MODELS.forget("0123456789ab")
+    assert kept.MODELS.all() == ()
     for wrong in ("ffffffffffff", "../../etc", "", "0123456789AB"):
         with pytest.raises(AuditError, match="trained model: This is not kept here"):
-            kept.model_dir(wrong)
-    kept.MODELS.forget("0123456789ab")
-    assert len(kept.MODELS.all()) == 1
-    with pytest.raises(AuditError, match="trained model: This is not kept here"):
-        kept.MODELS.forget("0123456789ab")
+            kept.MODELS.get(wrong)
 
 
 def test_bfloat16_only_where_the_processor_has_it(tmp_path):
@@ -136,7 +129,7 @@ def test_the_order_of_sums_is_asked_of_gpus_alone():
 
 def test_what_pages_read_needs_no_torch():
     code = (
-        "import sys, audit.training.kept, audit.jobs.kinds;"
+        "import sys, audit.training.kept, audit.jobs.service;"
         "bad = {'torch', 'transformers', 'faker'} & set(sys.modules);"
         "sys.exit(str(bad) if bad else 0)"
     )

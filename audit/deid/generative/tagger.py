@@ -242,10 +242,13 @@ class GenerativeTagger:
         tokenizer = self.loaded.tokenizer
         # White space is its own copy.
         pieces = [
-            [Piece(one, note.text[one.start : one.end]) for one in pieces_of(
-                note.text, n_tokens=lambda text: len(text_ids(tokenizer, text)), room=self.room,
-                overlap=self.facts.overlap,
-            )]
+            [
+                Piece(start=one.start, end=one.end, output=note.text[one.start : one.end])
+                for one in pieces_of(
+                    note.text, n_tokens=lambda text: len(text_ids(tokenizer, text)),
+                    room=self.room, overlap=self.facts.overlap,
+                )
+            ]
             for note in notes
         ]  # fmt: skip
         places = [(own, i) for own in pieces for i, one in enumerate(own) if one.output.strip()]
@@ -256,7 +259,7 @@ class GenerativeTagger:
             should_stop=should_stop, on_share=on_share,
         )  # fmt: skip
         for (own, i), answer in zip(places, answers, strict=True):
-            own[i] = replace(own[i], output=answer_text(tokenizer, answer))
+            own[i] = own[i].with_(output=answer_text(tokenizer, answer))
         return tuple(
             read_pieces(note, own, labels=self.facts.labels)
             for note, own in zip(notes, pieces, strict=True)

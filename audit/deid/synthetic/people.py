@@ -682,10 +682,6 @@ class EnglishCast(Cast):
         "short": "{g} {surname}",
         "letters": "{g}{s}",
     }
-    _relations: ClassVar = {
-        "F": ("wife", "daughter", "sister", "mother"),
-        "M": ("husband", "son", "brother"),
-    }
     _pronouns: ClassVar = {"he": ("he", "she"), "He": ("He", "She"), "his": ("his", "her")}
 
     def __init__(self, facts: PatientFacts, *, seed: int, note: str) -> None:
@@ -707,7 +703,7 @@ class EnglishCast(Cast):
     def _named(self, who: str, form: str) -> Piece:
         name, sex = self._person(who)
         if form == "relation":
-            relation = self._dice.pick(self._relations[sex])
+            relation = self._dice.word(f"en/relatives_{sex}")
             is_young = self._years < 20 or sex == self._facts.sex
             if relation in ("wife", "husband") and is_young:
                 relation = "sister" if sex == "F" else "brother"
@@ -773,13 +769,6 @@ class EnglishCast(Cast):
 
 _STAFF_BORN = (1945, 1998)
 _FOREIGN_SHARE, _USUAL_SHARE = 0.04, 0.85
-# By the patient's age: below 20, 45, 65, and above; then by the relative's sex.
-_RELATIONS = (
-    (20, {"F": ("母", "姉", "祖母", "母", "叔母"), "M": ("父", "兄", "祖父", "父", "叔父")}),
-    (45, {"F": ("母", "妻", "姉", "妹", "婚約者"), "M": ("父", "夫", "兄", "弟", "友人")}),
-    (65, {"F": ("妻", "長女", "母", "姉", "次女"), "M": ("夫", "長男", "弟", "父", "次男")}),
-    (999, {"F": ("妻", "長女", "次女", "嫁", "姪"), "M": ("夫", "長男", "次男", "甥", "娘婿")}),
-)
 
 
 class JapaneseCast(Cast):
@@ -826,7 +815,8 @@ class JapaneseCast(Cast):
         name = japanese_name(dice, sex=sex, birth_year=born, is_wide=own.is_wide)
         if not who.startswith("family"):
             return name, ""
-        relation = dice.pick(next(kin[sex] for age, kin in _RELATIONS if self._years < age))
+        age = next(limit for limit in (20, 45, 65, 999) if self._years < limit)
+        relation = dice.word(f"ja/relatives_{sex}_{age}")
         if relation in ("妻", "夫") and sex == own.sex:
             relation = "姉" if sex == "F" else "兄"
         if dice.chance(0.7):
@@ -907,8 +897,7 @@ class JapaneseCast(Cast):
 
     def _job(self, *, is_adult: bool) -> str:
         if self._years < 18 and not is_adult:
-            names = ("園児", "小学生", "中学生", "高校生")
-            return names[min(3, max(0, self._years - 4) // 4)]
+            return words("ja/places_in_life")[min(3, max(0, self._years - 4) // 4)]
         if self._years < 23 and not is_adult:
             return "大学生"
         job = self._made("job", _listed("ja/jobs"))

@@ -6,14 +6,13 @@ import pytest
 
 from audit.deid.copies import CopyingTagger, Piece, added, copies_summary, numbers_of, read_pieces
 from audit.deid.rules import RuleTagger
-from audit.deid.tagger import Window
 from audit.notes.spans import Span, TaggedDocument, tagged
 
 NOTE = TaggedDocument("d", "森健一様 52歳", patient_id="p")
 
 
 def read(output: str, note: TaggedDocument = NOTE):  # type: ignore[no-untyped-def]
-    return read_pieces(note, [Piece(Window(0, len(note.text)), output)])
+    return read_pieces(note, [Piece(start=0, end=len(note.text), output=output)])
 
 
 def test_an_exact_copy() -> None:
@@ -55,8 +54,8 @@ def test_nested_tags_stay_in_the_score_and_not_in_the_tags() -> None:
 def test_windows_are_put_together() -> None:
     text = "森健一様 52歳"
     pieces = [
-        Piece(Window(0, 5), "<識別子>森健一</識別子>様 "),
-        Piece(Window(3, 8), "様 <準識別子>52歳"),
+        Piece(start=0, end=5, output="<識別子>森健一</識別子>様 "),
+        Piece(start=3, end=8, output="様 <準識別子>52歳"),
     ]
     reading = read_pieces(TaggedDocument("d", text), pieces)
     assert reading.tags == (Span(0, 3, "identifier"), Span(5, 8, "quasi_identifier"))
@@ -64,12 +63,12 @@ def test_windows_are_put_together() -> None:
     assert (reading.status, reading.census.n_unclosed, reading.edits["n_source_chars"]) == (
         "exact", 1, 10,
     )  # fmt: skip
-    worst = read_pieces(TaggedDocument("d", text), [pieces[0], Piece(Window(3, 8), "")])
+    worst = read_pieces(TaggedDocument("d", text), [pieces[0], Piece(start=3, end=8, output="")])
     assert worst.status == "empty"
     outputs = worst.line(with_outputs=True)["outputs"]
     assert outputs[1] == {"start": 3, "end": 8, "output": ""}
     with pytest.raises(ValueError, match="behind the note"):
-        read_pieces(TaggedDocument("d", text), [Piece(Window(3, 9), "")])
+        read_pieces(TaggedDocument("d", text), [Piece(start=3, end=9, output="")])
 
 
 def test_sums_by_hand() -> None:
@@ -109,10 +108,9 @@ def test_nothing_read_is_undefined() -> None:
 
 def test_labels_of_ones_own() -> None:
     note = tagged("d", text="森", spans=())
-    window = Window(0, 1)
-    own = read_pieces(note, [Piece(window, "<WARD>森</WARD>")], labels=("WARD",))
+    own = read_pieces(note, [Piece(start=0, end=1, output="<WARD>森</WARD>")], labels=("WARD",))
     assert own.tags == (Span(0, 1, "WARD"),)
-    assert read_pieces(note, [Piece(window, "<WARD>森</WARD>")]).tags == ()
+    assert read_pieces(note, [Piece(start=0, end=1, output="<WARD>森</WARD>")]).tags == ()
 
 
 def test_rules_write_no_copies() -> None:

@@ -138,9 +138,7 @@ def test_a_long_note_is_read_in_windows(tagger: GenerativeTagger) -> None:
     (reading,) = tagger.read([TaggedDocument("long", text)])
     assert len(reading.pieces) > 1
     assert all(len(one.output) <= 1.2 * 17 + 64 for one in reading.pieces)
-    assert {i for one in reading.pieces for i in range(one.window.start, one.window.end)} == set(
-        range(len(text))
-    )
+    assert {i for one in reading.pieces for i in range(one.start, one.end)} == set(range(len(text)))
     for before, after in zip(reading.tags, reading.tags[1:], strict=False):
         assert before.end <= after.start
 
