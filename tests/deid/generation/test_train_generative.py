@@ -66,7 +66,9 @@ def test_the_folder_is_an_ordinary_model_for_its_owner_alone(tmp_path: Path) -> 
     assert load_causal(made.directory / "model", device="cpu").n_context == 512
     told = GenerativeFacts.of_folder(made.directory)
     assert (told.title, told.training["n_notes"]) == ("tiny", 4)
-    assert TuningSettings.of(told.training["settings"]).lora == Lora(dropout=0.1)
+    assert TuningSettings.read(json.dumps(told.training["settings"]), where="x").lora == Lora(
+        dropout=0.1
+    )
 
 
 @pytest.mark.parametrize("lora", [None, Lora(rank=4, dropout=0.2)])
@@ -184,7 +186,7 @@ def test_bad_orders_are_said(tmp_path: Path) -> None:
 
 def test_settings_survive_as_plain_values() -> None:
     settings = TuningSettings(lora=Lora(targets=("q_proj", "v_proj")), learning_rate=1e-3)
-    assert TuningSettings.of(json.loads(settings.written())) == settings
+    assert TuningSettings.read(settings.written(), where="x") == settings
     assert (TuningSettings().highest_rate, TuningSettings(lora=Lora()).highest_rate) == (2e-5, 2e-4)
 
 
