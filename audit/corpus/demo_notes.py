@@ -87,7 +87,7 @@ def fill(
     words: Mapping[str, Sequence[str]],
     given: Mapping[str, str],
 ) -> str:
-    """Fill a template's fields from `given`, else by a draw from `words`; `{x2}` draws like `{x}`."""
+    """Fill a template's fields from `given`, else by draws from `words`; `{x2}` draws as `{x}`."""
 
     def value(match: re.Match[str]) -> str:
         name, number = match.groups()
