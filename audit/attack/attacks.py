@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -249,22 +249,19 @@ def mask_attack(
 ) -> AttackResult:
     """Scenario 2: compare the posteriors of both models on the same masked passages."""
     settings, task = request.posterior, _posterior_task(request, pair, names)
-    found = {
-        who: evidence.posterior_evidence(
-            sources(who, f"{who} model: posteriors"), task, n_inputs=settings.n_inputs
-        )
-        for who in WHO
-    }
-    hospital, general = found["hospital"], found["general"]
-    chain: dict[str, Score] = {}
-    if settings.n_chain_inputs:
-        of_chain = {
+
+    def made(kind: Literal["posterior", "chain"], what: str, n: int) -> dict[str, PosteriorShard]:
+        return {
             who: evidence.posterior_evidence(
-                sources(who, f"{who} model: chain"), task, n_inputs=settings.n_chain_inputs,
-                kind="chain",
+                sources(who, f"{who} model: {what}"), task, n_inputs=n, kind=kind
             )
             for who in WHO
-        }  # fmt: skip
+        }
+
+    found, chain = made("posterior", "posteriors", settings.n_inputs), {}
+    hospital, general = found["hospital"], found["general"]
+    if settings.n_chain_inputs:
+        of_chain = made("chain", "chain", settings.n_chain_inputs)
         chain = scores.all_scores(
             _columns(of_chain), counts=of_chain["hospital"].n_inputs, parts=None
         )

@@ -86,19 +86,17 @@ def posterior_evidence(
     """Return the scenario-2 evidence of one model on `n_inputs` inputs, all shards together."""
     from audit.attack import posterior
 
-    is_chain = kind == "chain"
-    n_shard = CHAIN_INPUTS_PER_SHARD if is_chain else INPUTS_PER_SHARD
-    shard_of = posterior.chain_shard if is_chain else posterior.posterior_shard
-    n_rows = posterior.n_chain_rows if is_chain else posterior.n_rows
-
-    def make(shard: int, n_here: int, tick: Tick) -> PosteriorShard:
-        return shard_of(
-            source.loaded.model, task, shard=shard, n_shard_inputs=n_shard, n_inputs=n_here,
-            device=source.device, tick=tick,
-        )  # fmt: skip
-
     n_tokens = float(np.mean([len(t.left) + len(t.right) for t in task.templates]))
-    work = _Work(kind, task, n_shard, lambda n: n_rows(task, n_inputs=n), n_tokens, make)
+    if kind == "chain":
+        work = _Work(
+            kind, task, CHAIN_INPUTS_PER_SHARD, lambda n: posterior.n_chain_rows(task, n_inputs=n),
+            n_tokens, posterior.chain_shard,
+        )  # fmt: skip
+    else:
+        work = _Work(
+            kind, task, INPUTS_PER_SHARD, lambda n: posterior.n_rows(task, n_inputs=n), n_tokens,
+            posterior.posterior_shard,
+        )  # fmt: skip
     return posterior.PosteriorShard(**_arrays(source, work, n_total=n_inputs))
 
 
@@ -108,17 +106,11 @@ def generation_evidence(
     """Return the scenario-1 evidence of one model: documents and masses by block."""
     from audit.attack import generation
 
-    n_vocabulary = int(source.loaded.model.config.vocab_size)  # type: ignore[union-attr,arg-type]
     n_shard = DOCUMENTS_PER_SHARD[source.device_kind]
-
-    def make(shard: int, n_here: int, tick: Tick) -> GeneratedShard:
-        return generation.generated_shard(
-            source.loaded.model, task, shard=shard, n_shard_documents=n_shard, n_documents=n_here,
-            n_vocabulary=n_vocabulary, device=source.device, tick=tick,
-        )  # fmt: skip
-
-    n_tokens = float(len(task.prompt))
-    work = _Work("generation", task, n_shard, lambda n: n * task.n_steps, n_tokens, make)
+    work = _Work(
+        "generation", task, n_shard, lambda n: n * task.n_steps, float(len(task.prompt)),
+        generation.generated_shard,
+    )  # fmt: skip
     return generation.GeneratedShard(**_arrays(source, work, n_total=n_documents))
 
 
@@ -170,7 +162,10 @@ def _made(
 
     started = time.monotonic()
     try:
-        arrays = dict(vars(work.make(shard, n_here, tick)))
+        found = work.make(
+            source.loaded.model, work.task, shard=shard, first=shard * work.n_shard, n=n_here,
+            device=source.device, tick=tick,
+        )  # fmt: skip
     except (torch.cuda.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
@@ -179,6 +174,7 @@ def _made(
             where="micro-batch",
             do="Try a smaller micro-batch (scenario 2), or run on the CPU.",
         ) from None
+    arrays = dict(vars(found))
     source.store.put(key, arrays=arrays, meta={"kind": work.kind})
     if source.light_key:
         n_parameters = sum(p.numel() for p in source.loaded.model.parameters())

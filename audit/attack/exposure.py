@@ -25,6 +25,7 @@ from audit.stats import NOTHING, Estimate, FloatArray, IntArray, Rate
 MIN_HELD_OUT = 19
 """With fewer held-out names the smallest rank p-value is above 0.05."""
 _N_REPLICATES = 2000
+_OF_NAME = ("name_id", "n_mentions", "score", "bits", "p", "twin_id", "twin_score")
 
 
 def exposure_bits(p: ArrayLike) -> FloatArray:
@@ -189,22 +190,16 @@ def exposure_record(
         for name, column in scores.items()
     }
     is_paired, score = len(planted) == len(held_out), scores[fixed]
-    names = []
+    names: list[dict[str, object]] = []
     if found[fixed] is not None:
         p = rank_p_values(score[planted], controls=score[held_out])
+        nobody = [None] * len(planted)
         names = [
-            {
-                "name_id": row,
-                "n_mentions": count,
-                "score": score[row].item(),
-                "bits": each_bits,
-                "p": each_p,
-                "twin_id": twin,
-                "twin_score": None if twin is None else score[twin].item(),
-            }
-            for row, count, each_p, each_bits, twin in zip(
-                planted, counts, p.tolist(), exposure_bits(p).tolist(),
-                held_out if is_paired else [None] * len(planted), strict=True,
+            dict(zip(_OF_NAME, row, strict=True))
+            for row in zip(
+                planted, counts, score[planted].tolist(), exposure_bits(p).tolist(), p.tolist(),
+                held_out if is_paired else nobody,
+                score[held_out].tolist() if is_paired else nobody, strict=True,
             )
         ]  # fmt: skip
     record = {

@@ -113,9 +113,8 @@ def generated_shard(
     task: GenerationTask,
     *,
     shard: int,
-    n_shard_documents: int,
-    n_documents: int,
-    n_vocabulary: int,
+    first: int,
+    n: int,
     device: str,
     tick: Tick,
 ) -> GeneratedShard:
@@ -123,24 +122,22 @@ def generated_shard(
 
     Parameters
     ----------
-    shard, n_shard_documents
-        Which shard, and how many documents a full one has (a multiple of `DRAW`).
-    n_documents
-        Documents of this shard; fewer than `n_shard_documents` only in the last one.
+    shard, first, n
+        Which shard, its first document (a multiple of `DRAW`) and how many it has.
     tick
         Called with the number of documents after each step; may raise to stop.
     """
-    first = shard * n_shard_documents
-    positions, uniforms = shard_draws(task, first=first, n_documents=n_documents)
-    blocks = blocks_of(first, n_documents)  # [B]
-    state = torch.tensor(task.prompt, device=device).repeat(n_documents, 1)  # [B, L]
+    positions, uniforms = shard_draws(task, first=first, n_documents=n)
+    blocks = blocks_of(first, n)  # [B]
+    n_vocabulary = int(model.config.vocab_size)  # type: ignore[union-attr,arg-type]
+    state = torch.tensor(task.prompt, device=device).repeat(n, 1)  # [B, L]
     tally = _Tally(task, blocks=blocks, n_vocabulary=n_vocabulary, device=device)
     drawn = [torch.from_numpy(x).to(device) for x in (positions, uniforms)]  # [T, B] each
     model.eval()
     with torch.inference_mode():
         for at, number in zip(*drawn, strict=True):
             step(model, task, state, positions=at, uniforms=number, tally=tally)
-            tick(n_documents)
+            tick(n)
     is_slot = np.isin(positions, task.name_slots).sum(axis=0)  # [B]
     n_documents_of = np.bincount(blocks)
     mass, slot_mass = _floats(tally.mass, 2, len(n_documents_of), n_vocabulary)

@@ -290,38 +290,40 @@ def name_columns(
     attack: AttackResult, judgement: Judgement, *, candidates: Candidates, scenario: int
 ) -> dict[str, list[Any]]:
     """Return the per-name table as columns, in the order of `names.csv`."""
-    n = len(candidates)
-    decisions, fixed = judgement.decisions, attack.scores[FIXED_SCORE[scenario]]
-    columns: dict[str, list[Any]] = {
-        "name_id": list(range(n)),
-        "file_row": list(candidates.row),
-        "first_name": list(candidates.first),
-        "last_name": list(candidates.last),
+    n, decisions = len(candidates), judgement.decisions
+    fixed, residuals = (
+        attack.scores[FIXED_SCORE[scenario]],
+        attack.parts.pairs(attack.part_residual),
+    )
+    columns: dict[str, Any] = {
+        "name_id": range(n),
+        "file_row": candidates.row,
+        "first_name": candidates.first,
+        "last_name": candidates.last,
         "is_member": [None if m is None else int(m) for m in candidates.is_member],
-        "control_kind": list(candidates.control_kind),
-        "role": list(candidates.role),
-        "n_mentions": list(candidates.n_mentions),
-        "popularity": list(candidates.popularity),
-        "n_pieces": attack.n_pieces[:n].tolist(),
-        "score": fixed.value[:n].tolist(),
-        "standard_error": fixed.standard_error[:n].tolist(),
-        "p_value": decisions.p.tolist(),
-        "q_value": decisions.q.tolist(),
-        "decision": decisions.decision.tolist(),
-        "is_undecided": decisions.is_undecided.tolist(),
-        "threshold": decisions.threshold.tolist(),
-        "is_unmatched": (decisions.decision == NOT_JUDGED).tolist(),
+        "control_kind": candidates.control_kind,
+        "role": candidates.role,
+        "n_mentions": candidates.n_mentions,
+        "popularity": candidates.popularity,
+        "n_pieces": attack.n_pieces[:n],
+        "score": fixed.value[:n],
+        "standard_error": fixed.standard_error[:n],
+        "p_value": decisions.p,
+        "q_value": decisions.q,
+        "decision": decisions.decision,
+        "is_undecided": decisions.is_undecided,
+        "threshold": decisions.threshold,
+        "is_unmatched": decisions.decision == NOT_JUDGED,
     }
-    renamed: dict[str, list[Any]] = {}
+    renamed: dict[str, Any] = {}
     for kind in scores_of(scenario):
         if kind.name in attack.scores:
-            found = attack.scores[kind.name].value[:n].tolist()
+            found = attack.scores[kind.name].value[:n]
             if kind.is_count:  # as the paper reports them
-                found = [round(share * attack.n_units) for share in found]
+                found = np.round(found * attack.n_units).astype(np.int64)
             (renamed if kind.column else columns)[kind.column or kind.name] = found
-    first, last = attack.parts.pairs(attack.part_residual)
-    columns |= {"first_residual": first[:n].tolist(), "last_residual": last[:n].tolist()}
-    return columns | renamed
+    columns |= {"first_residual": residuals[0][:n], "last_residual": residuals[1][:n]} | renamed
+    return {name: np.asarray(one, dtype=object).tolist() for name, one in columns.items()}
 
 
 def null_check(score: FloatArray, *, candidates: Candidates) -> dict[str, float]:

@@ -36,8 +36,6 @@ _N_SAMPLED = 200
 """Passages from which the mean length is taken."""
 _START_SECONDS = 8.0
 """Starting a process, loading two models, judging and writing the report."""
-_SWITCHES = {"is_remasked": "--keep-sampled", "is_dropout_on": "--no-dropout"}
-"""Options that turn a setting off."""
 _OF_REQUEST = ("seed", "threshold", "dtype", "device")
 PRESETS = ("quick", "paper", "thorough")
 _GENERATION = {
@@ -125,8 +123,8 @@ def command_line(
         text = repr(value) if isinstance(value, float) else str(value)
         if value == usual:
             continue
-        if name in _SWITCHES:
-            words.append(_SWITCHES[name])
+        if name in settings.flags:
+            words.append(settings.flags[name])
         else:
             words += [f"{option}={text}"] if text.startswith("-") else [option, text]
     return shlex.join([*words, "--out", "results"])

@@ -209,8 +209,8 @@ def posterior_shard(
     task: PosteriorTask,
     *,
     shard: int,
-    n_shard_inputs: int,
-    n_inputs: int,
+    first: int,
+    n: int,
     device: str,
     tick: Tick,
 ) -> PosteriorShard:
@@ -218,14 +218,12 @@ def posterior_shard(
 
     Parameters
     ----------
-    shard, n_shard_inputs
-        Which shard, and how many inputs a full one has (a multiple of `DRAW`).
-    n_inputs
-        Inputs of this shard; fewer than `n_shard_inputs` only in the last one.
+    shard, first, n
+        Which shard, its first input (a multiple of `DRAW`) and how many it has.
     tick
         Called with the number of rows done after each forward pass; may raise to stop.
     """
-    blocks = draw_inputs(task, first=shard * n_shard_inputs, n_inputs=n_inputs)
+    blocks = draw_inputs(task, first=first, n_inputs=n)
     n_parts = int(task.part_columns.max(initial=-1)) + 1
     parts, names, by_passage = (
         torch.zeros(shape, dtype=torch.float64, device=device)
@@ -345,8 +343,8 @@ def chain_shard(
     task: PosteriorTask,
     *,
     shard: int,
-    n_shard_inputs: int,
-    n_inputs: int,
+    first: int,
+    n: int,
     device: str,
     tick: Tick,
 ) -> PosteriorShard:
@@ -354,9 +352,7 @@ def chain_shard(
 
     The sums hold exp(ln chain) and ln chain of the listed names ([b, n_listed]).
     """
-    blocks = draw_inputs(
-        task, first=shard * n_shard_inputs, n_inputs=n_inputs, purpose="chain inputs"
-    )
+    blocks = draw_inputs(task, first=first, n_inputs=n, purpose="chain inputs")
     variants = [list(_variants(pieces, n_names=task.n_listed)) for pieces in task.pieces]
     passes = count()
 

@@ -73,8 +73,8 @@ from cache.store import Store
 RECIPES = {"en": ENGLISH, "ja": JAPANESE}
 DEMO_SEED = 0
 """Of the shipped notes."""
-_FIRST, _LAST, _STAFF = 0xE000, 0xE800, 0xF000
-"""Where the signs begin that stand for names while the notes are written (private use area)."""
+_DOCTOR = {"en": r"dr \. ", "ja": "担当医"}
+"""What stands before a doctor's name."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,7 @@ class HospitalNotes:
 def hospital_notes(language: str, *, directory: Path = DEMO_HOSPITAL) -> HospitalNotes:
     """Return the demo hospital's notes; `directory` is the shipped demo's.
 
-    They are written twice: with a sign for each part of a name, which tells where names are, and
-    with the names.
+    A patient's full name stands nowhere but where the patient is named.
     """
     recipe, folder = RECIPES[language], directory / language
     try:
@@ -137,61 +136,36 @@ def hospital_notes(language: str, *, directory: Path = DEMO_HOSPITAL) -> Hospita
         raise AuditError(
             "The demo's files are missing.", do="Make them with: python -m audit demo --retrain"
         ) from None
+    patients = [row for row, truth in enumerate(names.is_member) if truth]
+    owner_of = {names.full_name(row): row for row in patients}
     staff = demo_staff(us_pool() if language == "en" else japanese_pool(), recipe, seed=DEMO_SEED)
-    listed = zip(names.first, names.last, names.is_member, strict=True)
-    patients = [(first, last) for first, last, truth in listed if truth]
-
-    def written(
-        people: Sequence[tuple[str, str]], doctors: Sequence[str]
-    ) -> demo_notes.DemoHospital:
-        return demo_notes.demo_notes(
-            people, staff=doctors, language=language, n_notes=recipe.n_notes, seed=DEMO_SEED
-        )
-
-    def full(first: str, last: str) -> str:
-        return f"{last}{first}" if language == "ja" else f"{first} {last}"
-
-    signs = [(chr(_FIRST + i), chr(_LAST + i)) for i in range(len(patients))]
-    doctors = {chr(_STAFF + i): (name, -1) for i, name in enumerate(staff)}
-    name_of = doctors | {
-        full(*sign): (full(*patient), owner)
-        for owner, (sign, patient) in enumerate(zip(signs, patients, strict=True))
-    }
+    written = demo_notes.demo_notes(
+        [(names.first[row], names.last[row]) for row in patients], staff=staff,
+        language=language, n_notes=recipe.n_notes, seed=DEMO_SEED,
+    )  # fmt: skip
+    people, doctors = ("|".join(sorted(who, key=len, reverse=True)) for who in (owner_of, staff))
+    named = re.compile(f"{people}|(?<={_DOCTOR[language]})(?:{doctors})")
     documents, mentions = [], []
-    for number, draft in enumerate(written(signs, tuple(doctors)).notes):
-        text, spans = _named(draft, name_of)
-        own = [Mention(number, span, owner) for span, owner in spans if owner >= 0]
+    for number, text in enumerate(written.notes):
+        gold, own = [], []
+        for found in named.finditer(text):
+            owner = owner_of.get(found[0])
+            label = QUASI_IDENTIFIER if owner is None else IDENTIFIER
+            gold.append(Span(*found.span(), label))
+            own += [] if owner is None else [Mention(number, gold[-1], owner)]
         patient = f"P{own[0].owner:03d}" if own else None
-        gold = [span for span, _ in spans]
         documents.append(tagged(f"N{number:04d}", text=text, spans=gold, patient_id=patient))
         mentions += own
-    hospital = written(patients, staff)
-    if tuple(document.text for document in documents) != hospital.notes:
-        raise ValueError("the places of the names are not those of the notes")
     lines = [
         json.dumps(
             {"passage_id": f"P{i:03d}", "name_id": p.owner, "text": demo_notes.passage_text(p)}
         )
-        for i, p in enumerate(hospital.patterns, start=1)
+        for i, p in enumerate(written.patterns, start=1)
     ]
     data = "\n".join(lines).encode()
     passages = read_passages(data, what="passages", file_name="passages.jsonl")
     general = folder / "models" / "general"
     return HospitalNotes(language, tuple(documents), tuple(mentions), names, passages, general)
-
-
-def _named(
-    draft: str, name_of: Mapping[str, tuple[str, int]]
-) -> tuple[str, list[tuple[Span, int]]]:
-    """Return a draft with names in place of signs, span and owner (-1: a doctor) of each."""
-    text, at, spans = "", 0, []
-    for sign in re.finditer("|".join(name_of), draft):
-        name, owner = name_of[sign[0]]
-        text += draft[at : sign.start()]
-        label = QUASI_IDENTIFIER if owner < 0 else IDENTIFIER
-        spans.append((Span(len(text), len(text) + len(name), label), owner))
-        text, at = text + name, sign.end()
-    return text + draft[at:], spans
 
 
 WHOLE, PART, MISSED = "whole", "part", "missed"

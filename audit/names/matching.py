@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,30 +86,18 @@ def name_hits(
         [b, N] documents with the first or the last name; with both side by side, in the order in
         which the name is written.
     """
-    # What is looked for -> (0: a part, 1: the full name; the row); a name of one part is full.
-    by_words: dict[Words, list[tuple[int, int]]] = defaultdict(list)
-    by_characters: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for row in range(len(candidates)):
-        parts = [text for _, text in candidates.parts(row)]
-        full = candidates.separator(row).join(parts)
-        for place, text in ((1, full), *((0, part) for part in parts)):
-            if is_unspaced(text):
-                by_characters[fold(text).replace(" ", "")].append((place, row))
-            else:
-                by_words[tuple(words(text))].append((place, row))
-    runs = _Runs(map(" ".join, by_words))
+    index = PartIndex(candidates)
     blocks = blocks_of(0, len(documents))
-    hits = np.zeros((2, int(blocks.max(initial=-1)) + 1, len(candidates)))
+    n_blocks = int(blocks.max(initial=-1)) + 1
+    hits = np.zeros((n_blocks, len(candidates)))
+    full_hits = np.zeros((n_blocks, len(candidates)))
     for block, document in zip(blocks, documents, strict=True):
-        tokens = words(document)
-        joined = re.sub(r"\s+", "", fold(document))
-        found = {hit for at in range(len(tokens)) for run in runs.at(tokens, at)
-                 for hit in by_words[run]}  # fmt: skip
-        found.update(h for run, own in by_characters.items() if run in joined for h in own)
-        either = sorted({row for _, row in found})
-        hits[0, block, either] += 1
-        hits[1, block, sorted(row for is_full, row in found if is_full)] += 1
-    return hits[0], hits[1]
+        found = set(index.terms(document))
+        hits[block, sorted({row for _, rows in found for row in rows})] += 1
+        full_hits[
+            block, sorted({row for part, rows in found if part == "full" for row in rows})
+        ] += 1
+    return hits, full_hits
 
 
 def count_lexicon_names(
@@ -132,6 +121,104 @@ def count_lexicon_names(
             n["listed"] += ((one, two) in listed) + ((two, one) in listed and one != two)
     kinds = ("first", "last", "first_last", "last_first", "listed")
     return NameCounts(**{kind: n[kind] for kind in kinds}, n_documents=len(documents))
+
+
+# A character with what is composed with it: combining marks, half-width voicing, Hangul letters.
+_HANGUL = "\u1100-\u11ff\uffa0-\uffdc"
+_CLUSTER = re.compile(
+    f"[{_HANGUL}]+"
+    "|.[\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0903\u093a-\u094f"
+    "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u302a-\u302f\u3099\u309a\ufe20-\ufe2f\uff9e\uff9f]*",
+    re.DOTALL,
+)
+_CHUNK = re.compile(r"\s+|\S+")
+
+
+def fold_with_offsets(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
+    """Return text as it is compared, and where each of its characters begins and ends in it.
+
+    Where folding cannot be followed character by character, whole words are given as one.
+    """
+    folded = fold(text)
+    if text.isascii():
+        return folded, range(len(text)), range(1, len(text) + 1)
+    for pattern in (_CLUSTER, _CHUNK):
+        pieces = [(m.start(), m.end(), fold(m[0])) for m in pattern.finditer(text)]
+        if "".join(piece for _, _, piece in pieces) == folded:
+            break
+    else:
+        pieces = [(0, len(text), folded)]
+    starts = [start for start, _, piece in pieces for _ in piece]
+    ends = [end for _, end, piece in pieces for _ in piece]
+    return folded, starts, ends
+
+
+Term = tuple[str, tuple[int, ...]]
+"""What a stretch of text is ("full", "first", "last"; "either": the first name of some and the
+last name of others), and of which rows' names."""
+
+
+class _Lexicon:
+    """Sequences to look for (of words, or of characters), by their first member."""
+
+    def __init__(self, found: Mapping[Any, dict[str, list[int]]]) -> None:
+        self.terms: dict[Any, list[Term]] = {}
+        self._lengths: dict[str, set[int]] = defaultdict(set)
+        for sequence, rows_of in found.items():
+            parts = sorted(rows_of.keys() - {"full"})
+            rows = tuple(sorted({row for part in parts for row in rows_of[part]}))
+            self.terms[sequence] = [("full", tuple(rows_of["full"]))] if "full" in rows_of else []
+            if parts:
+                self.terms[sequence].append((parts[0] if len(parts) == 1 else "either", rows))
+            self._lengths[sequence[0]].add(len(sequence))
+
+    def find(self, text: Sequence[str]) -> Iterator[tuple[int, int, Term]]:
+        """Yield (start, end, term) of every sequence in a text of words or characters."""
+        for start, first in enumerate(text):
+            for n in self._lengths.get(first, ()):
+                if start + n <= len(text):
+                    for term in self.terms.get(text[start : start + n], ()):
+                        yield start, start + n, term
+
+
+class PartIndex:
+    """Finds the names of a list in texts, whole and in part.
+
+    Names are sequences of words; in Han or kana runs of characters, whatever white space stands
+    between. A name of one part is found in full.
+    """
+
+    def __init__(self, names: Candidates) -> None:
+        found: tuple[dict[Any, Any], dict[Any, Any]] = {}, {}
+        for row in range(len(names)):
+            parts = names.parts(row)
+            whole = ("full", names.separator(row).join(text for _, text in parts))
+            for part, entry in (*parts, whole) if len(parts) > 1 else (whole,):
+                is_run = is_unspaced(entry)
+                sequence = fold(entry).replace(" ", "") if is_run else tuple(words(entry))
+                if sequence:
+                    found[is_run].setdefault(sequence, {}).setdefault(part, []).append(row)
+        self._words, self._runs = map(_Lexicon, found)
+
+    def _found(self, folded: str) -> Iterator[list[tuple[int, int, Term]]]:
+        yield list(self._words.find(tuple(WORD.findall(folded))))
+        yield list(self._runs.find("".join(folded.split()))) if self._runs.terms else []
+
+    def terms(self, text: str) -> Iterator[Term]:
+        """Yield what stands in a text."""
+        return (term for found in self._found(fold(text)) for _, _, term in found)
+
+    def places(self, text: str) -> Iterator[tuple[int, int, Term]]:
+        """Yield (start, end, what stands there) of every place in a text; they may overlap."""
+        folded = fold(text)
+        in_words, in_runs = self._found(folded)
+        if in_words or in_runs:
+            _, starts, ends = fold_with_offsets(text)
+            spans = [match.span() for match in WORD.finditer(folded)]
+            places = [(i, i + 1) for i, letter in enumerate(folded) if not letter.isspace()]
+            for units, found in ((spans, in_words), (places, in_runs)):
+                for at, end, term in found:
+                    yield starts[units[at][0]], ends[units[end - 1][1] - 1], term
 
 
 Pair = tuple[str, str]

@@ -6,8 +6,9 @@ Names are paired by their folded parts. Undefined numbers are NaN. Torch-free.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -41,50 +42,40 @@ class Flags:
 
     @property
     def p(self) -> float:
-        """McNemar's exact two-sided p-value."""
-        return mcnemar_p(self.only_one, self.only_other)
+        """McNemar's exact two-sided p-value: twice the smaller tail of a fair coin, at most 1.
+
+        Source: McNemar 1947, doi:10.1007/BF02295996; exact form: the binomial sign test.
+        """
+        from scipy.stats import binomtest
+
+        n = self.only_one + self.only_other
+        return float(binomtest(self.only_one, n).pvalue) if n else 1.0
 
     @property
     def difference(self) -> Estimate:
-        """Share flagged by the first minus share flagged by the second audit."""
-        return paired_difference(self)
+        """Share flagged by the first minus share flagged by the second audit, with its interval.
 
+        Source: Newcombe 1998, method 10, doi:10.1002/(SICI)1097-0258(19981130)17:22<2635::
+        AID-SIM954>3.0.CO;2-C: Wilson intervals of both shares, joined with the correlation of the
+        pairs.
+        """
+        a, b, c, d = self.both, self.only_one, self.only_other, self.neither
+        n = self.n_names
+        if not n:
+            return Estimate(math.nan, math.nan, math.nan)
+        one, other = wilson((a + b) / n, n_total=n), wilson((a + c) / n, n_total=n)
+        margins = (a + b) * (c + d) * (a + c) * (b + d)
+        excess = float(a * d - b * c)
+        excess = max(excess - n / 2, 0.0) if excess > 0 else excess
+        phi = excess / math.sqrt(margins) if margins else 0.0
 
-def mcnemar_p(only_one: int, only_other: int) -> float:
-    """Return the exact two-sided p-value: twice the smaller tail of a fair coin, at most 1.
+        def reach(down: float, up: float) -> float:
+            return math.sqrt(max(down**2 - 2 * phi * down * up + up**2, 0.0))
 
-    Source: McNemar 1947, doi:10.1007/BF02295996; exact form: the binomial sign test.
-    """
-    from scipy.stats import binomtest
-
-    n = only_one + only_other
-    return float(binomtest(only_one, n).pvalue) if n else 1.0
-
-
-def paired_difference(flags: Flags) -> Estimate:
-    """Return the difference of two paired shares with its 95 % interval; NaN without names.
-
-    Source: Newcombe 1998, method 10, doi:10.1002/(SICI)1097-0258(19981130)17:22<2635::AID-SIM954>
-    3.0.CO;2-C: Wilson intervals of both shares, joined with the correlation of the pairs.
-    """
-    a, b, c, d = flags.both, flags.only_one, flags.only_other, flags.neither
-    n = flags.n_names
-    if not n:
-        return Estimate(math.nan, math.nan, math.nan)
-    one, other = wilson((a + b) / n, n_total=n), wilson((a + c) / n, n_total=n)
-    value = (b - c) / n
-    margins = (a + b) * (c + d) * (a + c) * (b + d)
-    excess = float(a * d - b * c)
-    if excess > 0:
-        excess = max(excess - n / 2, 0.0)
-    phi = excess / math.sqrt(margins) if margins else 0.0
-
-    def reach(down: float, up: float) -> float:
-        return math.sqrt(max(down**2 - 2 * phi * down * up + up**2, 0.0))
-
-    below = reach(one.value - one.low, other.high - other.value)
-    above = reach(other.value - other.low, one.high - one.value)
-    return Estimate(value, max(-1.0, value - below), min(1.0, value + above))
+        value = (b - c) / n
+        below = reach(one.value - one.low, other.high - other.value)
+        above = reach(other.value - other.low, one.high - one.value)
+        return Estimate(value, max(-1.0, value - below), min(1.0, value + above))
 
 
 def auc_difference(
@@ -164,24 +155,23 @@ def compare_audits(one: AuditReport, *, other: AuditReport) -> Comparison:
     names = _listed_once(one).merge(
         _listed_once(other), left_index=True, right_index=True, suffixes=("", "_other"), sort=False
     )
+    kinds = list(zip(names["kind"], names["kind_other"], strict=True))
     both_controls = names["is_control"] & names["is_control_other"]
-    n_kind_differs = int((both_controls & (names["kind"] != names["kind_other"])).sum())
-    names["kind"] = [
-        _joined(kinds) for kinds in zip(names["kind"], names["kind_other"], strict=True)
-    ]
+    differs = both_controls & (names["kind"] != names["kind_other"])
+    names["kind"] = [_joined(*pair) for pair in kinds]
     names["is_control"] = ~names["kind"].isin((*ASKED, "canary", "differs"))
-    names["is_different"] = names["is_flagged"].ne(names["is_flagged_other"]) & ~(
-        names["is_flagged"].isna() & names["is_flagged_other"].isna()
-    )
+    flagged = names["is_flagged"], names["is_flagged_other"]
+    names["is_different"] = flagged[0].ne(flagged[1]) & ~(flagged[0].isna() & flagged[1].isna())
+    flat, more = _flat_question(one), _flat_question(other)
     return Comparison(
         names=names,
         n_only_one=one.n_names - len(names),
         n_only_other=other.n_names - len(names),
-        n_kind_differs=n_kind_differs,
+        n_kind_differs=int(differs.sum()),
         tested=_flags(names[names["kind"].isin(("member", "unknown"))]),
         controls=_flags(names[names["is_control"]]),
-        aucs=_aucs(names),
-        settings=_settings(one, other),
+        aucs=tuple(_aucs(names)),
+        settings={key: (flat.get(key, ""), more.get(key, "")) for key in flat | more},
     )
 
 
@@ -194,39 +184,28 @@ def _listed_once(report: AuditReport) -> pd.DataFrame:
     return table[~table.index.duplicated(keep=False)]
 
 
-def _joined(kinds: tuple[str, str]) -> str:
+def _joined(one: str, other: str) -> str:
     """Kind of a name in two audits; of two kinds of controls it is the first's."""
-    known = [kind for kind in dict.fromkeys(kinds) if kind != "unknown"] or ["unknown"]
-    return "differs" if len(known) > 1 and {"member", "planted"} & set(known) else known[0]
+    if "unknown" in (one, other) or one == other:
+        return other if one == "unknown" else one
+    return "differs" if {"member", "planted"} & {one, other} else one
 
 
 def _flags(names: pd.DataFrame) -> Flags:
     pairs = list(zip(names["is_flagged"], names["is_flagged_other"], strict=True))
-    return Flags(
-        both=pairs.count((True, True)),
-        only_one=pairs.count((True, False)),
-        only_other=pairs.count((False, True)),
-        neither=pairs.count((False, False)),
-    )
+    return Flags(*(pairs.count((a, b)) for a, b in product((True, False), repeat=2)))
 
 
-def _aucs(names: pd.DataFrame) -> tuple[AucDifference, ...]:
+def _aucs(names: pd.DataFrame) -> Iterator[AucDifference]:
     is_member = (names["kind"] == "member").to_numpy()
-    of_kind = {kind: (names["kind"] == kind).to_numpy() for kind in ("easy", "hard")}
-    found = []
-    for stratum, controls in {"all": names["is_control"].to_numpy(), **of_kind}.items():
-        n_members, n_controls = int(is_member.sum()), int(controls.sum())
+    for stratum in ("all", "easy", "hard"):
+        is_control = names["is_control"] if stratum == "all" else names["kind"] == stratum
+        rows = is_member | is_control.to_numpy()
+        n_members, n_controls = int(is_member.sum()), int(is_control.sum())
         if n_members and n_controls:
-            rows = is_member | controls
-            scores = names.loc[rows, ["score", "score_other"]].to_numpy()
-            aucs = auc_difference(scores[:, 0], other=scores[:, 1], is_member=is_member[rows])
-            found.append(AucDifference(stratum, n_members, n_controls, *aucs))
-    return tuple(found)
-
-
-def _settings(one: AuditReport, other: AuditReport) -> dict[str, tuple[str, str]]:
-    flat, more = _flat_question(one), _flat_question(other)
-    return {key: (flat.get(key, ""), more.get(key, "")) for key in {**flat, **more}}
+            one, other = names.loc[rows, ["score", "score_other"]].to_numpy().T
+            aucs = auc_difference(one, other=other, is_member=is_member[rows])
+            yield AucDifference(stratum, n_members, n_controls, *aucs)
 
 
 def _flat_question(report: AuditReport) -> dict[str, str]:

@@ -5,35 +5,35 @@ Comes in: an audit's documents, its table of names, its passages. Torch-free.
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from audit.names.candidates import Candidates, make_candidates
-from audit.names.matching import WORD, fold
+from audit.names.matching import PartIndex
 from audit.notes.passages import Passage
 from audit.report.names import ASKED
 from audit.report.report import AuditReport, Inspection
 from audit.stats import Rate
-from audit.text import fold_name, is_unspaced
+from audit.text import fold_name
 
 PARTS = ("full", "first", "last", "either")
 """What of a name a hit is; "either": the first name of some and the last name of others."""
+WHO = ("hospital", "general")
+GROUPS = ("candidate", "member", "control", "flagged")
+"""Listed names by group: all, members and names of unknown truth, controls, and those names that
+stand out and are no controls."""
+FILTERS = ("all", *GROUPS, "none")
+PER_PAGE = 10
+_NAME = "\ufffc"
+"""Stands for a name in a text that is searched: no keyboard has it."""
 
-# A character with what is composed with it: combining marks, half-width voicing, Hangul letters.
-_HANGUL = "\u1100-\u11ff\uffa0-\uffdc"
-_CLUSTER = re.compile(
-    f"[{_HANGUL}]+"
-    "|.[\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0903\u093a-\u094f"
-    "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u302a-\u302f\u3099\u309a\ufe20-\ufe2f\uff9e\uff9f]*",
-    re.DOTALL,
-)
-_CHUNK = re.compile(r"\s+|\S+")
+Flags = NDArray[np.bool_]
+Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,9 @@ def find_hits(texts: Sequence[str], *, names: Candidates) -> tuple[tuple[Hit, ..
 
     Hits may overlap: a full name holds its parts. `marks_of` gives stretches that do not.
     """
-    index = _Index(names)
-    return tuple(index.find(text) for text in texts)
+    index = PartIndex(names)
+    found = ([Hit(start, end, *term) for start, end, term in index.places(t)] for t in texts)
+    return tuple(tuple(sorted(hits, key=lambda h: (h.start, -h.end, h.part))) for hits in found)
 
 
 def marks_of(hits: Sequence[Hit]) -> tuple[Hit, ...]:
@@ -67,121 +68,6 @@ def marks_of(hits: Sequence[Hit]) -> tuple[Hit, ...]:
         if hit.end > end:
             marks.append(replace(hit, start=max(hit.start, end)))
     return tuple(marks)
-
-
-def fold_with_offsets(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
-    """Return text as names are compared, and where each of its characters begins and ends in it.
-
-    Where folding cannot be followed character by character, whole words are given as one.
-    """
-    folded = fold(text)
-    if text.isascii():
-        return folded, range(len(text)), range(1, len(text) + 1)
-    for pattern in (_CLUSTER, _CHUNK):
-        pieces = [(m.start(), m.end(), fold(m[0])) for m in pattern.finditer(text)]
-        if "".join(piece for _, _, piece in pieces) == folded:
-            break
-    else:
-        pieces = [(0, len(text), folded)]
-    starts = [start for start, _, piece in pieces for _ in piece]
-    ends = [end for _, end, piece in pieces for _ in piece]
-    return folded, starts, ends
-
-
-class _Index:
-    """What to look for: sequences of words by their first word, and runs of characters."""
-
-    def __init__(self, names: Candidates) -> None:
-        by_words: dict[tuple[str, ...], dict[str, list[int]]] = defaultdict(_by_part)
-        by_characters: dict[str, dict[str, list[int]]] = defaultdict(_by_part)
-        for row in range(len(names)):
-            for part, entry in _entries(names, row):
-                if is_unspaced(entry):
-                    by_characters[fold(entry).replace(" ", "")][part].append(row)
-                elif words := tuple(WORD.findall(fold(entry))):
-                    by_words[words][part].append(row)
-        self._words = {words: _terms(found) for words, found in by_words.items()}
-        self._characters = {run: _terms(found) for run, found in by_characters.items()}
-        self._n_words: dict[str, set[int]] = defaultdict(set)
-        for words in self._words:
-            self._n_words[words[0]].add(len(words))
-        self._n_characters: dict[str, set[int]] = defaultdict(set)
-        for run in self._characters:
-            self._n_characters[run[:1]].add(len(run))
-
-    def find(self, text: str) -> tuple[Hit, ...]:
-        """Return every hit in a document."""
-        found = [*self._by_words(text), *self._by_characters(text)]
-        return tuple(sorted(found, key=lambda hit: (hit.start, -hit.end, hit.part)))
-
-    def _by_words(self, text: str) -> Iterator[Hit]:
-        if not self._words:
-            return
-        folded = fold(text)
-        words = WORD.findall(folded)
-        if self._n_words.keys().isdisjoint(words):
-            return
-        places = list(WORD.finditer(folded))
-        starts: Sequence[int] = ()
-        ends: Sequence[int] = ()
-        for at, word in enumerate(words):
-            for n_words in self._n_words.get(word, ()):
-                terms = self._words.get(tuple(words[at : at + n_words]))
-                if terms is None or at + n_words > len(words):
-                    continue
-                if not starts:
-                    _, starts, ends = fold_with_offsets(text)
-                start = starts[places[at].start()]
-                end = ends[places[at + n_words - 1].end() - 1]
-                for part, name_ids in terms:
-                    yield Hit(start, end, part, name_ids)
-
-    def _by_characters(self, text: str) -> Iterator[Hit]:
-        if not self._characters:
-            return
-        folded, starts, ends = fold_with_offsets(text)
-        kept = [place for place, character in enumerate(folded) if not character.isspace()]
-        joined = "".join(folded[place] for place in kept)
-        for at, character in enumerate(joined):
-            for n_characters in self._n_characters.get(character, ()):
-                terms = self._characters.get(joined[at : at + n_characters])
-                if terms is None or at + n_characters > len(joined):
-                    continue
-                for part, name_ids in terms:
-                    yield Hit(starts[kept[at]], ends[kept[at + n_characters - 1]], part, name_ids)
-
-
-def _by_part() -> dict[str, list[int]]:
-    return defaultdict(list)
-
-
-def _entries(names: Candidates, row: int) -> Iterator[tuple[str, str]]:
-    """Yield what a name can be found by; a name of one part is found in full."""
-    parts = names.parts(row)
-    if len(parts) > 1:
-        yield from parts
-    yield "full", names.separator(row).join(text for _, text in parts)
-
-
-def _terms(found: dict[str, list[int]]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Return the parts that one stretch of text can be, and whose; full names stand apart."""
-    single = {part for part in found if part != "full"}
-    rows = sorted({row for part in single for row in found[part]})
-    terms = [("full", tuple(found["full"]))] if "full" in found else []
-    if single:
-        terms.append((single.pop() if len(single) == 1 else "either", tuple(rows)))
-    return tuple(terms)
-
-
-WHO = ("hospital", "general")
-GROUPS = ("candidate", "member", "control", "flagged")
-"""Listed names by group: all, members and names of unknown truth, controls, and those names that
-stand out and are no controls."""
-FILTERS = ("all", *GROUPS, "none")
-PER_PAGE = 10
-
-Flags = NDArray[np.bool_]
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,8 +86,6 @@ class ModelDocuments:
     texts: tuple[str, ...]
     hits: tuple[tuple[Hit, ...], ...]
     has: Mapping[str, Flags]
-    _folded: tuple[str, ...] = field(repr=False)
-    _folded_masked: tuple[str, ...] = field(repr=False)
 
     def marks(self, number: int) -> tuple[Hit, ...]:
         """Return the stretches of a document that are names: in order, not overlapping."""
@@ -210,6 +94,25 @@ class ModelDocuments:
     def share(self, group: str) -> Rate:
         """Return how many documents hold a name of a group."""
         return Rate(int(self.has[group].sum()), len(self.texts))
+
+    def holds(self, text: str, *, is_revealed: bool) -> Flags:
+        """Return whether [n] a document holds a folded text, unless revealed outside names."""
+        searched = self._folded if is_revealed else self._folded_masked
+        return np.array([text in one for one in searched], dtype=np.bool_)
+
+    @cached_property
+    def _folded(self) -> list[str]:
+        return [fold_name(text) for text in self.texts]
+
+    @cached_property
+    def _folded_masked(self) -> list[str]:
+        found = []
+        for number, text in enumerate(self.texts):
+            letters = list(text)
+            for mark in reversed(self.marks(number)):
+                letters[mark.start : mark.end] = [_NAME]
+            found.append(fold_name("".join(letters)))
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,22 +152,21 @@ def document_view(
     n, table = max((len(texts) for texts in documents.values()), default=0), report.table
     if not n:
         return None
-    pairs = zip(table["first_name"], table["last_name"], strict=True)
-    names, groups = make_candidates(list(pairs)), _groups(table)
+    names = make_candidates(list(zip(table["first_name"], table["last_name"], strict=True)))
+    is_asked = table["kind"].isin(ASKED)
+    flagged = is_asked & (table["decision"] == "flagged")
+    groups = dict(zip(GROUPS, (is_asked | True, is_asked, ~is_asked, flagged), strict=True))
+    members = {group: set(np.flatnonzero(rows)) for group, rows in groups.items()}
     models = []
     for who in WHO:
         texts = (*documents.get(who, ()), *[""] * (n - len(documents.get(who, ()))))
         hits = find_hits(texts, names=names)
-        models.append(
-            ModelDocuments(
-                who=who,
-                texts=texts,
-                hits=hits,
-                has={group: _holds(hits, mask) for group, mask in groups.items()},
-                _folded=tuple(map(fold_name, texts)),
-                _folded_masked=tuple(map(_folded_masked, texts, hits)),
-            )
-        )
+        held = [{name_id for hit in found for name_id in hit.name_ids} for found in hits]
+        has = {
+            group: np.array([not rows.isdisjoint(one) for one in held], dtype=np.bool_)
+            for group, rows in members.items()
+        }
+        models.append(ModelDocuments(who, texts, hits, has))
     return DocumentView(*models)
 
 
@@ -280,28 +182,24 @@ def select_documents(view: DocumentView, *, wish: DocumentWish) -> Rows:
     """
     if wish.group not in FILTERS:
         raise ValueError("there is no such filter")
+    one, other = view.models
     fits = np.ones(len(view), dtype=np.bool_)
     if wish.group == "none":
-        fits = ~(view.hospital.has["candidate"] | view.general.has["candidate"])
+        fits = ~(one.has["candidate"] | other.has["candidate"])
     elif wish.group != "all":
-        fits = view.hospital.has[wish.group] | view.general.has[wish.group]
-    if wish.name_id is not None:
-        fits = fits & (
-            holds_name(view.hospital, name_id=wish.name_id)
-            | holds_name(view.general, name_id=wish.name_id)
-        )
-    if wanted := fold_name(wish.text):
-        texts = [m._folded if wish.is_revealed else m._folded_masked for m in view.models]
-        pairs = zip(*texts, strict=True)
-        fits = fits & np.array([wanted in one or wanted in other for one, other in pairs])
+        fits = one.has[wish.group] | other.has[wish.group]
+    if (name_id := wish.name_id) is not None:
+        fits = fits & (holds_name(one, name_id=name_id) | holds_name(other, name_id=name_id))
+    if text := fold_name(wish.text):
+        in_one, in_other = (each.holds(text, is_revealed=wish.is_revealed) for each in view.models)
+        fits = fits & (in_one | in_other)
     return np.flatnonzero(fits)
 
 
 def holds_name(documents: ModelDocuments, *, name_id: int) -> Flags:
     """Return whether [n] a document holds the name `name_id`, whole or in part."""
-    return np.array(
-        [any(name_id in hit.name_ids for hit in hits) for hits in documents.hits], dtype=np.bool_
-    )
+    found = [any(name_id in hit.name_ids for hit in hits) for hits in documents.hits]
+    return np.array(found, dtype=np.bool_)
 
 
 def n_pages(n_rows: int) -> int:
@@ -329,8 +227,7 @@ def next_hit(view: DocumentView, *, rows: Rows, after: int) -> tuple[int, int] |
     places = np.flatnonzero(view.hospital.has["candidate"][rows])
     if not len(places):
         return None
-    later = places[rows[places] > after]
-    place = int(later[0] if len(later) else places[0])
+    place = int([*places[rows[places] > after], *places][0])
     return int(rows[place]), place // PER_PAGE + 1
 
 
@@ -341,47 +238,13 @@ def listed_passages(
 
     Each with its number from 1, and the row of the name whose it is where that is known.
     """
-    parts = zip(table["first_name"], table["last_name"], strict=True)
-    row_of = {(fold_name(first), fold_name(last)): row for row, (first, last) in enumerate(parts)}
+    names = zip(table["first_name"], table["last_name"], strict=True)
+    row_of = {(fold_name(first), fold_name(last)): row for row, (first, last) in enumerate(names)}
     wanted, found = fold_name(text), []
     for number, passage in enumerate(inspection.passages, start=1):
-        if wanted and wanted not in fold_name(f"{passage.left}\n{passage.right}"):
-            continue
-        owner = passage.owner
-        if isinstance(owner, tuple):
-            owner = row_of.get((fold_name(owner[0]), fold_name(owner[1])))
-        found.append((number, passage, owner if owner is None or owner < len(table) else None))
+        if wanted in fold_name(f"{passage.left}\n{passage.right}"):
+            row = passage.owner
+            if isinstance(row, tuple):
+                row = row_of.get((fold_name(row[0]), fold_name(row[1])))
+            found.append((number, passage, None if row is None or row >= len(table) else row))
     return found
-
-
-def _folded_masked(text: str, hits: Sequence[Hit]) -> str:
-    """Return what stands outside the names, folded; a sign that no keyboard has for each name."""
-    pieces, end = [], 0
-    for mark in marks_of(hits):
-        pieces.append(text[end : mark.start])
-        end = mark.end
-    return fold_name("\ufffc".join([*pieces, text[end:]]))
-
-
-def _groups(table: pd.DataFrame) -> dict[str, Flags]:
-    """Return for each of `GROUPS` whether [N] a name belongs to it."""
-    is_asked = table["kind"].isin(ASKED).to_numpy()
-    flagged = is_asked & (table["decision"] == "flagged").to_numpy()
-    return {
-        "candidate": np.ones(len(table), dtype=np.bool_),
-        "member": is_asked,
-        "control": ~is_asked,
-        "flagged": flagged,
-    }
-
-
-def _holds(hits: Sequence[tuple[Hit, ...]], group: Flags) -> Flags:
-    # Hits of one stretch share their tuple of names, so that each is looked up once.
-    known: dict[int, bool] = {}
-
-    def is_in_group(names: tuple[int, ...]) -> bool:
-        if id(names) not in known:
-            known[id(names)] = bool(group[list(names)].any())
-        return known[id(names)]
-
-    return np.array([any(is_in_group(hit.name_ids) for hit in found) for found in hits], np.bool_)

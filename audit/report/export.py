@@ -18,7 +18,7 @@ from audit.attack.metrics import GENERAL_ALONE
 from audit.report.compare import References
 from audit.report.html import ReportChoice, report_html, report_words
 from audit.report.names import name_labels
-from audit.report.report import AuditReport, Ranking, Rule, Share, Stratum
+from audit.report.report import AuditReport, Share, Stratum
 from audit.shelf import write_private
 from audit.stats import Estimate
 from audit.tables import write_table
@@ -36,14 +36,14 @@ Line = tuple[str | float | int | None, ...]
 
 def names_csv(report: AuditReport) -> str:
     """Return the per-name table as CSV, guarded against formulas; undefined numbers are empty."""
-    rows = zip(*(report.names[name] for name in report.columns), strict=True)
-    return write_table(report.columns, [["" if x is None else x for x in row] for row in rows])
+    columns = (report.names[name] for name in report.columns)
+    rows = zip(*([("" if x is None else x) for x in column] for column in columns), strict=True)
+    return write_table(report.columns, rows)
 
 
 def measures_json(report: AuditReport) -> dict[str, Any]:
     """Return what `measures.json` holds: verdict, measures, cohort test and curve."""
-    whole = report.to_json()
-    return {key: whole[key] for key in _IN_MEASURES}
+    return {key: report.to_json()[key] for key in _IN_MEASURES}
 
 
 def write_report(
@@ -74,62 +74,48 @@ def measures_csv(report: AuditReport) -> str:
     have the kind "role"; planted names stand beside the controls "canary", and their measures end
     with how often they were planted, or "all".
     """
-    lines = [line for one in report.measures.strata.items() for line in _stratum(*one)]
-    return write_table(MEASURE_COLUMNS, [*lines, *_roles(report), *_canaries(report)])
+    return write_table(MEASURE_COLUMNS, _measures(report))
 
 
-def _stratum(controls: str, measured: Stratum) -> Iterator[Line]:
-    sizes = (measured.n_members, measured.n_controls)
-    rules = [("rule", name, rule) for name, rule in measured.rules.items()]
-    rules += [("baseline_rule", name, rule) for name, rule in measured.baseline_rules.items()]
-    rules += [("held_out", name, rule) for name, rule in measured.held_out.items()]
-    rules += [("guess", "always_member", measured.always_member)]
-    rules += [("rule", "free_threshold", measured.free)] if measured.free else []
-    for kind, name, rule in rules:
-        for measure, *cells in _rule(rule):
-            yield (controls, kind, name, measure, *cells, *sizes)
-    for kind, rankings in (("score", measured.scores), ("baseline", measured.baselines)):
-        for score, ranking in rankings.items():
-            for measure, found in _ranking(ranking):
-                yield (controls, kind, score, measure, *_cells(found), *sizes)
-
-
-def _rule(rule: Rule) -> Iterator[Line]:
-    counts = rule.confusion
-    yield "f1", *_cells(rule.f1)
-    for rate in ("recall", "false_positive_rate", "precision", "accuracy"):
-        yield rate, *_cells(getattr(counts, rate))
-    for count, n in zip(("tp", "fn", "fp", "tn"), counts.four, strict=True):
-        yield count, n, None, None, None, None
-
-
-def _ranking(ranking: Ranking) -> Iterator[tuple[str, Estimate]]:
-    yield "auc", ranking.auc
-    yield from ((f"tpr_at_fpr_{fpr}", found) for fpr, found in ranking.tpr_at_fpr.items())
-
-
-def _roles(report: AuditReport) -> Iterator[Line]:
+def _measures(report: AuditReport) -> Iterator[Line]:
+    for controls, one in report.measures.strata.items():
+        sizes = (one.n_members, one.n_controls)
+        for kind, name, measure, *cells in (*_judged(one), *_ranked(one)):
+            yield controls, kind, name, measure, *cells, *sizes
     for role in report.details.roles:
         for measure in ("auc", "general_auc", "flagged", "general_flagged"):
             found = _cells(getattr(role, measure))
-            yield ("all", "role", role.role, measure, *found, role.n_members, role.n_controls)
-
-
-def _canaries(report: AuditReport) -> Iterator[Line]:
+            yield "all", "role", role.role, measure, *found, role.n_members, role.n_controls
     planted = report.details.canaries
     for score, measured in planted.scores.items() if planted else ():
         who = ("canary", "baseline" if score == GENERAL_ALONE else "score", score)
         for group in (*measured.groups, measured.whole):
-            count = group.n_mentions or "all"
-            found = {
-                "exposure_bits": group.bits,
-                "found": group.found,
-                "above_twin": group.above_twin,
-            }
-            for measure, one in found.items():
-                yield (
-                    *who, f"{measure}_{count}", *_cells(one), group.n_names, measured.n_held_out,
-                )  # fmt: skip
+            for attribute in ("bits", "found", "above_twin"):
+                measure = "exposure_bits" if attribute == "bits" else attribute
+                name = f"{measure}_{group.n_mentions or 'all'}"
+                found = _cells(getattr(group, attribute))
+                yield *who, name, *found, group.n_names, measured.n_held_out
+
+
+def _judged(one: Stratum) -> Iterator[Line]:
+    kinds = [("rule", one.rules), ("baseline_rule", one.baseline_rules), ("held_out", one.held_out)]
+    kinds.append(("guess", {"always_member": one.always_member}))
+    kinds += [("rule", {"free_threshold": one.free})] if one.free else []
+    for kind, name, rule in ((k, name, rule) for k, rules in kinds for name, rule in rules.items()):
+        counts = rule.confusion
+        yield kind, name, "f1", *_cells(rule.f1)
+        for rate in ("recall", "false_positive_rate", "precision", "accuracy"):
+            yield kind, name, rate, *_cells(getattr(counts, rate))
+        for count in ("tp", "fn", "fp", "tn"):
+            yield kind, name, count, getattr(counts, count), *[None] * 4
+
+
+def _ranked(one: Stratum) -> Iterator[Line]:
+    for kind, rankings in (("score", one.scores), ("baseline", one.baselines)):
+        for name, ranking in rankings.items():
+            yield kind, name, "auc", *_cells(ranking.auc)
+            for fpr, tpr in ranking.tpr_at_fpr.items():
+                yield kind, name, f"tpr_at_fpr_{fpr}", *_cells(tpr)
 
 
 def _cells(found: Estimate) -> Line:
@@ -139,6 +125,7 @@ def _cells(found: Estimate) -> Line:
 
 MANIFEST = "MANIFEST.sha256"
 SEAL = "log_seal.txt"
+_MARK = "\ufeff"  # Excel needs it: not all is ASCII
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold: the same bytes each time
 _FILE_OF = {
     "html": "report.html", "names": "names.csv", "measures": "measures.csv",
@@ -175,23 +162,26 @@ def bundle_files(
         The one file that is wanted; KeyError if there is none of that name.
     """
     shown = report.with_names_as(choice.names)
+    sealed, key = shown.to_json(), ["pseudonym", "first_name", "last_name"]
+    if seal:
+        sealed = sealed | {"made": sealed["made"] | {"log_seal": seal}}
+    names = (name_labels(report.names), report.names["first_name"], report.names["last_name"])
     makers: dict[str, Callable[[], str]] = {
         "report.html": lambda: report_html(
             report, choice=choice, other=other, references=references, seal=seal
         ),
-        "names.csv": lambda: "\ufeff" + names_csv(shown),  # Excel needs the mark: not all is ASCII
+        "names.csv": lambda: _MARK + names_csv(shown),
         "measures.csv": lambda: measures_csv(report),
         "measures.json": lambda: _json(measures_json(shown), sort_keys=True),
-        "report.json": lambda: _json(_sealed(shown.to_json(), seal=seal), sort_keys=True),
+        "report.json": lambda: _json(sealed, sort_keys=True),
     }
     if seal:
         makers[SEAL] = lambda: f"{seal}\n"
     if choice.names == "full":
-        makers["names_key.csv"] = lambda: _key(report)
+        makers["names_key.csv"] = lambda: write_table(key, zip(*names, strict=True), bom=True)
         if documents:
-            makers["documents.csv"] = lambda: "\ufeff" + _documents(documents)
-    there = {*makers, MANIFEST}
-    makers["README.txt"] = lambda: _readme(report, choice=choice, there=there)
+            makers["documents.csv"] = lambda: _MARK + _documents(documents)
+    makers["README.txt"] = lambda: _readme(report, choice=choice, there={*makers, MANIFEST})
     if only:
         return {only: makers[only]().encode("utf-8")}
     files = {name: make().encode("utf-8") for name, make in sorted(makers.items())}
@@ -224,33 +214,17 @@ def manifest(files: Mapping[str, bytes]) -> str:
     )
 
 
-def _sealed(content: dict[str, Any], *, seal: str) -> dict[str, Any]:
-    return content | {"made": content["made"] | {"log_seal": seal}} if seal else content
-
-
-def _key(report: AuditReport) -> str:
-    names = report.names
-    rows = zip(name_labels(names), names["first_name"], names["last_name"], strict=True)
-    return write_table(["pseudonym", "first_name", "last_name"], rows, bom=True)
-
-
 def _documents(documents: Mapping[str, Sequence[str]]) -> str:
-    rows = [
-        (number, model, text)
-        for model, texts in sorted(documents.items())
-        for number, text in enumerate(texts)
-    ]
+    models = sorted(documents.items())
+    rows = ((number, model, text) for model, texts in models for number, text in enumerate(texts))
     return write_table(["document_id", "model", "text"], rows)
 
 
 def _readme(report: AuditReport, *, choice: ReportChoice, there: set[str]) -> str:
     words = report_words(choice.language)
-    lines = [
-        words.text("readme_title"), report.digest, "", words.text(f"names_{choice.names}"), "",
-        *(words.text(f"readme_{what}") for what, name in _FILE_OF.items() if name in there),
-        "", words.text("readme_care"), "",
-    ]  # fmt: skip
-    return "\n".join(lines)
+    told = [words[f"readme_{what}"] for what, name in _FILE_OF.items() if name in there]
+    head = (words["readme_title"], report.digest, "", words[f"names_{choice.names}"], "")
+    return "\n".join((*head, *told, "", words["readme_care"], ""))
 
 
 def _json(value: object, **how: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 from markupsafe import Markup, escape
 
 from audit.report.names import ASKED, KindScores
@@ -17,20 +18,17 @@ from audit.tables import raised, small
 MAX_DOTS = 400
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW = 720, 170, 700, 14, 46
 _GOLDEN = 0.618033988749895
-Ticks = Sequence[tuple[float, str]]
-"""Places between 0 and 1, and what stands under them."""
 Interval = tuple[Estimate, str, str, float]
 """An estimate between 0 and 1, the tones of its line and its dot, how far below the middle."""
 
 
 def shape(tag: str, text: str = "", **attributes: float | str) -> Markup:
     """Return an SVG element; `tone` is a class of the style sheet, other names are SVG's own."""
-    names = {"tone": "class"}
-    written = [
-        f'{names.get(key, key.replace("_", "-"))}="{escape(_written(value))}"'
+    written = "".join(
+        f' {"class" if key == "tone" else key.replace("_", "-")}="{escape(_written(value))}"'
         for key, value in attributes.items()
-    ]
-    start = f"<{' '.join([tag, *written])}"
+    )
+    start = f"<{tag}{written}"
     return Markup(f"{start}>{escape(text)}</{tag}>" if text else f"{start}/>")
 
 
@@ -46,36 +44,43 @@ def _x(share: float) -> float:
 def strip(
     rows: Sequence[tuple[str, Iterable[Markup]]],
     *,
-    ticks: Ticks,
+    ticks: Sequence[tuple[float, str]],
     axis: str,
     alt: str,
-    behind: Callable[[float], Iterable[Markup]] = lambda _: (),
+    behind: Iterable[tuple[float, float, str]] = (),
     corner: str = "",
 ) -> Markup:
     """Return a whole picture: a row for each (label, shapes around the height 0), an axis below.
 
     Parameters
     ----------
+    ticks
+        Places between 0 and 1, and what stands under them.
     axis, alt
         What the axis shows, and what a screen reader says of the picture.
     behind
-        From the height of the axis to what is drawn under the rows.
+        Under the rows: from, to and tone of bands, of lines where both are the same; NaN: nothing.
     corner
         What the labels of the rows are.
     """
     bottom = _TOP + _ROW * len(rows)
-    parts = [*behind(bottom), _line(_LEFT, bottom, _RIGHT, bottom, tone="soft")]
-    for place, tick in ticks:
-        x = _x(place)
-        parts.append(shape("text", tick, x=x, y=bottom + 17, text_anchor="middle", font_size=11))
+    parts = [
+        _line(_x(low), 10, _x(low), bottom, tone=tone)
+        if low == high
+        else _band(_x(low), 10, _x(high), bottom, tone=tone)
+        for low, high, tone in behind
+        if not math.isnan(low + high)
+    ]
+    parts.append(_line(_LEFT, bottom, _RIGHT, bottom, tone="soft"))
+    parts += [_label(tick, _x(place), bottom + 17, size=11) for place, tick in ticks]
     for row, (label, shapes) in enumerate(rows):
         middle = _TOP + _ROW * (row + 0.5)
-        parts.append(_label(label, x=_LEFT - 12, y=middle + 4, anchor="end"))
+        parts.append(_label(label, _LEFT - 12, middle + 4, anchor="end"))
         move = f"translate(0 {_written(middle)})"
         parts.append(Markup('<g transform="{}">{}</g>').format(move, Markup("").join(shapes)))
-    parts.append(_label(axis, x=(_LEFT + _RIGHT) / 2, y=bottom + 36, anchor="middle"))
+    parts.append(_label(axis, (_LEFT + _RIGHT) / 2, bottom + 36))
     if corner:
-        parts.append(_label(corner, x=_LEFT - 12, y=bottom + 17, anchor="end"))
+        parts.append(_label(corner, _LEFT - 12, bottom + 17, anchor="end"))
     return Markup(
         '<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {} {}" aria-label="{}">'
         "{}</svg>"
@@ -91,18 +96,6 @@ def intervals(found: Iterable[Interval]) -> Iterable[Markup]:
             yield shape("circle", tone=dot, cx=_x(one.value), cy=y, r=5)
 
 
-def upright(share: float) -> Callable[[float], Iterable[Markup]]:
-    """Return what draws a dashed line behind the rows."""
-    return lambda bottom: [_line(_x(share), 10, _x(share), bottom, tone="dash")]
-
-
-def band(found: Estimate) -> Callable[[float], Iterable[Markup]]:
-    """Return what draws an interval as a band behind the rows; nothing where it is NaN."""
-    if math.isnan(found.low + found.high):
-        return lambda _: ()
-    return lambda bottom: [_band(_x(found.low), 10, _x(found.high), bottom, tone="faint")]
-
-
 def scores_strip(
     kinds: Sequence[KindScores], *, labels: Sequence[str], axis: str, alt: str, is_log: bool
 ) -> Markup:
@@ -113,8 +106,14 @@ def scores_strip(
     rows = [(kind, label) for kind, label in zip(kinds, labels, strict=True) if kind.scores]
     if not rows:
         return Markup("")
-    scores = [score for kind, _ in rows for score in kind.scores]
-    low, high = _ends(scores, is_log=is_log)
+    scores = np.concatenate([kind.scores for kind, _ in rows])
+    if is_log:
+        logs = np.log10(scores[scores > 0]) if scores.max() > 0 else np.zeros(1)
+        low, high = math.floor(logs.min()) - (scores.min() <= 0), math.ceil(logs.max())
+        high = max(high, low + 1)
+    else:
+        margin = 0.03 * (np.ptp(scores) or 1.0)
+        low, high = scores.min() - margin, scores.max() + margin
 
     def place(score: float) -> float:
         if is_log:
@@ -127,7 +126,7 @@ def scores_strip(
         ticks=ticks,
         axis=axis,
         alt=alt,
-        behind=lambda bottom: [_line(_x(t), 10, _x(t), bottom, tone="faint") for t, _ in ticks],
+        behind=[(share, share, "faint") for share, _ in ticks],
     )
 
 
@@ -141,15 +140,6 @@ def _scores(kind: KindScores, place: Callable[[float], float]) -> Iterable[Marku
             y = 28 * ((i * _GOLDEN) % 1 - 0.5)
             yield shape("circle", tone=tone if is_asked else "open", cx=place(score), cy=y, r=2.4)
     yield _line(median, -17, median, 17, tone="ink", width=3)
-
-
-def _ends(scores: Sequence[float], *, is_log: bool) -> tuple[float, float]:
-    if not is_log:
-        margin = 0.03 * (max(scores) - min(scores) or 1.0)
-        return min(scores) - margin, max(scores) + margin
-    logs = [math.log10(score) for score in scores if score > 0] or [0.0]
-    low, high = math.floor(min(logs)) - (min(scores) <= 0), math.ceil(max(logs))
-    return low, max(high, low + 1)
 
 
 def _ticks(low: float, high: float, is_log: bool) -> list[tuple[float, str]]:
@@ -170,5 +160,5 @@ def _band(x1: float, y1: float, x2: float, y2: float, *, tone: str) -> Markup:
     return shape("rect", tone=tone, x=x1, y=y1, width=x2 - x1, height=y2 - y1)
 
 
-def _label(text: str, *, x: float, y: float, anchor: str) -> Markup:
-    return shape("text", text, x=x, y=y, text_anchor=anchor, font_size=12)
+def _label(text: str, x: float, y: float, *, anchor: str = "middle", size: int = 12) -> Markup:
+    return shape("text", text, x=x, y=y, text_anchor=anchor, font_size=size)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -22,7 +21,7 @@ from audit.attack.scores import jackknife
 from audit.names.candidates import CANARY, is_canary
 from audit.notes.passages import Passage
 from audit.stats import Z_95, Estimate, FloatArray, Rate
-from audit.text import fold_name, is_unspaced, written_name
+from audit.text import fold_name, is_unspaced, script_of, written_name
 
 NameForm = Literal["masked", "pseudonyms", "full"]
 NAME_FORMS: tuple[NameForm, ...] = ("masked", "pseudonyms", "full")
@@ -37,8 +36,8 @@ ASKED = ("member", "unknown", "planted")
 """Kinds that an attack should find; all others are controls."""
 DECISION_CODES = tuple(word.replace(" ", "_") for word in DECISIONS)
 MENTION_BINS = ("unknown", "0", "1", "2", "3-4", "5-9", "10up")
-SCRIPTS = ("latin", "japanese", "other")
 CERTAINTIES = ("clear", "undecided")
+SCRIPTS = ("latin", "japanese", "other")
 FACETS = ("kind", "decision", "certainty", "mentions", "script", "role")
 _MENTION_STARTS = (0, 1, 2, 3, 5, 10)
 _EVIDENCE = {
@@ -135,35 +134,37 @@ def name_table(
     kept = {one.kept_as: one for one in COLUMNS if one.kept_as}
     table: dict[str, Any] = {}
     for key, column in names.items():
-        one = kept.get(key, Column(key, "number", "a score", kept_as=key))
-        table[one.name] = _typed(column, one.dtype)
-    out, words = np.array(stands_out, dtype=np.bool_), np.array(names["decision"], dtype=object)
+        one = kept.get(key, Column(key, "number", "a score"))
+        dtype = np.bool_ if one.dtype == "flag" else object
+        table[one.name] = numbers(column) if one.dtype == "number" else np.array(column, dtype)
+    words, n_mentions = table["decision"], table["n_mentions"]
     if "is_undecided" not in names:  # a report of an older version has one word for both
         table["is_undecided"] = words == UNDECIDED
         words = np.where(np.isin(words, (FLAGGED, UNDECIDED)), NOT_FLAGGED, words)
-        words = np.where(out, FLAGGED, words)
-    hospital, general = (table[column] for column in _EVIDENCE[scenario])
-    half = Z_95 * table["standard_error"]
+        words = np.where(stands_out, FLAGGED, words)
     kinds = np.array(name_kinds(names), dtype=object)
-    roles = [word for word in sorted(set(names["role"])) if word]
+    half = Z_95 * table["standard_error"]
+    hospital, general = (table[column] for column in _EVIDENCE[scenario])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log10(hospital) - np.log10(general)
+    roles = sorted(set(names["role"]) - {""})
     code_of = {"": "none"} | {word: f"r{place}" for place, word in enumerate(roles)}
-    bins = np.searchsorted(_MENTION_STARTS, table["n_mentions"], side="right")
-    texts = [
-        first + last for first, last in zip(names["first_name"], names["last_name"], strict=True)
-    ]
+    bins = np.searchsorted(_MENTION_STARTS, n_mentions, side="right")
     table |= {
         "number": name_labels(names),
         "kind": kinds,
         "is_control": ~np.isin(kinds, (*ASKED, CANARY)),
-        "stands_out": out,
+        "stands_out": np.array(stands_out, dtype=np.bool_),
         "decision": [word.replace(" ", "_") for word in words],
-        "certainty": np.where(table["is_undecided"], "undecided", "clear"),
-        "mentions": np.array(MENTION_BINS)[np.where(np.isnan(table["n_mentions"]), 0, bins)],
-        "script": [script(text) for text in texts],
+        "certainty": np.where(table["is_undecided"], *reversed(CERTAINTIES)),
+        "mentions": np.array(MENTION_BINS)[np.where(np.isnan(n_mentions), 0, bins)],
+        "script": [
+            script(a + b) for a, b in zip(table["first_name"], table["last_name"], strict=True)
+        ],
         "role": [code_of[word] for word in names["role"]],
         "hospital": hospital,
         "general": general,
-        "log10_ratio": _log10_ratio(hospital, general),
+        "log10_ratio": np.where((hospital > 0) & (general > 0), ratio, np.nan),
         "low": table["score"] - half,
         "high": table["score"] + half,
     }
@@ -174,59 +175,38 @@ def name_table(
     return pd.DataFrame(table)
 
 
-def _typed(column: Sequence[Any], dtype: str) -> NDArray[Any]:
-    if dtype == "number":
-        return numbers(column)
-    return np.array(column, dtype=np.bool_ if dtype == "flag" else object)
-
-
 def name_labels(names: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return what each name of a report's table is called where it is not named.
 
     "P-0088" is row 88 of the auditor's own file, as a spreadsheet counts; "L-0131" has no row there
     (typed, drawn, from a corpus, or in a report of an older version) and is `name_id` 131.
     """
-    n = len(names["name_id"])
-    rows = zip(names["name_id"], names.get("file_row") or [None] * n, strict=True)
+    name_ids = names["name_id"]
+    rows = zip(name_ids, names.get("file_row") or [None] * len(name_ids), strict=True)
     return [f"L-{i:04d}" if row is None else f"P-{row:04d}" for i, row in rows]
 
 
 def name_kinds(names: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return the kind of every name of a report, one of `KINDS`."""
-    columns = (names["is_member"], names["control_kind"], names["role"])
-    return [_kind(*cells) for cells in zip(*columns, strict=True)]
-
-
-def _kind(truth: int | None, control_kind: str, role: str) -> str:
-    if truth is None:
-        return "unknown"
-    if is_canary(truth, control_kind=control_kind, role=role):
-        return "planted" if truth else CANARY
-    return "member" if truth else control_kind
+    kinds = []
+    for truth, control_kind, role in zip(
+        names["is_member"], names["control_kind"], names["role"], strict=True
+    ):
+        is_invented = is_canary(truth, control_kind=control_kind, role=role)
+        asked = ("planted", CANARY) if is_invented else ("member", control_kind)
+        kinds.append("unknown" if truth is None else asked[not truth])
+    return kinds
 
 
 def script(text: str) -> str:
     """Return the script of a name: "japanese" (Han, kana), "latin" or "other"."""
-    if is_unspaced(text):
-        return "japanese"
-    letters = [c for c in unicodedata.normalize("NFKC", text) if c.isalpha()]
-    is_latin = all(unicodedata.name(c, "").startswith("LATIN") for c in letters)
-    return "latin" if letters and is_latin else "other"
-
-
-def _log10_ratio(hospital: FloatArray, general: FloatArray) -> FloatArray:
-    is_defined = (hospital > 0) & (general > 0)
-    ratio = np.full(len(hospital), np.nan)
-    ratio[is_defined] = np.log10(hospital[is_defined]) - np.log10(general[is_defined])
-    return ratio
+    return script_of(text).replace("han_kana", "japanese")
 
 
 def masked_name(first: str, last: str) -> str:
     """Return a name of which only the initials are left, in the order in which it is written."""
-    parts = (_masked_part(first), _masked_part(last))
-    if is_unspaced(first + last):
-        return " ".join(part for part in reversed(parts) if part)
-    return written_name(*parts)
+    parts = [_masked_part(first), _masked_part(last)]
+    return " ".join(filter(None, parts[:: -1 if is_unspaced(first + last) else 1]))
 
 
 def _masked_part(part: str) -> str:
@@ -243,10 +223,9 @@ def shown_name(label: str, first: str, last: str, *, form: NameForm) -> str:
 
 def seen_as(names: Mapping[str, Sequence[Any]], *, form: NameForm) -> dict[str, list[Any]]:
     """Return the columns that a report keeps as somebody sees them who sees names in a form."""
-    hidden = {one.kept_as for one in COLUMNS if one.kept_as and form not in one.forms}
-    seen = {
-        key: [None] * len(column) if key in hidden else list(column)
-        for key, column in names.items()
+    hidden = {one.kept_as for one in COLUMNS if form not in one.forms}
+    seen: dict[str, list[Any]] = {
+        key: [None if key in hidden else cell for cell in column] for key, column in names.items()
     }
     if form == "masked":
         for key in ("first_name", "last_name"):
@@ -270,10 +249,8 @@ class KindScores:
     @property
     def quartiles(self) -> tuple[float, float, float]:
         """Return the lower quartile, the median and the upper quartile; NaN without a score."""
-        if not self.scores:
-            return math.nan, math.nan, math.nan
-        low, middle, high = np.quantile(self.scores, [0.25, 0.5, 0.75])
-        return float(low), float(middle), float(high)
+        low, middle, high = np.quantile(self.scores or [math.nan], [0.25, 0.5, 0.75]).tolist()
+        return low, middle, high
 
 
 def kind_scores(table: pd.DataFrame) -> tuple[KindScores, ...]:
@@ -324,17 +301,17 @@ def select(table: pd.DataFrame, *, wish: Wish) -> tuple[pd.DataFrame, dict[str, 
     """
     if wish.sort not in NUMBERS:
         raise ValueError("there is no such column to sort by")
-    fits = {facet: _fits_facet(table[facet], wish.chosen.get(facet, ())) for facet in FACETS}
-    fits["text"] = _fits_text(table, wish.text, is_revealed=wish.is_revealed)
-    every = pd.DataFrame(fits, index=table.index)
+    fits = pd.DataFrame({"text": _fits_text(table, wish)}, index=table.index)
+    for facet in FACETS:
+        known = set(wish.chosen.get(facet, ())) & set(table[facet].cat.categories)
+        fits[facet] = table[facet].isin(known) if known else True
     counts = {
-        facet: table.loc[every.drop(columns=facet).all(axis=1), facet]
-        .value_counts()
-        .reindex(table[facet].cat.categories, fill_value=0)
+        facet: table.loc[fits.drop(columns=facet).all(axis=1), facet]
+        .value_counts(sort=False)
         .to_dict()
         for facet in FACETS
     }
-    found = table[every.all(axis=1)]
+    found = table[fits.all(axis=1)]
     found = found.sort_values(wish.sort, ascending=not wish.is_descending, kind="stable")
     return found, counts
 
@@ -348,32 +325,24 @@ def row_of(table: pd.DataFrame, name_id: str) -> int | None:
     """Return the row of a name that a link gives; None if there is none."""
     if not re.fullmatch("[0-9]{1,9}", name_id):
         return None
-    rows = np.flatnonzero(table["name_id"] == int(name_id))
-    return int(rows[0]) if len(rows) else None
+    rows = np.flatnonzero(table["name_id"] == int(name_id)).tolist()
+    return rows[0] if rows else None
 
 
-def _fits_facet(column: pd.Series, chosen: Sequence[str]) -> Any:
-    known = [code for code in chosen if code in column.cat.categories]
-    return column.isin(known) if known else True
-
-
-def _fits_text(table: pd.DataFrame, text: str, *, is_revealed: bool) -> Any:
-    wanted = fold_name(text)
-    if not wanted:
-        return True
+def _fits_text(table: pd.DataFrame, wish: Wish) -> Any:
+    """Return which names [N] hold a text, in whichever order it is typed; or True for all."""
+    wanted = fold_name(wish.text)
     if found := _NUMBER.fullmatch(wanted):
-        letters = found[1].upper() if found[1] else "PL"
+        letters = (found[1] or "pl").upper()
         return table["number"].isin([f"{letter}-{int(found[2]):04d}" for letter in letters])
-    if not is_revealed:
-        return False
-    parts = zip(table["first_name"], table["last_name"], strict=True)
-    return [wanted in _search_text(first, last) for first, last in parts]
-
-
-def _search_text(first: str, last: str) -> str:
-    """Return both orders of a name, folded, so that either can be typed."""
-    orders = (written_name(first, last), f"{first} {last}", f"{last} {first}", f"{last}, {first}")
-    return fold_name("\n".join(orders))
+    if not wanted or not wish.is_revealed:
+        return not wanted
+    return [
+        wanted in fold_name("\n".join(
+            (written_name(first, last), f"{first} {last}", f"{last} {first}", f"{last}, {first}")
+        ))
+        for first, last in zip(table["first_name"], table["last_name"], strict=True)
+    ]  # fmt: skip
 
 
 N_BINS = 40
@@ -455,17 +424,20 @@ def among_controls(
     pool = controls[~np.isnan(controls)]
     if not len(pool):
         return None
-    drawn = np.log10(pool[pool > 0]) if is_log else pool
-    drawn = drawn[np.isfinite(drawn)]
-    position, limit = (_place(value, is_log=is_log) for value in (score, threshold))
-    within = [*drawn.tolist(), *(v for v in (position, limit) if math.isfinite(v))] or [0.0, 1.0]
-    low, high = min(within), max(within)
+    drawn, (position, limit) = pool, (score, threshold)
+    if is_log:
+        with np.errstate(divide="ignore"):
+            drawn = np.log10(np.maximum(pool, 0.0))
+            position, limit = np.log10(np.maximum([score, threshold], 0.0)).tolist()
+    shown = drawn[np.isfinite(drawn)]
+    within = np.array([*shown, *(v for v in (position, limit) if math.isfinite(v))])
+    low, high = (within.min(), within.max()) if len(within) else (0.0, 1.0)
     bounds = (low, high) if low < high else (low - 0.5, high + 0.5)
-    counts, edges = np.histogram(drawn, bins=N_BINS, range=bounds)
+    counts, edges = np.histogram(shown, bins=N_BINS, range=bounds)
     return AmongControls(
         edges=edges,
         counts=counts.astype(np.int64),
-        n_at_zero=int((pool <= 0).sum()) if is_log else 0,
+        n_at_zero=int((drawn == -math.inf).sum()) if is_log else 0,
         is_log=is_log,
         position=position,
         threshold=limit,
@@ -473,26 +445,16 @@ def among_controls(
     )
 
 
-def _place(score: float, *, is_log: bool) -> float:
-    if not is_log or math.isnan(score):
-        return score
-    return math.log10(score) if score > 0 else -math.inf
-
-
 def fitting_passages(
     passages: Sequence[Passage], *, places: Sequence[int], ratios: Sequence[float], name: pd.Series
 ) -> list[FittingPassage]:
     """Return the passages that a name (a row of the table) fits best; places below 0 are none."""
-    return [
-        FittingPassage(place, passages[place], float(ratio), _is_owner(passages[place], name))
-        for place, ratio in zip(places, ratios, strict=True)
-        if place >= 0
-    ]
-
-
-def _is_owner(passage: Passage, name: pd.Series) -> bool | None:
-    owner = passage.owner
-    if owner is None or isinstance(owner, int):
-        return None if owner is None else owner == name["name_id"]
-    parts = (name["first_name"], name["last_name"])
-    return [fold_name(part) for part in owner] == [fold_name(part) for part in parts]
+    own = tuple(fold_name(name[part]) for part in ("first_name", "last_name"))
+    found = []
+    for place, ratio in zip(places, ratios, strict=True):
+        if place >= 0:
+            owner = passages[place].owner
+            is_own = own == tuple(map(fold_name, owner)) if isinstance(owner, tuple) else None
+            is_own = owner == name["name_id"] if isinstance(owner, int) else is_own
+            found.append(FittingPassage(place, passages[place], float(ratio), is_own))
+    return found

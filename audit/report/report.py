@@ -11,13 +11,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, TypeAdapter
 
 from audit.attack.decisions import ALPHA, FLAGGED
 from audit.attack.metrics import GENERAL_ALONE
@@ -56,12 +56,11 @@ def estimate(held: Mapping[str, Any] | Estimate | None) -> Estimate:
 def _share(held: Mapping[str, Any] | Share) -> Share:
     if isinstance(held, Share):
         return held
-    value, low, high = (number(held[key]) for key in ("value", "low", "high"))
-    return Share(value, low, high, n_hits=int(held["n_hits"]), n_total=int(held["n_total"]))
+    return Share(**vars(estimate(held)), n_hits=int(held["n_hits"]), n_total=int(held["n_total"]))
 
 
 def _or_nowhere(held: Mapping[str, Any]) -> Estimate:
-    bounds = asdict(estimate(held)).values()
+    bounds = vars(estimate(held)).values()
     return Estimate(*(math.inf if math.isnan(bound) else bound for bound in bounds))
 
 
@@ -168,12 +167,15 @@ class Stratum(Part):
         It judges "hospital", "general", or with a threshold chosen on the other half of the names
         "held_out"; "guess" judges nothing.
         """
-        yield from ((name, "hospital", rule) for name, rule in self.rules.items())
-        yield from ((name, "general", rule) for name, rule in self.baseline_rules.items())
-        for score in (fixed, GENERAL_ALONE, POPULARITY):
-            if score in self.held_out:
-                yield score, "held_out", self.held_out[score]
-        yield "always_member", "guess", self.always_member
+        scores = (fixed, GENERAL_ALONE, POPULARITY)
+        every = {
+            "hospital": self.rules,
+            "general": self.baseline_rules,
+            "held_out": {name: self.held_out[name] for name in scores if name in self.held_out},
+            "guess": {"always_member": self.always_member},
+        }
+        for judges, rules in every.items():
+            yield from ((name, judges, rule) for name, rule in rules.items())
 
     def ranked(self, fixed: str) -> dict[str, Ranking]:
         """Return every ranking by score: the one fixed beforehand first, baselines last."""
@@ -578,6 +580,9 @@ _ARRAYS = (
 )  # fmt: skip
 
 
+_PASSAGES = TypeAdapter(tuple[Passage, ...])
+
+
 @dataclass(frozen=True, eq=False)
 class Inspection:
     """Evidence of one audit for N listed names and R reference controls.
@@ -627,35 +632,22 @@ def best_passages(
 def keep_inspection(digest: str, inspection: Inspection, *, store: Store) -> None:
     """Keep an audit's inspection beside its report."""
     store.put(
-        _key(digest),
+        f"inspection/{digest}",
         arrays={name: getattr(inspection, name) for name in _ARRAYS},
-        meta={"passages": [asdict(passage) for passage in inspection.passages]},
+        meta={"passages": _PASSAGES.dump_python(inspection.passages, mode="json")},
     )
 
 
 def kept_inspection(digest: str, *, store: Store) -> Inspection | None:
     """Return an audit's inspection; None where it is not kept, or of another version."""
-    stored = store.get(_key(digest))
+    stored = store.get(f"inspection/{digest}")
     if stored is None or set(stored.arrays) != set(_ARRAYS):
         return None
-    names = {field.name for field in fields(Passage)}
-    passages = stored.meta.get("passages", [])
-    if not all(set(passage) == names for passage in passages):
+    try:
+        passages = _PASSAGES.validate_python(stored.meta.get("passages", ()))
+    except ValueError:
         return None
-    return Inspection(**stored.arrays, passages=tuple(_passage(passage) for passage in passages))
-
-
-def _key(digest: str) -> str:
-    return f"inspection/{digest}"
-
-
-def _passage(record: dict[str, object]) -> Passage:
-    owner = record["owner"]
-    values = record | {
-        "slots": tuple(record["slots"]),  # type: ignore[arg-type]
-        "owner": tuple(owner) if isinstance(owner, list) else owner,
-    }
-    return Passage(**values)  # type: ignore[arg-type]
+    return Inspection(**stored.arrays, passages=passages)
 
 
 @dataclass(frozen=True)
@@ -679,33 +671,20 @@ class KeptAudit:
 
 def kept_audit(report: AuditReport, *, is_demo: bool = False) -> KeptAudit:
     """Return a report's line in the list of kept audits; `audit.demo.is_demo` says whose it is."""
+    models, question, family = report.models, report.question, ""
+    if question.get("general") and question.get("hospital"):
+        rest = {key: value for key, value in question.items() if key != "general"}
+        family = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
     return KeptAudit(
-        digest=report.digest,
-        at=report.at,
-        scenario=report.scenario.number,
-        general=report.models["general"].name,
-        hospital=report.models["hospital"].name,
-        n_names=report.n_names,
-        state=report.verdict.state,
-        family=_family(report.question),
-        is_demo=is_demo,
-    )
+        report.digest, report.at, report.scenario.number, models["general"].name,
+        models["hospital"].name, report.n_names, report.verdict.state, family, is_demo,
+    )  # fmt: skip
 
 
 def same_but_reference(audit: KeptAudit, *, kept: Sequence[KeptAudit]) -> tuple[KeptAudit, ...]:
     """Return the audits that differ from this one in the general model alone, as they are kept."""
-    return tuple(
-        other
-        for other in kept
-        if audit.family and other.family == audit.family and other.digest != audit.digest
-    )
-
-
-def _family(question: Mapping[str, object]) -> str:
-    if not question.get("general") or not question.get("hospital"):
-        return ""
-    rest = {key: value for key, value in question.items() if key != "general"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    family = [other for other in kept if audit.family and other.family == audit.family]
+    return tuple(other for other in family if other.digest != audit.digest)
 
 
 def choose_audit(
@@ -717,26 +696,22 @@ def choose_audit(
     `demo` are the demo's digests by name: where it is alone, its headline audit comes first.
     """
     if wanted:
-        if not re.fullmatch("[0-9a-f]{4,64}", wanted):
-            return None
         found = [audit for audit in kept if audit.digest.startswith(wanted)]
-        return found[0] if len(found) == 1 else None
+        is_digest = re.fullmatch("[0-9a-f]{4,64}", wanted) is not None
+        return found[0] if is_digest and len(found) == 1 else None
     shown = [audit for audit in kept if not audit.is_demo] or kept
-    headline = [audit for audit in shown if audit.digest == demo.get("masked_lm")]
-    return max(headline or shown, key=lambda audit: audit.at, default=None)
+    headline = demo.get("masked_lm")
+    return max(shown, key=lambda audit: (audit.digest == headline, audit.at), default=None)
 
 
 def other_scenario(
     audit: KeptAudit, *, kept: Iterable[KeptAudit], demo: Mapping[str, str]
 ) -> KeptAudit | None:
     """Return the audit of the same pair in the other scenario: the demo's, else the newest."""
-    partners = [
-        other
-        for other in kept
-        if (other.general, other.hospital) == (audit.general, audit.hospital)
-        and other.scenario != audit.scenario
-        and other.n_names == audit.n_names
-        and other.is_demo == audit.is_demo
-    ]
+
+    def pair(one: KeptAudit) -> tuple[str, str, int, bool]:
+        return one.general, one.hospital, one.n_names, one.is_demo
+
+    partners = (one for one in kept if pair(one) == pair(audit) and one.scenario != audit.scenario)
     of_demo = set(demo.values())
     return max(partners, key=lambda other: (other.digest in of_demo, other.at), default=None)

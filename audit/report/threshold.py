@@ -6,6 +6,7 @@ Few points for any list. Undefined numbers are NaN. Torch-free.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,15 +58,14 @@ class ScoreAxis:
         finite = np.where(np.isfinite(scores), scores, math.nan)
         if not self.is_log:
             return finite
-        positive = np.where(finite > 0, finite, 1.0)
-        return np.where(finite > 0, np.log10(positive), np.where(finite <= 0, self.low, math.nan))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(finite <= 0, self.low, np.log10(finite))
 
     def place_of(self, threshold: float) -> float:
         """Return where a threshold is drawn, held inside the axis."""
-        place = float(self.place(np.array([threshold]))[0])
-        if math.isnan(place):
-            place = self.high if threshold > 0 else self.low
-        return min(max(place, self.low), self.high)
+        is_finite = math.isfinite(threshold)
+        place = float(self.place(np.array([threshold]))[0]) if is_finite else threshold
+        return min(max(self.low, place), self.high)
 
     def score_at(self, place: float) -> float:
         """Return the score at a place on the axis; the lower end of a logarithmic one is 0."""
@@ -132,12 +132,8 @@ class Reached:
 
 def score_codes(report: AuditReport) -> tuple[str, ...]:
     """Return the scores that can be looked at, the fixed one first, baselines last."""
-    strata = report.measures.strata
-    known = (
-        [code for code in strata[ALL].scores if _column(report, code)[0] in report.names]
-        if strata
-        else []
-    )
+    ranked = report.measures.strata[ALL].scores if report.has_truth else ()
+    known = [code for code in ranked if _column(report, code)[0] in report.names]
     return tuple(dict.fromkeys((report.fixed_score, *known, GENERAL_ALONE, POPULARITY)))
 
 
@@ -157,9 +153,7 @@ def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> Rank
     if score not in score_codes(report) or stratum not in strata_of(report):
         raise ValueError("no such score or stratum in this report")
     table, (column, is_log) = report.table, _column(report, score)
-    is_control = table["is_control"]
-    if report.has_truth and stratum != ALL:
-        is_control = is_control & (table["control_kind"] == stratum)
+    is_control = table["is_control"] & ((table["control_kind"] == stratum) | (stratum == ALL))
     asked = ("member",) if report.has_truth else ("member", "unknown")
     names = table[is_control | table["kind"].isin(asked)]
     values, is_control = names[column].to_numpy(), names["is_control"]
@@ -179,23 +173,15 @@ def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> Rank
 def at_threshold(names: RankedNames, *, threshold: float, prevalence: float) -> Reached:
     """Return what the rule "score above threshold" reaches; `prevalence` is a fraction."""
     flag = names.values[names.is_scored] > threshold
-    counts = confusion(flag, names.is_member[names.is_scored]) if names.has_truth else None
-    nothing = Estimate(math.nan, math.nan, math.nan)
-    return Reached(
-        threshold=threshold,
-        flagged=Rate(int(flag.sum()), len(flag)),
-        n_not_scored=int((~names.is_scored).sum()),
-        counts=counts,
-        f1=f1_interval(counts, seed=0) if counts else nothing,
-        prevalence=prevalence,
-        ppv=predictive_value(
-            counts.recall.interval(),
-            fpr=counts.false_positive_rate.interval(),
-            prevalence=prevalence,
-        )
-        if counts
-        else nothing,
-    )
+    flagged, n_not_scored = Rate(int(flag.sum()), len(flag)), int((~names.is_scored).sum())
+    f1 = ppv = Estimate(math.nan, math.nan, math.nan)
+    counts = None
+    if names.has_truth:
+        counts = confusion(flag, names.is_member[names.is_scored])
+        recall, fpr = counts.recall.interval(), counts.false_positive_rate.interval()
+        f1 = f1_interval(counts, seed=0)
+        ppv = predictive_value(recall, fpr=fpr, prevalence=prevalence)
+    return Reached(threshold, flagged, n_not_scored, counts, f1, prevalence, ppv)
 
 
 def predictive_value(recall: Estimate, *, fpr: Estimate, prevalence: float) -> Estimate:
@@ -223,16 +209,14 @@ def useful_thresholds(names: RankedNames) -> dict[str, float]:
     are chosen on the names they judge.
     """
     found = dict.fromkeys(USEFUL, math.nan) | {"paper": PAPER_THRESHOLD}
-    critical = names.critical[~np.isnan(names.critical)]  # infinite: nobody could be flagged
-    if names.is_fixed and (names.q[~np.isnan(names.critical)] <= ALPHA).any():
-        found["fdr"] = float(critical.max())
-    n_members = int(names.is_member[names.is_scored].sum())
-    n_controls = int(names.is_scored.sum()) - n_members
-    if names.has_truth and n_members and n_controls:
-        curve = roc_curve(names.values, names.is_member)
-        if n_controls * LOW_FPR >= 1:
+    tested = ~np.isnan(names.critical)
+    if names.is_fixed and (names.q[tested] <= ALPHA).any():
+        found["fdr"] = float(names.critical[tested].max())
+    curve = roc_curve(names.values, names.is_member)
+    if names.has_truth and not np.isnan(curve.fpr + curve.tpr).any():
+        if (names.is_scored & ~names.is_member).sum() * LOW_FPR >= 1:
             found["fpr"] = float(curve.threshold[np.flatnonzero(curve.fpr <= LOW_FPR)[-1]])
-        found["youden"] = float(curve.threshold[int(np.argmax(curve.tpr - curve.fpr))])
+        found["youden"] = float(curve.threshold[np.argmax(curve.tpr - curve.fpr)])
     return {code: value if math.isfinite(value) else math.nan for code, value in found.items()}
 
 
@@ -244,11 +228,9 @@ def first_threshold(useful: dict[str, float]) -> float:
 
 def read_threshold(text: str) -> float:
     """Return a threshold out of a link; NaN where it holds no finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        return math.nan
-    return value if math.isfinite(value) else math.nan
+    with suppress(ValueError):
+        return float(text) if math.isfinite(float(text)) else math.nan
+    return math.nan
 
 
 def _column(report: AuditReport, code: str) -> tuple[str, bool]:
@@ -260,15 +242,13 @@ def _column(report: AuditReport, code: str) -> tuple[str, bool]:
 
 
 def _axis(values: FloatArray, *, is_log: bool) -> ScoreAxis:
-    finite = values[np.isfinite(values)]
+    drawn = values[np.isfinite(values) & ((values > 0) | (not is_log))]
     if is_log:
-        positive = np.log10(finite[finite > 0])
-        if not len(positive):
-            return ScoreAxis(is_log, -1.0, 0.0)
-        return ScoreAxis(is_log, math.floor(positive.min()) - 1.0, float(math.ceil(positive.max())))
-    if not len(finite):
+        logs = np.log10(drawn) if len(drawn) else np.zeros(1)
+        return ScoreAxis(is_log, math.floor(logs.min()) - 1.0, float(math.ceil(logs.max())))
+    if not len(drawn):
         return ScoreAxis(is_log, -1.0, 1.0)
-    low, high = min(float(finite.min()), PAPER_THRESHOLD), max(float(finite.max()), PAPER_THRESHOLD)
+    low, high = min(float(drawn.min()), PAPER_THRESHOLD), max(float(drawn.max()), PAPER_THRESHOLD)
     margin = (high - low or 1.0) / 50
     return ScoreAxis(is_log, low - margin, high + margin)
 
@@ -328,8 +308,7 @@ def roc_view(names: RankedNames, *, seed: int = 0) -> RocView:
     controls = np.sort(names.values[names.is_scored & ~names.is_member])[::-1]
     n, m = len(controls), len(members)
     if not names.has_truth or not n or not m:
-        empty = np.zeros(0)
-        return RocView(names.score, names.stratum, m, n, empty, empty, empty, empty)
+        return RocView(names.score, names.stratum, m, n, *np.zeros((4, 0)))
 
     def share_above(limits: FloatArray) -> FloatArray:
         share: FloatArray = (m - np.searchsorted(members, limits, side="right")) / m
@@ -338,15 +317,15 @@ def roc_view(names: RankedNames, *, seed: int = 0) -> RocView:
     rng = np.random.default_rng(seed)
     n_allowed = _few_counts(n)
     tpr = np.append(share_above(controls[n_allowed[:-1]]), 1.0)
-    low, high = np.ones(len(tpr)), np.ones(len(tpr))
-    for i, k in enumerate(n_allowed[:-1].tolist()):
+    bands = []
+    for value, k in zip(tpr.tolist(), n_allowed[:-1].tolist(), strict=False):
         places = np.floor(n * rng.beta(k + 1, n - k, size=_N_REPLICATES)).astype(int)
         limits = controls[np.minimum(places, n - 1)]
-        replicates = rng.binomial(m, share_above(limits)) / m
-        band = interval(float(tpr[i]), replicates, n_total=m)
-        low[i], high[i] = band.low, band.high
-        if tpr[i] == 1:  # members who are all found leave a bootstrap too sure of itself
-            low[i] = min(band.low, wilson(1.0, n_total=m).low)
+        band = interval(value, rng.binomial(m, share_above(limits)) / m, n_total=m)
+        # Members who are all found leave a bootstrap too sure of itself.
+        sure = wilson(1.0, n_total=m).low if value == 1 else math.inf
+        bands.append((min(band.low, sure), band.high))
+    low, high = np.array([*bands, (1.0, 1.0)]).T
     return RocView(names.score, names.stratum, m, n, n_allowed / n, tpr, low, high)
 
 
@@ -357,8 +336,18 @@ def volcano(report: AuditReport, *, score: str) -> tuple[VolcanoNames, ...]:
     with np.errstate(divide="ignore"):
         y = -np.log10(names.q)
     is_drawn = np.isfinite(x) & np.isfinite(y)
-    rows = {kind: is_drawn & (names.kind == kind) for kind in ("control", "unknown", "member")}
-    return tuple(_thinned(kind, x[one], y[one]) for kind, one in rows.items() if one.any())
+    found = []
+    for kind in ("control", "unknown", "member"):
+        rows = is_drawn & (names.kind == kind)
+        if rows.any():  # one point of each cell of the grid, in the order of the cells
+            places = np.stack([x[rows], y[rows]])
+            low, width = places.min(axis=1), np.ptp(places, axis=1)
+            cells = (places.T - low) / np.where(width, width, 1) * (np.array(_GRID) - 1)
+            _, first, count = np.unique(
+                np.floor(cells), axis=0, return_index=True, return_counts=True
+            )
+            found.append(VolcanoNames(kind, x[rows][first], y[rows][first], count))
+    return tuple(found)
 
 
 def fdr_line() -> float:
@@ -372,19 +361,6 @@ def _few_counts(n: int) -> np.ndarray:
         return np.arange(n + 1)
     spread = np.concatenate([np.linspace(0, n, _N_POINTS // 2), np.geomspace(1, n, _N_POINTS // 2)])
     return np.unique(np.concatenate([[0, n], np.round(spread)]).astype(int))
-
-
-def _thinned(kind: str, x: FloatArray, y: FloatArray) -> VolcanoNames:
-    """Keep one point of each cell of the grid, in the order of the cells."""
-
-    def cells(values: FloatArray, n_cells: int) -> np.ndarray:
-        width = np.ptp(values) or 1.0
-        place = (values - values.min()) / width * (n_cells - 1)
-        return np.asarray(np.floor(place), dtype=np.int64)
-
-    cell = cells(x, _GRID[0]) * _GRID[1] + cells(y, _GRID[1])
-    _, first, count = np.unique(cell, return_index=True, return_counts=True)
-    return VolcanoNames(kind, x[first], y[first], count)
 
 
 _N_P_VALUES = 300
@@ -411,16 +387,9 @@ def calibration(report: AuditReport) -> Calibration | None:
     """Return the p-values of the listed controls; None where there are none."""
     p = np.sort(report.table.loc[report.table["is_control"], "p"].dropna())
     n = len(p)
-    if not n:
-        return None
     rows = np.unique(np.linspace(0, n - 1, min(n, _N_P_VALUES)).round().astype(int))
-    return Calibration(
-        p=p[rows],
-        expected=(rows + 1) / (n + 1),
-        half_width=band_half_width(n),
-        n_low=int((p <= ALPHA).sum()),
-        n_controls=n,
-    )
+    n_low = int((p <= ALPHA).sum())
+    return Calibration(p[rows], (rows + 1) / (n + 1), band_half_width(n), n_low, n) if n else None
 
 
 def band_half_width(n: int) -> float:

@@ -27,17 +27,17 @@ def test_canaries_and_roles_are_in_the_report(scenario: int, language: str) -> N
     sentence = view.sentence(language)
     assert text.count(sentence) == 2  # beside the verdict, and with its table
     for key in ("canaries", "roles", "canaries_bits", "roles_flagged"):
-        assert words.text(key) in text
+        assert words[key] in text
     found = view.scores[report.fixed_score].whole.found
     assert f"{found.n_hits} / {found.n_total}<small>" in text
-    assert words.text("kind_planted") in text
+    assert words["kind_planted"] in text
     assert "staff" in text and "patient" in text
 
 
 def test_a_report_without_them_has_no_such_part() -> None:
     text = report_html(make_report(2), choice=ReportChoice())
     for key in ("canaries", "roles", "references"):
-        assert report_words("en").text(key) not in text
+        assert report_words("en")[key] not in text
 
 
 def test_without_pairs_it_says_so() -> None:
@@ -52,7 +52,7 @@ def test_references_stand_beside_each_other_and_reach_every_form() -> None:
     view = compare_references(own, others=[other])
     files = bundle_files(own, choice=ReportChoice(), references=view)
     text = files["report.html"].decode()
-    assert "on-other-names" in text and report_words("en").text("references_differences") in text
+    assert "on-other-names" in text and report_words("en")["references_differences"] in text
     auc = other.measures.strata["hard"].scores[other.fixed_score].auc.value
     assert f"{auc:.3f}" in text
     assert "on-other-names" not in files["measures.json"].decode()

@@ -107,7 +107,9 @@ def test_it_is_whole_and_runs_and_fetches_nothing(
 def test_hostile_names_models_notes_and_free_text_are_shown_as_they_are(form: Any) -> None:
     members = [(HOSTILE, HOSTILE), *MEMBERS[1:]]
     report = make_report(2, members=members, hospital=HOSTILE, notes=[HOSTILE])
-    sign_off = SignOff("retrain", reasons=f"{HOSTILE}\nnext", auditor=HOSTILE, officer=HOSTILE)
+    sign_off = SignOff(
+        recommendation="retrain", reasons=f"{HOSTILE}\nnext", auditor=HOSTILE, officer=HOSTILE
+    )
     reader = read(report_html(report, choice=ReportChoice(names=form, sign_off=sign_off)))
     assert "script" not in reader.tags
     assert "img" not in reader.tags
@@ -184,9 +186,9 @@ def test_ten_thousand_names_stay_small_and_quick() -> None:
     few = make_report(2, has_truth=False)
     names = {name: column * 417 for name, column in few.names.items()}
     report = few.changed(names=names | {"name_id": list(range(10_008))})
-    began = time.perf_counter()
+    began = time.process_time()
     text = report_html(report, choice=ReportChoice(names="full"))
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
     assert len(text) < 150_000
     n = len(strongest_names(report.table))
     assert n > MAX_NAMES
@@ -225,7 +227,7 @@ def test_the_command_asks_the_same_question(scenario: int) -> None:
 
 
 def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
-    english, japanese = (report_words(code).sentences for code in ("en", "ja"))
+    english, japanese = (report_words(code) for code in ("en", "ja"))
 
     def places(sentence: str) -> set[str]:
         return {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
@@ -246,7 +248,7 @@ def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
 
 
 def test_every_code_of_the_engine_has_words() -> None:
-    sentences = report_words("en").sentences
+    sentences = report_words("en")
     assert {f"reason_{code}" for code in REASONS} <= set(sentences)
     assert {f"recommend_{code}" for code in RECOMMENDATIONS} <= set(sentences)
     assert {f"names_{form}" for form in NAME_FORMS} <= set(sentences)
@@ -296,7 +298,7 @@ def test_the_method_tells_the_score_that_was_fixed(scenario: int, language: str)
     """Of this version or of an older one; of a score that nobody described nothing is said."""
     made, words = make_report(scenario), report_words(language)
     scores = ("residual", "product", "mean_log_ratio")
-    told = {one: words.text(f"method_score_{one}") for one in scores}
+    told = {one: words[f"method_score_{one}"] for one in scores}
     assert len(set(told.values())) == 3
     for one in (made.fixed_score, "mean_log_ratio" if scenario == 2 else "product"):
         strata = {
@@ -309,7 +311,7 @@ def test_the_method_tells_the_score_that_was_fixed(scenario: int, language: str)
         older = made.changed(fixed_score=one, measures={"strata": strata})
         text = "\n".join(read(report_html(older, choice=ReportChoice(language=language))).texts)
         assert [other for other in scores if told[other] in text] == [one]
-        assert words.text("method_p", min_controls=MIN_CONTROLS) in text
+        assert words["method_p"].format(min_controls=MIN_CONTROLS) in text
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])
@@ -317,7 +319,7 @@ def test_where_nobody_stands_out_the_report_says_so(language: str) -> None:
     quiet = make_report(2, leak=0.0)
     assert strongest_names(quiet.table).empty
     text = report_html(quiet, choice=ReportChoice(language=language))
-    assert report_words(language).text("standing_out_none") in text
+    assert report_words(language)["standing_out_none"] in text
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])
@@ -328,6 +330,6 @@ def test_one_model_compared_with_itself_is_reported_as_not_compared(language: st
     kept = made.changed(models=models)
     assert kept.verdict.state == "not_compared" and strongest_names(kept.table).empty
     text = report_html(kept, choice=ReportChoice(language=language))
-    assert words.text("state_not_compared") in text
-    assert words.text("state_leak_found") not in text
-    assert words.text("standing_out_none") in text
+    assert words["state_not_compared"] in text
+    assert words["state_leak_found"] not in text
+    assert words["standing_out_none"] in text

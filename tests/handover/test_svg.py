@@ -32,9 +32,10 @@ def test_an_interval_lies_where_its_numbers_are_and_never_beyond_the_axis() -> N
     assert places([line], "x1") == [170] and places([line], "x2") == [700]
     assert places([dot], "cx") == [435]
     assert list(figures.intervals([(NONE, "rust", "open", 0)])) == []
-    assert list(figures.band(NONE)(100)) == []
-    assert [one.attrib["width"] for one in map(ElementTree.fromstring, figures.band(
-        Estimate(0.5, 0.25, 0.75))(100))] == ["265"]  # fmt: skip
+    behind = [(math.nan, 0.5, "faint"), (0.25, 0.75, "faint"), (0.5, 0.5, "dash")]
+    root = ElementTree.fromstring(figures.strip([], ticks=(), axis="", alt="", behind=behind))
+    assert [one.get("width") for one in root if one.tag.endswith("rect")] == ["265"]
+    assert [one.get("x1") for one in root if one.get("class") == "dash"] == ["435"]
 
 
 def test_zeros_stand_a_decade_below_the_smallest_logarithm() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from audit.corpus.truth import ListedNotes, listed_bytes
 from audit.errors import AuditError
-from audit.jobs.kinds import KINDS
+from audit.jobs.service import KINDS
 from audit.task import Contact
 from audit.training import kept
 from audit.training.kept import MODELS, PretrainTask

@@ -10,7 +10,7 @@ import pytest
 from audit.deid.taggers import TAGGERS, known_taggers, load_tagger, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
-from audit.jobs.kinds import KINDS
+from audit.jobs.service import KINDS
 from audit.task import Contact
 from tests.deid.generation.tiny_model import documents, order, write_gold, write_model
 

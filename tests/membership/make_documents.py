@@ -13,7 +13,6 @@ from tests.table_model import (
     APART,
     MASK,
     N_TOKENS,
-    N_VOCABULARY,
     TableModel,
     compatible_table,
     random_table,
@@ -47,10 +46,9 @@ def generate(
     n_documents: int,
     shard: int = 0,
     n_shard: int | None = None,
-    n_vocabulary: int = N_VOCABULARY,
     tick: Callable[[int], None] = lambda n: None,
 ) -> GeneratedShard:
     return generated_shard(
-        model, task, shard=shard, n_shard_documents=n_shard or -(-n_documents // 100) * 100,
-        n_documents=n_documents, n_vocabulary=n_vocabulary, device="cpu", tick=tick,
+        model, task, shard=shard, first=shard * (n_shard or 0), n=n_documents, device="cpu",
+        tick=tick,
     )  # fmt: skip

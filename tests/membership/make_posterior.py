@@ -53,8 +53,8 @@ def run(
         load_model(folder).model,
         task,
         shard=shard,
-        n_shard_inputs=n_shard_inputs,
-        n_inputs=n_inputs,
+        first=shard * n_shard_inputs,
+        n=n_inputs,
         device="cpu",
         tick=tick,
     )

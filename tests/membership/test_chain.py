@@ -68,7 +68,7 @@ def run(
     tick: Callable[[int], None] = lambda _: None,
 ) -> PosteriorShard:
     return chain_shard(
-        model, task, shard=shard, n_shard_inputs=100, n_inputs=n_inputs, device="cpu", tick=tick
+        model, task, shard=shard, first=100 * shard, n=n_inputs, device="cpu", tick=tick
     )
 
 
@@ -89,7 +89,7 @@ def test_sums_and_scores_equal_the_slow_reference(kind: str, tmp_path: Path) -> 
         plain = plain_model(folder)
         logs[who] = [[log_chain(plain, p, name) for name in names[:n_scored]] for p in passages]
         found[who] = chain_shard(
-            load_model(folder).model, task, shard=0, n_shard_inputs=200, n_inputs=140,
+            load_model(folder).model, task, shard=0, first=0, n=140,
             device="cpu", tick=lambda _: None,
         )  # fmt: skip
         for block, inputs in enumerate(drawn):
@@ -161,7 +161,7 @@ def test_a_recombined_name_is_told_from_a_real_one_by_chain_and_not_by_product()
         seed=1,
     )
     product = posterior_shard(
-        Table(), task, shard=0, n_shard_inputs=100, n_inputs=10, device="cpu", tick=lambda _: None
+        Table(), task, shard=0, first=0, n=10, device="cpu", tick=lambda _: None
     )
     np.testing.assert_allclose(product.sum_p, [[0.25] * 4] * 10, rtol=1e-5)
     chain = run(Table(), task, n_inputs=10)

@@ -78,7 +78,7 @@ def assert_equals_slow_loop(
     n_vocabulary: int,
     atol: float,
 ) -> GeneratedShard:
-    found = generate(model, task, n_documents=n_documents, n_vocabulary=n_vocabulary)
+    found = generate(model, task, n_documents=n_documents)
     positions, uniforms = shard_draws(task, first=0, n_documents=n_documents)
     slow = [
         slow_document(model, task, positions[:, i].tolist(), uniforms[:, i].tolist())
@@ -159,7 +159,7 @@ def test_documents_of_a_real_model_equal_a_loop_over_documents(bert):
 
 
 def test_mass_of_a_real_model_is_steps_times_documents(bert):
-    found = generate(bert.model, bert.task, n_documents=120, n_vocabulary=bert.n_vocabulary)
+    found = generate(bert.model, bert.task, n_documents=120)
     expected = bert.task.n_steps * found.n_documents
     np.testing.assert_allclose(found.mass.sum(axis=1), expected, rtol=1e-6)
     np.testing.assert_allclose(found.slot_mass.sum(axis=1), found.n_slot_visits, rtol=1e-6)
@@ -167,9 +167,9 @@ def test_mass_of_a_real_model_is_steps_times_documents(bert):
 
 def test_dropout_is_off_while_documents_are_made(bert):
     bert.model.train()
-    one = generate(bert.model, bert.task, n_documents=20, n_vocabulary=bert.n_vocabulary)
+    one = generate(bert.model, bert.task, n_documents=20)
     bert.model.train()
-    two = generate(bert.model, bert.task, n_documents=20, n_vocabulary=bert.n_vocabulary)
+    two = generate(bert.model, bert.task, n_documents=20)
     np.testing.assert_array_equal(one.documents, two.documents)
     np.testing.assert_array_equal(one.mass, two.mass)
 
@@ -178,11 +178,9 @@ def test_dropout_is_off_while_documents_are_made(bert):
 
 
 def both_sizes(model, task, n_vocabulary):
-    whole = generate(model, task, n_documents=300, n_shard=400, n_vocabulary=n_vocabulary)
+    whole = generate(model, task, n_documents=300, n_shard=400)
     small = {
-        shard: generate(
-            model, task, n_documents=100, shard=shard, n_shard=100, n_vocabulary=n_vocabulary
-        )
+        shard: generate(model, task, n_documents=100, shard=shard, n_shard=100)
         for shard in (2, 0, 1)  # in any order
     }
     return whole, [small[shard] for shard in range(3)]

@@ -158,8 +158,8 @@ def test_a_name_unknown_in_one_kind_of_passage_is_nan_in_all() -> None:
         Constant(),
         task,
         shard=0,
-        n_shard_inputs=100,
-        n_inputs=50,
+        first=0,
+        n=50,
         device="cpu",
         tick=lambda _: None,
     )
@@ -201,8 +201,8 @@ def test_a_uniform_model_gives_one_over_the_vocabulary_to_the_number_of_pieces()
         Constant(),
         task,
         shard=0,
-        n_shard_inputs=100,
-        n_inputs=70,
+        first=0,
+        n=70,
         device="cpu",
         tick=lambda _: None,
     )

@@ -64,9 +64,7 @@ def test_the_model_is_left_in_evaluation_mode_even_when_stopped(pair: tuple[Path
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        posterior_shard(
-            loaded.model, task, shard=0, n_shard_inputs=100, n_inputs=50, device="cpu", tick=stop
-        )
+        posterior_shard(loaded.model, task, shard=0, first=0, n=50, device="cpu", tick=stop)
     assert not loaded.model.training
 
 
@@ -99,8 +97,8 @@ def test_no_two_inputs_share_their_masks(pair: tuple[Path, Path], micro_batch: i
             model,
             task,
             shard=shard,
-            n_shard_inputs=100,
-            n_inputs=30,
+            first=100 * shard,
+            n=30,
             device="cpu",
             tick=lambda _: None,
         )

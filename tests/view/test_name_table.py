@@ -204,9 +204,9 @@ def test_ten_thousand_names_are_fluid() -> None:
     wish = Wish(chosen, "sophia", "q", is_descending=False, is_revealed=True)
     took = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         assert len(select(shown, wish=wish)[0]) > 100
-        took.append(time.perf_counter() - start)
+        took.append(time.process_time() - start)
     assert min(took) < 0.5
 
 
