@@ -13,13 +13,12 @@ from pydantic import Field, model_validator
 
 from audit.deid.generative.config import GenerativeOrder, TuningSettings
 from audit.deid.generative.model import check_directory, model_files
-from audit.deid.given import Files, is_table, notes_lines
+from audit.deid.given import Files, annotated_notes, is_table, notes_lines
 from audit.deid.network.config import (
     MAX_SYNTHETIC,
     Material,
     TaggerSettings,
     file_digests,
-    read_gold,
     split_off,
     synthetic,
 )
@@ -344,7 +343,9 @@ class TaggerTask(Task):
         from audit.deid.network.training import in_five_types
 
         if self.gold:
-            found, unknown = in_five_types(read_gold(self.gold[0]))
+            found, unknown = in_five_types(
+                annotated_notes(self.gold[0], what="annotated notes").all()
+            )
             documents = list(found)
             if unknown:
                 contact.say(f"{len(unknown)} labels are none of the five types: their spans are "
@@ -356,7 +357,9 @@ class TaggerTask(Task):
             )  # fmt: skip
             documents = list(made)
         if self.validation:
-            others, _ = in_five_types(read_gold(self.validation[0]))
+            others, _ = in_five_types(
+                annotated_notes(self.validation[0], what="annotated notes").all()
+            )
             return Material(tuple(documents), tuple(others))
         return split_off(documents, seed=settings.seed)
 

@@ -40,7 +40,7 @@ from audit.deid.generative.config import (
 )
 from audit.deid.generative.model import CausalModel, directory_digest, load_causal, model_files
 from audit.deid.generative.tagger import merged, with_adapter
-from audit.deid.network.config import read_gold
+from audit.deid.given import annotated_notes
 from audit.deid.tagger import MODEL, TAGGER, Window
 from audit.errors import AuditError
 from audit.notes.formats import flattened, write_tags
@@ -376,7 +376,7 @@ def _examples(
     frame = frame_of(loaded.tokenizer, language=settings.language)
     n_context = min(loaded.n_context, settings.max_tokens)
     return examples_of(
-        [note for path in paths for note in read_gold(path, what=what)],
+        [note for path in paths for note in annotated_notes(path, what=what).all()],
         tokenizer=loaded.tokenizer,
         frame=frame,
         room=room_in(n_context, n_frame=frame.n_tokens),
