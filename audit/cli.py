@@ -28,7 +28,6 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from audit import demo as demo_hospital
 from audit.access_log import entries, log_seal, record, verify
 from audit.attack.metrics import plain, score_file
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
@@ -69,6 +68,7 @@ from audit.deid.taggers import (
     load_tagger_folder,
 )
 from audit.deid.tasks import TaggerTask
+from audit.demo import DemoTask, demo_digests, is_demo, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment.leakage_tables import (
     FILES,
@@ -89,7 +89,6 @@ from audit.foreign import decode_text
 from audit.home import DEMO_HOSPITAL, data_home, results_dir, stay_offline
 from audit.jobs import service
 from audit.jobs.here import answer_here, waits_for_text
-from audit.jobs.kinds import AuditTask, DemoTask
 from audit.jobs.table import Job
 from audit.jobs.worker import work
 from audit.models.registry import model_path, tokenizer
@@ -121,6 +120,7 @@ from audit.report.report import (
     other_scenario,
     same_but_reference,
 )
+from audit.run import AuditTask
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.stats import N_REPLICATES
 from audit.tables import read_table, write_table
@@ -342,28 +342,18 @@ Seed = Annotated[int, "of all that is drawn"]
 def demo(
     *,
     retrain: Annotated[bool, "make names, notes and models anew"] = False,
-    documents: Annotated[int, "documents of scenario 1"] = demo_hospital.N_DOCUMENTS,
-    inputs: Annotated[int, "inputs of scenario 2"] = demo_hospital.N_INPUTS,
-    exposures: Annotated[
-        bool, "also the other exposures, the null pair and the Japanese hospital"
-    ] = False,
-    directory: Annotated[Path | None, "where retrained models go"] = None,
-    seed: Seed = 0,
-    device: Device = "auto",
+    given: Annotated[Given, FieldsOf(DemoTask)],
 ) -> Result:
     """Audit the demo hospital, or make it again."""
+    task = DemoTask(**given)
     if retrain:
-        directory = directory or data_home() / f"demo-seed-{seed}"
-        _retrain(directory, seed=seed)
-    settings = demo_hospital.DemoSettings(
-        n_documents=documents, n_inputs=inputs, seed=seed, device=device
-    )
-    digests = _answered(DemoTask(settings=settings, all_of_them=exposures, directory=directory))
-    names = (name for name, _ in demo_hospital.demo_audits(all_of_them=exposures))
+        task = task.with_(directory=task.directory or data_home() / f"demo-seed-{task.seed}")
+        _retrain(task.directory or DEMO_HOSPITAL, seed=task.seed)
+    digests = _answered(task)
     with Store(results_dir()) as store:
         return {
-            name: demo_hospital.report_summary(_report(digest, store=store))
-            for name, digest in zip(names, digests, strict=True)
+            name: report_summary(_report(digest, store=store))
+            for name, digest in zip(task.requests(), digests, strict=True)
         }
 
 
@@ -480,7 +470,7 @@ def _say_written(paths: Iterable[Path]) -> None:
 
 def _summary(report: AuditReport) -> Result:
     told = {"notes": list(report.notes), "made": dict(report.made)}
-    return demo_hospital.report_summary(report) | told
+    return report_summary(report) | told
 
 
 def _beside(report: AuditReport, others: list[AuditReport]) -> list[Result]:
@@ -550,8 +540,6 @@ def selftest(
     device: Device = "auto",
 ) -> Result:
     """Say whether this installation can be trusted."""
-    from audit.selftest import self_test
-
     with Store(results_dir()) as store:
         checks = self_test(
             directory, store=store, seed=seed, device=device, progress=progress_line()
@@ -584,7 +572,7 @@ def results(
                 reports[key.removeprefix("audit/")] = _report(
                     key.removeprefix("audit/"), store=store
                 )
-        demo = demo_hospital.demo_digests(store)
+        demo = demo_digests(store)
         chosen = [one for one in reports if one.startswith(digest)]
         if digest and len(chosen) != 1:
             raise AuditError(
@@ -593,7 +581,7 @@ def results(
             )  # fmt: skip
         documents = store.get_record(f"documents/{chosen[0]}") if digest else None
     lines = {
-        name: kept_audit(report, is_demo=demo_hospital.is_demo(report, digests=demo))
+        name: kept_audit(report, is_demo=is_demo(report, digests=demo))
         for name, report in reports.items()
     }
     if out and digest:
@@ -631,7 +619,7 @@ def _bundle(
     """Return the files of a report, beside the audits that belong to it."""
     own = kept[report.digest]
     with Store(results_dir()) as store:
-        other = other_scenario(own, kept=kept.values(), demo=demo_hospital.demo_digests(store))
+        other = other_scenario(own, kept=kept.values(), demo=demo_digests(store))
     found = same_but_reference(own, kept=list(kept.values()))
     newest = sorted(found, key=lambda line: line.at, reverse=True)[:MAX_REFERENCES]
     others = [reports[line.digest] for line in newest]
@@ -911,32 +899,27 @@ def pretrain(
     (run_id,) = _answered(task)
     folder = task.with_(run_id=run_id).folder
     found = MODELS.at(folder)
-    facts, n_steps, n_epochs = found.facts, found.n_steps_done, found.n_epochs_done
-    losses = ""
-    if found.held_out is not None and facts.unigram_loss is not None:
-        losses = (
-            f"; held-out loss {found.first_held_out:.3f} before, {found.held_out:.3f} after "
-            f"(guessing by frequency: {facts.unigram_loss:.3f}) nats a token"
-        )
-    say(f"{n_steps} steps, {n_epochs:.2f} epochs{losses}.")
-    say(f"The model: {folder / MODEL}")
-    told = (
-        "parent", "parent_digest", "source", "corpus_id", "n_train_tokens", "n_documents",
-        "n_held_out_documents", "n_listed_patients", "unigram_loss", "precision", "device",
-        "kernels",
-    )  # fmt: skip
-    return {
+    told = {
         "run_id": run_id,
         "model": str(folder / MODEL),
-        "snapshots": {str(s): str(folder / snapshot_name(s)) for s in found.snapshots},
-        "n_steps": n_steps,
-        "n_epochs": n_epochs,
+        "n_steps": found.n_steps_done,
+        "n_epochs": found.n_epochs_done,
         "loss": found.loss,
         "held_out_loss_before": found.first_held_out,
         "held_out_loss": found.held_out,
-        "versions": dict(facts.versions),
-        "settings": facts.settings.plain(),
-    } | {name: getattr(facts, name) for name in told}
+        "unigram_loss": found.facts.unigram_loss,
+    }
+    _say_values(told)
+    snapshots = {str(step): str(folder / snapshot_name(step)) for step in found.snapshots}
+    return found.facts.plain() | told | {"snapshots": snapshots}
+
+
+def _say_values(values: Given) -> None:
+    """Say the figures and texts of a result, one a line; those that are undefined are left out."""
+    for name, value in values.items():
+        if isinstance(value, str | int | float):
+            shown = f"{value:.4g}" if isinstance(value, float) else value
+            say(f"{name.replace('_', ' ')}: {shown}")
 
 
 def _with_pass(given: Given, *, usual: TrainSettings) -> Given:
@@ -1198,7 +1181,7 @@ def deid_train(
     (tagger_id,) = _answered(task)
     folder = task.with_(tagger_id=tagger_id).folder
     facts: Any = facts_of.of_folder(folder)
-    _say_trained(facts.training, facts.measured, is_generative=kind == "generative")
+    _say_values(facts.training | facts.measured)
     say(f"The tagger: {folder if task.out else tagger_id}")
     return {
         "tagger_id": None if task.out else tagger_id,
@@ -1207,24 +1190,6 @@ def deid_train(
         "measured": dict(facts.measured),
         "training": dict(facts.training),
     } | ({} if kind == "generative" else {"bias": facts.bias})
-
-
-def _say_trained(told: Result, measured: Result, *, is_generative: bool) -> None:
-    if not is_generative:
-        say(f"Recall {_rate(measured['recall'])}, precision {_rate(measured['precision'])} "
-            f"(strict, {measured['n_gold']} spans of {told['n_validation_notes']} notes of the "
-            "same kind as those it learned from).")  # fmt: skip
-        return
-    say(f"{told['n_steps']} steps on {told['n_windows']} windows of {told['n_notes']} notes; loss "
-        f"{measured['loss']:.4f} nats a token.")  # fmt: skip
-    if measured["validation"] is not None:
-        say(f"Validation loss {measured['first_validation']:.4f} before, "
-            f"{measured['validation']:.4f} after.")  # fmt: skip
-    if told["n_left_out"]:
-        say(f"{told['n_left_out']} windows cannot be written with tags and were left out.")
-    if told["n_changed"]:
-        say(f"{told['n_changed']} windows are not given back by the tokenizer as they were: their "
-            "copies cannot be exact.")  # fmt: skip
 
 
 def _token_settings(given: Given, *, seed: int, is_from_scratch: bool) -> TaggerSettings:
@@ -1236,10 +1201,6 @@ def _token_settings(given: Given, *, seed: int, is_from_scratch: bool) -> Tagger
     if "n_tokens" in given:
         values["overlap"] = min(values.get("overlap", usual.overlap), given["n_tokens"] // 4)
     return TaggerSettings(**values | given, seed=seed)
-
-
-def _rate(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.3f}"
 
 
 _MAX_REPLICATES = 100_000

@@ -1,121 +1,152 @@
-"""The demo: audits of the demo hospital's models, with the pictures they are there to teach.
+"""The demo hospital's audits, with the pictures they are there to teach, and the self-test.
 
-Comes in: a store. Goes out: reports of both scenarios and a summary. The demo's models and lists
-are shipped (`audit/demo_hospital`), made by `demo_build.py`. Torch-free until it runs.
+The demo's models and lists are shipped (`audit/demo_hospital`), made by `demo_build.py`. The
+self-test asks of an installation: does it find a planted leak, and none where there is none (a null
+pair: M_general further trained on the same notes with other names)?
 """
 
 from __future__ import annotations
 
 import functools
+import math
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import Field
 
 from audit.attack.question import (
     JAPANESE_PROMPT,
     AuditRequest,
     GenerationSettings,
     PosteriorSettings,
+    equal_models,
 )
 from audit.errors import AuditError
-from audit.home import DEMO_HOSPITAL
+from audit.home import DEMO_HOSPITAL, results_dir
 from audit.models.inspect import model_digest
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
+from audit.progress import Pace, Progress, ProgressListener
 from audit.report.report import AuditReport
+from audit.run import run_audit
+from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
+from cache.store import Store
 
 HOSPITAL = "hospital-40"
 EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20")
 REMEMBERED = "demo/digests"
-N_DOCUMENTS = 300
-N_INPUTS = 2000
-"""The Japanese notes' way of naming a patient; ten masks hold service, heading and name."""
 
 
-@dataclass(frozen=True)
-class DemoSettings:
-    """Sizes of a demo run: small enough for a first result within a minute on two cores."""
+class DemoTask(Task):
+    """The audits of the demo hospital: sizes for a first result within a minute on two cores."""
 
-    n_documents: int = N_DOCUMENTS
-    n_inputs: int = N_INPUTS
-    n_chain_inputs: int = 0
-    seed: int = 0
-    device: str = "auto"
+    job = "demo"
+    flags: ClassVar = {"all_of_them": "--exposures"}
 
-
-def demo_request(
-    scenario: int,
-    *,
-    settings: DemoSettings | None = None,
-    hospital: str = HOSPITAL,
-    language: str = "en",
-    directory: Path = DEMO_HOSPITAL,
-) -> AuditRequest:
-    """Return the request that audits one of the demo's hospital models.
-
-    Parameters
-    ----------
-    hospital
-        Folder of the model: "hospital-1.6", ..., "hospital-40", "null", or "general".
-    language
-        "en" or "ja".
-    """
-    settings = settings or DemoSettings()
-    folder = directory / language
-    try:
-        names = read_names((folder / "names.csv").read_bytes(), what="demo names").candidates
-        passages = read_passages(
-            (folder / "passages.jsonl").read_bytes(),
-            what="demo passages",
-            file_name="passages.jsonl",
-        )
-    except OSError:
-        raise AuditError(
-            "The demo's files are missing.", do="Make them with: python -m audit demo --retrain"
-        ) from None
-    generation = GenerationSettings(n_documents=settings.n_documents)
-    if language == "ja":
-        generation = GenerationSettings(n_documents=settings.n_documents, prompt=JAPANESE_PROMPT)
-    return AuditRequest(
-        scenario_number=scenario,
-        general=folder / "models" / "general",
-        hospital=folder / "models" / hospital,
-        candidates=names,
-        passages=passages if scenario == 2 else None,
-        generation=generation,
-        posterior=PosteriorSettings(
-            n_inputs=settings.n_inputs, n_chain_inputs=settings.n_chain_inputs
-        ),
-        seed=settings.seed,
-        device=settings.device,
+    n_documents: int = Field(default=300, description="documents of scenario 1")
+    n_inputs: int = Field(default=2000, description="inputs of scenario 2")
+    all_of_them: bool = Field(
+        default=False,
+        description="also the other exposures, the null pair and the Japanese hospital",
     )
+    directory: Path | None = Field(
+        default=None, description="of a demo hospital that was made again"
+    )
+    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of all that is drawn")
+    device: Device = Field(default="auto", description="where models run")
+
+    def request(
+        self, scenario: int, *, hospital: str = HOSPITAL, language: str = "en"
+    ) -> AuditRequest:
+        """Return the request that audits one of the demo's hospital models.
+
+        Parameters
+        ----------
+        hospital
+            Folder of the model: "hospital-1.6", ..., "hospital-40", "null", or "general".
+        language
+            "en" or "ja".
+        """
+        folder = (self.directory or DEMO_HOSPITAL) / language
+        try:
+            names, passages = (
+                (folder / name).read_bytes() for name in ("names.csv", "passages.jsonl")
+            )
+        except OSError:
+            raise AuditError(
+                "The demo's files are missing.", do="Make them with: python -m audit demo --retrain"
+            ) from None
+        prompt: dict[str, Any] = {"prompt": JAPANESE_PROMPT} if language == "ja" else {}
+        read = read_passages(passages, what="demo passages", file_name="passages.jsonl")
+        return AuditRequest(
+            scenario_number=scenario,
+            general=folder / "models" / "general",
+            hospital=folder / "models" / hospital,
+            candidates=read_names(names, what="demo names").candidates,
+            passages=read if scenario == 2 else None,
+            generation=GenerationSettings(n_documents=self.n_documents, **prompt),
+            posterior=PosteriorSettings(n_inputs=self.n_inputs, n_chain_inputs=0),
+            seed=self.seed,
+            device=self.device,
+        )
+
+    def requests(self) -> dict[str, AuditRequest]:
+        """Return the demo's audits by name, the headline ones first."""
+        audits = {"masked_lm": self.request(2), "generation": self.request(1)}
+        if self.all_of_them:
+            for hospital in (*EXPOSURES, "null"):
+                audits[f"masked_lm {hospital}"] = self.request(2, hospital=hospital)
+                audits[f"generation {hospital}"] = self.request(1, hospital=hospital)
+            audits["masked_lm ja"] = self.request(2, language="ja")
+        return audits
+
+    def question(self) -> Question:
+        """Return the question, which its audits answer."""
+        requests = tuple(self.requests().values())
+        digests = tuple(request.audit_digest() for request in requests)
+        label = f"{requests[0].general.name} → {requests[0].hospital.name}"
+        return self.asked(label=label, about=digests, device=queue_of(self.device), audits=digests)
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Audit the demo hospital, and note which audits are the demo's."""
+        requests, pace = self.requests(), Pace()
+        digests: list[str] = []
+
+        def listen(progress: Progress) -> None:
+            """Tell the progress of one of the audits as that of all."""
+            done = len(digests) + progress.share
+            left = pace.seconds_left(done, total=len(requests), now=time.monotonic())
+            whole = replace(
+                progress, done=done, total=len(requests), seconds_left=left, by_phase=()
+            )
+            contact.listen(whole)
+
+        with Store(results_dir()) as store:
+            for name, request in requests.items():
+                contact.say(f"Demo audit, of a made-up hospital: {name}")
+                report = run_audit(
+                    request, store=store, progress=listen, should_stop=contact.should_stop
+                )
+                contact.say(report.verdict.english)
+                # At once, and with a name of its own where the demo hospital is another.
+                known = name if self.directory is None else f"{name} in {self.directory}"
+                remember({known: report}, store=store)
+                digests.append(report.digest)
+        return tuple(digests)
 
 
-def demo_audits(*, all_of_them: bool) -> tuple[tuple[str, dict[str, Any]], ...]:
-    """Return the demo's audits as (name, arguments of `demo_request`), the headline ones first."""
-    audits: list[tuple[str, dict[str, Any]]] = [
-        ("masked_lm", {"scenario": 2}),
-        ("generation", {"scenario": 1}),
-    ]
-    if all_of_them:
-        for hospital in (*EXPOSURES, "null"):
-            audits.append((f"masked_lm {hospital}", {"scenario": 2, "hospital": hospital}))
-            audits.append((f"generation {hospital}", {"scenario": 1, "hospital": hospital}))
-        audits.append(("masked_lm ja", {"scenario": 2, "language": "ja"}))
-    return tuple(audits)
-
-
-def remember(reports: Mapping[str, AuditReport], *, store: Any) -> None:
+def remember(reports: Mapping[str, AuditReport], *, store: Store) -> None:
     """Note which kept audits are the demo's, so that every screen can say so."""
     known = demo_digests(store)
     store.put_record(REMEMBERED, known | {name: report.digest for name, report in reports.items()})
 
 
-def demo_digests(store: Any) -> dict[str, str]:
+def demo_digests(store: Store) -> dict[str, str]:
     """Return the digests of the demo's audits by name; empty before the first demo run."""
-    found = store.get_record(REMEMBERED)
-    return dict(found) if isinstance(found, dict) else {}
+    return dict(store.get_record(REMEMBERED) or {})
 
 
 def is_demo(report: AuditReport, *, digests: Mapping[str, str]) -> bool:
@@ -134,31 +165,23 @@ def _shipped() -> frozenset[str]:
     return frozenset(map(model_digest, folders))
 
 
-def demo_summary(reports: Mapping[str, AuditReport]) -> dict[str, Any]:
-    """Return what `demo --json` prints: for each audit, by stratum, each rule and score.
+def report_summary(report: AuditReport) -> dict[str, Any]:
+    """Return one report's headline figures as plain values: by stratum, each rule and score.
 
     Beside every figure of the attack stand the same attack on M_general and the trivial guesses.
     """
-    return {name: report_summary(report) for name, report in reports.items()}
-
-
-def report_summary(report: AuditReport) -> dict[str, Any]:
-    """Return one report's headline figures as plain values."""
-    strata = {}
     whole = report.to_json()
-    for stratum, measured in whole["measures"]["strata"].items():
-        strata[stratum] = {
-            "rules": {name: _rule(rule) for name, rule in measured["rules"].items()},
-            "rules_on_general": {
-                name: _rule(rule) for name, rule in measured["baseline_rules"].items()
-            },
-            "scores": {name: _ranking(score) for name, score in measured["scores"].items()},
-            "held_out": {name: _rule(rule) for name, rule in measured["held_out"].items()},
-            "trivial_guesses": {
-                "always_member": _rule(measured["always_member"]),
-                **{name: _ranking(score) for name, score in measured["baselines"].items()},
-            },
+    strata = {
+        name: {
+            "rules": _each(_rule, measured["rules"]),
+            "rules_on_general": _each(_rule, measured["baseline_rules"]),
+            "scores": _each(_ranking, measured["scores"]),
+            "held_out": _each(_rule, measured["held_out"]),
+            "trivial_guesses": {"always_member": _rule(measured["always_member"])}
+            | _each(_ranking, measured["baselines"]),
         }
+        for name, measured in whole["measures"]["strata"].items()
+    }
     return {
         "digest": report.digest,
         "scenario": report.scenario.number,
@@ -174,6 +197,10 @@ def report_summary(report: AuditReport) -> dict[str, Any]:
         "canaries": whole["details"].get("canaries"),
         "roles": whole["details"].get("roles") or [],
     }
+
+
+def _each(shorten: Any, measures: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: shorten(one) for name, one in measures.items()}
 
 
 def _rule(rule: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,3 +220,56 @@ def _ranking(score: Mapping[str, Any]) -> dict[str, Any]:
         "tpr_at_fpr": {fpr: tpr["value"] for fpr, tpr in score["tpr_at_fpr"].items()},
         "n_not_scored": score["n_not_scored"],
     }
+
+
+MIN_NULL_P = 0.01
+"""A right installation fails the null check by chance in one of a hundred demos; the demo's seeds
+are fixed, so a given release either passes or does not."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of the self-test and what was found."""
+
+    name: str
+    has_passed: bool
+    found: str
+
+
+def self_test(
+    directory: Path, *, store: Store, seed: int, device: Device, progress: ProgressListener
+) -> tuple[Check, ...]:
+    """Audit the planted, the null and the identical pair; trusted only if every check passed."""
+    task = DemoTask(n_documents=200, n_inputs=1000, seed=seed, device=device, directory=directory)
+    checks = []
+    for hospital, what in ((HOSPITAL, "planted leak"), ("null", "null pair")):
+        for scenario in (2, 1):
+            request = task.request(scenario, hospital=hospital)
+            report = run_audit(request, store=store, progress=progress)
+            has_passed, found = (_planted if hospital == HOSPITAL else _null)(report)
+            checks.append(Check(f"{what}, scenario {scenario}", has_passed, found))
+    try:
+        found = run_audit(task.request(2, hospital="general"), store=store).verdict.state
+    except AuditError as refused:
+        found = str(refused)
+    return (*checks, Check("same model twice", found == str(equal_models()), found))
+
+
+def _planted(report: AuditReport) -> tuple[bool, str]:
+    """A planted leak must be found, with an interval above one half on hard controls too."""
+    aucs = {
+        kind: report.measures.strata[kind].scores[report.fixed_score].auc
+        for kind in ("easy", "hard")
+    }
+    state = report.verdict.state
+    shown = ", ".join(f"{k} {a.value:.3f} ({a.low:.3f} to {a.high:.3f})" for k, a in aucs.items())
+    is_above = all(auc.low > 0.5 for auc in aucs.values())
+    return state == "leak_found" and is_above, f"{state}; AUC {shown}"
+
+
+def _null(report: AuditReport) -> tuple[bool, str]:
+    """Members of the list were not in the null pair's notes: they must score like controls."""
+    found, n_flagged = report.details.null_check, report.verdict.n_flagged
+    p = found.ks_p if found else math.nan
+    shown = f"{n_flagged} names flagged; Kolmogorov-Smirnov p = {p:.3f}"
+    return p > MIN_NULL_P and n_flagged == 0, shown

@@ -257,13 +257,8 @@ def _new_model(n_vocabulary: int, recipe: Recipe, *, seed: int) -> nn.Module:
 def special_ids(tokenizer: Any) -> SpecialIds:
     """Return the special tokens of a demo tokenizer, as training needs them."""
     ends = tokenizer.convert_tokens_to_ids([".", "。"])
-    return SpecialIds(
-        cls=tokenizer.cls_token_id,
-        sep=tokenizer.sep_token_id,
-        mask=tokenizer.mask_token_id,
-        sentence_ends=tuple(i for i in ends if i != tokenizer.unk_token_id),
-        n_vocabulary=len(tokenizer),
-    )
+    known = tuple(i for i in ends if i != tokenizer.unk_token_id)
+    return SpecialIds.of(tokenizer, sentence_ends=known)
 
 
 def _ids(tokenizer: Any, texts: Sequence[str]) -> list[Any]:

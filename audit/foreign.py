@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import NoReturn
 
 from audit.errors import AuditCancelled, AuditError
 
@@ -49,25 +48,22 @@ def refusing(refusal: AuditError) -> Iterator[None]:
 
 
 def json_value(
-    data: bytes | str,
-    *,
-    refusal: AuditError,
-    max_values: int = MAX_VALUES,
-    number: Callable[[str], object] | None = None,
+    data: bytes | str, *, refusal: AuditError, number: Callable[[str], object] | None = None
 ) -> object:
     """Parse JSON strictly: UTF-8, no key twice, no number that a float does not hold.
 
-    `refusal` is raised where it is anything else, or holds more than `max_values` values; the
+    `refusal` is raised where it is anything else, or holds more than `MAX_VALUES` values; the
     length is the caller's to bound. `number` makes a value of a number as it is written, NaN and
     Infinity too; without it these two are refused, and what a float does not hold.
     """
     with refusing(refusal):
+        text = data if isinstance(data, str) else data.decode("utf-8-sig")
         # Each value but the first stands behind a comma or a bracket.
-        if _n_values(data) > max_values:
+        if sum(map(text.count, "[{,")) > MAX_VALUES:
             raise ValueError("too many values")
         return json.loads(
-            data if isinstance(data, str) else data.decode("utf-8-sig"),
-            parse_constant=number or _no_number,
+            text,
+            parse_constant=number or _finite,
             parse_float=number or _finite,
             parse_int=number or _whole,
             object_pairs_hook=_unique,
@@ -153,16 +149,6 @@ def _is_hidden(entry: zipfile.ZipInfo) -> bool:
     return entry.is_dir() or hidden
 
 
-def _n_values(data: bytes | str) -> int:
-    if isinstance(data, str):
-        return sum(map(data.count, "[{,"))
-    return sum(map(data.count, (b"[", b"{", b",")))
-
-
-def _no_number(_: str) -> object:
-    raise ValueError("not a number")
-
-
 def _whole(digits: str) -> int:
     if len(digits) > _MAX_DIGITS:
         raise ValueError("no float holds it")
@@ -212,51 +198,45 @@ def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
             where=what,
             do="Split it, or leave out the columns that are not needed.",
         )
-    for magic, kind in ARCHIVES.items():
-        if data.startswith(magic):
-            raise AuditError(f"This is {kind}, not text.", where=what, do=SAVE_AS_UTF8)
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise AuditError("The file is encoded as UTF-16.", where=what, do=SAVE_AS_UTF8)
-    if b"\0" in data:
-        raise AuditError(
-            "The file holds NUL bytes, so it is not text.", where=what, do=SAVE_AS_UTF8
-        )
-    if _ESCAPE_SEQUENCE.search(data):
-        raise AuditError("The file is encoded as ISO-2022-JP.", where=what, do=SAVE_AS_UTF8)
-    if data.startswith(b"\xef\xbb\xbf"):
-        marked = _as_utf8(data[3:], what=what)
-        return _refuse_damaged(data, what=what) if marked is None else marked, "UTF-8 with BOM"
-    text = _as_utf8(data, what=what)
-    if text is not None:
-        return text, "UTF-8"
+    kinds = [kind for magic, kind in ARCHIVES.items() if data.startswith(magic)]
+    refusal = ""
+    if kinds:
+        refusal = f"This is {kinds[0]}, not text."
+    elif data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        refusal = "The file is encoded as UTF-16."
+    elif b"\0" in data:
+        refusal = "The file holds NUL bytes, so it is not text."
+    elif _ESCAPE_SEQUENCE.search(data):
+        refusal = "The file is encoded as ISO-2022-JP."
+    if refusal:
+        raise AuditError(refusal, where=what, do=SAVE_AS_UTF8)
+    for mark, name in ((b"\xef\xbb\xbf", "UTF-8 with BOM"), (b"", "UTF-8")):
+        with suppress(UnicodeDecodeError):
+            if data.startswith(mark):
+                return data.removeprefix(mark).decode("utf-8"), name
+    _refuse_damaged(data, what=what)
     return _as_cp932(data, what=what), "CP932"
 
 
-def _as_utf8(data: bytes, *, what: str) -> str | None:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
+def _refuse_damaged(data: bytes, *, what: str) -> None:
+    """Refuse what is UTF-8 but for some bytes.
+
+    Read as UTF-8, CP932 gives many more broken bytes than whole letters. The other way round it is
+    UTF-8 with damage, which CP932 would mostly accept and turn into other letters; so few broken
+    bytes beside whole letters tell nothing.
+    """
+    text = data.decode("utf-8", errors="surrogateescape")
     whole = data.decode("utf-8", errors="ignore")
-    n_broken = len(data.decode("utf-8", errors="surrogateescape")) - len(whole)
     n_good = len(whole) - len(whole.encode("ascii", errors="ignore"))
-    # Read as UTF-8, CP932 gives many more broken bytes than whole letters. The other way round it
-    # is UTF-8 with damage, which CP932 would mostly accept and turn into other letters; so few
-    # broken bytes beside whole letters tell nothing.
-    if n_good and n_good + _FEW_BROKEN > n_broken:
-        _refuse_damaged(data, what=what)
-    return None
-
-
-def _refuse_damaged(data: bytes, *, what: str) -> NoReturn:
-    good = data.decode("utf-8", errors="surrogateescape")
-    bad = re.search("[\ud800-\udfff]", good)
-    line = good.count("\n", 0, bad.start() if bad else 0) + 1
-    raise AuditError(
-        f"The file is UTF-8 but for a few broken bytes, the first of them in line {line}.",
-        where=what,
-        do=SAVE_AS_UTF8,
-    )
+    n_broken = len(text) - len(whole)
+    is_marked = data.startswith(b"\xef\xbb\xbf")
+    if is_marked or (n_good and n_good + _FEW_BROKEN > n_broken):
+        line = re.split("[\ud800-\udfff]", text, maxsplit=1)[0].count("\n") + 1
+        raise AuditError(
+            f"The file is UTF-8 but for a few broken bytes, the first of them in line {line}.",
+            where=what,
+            do=SAVE_AS_UTF8,
+        )
 
 
 def _as_cp932(data: bytes, *, what: str) -> str:
@@ -266,19 +246,17 @@ def _as_cp932(data: bytes, *, what: str) -> str:
         raise AuditError(
             "The file is neither UTF-8 nor CP932.", where=what, do=SAVE_AS_UTF8
         ) from None
-    try:
-        data.decode("euc_jp")
-    except UnicodeDecodeError:
-        pass
-    else:
-        raise AuditError("The file may be CP932 or EUC-JP.", where=what, do=SAVE_AS_UTF8)
+    refusal = ""
     if _looks_western(text):
-        raise AuditError(
+        refusal = (
             "The file is not UTF-8, and as CP932 it gives letters that no name has; it may be in "
-            "a Western encoding.",
-            where=what,
-            do=SAVE_AS_UTF8,
+            "a Western encoding."
         )
+    with suppress(UnicodeDecodeError):
+        data.decode("euc_jp")
+        refusal = "The file may be CP932 or EUC-JP."
+    if refusal:
+        raise AuditError(refusal, where=what, do=SAVE_AS_UTF8)
     return text
 
 

@@ -6,31 +6,23 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from audit.attack import attacks, evidence
-from audit.attack.attacks import MIN_REFERENCE, Sources, with_reference
+from audit.attack import evidence
 from audit.attack.judgement import judge, name_columns
 from audit.attack.metrics import plain
 from audit.attack.question import AuditRequest, question_digest
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError
-from audit.models.load import (
-    LoadedModel,
-    ModelPair,
-    check_rounding,
-    chosen_kernels,
-    load_pair,
-    pick_device,
-)
+from audit.home import results_dir
+from audit.models.inspect import display_name
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
 from audit.names.controls import match_quality
-from audit.names.pools import NamePool, pool_for, with_popularity
-from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.names.pools import pool_for, with_popularity
+from audit.progress import Meter, Progress, ProgressListener, StopQuestion
 from audit.report.report import (
     AuditReport,
     Inspection,
@@ -38,7 +30,64 @@ from audit.report.report import (
     keep_inspection,
     kept_inspection,
 )
+from audit.shelf import now
+from audit.task import Contact, Part, Question, Task, queue_of
 from cache.store import Store
+
+if TYPE_CHECKING:
+    from audit.models.load import LoadedModel, ModelPair
+
+_WHO = ("general", "hospital")
+
+
+class AuditTask(Task):
+    """One audit of a pair of models."""
+
+    job = "audit"
+
+    request: AuditRequest
+
+    def question(self) -> Question:
+        """Return the question, named as its audit is; reads every byte of both models."""
+        asked, digest = self.request, self.request.audit_digest()
+        label = f"{display_name(asked.general)} → {display_name(asked.hospital)}"
+        return Question(
+            self.job, label, asked.scenario_number, queue_of(asked.device), digest, (digest,),
+            self.plain(),
+        )  # fmt: skip
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Answer the question; returns the digest of its audit."""
+        with Store(results_dir()) as store:
+            report = run_audit(
+                self.request,
+                store=store,
+                progress=lambda p: contact.report(p, finished_part(self.request, p)),
+                should_stop=contact.should_stop,
+            )
+        return (report.digest,)
+
+
+def finished_part(request: AuditRequest, progress: Progress) -> Part:
+    """Return how many inputs or documents both models have finished, as settings of a question.
+
+    Only whole shards are kept. M_general comes first, so M_hospital's share is what both have.
+    """
+    from audit.models.load import pick_device
+
+    def whole_shards(n_total: int, phase: str, n_shard: int) -> int:
+        share = dict(progress.by_phase).get(f"hospital model: {phase}", 0.0)
+        # A share is a fraction of floats: a whole shard may be told as one unit less.
+        return n_total if share >= 1 else int(share * n_total + 1e-6) // n_shard * n_shard
+
+    if request.scenario_number == 1:
+        n_shard = evidence.DOCUMENTS_PER_SHARD[pick_device(request.device).partition(":")[0]]
+        n = whole_shards(request.generation.n_documents, "documents", n_shard)
+        return (("n_documents", n),) if n else ()
+    wanted = request.posterior
+    n = whole_shards(wanted.n_inputs, "posteriors", evidence.INPUTS_PER_SHARD)
+    n_chain = whole_shards(wanted.n_chain_inputs, "chain", evidence.CHAIN_INPUTS_PER_SHARD)
+    return (("n_inputs", n), ("n_chain_inputs", n_chain)) if n else ()
 
 
 def run_audit(
@@ -59,83 +108,69 @@ def run_audit(
     should_stop
         Asked between forward passes; True ends the run with what is finished kept.
     """
-    pool = pool_for(request.candidates)
+    from audit.attack import attacks
+    from audit.models.load import check_rounding, chosen_kernels, load_pair, pick_device
+
     question = request.question()
     digest = question_digest(question)
-    if (known := _known_report(digest, store=store)) is not None:
+    if (known := kept_report(digest, store=store)) is not None:
         return known
     started = time.monotonic()
-    device, pair = _loaded(request)
-    names, n_reference = with_reference(request, pair, pool=pool)
-    meter = Meter(_totals(request, names, pair), listener=progress, should_stop=should_stop)
+    pool, dtype, device = pool_for(request.candidates), request.dtype, pick_device(request.device)
+    pair = load_pair(request.general, request.hospital, device=device, dtype=dtype)
+    if dtype != "float32":
+        check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
+    names, n_reference = attacks.with_reference(request, pair, pool=pool)
+    if request.scenario_number == 1:
+        do_attack = attacks.generation_attack
+        totals = {"documents": float(request.generation.n_documents * request.generation.n_steps)}
+    else:
+        do_attack = attacks.mask_attack
+        totals = attacks.posterior_rows(request, pair, names)
+    phases = {f"{who} model: {what}": n for what, n in totals.items() for who in _WHO}
+    meter = Meter(phases, listener=progress, should_stop=should_stop)
 
-    with chosen_kernels(pair, dtype=request.dtype, device=device) as kernels:
+    with chosen_kernels(pair, dtype=dtype, device=device) as kernels:
 
         def source(who: str, phase: str) -> evidence.Source:
-            loaded: LoadedModel = getattr(pair, who)
             key = evidence.light_key(question, who=who, device=device)
-            return evidence.Source(loaded, device, request.dtype, store, meter, phase, kernels, key)
+            return evidence.Source(
+                getattr(pair, who), device, dtype, store, meter, phase, kernels, key
+            )
 
-        attack = _attack(request, pair, names=names, pool=pool, sources=source)
-    report = _report(
-        request, pair, attack, digest=digest, question=question, n_reference=n_reference
-    )
-    made = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - started, 3),
-        **evidence.backend(device),
-        "kernels": kernels,
-    }
-    report = report.changed(made=made)
-    _keep(report, request, attack, store=store)
-    return _known_report(digest, store=store) or report
-
-
-def _loaded(request: AuditRequest) -> tuple[str, ModelPair]:
-    """Return the device that computes and the pair on it, its rounding checked."""
-    device = pick_device(request.device)
-    pair = load_pair(request.general, request.hospital, device=device, dtype=request.dtype)
-    if request.dtype != "float32":
-        check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
-    return device, pair
+        attack = do_attack(request, pair, names=names, pool=pool, sources=source)
+    report = _report(request, pair, attack, question=question, n_reference=n_reference)
+    made = {"at": now(), "seconds": round(time.monotonic() - started, 3), "kernels": kernels}
+    report = report.changed(made=made | evidence.backend(device))
+    # The report last: where it is, everything that belongs to it is there too.
+    if attack.documents:
+        texts = {who: list(documents) for who, documents in attack.documents.items()}
+        store.put_record(f"documents/{digest}", texts)
+    keep_inspection(digest, _inspection(request, attack), store=store)
+    store.put_record(f"audit/{digest}", report.to_json())
+    return kept_report(digest, store=store) or report
 
 
-def _known_report(digest: str, *, store: Store) -> AuditReport | None:
+def kept_report(digest: str, *, store: Store) -> AuditReport | None:
     """Return the kept report of an audit; None where there is none that this version can read.
 
     Whoever asks first gets it so too: equal files need equal order, and the store sorts.
     """
     record = store.get_record(f"audit/{digest}")
-    if record is None:
+    if record is None or kept_inspection(digest, store=store) is None:
         return None
     try:
         report = AuditReport.from_json(record)
-        has_all = report.scenario.number != 1 or bool(stored_documents(digest, store=store))
-        has_all = has_all and kept_inspection(digest, store=store) is not None
-        return report if has_all else None
     except AuditError:
         return None  # of another version: made again from the evidence that is kept
+    has_all = report.scenario.number != 1 or stored_documents(digest, store=store)
+    return report if has_all else None
 
 
 def stored_documents(digest: str, *, store: Store) -> Mapping[str, Sequence[str]]:
     """Return the generated documents of an audit by model; empty in scenario 2."""
     found: Mapping[str, Sequence[str]] | None = store.get_record(f"documents/{digest}")
     return found or {}
-
-
-def _keep(
-    report: AuditReport,
-    request: AuditRequest,
-    attack: AttackResult,
-    *,
-    store: Store,
-) -> None:
-    """Keep the report last: where it is, everything that belongs to it is there too."""
-    if attack.documents:
-        texts = {who: list(documents) for who, documents in attack.documents.items()}
-        store.put_record(f"documents/{report.digest}", texts)
-    keep_inspection(report.digest, _inspection(request, attack), store=store)
-    store.put_record(f"audit/{report.digest}", report.to_json())
 
 
 def _inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
@@ -155,36 +190,11 @@ def _inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
     )
 
 
-def _attack(
-    request: AuditRequest,
-    pair: ModelPair,
-    *,
-    names: Candidates,
-    pool: NamePool,
-    sources: Sources,
-) -> AttackResult:
-    if request.scenario_number == 1:
-        return attacks.generation_attack(request, pair, names=names, pool=pool, sources=sources)
-    return attacks.mask_attack(request, pair, names=names, pool=pool, sources=sources)
-
-
-def _totals(request: AuditRequest, names: Candidates, pair: ModelPair) -> dict[str, float]:
-    """Return each phase's units (rows of a forward pass), for progress."""
-    if request.scenario_number == 1:
-        units = float(request.generation.n_documents * request.generation.n_steps)
-        return {f"{who} model: documents": units for who in ("general", "hospital")}
-    totals = attacks.posterior_rows(request, pair, names)
-    return {
-        f"{who} model: {what}": n for what, n in totals.items() for who in ("general", "hospital")
-    }
-
-
 def _report(
     request: AuditRequest,
     pair: ModelPair,
     attack: AttackResult,
     *,
-    digest: str,
     question: Mapping[str, Any],
     n_reference: int,
 ) -> AuditReport:
@@ -204,7 +214,7 @@ def _report(
     if quality.kinds:
         details["match"] = quality.to_json()
     return AuditReport.of(
-        digest=digest,
+        digest=question_digest(question),
         question=question,
         scenario=asdict(request.scenario),
         models={who: _model_facts(getattr(pair, who)) for who in ("general", "hospital")},
@@ -239,17 +249,15 @@ def _model_facts(loaded: LoadedModel) -> dict[str, object]:
 def _counts(listed: Candidates, n_reference: int) -> dict[str, object]:
     patients = listed.without_canaries()
     kinds = Counter(kind for kind in patients.control_kind if kind)
-    counts: dict[str, object] = {
+    n_canaries = len(listed) - len(patients)
+    return {
         "n_names": len(listed),
         "n_members": sum(m is True for m in patients.is_member),
         "n_unknown": sum(m is None for m in patients.is_member),
         "n_controls": sum(kinds.values()),
         "by_kind": dict(sorted(kinds.items())),
         "n_reference": n_reference,
-    }
-    if n_canaries := len(listed) - len(patients):
-        counts["n_canaries"] = n_canaries
-    return counts
+    } | ({"n_canaries": n_canaries} if n_canaries else {})
 
 
 def _notes(
@@ -259,6 +267,8 @@ def _notes(
     n_reference: int,
     n_flagged_by_general: int,
 ) -> list[str]:
+    from audit.attack.attacks import MIN_REFERENCE
+
     notes = list(pair.notes)
     n_unscored = int(np.isnan(np.array(columns["score"], dtype=float)).sum())
     if n_unscored:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -226,22 +226,3 @@ def refusal(
         low, high = bounds["Ge"].ge, bounds["Le"].le
         return AuditError(f"must be a whole number from {low} to {high}.", where=place)
     return AuditError(words.format(**first.get("ctx", {})) + ".", where=place)
-
-
-def check_whole(name: str, value: object, *, low: int, high: int, where: str) -> None:
-    """Refuse what is no whole number from `low` to `high`, with an AuditError."""
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise AuditError(f"`{name}` must be a whole number from {low} to {high}.", where=where)
-
-
-def check_number(name: str, value: object, *, low: float, high: float, where: str) -> None:
-    """Refuse what is no number from `low` to `high`, with an AuditError."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not low <= value <= high:  # type: ignore[operator]
-        raise AuditError(f"`{name}` must be a number from {low:g} to {high:g}.", where=where)
-
-
-def check_one_of(name: str, value: object, known: Collection[str], *, where: str) -> None:
-    """Refuse what is none of the known words, with an AuditError."""
-    if value not in known:
-        raise AuditError(f"`{name}` must be one of: {', '.join(known)}.", where=where)

@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.demo import DemoSettings, demo_request, report_summary
+from audit.demo import DemoTask, report_summary
 from audit.demo_build import ENGLISH, build_demo
 from audit.run import run_audit
 from cache.store import Store
@@ -40,12 +40,12 @@ def main() -> None:
             folder = options.directory / f"seed-{seed}"
             if not (folder / "en" / "models" / "null").is_dir():
                 build_demo(folder / "en", recipe=ENGLISH, seed=seed)
-            settings = DemoSettings(n_documents=options.documents, n_inputs=options.inputs)
+            task = DemoTask(
+                n_documents=options.documents, n_inputs=options.inputs, directory=folder
+            )
             for model in MODELS:
                 for scenario in (2, 1):
-                    request = demo_request(
-                        scenario, settings=settings, hospital=model, directory=folder
-                    )
+                    request = task.request(scenario, hospital=model)
                     report = run_audit(request, store=store)
                     summary = report_summary(report) | {"details": dict(report.details)}
                     found.setdefault(f"{model} scenario {scenario}", []).append(summary)

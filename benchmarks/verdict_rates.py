@@ -35,7 +35,7 @@ from audit.attack.cohort import relabelling_test
 from audit.attack.decisions import decide
 from audit.attack.verdict import Ranked, give_verdict
 from audit.corpus import demo_notes
-from audit.demo import DemoSettings, demo_request
+from audit.demo import DemoTask
 from audit.home import DEMO_HOSPITAL
 from audit.models.forward import onednn_float32
 from audit.models.load import load_pair
@@ -114,7 +114,7 @@ def part_evidence(
     store: Store, model: Path, *, scenario: int, seed: int = 0, n: int = 0, n_steps: int = 500
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the evidence of every part by block [b, F + L], and [b] inputs or documents."""
-    request = demo_request(scenario, settings=DemoSettings(N_DOCUMENTS, N_INPUTS, seed=seed))
+    request = DemoTask(n_documents=N_DOCUMENTS, n_inputs=N_INPUTS, seed=seed).request(scenario)
     request = request.with_(hospital=model, candidates=every_part())
     pair = load_pair(request.general, model, device="cpu", dtype="float32")
     meter = Meter({"evidence": 1.0}, listener=lambda _: None, should_stop=lambda: False)
@@ -399,7 +399,7 @@ def coverage(options: argparse.Namespace) -> None:
 def errors(options: argparse.Namespace) -> None:
     """Print the root mean square over names of (spread over runs / stated error)."""
     general = DEMO_HOSPITAL / "en" / "models" / "general"
-    names = demo_request(2).candidates
+    names = DemoTask().request(2).candidates
     listed = columns_of(names)
     held = references(listed[:130])
     parts = part_scores.NameParts(
@@ -431,7 +431,7 @@ def errors(options: argparse.Namespace) -> None:
 def chain_errors(options: argparse.Namespace, store: Store) -> None:
     """The same for `chain`, 12 names and 60 inputs."""
     names, found = every_part().rows(range(12)), []
-    request = demo_request(2, hospital="hospital-5").with_(candidates=names)
+    request = DemoTask().request(2, hospital="hospital-5").with_(candidates=names)
     pair = load_pair(request.general, request.hospital, device="cpu", dtype="float32")
     for seed in range(options.runs):
         task = attacks._posterior_task(request.with_(seed=seed), pair, names)

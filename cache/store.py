@@ -147,17 +147,6 @@ class Store:
             listed = self._indexed(lambda index: _keys(index, prefix))
         return tuple(sorted(key for key in listed if self._path(key).exists()))
 
-    def size_bytes(self) -> int:
-        """Return the bytes that the directory's files hold, quarantine and index included."""
-        total = 0
-        for path in self.directory.rglob("*"):
-            try:
-                entry = path.lstat()
-            except FileNotFoundError:
-                continue  # a writer was quicker
-            total += entry.st_size if stat.S_ISREG(entry.st_mode) else 0
-        return total
-
     def check(self) -> Health:
         """Read every value, move the damaged ones aside, tidy up after killed writers."""
         n_before, n_removed = self.n_corrupt, 0
@@ -292,11 +281,6 @@ class Store:
         aside = self.directory / "quarantine"
         aside.mkdir(mode=0o700, exist_ok=True)
         path.rename(aside / f"{secrets.token_hex(8)}-{path.name}")
-
-
-def value_files(directory: Path) -> list[Path]:
-    """Return the files of a store's values, sorted by name."""
-    return sorted((directory.resolve() / _VALUES).rglob(f"*{_ENDING}"))
 
 
 class _Keys(diskcache.Disk):  # type: ignore[misc]

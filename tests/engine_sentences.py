@@ -17,7 +17,7 @@ MARK = "\0"
 PLACE = re.compile(r"\{[a-z]\w*(?::[^{}]*)?\}")
 """A place of a message."""
 
-COMMAND_LINE = re.compile(r"audit/(?:cli|selftest|__main__|corpus/demo_notes)\.py")
+COMMAND_LINE = re.compile(r"audit/(?:cli|__main__|corpus/demo_notes)\.py")
 """Modules whose errors only the command line shows: the commands, and the maker of the demo."""
 
 PASSED_ON = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.demo import DemoSettings, demo_request
+from audit.demo import DemoTask
 from audit.demo_build import ENGLISH, JAPANESE, Recipe, build_demo
 from audit.models.inspect import model_digest
 from audit.models.load import load_pair
@@ -56,8 +56,7 @@ def test_the_same_seed_makes_the_same_models(tmp_path: Path) -> None:
 
 
 def test_the_shipped_japanese_demo_is_audited_with_names_of_several_pieces(tmp_path: Path) -> None:
-    settings = DemoSettings(n_inputs=100)
-    request = demo_request(2, settings=settings, language="ja")
+    request = DemoTask(n_inputs=100).request(2, language="ja")
     with Store(tmp_path) as store:
         report = run_audit(request, store=store)
     assert max(report.names["n_pieces"]) > 2

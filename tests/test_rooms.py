@@ -25,7 +25,6 @@ ORDER = (
     {"report"},
     {"run"},
     {"demo", "demo_build"},
-    {"selftest"},
     {"experiment"},
     {"jobs"},
     {"cli"},

@@ -15,7 +15,8 @@ from audit.models.load import pick_device
 from audit.names.candidates import make_candidates
 from audit.report.export import write_report
 from audit.report.report import AuditReport, kept_inspection
-from cache.store import Store, value_files
+from cache.store import Store
+from tests.cache.make_store import value_files
 from tests.one_thread import one_thread
 from tests.small_audit import (
     answer,
@@ -47,7 +48,7 @@ def test_the_same_question_is_answered_without_loading_a_model(
     def refuse(*args, **kwargs):
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(run, "load_pair", refuse)
+    monkeypatch.setattr("audit.models.load.load_pair", refuse)
     report, directory = finished[scenario]
     again = answer(request_of(models, scenario), directory)
     assert again.made == report.made
@@ -56,7 +57,7 @@ def test_the_same_question_is_answered_without_loading_a_model(
 
 
 def test_another_device_is_the_same_question(models, finished, monkeypatch):
-    monkeypatch.setattr(run, "load_pair", None)
+    monkeypatch.setattr("audit.models.load.load_pair", None)
     report, directory = finished[1]
     assert answer(request_of(models, 1, device="auto"), directory).digest == report.digest
 

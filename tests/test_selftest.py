@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.demo import HOSPITAL
+from audit.demo import HOSPITAL, Check, self_test
 from audit.home import DEMO_HOSPITAL
-from audit.selftest import Check, self_test
 from cache.store import Store
 
 pytestmark = pytest.mark.slow  # minutes: five audits of the demo hospital

@@ -107,11 +107,8 @@ def _damaged_after(folder: Path, kept: list[int]) -> None:
 
 def _add(n: int) -> str:
     job_id = f"{n:012x}"
-    write_order(job_id, order={"n": n})
-    job = table.insert(
-        kind="audit", label="a → b", scenario=1, device="cpu", question=f"q{n}", owner="",
-        job_id=job_id,
-    )  # fmt: skip
+    question = Question("audit", "a → b", 1, "cpu", f"q{n}", (), {"n": n})
+    job = table.insert(question, job_id=job_id)
     assert job is not None
     assert job.job_id == job_id
     return job_id
@@ -235,8 +232,10 @@ if __name__ == "__main__":
     from audit.home import results_dir
     from audit.jobs import table
     from audit.jobs.locks import jobs_dir
-    from audit.jobs.table import read_order, write_order
-    from cache.store import Store, StoreError, value_files
+    from audit.jobs.table import read_order
+    from audit.task import Question
+    from cache.store import Store, StoreError
+    from tests.cache.make_store import value_files
     from tests.cache.make_values import is_right, put
     from tests.small_audit import answer, content, make_models, make_small, request_of
 

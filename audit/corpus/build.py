@@ -223,78 +223,67 @@ class _Writer:
         self._stay = f"{patient.key}/{note.admission_id}"
         self._day = parsed_day(note.chart_time)
         self._near = self._day or patient.first_day
+        try:
+            self._moved: date | None = patient.interval.move(self._near)
+        except OverflowError:  # beyond the calendar
+            self._moved = None
 
     def chart_time(self) -> str:
         """Return when the note was written, moved as all days are; "" beyond the calendar."""
+        written = self._note.chart_time
         if self._day is None:
-            return self._note.chart_time
-        try:
-            return self._patient.interval.move(self._day).isoformat() + self._note.chart_time[10:]
-        except OverflowError:
-            return ""
+            return written
+        return self._moved.isoformat() + written[10:] if self._moved else ""
 
     def value(self, place: Placeholder) -> tuple[str, str]:
         """Return (identity, text) for a placeholder of a known kind."""
-        if place.kind in NAME_KINDS:
+        kind, patient, seed = place.kind, self._patient, self._seed
+        if kind in NAME_KINDS or kind == "prefix":
             return self._name(place)
-        if place.kind == "prefix":
-            return self._prefix(place)
-        patient = self._patient
-        if place.kind in ("date", "date_range"):
+        if kind in ("date", "date_range"):
             return patient.key, self._date(place)
-        if place.kind == "age_over_90":
-            return patient.key, str(90 + draw(self._seed, place.kind, patient.key) % _OLDEST_AGES)
-        if place.kind == "age":
-            return patient.key, str(age_on(patient.birth, self._moved_near))
-        identity = self._owner(place)
-        return identity, value_of(place.kind, draw(self._seed, place.kind, identity))
+        if kind == "age_over_90":
+            return patient.key, str(90 + draw(seed, kind, patient.key) % _OLDEST_AGES)
+        if kind == "age":
+            return patient.key, str(age_on(patient.birth, self._moved or patient.birth))
+        if kind in _OWN:
+            identity = f"{patient.key}/{place.number}"
+        elif place.number:
+            identity = f"{kind}:{place.number}"
+        else:
+            each = f"{self._note.row}/{place.start}"
+            identity = f"{kind}:{each if kind in _EACH else self._stay}"
+        return identity, value_of(kind, draw(seed, kind, identity))
 
     def _name(self, place: Placeholder) -> tuple[str, str]:
+        text, seed, kind = self._note.text, self._seed, place.kind
         key, person = self._patient.key, self._patient.person
-        if place.role != "patient":
-            key = f"{place.role}:{self._stay}/{place.number}"
+        if place.role != "patient" or kind == "prefix":
+            key = f"{'staff' if kind == 'prefix' else place.role}:{self._stay}/{place.number}"
             # Two places of one number and different sexes are two people.
-            sex = "" if place.role == "staff" else place.sex
+            sex = "" if key.startswith("staff:") else place.sex
             key += f"/{sex}" if sex else ""
-            person = person_of(self._seed, key, sex=sex)
-        if place.kind == "initial":
-            is_followed = self._note.text[place.stop : place.stop + 1] == "."
+            person = person_of(seed, key, sex=sex)
+        if kind == "prefix":
+            after = text[place.stop : place.stop + 40].lstrip().lower()
+            is_before = after.startswith(("[**last name", "[**known lastname"))
+            number = draw(seed, kind, key, str(is_before))
+            return key, prefix_of(person.sex, number, is_before_last_name=is_before)
+        if kind == "initial":
+            is_followed = text[place.stop : place.stop + 1] == "."
             return key, person.initial if is_followed else f"{person.initial}."
-        return key, str(getattr(person, place.kind))
-
-    def _prefix(self, place: Placeholder) -> tuple[str, str]:
-        after = self._note.text[place.stop : place.stop + 40].lstrip().lower()
-        is_before_last_name = after.startswith(("[**last name", "[**known lastname"))
-        key = f"staff:{self._stay}/{place.number}"
-        sex = person_of(self._seed, key).sex
-        number = draw(self._seed, "prefix", key, str(is_before_last_name))
-        return key, prefix_of(sex, number, is_before_last_name=is_before_last_name)
-
-    def _owner(self, place: Placeholder) -> str:
-        if place.kind in _OWN:
-            return f"{self._patient.key}/{place.number}"
-        if place.number:
-            return f"{place.kind}:{place.number}"
-        if place.kind in _EACH:
-            return f"{place.kind}:{self._note.row}/{place.start}"
-        return f"{place.kind}:{self._stay}"
+        return key, str(getattr(person, kind))
 
     def _date(self, place: Placeholder) -> str:
+        note, patient = self._note, self._patient
         if place.category == BLANK:
-            before = self._note.text[max(0, place.start - 24) : place.start].lower()
+            before = note.text[max(0, place.start - 24) : place.start].lower()
             is_birth = any(word in before for word in ("birth", "dob", "d.o.b"))
-            return (self._patient.birth if is_birth else self._moved_near).isoformat()
-        key = (place.number, "") if place.number else (str(place.start), str(self._note.row))
-        number = draw(self._seed, "date", self._patient.key, *key)
-        context = DateContext(self._patient.interval, self._near, number)
+            return (patient.birth if is_birth else self._moved or patient.birth).isoformat()
+        key = (place.number, "") if place.number else (str(place.start), str(note.row))
+        number = draw(self._seed, "date", patient.key, *key)
+        context = DateContext(patient.interval, self._near, number)
         return new_date(place.content, place.category, number=place.number, context=context)
-
-    @property
-    def _moved_near(self) -> date:
-        try:
-            return self._patient.interval.move(self._near)
-        except OverflowError:
-            return self._patient.birth
 
 
 def dummy_people(patients: PatientTable, *, seed: int) -> Iterator[dict[str, object]]:

@@ -10,9 +10,8 @@ from types import TracebackType
 from audit.errors import AuditCancelled, AuditError
 from audit.home import stay_offline
 from audit.jobs import table
-from audit.jobs.kinds import KINDS
 from audit.jobs.locks import jobs_dir
-from audit.jobs.service import failure_of
+from audit.jobs.service import KINDS, failure_of
 from audit.jobs.table import Failure, Job, forget_order, read_order, table_contact
 from cache.store import StoreError
 

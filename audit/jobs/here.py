@@ -8,12 +8,18 @@ from typing import Any
 
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table
-from audit.jobs.kinds import KINDS
 from audit.jobs.locks import device_lock, forget_job_lock, job_lock
-from audit.jobs.service import ensure_worker, failure_of, leave_to_command, recover_device, settle
-from audit.jobs.table import COMMAND, WORKER, Job, Wait, forget_order, table_contact, write_order
+from audit.jobs.service import (
+    KINDS,
+    ensure_worker,
+    failure_of,
+    leave_to_command,
+    recover_device,
+    settle,
+)
+from audit.jobs.table import COMMAND, WORKER, Job, Wait, forget_order, table_contact
 from audit.progress import Progress, ProgressListener, duration
-from audit.shelf import Lock
+from audit.shelf import Lock, new_identifier
 from audit.task import Question
 from cache.store import StoreError
 
@@ -34,18 +40,11 @@ def answer_here(question: Question, *, progress: ProgressListener, say: Say) -> 
     """
     result: tuple[str, ...] | None = None
     while result is None:
-        job_id = table.new_id()
+        job_id = new_identifier()
         lock = job_lock(job_id)  # held before the job can be seen: who finds it free may bury it
         try:
-            write_order(job_id, order=question.order)
-            job = table.insert(
-                kind=question.kind, label=question.label, scenario=question.scenario,
-                device=question.device, question=question.digest, owner="", runner=COMMAND,
-                job_id=job_id,
-            )  # fmt: skip
-            if job is not None:
+            if (job := table.insert(question, runner=COMMAND, job_id=job_id)) is not None:
                 return _answered(job, question.order, progress=progress, say=say)
-            forget_order(job_id)
         finally:
             forget_job_lock(job_id)
             if lock is not None:

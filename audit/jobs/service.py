@@ -12,15 +12,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from audit.attack.question import (
-    AuditRequest,
-)
+from audit.attack.question import AuditRequest
 from audit.corpus.kept import CORPORA
-from audit.demo import DemoSettings, demo_digests
+from audit.corpus.make import CorpusTask
+from audit.deid.scoring import ScoreTask
+from audit.deid.tasks import TaggerTask, TaggingTask
+from audit.demo import DemoTask, demo_digests
 from audit.errors import AuditError
+from audit.experiment.leakage_tables import LeakageTask
+from audit.experiment.paper_tables import ExperimentTask
 from audit.home import results_dir
 from audit.jobs import table
-from audit.jobs.kinds import AuditTask, DemoTask
 from audit.jobs.locks import (
     QUEUES,
     device_lock,
@@ -40,12 +42,19 @@ from audit.jobs.table import (
     forget_order,
     has_order,
     read_order,
-    write_order,
 )
-from audit.report.report import AuditReport, kept_inspection
-from audit.task import Question
+from audit.run import AuditTask, kept_report
+from audit.shelf import Lock
+from audit.task import Question, Task
+from audit.training.kept import PretrainTask
 from cache.store import Store
 
+TASKS: tuple[type[Task], ...] = (
+    AuditTask, DemoTask, PretrainTask, CorpusTask, ExperimentTask, LeakageTask, TaggerTask,
+    TaggingTask, ScoreTask,
+)  # fmt: skip
+KINDS = {task.job: task.answer for task in TASKS}
+"""Kind of job -> what it does."""
 WORKER_MODULE = "audit.jobs.worker"
 _MAX_LOG_BYTES = 1_000_000  # where a worker cannot live, another is started each second
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -57,43 +66,30 @@ def ensure_worker(device: str) -> bool:
     if lock is None:
         return False
     # The shell ends at once, so that the worker is nobody's child here. It is handed the lock.
-    worker = [sys.executable, "-m", WORKER_MODULE, device, str(lock.descriptor)]
-    command = ["/bin/sh", "-c", '"$@" &', "sh", *worker]
-    log = log_descriptor(f"worker-{device}")
-    try:
-        subprocess.run(
-            command, cwd=_CHECKOUT, start_new_session=True, check=True,
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(lock.descriptor,),
-        )  # fmt: skip
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise unusable(error) from None
-    finally:
-        os.close(log)
-        lock.release()
+    words = ["/bin/sh", "-c", '"$@" &', "sh", sys.executable, "-m", WORKER_MODULE, device]
+    with lock:
+        started = _start([*words, str(lock.descriptor)], log=f"worker-{device}", lock=lock)
+        if started.wait():
+            raise unusable(OSError("the worker cannot be started"))
     return True
 
 
-def start_child(module: str, *, job_id: str, device_descriptor: int) -> subprocess.Popen[bytes]:
+def start_child(module: str, *, job_id: str, lock: Lock) -> subprocess.Popen[bytes]:
     """Start the process of one job, which from then on holds the device's lock too."""
-    log = log_descriptor(f"job-{job_id}")
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-m", module, job_id], cwd=_CHECKOUT, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(device_descriptor,),
-        )  # fmt: skip
-    finally:
-        os.close(log)
+    return _start([sys.executable, "-m", module, job_id], log=f"job-{job_id}", lock=lock)
 
 
-def log_descriptor(name: str) -> int:
-    """Open a log file of the jobs for appending, readable for its owner only."""
-    path = jobs_dir("logs") / f"{name}.log"
+def _start(words: list[str], *, log: str, lock: Lock) -> subprocess.Popen[bytes]:
+    path = jobs_dir("logs") / f"{log}.log"
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        log = os.open(path, flags, 0o600)
-        if os.fstat(log).st_size > _MAX_LOG_BYTES:
-            os.ftruncate(log, 0)
-        return log
+        with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
+            if os.fstat(file.fileno()).st_size > _MAX_LOG_BYTES:
+                file.truncate(0)
+            return subprocess.Popen(
+                words, cwd=_CHECKOUT, start_new_session=True, pass_fds=(lock.descriptor,),
+                stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+            )  # fmt: skip
     except OSError as error:
         raise unusable(error) from None
 
@@ -148,10 +144,8 @@ def recover_device(device: str) -> bool:
     lock = device_lock(device)
     if lock is None:
         return False
-    try:
+    with lock:
         settle(device)
-    finally:
-        lock.release()
     return True
 
 
@@ -172,23 +166,21 @@ def leave_to_command(job: Job) -> bool:
     lock = job_lock(job.job_id)
     if lock is None:
         return True
-    try:
+    with lock:
         if table.end(job.job_id, state="interrupted"):
             forget_job_lock(job.job_id)
-    finally:
-        lock.release()
     return False
 
 
 def smaller_batch(job: Job) -> tuple[tuple[str, Setting], ...]:
     """Return the setting with which a job needs less memory; empty where there is none."""
     try:
-        order = read_order(job.job_id)
-        micro_batch = int(order["request"]["posterior"]["micro_batch"])
-        is_masked_lm = order["request"]["scenario_number"] == 2
-    except (AuditError, KeyError, TypeError, ValueError):
+        request = _request(job.job_id)
+    except AuditError:
         return ()
-    return (("micro_batch", micro_batch // 2),) if is_masked_lm and micro_batch > 1 else ()
+    micro_batch = request.posterior.micro_batch
+    is_less = request.scenario_number == 2 and micro_batch > 1
+    return (("micro_batch", micro_batch // 2),) if is_less else ()
 
 
 def _settle(job: Job) -> None:
@@ -218,11 +210,11 @@ def failure_of(error: Exception, *, job: Job) -> Failure:
     if isinstance(error, AuditError):
         settings = smaller_batch(job) if error.where == "micro-batch" else ()
         return Failure(error.what, error.where, error.do, settings)
-    if isinstance(error, MemoryError):
-        settings = smaller_batch(job)
-        do = _SMALLER if settings else _FREE
-        return Failure("Memory ran out; everything finished before is kept.", "", do, settings)
-    return Failure(str(error))
+    if not isinstance(error, MemoryError):
+        return Failure(str(error))
+    settings = smaller_batch(job)
+    do = _SMALLER if settings else _FREE
+    return Failure("Memory ran out; everything finished before is kept.", "", do, settings)
 
 
 _NO_JOB = "There is no such job."
@@ -241,7 +233,7 @@ def submit(request: AuditRequest, *, owner: str = "") -> Job:
 
 def submit_demo(*, owner: str = "") -> Job:
     """Ask for the demo's audits; raises as `submit`."""
-    return ask(DemoTask(settings=DemoSettings()).question(), owner=owner)
+    return ask(DemoTask().question(), owner=owner)
 
 
 def ask(question: Question, *, owner: str = "") -> Job:
@@ -249,19 +241,9 @@ def ask(question: Question, *, owner: str = "") -> Job:
     result = kept_answer(question)
     if result and (known := table.latest_done(question.digest)) is not None:
         return known
-    job_id = table.new_id()
-    if not result:
-        write_order(job_id, order=question.order)  # before any worker can see the job
-    job = table.insert(
-        kind=question.kind, label=question.label, scenario=question.scenario,
-        device=question.device, question=question.digest, owner=owner, result=result,
-        job_id=job_id,
-    )  # fmt: skip
-    if job is None:
-        forget_order(job_id)
-        job = table.active(question.digest)
-        if job is None:  # it ended in this moment
-            return ask(question, owner=owner)
+    job = table.insert(question, owner=owner, result=result) or table.active(question.digest)
+    if job is None:  # it ended in this moment
+        return ask(question, owner=owner)
     if job.is_active:
         ensure_worker(job.device)
     return job
@@ -402,7 +384,7 @@ def kept_answer(question: Question) -> tuple[str, ...]:
     with Store(results_dir()) as store:
         is_known = question.kind != "demo" or bool(question.order["directory"])
         is_known = is_known or set(question.audits) <= set(demo_digests(store).values())
-        is_kept = is_known and all(_is_kept(digest, store=store) for digest in question.audits)
+        is_kept = is_known and all(kept_report(one, store=store) for one in question.audits)
     return question.audits if is_kept else ()
 
 
@@ -422,14 +404,3 @@ def _request(job_id: str) -> AuditRequest:
     if "request" not in order:
         raise AuditError("This job has no settings of its own.", do="Resume it.")
     return AuditRequest.read(json.dumps(order["request"]), where="request")
-
-
-def _is_kept(digest: str, *, store: Store) -> bool:
-    record = store.get_record(f"audit/{digest}")
-    if record is None or kept_inspection(digest, store=store) is None:
-        return False
-    try:
-        report = AuditReport.from_json(record)
-    except AuditError:
-        return False
-    return report.scenario.number != 1 or store.get_record(f"documents/{digest}") is not None

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError
 from audit.jobs.locks import jobs_dir, table_lock, unusable
 from audit.progress import Progress, ProgressListener
-from audit.shelf import whole_file
-from audit.task import Contact, Part
+from audit.shelf import is_code, new_identifier, now, whole_file
+from audit.task import Contact, Part, Question
 from cache.store import private_database
 
 ACTIVE = ("queued", "running")
@@ -42,6 +40,11 @@ STAGES = {
     ),
 }  # fmt: skip
 """Kind of job -> its phases that have words of their own on a screen."""
+_AUDIT_STAGES = tuple(
+    f"{who} model: {what}"
+    for who in ("general", "hospital")
+    for what in ("documents", "posteriors", "chain")
+)
 
 Setting = int | float | str | bool
 
@@ -95,7 +98,7 @@ class Job:
     job_id
         12 random hexadecimal digits.
     kind
-        What is done: one of `KINDS` of `audit/jobs/kinds.py`.
+        What is done: one of `KINDS` of `audit/jobs/service.py`.
     label
         Which models or notes; no person's name.
     scenario
@@ -170,23 +173,14 @@ class Job:
             return "waiting"
         if self.state == "running" and self.is_cancel_wanted:
             return "stopping"
-        if self.kind in STAGES:
-            return self._own_stage
+        start = f"{self.kind}_" if self.kind in STAGES else ""
         if self.share >= 1:
-            return FINISHING
-        who, _, what = self.phase.partition(" model: ")
-        if who in ("general", "hospital") and what in ("documents", "posteriors", "chain"):
-            return f"{who}_{what}"
-        return LOADING if self.phase in ("", LOADING) else "other"
-
-    @property
-    def _own_stage(self) -> str:
-        if self.share >= 1:
-            return f"{self.kind}_{FINISHING}"
+            return start + FINISHING
         if self.phase in ("", LOADING):
-            return f"{self.kind}_{LOADING}"
-        is_known = self.phase in STAGES[self.kind]
-        return f"{self.kind}_{self.phase.replace(' ', '_')}" if is_known else f"{self.kind}_other"
+            return start + LOADING
+        known = STAGES.get(self.kind, _AUDIT_STAGES)
+        code = self.phase.replace(" model: ", "_").replace(" ", "_")
+        return start + (code if self.phase in known else "other")
 
 
 def write_order(job_id: str, *, order: Mapping[str, Any]) -> None:
@@ -229,7 +223,7 @@ def forget_order(job_id: str) -> None:
 
 
 def _path(job_id: str) -> Path:
-    if not re.fullmatch("[0-9a-f]{12}", job_id):
+    if not is_code(job_id):
         raise ValueError("no job has such an id")
     return jobs_dir("orders") / f"{job_id}.json"
 
@@ -255,39 +249,36 @@ _BEFORE = """
 
 
 def insert(
+    question: Question,
     *,
-    kind: str,
-    label: str,
-    scenario: int,
-    device: str,
-    question: str,
-    owner: str,
+    owner: str = "",
     runner: str = WORKER,
     job_id: str = "",
     result: tuple[str, ...] = (),
 ) -> Job | None:
-    """Add a waiting job, or with a result one that is done; None where the question is active."""
-    job_id = job_id or new_id()
+    """Add a waiting job, or with a result one that is done; None where the question is active.
+
+    The order of a waiting job is kept before any worker can see the job.
+    """
+    job_id = job_id or new_identifier()
+    if not result:
+        write_order(job_id, order=question.order)
     values = dict(
-        job_id=job_id, kind=kind, label=label, scenario=scenario, device=device,
-        question=question, state="done" if result else "queued", phase="",
-        share=float(bool(result)), seconds_left=None, created=_now(), started="",
-        finished=_now() if result else "", updated=_now(), n_attempts=0, is_cancel_wanted=0,
+        job_id=job_id, kind=question.kind, label=question.label, scenario=question.scenario,
+        device=question.device, question=question.digest, state="done" if result else "queued",
+        phase="", share=float(bool(result)), seconds_left=None, created=now(), started="",
+        finished=now() if result else "", updated=now(), n_attempts=0, is_cancel_wanted=0,
         runner=runner, failure="", result=json.dumps(result), owner=owner, part="{}",
     )  # fmt: skip
     places = ", ".join(f":{name}" for name in values)
-    with _table() as table:
-        cursor = table.execute(
-            f"insert into jobs ({', '.join(values)}, turn) select {places}, "
-            "coalesce(max(turn), 0) + 1 from jobs where true on conflict do nothing",
-            values,
-        )
-    return get(job_id) if cursor.rowcount else None
-
-
-def new_id() -> str:
-    """Return an id that says nothing about the job."""
-    return secrets.token_hex(6)
+    n_added = _done(
+        f"insert into jobs ({', '.join(values)}, turn) select {places}, "
+        "coalesce(max(turn), 0) + 1 from jobs where true on conflict do nothing",
+        values,
+    )
+    if not n_added:
+        forget_order(job_id)
+    return get(job_id) if n_added else None
 
 
 def get(job_id: str) -> Job | None:
@@ -307,8 +298,7 @@ def latest_done(question: str) -> Job | None:
 
 def oldest_queued(device: str) -> Job | None:
     """Return the job whose turn it is on a device."""
-    found = _select("device = ? and state = 'queued' order by turn limit 1", device)
-    return found[0] if found else None
+    return _first("device = ? and state = 'queued'", device, order="turn")
 
 
 def running(device: str) -> tuple[Job, ...]:
@@ -318,9 +308,7 @@ def running(device: str) -> tuple[Job, ...]:
 
 def has_work(device: str) -> bool:
     """Whether a job of a device waits, or is said to run."""
-    query = f"select 1 from jobs where device = ? and state in {_ACTIVE} limit 1"
-    with _table() as table:
-        return table.execute(query, (device,)).fetchone() is not None
+    return _first(f"device = ? and state in {_ACTIVE}", device) is not None
 
 
 def every_job(*, is_active: bool = False) -> tuple[Job, ...]:
@@ -353,15 +341,14 @@ def waits_for(job: Job) -> Wait | None:
 def _seconds_left(job: Job) -> float | None:
     if job.state == "running":
         return job.seconds_left
-    last = _select(
+    for last in _select(
         "kind = ? and label = ? and scenario = ? and state = 'done' and started != '' "
         "order by finished desc limit 1",
         job.kind, job.label, job.scenario,
-    )  # fmt: skip
-    if not last:
-        return None
-    started, finished = map(datetime.fromisoformat, (last[0].started, last[0].finished))
-    return max((finished - started).total_seconds(), 1.0)
+    ):  # fmt: skip
+        started, finished = map(datetime.fromisoformat, (last.started, last.finished))
+        return max((finished - started).total_seconds(), 1.0)
+    return None
 
 
 def claim(job_id: str) -> bool:
@@ -374,33 +361,23 @@ def claim(job_id: str) -> bool:
     )
 
 
-def note_progress(
-    job_id: str,
-    *,
-    phase: str,
-    share: float,
-    seconds_left: float | None,
-    part: tuple[tuple[str, int], ...],
-) -> None:
+def note_progress(job_id: str, progress: Progress, part: Part = ()) -> None:
     """Say how far a running job has come."""
     _change(
         job_id,
         "state = 'running'",
         "phase = :phase, share = :share, seconds_left = :left, part = :part",
-        phase=phase,
-        share=share,
-        left=seconds_left,
+        phase=FINISHING if progress.share >= 1 else progress.phase,
+        share=progress.share,
+        left=progress.seconds_left,
         part=json.dumps(dict(part)),
     )
 
 
 def is_cancel_wanted(job_id: str) -> bool:
     """Whether a job should stop; also where it is no longer there."""
-    with _table() as table:
-        row = table.execute(
-            "select is_cancel_wanted from jobs where job_id = ?", (job_id,)
-        ).fetchone()
-    return row is None or bool(row[0])
+    job = get(job_id)
+    return job is None or job.is_cancel_wanted
 
 
 def ask_to_cancel(job_id: str) -> None:
@@ -450,25 +427,22 @@ def queue_again(job_id: str) -> bool:
 
 def forget(job_id: str) -> bool:
     """Remove an ended job from the table; False where it waits or runs."""
-    with _table() as table:
-        cursor = table.execute(
-            f"delete from jobs where job_id = ? and state not in {_ACTIVE}", (job_id,)
-        )
-    return cursor.rowcount > 0
+    return _done(f"delete from jobs where job_id = ? and state not in {_ACTIVE}", (job_id,)) > 0
 
 
 def _change(job_id: str, where: str, change: str, **values: Any) -> bool:
+    query = f"update jobs set {change}, updated = :now where job_id = :job_id and {where}"
+    return _done(query, values | {"job_id": job_id, "now": now()}) > 0
+
+
+def _done(query: str, values: Any) -> int:
+    """Do a statement; returns the number of rows that it changed."""
     with _table() as table:
-        cursor = table.execute(
-            f"update jobs set {change}, updated = :now where job_id = :job_id and {where}",
-            values | {"job_id": job_id, "now": _now()},
-        )
-    return cursor.rowcount > 0
+        return table.execute(query, values).rowcount
 
 
-def _first(where: str, value: str) -> Job | None:
-    found = _select(f"{where} order by turn desc limit 1", value)
-    return found[0] if found else None
+def _first(where: str, value: str, *, order: str = "turn desc") -> Job | None:
+    return next(iter(_select(f"{where} order by {order} limit 1", value)), None)
 
 
 def _select(where: str, *values: str | int) -> tuple[Job, ...]:
@@ -479,23 +453,19 @@ def _select(where: str, *values: str | int) -> tuple[Job, ...]:
 
 def _job(row: dict[str, Any]) -> Job:
     del row["turn"]
+    failure = json.loads(row["failure"] or "null")
+    if failure:
+        settings = tuple((name, value) for name, value in failure["settings"])
+        failure = Failure(**failure | {"settings": settings})
     return Job(
         **row
         | {
             "is_cancel_wanted": bool(row["is_cancel_wanted"]),
-            "failure": _failure(row["failure"]),
+            "failure": failure,
             "result": tuple(json.loads(row["result"])),
             "part": tuple(json.loads(row["part"]).items()),
         }
     )
-
-
-def _failure(text: str) -> Failure | None:
-    if not text:
-        return None
-    failure = Failure(**json.loads(text))
-    settings: list[tuple[str, Setting]] = [(name, value) for name, value in failure.settings]
-    return replace(failure, settings=tuple(settings))
 
 
 @contextmanager
@@ -520,31 +490,22 @@ def _version(table: sqlite3.Connection) -> int:
 
 
 def _make(table: sqlite3.Connection) -> None:
-    # Two processes that change the journal at once would both be told that the table is locked.
-    lock = table_lock()
-    try:
-        _make_alone(table)
-    finally:
-        lock.release()
-
-
-def _make_alone(table: sqlite3.Connection) -> None:
     if _version(table) > _VERSION:
         raise AuditError(
             "The list of jobs was written by a newer version of the program.",
             do="Use that version, or another data directory.",
         )
-    table.execute("pragma journal_mode = wal")
-    table.execute(f"create table if not exists jobs ({_COLUMNS})")
-    table.execute(
-        f"create unique index if not exists one_active on jobs (question) where state in {_ACTIVE}"
-    )
-    table.execute("create index if not exists by_turn on jobs (device, state, turn)")
-    table.execute(f"pragma user_version = {_VERSION}")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    # Two processes that change the journal at once would both be told that the table is locked.
+    with table_lock():
+        for statement in (
+            "pragma journal_mode = wal",
+            f"create table if not exists jobs ({_COLUMNS})",
+            "create unique index if not exists one_active on jobs (question) "
+            f"where state in {_ACTIVE}",
+            "create index if not exists by_turn on jobs (device, state, turn)",
+            f"pragma user_version = {_VERSION}",
+        ):
+            table.execute(statement)
 
 
 WRITE_SECONDS = 0.25
@@ -558,41 +519,27 @@ def table_contact(
     say: Callable[[str], None] = lambda _: None,
 ) -> Contact:
     """Return a contact that writes to the table of jobs, some times a second, and reads from it."""
-    writer, flag = _Writer(job_id, listener), _Flag(job_id)
-    return Contact(writer.report, flag.is_up, say)
+    written = asked = 0.0
+    phase, is_wanted = "", False
 
+    def report(progress: Progress, part: Part) -> None:
+        nonlocal written, phase
+        listener(progress)
+        moment = time.monotonic()
+        is_other = phase != (FINISHING if progress.share >= 1 else progress.phase)
+        if is_other or moment - written >= WRITE_SECONDS:
+            written = moment
+            phase = FINISHING if progress.share >= 1 else progress.phase
+            with suppress(AuditError):  # a busy table or a full disk ends no work of hours
+                note_progress(job_id, progress, part)
 
-class _Writer:
-    def __init__(self, job_id: str, listener: ProgressListener) -> None:
-        self._job_id = job_id
-        self._listener = listener
-        self._last = 0.0
-        self._phase = ""
-
-    def report(self, progress: Progress, part: Part) -> None:
-        self._listener(progress)
-        now = time.monotonic()
-        phase = FINISHING if progress.share >= 1 else progress.phase
-        if now - self._last < WRITE_SECONDS and phase == self._phase:
-            return
-        self._last, self._phase = now, phase
-        with suppress(AuditError):  # a busy table or a full disk ends no work of hours
-            note_progress(
-                self._job_id, phase=phase, share=progress.share,
-                seconds_left=progress.seconds_left, part=part,
-            )  # fmt: skip
-
-
-class _Flag:
-    def __init__(self, job_id: str) -> None:
-        self._job_id = job_id
-        self._last = 0.0
-        self._is_up = False
-
-    def is_up(self) -> bool:
-        now = time.monotonic()
-        if not self._is_up and now - self._last >= ASK_SECONDS:
-            self._last = now
+    def should_stop() -> bool:
+        nonlocal asked, is_wanted
+        moment = time.monotonic()
+        if not is_wanted and moment - asked >= ASK_SECONDS:
+            asked = moment
             with suppress(AuditError):  # it is asked again
-                self._is_up = is_cancel_wanted(self._job_id)
-        return self._is_up
+                is_wanted = is_cancel_wanted(job_id)
+        return is_wanted
+
+    return Contact(report, should_stop, say)

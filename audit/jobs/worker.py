@@ -100,7 +100,7 @@ def _start_next(device: str, *, child_module: str) -> tuple[Job, subprocess.Pope
     lock = device_lock(device)
     if lock is None:
         return None
-    try:
+    with lock:
         settle(device)
         job = table.oldest_queued(device)
         if job is None or (job.runner == COMMAND and leave_to_command(job)):
@@ -108,14 +108,10 @@ def _start_next(device: str, *, child_module: str) -> tuple[Job, subprocess.Pope
         if not table.claim(job.job_id):
             return None
         try:
-            return job, start_child(
-                child_module, job_id=job.job_id, device_descriptor=lock.descriptor
-            )
+            return job, start_child(child_module, job_id=job.job_id, lock=lock)
         except BaseException:
             table.put_back(job.job_id, is_tried=False)
             raise
-    finally:
-        lock.release()
 
 
 def _watch(job: Job, child: subprocess.Popen[bytes], *, rounds: _Rounds) -> None:

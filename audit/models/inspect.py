@@ -203,8 +203,6 @@ def _plain(name: str) -> str:
     return "".join(ch if ch.isprintable() and ch != '"' else "?" for ch in name)[:80]
 
 
-MAX_LAYERS = 200
-MAX_HIDDEN = 16_384
 MAX_VOCABULARY = 1_000_000
 _MAX_CONFIG_BYTES = 1_000_000
 _ATTENTION_KEYS = ("attn_implementation", "experts_implementation")
@@ -216,9 +214,9 @@ Activation = Literal[
 ]
 Scalar = bool | int | float | str | None
 Id = Annotated[int, Field(ge=0, le=MAX_VOCABULARY)]
-Layers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
-Width = Annotated[int, Field(ge=1, le=MAX_HIDDEN)]
-InnerWidth = Annotated[int, Field(ge=1, le=8 * MAX_HIDDEN)]
+Layers = Annotated[int, Field(ge=1, le=200)]
+Width = Annotated[int, Field(ge=1, le=16_384)]
+InnerWidth = Annotated[int, Field(ge=1, le=8 * 16_384)]
 Heads = Annotated[int, Field(ge=1, le=512)]
 DropoutRate = Annotated[float, Field(ge=0, lt=1)]
 
@@ -717,20 +715,16 @@ def _tokenizer_files(
         if file in folder.files
     }
     used = {file: present[file] for file in _used_files(kind, present, where=folder.where())}
-    lines = {}
+    lines: dict[int, str] = {}
     if "vocab.txt" in present:
         lines = _vocabulary_lines(present["vocab.txt"], where=folder.where("vocab.txt"))
-    declared = _vocabulary(folder, kind=kind, used=used) or lines
-    if not declared:
-        raise AuditError("The vocabulary is empty.", where=folder.where())
+    declared = _vocabulary(folder, kind=kind, used=used, lines=lines)
+    base = {i: token.rstrip() for i, token in declared.items() if i in lines}
     notes: tuple[str, ...] = ()
-    if FAST_FILE in used:
-        declared |= _added_to_fast(parse_json(used[FAST_FILE], where=where), where=where)
-        base = {i: token.rstrip() for i, token in declared.items() if i in lines}
-        if lines and base != {i: token.rstrip() for i, token in lines.items()}:
-            notes = (
-                "vocab.txt and tokenizer.json hold different vocabularies; tokenizer.json is used.",
-            )
+    if FAST_FILE in used and lines and base != {i: word.rstrip() for i, word in lines.items()}:
+        notes = (
+            "vocab.txt and tokenizer.json hold different vocabularies; tokenizer.json is used.",
+        )
     declared |= _added(folder, settings, used=used)
     return TokenizerFiles(kind, settings, used, present, declared, notes)
 
@@ -787,16 +781,23 @@ def _used_files(kind: str, present: Mapping[str, bytes], *, where: str) -> list[
     return [*needed, *(file for file in _LEGACY_FILES if file in present)]
 
 
-def _vocabulary(folder: ModelFolder, *, kind: str, used: Mapping[str, bytes]) -> dict[int, str]:
-    """Return the token of each id by tokenizer.json or vocab.json; nothing without them."""
+def _vocabulary(
+    folder: ModelFolder, *, kind: str, used: Mapping[str, bytes], lines: dict[int, str]
+) -> dict[int, str]:
+    """Return the token of each id by tokenizer.json, vocab.json, or the lines of vocab.txt."""
+    where, declared, added = folder.where(), lines, {}
     if FAST_FILE in used:
         where = folder.where(FAST_FILE)
-        return _by_id(_fast_model(parse_json(used[FAST_FILE], where=where), kind, where), where)
-    if "vocab.json" in used:
+        raw = parse_json(used[FAST_FILE], where=where)
+        declared = _by_id(_fast_vocabulary(raw, kind=kind, where=where), where)
+        added = _added_to_fast(raw, where=where)
+    elif "vocab.json" in used:
         _refuse_many_lines(used["merges.txt"], where=folder.where("merges.txt"))
         where = folder.where("vocab.json")
-        return _by_id(parse_json(used["vocab.json"], where=where), where)
-    return {}
+        declared = _by_id(parse_json(used["vocab.json"], where=where), where)
+    if not declared:
+        raise AuditError("The vocabulary is empty.", where=where)
+    return declared | added
 
 
 def _refuse_many_lines(data: bytes, *, where: str) -> None:
@@ -824,7 +825,7 @@ def _by_id(vocab: object, where: str) -> dict[int, str]:
     return ids
 
 
-def _fast_model(raw: Mapping[str, object], kind: str, where: str) -> object:
+def _fast_vocabulary(raw: Mapping[str, object], *, kind: str, where: str) -> object:
     """Return the vocabulary of tokenizer.json, of which every part is known and harmless."""
     for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         _check_component(raw.get(part), where=where)

@@ -506,8 +506,8 @@ CHANCE_ERRORS, CHANCE_NAMES = 2.0, 3
 """Small groups may differ by chance: by this many standard errors of the difference, or names."""
 _BLOCK = 64  # members compared with all controls at a time
 
-Shares = Mapping[str, tuple[float, float]]
-"""Stratum -> share of members, share of controls."""
+Shares = dict[str, list[float]]
+"""Stratum -> [share of members, share of controls]."""
 
 
 @dataclass(frozen=True)
@@ -526,6 +526,10 @@ class KindMatch:
         A stratum of pieces is "1+2": word pieces of the first and the last part.
     n_unmatched
         Members for whom no control of this kind is within the caliper in both parts.
+    pieces_gap, scripts_gap
+        Share of controls that would have to have other numbers of pieces, or be in another script.
+    is_matched
+        Whether no known difference is larger than it may be; NaN is no difference.
     """
 
     kind: str
@@ -538,42 +542,16 @@ class KindMatch:
     pieces: Shares
     scripts: Shares
     n_unmatched: int
-
-    @property
-    def pieces_gap(self) -> float:
-        """Share of controls that would have to have other numbers of pieces, 0-1."""
-        return _gap(self.pieces)
-
-    @property
-    def scripts_gap(self) -> float:
-        """Share of controls that would have to be in another script, 0-1."""
-        return _gap(self.scripts)
-
-    @property
-    def is_matched(self) -> bool:
-        """Whether no known difference is larger than it may be; NaN is no difference."""
-        chance = math.sqrt(1 / self.n_members + 1 / self.n_controls)
-        largest = max(MAX_DIFFERENCE, CHANCE_ERRORS * chance)
-        if max(abs(np.nan_to_num([self.first_difference, self.last_difference]))) > largest:
-            return False
-        gap = max(MAX_SHARE_GAP, CHANCE_NAMES / min(self.n_members, self.n_controls))
-        return max(self.pieces_gap, self.scripts_gap) <= gap + 1e-9
+    pieces_gap: float
+    scripts_gap: float
+    is_matched: bool
 
     def to_json(self) -> dict[str, object]:
         """Return the match as plain values; a difference that is not defined is None."""
-        values: dict[str, object] = {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in vars(self).items()
-        }
-        for name in ("pieces", "scripts"):
-            values[name] = {key: [*pair] for key, pair in getattr(self, name).items()}
-        for name in ("pieces_gap", "scripts_gap", "is_matched"):
-            values[name] = getattr(self, name)
+        values: dict[str, object] = dict(vars(self))
+        for name in ("first_difference", "last_difference"):
+            values[name] = None if math.isnan(getattr(self, name)) else values[name]
         return values
-
-
-def _gap(shares: Shares) -> float:
-    return sum(abs(one - other) for one, other in shares.values()) / 2
 
 
 @dataclass(frozen=True)
@@ -676,18 +654,27 @@ class _Facts:
     def compared(self, members: list[int], controls: list[int], *, kind: str) -> KindMatch:
         """Compare members and some controls."""
         first, last = (_difference(share[members], share[controls]) for share in self.log_share)
+        n_members, n_controls = len(members), len(controls)
         unknown = ~np.isfinite(self.log_share.sum(axis=0))  # [N]
+        pieces, scripts = (_shares(of, members, controls) for of in (self.pieces, self.scripts))
+        gaps = [sum(abs(one - other) for one, other in of.values()) / 2 for of in (pieces, scripts)]
+        largest = max(MAX_DIFFERENCE, CHANCE_ERRORS * math.sqrt(1 / n_members + 1 / n_controls))
+        largest_gap = max(MAX_SHARE_GAP, CHANCE_NAMES / min(n_members, n_controls)) + 1e-9
         return KindMatch(
             kind=kind,
-            n_members=len(members),
-            n_controls=len(controls),
+            n_members=n_members,
+            n_controls=n_controls,
             first_difference=first,
             last_difference=last,
             n_unknown_members=int(unknown[members].sum()),
             n_unknown_controls=int(unknown[controls].sum()),
-            pieces=_shares(self.pieces, members, controls),
-            scripts=_shares(self.scripts, members, controls),
+            pieces=pieces,
+            scripts=scripts,
             n_unmatched=self._n_unmatched(np.array(members), np.array(controls)),
+            pieces_gap=gaps[0],
+            scripts_gap=gaps[1],
+            is_matched=not (abs(first) > largest or abs(last) > largest)
+            and max(gaps) <= largest_gap,
         )
 
     def _n_unmatched(self, members: NDArray[np.int64], controls: NDArray[np.int64]) -> int:
@@ -715,6 +702,6 @@ def _difference(members: Floats, controls: Floats) -> float:
 def _shares(strata: Sequence[str], members: list[int], controls: list[int]) -> Shares:
     one, other = (Counter(strata[row] for row in rows) for rows in (members, controls))
     return {
-        key: (one[key] / len(members), other[key] / len(controls))
+        key: [one[key] / len(members), other[key] / len(controls)]
         for key in sorted(one.keys() | other.keys())
     }

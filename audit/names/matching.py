@@ -88,12 +88,16 @@ def name_hits(
     """
     index = PartIndex(candidates)
     blocks = blocks_of(0, len(documents))
-    hits = np.zeros((2, int(blocks.max(initial=-1)) + 1, len(candidates)))
+    n_blocks = int(blocks.max(initial=-1)) + 1
+    hits = np.zeros((n_blocks, len(candidates)))
+    full_hits = np.zeros((n_blocks, len(candidates)))
     for block, document in zip(blocks, documents, strict=True):
         found = set(index.terms(document))
-        hits[0, block, sorted({row for _, rows in found for row in rows})] += 1
-        hits[1, block, sorted({row for part, rows in found if part == "full" for row in rows})] += 1
-    return hits[0], hits[1]
+        hits[block, sorted({row for _, rows in found for row in rows})] += 1
+        full_hits[
+            block, sorted({row for part, rows in found if part == "full" for row in rows})
+        ] += 1
+    return hits, full_hits
 
 
 def count_lexicon_names(
@@ -211,8 +215,7 @@ class PartIndex:
         if in_words or in_runs:
             _, starts, ends = fold_with_offsets(text)
             spans = [match.span() for match in WORD.finditer(folded)]
-            letters = enumerate(folded) if in_runs else ()
-            places = [(i, i + 1) for i, letter in letters if not letter.isspace()]
+            places = [(i, i + 1) for i, letter in enumerate(folded) if not letter.isspace()]
             for units, found in ((spans, in_words), (places, in_runs)):
                 for at, end, term in found:
                     yield starts[units[at][0]], ends[units[end - 1][1] - 1], term

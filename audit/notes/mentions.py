@@ -203,38 +203,28 @@ def _words(items: Sequence[Token]) -> list[Token]:
     return [item for item in items if item.kind != "initial"]
 
 
-def _name(items: Sequence[Token], *, title: str, first_token: int) -> _Name:
-    """Return the name that tokens make in the order "First Last"."""
-    is_placeholder = any(item.kind == "placeholder" for item in items)
-    first, last = ("", "") if is_placeholder else _first_and_last(items, title=title)
-    roles: tuple[str, ...] = ("first", "last") if first else ("last",)
-    return _with_roles(
-        items,
-        roles=_placeholder_roles(items, title=title) if is_placeholder else roles,
-        parts=(first, last),
-        title=title,
-        first_token=first_token,
-    )
-
-
-def _with_roles(
-    items: Sequence[Token],
-    *,
-    roles: tuple[str, ...],
-    parts: tuple[str, str],
-    title: str,
-    first_token: int,
+def _name(
+    items: Sequence[Token], given: Sequence[Token] = (), *, title: str = "", first_token: int
 ) -> _Name:
-    is_placeholder = any(item.kind == "placeholder" for item in items)
+    """Return the name that tokens make; `given` are those behind the comma of "Last, First"."""
+    everything = [*items, *given]
+    is_placeholder = any(item.kind == "placeholder" for item in everything)
+    if given:
+        first, last = (_words(given) or given)[0].text, " ".join(item.text for item in items)
+        roles: tuple[str, ...] = ("last", "first")
+    else:
+        first, last = _first_and_last(items, title=title)
+        roles = ("first", "last") if first else ("last",)
+        roles = _placeholder_roles(items, title=title) if is_placeholder else roles
     return _Name(
-        first="" if is_placeholder else parts[0],
-        last="" if is_placeholder else parts[1],
+        first="" if is_placeholder else first,
+        last="" if is_placeholder else last,
         roles=roles,
         title=title,
-        name_start=items[0].start,
-        name_end=items[-1].end,
+        name_start=everything[0].start,
+        name_end=everything[-1].end,
         is_placeholder=is_placeholder,
-        is_capitals=all(item.is_capitals for item in items if item.kind == "word"),
+        is_capitals=all(item.is_capitals for item in everything if item.kind == "word"),
         first_token=first_token,
     )
 
@@ -284,14 +274,7 @@ class _Beside:
         if not title and first_token > 0 and tokens[first_token - 1].text == ",":
             family = self._family_before(first_token - 2, given=items)
             if family:
-                given = (_words(items) or items)[0].text
-                return _with_roles(
-                    [*family, *items],
-                    roles=("last", "first"),
-                    parts=(given, " ".join(item.text for item in family)),
-                    title="",
-                    first_token=tokens.index(family[0]),
-                )
+                return _name(family, items, first_token=tokens.index(family[0]))
         return _name(items, title=title, first_token=first_token)
 
     def name_from(self, at: int) -> tuple[_Name | None, int]:

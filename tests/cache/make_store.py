@@ -10,8 +10,13 @@ import pytest
 
 import cache.store
 from cache.payload import unseal
-from cache.store import Store, value_files
+from cache.store import Store
 from tests.cache.make_values import do_not_wait_for_the_disk
+
+
+def value_files(directory: Path) -> list[Path]:
+    """Return the files of a store's values, sorted by name."""
+    return sorted((directory.resolve() / "values").rglob("*.val"))
 
 
 def contents(store: Store) -> dict[str, bytes]:

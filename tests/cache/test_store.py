@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cache.store import Store, StoreError, value_files
-from tests.cache.make_store import contents, store, the_file
+from cache.store import Store, StoreError
+from tests.cache.make_store import contents, store, the_file, value_files
 from tests.cache.make_values import is_right, key_of, put
 
 __all__ = ["store"]
@@ -77,12 +77,6 @@ def test_a_key_that_could_be_a_path_is_refused(store: Store, key: str) -> None:
         store.get(key)
     with pytest.raises(ValueError, match="key"):
         store.put_record(key, 1)
-
-
-def test_the_size_is_that_of_the_files(store: Store) -> None:
-    empty = store.size_bytes()
-    store.put("shard/1", arrays={"a": np.random.default_rng(0).random(50_000)}, meta={})
-    assert 300_000 < store.size_bytes() - empty < 500_000
 
 
 def test_only_the_owner_can_open_anything(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ import diskcache
 import pytest
 
 from cache.payload import seal
-from cache.store import Health, Store, StoreError, value_files
-from tests.cache.make_store import contents, quick_disk, store, the_file
+from cache.store import Health, Store, StoreError
+from tests.cache.make_store import contents, quick_disk, store, the_file, value_files
 from tests.cache.make_values import is_right, key_of, put
 from tests.repository import many
 

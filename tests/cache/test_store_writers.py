@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from cache.store import Health, Store, StoreError, value_files
-from tests.cache.make_store import contents, quick_disk, store
+from cache.store import Health, Store, StoreError
+from tests.cache.make_store import contents, quick_disk, store, value_files
 from tests.cache.make_values import is_right, put
 from tests.repository import REPOSITORY
 

@@ -17,7 +17,6 @@ from audit.deid.taggers import known_taggers
 from audit.deid.tasks import one_text, tagging_task
 from audit.home import HOME_VARIABLE
 from audit.jobs import table
-from audit.jobs.table import write_order
 from pages.ui.language import words_of
 from tests.e2e.conftest import READY, Server
 from tests.e2e.screen import SAY, is_whole, job_state, press
@@ -40,11 +39,7 @@ def test_a_server_that_nobody_looks_at_starts_what_waits(
         one_text("氏名：高橋健一", source="pasted"), tagger=known_taggers()[1],
         how=Release(),
     ).question()  # fmt: skip
-    write_order("0" * 12, order=asked.order)
-    waiting = table.insert(  # as whoever asked left it, and died before a worker was started
-        kind=asked.kind, label=asked.label, scenario=0, device=asked.device,
-        question=asked.digest, owner="", job_id="0" * 12,
-    )  # fmt: skip
+    waiting = table.insert(asked)  # as one left it who died before a worker was started
     assert waiting is not None and waiting.state == "queued"
     end = time.monotonic() + 90
     while (job := table.get(waiting.job_id)) and job.is_active and time.monotonic() < end:

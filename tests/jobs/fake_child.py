@@ -14,7 +14,7 @@ from typing import Any
 from audit.errors import AuditCancelled, AuditError
 from audit.home import data_home
 from audit.jobs import child
-from audit.jobs.kinds import KINDS
+from audit.jobs.service import KINDS
 from audit.progress import Progress
 from audit.task import Contact
 from cache.store import Store

@@ -12,10 +12,10 @@ import pytest
 
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.cli import main
-from audit.demo import DemoSettings, demo_digests
+from audit.demo import DemoTask, demo_digests
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE, results_dir
-from audit.jobs import kinds, service, table
+from audit.jobs import service, table
 from audit.jobs import service as start
 from audit.jobs.locks import device_lock, worker_lock
 from audit.jobs.table import Job, table_contact
@@ -23,7 +23,7 @@ from audit.names.candidates import make_candidates
 from audit.notes.passages import read_passages
 from audit.progress import Progress
 from audit.report.report import AuditReport
-from audit.run import run_audit
+from audit.run import AuditTask, finished_part, run_audit
 from audit.task import Contact
 from cache.store import Store
 from tests.jobs.fake_jobs import until, until_state
@@ -115,7 +115,7 @@ def cancelled_after(request: AuditRequest, *, phase: str, share: float) -> Job:
 
     order = service.read_order(job.job_id)
     with pytest.raises(AuditCancelled):
-        kinds.AuditTask.answer(order, Contact(report, lambda: has_come[0], lambda _: None))
+        AuditTask.answer(order, Contact(report, lambda: has_come[0], lambda _: None))
     table.end(job.job_id, state="cancelled")
     return service.job(job.job_id)
 
@@ -132,7 +132,7 @@ def test_the_finished_part_of_a_cancelled_job_can_be_looked_at(
     contact = Contact(lambda *_: None, lambda: False, lambda _: None)
     order = service.read_order(part.job_id)
     monkeypatch.setattr("audit.attack.generation.generated_shard", None)  # all shards are kept
-    (digest,) = kinds.AuditTask.answer(order, contact)
+    (digest,) = AuditTask.answer(order, contact)
     with Store(results_dir()) as store:
         whole = request_1.with_(generation=request_1.generation.with_(n_documents=200))
         assert same_answer(kept(digest), run_audit(whole, store=store))
@@ -160,7 +160,7 @@ def test_only_whole_shards_of_both_models_are_a_finished_part(
 ) -> None:
     request = request_2.with_(posterior=PosteriorSettings(n_inputs=10_000, n_chain_inputs=200))
     progress = Progress("", 0, 1, None, tuple(shares.items()))
-    assert kinds.finished_part(request, progress) == part
+    assert finished_part(request, progress) == part
 
 
 def test_a_retry_with_another_setting_is_another_question(
@@ -186,15 +186,15 @@ def test_a_retry_with_another_setting_is_another_question(
 def test_the_demo_is_one_job_that_remembers_its_audits(
     home: Path, no_worker: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = DemoSettings(n_documents=10, n_inputs=100, device="cpu")
-    monkeypatch.setattr(service, "DemoSettings", lambda: small)
+    small = DemoTask(n_documents=10, n_inputs=100, device="cpu")
+    monkeypatch.setattr(service, "DemoTask", lambda: small)
     job = service.submit_demo(owner="me")
     assert (job.kind, job.scenario, job.state) == ("demo", 0, "queued")
     assert service.submit_demo().job_id == job.job_id
     shares: list[float] = []
     contact = Contact(lambda p, _: shares.append(p.share), lambda: False, lambda _: None)
     assert table.claim(job.job_id)
-    result = kinds.DemoTask.answer(service.read_order(job.job_id), contact)
+    result = DemoTask.answer(service.read_order(job.job_id), contact)
     table.end(job.job_id, state="done", result=result)
     assert shares == sorted(shares)
     assert any(0 < share < 0.5 for share in shares)

@@ -12,11 +12,10 @@ from audit.corpus.make import CorpusTask
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs import table
-from audit.jobs.kinds import KINDS
-from audit.jobs.service import recover_device
+from audit.jobs.service import KINDS, recover_device
 from audit.progress import Progress
 from audit.shelf import taken
-from audit.task import Contact
+from audit.task import Contact, Question
 from tests.curation.make_corpora import dummy_notes, register_files
 
 
@@ -90,9 +89,7 @@ def test_a_corpus_may_lie_in_a_folder_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_job_left_goes_when_the_job_is_settled(tmp_path: Path) -> None:
-    job = table.insert(
-        kind="corpus", label="notes", scenario=0, device="cpu", question="q", owner=""
-    )
+    job = table.insert(Question("corpus", "notes", 0, "cpu", "q", (), {}))
     assert job is not None and table.claim(job.job_id)
     left = CORPORA.home() / ".0123456789ab.making" / "corpus"
     left.mkdir(parents=True)

@@ -12,7 +12,7 @@ import pytest
 
 from audit.corpus.truth import ListedNotes, listed_bytes
 from audit.errors import AuditError
-from audit.jobs.kinds import KINDS
+from audit.jobs.service import KINDS
 from audit.task import Contact
 from audit.training import kept
 from audit.training.kept import MODELS, PretrainTask
@@ -152,3 +152,10 @@ def test_orders_that_cannot_be_are_refused(place):
         of_file(place, general=place / "nothing").question()
     with pytest.raises(AuditError, match="cannot be read"):
         of_file(place, notes=place / "gone.jsonl").question()
+
+
+def test_a_folder_of_notes_has_no_list(place, monkeypatch):
+    monkeypatch.chdir(place)
+    listed(place, 1)
+    for folder in (Path(), place / "corpus", Path("/")):
+        assert of_file(place, notes=folder).listed is None

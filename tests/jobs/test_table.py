@@ -8,6 +8,7 @@ import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from audit.jobs import table as orders
 from audit.jobs.here import waiting_line
 from audit.jobs.locks import device_lock, jobs_dir
 from audit.jobs.table import Failure, Job, Wait
-from audit.task import queue_of
+from audit.progress import Progress
+from audit.task import Question, queue_of
 
 
 def own_locks(path: Path) -> list[list[str]]:
@@ -40,10 +42,9 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def add(question: str = "q", **changes: Any) -> Job:
-    values = {
-        "kind": "audit", "label": "a → b", "scenario": 2, "device": "cpu", "owner": "me",
-    } | changes  # fmt: skip
-    job = table.insert(question=question, **values)
+    given = {name: changes.pop(name) for name in ("owner", "runner", "result") if name in changes}
+    asked = replace(Question("audit", "a → b", 2, "cpu", question, (), {}), **changes)
+    job = table.insert(asked, **{"owner": "me"} | given)
     assert job is not None
     return job
 
@@ -56,10 +57,8 @@ def test_a_job_goes_through_its_states() -> None:
     assert not table.claim(job.job_id)
     running = service.job(job.job_id)
     assert (running.state, running.stage, running.n_attempts) == ("running", "loading", 1)
-    table.note_progress(
-        job.job_id, phase="hospital model: chain", share=0.5, seconds_left=7.5,
-        part=(("n_inputs", 1000),),
-    )  # fmt: skip
+    progress = Progress("hospital model: chain", 1, 2, 7.5)
+    table.note_progress(job.job_id, progress, part=(("n_inputs", 1000),))
     running = service.job(job.job_id)
     assert (running.stage, running.share, running.seconds_left) == ("hospital_chain", 0.5, 7.5)
     assert service.finished_part(running) == 1000
@@ -69,7 +68,7 @@ def test_a_job_goes_through_its_states() -> None:
     failed = service.job(job.job_id)
     assert (failed.state, failed.failure, failed.seconds_left) == ("failed", failure, None)
     assert failed.finished
-    table.note_progress(job.job_id, phase="late", share=0.9, seconds_left=1, part=())
+    table.note_progress(job.job_id, Progress("late", 9, 10, 1))
     assert service.job(job.job_id) == failed
     assert table.queue_again(job.job_id)
     again = service.job(job.job_id)
@@ -78,9 +77,7 @@ def test_a_job_goes_through_its_states() -> None:
 
 def test_a_question_is_active_once() -> None:
     job = add()
-    assert table.insert(
-        kind="audit", label="", scenario=1, device="cuda", question="q", owner=""
-    ) is None  # fmt: skip
+    assert table.insert(Question("audit", "", 1, "cuda", "q", (), {})) is None
     table.end(job.job_id, state="cancelled")
     other = add()
     assert not table.queue_again(job.job_id)
@@ -115,14 +112,14 @@ def test_how_long_a_job_waits_is_told_from_those_before_it(
     earlier = add("earlier", label="x")
     first, second, third = add("a"), add("b", label="x"), add("c")
     clock = iter(f"2026-01-01T00:{minute:02}:00+00:00" for minute in range(60))
-    monkeypatch.setattr(table, "_now", lambda: next(clock))
+    monkeypatch.setattr(table, "now", lambda: next(clock))
     table.claim(earlier.job_id)
     table.end(earlier.job_id, state="done", result=("x",))  # a minute later
     table.claim(first.job_id)
     assert table.waits_for(service.job(third.job_id)) == Wait(
         service.job(first.job_id), n_more=1, seconds=60.0, is_all=False
     )
-    table.note_progress(first.job_id, phase="chain", share=0.5, seconds_left=600.0, part=())
+    table.note_progress(first.job_id, Progress("chain", 1, 2, 600.0))
     waiting = service.job(third.job_id)
     assert table.waits_for(waiting) == Wait(
         service.job(first.job_id), n_more=1, seconds=660.0, is_all=True
@@ -232,7 +229,7 @@ def test_a_table_of_a_newer_version_is_left_alone(monkeypatch: pytest.MonkeyPatc
 
 def test_hundreds_of_jobs_are_listed_fast() -> None:
     for n in range(300):
-        table.end(add(str(n)).job_id, state="done", result=("d",))
+        add(str(n), result=("d",))
     add("last")
     start = time.perf_counter()
     assert len(service.board(n_ended=20).ended) == 20

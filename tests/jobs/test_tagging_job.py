@@ -15,7 +15,7 @@ from audit.deid.taggers import KnownTagger
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
-from audit.jobs.kinds import KINDS
+from audit.jobs.service import KINDS
 from audit.jobs.table import STAGES
 from audit.notes.read import VARIABLE
 from audit.progress import Progress
@@ -167,5 +167,3 @@ def test_another_tagger_or_a_lost_input_is_said(monkeypatch: pytest.MonkeyPatch)
     (TAGGED_SETS.place(order["tagged_id"]) / INPUT).unlink()
     with pytest.raises(AuditError, match="handed in are gone"):
         TaggingTask.answer(order, contact([]))
-    with pytest.raises(ValueError, match="one of the two"):
-        NotesToTag("pasted")

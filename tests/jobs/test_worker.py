@@ -20,8 +20,8 @@ import pytest
 from audit.jobs import service, table, worker
 from audit.jobs.locks import device_lock, jobs_dir, worker_lock
 from audit.jobs.service import looking_after
-from audit.jobs.table import Failure, write_order
-from audit.task import SHORT
+from audit.jobs.table import Failure
+from audit.task import SHORT, Question
 from tests.jobs.fake_child import SECRET
 from tests.jobs.fake_jobs import alive, counting, home, processes, question, until, until_state
 
@@ -304,12 +304,9 @@ def busy_table(seconds: float) -> threading.Thread:
 def test_no_trouble_of_its_own_ends_a_worker(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = table.insert(
-        kind="count", label="", scenario=1, device="cpu", question="q", owner="", job_id="0" * 12
-    )
-    assert job is not None
     order = {"path": str(tmp_path / "a"), "n": 3}
-    write_order(job.job_id, order=order)
+    job = table.insert(Question("count", "", 1, "cpu", "q", (), order))
+    assert job is not None
     troubles = [OSError(errno.ENOSPC, SECRET), OSError(errno.EAGAIN, SECRET), MemoryError(SECRET)]
     n_waited = [0]
     real, wait = subprocess.Popen, subprocess.Popen.wait

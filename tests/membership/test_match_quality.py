@@ -47,10 +47,10 @@ def test_differences_and_shares_by_hand() -> None:
     spread = math.sqrt(ours.var(ddof=1) / 2)
     assert easy.last_difference == pytest.approx((ours.mean() - math.log(0.1)) / spread)
     # Pieces: Ann 1, Hill 2, Moss 2, Lee 1.
-    assert easy.pieces == {"1+1": (0.5, 0.0), "1+2": (0.5, 1.0)}
+    assert easy.pieces == {"1+1": [0.5, 0.0], "1+2": [0.5, 1.0]}
     assert easy.pieces_gap == 0.5
-    assert hard.pieces == {"1+1": (0.5, 1.0), "1+2": (0.5, 0.0)}
-    assert easy.scripts == {"latin": (1.0, 1.0)}
+    assert hard.pieces == {"1+1": [0.5, 1.0], "1+2": [0.5, 0.0]}
+    assert easy.scripts == {"latin": [1.0, 1.0]}
     assert easy.n_unmatched == 2
     assert hard.n_unmatched == 2  # Ann Hill is in two pieces, for Bea Lee there is no first part
     assert every.n_unmatched == 2
@@ -69,9 +69,9 @@ def test_scripts_and_planted_names() -> None:
     found = match_quality(names + replace(planted, role=("canary",)))
     given = found.kinds[1]
     assert given.n_members == 2
-    assert given.scripts == {"han_kana": (0.5, 1.0), "latin": (0.5, 0.0)}
+    assert given.scripts == {"han_kana": [0.5, 1.0], "latin": [0.5, 0.0]}
     assert given.scripts_gap == 0.5
-    assert given.pieces == {"1+1": (0.5, 0.0), "1+2": (0.0, 0.5), "2+2": (0.5, 0.5)}
+    assert given.pieces == {"1+1": [0.5, 0.0], "1+2": [0.0, 0.5], "2+2": [0.5, 0.5]}
     assert match_quality(names.rows([0, 1])).kinds == ()
     assert match_quality(names.rows([0, 1])).sentences() == ()
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from audit.demo import DemoSettings, demo_request
+from audit.demo import DemoTask
 from audit.demo_build import ENGLISH, JAPANESE, demo_controls, demo_staff, null_names
 from audit.experiment.leakage import hospital_notes
 from audit.home import DEMO_HOSPITAL
@@ -243,7 +243,7 @@ def aucs(names: Candidates, scores: list[float], drawn: list[Candidates]) -> lis
 def test_the_general_model_alone_cannot_tell_drawn_controls_from_members(
     scenario: int, tmp_path: Path
 ) -> None:
-    request = demo_request(scenario, settings=DemoSettings(n_documents=300, n_inputs=300))
+    request = DemoTask(n_documents=300, n_inputs=300).request(scenario)
     listed = request.candidates.rows(range(130))
     drawn = {
         kind: [matched_controls(listed, n=130, seed=seed, kind=kind).controls for seed in range(20)]

@@ -15,6 +15,7 @@ from audit.home import results_dir
 from audit.jobs import service, table
 from audit.jobs.table import Failure, Job
 from audit.names.candidates import make_candidates
+from audit.progress import Progress
 from audit.shelf import Lock
 from audit.task import Question
 from tests.pages.make_reports import keep, make_report
@@ -49,9 +50,8 @@ def ask(digest: str = "a", *, label: str = "general → hospital", kind: str = "
 
 def run(job: Job, *, share: float = 0.25, part: tuple[tuple[str, int], ...] = ()) -> None:
     assert table.claim(job.job_id)
-    table.note_progress(
-        job.job_id, phase="hospital model: documents", share=share, seconds_left=400.0, part=part
-    )
+    progress = Progress("hospital model: documents", share, 1.0, 400.0)
+    table.note_progress(job.job_id, progress, part=part)
 
 
 def open_jobs(**query: str) -> AppTest:

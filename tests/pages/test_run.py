@@ -75,7 +75,7 @@ def test_the_plan_has_the_digest_of_the_question_and_the_command(
     home: Path, asked: list[AuditRequest]
 ) -> None:
     app = open_page("run", **ALL)
-    digest = demo.demo_request(2).audit_digest()
+    digest = demo.DemoTask().request(2).audit_digest()
     plan = plan_of(app)
     assert digest[:12] in plan
     assert "Demo hospital, invented · 390 names" in plan
@@ -92,7 +92,7 @@ def test_start_hands_the_question_over_and_goes_to_the_jobs(
     app = open_page("run", **ALL)
     app.button(key="start").click().run()
     assert len(asked) == 1
-    assert asked[0].question() == demo.demo_request(2).question()
+    assert asked[0].question() == demo.DemoTask().request(2).question()
     assert parameter(app, "job") == "abc123"
 
 
@@ -138,7 +138,7 @@ def test_settings_that_no_run_can_have_say_why_and_lose_nothing(
 def test_an_audit_that_is_kept_is_opened_and_one_that_runs_is_shown(
     home: Path, asked: list[AuditRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digest = demo.demo_request(2).audit_digest()
+    digest = demo.DemoTask().request(2).audit_digest()
     job = SimpleNamespace(job_id="feed01")
     monkeypatch.setattr(service, "active_job", lambda of: job if of == digest else None)
     app = open_page("run", **ALL)
@@ -178,5 +178,5 @@ def test_japanese_names_begin_with_the_japanese_prompt(
     assert app.title[0].value == "攻撃者に何を試させますか？"
     prompt = next(box for box in app.text_input if box.key.startswith("run_prompt"))
     assert prompt.value == JAPANESE_PROMPT
-    digest = demo.demo_request(1, language="ja").audit_digest()
+    digest = demo.DemoTask().request(1, language="ja").audit_digest()
     assert digest[:12] in texts(app)

@@ -12,6 +12,7 @@ from audit.access_log import entries
 from audit.jobs import service, table
 from audit.jobs.table import read_order
 from audit.models.registry import VARIABLE
+from audit.progress import Progress
 from audit.training.config import TrainSettings
 from audit.training.kept import MODELS
 from tests.models.make_models import make_bert
@@ -196,7 +197,7 @@ def test_a_running_training_is_shown_live_and_ends_at_its_result(parent: Path) -
     run = str(read_order(job.job_id)["run_id"])
     make_training(parent, run_id=run, is_whole=False, held_out=(6.0, 5.0))
     assert table.claim(job.job_id)
-    table.note_progress(job.job_id, phase="training", share=0.5, seconds_left=400.0, part=())
+    table.note_progress(job.job_id, Progress("training", 1, 2, 400.0))
     app = open_train()
     (bar,) = app.get("progress")
     assert bar.proto.text == "Learning from the notes · 50 % · about 7 min left"

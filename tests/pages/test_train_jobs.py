@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from audit.jobs import service, table
 from audit.jobs.table import Failure, Job
+from audit.progress import Progress
 from audit.task import Question
 from tests.pages.quiet_home import quiet_home
 
@@ -76,7 +77,7 @@ def test_a_finished_job_leads_to_what_came_of_it(
 def test_what_a_job_does_is_told_in_its_own_words(kind: str, phase: str, said: str) -> None:
     job = ask(kind, label="<b>ward")
     assert table.claim(job.job_id)
-    table.note_progress(job.job_id, phase=phase, share=0.25, seconds_left=None, part=())
+    table.note_progress(job.job_id, Progress(phase, 1, 4, None))
     app = open_jobs()
     (bar,) = app.get("progress")
     assert bar.proto.text == said

@@ -111,7 +111,7 @@ def test_kept_passages_are_the_file_itself(store: Store) -> None:
 
 def test_the_demo_lists_ask_the_demo_question(store: Store) -> None:
     for code, language in (("demo-en", "en"), ("demo-ja", "ja")):
-        request = demo.demo_request(2, language=language)
+        request = demo.DemoTask().request(2, language=language)
         names, passages = kept_names(code, store=store), kept_passages(code, store=store)
         assert names.candidates.digest() == request.candidates.digest()
         assert request.passages is not None

@@ -186,8 +186,8 @@ def test_presets_grow_and_the_papers_are_the_defaults() -> None:
     assert generation_preset("paper") == GenerationSettings()
     assert posterior_preset("paper") == PosteriorSettings()
     for scenario in (1, 2):
-        request = demo.demo_request(scenario)
+        request = demo.DemoTask().request(scenario)
         quick = generation_preset("quick"), posterior_preset("quick")
         assert (request.generation, request.posterior) == quick
-    japanese = demo.demo_request(1, language="ja")
+    japanese = demo.DemoTask().request(1, language="ja")
     assert usual_prompt(japanese.candidates) == japanese.generation.prompt

@@ -129,7 +129,7 @@ def test_the_order_of_sums_is_asked_of_gpus_alone():
 
 def test_what_pages_read_needs_no_torch():
     code = (
-        "import sys, audit.training.kept, audit.jobs.kinds;"
+        "import sys, audit.training.kept, audit.jobs.service;"
         "bad = {'torch', 'transformers', 'faker'} & set(sys.modules);"
         "sys.exit(str(bad) if bad else 0)"
     )
