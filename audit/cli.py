@@ -566,11 +566,9 @@ def results(
     """List kept audits, or write one out."""
     reports = {}
     with Store(results_dir()) as store:
-        for key in store.keys("audit/"):
+        for name in (key.removeprefix("audit/") for key in store.keys("audit/")):
             with suppress(AuditError):  # of another version
-                reports[key.removeprefix("audit/")] = _report(
-                    key.removeprefix("audit/"), store=store
-                )
+                reports[name] = _report(name, store=store)
         demo = demo_digests(store)
         chosen = [one for one in reports if one.startswith(digest)]
         if digest and len(chosen) != 1:
@@ -788,9 +786,7 @@ def corpus_candidates(
 ) -> Result:
     """Write the list of names and the passages, or keep them for the pages, or both."""
     found = find_corpus(corpus)
-    words = _listed(str, flag="--controls")
-    asked = {name: tuple(dict.fromkeys(words(text))) for name, text in
-             (("controls", controls), ("roles", roles))}  # fmt: skip
+    asked = {"controls": _words(controls), "roles": _words(roles)}
     candidates = list_of(found, **asked)
     passages = passages_for(found, candidates, seed=found.seed)
     n_members = sum(m is True for m in candidates.is_member)
@@ -810,6 +806,10 @@ def corpus_candidates(
             result["names"], result["passages"] = keep_lists(found, **asked, store=store)
     say(f"{len(candidates):,} names, {n_members:,} of them in the notes; {n_passages:,} passages.")
     return result
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, text.replace(" ", "").split(","))))
 
 
 def corpus_check(*, corpus: CorpusName, names: Annotated[Path, "CSV of candidate names"]) -> Result:

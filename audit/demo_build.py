@@ -217,11 +217,13 @@ def demo_staff(pool: NamePool, recipe: Recipe, *, seed: int) -> tuple[str, ...]:
 def _weighted_names(pool: NamePool, n: int, *, seed: int) -> list[Name]:
     """Draw names with repeats: the general text holds them as often as people carry them."""
     rng = generator(seed, "demo general names")
-    first = rng.choice(
-        len(pool.first), size=n, p=np.array(pool.first_share) / sum(pool.first_share)
-    )
-    last = rng.choice(len(pool.last), size=n, p=np.array(pool.last_share) / sum(pool.last_share))
-    return [(pool.first[int(f)], pool.last[int(la)]) for f, la in zip(first, last, strict=True)]
+
+    def drawn(names: Sequence[str], shares: Sequence[float]) -> list[str]:
+        chosen = rng.choice(len(names), size=n, p=np.array(shares) / sum(shares))
+        return [names[i] for i in chosen.tolist()]
+
+    first, last = drawn(pool.first, pool.first_share), drawn(pool.last, pool.last_share)
+    return list(zip(first, last, strict=True))
 
 
 def _pairs(candidates: Candidates) -> list[Name]:
@@ -257,13 +259,8 @@ def _new_model(n_vocabulary: int, recipe: Recipe, *, seed: int) -> nn.Module:
 def special_ids(tokenizer: Any) -> SpecialIds:
     """Return the special tokens of a demo tokenizer, as training needs them."""
     ends = tokenizer.convert_tokens_to_ids([".", "。"])
-    return SpecialIds(
-        cls=tokenizer.cls_token_id,
-        sep=tokenizer.sep_token_id,
-        mask=tokenizer.mask_token_id,
-        sentence_ends=tuple(i for i in ends if i != tokenizer.unk_token_id),
-        n_vocabulary=len(tokenizer),
-    )
+    known = tuple(i for i in ends if i != tokenizer.unk_token_id)
+    return SpecialIds.of(tokenizer, sentence_ends=known)
 
 
 def _ids(tokenizer: Any, texts: Sequence[str]) -> list[Any]:
@@ -274,12 +271,8 @@ def _ids(tokenizer: Any, texts: Sequence[str]) -> list[Any]:
 def _write_names(path: Path, listed: Candidates, n_mentions: Sequence[int]) -> None:
     mentions = [*n_mentions, *[0] * (len(listed) - len(n_mentions))]
     header = ["first_name", "last_name", "is_member", "control_kind", "n_mentions"]
-    rows = [
-        [first, last, int(bool(truth)), kind, n]
-        for first, last, truth, kind, n in zip(
-            listed.first, listed.last, listed.is_member, listed.control_kind, mentions, strict=True
-        )
-    ]
+    truth = map(bool, listed.is_member)
+    rows = zip(listed.first, listed.last, truth, listed.control_kind, mentions, strict=True)
     path.write_text(write_table(header, rows), encoding="utf-8")
 
 

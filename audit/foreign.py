@@ -48,25 +48,22 @@ def refusing(refusal: AuditError) -> Iterator[None]:
 
 
 def json_value(
-    data: bytes | str,
-    *,
-    refusal: AuditError,
-    max_values: int = MAX_VALUES,
-    number: Callable[[str], object] | None = None,
+    data: bytes | str, *, refusal: AuditError, number: Callable[[str], object] | None = None
 ) -> object:
     """Parse JSON strictly: UTF-8, no key twice, no number that a float does not hold.
 
-    `refusal` is raised where it is anything else, or holds more than `max_values` values; the
+    `refusal` is raised where it is anything else, or holds more than `MAX_VALUES` values; the
     length is the caller's to bound. `number` makes a value of a number as it is written, NaN and
     Infinity too; without it these two are refused, and what a float does not hold.
     """
     with refusing(refusal):
+        text = data if isinstance(data, str) else data.decode("utf-8-sig")
         # Each value but the first stands behind a comma or a bracket.
-        if _n_values(data) > max_values:
+        if sum(map(text.count, "[{,")) > MAX_VALUES:
             raise ValueError("too many values")
         return json.loads(
-            data if isinstance(data, str) else data.decode("utf-8-sig"),
-            parse_constant=number or _no_number,
+            text,
+            parse_constant=number or _finite,
             parse_float=number or _finite,
             parse_int=number or _whole,
             object_pairs_hook=_unique,
@@ -150,16 +147,6 @@ def _is_hidden(entry: zipfile.ZipInfo) -> bool:
     parts = PurePosixPath(entry.filename).parts
     hidden = not parts or parts[-1].startswith(".") or "__MACOSX" in parts
     return entry.is_dir() or hidden
-
-
-def _n_values(data: bytes | str) -> int:
-    if isinstance(data, str):
-        return sum(map(data.count, "[{,"))
-    return sum(map(data.count, (b"[", b"{", b",")))
-
-
-def _no_number(_: str) -> object:
-    raise ValueError("not a number")
 
 
 def _whole(digits: str) -> int:

@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from audit.deid.generative.config import Lora, TuningSettings
 from audit.deid.generative.model import CausalModel, load_causal
-from audit.deid.generative.tagger import Asked, cache_bytes, generated, tokens_at_once, with_adapter
-from audit.deid.generative.training import CopyLearner, Example
+from audit.deid.generative.tagger import Asked, cache_bytes, generated, tokens_at_once
+from audit.deid.generative.training import CopyLearner, Example, with_adapter
 from audit.training.loop import Hardware
 
 # layers, width, inner width, heads, heads of keys

@@ -19,7 +19,7 @@ import pytest
 from audit.deid.given import keep_given, keep_outputs, notes_lines
 from audit.deid.network.decode import KINDS
 from audit.errors import AuditCancelled, AuditError
-from audit.foreign import json_value, refusing, zip_members
+from audit.foreign import MAX_VALUES, json_value, refusing, zip_members
 from audit.home import HOME_VARIABLE
 from tests.child_bounds import Ended, run_bounded
 from tests.models.editing import WEIGHTS, config, edit_json
@@ -68,7 +68,7 @@ def test_json_that_is_plain_is_read() -> None:
     assert json_value(json.dumps(value), refusal=REFUSAL) == value
     assert json_value(b"\xef\xbb\xbf" + json.dumps(value).encode(), refusal=REFUSAL) == value
     with pytest.raises(AuditError, match="Go"):
-        json_value(json.dumps(value), refusal=REFUSAL, max_values=5)
+        json_value(f"[{'1,' * MAX_VALUES}1]", refusal=REFUSAL)
 
 
 def test_members_of_an_archive_are_bounded_in_number_and_size() -> None:

@@ -289,7 +289,8 @@ def _log_posteriors(
     log_p = torch.log_softmax(logits_at(model, ids, positions=positions).float(), dim=-1)
     found = torch.zeros((len(passages), len(layout.parts)), dtype=torch.float64, device=device)
     place, mask, piece = torch.from_numpy(layout.reads).to(device)
-    return found.index_add_(1, place, log_p[:, mask, piece].double())
+    read = log_p.flatten(1).index_select(1, mask * log_p.shape[-1] + piece)  # [B, K]
+    return found.index_add_(1, place, read.double())
 
 
 def n_rows(task: PosteriorTask, *, n_inputs: int) -> int:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from typing import NamedTuple
 
 from audit.corpus.build import PatientTable, facts_of_note
 from audit.deid.masks import FAMILY, KINDS, OVER_89, PATIENT, Mark, MaskKind, find_marks, mark_text
@@ -48,7 +49,6 @@ from audit.notes.dates import (
     written_date,
 )
 from audit.notes.read import Note
-from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
 
 UNDATED = date(2150, 1, 1)
 _MAX_YEARS = 110
@@ -59,7 +59,6 @@ _ENGLISH_AGE = re.compile(
 )
 _JAPANESE_AGE = re.compile(r"([0-9０-９](?<![\d.．].)[0-9０-９]{0,2})(?=\s?[歳才])")
 _JAPANESE_SEX = re.compile(r"男性|女性|男児|女児|男子|女子|性別\s*[:：]\s*[男女]")
-_MALE = "男"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,41 +75,25 @@ class ProfileTable:
 
     def __init__(self) -> None:
         self._table = PatientTable()
-        self._ages = array("h")
-        self._days = array("i")
-        self._sexes = array("b")
-        self._n_notes = array("i")
+        self._ages, self._days = array("h"), array("i")
+        self._sexes, self._n_notes = array("b"), array("i")
 
     def __len__(self) -> int:
         return len(self._table)
 
-    def __iter__(self) -> Iterator[str]:
-        """Go through the patients in the order of their first note."""
-        return iter(self._table)
-
     def add(self, note: Note) -> None:
-        """Take in a note; one without a patient is left out.
-
-        Raises
-        ------
-        AuditError
-            If there are more than two million patients.
-        """
+        """Take in a note; one without a patient is left out."""
         place = self._table.add(note)
         if place is None:
             return
         if place == len(self._ages):
             self._ages.append(-1)
-            self._days.append(0)
-            self._sexes.append(0)
-            self._n_notes.append(0)
+            for column in (self._days, self._sexes, self._n_notes):
+                column.append(0)
         self._n_notes[place] += 1
-        if self._ages[place] < 0:
-            age = age_in(note.text)
-            if age is not None:
-                day = parsed_day(note.chart_time)
-                self._ages[place] = age
-                self._days[place] = day.toordinal() if day else 0
+        if self._ages[place] < 0 and (age := age_in(note.text)) is not None:
+            day = parsed_day(note.chart_time)
+            self._ages[place], self._days[place] = age, day.toordinal() if day else 0
         if not self._sexes[place]:
             self._sexes[place] = " MF".index(_japanese_sex(note.text) or " ")
 
@@ -119,14 +102,13 @@ class ProfileTable:
         return self._n_notes[self._table.place(patient_id)]
 
     def profile(self, patient_id: str, *, seed: int) -> PatientProfile:
-        """Return what is known about a patient."""
+        """Return what is known about a patient; KeyError where no note of it was taken in."""
         place = self._table.place(patient_id)
-        facts = self._table.facts(patient_id)
+        facts, age, ordinal = self._table.facts(patient_id), self._ages[place], self._days[place]
         sex = facts.sex or " MF"[self._sexes[place]].strip()
-        age = self._ages[place] if self._ages[place] >= 0 else None
-        ordinal = self._days[place]
         day = date.fromordinal(ordinal) if ordinal else None
-        return _profile(replace(facts, sex=sex), age, day, key=f"patient:{patient_id}", seed=seed)
+        key = f"patient:{patient_id}"
+        return _profile(replace(facts, sex=sex), age if age >= 0 else None, day, key, seed)
 
 
 def profile_of_note(note: Note, *, seed: int) -> PatientProfile:
@@ -134,17 +116,17 @@ def profile_of_note(note: Note, *, seed: int) -> PatientProfile:
     facts = facts_of_note(note)
     facts = replace(facts, sex=facts.sex or _japanese_sex(note.text))
     day = parsed_day(note.chart_time)
-    return _profile(facts, age_in(note.text), day, key=f"note:{note.row}", seed=seed)
+    return _profile(facts, age_in(note.text), day, f"note:{note.row}", seed)
 
 
 def age_in(text: str) -> int | None:
     """Return the first age of a text, English or Japanese; None where there is none."""
-    for pattern in _patterns(text):
-        for match in pattern.finditer(text):
-            years = int(unicodedata.normalize("NFKC", match[1]))
-            if years <= _MAX_YEARS:
-                return years
-    return None
+    ages = (
+        int(unicodedata.normalize("NFKC", match[1]))
+        for pattern in _patterns(text)
+        for match in pattern.finditer(text)
+    )
+    return next((age for age in ages if age <= _MAX_YEARS), None)
 
 
 def _patterns(text: str) -> list[re.Pattern[str]]:
@@ -161,22 +143,23 @@ def with_marked_ages(text: str) -> str:
 
 def _japanese_sex(text: str) -> str:
     match = _JAPANESE_SEX.search(text)
-    if match is None:
-        return ""
-    return "M" if _MALE in match[0] else "F"
+    return "" if match is None else "M" if "男" in match[0] else "F"
 
 
 def _profile(
-    facts: Facts, age: int | None, day: date | None, *, key: str, seed: int
+    facts: Facts, age: int | None, day: date | None, key: str, seed: int
 ) -> PatientProfile:
     first = facts.first_day or UNDATED
     interval = interval_for(first, facts.last_day or first, draw=draw(seed, "interval", key))
-    on = day or first
-    try:
-        moved = interval.move(on)
-    except OverflowError:
-        moved = date(2010, 1, 1)
+    moved = _moved(day or first, interval, beyond=date(2010, 1, 1))
     return PatientProfile(Profile(facts.sex, age, moved), interval, first)
+
+
+def _moved(day: date, interval: Interval, *, beyond: date) -> date:
+    try:
+        return interval.move(day)
+    except OverflowError:
+        return beyond
 
 
 _OLDEST_AGES = 10
@@ -189,6 +172,24 @@ _OWN = frozenset(
 _OF_PATIENT = frozenset({"company", "school", "job", "ethnicity", "country", "state"})
 _ENGLISH_STYLES = ("%m/%d/%Y", "%Y-%m-%d", "%B %d, %Y")
 _HOLIDAYS = ("正月", "お盆", "大型連休", "クリスマス", "七五三", "敬老の日")
+_OF_BOTH = {
+    "hospital": hospital_of, "ward": people.ward, "school": people.school,
+    "company": people.company, "job": people.job, "telephone": people.telephone,
+}  # fmt: skip
+_IN_JAPANESE: dict[str, Callable[[int], str]] = {
+    "address": people.japanese_address,
+    "postcode": people.japanese_postcode,
+    "city": people.japanese_city,
+    "state": people.prefecture,
+    "country": people.country,
+    "ethnicity": lambda number: f"{people.country(number)}系",
+    "holiday": lambda number: _HOLIDAYS[number % len(_HOLIDAYS)],
+}
+_IN_ENGLISH = {"postcode": "zipcode"} | {
+    name: name for name in ("url", "identifier", "po_box", "city", "address", "state", "country",
+                            "holiday", "ethnicity")
+}  # fmt: skip
+"""What `value_of` calls a value; all others are serial numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +222,21 @@ class NoteContext:
     interval: Interval
     locale: str
 
+    @property
+    def is_japanese(self) -> bool:
+        """Whether the values are Japanese."""
+        return self.locale == JAPANESE
 
-@dataclass(frozen=True, slots=True)
-class Value:
+    def draw(self, purpose: str, *keys: str) -> int:
+        """Return a number of 64 bits for one place."""
+        return draw(self.seed, purpose, *keys)
+
+    def style(self, n: int) -> int:
+        """Return which of `n` ways of writing dates the note has."""
+        return self.draw("date style", self.note) % n
+
+
+class Value(NamedTuple):
     """A text that stands for a mask: of which type ("" for none), and whose it is."""
 
     text: str
@@ -231,176 +244,99 @@ class Value:
     person: str
 
 
-class ValueWriter:
-    """Writes the values of one note."""
-
-    def __init__(self, context: NoteContext) -> None:
-        self._context = context
-        self._is_japanese = context.locale == JAPANESE
-        self._day = _moved(context.near, context.interval)
-        self._style = self._draw("date style", context.note)
-
-    def value(self, mark: Mark, kind: MaskKind) -> Value:
-        """Return the value of a placeholder of a known kind."""
-        content = mark.content
-        if content is not None and content.startswith("=") and len(content) > 1:
-            return Value(content[1:], kind.label, self._context.identity.key)
-        if kind.role:
-            return self._name(mark, kind)
-        if kind.value == "prefix":
-            sex = mark.sex or self._context.identity.sex
-            text = prefix_of(sex, self._draw("prefix", mark.number), is_before_last_name=False)
-            return Value(text, "", "")
-        if kind.value == "age":
-            return self._own(kind, self._age(content))
-        if kind.value == "sex":
-            return self._own(kind, self._sex())
-        if kind.value == "birth_date":
-            return self._own(kind, self._dated(self._context.identity.birth))
-        if kind.value.endswith(("date", "date_range")):
-            return self._own(kind, self._date(mark, kind))
-        if kind.value in _OWN and not mark.number:
-            return self._own(kind, getattr(self._context.identity, kind.value))
-        return self._other(mark, kind)
-
-    def _draw(self, purpose: str, *keys: str) -> int:
-        return draw(self._context.seed, purpose, *keys)
-
-    def _own(self, kind: MaskKind, text: str) -> Value:
-        # English identities lack some Japanese numbers.
-        key = self._context.identity.key
-        return Value(text or str(self._draw(kind.value, key) % 10**10), kind.label, key)
-
-    def _name(self, mark: Mark, kind: MaskKind) -> Value:
-        key, name = self._person(mark, kind.role)
-        form = kind.value
-        if form == "full":
-            place = self._draw("form", self._context.note, str(mark.start))
-            form = full_form(name.locale, place)
-        elif form == "reversed" and self._is_japanese:
-            form = "joined"
-        return Value(written(name, form), label_of(form), key)
-
-    def _person(self, mark: Mark, role: str) -> tuple[str, PersonName]:
-        identity = self._context.identity
-        if role == PATIENT:
-            return identity.key, identity.name
-        owner = identity.key if role == FAMILY else self._context.stay
-        key = "/".join(part for part in (f"{role}:{owner}", mark.number, mark.sex) if part)
-        sex = mark.sex or "MF"[self._draw("sex", key) & 1]
-        year = _YOUNG_STAFF + self._draw("year", key) % _N_STAFF_YEARS
-        name = name_of(
-            self._context.seed, key, sex=sex, birth_year=year, locale=self._context.locale
-        )
-        if role == FAMILY and self._draw("family", key) % 4:  # three of four, our choice
-            own = identity.name.surname
-            name = PersonName(own, name.given, name.middle, name.locale)
-        return key, name
-
-    def _age(self, content: str | None) -> str:
-        if content == OVER_89:
-            return str(90 + self._draw("age", self._context.identity.key) % _OLDEST_AGES)
-        return str(age_on(self._context.identity.birth, self._day))
-
-    def _sex(self) -> str:
-        words = ("男性", "女性") if self._is_japanese else ("male", "female")
-        return words[self._context.identity.sex == "F"]
-
-    def _dated(self, day: date) -> str:
-        if self._is_japanese:
-            return written_date(day, style=STYLES[self._style % len(STYLES)])
-        form = _ENGLISH_STYLES[self._style % len(_ENGLISH_STYLES)]
-        return day.strftime(form)
-
-    def _date(self, mark: Mark, kind: MaskKind) -> str:
-        key = self._context.identity.key
-        if mark.content:
-            place = mark.number or f"{self._context.note}/{mark.start}"
-            context = DateContext(
-                self._context.interval, self._context.near, self._draw("date", key, place)
-            )
-            text = new_date(mark.content, mark.content, number=mark.number, context=context)
-            if not self._is_japanese:
-                return text
-            return in_japanese(text, style=STYLES[self._style % len(STYLES)])
-        stay = self._context.stay
-        before = {"discharge_date": 0, "admission_date": 1 + self._draw("stay", stay) % 9}
-        days = before.get(
-            kind.value, self._draw(kind.value, stay, mark.number or str(mark.start)) % 10
-        )
-        return self._dated(_earlier(self._day, days))
-
-    def _other(self, mark: Mark, kind: MaskKind) -> Value:
-        owner = self._context.identity.key if kind.value in _OF_PATIENT else self._context.stay
-        person = f"{kind.value}:{owner}/{mark.number}" if mark.number else f"{kind.value}:{owner}"
-        number = self._draw(kind.value, person)
-        return Value(self._drawn(kind.value, number, person), kind.label, person)
-
-    def _drawn(self, value: str, number: int, person: str) -> str:
-        locale = self._context.locale
-        makers = {
-            "hospital": hospital_of,
-            "ward": people.ward,
-            "school": people.school,
-            "company": people.company,
-            "job": people.job,
-            "telephone": people.telephone,
-        }
-        if value in makers:
-            return makers[value](number, locale=locale)
-        if value == "record_number":
-            return record_number(number, n_digits=8 if self._is_japanese else 7)
-        if value == "email":
-            sex = "MF"[number & 1]
-            seed = self._context.seed
-            name = name_of(seed, person, sex=sex, birth_year=1960, locale=locale)
-            return email_of(name, number=number)
-        if self._is_japanese:
-            return _japanese(value, number)
-        return _english(value, number)
+def _value(mark: Mark, kind: MaskKind, context: NoteContext) -> Value:
+    """Return the value of a placeholder of a known kind."""
+    identity, form, content = context.identity, kind.value, mark.content or ""
+    if content.startswith("=") and len(content) > 1:
+        return Value(content[1:], kind.label, identity.key)
+    if kind.role:
+        return _name(mark, kind, context)
+    if form == "prefix":
+        sex, number = mark.sex or identity.sex, context.draw("prefix", mark.number)
+        return Value(prefix_of(sex, number, is_before_last_name=False), "", "")
+    if form == "age":
+        day = _moved(context.near, context.interval, beyond=context.near)
+        oldest = 90 + context.draw("age", identity.key) % _OLDEST_AGES
+        text = str(oldest if content == OVER_89 else age_on(identity.birth, day))
+    elif form == "sex":
+        words = ("男性", "女性") if context.is_japanese else ("male", "female")
+        text = words[identity.sex == "F"]
+    elif form == "birth_date":
+        text = _dated(identity.birth, context)
+    elif form.endswith(("date", "date_range")):
+        text = _date(mark, kind, context)
+    elif form in _OWN and not mark.number:
+        text = getattr(identity, form)
+    else:
+        owner = identity.key if form in _OF_PATIENT else context.stay
+        person = f"{form}:{owner}/{mark.number}" if mark.number else f"{form}:{owner}"
+        return Value(_drawn(form, person, context), kind.label, person)
+    # English identities lack some Japanese numbers.
+    text = text or str(context.draw(form, identity.key) % 10**10)
+    return Value(text, kind.label, identity.key)
 
 
-def _japanese(value: str, number: int) -> str:
-    if value == "address":
-        return people.japanese_address(number)
-    if value == "postcode":
-        return people.japanese_postcode(number)
-    if value == "city":
-        return people.japanese_city(number)
-    if value == "state":
-        return people.prefecture(number)
-    if value == "country":
-        return people.country(number)
-    if value == "ethnicity":
-        return f"{people.country(number)}系"
-    if value == "holiday":
-        return _HOLIDAYS[number % len(_HOLIDAYS)]
-    return _english(value, number)
+def _name(mark: Mark, kind: MaskKind, context: NoteContext) -> Value:
+    key, name = _person(mark, kind.role, context)
+    form = kind.value
+    if form == "full":
+        form = full_form(name.locale, context.draw("form", context.note, str(mark.start)))
+    elif form == "reversed" and context.is_japanese:
+        form = "joined"
+    return Value(written(name, form), label_of(form), key)
 
 
-def _english(value: str, number: int) -> str:
-    if value == "postcode":
-        return value_of("zipcode", number)
-    known = {
-        "url", "identifier", "serial_number", "po_box", "city", "address", "state", "country",
-        "holiday", "ethnicity",
-    }  # fmt: skip
-    return value_of(value if value in known else "serial_number", number)
+def _person(mark: Mark, role: str, context: NoteContext) -> tuple[str, PersonName]:
+    identity = context.identity
+    if role == PATIENT:
+        return identity.key, identity.name
+    owner = identity.key if role == FAMILY else context.stay
+    key = "/".join(part for part in (f"{role}:{owner}", mark.number, mark.sex) if part)
+    sex = mark.sex or "MF"[context.draw("sex", key) & 1]
+    year = _YOUNG_STAFF + context.draw("year", key) % _N_STAFF_YEARS
+    name = name_of(context.seed, key, sex=sex, birth_year=year, locale=context.locale)
+    if role == FAMILY and context.draw("family", key) % 4:  # three of four, our choice
+        name = PersonName(identity.name.surname, name.given, name.middle, name.locale)
+    return key, name
 
 
-def _moved(day: date, interval: Interval) -> date:
-    try:
-        return interval.move(day)
-    except OverflowError:
-        return day
+def _dated(day: date, context: NoteContext) -> str:
+    if context.is_japanese:
+        return written_date(day, style=STYLES[context.style(len(STYLES))])
+    return day.strftime(_ENGLISH_STYLES[context.style(len(_ENGLISH_STYLES))])
 
 
-def _earlier(day: date, days: int) -> date:
-    return day - timedelta(days=days) if day.toordinal() > days else day
+def _date(mark: Mark, kind: MaskKind, context: NoteContext) -> str:
+    if mark.content:
+        place = mark.number or f"{context.note}/{mark.start}"
+        number = context.draw("date", context.identity.key, place)
+        moves = DateContext(context.interval, context.near, number)
+        text = new_date(mark.content, mark.content, number=mark.number, context=moves)
+        if not context.is_japanese:
+            return text
+        return in_japanese(text, style=STYLES[context.style(len(STYLES))])
+    days = context.draw(kind.value, context.stay, mark.number or str(mark.start)) % 10
+    if kind.value == "discharge_date":
+        days = 0
+    elif kind.value == "admission_date":
+        days = 1 + context.draw("stay", context.stay) % 9
+    day = _moved(context.near, context.interval, beyond=context.near)
+    return _dated(day - timedelta(days=days) if day.toordinal() > days else day, context)
 
 
-_AGE = "Age"
-_YEARS_OLD = ("歳", "才")
+def _drawn(value: str, person: str, context: NoteContext) -> str:
+    number, locale = context.draw(value, person), context.locale
+    if value in _OF_BOTH:
+        return _OF_BOTH[value](number, locale=locale)
+    if value == "record_number":
+        return record_number(number, n_digits=8 if context.is_japanese else 7)
+    if value == "email":
+        sex = "MF"[number & 1]
+        name = name_of(context.seed, person, sex=sex, birth_year=1960, locale=locale)
+        return email_of(name, number=number)
+    if context.is_japanese and value in _IN_JAPANESE:
+        return _IN_JAPANESE[value](number)
+    return value_of(_IN_ENGLISH.get(value, "serial_number"), number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,11 +361,6 @@ class FilledSpan:
     kind: str
     person: str
 
-    def __post_init__(self) -> None:
-        """Check offsets and type, once."""
-        if not 0 <= self.start < self.end or self.label not in TYPES:
-            raise ValueError("a span is empty, or of no known type")
-
 
 @dataclass(frozen=True)
 class FilledNote:
@@ -444,37 +375,32 @@ class FilledNote:
     values: tuple[str, ...]
     n_left: int
 
-    def document(self, doc_id: str, *, patient_id: str | None) -> TaggedDocument:
-        """Return the note as taggers and measurement take it."""
-        spans = [Span(span.start, span.end, span.label) for span in self.spans]
-        return tagged(doc_id, text=self.text, spans=spans, patient_id=patient_id)
-
 
 def filled(text: str, *, context: NoteContext) -> FilledNote:
     """Return a note with every placeholder of a known kind filled.
 
     The same text and context give the same note, whatever other notes there are.
     """
-    writer = ValueWriter(context)
+    marks = find_marks(text)
     pieces: list[str] = []
     spans: list[FilledSpan] = []
     values: list[str] = []
-    done = length = n_left = 0
-    for mark in find_marks(text):
+    done = length = 0
+    for mark in marks:
         if mark.kind is None:
-            n_left += 1
             continue
-        value = writer.value(mark, mark.kind)
-        pieces += [text[done : mark.start], value.text]
+        new, label, person = _value(mark, mark.kind, context)
         start = length + mark.start - done
+        pieces.append(text[done : mark.start])
         done = mark.stop
-        if mark.kind.name == _AGE and text[done : done + 1] in _YEARS_OLD:
-            value = replace(value, text=value.text + text[done])
-            pieces[-1] = value.text
+        if mark.kind.name == "Age" and text[done : done + 1] in ("歳", "才"):
+            new += text[done]
             done += 1
-        length = start + len(value.text)
-        if value.label:
-            spans.append(FilledSpan(start, length, value.label, mark.kind.name, value.person))
-            values.append(value.text)
+        pieces.append(new)
+        length = start + len(new)
+        if label:
+            spans.append(FilledSpan(start, length, label, mark.kind.name, person))
+            values.append(new)
     pieces.append(text[done:])
+    n_left = sum(mark.kind is None for mark in marks)
     return FilledNote("".join(pieces), tuple(spans), tuple(values), n_left)

@@ -18,14 +18,14 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from pydantic import computed_field
 
-from audit.corpus.build import CorpusFile, corpus_folder
+from audit.corpus.build import corpus_folder
 from audit.deid.fill import (
     FilledNote,
     NoteContext,
@@ -39,19 +39,17 @@ from audit.deid.masks import (
     MaskTyper,
     NoTranslation,
     RuleTyper,
-    Translated,
     Translator,
-    TypedNote,
     masked_note,
     with_types,
 )
 from audit.deid.masks import has_marks as has_typed_marks
 from audit.errors import AuditError
-from audit.names.people import JAPANESE, LOCALES, draw, identity_of, namesakes_expected
+from audit.names.people import JAPANESE, draw, identity_of, namesakes_expected
 from audit.notes.dates import parsed_day
 from audit.notes.placeholders import has_marks
 from audit.notes.read import Note, NoteSource
-from audit.notes.spans import TYPES
+from audit.notes.spans import IDENTIFIER, TYPES
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.shelf import building_folder
 from audit.tables import RowNote
@@ -63,18 +61,12 @@ _PAPER_EACH, _PAPER_TRAIN = 5_000, 50_000
 _SHARE = 10
 
 
-@dataclass(frozen=True)
-class SplitSizes:
+class SplitSizes(NamedTuple):
     """How many notes each split has."""
 
     n_validation: int
     n_test: int
     n_train: int
-
-    def __post_init__(self) -> None:
-        """Check the sizes, once."""
-        if min(self.n_validation, self.n_test, self.n_train) < 0:
-            raise ValueError("a split has a negative size")
 
 
 def usual_sizes(*, n_notes: int, n_single: int) -> SplitSizes:
@@ -102,23 +94,18 @@ def split_notes(n_notes: int, *, single: Sequence[bool], sizes: SplitSizes, seed
             where="splits",
             do="Choose smaller sizes for validation and test.",
         )
-    held_out = alone[:n_held_out]
-    taken = set(held_out)
-    rest = [place for place in order if place not in taken]
+    split = bytearray([SPLITS.index(REST)]) * n_notes
+    for number, place in enumerate(alone[:n_held_out]):
+        split[place] = SPLITS.index(VALIDATION if number < sizes.n_validation else TEST)
+    rest = [place for place in order if split[place] == SPLITS.index(REST)]
     if sizes.n_train > len(rest):
         raise AuditError(
             f"{sizes.n_train} notes are to be trained on, but only {len(rest)} are left.",
             where="splits",
             do="Choose a smaller size for training.",
         )
-    split = bytearray([SPLITS.index(REST)]) * n_notes
-    for name, places in (
-        (VALIDATION, held_out[: sizes.n_validation]),
-        (TEST, held_out[sizes.n_validation :]),
-        (TRAIN, rest[: sizes.n_train]),
-    ):
-        for place in places:
-            split[place] = SPLITS.index(name)
+    for place in rest[: sizes.n_train]:
+        split[place] = SPLITS.index(TRAIN)
     return bytes(split)
 
 
@@ -170,19 +157,16 @@ class LeakCounter:
 
     def check(self) -> LeakCheck:
         """Return what was counted."""
-        shared = {
-            what: sum(bits & (bits - 1) > 0 for bits in seen.values())
-            for what, seen in self._seen.items()
-        }
+        n_patients, n_notes, n_texts = (
+            sum(bits.bit_count() > 1 for bits in self._seen[what].values())
+            for what in ("patient", "note", "text")
+        )
         train = 1 << SPLITS.index(TRAIN)
         held_out = [bits for bits in self._seen["name"].values() if bits & ~train]
         return LeakCheck(
-            n_shared_patients=shared["patient"],
-            n_shared_notes=shared["note"],
-            n_shared_texts=shared["text"],
-            n_names=len(held_out),
-            n_seen_names=sum(bool(bits & train) for bits in held_out),
-        )
+            n_shared_patients=n_patients, n_shared_notes=n_notes, n_shared_texts=n_texts,
+            n_names=len(held_out), n_seen_names=sum(bool(bits & train) for bits in held_out),
+        )  # fmt: skip
 
 
 class ChainSummary(Record):
@@ -229,51 +213,6 @@ class ChainSummary(Record):
     digests: dict[str, str]
 
 
-@dataclass
-class _Tally:
-    """Counts over all notes, as `ChainSummary` has them."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    unknown: Counter[str] = field(default_factory=Counter)
-    spans: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
-    splits: Counter[str] = field(default_factory=Counter)
-
-    def add_typed(self, note: TypedNote) -> None:
-        """Count the masks of a note."""
-        self.unknown.update(note.unknown)
-        self.counts["n_restored"] += note.n_restored
-
-    def add(self, note: FilledNote, translated: Translated, *, split: str) -> None:
-        """Count the values of a note."""
-        self.counts.update(
-            n_notes=1,
-            n_marks_left=note.n_left,
-            n_passages=translated.n_passages,
-            n_passages_kept=translated.n_kept,
-        )
-        self.splits[split] += 1
-        self.spans.update(span.label for span in note.spans)
-        self.kinds.update(span.kind for span in note.spans)
-
-    def plain(self) -> dict[str, Any]:
-        """Return the counts by their names."""
-        names = (
-            "n_notes", "n_refused", "n_templates", "n_restored", "n_marks_left", "n_passages",
-            "n_passages_kept",
-        )  # fmt: skip
-        return {name: self.counts[name] for name in names} | {
-            "unknown": _ranked(self.unknown),
-            "n_spans": {name: self.spans[name] for name in TYPES},
-            "kinds": _ranked(self.kinds),
-            "splits": {name: self.splits[name] for name in SPLITS},
-        }
-
-
-def _ranked(counts: Counter[str]) -> dict[str, int]:
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-
-
 @dataclass(frozen=True, eq=False)
 class Surveyed:
     """What the first pass found.
@@ -290,7 +229,6 @@ class Surveyed:
 
     profiles: ProfileTable
     has_blanks: bool
-    n_notes: int
     split: bytes
     has_same_ids: bool
 
@@ -299,27 +237,27 @@ def survey(
     source: NoteSource, *, sizes: SplitSizes | None, seed: int, on_bytes: Callable[[int], None]
 ) -> Surveyed:
     """Read all notes once; without sizes the splits have the paper's, or less."""
-    profiles = ProfileTable()
-    owners = array("q")
-    place_of: dict[str, int] = {}
+    profiles, owners = ProfileTable(), array("q")
+    patients: dict[str, int] = {}
     ids: set[int] = set()
-    marks = False
+    has_placeholders = False
     for note in source.read(on_bytes=on_bytes):
         if isinstance(note, RowNote):
             continue
         profiles.add(note)
         # A note without a patient is a patient of its own.
-        own = place_of.setdefault(note.patient_id, len(place_of)) if note.patient_id else -1
-        owners.append(own)
+        owners.append(
+            patients.setdefault(note.patient_id, len(patients)) if note.patient_id else -1
+        )
         ids.add(hash(note.note_id))
-        marks = marks or has_marks(note.text)
+        has_placeholders = has_placeholders or has_marks(note.text)
     if not owners:
         raise AuditError("No row is a note.", where="notes")
-    patients = list(place_of)
-    single = [own < 0 or profiles.n_notes(patients[own]) == 1 for own in owners]
+    is_only = [profiles.n_notes(patient) == 1 for patient in patients]
+    single = [own < 0 or is_only[own] for own in owners]
     wanted = sizes or usual_sizes(n_notes=len(owners), n_single=sum(single))
     split = split_notes(len(owners), single=single, sizes=wanted, seed=seed)
-    return Surveyed(profiles, not marks, len(owners), split, len(ids) < len(owners))
+    return Surveyed(profiles, not has_placeholders, split, len(ids) < len(owners))
 
 
 _HEADERS = (
@@ -376,33 +314,24 @@ def with_template(text: str, *, seed: int, note: str) -> str:
 
     Braces in the text become brackets, so that nothing in it is taken for a placeholder.
     """
-    body = _marked(text.replace("{{", "［［").replace("}}", "］］"))
-    header = _HEADERS[draw(seed, "header", note) % len(_HEADERS)]
-    close = _CLOSES[draw(seed, "close", note) % len(_CLOSES)]
-    return header + _with_mentions(body, seed=seed, note=note) + close
 
+    def one_of(texts: Sequence[str], purpose: str, *place: str) -> str:
+        return texts[draw(seed, purpose, note, *place) % len(texts)]
 
-def _marked(text: str) -> str:
-    def mark(match: re.Match[str]) -> str:
-        return f"{{{{{_NAMES[match.lastgroup or 'date']}|={match[0]}}}}}"
-
-    return _KEPT.sub(mark, text)
-
-
-def _with_mentions(body: str, *, seed: int, note: str) -> str:
+    body = _KEPT.sub(
+        lambda match: f"{{{{{_NAMES[match.lastgroup or 'date']}|={match[0]}}}}}",
+        text.replace("{{", "［［").replace("}}", "］］"),
+    )
     ends = [match.end() for match in _SENTENCE.finditer(body)] or [len(body)]
-    n = draw(seed, "mentions", note) % (_MAX_MENTIONS + 1)
-    chosen: dict[int, str] = {}
-    for place in range(n):
-        end = ends[draw(seed, "mention place", note, str(place)) % len(ends)]
-        mention = _MENTIONS[draw(seed, "mention", note, str(place)) % len(_MENTIONS)]
+    mentions: dict[int, str] = {}
+    for place in map(str, range(draw(seed, "mentions", note) % (_MAX_MENTIONS + 1))):
+        end = ends[draw(seed, "mention place", note, place) % len(ends)]
         # At a line's end the mention is a line of its own.
-        chosen[end] = f"{mention}\n" if body[:end].endswith("\n") else mention
-    pieces, done = [], 0
-    for end in sorted(chosen):
-        pieces += [body[done:end], chosen[end]]
-        done = end
-    return "".join([*pieces, body[done:]])
+        line_end = "\n" if body[:end].endswith("\n") else ""
+        mentions[end] = one_of(_MENTIONS, "mention", place) + line_end
+    for end in sorted(mentions, reverse=True):
+        body = body[:end] + mentions[end] + body[end:]
+    return one_of(_HEADERS, "header") + body + one_of(_CLOSES, "close")
 
 
 BatchListener = Callable[[float, bool], None]
@@ -427,26 +356,27 @@ class AskedModel:
         found: dict[str, str] = {}
         for start in range(0, len(order), self._n_at_once):
             batch = order[start : start + self._n_at_once]
-            answers, is_known = self._answered(batch)
+            content = json.dumps([self._digest, *batch]).encode("ascii")
+            key = hashlib.sha256(content).hexdigest()[:32]
+            answers = self._file.get(key) if self._file else None
+            is_known = answers is not None and len(answers) == len(batch)
+            if answers is None or not is_known:
+                answers = self._model(batch)
+                if self._file:
+                    self._file.add(key, answers)
             found.update(zip(batch, answers, strict=True))
             self._on_batch(len(batch) / len(order), is_known)
         return [found[prompt] for prompt in prompts]
 
-    def keep_in(self, file: AnswerFile | None, on_batch: BatchListener) -> None:
-        """Keep answers in a file from now on, and take from it what it has; None for no file."""
+    @contextmanager
+    def keeping(self, file: AnswerFile, on_batch: BatchListener) -> Iterator[None]:
+        """Keep answers in a file during the block, and take from it what it has."""
+        before = self._on_batch
         self._file, self._on_batch = file, on_batch
-
-    def _answered(self, batch: list[str]) -> tuple[list[str], bool]:
-        if self._file is None:
-            return self._model(batch), False
-        content = json.dumps([self._digest, *batch]).encode("ascii")
-        key = hashlib.sha256(content).hexdigest()[:32]
-        kept = self._file.get(key)
-        if kept is not None and len(kept) == len(batch):
-            return kept, True
-        answers = self._model(batch)
-        self._file.add(key, answers)
-        return answers, False
+        try:
+            yield
+        finally:
+            self._file, self._on_batch = None, before
 
 
 class AnswerFile:
@@ -459,89 +389,56 @@ class AnswerFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file = os.fdopen(os.open(path, flags, 0o600), "r+b")
         os.fchmod(self._file.fileno(), 0o600)
-        self._places: dict[bytes, int] = {}
-        self._end = 0
+        self._places: dict[str, int] = {}
+        end = 0
         for line in self._file:
-            entry = _entry(line)
-            if entry is None:
+            key, answers = _entry(line)
+            if answers is None:
                 break
-            self._places[bytes.fromhex(entry[0])] = self._end
-            self._end += len(line)
-        self._file.truncate(self._end)
-
-    def __len__(self) -> int:
-        """Return how many batches are kept."""
-        return len(self._places)
+            self._places[key] = end
+            end += len(line)
+        self._file.truncate(end)
 
     def get(self, key: str) -> list[str] | None:
         """Return the answers under a key of 32 hexadecimal digits, if they are kept."""
-        place = self._places.get(bytes.fromhex(key))
-        if place is None:
+        if key not in self._places:
             return None
-        self._file.seek(place)
-        entry = _entry(self._file.readline())
-        return None if entry is None or entry[0] != key else entry[1]
+        self._file.seek(self._places[key])
+        return _entry(self._file.readline())[1]
 
     def add(self, key: str, answers: Sequence[str]) -> None:
         """Append answers; a kill after this does not lose them."""
-        line = json.dumps([key, list(answers)]).encode("ascii") + b"\n"
-        self._file.seek(self._end)
-        self._file.write(line)
+        self._places[key] = self._file.seek(0, os.SEEK_END)
+        self._file.write(json.dumps([key, list(answers)]).encode("ascii") + b"\n")
         self._file.flush()
-        self._places[bytes.fromhex(key)] = self._end
-        self._end += len(line)
 
     def close(self) -> None:
         """Close, with all answers on the disk for good."""
-        self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
 
 
-def _entry(line: bytes) -> tuple[str, list[str]] | None:
-    """Return a line's key and answers; None where it is not whole."""
+def _entry(line: bytes) -> tuple[str, list[str] | None]:
+    """Return a line's key and answers; None for the answers where it is not whole."""
     try:
         key, answers = json.loads(line)
         is_whole = line.endswith(b"\n") and len(bytes.fromhex(key)) == 16
+        return key, answers if is_whole and all(isinstance(one, str) for one in answers) else None
     except (ValueError, TypeError):
-        return None
-    if not is_whole or not isinstance(answers, list):
-        return None
-    return (key, answers) if all(isinstance(one, str) for one in answers) else None
-
-
-@contextmanager
-def answers_kept(
-    models: Sequence[AskedModel], path: Path, *, on_batch: BatchListener
-) -> Iterator[None]:
-    """Let models keep their answers in one file during the block; without models there is none."""
-    if not models:
-        yield
-        return
-    file = AnswerFile(path)
-    try:
-        for model in models:
-            model.keep_in(file, on_batch)
-        yield
-    finally:
-        for model in models:
-            model.keep_in(None, lambda share, is_known: None)
-        file.close()
+        return "", None
 
 
 class FillMeter:
     """Counts the second pass of the chain as notes are done, and within them as answers come.
 
-    `n_units` are those of a note; each model has an equal part of them.
+    `n_units` are those of a note; each of `n_models` has an equal part of them.
     """
 
-    def __init__(
-        self, meter: Meter, phase: str, *, n_units: float, models: Sequence[AskedModel]
-    ) -> None:
+    def __init__(self, meter: Meter, phase: str, *, n_units: float, n_models: int) -> None:
         self._meter, self._phase, self._n_units = meter, phase, n_units
-        self._n_models = len(models)
+        self._n_models = n_models
         self._units = self._left = 0.0
-        self._is_again = bool(models)
+        self._is_again = n_models > 0
 
     def read(self, n_bytes: int) -> None:
         """Give a sign that the source is read; a person may stop there."""
@@ -572,7 +469,6 @@ FILES = (*SPLIT_FILES.values(), REFUSED, SUMMARY)
 SURVEY, FILL = "reading who the notes are about", "filling names in"
 _BATCH_NOTES = 32
 _MODEL_WEIGHT = 20.0
-_WHERE = "notes"
 
 
 @dataclass(frozen=True)
@@ -581,6 +477,8 @@ class ChainOrder:
 
     Attributes
     ----------
+    locale
+        One of `audit.names.people.LOCALES`.
     has_template
         Whether notes without any mask get a Japanese header and mentions.
     sizes
@@ -597,11 +495,6 @@ class ChainOrder:
     translator: Translator = field(default_factory=NoTranslation)
     models: tuple[AskedModel, ...] = ()
 
-    def __post_init__(self) -> None:
-        """Check the locale, once."""
-        if self.locale not in LOCALES:
-            raise ValueError(f"{self.locale}: no names of this locale")
-
 
 def build_named(
     source: NoteSource,
@@ -614,15 +507,7 @@ def build_named(
     """Make a corpus with names; the folder, which must be empty, appears when it is whole.
 
     `progress` and `should_stop` are asked for each batch of notes and of a model's prompts; the
-    unit is bytes of the source.
-
-    Raises
-    ------
-    AuditError
-        If the source cannot be read or changes, holds no note, has too few notes for the splits,
-        or the folder cannot be written.
-    AuditCancelled
-        If the person asked to stop; nothing is left but a model's answers.
+    unit is bytes of the source. When a person stops, nothing is left but a model's answers.
     """
     # Models take hours where the first pass takes a minute: it is no part of the time left then.
     n_fill = source.n_bytes * (_MODEL_WEIGHT if order.models else 1.0)
@@ -635,98 +520,93 @@ def build_named(
     with corpus_folder(out, names=FILES, kept=ANSWERS if order.models else "") as files:
         surveyed = survey(source, sizes=order.sizes, seed=order.seed, on_bytes=on_survey)
         meter.finish(SURVEY)
-        tally, leaks = _Tally(), LeakCounter()
-        filler = _Filler(order, surveyed)
-        gauge = FillMeter(meter, FILL, n_units=n_fill / surveyed.n_notes, models=order.models)
-        batches = _batches(source, gauge, refused=files[REFUSED], tally=tally)
-        with answers_kept(order.models, building_folder(out) / ANSWERS, on_batch=gauge.answered):
-            for batch in batches:
-                for split, line in filler.lines(batch, tally=tally, leaks=leaks):
-                    files[SPLIT_FILES[split]].write(line)
-        if filler.n_done != surveyed.n_notes:
-            raise AuditError("The notes changed while they were read.", where=_WHERE)
+        chain = _Chain(order, surveyed)
+        n_units, n_models = n_fill / len(surveyed.split), len(order.models)
+        gauge = FillMeter(meter, FILL, n_units=n_units, n_models=n_models)
+        with ExitStack() as stack:
+            if order.models:
+                answers = stack.enter_context(closing(AnswerFile(building_folder(out) / ANSWERS)))
+                for model in order.models:
+                    stack.enter_context(model.keeping(answers, gauge.answered))
+            for batch in chain.batches(source, gauge):
+                for name, line in batch:
+                    files[name].write(line)
         meter.finish(FILL)
-        summary = ChainSummary(
-            seed=order.seed,
-            locale=order.locale,
-            n_patients=len(surveyed.profiles),
-            leaks=leaks.check(),
-            namesakes_per_100_000=round(namesakes_expected(locale=order.locale), 3),
-            digests={name: files[name].digest for name in FILES if name != SUMMARY},
-            **tally.plain(),
-        )
+        digests = {name: files[name].digest for name in FILES if name != SUMMARY}
+        summary = chain.summary(digests)
         text = json.dumps(summary.plain(), indent=1, ensure_ascii=False) + "\n"
         files[SUMMARY].write(text.encode())
     return summary
 
 
-def _batches(
-    source: NoteSource, gauge: FillMeter, *, refused: CorpusFile, tally: _Tally
-) -> Iterator[list[Note]]:
-    notes: list[Note] = []
-    for note in source.read(on_bytes=gauge.read):
-        if isinstance(note, RowNote):
-            tally.counts["n_refused"] += 1
-            refused.write(_line(asdict(note)))
-            continue
-        notes.append(note)
-        if len(notes) == _BATCH_NOTES:
-            gauge.begin(len(notes))
-            yield notes
-            gauge.end()
-            notes = []
-    if notes:
-        gauge.begin(len(notes))
-        yield notes
-        gauge.end()
-
-
-class _Filler:
-    """Steps 2 to 5 for batch after batch."""
+class _Chain:
+    """Steps 2 to 5 for batch after batch, and what is counted on the way."""
 
     def __init__(self, order: ChainOrder, surveyed: Surveyed) -> None:
-        self._order = order
-        self._surveyed = surveyed
-        self.n_done = 0
+        self._order, self._surveyed, self._leaks = order, surveyed, LeakCounter()
+        self._counts, self._unknown = Counter[str](), Counter[str]()
+        self._spans, self._kinds, self._splits = Counter[str](), Counter[str](), Counter[str]()
 
-    def lines(
-        self, notes: list[Note], *, tally: _Tally, leaks: LeakCounter
-    ) -> Iterator[tuple[str, bytes]]:
-        if self.n_done + len(notes) > self._surveyed.n_notes:
-            raise AuditError("The notes changed while they were read.", where=_WHERE)
-        texts = self._typed(notes, tally=tally)
-        for note, text in zip(notes, self._order.translator.translate(texts), strict=True):
+    def batches(
+        self, source: NoteSource, gauge: FillMeter
+    ) -> Iterator[Iterable[tuple[str, bytes]]]:
+        """Yield for each batch of notes, and each refused row, files and lines for them."""
+        notes: list[Note] = []
+        for note in source.read(on_bytes=gauge.read):
+            if isinstance(note, RowNote):
+                self._counts["n_refused"] += 1
+                yield [(REFUSED, _line(asdict(note)))]
+                continue
+            notes.append(note)
+            if len(notes) == _BATCH_NOTES:
+                yield self._lines(notes, gauge)
+                notes = []
+        if notes:
+            yield self._lines(notes, gauge)
+        if self._counts["n_notes"] != len(self._surveyed.split):
+            raise _changed()
+
+    def _lines(self, notes: Sequence[Note], gauge: FillMeter) -> Iterator[tuple[str, bytes]]:
+        gauge.begin(len(notes))
+        n_done = self._counts["n_notes"]
+        if n_done + len(notes) > len(self._surveyed.split):
+            raise _changed()
+        texts = self._order.translator.translate(self._typed(notes))
+        for place, (note, text) in enumerate(zip(notes, texts, strict=True), start=n_done):
             done = filled(text.text, context=self._context(note))
-            split = SPLITS[self._surveyed.split[self.n_done]]
-            self.n_done += 1
+            split = SPLITS[self._surveyed.split[place]]
             doc_id = f"{note.note_id}#{note.row}" if self._surveyed.has_same_ids else note.note_id
-            tally.add(done, text, split=split)
-            leaks.add(
-                split,
-                patient=_owner(note),
-                doc_id=doc_id,
-                text=done.text,
-                names=_full_names(done),
-            )
-            yield split, named_line(done, doc_id=doc_id, note=note)
+            self._counts.update(
+                n_notes=1, n_marks_left=done.n_left, n_passages=text.n_passages,
+                n_passages_kept=text.n_kept,
+            )  # fmt: skip
+            self._splits[split] += 1
+            self._spans.update(span.label for span in done.spans)
+            self._kinds.update(span.kind for span in done.spans)
+            names = [value for span, value in zip(done.spans, done.values, strict=True)
+                     if span.label == IDENTIFIER]  # fmt: skip
+            self._leaks.add(split, patient=_owner(note), doc_id=doc_id, text=done.text, names=names)
+            yield SPLIT_FILES[split], named_line(done, doc_id=doc_id, note=note)
+        gauge.end()
 
-    def _typed(self, notes: list[Note], *, tally: _Tally) -> list[str]:
+    def _typed(self, notes: Sequence[Note]) -> list[str]:
         masked = [masked_note(note.text, has_blanks=self._surveyed.has_blanks) for note in notes]
         answers = self._order.typer.types(masked)
         texts: list[str] = []
         for note, one, types in zip(notes, masked, answers, strict=True):
             if not one.places and self._order.has_template and not has_typed_marks(note.text):
-                tally.counts["n_templates"] += 1
+                self._counts["n_templates"] += 1
                 key = f"{_owner(note)}/{note.row}"
                 texts.append(with_template(note.text, seed=self._order.seed, note=key))
                 continue
             typed = with_types(one, types)
-            tally.add_typed(typed)
+            self._unknown.update(typed.unknown)
+            self._counts["n_restored"] += typed.n_restored
             texts.append(with_marked_ages(typed.text))
         return texts
 
     def _context(self, note: Note) -> NoteContext:
-        seed = self._order.seed
+        seed, owner, locale = self._order.seed, _owner(note), self._order.locale
         try:
             known = (
                 self._surveyed.profiles.profile(note.patient_id, seed=seed)
@@ -734,27 +614,42 @@ class _Filler:
                 else profile_of_note(note, seed=seed)
             )
         except KeyError:
-            raise AuditError("The notes changed while they were read.", where=_WHERE) from None
-        owner = _owner(note)
+            raise _changed() from None
         return NoteContext(
             seed=seed,
-            identity=identity_of(seed, owner, known.profile, locale=self._order.locale),
+            identity=identity_of(seed, owner, known.profile, locale=locale),
             stay=f"{owner}/{note.admission_id}",
             note=f"{owner}/{note.row}",
             near=parsed_day(note.chart_time) or known.first_day,
             interval=known.interval,
+            locale=locale,
+        )
+
+    def summary(self, digests: dict[str, str]) -> ChainSummary:
+        """Return what was counted, with the SHA-256 of each file."""
+        names = ("n_notes", "n_refused", "n_templates", "n_restored", "n_marks_left", "n_passages",
+                 "n_passages_kept")  # fmt: skip
+        namesakes = namesakes_expected(locale=self._order.locale)
+        return ChainSummary(
+            seed=self._order.seed,
             locale=self._order.locale,
+            n_patients=len(self._surveyed.profiles),
+            **{name: self._counts[name] for name in names},
+            unknown=_ranked(self._unknown),
+            n_spans={name: self._spans[name] for name in TYPES},
+            kinds=_ranked(self._kinds),
+            splits={name: self._splits[name] for name in SPLITS},
+            leaks=self._leaks.check(),
+            namesakes_per_100_000=round(namesakes, 3),
+            digests=digests,
         )
 
 
 def named_line(done: FilledNote, *, doc_id: str, note: Note) -> bytes:
     """Return a note with names as a line of JSONL, as `deid score` and taggers read it."""
-    record: dict[str, object] = {"doc_id": doc_id, "text": done.text}
-    if note.patient_id:
-        record["patient_id"] = note.patient_id
-    names = ("start", "end", "label", "kind", "person")
-    record["spans"] = [{name: getattr(span, name) for name in names} for span in done.spans]
-    return _line(record)
+    patient = {"patient_id": note.patient_id} if note.patient_id else {}
+    spans = [asdict(span) for span in done.spans]
+    return _line({"doc_id": doc_id, "text": done.text, **patient, "spans": spans})
 
 
 def _line(record: object) -> bytes:
@@ -762,10 +657,13 @@ def _line(record: object) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def _ranked(counts: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
 def _owner(note: Note) -> str:
     return f"patient:{note.patient_id}" if note.patient_id else f"note:{note.row}"
 
 
-def _full_names(done: FilledNote) -> list[str]:
-    pairs = zip(done.spans, done.values, strict=True)
-    return [value for span, value in pairs if span.label == "identifier"]
+def _changed() -> AuditError:
+    return AuditError("The notes changed while they were read.", where="notes")

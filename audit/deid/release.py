@@ -503,19 +503,15 @@ class _Surrogates:
     def _name(self, name: str, *, is_full: bool) -> str:
         if name.isascii():
             words = [match.span() for match in re.finditer(r"[^\s,]+", name)]
-            place = 0 if "," in name else len(words) - 1
-            surname = words[place] if words and (place or name[:1] not in " ,") else None
-            return _changed(
-                name,
-                ((*word, self._part(name[slice(*word)], word == surname, "en_US"))
-                 for word in words),
-            )  # fmt: skip
+            last = words[-1:] if "," not in name else words[:1] if name[0] not in ", " else []
+            return _changed(name, ((*word, self._part(name[slice(*word)], word in last, "en_US"))
+                                   for word in words))  # fmt: skip
         n_least = 2 if is_full else 3  # a surname of three characters is no full name
         is_split = len(name) > n_least or " " in name
-        given, last = split_japanese(name) if is_split else ("", name)
-        blank = " " if " " in name and given else ""
-        parts = [self._part(part, part is last, "ja_JP") if part else "" for part in (last, given)]
-        return blank.join(parts)
+        given, surname = split_japanese(name) if is_split else ("", name)
+        new = self._part(surname, True, "ja_JP") if surname else ""
+        blank = " " if " " in name else ""
+        return new + (blank + self._part(given, False, "ja_JP") if given else "")
 
     def _part(self, part: str, is_surname: bool, locale: str) -> str:
         from audit.names.people import name_of

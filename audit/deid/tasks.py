@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from audit.deid.generative.config import GenerativeOrder, TuningSettings
+from audit.deid.generative.config import TuningSettings
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, annotated_notes, is_table, notes_lines
 from audit.deid.network.config import (
@@ -34,7 +34,7 @@ from audit.tables import MAX_FIELD_CHARS
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, states_of
 from audit.training.config import LossPoint
 
-_SHORT_BYTES = {"quick": 2_000_000, "combined": 400_000, "token": 400_000}
+_SHORT_BYTES = {"rules": 2_000_000, "combined": 400_000, "token": 400_000}
 """Notes handed in up to here run beside an audit: a token classifier reads 1,400 characters a
 second on a CPU that is shared. A tagger that writes copies needs the device alone."""
 
@@ -53,11 +53,6 @@ class NotesToTag:
         Of a registered file; "" where notes were handed in.
     columns
         (field of a note, name of its column), where a person said so.
-
-    Raises
-    ------
-    ValueError
-        If neither or both are given.
     """
 
     source: str
@@ -65,20 +60,9 @@ class NotesToTag:
     file_id: str = ""
     columns: tuple[tuple[str, str], ...] = ()
 
-    def __post_init__(self) -> None:
-        """Check that there is one source, once."""
-        if (self.given is None) == (not self.file_id):
-            raise ValueError("give notes or a file, one of the two")
-
 
 def one_text(text: str, *, source: str) -> NotesToTag:
-    """Return a text as the only note of a question.
-
-    Raises
-    ------
-    AuditError
-        If it is empty or too long for a note.
-    """
+    """Return a text as the only note of a question."""
     if not text.strip():
         raise AuditError("The note is empty.", where="notes")
     if len(text) > MAX_FIELD_CHARS:
@@ -88,20 +72,10 @@ def one_text(text: str, *, source: str) -> NotesToTag:
 
 
 def uploaded(files: Files) -> NotesToTag:
-    """Return uploaded files as the notes of a question.
+    """Return uploaded files, (name, bytes) of each, as the notes of a question.
 
     One .jsonl or .csv has a note in each row; of .txt, i2b2 .xml and brat files, or a .zip of
-    them, each is a note.
-
-    Parameters
-    ----------
-    files
-        (name, bytes) of each; of a name only the ending decides.
-
-    Raises
-    ------
-    AuditError
-        As `audit.deid.given.notes_lines`, or if an only text is empty or too long.
+    them, each is a note. Of a name only the ending decides.
     """
     if is_table(files):
         return NotesToTag("uploaded", given=files[0][1])
@@ -178,11 +152,6 @@ def tagging_task(
 
     The same notes, tagger and replacement are one set, whatever its title; its identifier is
     salted, since a text can be guessed.
-
-    Raises
-    ------
-    AuditError
-        If the notes cannot be read, or the folder cannot be written.
     """
     if notes.given is not None:
         identity: object = hashlib.sha256(notes.given).hexdigest()
@@ -195,9 +164,8 @@ def tagging_task(
         tagged_id, source=notes.source, tagger_id=tagger.tagger_id, tagger_digest=tagger.digest,
         how=how, title=title, given=notes.given,
     )  # fmt: skip
-    most = _SHORT_BYTES.get("quick" if tagger.is_quick else tagger.kind, 0)
     # What takes minutes at most on any CPU, and little memory, need not wait.
-    is_short = notes.given is not None and len(notes.given) <= most
+    is_short = notes.given is not None and len(notes.given) <= _SHORT_BYTES.get(tagger.kind, 0)
     task = TaggingTask(
         tagged_id=tagged_id, file_id=notes.file_id, columns=notes.columns,
         device="cpu" if is_short else "auto", is_quick=tagger.is_quick,
@@ -294,15 +262,38 @@ class TaggerTask(Task):
         """Train, or go on with a training; returns the tagger's identifier."""
         contact.say("Reading the annotated notes.")
         if isinstance(self.settings, TuningSettings):
-            self._tune(self.settings, contact)
+            from audit.deid.generative.training import train_generative
+
+            done = train_generative(
+                self, self.settings, progress=contact.listen, should_stop=contact.should_stop,
+                on_point=_saying(contact.say, seconds=_SAY_SECONDS),
+            ).training  # fmt: skip
+            contact.say(f"{done['n_steps']} steps on {done['n_windows']} windows of "
+                        f"{done['n_notes']} notes.")  # fmt: skip
         else:
             self._train(self.settings, contact)
         return (self.tagger_id,)
 
     def _train(self, settings: TaggerSettings, contact: Contact) -> None:
-        from audit.deid.network.training import TaggerOrder, train_tagger
+        from audit.deid.network.training import TaggerOrder, in_five_types, train_tagger
 
-        material = self._material(settings, contact)
+        if self.gold:
+            gold = annotated_notes(self.gold[0], what="annotated notes")
+            found, unknown = in_five_types(gold.all())
+            if unknown:
+                contact.say(f"{len(unknown)} labels are none of the five types: their spans are "
+                            "left out.")  # fmt: skip
+        else:
+            found = list(synthetic(
+                self.n_synthetic, seed=settings.seed, languages=self.languages,
+                should_stop=contact.should_stop,
+            ))  # fmt: skip
+        if self.validation:
+            validation = annotated_notes(self.validation[0], what="annotated notes")
+            others, _ = in_five_types(validation.all())
+            material = Material(tuple(found), tuple(others))
+        else:
+            material = split_off(found, seed=settings.seed)
         n = len(material.train)
         contact.say(f"{n} notes to learn from, {len(material.validation)} to measure on.")
         train_tagger(
@@ -317,69 +308,26 @@ class TaggerTask(Task):
             material,
             progress=contact.listen,
             should_stop=contact.should_stop,
-            on_point=_measured(contact.say),
+            on_point=_saying(contact.say, seconds=0.0),
         )
 
-    def _tune(self, settings: TuningSettings, contact: Contact) -> None:
-        from audit.deid.generative.training import train_generative
 
-        done = train_generative(
-            GenerativeOrder(
-                gold=self.gold,
-                model=self.start or Path(),
-                out=self.folder,
-                settings=settings,
-                title=self.title,
-                validation=self.validation,
-                device=self.device,
-            ),
-            progress=contact.listen,
-            should_stop=contact.should_stop,
-            on_point=_now_and_then(contact.say),
-        )
-        contact.say(f"{done.n_steps} steps on {done.n_windows} windows of {done.n_notes} notes.")
+def _saying(say: Callable[[str], None], *, seconds: float) -> Callable[[LossPoint], None]:
+    """Return what says a point of the curve, `seconds` after the last one at the earliest.
 
-    def _material(self, settings: TaggerSettings, contact: Contact) -> Material:
-        from audit.deid.network.training import in_five_types
-
-        if self.gold:
-            found, unknown = in_five_types(
-                annotated_notes(self.gold[0], what="annotated notes").all()
-            )
-            documents = list(found)
-            if unknown:
-                contact.say(f"{len(unknown)} labels are none of the five types: their spans are "
-                            "left out.")  # fmt: skip
-        else:
-            made = synthetic(
-                self.n_synthetic, seed=settings.seed, languages=self.languages,
-                should_stop=contact.should_stop,
-            )  # fmt: skip
-            documents = list(made)
-        if self.validation:
-            others, _ = in_five_types(
-                annotated_notes(self.validation[0], what="annotated notes").all()
-            )
-            return Material(tuple(documents), tuple(others))
-        return split_off(documents, seed=settings.seed)
-
-
-def _now_and_then(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
+    Where spans are measured, only points with such a measurement are said.
+    """
     said = [float("-inf")]
 
     def tell(point: LossPoint) -> None:
-        if point.seconds - said[0] >= _SAY_SECONDS and point.loss is not None:
-            said[0] = point.seconds
-            say(f"Step {point.step}: loss {point.loss:.4f} nats a token.")
-
-    return tell
-
-
-def _measured(say: Callable[[str], None]) -> Callable[[LossPoint], None]:
-    def tell(point: LossPoint) -> None:
-        if point.f is not None and point.loss is not None:
+        if point.loss is None or point.seconds - said[0] < seconds:
+            return
+        if point.f is not None:
             recall, precision = point.recall or 0.0, point.precision or 0.0
             say(f"Step {point.step}: loss {point.loss:.4f}, recall {recall:.3f}, precision "
                 f"{precision:.3f}.")  # fmt: skip
+        elif seconds:
+            said[0] = point.seconds
+            say(f"Step {point.step}: loss {point.loss:.4f} nats a token.")
 
     return tell

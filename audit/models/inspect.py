@@ -203,8 +203,6 @@ def _plain(name: str) -> str:
     return "".join(ch if ch.isprintable() and ch != '"' else "?" for ch in name)[:80]
 
 
-MAX_LAYERS = 200
-MAX_HIDDEN = 16_384
 MAX_VOCABULARY = 1_000_000
 _MAX_CONFIG_BYTES = 1_000_000
 _ATTENTION_KEYS = ("attn_implementation", "experts_implementation")
@@ -216,9 +214,9 @@ Activation = Literal[
 ]
 Scalar = bool | int | float | str | None
 Id = Annotated[int, Field(ge=0, le=MAX_VOCABULARY)]
-Layers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
-Width = Annotated[int, Field(ge=1, le=MAX_HIDDEN)]
-InnerWidth = Annotated[int, Field(ge=1, le=8 * MAX_HIDDEN)]
+Layers = Annotated[int, Field(ge=1, le=200)]
+Width = Annotated[int, Field(ge=1, le=16_384)]
+InnerWidth = Annotated[int, Field(ge=1, le=8 * 16_384)]
 Heads = Annotated[int, Field(ge=1, le=512)]
 DropoutRate = Annotated[float, Field(ge=0, lt=1)]
 

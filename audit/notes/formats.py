@@ -253,8 +253,6 @@ def write_brat(document: TaggedDocument) -> tuple[str, str]:
     return document.text, "".join(lines)
 
 
-SCHEMES = ("BIO", "IOBES")
-
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 # No spaces between words in these: each character of a token that holds one is a token.
 _TOKEN = re.compile(r"[^\W_]+|\s+|[^\s]")
@@ -263,14 +261,12 @@ _HEADER = re.compile(r"# (doc_id|patient_id|text) = (.*)")
 _TAG = re.compile(r"O|([BIESLU])-(\S+)")
 
 
-def write_conll(documents: Iterable[TaggedDocument], *, scheme: str = "BIO") -> str:
-    """Return documents as the text of one file; a token has one tag."""
-    if scheme not in SCHEMES:
-        raise ValueError(f"{scheme}: choose one of {', '.join(SCHEMES)}")
-    return "".join(line for document in documents for line in _conll_lines(document, scheme))
+def write_conll(documents: Iterable[TaggedDocument]) -> str:
+    """Return documents as the text of one file, in the scheme BIO; a token has one tag."""
+    return "".join(line for document in documents for line in _conll_lines(document))
 
 
-def _conll_lines(document: TaggedDocument, scheme: str) -> Iterator[str]:
+def _conll_lines(document: TaggedDocument) -> Iterator[str]:
     _refuse_overlaps(document)
     yield "-DOCSTART-\tO\n\n"
     yield f"# doc_id = {json.dumps(document.doc_id, ensure_ascii=False)}\n"
@@ -285,13 +281,9 @@ def _conll_lines(document: TaggedDocument, scheme: str) -> Iterator[str]:
     for start, end, label in [*stretches, (at, len(text), "")]:
         pieces = list(_pieces(text, start=start, end=end))
         for i, (begin, stop) in enumerate(pieces):
-            is_last = i == len(pieces) - 1
-            if text[begin:stop].isspace() and not (label and (i == 0 or is_last)):
+            if text[begin:stop].isspace() and not (label and i in (0, len(pieces) - 1)):
                 continue
-            mark = "B" if i == 0 else "I"
-            if scheme == "IOBES" and is_last:
-                mark = "S" if i == 0 else "E"
-            tag = f"{mark}-{label}" if label else "O"
+            tag = f"{'I' if i else 'B'}-{label}" if label else "O"
             yield f"{_shown(text[begin:stop])}\t{begin}\t{stop}\t{tag}\n"
     yield "\n"
 

@@ -298,10 +298,8 @@ def loss_curve(
     steps_per_epoch: float = math.nan,
     unigram: float | None = None,
 ) -> LossCurve:
-    """Return the chart of a log; points that were logged twice (after a resume) count once."""
-    latest = {point.step: point for point in points}
-    ordered = [latest[step] for step in sorted(latest)]
-    trained = [(p.step, p.loss) for p in ordered if p.loss is not None]
+    """Return the chart of a log, as `read_losses` gives it."""
+    trained = [(p.step, p.loss) for p in points if p.loss is not None]
     window = max(1.0, _SMOOTHED_SHARE * len(trained))
     smoothed = moving_average([loss for _, loss in trained], n_window=window)
     size = max(1, math.ceil(len(trained) / MAX_POINTS))
@@ -310,7 +308,7 @@ def loss_curve(
         steps=tuple(group[-1][0] for group in groups),
         losses=tuple(fmean(loss for _, loss in group) for group in groups),
         smoothed=tuple([*smoothed[size - 1 : len(trained) - 1 : size], *smoothed[-1:]]),
-        held_out=tuple((p.step, p.held_out) for p in ordered if p.held_out is not None),
+        held_out=tuple((p.step, p.held_out) for p in points if p.held_out is not None),
         unigram=math.nan if unigram is None else unigram,
         n_steps=n_steps,
         steps_per_epoch=steps_per_epoch if steps_per_epoch > 0 else math.nan,

@@ -189,7 +189,7 @@ class PretrainTask(Task):
     @property
     def listed(self) -> Path | None:
         """The `listed.json` of the corpus: patients with a note in it are never held out."""
-        return listed_file(self.notes_file)
+        return None if self.notes_file.is_dir() else listed_file(self.notes_file)
 
     def snapshots(self, n_train_tokens: int) -> tuple[int, ...]:
         """Return the steps after which a copy is kept, in order, none after the last."""

@@ -268,14 +268,7 @@ def train(
 def _prepared(
     task: PretrainTask, general: LoadedModel, *, tokens: TokenFile, hardware: Hardware
 ) -> tuple[TrainingFacts, Rows, HeldOut | None]:
-    settings, tokenizer = task.settings, general.tokenizer
-    special = SpecialIds(
-        cls=tokenizer.cls_token_id,
-        sep=tokenizer.sep_token_id,
-        mask=tokenizer.mask_token_id,
-        sentence_ends=(),
-        n_vocabulary=len(tokenizer),
-    )
+    settings, special = task.settings, SpecialIds.of(general.tokenizer)
     listed = read_listed(task.listed) if task.listed and settings.held_out_share else None
     split = split_notes(tokens, share=settings.held_out_share, seed=settings.seed, listed=listed)
     stream = Stream(tokens, split.train)

@@ -315,6 +315,12 @@ class SpecialIds:
     sentence_ends: tuple[int, ...]
     n_vocabulary: int
 
+    @classmethod
+    def of(cls, tokenizer: Any, *, sentence_ends: tuple[int, ...] = ()) -> SpecialIds:
+        """Return those of a tokenizer."""
+        special = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id)
+        return cls(*special, sentence_ends, len(tokenizer))
+
     def framed(self, inner: Ids) -> Ids:
         """Put [CLS] before and [SEP] after rows [n, L - 2]."""
         return np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (self.cls, self.sep)))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.fill import FilledSpan, NoteContext, filled
+from audit.deid.fill import NoteContext, filled
 from audit.deid.masks import KINDS, mark_text
 from audit.names.people import ENGLISH, JAPANESE, LOCALES, Profile, age_on, identity_of, written
 from audit.notes.dates import Interval
@@ -51,7 +51,7 @@ def test_every_value_lies_where_its_span_says(
         assert rest == "".join(a for a, _ in parts) + tail
     again = filled("".join(a + b for a, b in parts) + tail, context=context(locale))
     assert again == done
-    assert done.document("d", patient_id="7").text == done.text
+    assert all(span.start < span.end and span.label in TYPES for span in done.spans)
 
 
 @pytest.mark.parametrize("locale", LOCALES)
@@ -107,13 +107,6 @@ def test_families_mostly_share_the_surname() -> None:
     done = filled(text, context=context(JAPANESE))
     own = context(JAPANESE).identity.name.surname.written
     assert 45 <= done.values.count(own) <= 75
-
-
-def test_a_span_without_type_or_length_is_refused() -> None:
-    assert FilledSpan(0, 1, TYPES[0], "Age", "p").label == TYPES[0]
-    for start, end, label in ((1, 1, TYPES[0]), (0, 1, "per")):
-        with pytest.raises(ValueError, match="span"):
-            FilledSpan(start, end, label, "Age", "p")
 
 
 @pytest.mark.parametrize("unit", ["歳", "才"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -57,12 +58,20 @@ def test_round_trip_with_overlapping_spans(document, form):
     assert same(found, document, has_patient=form == "jsonl")
 
 
+def in_iobes(text: str) -> str:
+    """A file in BIO with the ends of spans told apart."""
+    lines = text.split("\n")
+    for i, line in enumerate(lines[:-1]):
+        if "\tI-" not in lines[i + 1]:
+            lines[i] = re.sub(r"\t([BI])-", lambda mark: f"\t{'SE'[mark[1] == 'I']}-", line)
+    return "\n".join(lines)
+
+
 @settings(max_examples=150, deadline=None)
-@given(
-    documents("a", overlap=False), documents("b", overlap=False), st.sampled_from(("BIO", "IOBES"))
-)
-def test_round_trip_of_conll(first, second, scheme):
-    found = list(read_conll(write_conll([first, second], scheme=scheme), what="file"))
+@given(documents("a", overlap=False), documents("b", overlap=False), st.booleans())
+def test_round_trip_of_conll(first, second, is_iobes):
+    text = write_conll([first, second])
+    found = list(read_conll(in_iobes(text) if is_iobes else text, what="file"))
     assert len(found) == 2
     assert same(found[0], first, has_patient=True) and same(found[1], second, has_patient=True)
 

@@ -18,7 +18,6 @@ from audit.deid.pipeline import (
     AskedModel,
     ChainOrder,
     FillMeter,
-    answers_kept,
     build_named,
 )
 from audit.errors import AuditCancelled, AuditError
@@ -180,7 +179,7 @@ def test_what_is_not_whole_is_cut_off(tmp_path: Path, rest: bytes) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole + rest)
     file = AnswerFile(path)
-    assert (len(file), file.get(key), file.get(other)) == (1, ["氏名\n", "\ud800", ""], None)
+    assert (file.get(key), file.get(other)) == (["氏名\n", "\ud800", ""], None)
     file.add(other, ["b"])
     assert (file.get(other), file.get(key)) == (["b"], ["氏名\n", "\ud800", ""])
     file.close()
@@ -199,21 +198,19 @@ def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path) -> None
 def test_after_the_block_a_model_keeps_nothing(tmp_path: Path) -> None:
     model = FakeModel()
     asked = AskedModel(model, digest="", n_at_once=2)
-    with answers_kept([asked], tmp_path / "a", on_batch=lambda share, is_known: None):
+    file = AnswerFile(tmp_path / "a")
+    with asked.keeping(file, lambda share, is_known: None):
         asked(["a"])
         asked(["a"])
+    file.close()
     asked(["a"])
     assert len(model.calls) == 2
-    with answers_kept([], tmp_path / "b", on_batch=lambda share, is_known: None):
-        pass
-    assert not (tmp_path / "b").exists()
 
 
 def test_units_of_a_batch_are_counted_once_however_the_answers_come() -> None:
     seen: list[Progress] = []
     meter = Meter({"x": 30.0}, listener=seen.append, should_stop=lambda: False)
-    asked = AskedModel(FakeModel(), digest="", n_at_once=1)
-    gauge = FillMeter(meter, "x", n_units=1.0, models=[asked, asked])
+    gauge = FillMeter(meter, "x", n_units=1.0, n_models=2)
     for shares in ((), (1.0,), (0.3, 0.7, 0.5, 0.5)):
         gauge.begin(10)
         for share in shares:
@@ -231,7 +228,7 @@ def test_a_real_model_goes_on_where_it_stopped(
     directory = write_model(tmp_path / "m")
     source = open_notes(notes_file(tmp_path / "n.jsonl"))
     batches: list[int] = []
-    real = LocalModel._generated
+    real = LocalModel.__call__
 
     def counting(self: LocalModel, texts: list[str]) -> list[str]:
         batches.append(len(texts))
@@ -245,7 +242,7 @@ def test_a_real_model_goes_on_where_it_stopped(
         return ChainOrder(translator=ModelTranslation(asked), models=(asked,))
 
     build_named(source, out=tmp_path / "whole", order=order())
-    monkeypatch.setattr(LocalModel, "_generated", counting)
+    monkeypatch.setattr(LocalModel, "__call__", counting)
     with pytest.raises(Killed):
         build_named(source, out=tmp_path / "out", order=order())
     n_before = len(batches) - 1

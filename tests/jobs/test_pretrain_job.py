@@ -152,3 +152,10 @@ def test_orders_that_cannot_be_are_refused(place):
         of_file(place, general=place / "nothing").question()
     with pytest.raises(AuditError, match="cannot be read"):
         of_file(place, notes=place / "gone.jsonl").question()
+
+
+def test_a_folder_of_notes_has_no_list(place, monkeypatch):
+    monkeypatch.chdir(place)
+    listed(place, 1)
+    for folder in (Path(), place / "corpus", Path("/")):
+        assert of_file(place, notes=folder).listed is None

@@ -167,5 +167,3 @@ def test_another_tagger_or_a_lost_input_is_said(monkeypatch: pytest.MonkeyPatch)
     (TAGGED_SETS.place(order["tagged_id"]) / INPUT).unlink()
     with pytest.raises(AuditError, match="handed in are gone"):
         TaggingTask.answer(order, contact([]))
-    with pytest.raises(ValueError, match="one of the two"):
-        NotesToTag("pasted")

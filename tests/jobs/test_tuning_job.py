@@ -20,7 +20,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TaggerTask:
     monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
     wanted = order(tmp_path, write_model(tmp_path / "m"), n_epochs=6.0, checkpoint_every=2)
     return TaggerTask(
-        settings=wanted.settings, gold=wanted.gold, start=wanted.model, title=wanted.title,
+        settings=wanted.settings, gold=wanted.gold, start=wanted.start, title=wanted.title,
         validation=wanted.validation, device=wanted.device,
     )  # fmt: skip
 

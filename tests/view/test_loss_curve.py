@@ -61,11 +61,6 @@ def test_many_points_are_drawn_as_few_that_keep_mean_and_end(n: int) -> None:
     )
 
 
-def test_a_step_that_was_done_again_counts_once_and_order_is_mended() -> None:
-    curve = loss_curve([point(1, 5.0), point(3, 3.0), point(2, 9.0), point(2, 4.0)], n_steps=3)
-    assert (curve.steps, curve.losses) == ((1, 2, 3), (5.0, 4.0, 3.0))
-
-
 @pytest.mark.parametrize(
     ("values", "state"),
     [

@@ -1,7 +1,7 @@
-"""A local causal language model that answers prompts: greedy, in batches, from a directory.
+"""A local causal language model: loaded from a directory, what it is asked, what it answers.
 
 Torch and transformers are imported when a model is loaded, and not before. Nothing is fetched, no
-code of the directory is run, weights must be safetensors.
+code of the directory is run, weights must be safetensors. Answers are greedy.
 """
 
 from __future__ import annotations
@@ -9,18 +9,23 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from audit.deid.generative.config import GROWTH
+from audit.deid.tagger import Window, windows_of
 from audit.errors import AuditError
 from audit.foreign import refuse_without_memory
 from audit.shelf import fingerprint
 
 WHERE = "language model"
-_CAUSAL_MODEL_MOST_TOKENS = 32_768
-_ADAPTER = "adapter_config.json"
+STORED = "stored"
+"""The precision of a model in the type of number in which its files have it."""
+_MOST_TOKENS = 32_768
 _NOT_OF_THE_MODEL = {".md", ".txt", ".gitattributes", ".png", ".jpg"}
 _KEPT_TEXTS = {"merges.txt", "vocab.txt"}
 
@@ -52,18 +57,20 @@ def load_causal(
     Parameters
     ----------
     precision
-        "auto" is bfloat16 on a GPU that has it, else float32.
+        "auto" is bfloat16 on a GPU that has it, else float32; or `STORED`.
     is_frozen
         False where all weights will be tuned: they are held in float32 then.
     """
     torch: Any = importlib.import_module("torch")
+    transformers: Any = importlib.import_module("transformers")
     from audit.models.load import pick_device
     from audit.training.loop import pick_precision
 
+    check_directory(directory)
     place = pick_device(device)
     precision = pick_precision(precision, device=place)
     dtype = torch.bfloat16 if precision == "bfloat16" and is_frozen else torch.float32
-    tokenizer, model = read_parts(directory, dtype=dtype)
+    tokenizer, model = _parts(directory, dtype="auto" if precision == STORED else dtype)
     try:
         model = model.to(place).eval()
     except torch.OutOfMemoryError:
@@ -73,28 +80,18 @@ def load_causal(
             do="Take a smaller model or another device.",
         ) from None
     # Its own settings may ask for chance, for a penalty on repeated words or for several beams.
-    transformers: Any = importlib.import_module("transformers")
     model.generation_config = transformers.GenerationConfig(do_sample=False, num_beams=1)
-    n_context = getattr(model.config, "max_position_embeddings", None) or _CAUSAL_MODEL_MOST_TOKENS
-    return CausalModel(
-        model, tokenizer, directory, directory_digest(directory), n_context, place, precision,
-        _stored(directory, torch),
-    )  # fmt: skip
+    config = json.loads((directory / "config.json").read_bytes())
+    stored = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(
+        str(config.get("dtype", config.get("torch_dtype"))), torch.float32
+    )
+    n_context = getattr(model.config, "max_position_embeddings", None) or _MOST_TOKENS
+    digest = directory_digest(directory)
+    return CausalModel(model, tokenizer, directory, digest, n_context, place, precision, stored)
 
 
-def _stored(directory: Path, torch: Any) -> Any:
-    try:
-        config = json.loads((directory / "config.json").read_bytes())
-        name = config.get("dtype", config.get("torch_dtype"))
-    except (OSError, ValueError, AttributeError):
-        name = None
-    known = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-    return known.get(name, torch.float32) if isinstance(name, str) else torch.float32
-
-
-def read_parts(directory: Path, *, dtype: Any) -> tuple[Any, Any]:
-    """Return tokenizer and model of a directory, the model on the CPU in `dtype` or as "auto"."""
-    check_directory(directory)
+def _parts(directory: Path, *, dtype: Any) -> tuple[Any, Any]:
+    """Return tokenizer and model of a directory, the model on the CPU."""
     transformers: Any = importlib.import_module("transformers")
     transformers.utils.logging.disable_progress_bar()
     safe = {"local_files_only": True, "trust_remote_code": False}
@@ -103,8 +100,9 @@ def read_parts(directory: Path, *, dtype: Any) -> tuple[Any, Any]:
             directory, padding_side="left", **safe
         )
         model, told = transformers.AutoModelForCausalLM.from_pretrained(
-            directory, use_safetensors=True, dtype=dtype, output_loading_info=True, **safe
-        )
+            directory, use_safetensors=True, output_loading_info=True,
+            dtype=dtype, **safe,
+        )  # fmt: skip
     except (OSError, ValueError, KeyError, RuntimeError, ImportError):
         raise AuditError(
             "The directory cannot be loaded as a causal language model.",
@@ -124,7 +122,7 @@ def read_parts(directory: Path, *, dtype: Any) -> tuple[Any, Any]:
 
 def check_directory(directory: Path) -> None:
     """Refuse what is no directory with safetensors weights of a whole model."""
-    if not directory.is_dir() or not (directory / "config.json").is_file():
+    if not (directory / "config.json").is_file():
         raise AuditError("There is no model directory with a config.json.", where=WHERE)
     weights = list(directory.glob("*.safetensors"))
     if not weights:
@@ -133,7 +131,7 @@ def check_directory(directory: Path) -> None:
             where=WHERE,
             do="Save the model with safetensors.",
         )
-    if (directory / _ADAPTER).exists():
+    if (directory / "adapter_config.json").exists():
         raise AuditError(
             "The directory holds an adapter; without it the model is another one.",
             where=WHERE,
@@ -164,11 +162,6 @@ def model_files(directory: Path) -> list[Path]:
     )
 
 
-_MAX_NEW_TOKENS = 512
-_BATCH = 8
-_LOCAL_MODEL_MOST_TOKENS = 32_768
-
-
 class LocalModel:
     """Answers prompts with greedy decoding.
 
@@ -179,65 +172,209 @@ class LocalModel:
     max_new_tokens
         The longest answer.
     n_batch
-        Prompts that are answered at once.
+        Prompts that it should be given at once.
 
     Attributes
     ----------
-    n_batch
-        As given.
     digest
         SHA-256 of weights, tokenizer, settings and the kind of device.
     """
 
-    def __init__(
-        self, directory: Path, *, max_new_tokens: int = _MAX_NEW_TOKENS, n_batch: int = _BATCH
-    ) -> None:
-        self._torch: Any = importlib.import_module("torch")
-        self._tokenizer, self._model = read_parts(directory, dtype="auto")
-        device = "cuda" if self._torch.cuda.is_available() else "cpu"
-        self._model = self._model.to(device).eval()
+    def __init__(self, directory: Path, *, max_new_tokens: int = 512, n_batch: int = 8) -> None:
+        self._loaded = loaded = load_causal(directory, precision=STORED)
         # A prompt has half of a short context at least.
-        self._n_room = (
-            getattr(self._model.config, "max_position_embeddings", None) or _LOCAL_MODEL_MOST_TOKENS
-        )
-        self._max_new_tokens = max(1, min(max_new_tokens, self._n_room // 2))
+        self._n_answer = max(1, min(max_new_tokens, loaded.n_context // 2))
         self.n_batch = n_batch
-        said = [directory_digest(directory), max_new_tokens, n_batch, device]
+        said = [loaded.digest, max_new_tokens, n_batch, loaded.device]
         self.digest = hashlib.sha256(json.dumps(said).encode("ascii")).hexdigest()
 
     def __call__(self, prompts: Sequence[str]) -> list[str]:
         """Return an answer for each prompt, in the order of the prompts."""
-        # Prompts of about the same length together: less padding.
-        order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
-        answers = [""] * len(prompts)
-        for start in range(0, len(order), self.n_batch):
-            batch = order[start : start + self.n_batch]
-            texts = [self._asked(prompts[i]) for i in batch]
-            for i, answer in zip(batch, self._generated(texts), strict=True):
-                answers[i] = answer
-        return answers
+        from audit.deid.generative.tagger import Asked, generated
 
-    def _asked(self, prompt: str) -> str:
-        if not getattr(self._tokenizer, "chat_template", None):
-            return prompt
-        turns = [{"role": "user", "content": prompt}]
-        text = self._tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True
+        tokenizer, ends = self._loaded.tokenizer, self._loaded.model.config.eos_token_id
+        stops = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
+        limit = max(1, self._loaded.n_context - self._n_answer)
+        asked = []
+        for prompt in prompts:
+            text = prompt
+            if getattr(tokenizer, "chat_template", None):
+                turns = [{"role": "user", "content": prompt}]
+                text = tokenizer.apply_chat_template(
+                    turns, tokenize=False, add_generation_prompt=True
+                )
+            ids = tokenizer(text, truncation=True, max_length=limit)["input_ids"]
+            asked.append(Asked(tuple(ids), self._n_answer))
+        answers = generated(self._loaded, asked, stops=sorted(stops), n_tokens=None)
+        return list(tokenizer.batch_decode(answers, skip_special_tokens=True))
+
+
+SPARE = 64
+"""Tokens for tags that every answer has, however short the note is."""
+_LEAST_TOKENS = 16
+_SHRINK = 0.8
+
+
+@dataclass(frozen=True)
+class Room:
+    """How long a note and its answer may be.
+
+    Attributes
+    ----------
+    n_note
+        Tokens of a window at most.
+    growth
+        Tokens of an answer for one of its note, `SPARE` not counted.
+    """
+
+    n_note: int
+    growth: float = GROWTH
+
+    def n_answer(self, n_note: int) -> int:
+        """Return how many tokens an answer may have for so many of its note."""
+        return math.ceil(self.growth * n_note) + SPARE
+
+
+def room_in(n_context: int, *, n_frame: int, growth: float = GROWTH) -> Room:
+    """Return the room in a context of so many tokens."""
+    n_note = math.floor((n_context - n_frame - SPARE - 1) / (1 + growth))
+    if n_note < _LEAST_TOKENS:
+        raise AuditError(
+            f"A context of {n_context} tokens has no room for a note and its copy.",
+            where=WHERE,
+            do="Take a model with a longer context, or set `max_tokens` higher.",
         )
-        return str(text)
+    return Room(n_note, growth)
 
-    def _generated(self, texts: list[str]) -> list[str]:
-        limit = max(1, self._n_room - self._max_new_tokens)
-        given = self._tokenizer(
-            texts, return_tensors="pt", padding=True, truncation=True, max_length=limit
-        ).to(self._model.device)
-        with self._torch.inference_mode():
-            ids = self._model.generate(  # (B, prompt + new)
-                input_ids=given["input_ids"],
-                attention_mask=given["attention_mask"],
-                do_sample=False,
-                max_new_tokens=self._max_new_tokens,
-                pad_token_id=self._tokenizer.pad_token_id,
-            )
-        new = ids[:, given["input_ids"].shape[1] :]
-        return list(self._tokenizer.batch_decode(new, skip_special_tokens=True))
+
+def pieces_of(
+    text: str, *, n_tokens: Callable[[str], int], room: Room, overlap: int
+) -> tuple[Window, ...]:
+    """Cut a note into windows that fit; one window where it fits whole.
+
+    Parameters
+    ----------
+    n_tokens
+        Counts the tokens of a text.
+    overlap
+        Characters, as in `windows_of`; less where windows are short.
+    """
+    size = len(text)
+    windows = windows_of(text, size=size, overlap=0)
+    n_longest = n_tokens(text)
+    while n_longest > room.n_note:
+        if size == 1:
+            raise AuditError("A character of a note has more tokens than a window.")
+        is_whole = size == len(text)
+        size = max(1, size * room.n_note // n_longest if is_whole else int(size * _SHRINK))
+        windows = windows_of(text, size=size, overlap=min(overlap, size // 4))
+        n_longest = max(n_tokens(text[one.start : one.end]) for one in windows)
+    return windows
+
+
+SYSTEM = {
+    "ja": "以下の診療テキストから個人識別情報を抽出してください。",
+    "en": "Extract the personal identifiers from the following clinical text.",
+}
+"""The instruction; the Japanese one is the paper's, word by word."""
+
+_PLAIN = {"ja": ("入力", "出力"), "en": ("Input", "Output")}
+_NOTE, _ANSWER = "\ue0f0", "\ue0f1"  # of a private area: no template holds them
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The tokens around a note and behind an answer.
+
+    Attributes
+    ----------
+    head, middle
+        Before the note, and between note and answer.
+    tail
+        Behind the answer; the last one is where the model must stop.
+    stops
+        Tokens that end an answer.
+    """
+
+    head: tuple[int, ...]
+    middle: tuple[int, ...]
+    tail: tuple[int, ...]
+    stops: tuple[int, ...]
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens beside note and answer."""
+        return len(self.head) + len(self.middle) + len(self.tail)
+
+    def prompt(self, note: Sequence[int]) -> tuple[int, ...]:
+        """Return the tokens that the model is given."""
+        return (*self.head, *note, *self.middle)
+
+
+def text_ids(tokenizer: Any, text: str) -> list[int]:
+    """Return the tokens of a text; what is written like a special token is plain text.
+
+    Half a surrogate pair, which no tokenizer takes, is read as the replacement character.
+    """
+    text = _LONE.sub("\ufffd", text)
+    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    return list(ids)
+
+
+def answer_text(tokenizer: Any, ids: Sequence[int]) -> str:
+    """Return what tokens say, without special tokens and with every space as it is."""
+    text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return str(text)
+
+
+def frame_of(tokenizer: Any, *, language: str) -> Frame:
+    """Return the frame of a model: by its chat template, else a plain one.
+
+    The plain one, for base models as the paper's: instruction, empty line, `### 入力:`, note, empty
+    line, `### 出力:`, answer, end token. In English `### Input:` and `### Output:`.
+    """
+    end = tokenizer.eos_token_id
+    ends = () if end is None else (end,)
+    first: list[int] = []
+    if getattr(tokenizer, "chat_template", None):
+        texts = _chat(tokenizer, language=language)
+    else:
+        given, wanted = _PLAIN[language]
+        texts = f"{SYSTEM[language]}\n\n### {given}:\n", f"\n\n### {wanted}:\n", ""
+        begin = tokenizer.bos_token_id
+        first = [one for one in tokenizer("a")["input_ids"][:1] if one == begin]
+    head, middle, behind = (
+        list(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts
+    )
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    special = {number for number, token in added.items() if getattr(token, "special", False)}
+    special.update(tokenizer.all_special_ids)
+    last = next((n for n, one in enumerate(behind, start=1) if one in special), 0)
+    tail = tuple(behind[:last]) or ends
+    if not tail:
+        raise AuditError("The tokenizer has no token that ends a text.", where=WHERE)
+    stops = tuple(sorted({tail[-1], *ends}))
+    return Frame((*first, *head), tuple(middle), tail, stops)
+
+
+def _chat(tokenizer: Any, *, language: str) -> tuple[str, str, str]:
+    """Return the template's text before the note, between note and answer, and behind that."""
+    own = {"role": "system", "content": SYSTEM[language]}
+    note = {"role": "user", "content": _NOTE}
+    in_one = {"role": "user", "content": f"{SYSTEM[language]}\n\n{_NOTE}"}
+    answer = {"role": "assistant", "content": _ANSWER}
+    for turns in ([own, note], [in_one]):  # some templates know no system turn
+        try:
+            asked = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+            whole = tokenizer.apply_chat_template([*turns, answer], tokenize=False)
+        except Exception:  # noqa: BLE001 - a template is a program of its own and raises anything
+            continue
+        if asked.count(_NOTE) == whole.count(_ANSWER) == 1 and SYSTEM[language] in asked:
+            head, _, middle = asked.partition(_NOTE)
+            return head, middle, whole.partition(_ANSWER)[2]
+    raise AuditError(
+        "The chat template of this model does not take an instruction and a text.",
+        where=WHERE,
+        do="Take another model, or remove the template for a plain prompt.",
+    )

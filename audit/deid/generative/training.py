@@ -1,6 +1,6 @@
 """train_generative: the one path from gold notes and a causal language model to a tagger.
 
-Comes in: an order. Goes out: a folder with `tagger.json`, `model` and the loss curve. Killed at any
+Comes in: a task. Goes out: a folder with `tagger.json`, `model` and the loss curve. Killed at any
 moment and begun again it goes on from the last checkpoint, on a CPU to the same weights.
 
 Source: paper 002, section 2.3 (supervised fine-tuning on note -> note with tags).
@@ -9,13 +9,14 @@ Source: paper 002, section 2.3 (supervised fine-tuning on note -> note with tags
 from __future__ import annotations
 
 import hashlib
+import importlib
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,30 +25,29 @@ import transformers
 from torch import Tensor
 from torch.nn import functional
 
-from audit.deid.generative.config import (
+from audit.deid.generative.config import ALL_LINEAR, GenerativeFacts, Lora, TuningSettings
+from audit.deid.generative.model import (
     SPARE,
+    CausalModel,
     Frame,
-    GenerativeFacts,
-    GenerativeOrder,
-    GenerativeResult,
     Room,
-    TuningSettings,
     answer_text,
+    directory_digest,
     frame_of,
+    load_causal,
+    model_files,
     pieces_of,
     room_in,
     text_ids,
 )
-from audit.deid.generative.model import CausalModel, directory_digest, load_causal, model_files
-from audit.deid.generative.tagger import merged, with_adapter
 from audit.deid.given import annotated_notes
 from audit.deid.tagger import MODEL, TAGGER, Window
 from audit.errors import AuditError
 from audit.notes.formats import flattened, write_tags
 from audit.notes.spans import Span, TaggedDocument, ordered, tagged
 from audit.progress import Meter, ProgressListener, StopQuestion
-from audit.rng import generator
-from audit.shelf import alone, whole_folder, write_whole
+from audit.rng import generator, torch_seed
+from audit.shelf import alone, now, whole_folder, write_whole
 from audit.training.config import read_losses
 from audit.training.loop import (
     Hardware,
@@ -59,10 +59,11 @@ from audit.training.loop import (
     forget_checkpoints,
 )
 
+if TYPE_CHECKING:
+    from audit.deid.tasks import TaggerTask
+
 Ids = npt.NDArray[np.int32]
-_MOST_GROWTH = 4.0
-_LEAST_GROWTH = 1.2
-_MARGIN = 1.1
+_MOST_GROWTH, _LEAST_GROWTH, _MARGIN = 4.0, 1.2, 1.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,33 +81,24 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """All examples of a training, and what did not become one.
+    """All examples of a training, in the order of the notes, and what did not become one.
 
     Attributes
     ----------
-    rows
-        In the order of the notes.
     room
         For tagging: the longest window that was seen, and how much longer answers were.
     labels
         That occur.
-    n_notes
-        That were read.
-    n_left_out
-        Windows that cannot be written with tags, or whose answer does not fit.
-    n_changed
-        Windows whose answer the tokenizer does not give back as it was.
-    n_cut
-        Spans that a window's edge cuts.
+    counts
+        `n_notes` that were read, `n_windows` of them; `n_left_out` windows more cannot be written
+        with tags, or their answer does not fit; `n_changed` have an answer which the tokenizer does
+        not give back as it was; `n_cut` spans are cut by the edge of a window.
     """
 
     rows: tuple[Example, ...]
     room: Room
     labels: tuple[str, ...]
-    n_notes: int
-    n_left_out: int
-    n_changed: int
-    n_cut: int
+    counts: Mapping[str, int]
 
     @property
     def digest(self) -> str:
@@ -142,11 +134,10 @@ def examples_of(
         n_notes += 1
         flat = flattened(document)
         labels.update(span.label for span in flat.spans)
-        windows = pieces_of(
+        for window in pieces_of(
             flat.text, n_tokens=lambda text: len(text_ids(tokenizer, text)), room=room,
             overlap=overlap,
-        )  # fmt: skip
-        for window in windows:
+        ):  # fmt: skip
             part, n = _part(flat, window)
             n_cut += n
             try:
@@ -155,7 +146,8 @@ def examples_of(
                 n_left_out += 1
                 continue
             note, copy = text_ids(tokenizer, part.text), text_ids(tokenizer, written)
-            row = _example(frame, note, copy)
+            parts = frame.prompt(note), (*copy, *frame.tail)
+            row = Example(*(np.array(ids, dtype=np.int32) for ids in parts))
             if not note or row.n_tokens > n_context:
                 n_left_out += 1
                 continue
@@ -169,27 +161,21 @@ def examples_of(
             where="gold notes",
             do="Give notes with spans that inline tags can say.",
         )
+    counts = {"n_notes": n_notes, "n_windows": len(rows), "n_left_out": n_left_out,
+              "n_changed": n_changed, "n_cut": n_cut}  # fmt: skip
     seen = Room(n_longest, min(growth, _MOST_GROWTH))
-    return Examples(tuple(rows), seen, ordered(labels), n_notes, n_left_out, n_changed, n_cut)
-
-
-def _example(frame: Frame, note: Sequence[int], copy: Sequence[int]) -> Example:
-    return Example(
-        np.array(frame.prompt(note), dtype=np.int32),
-        np.array([*copy, *frame.tail], dtype=np.int32),
-    )
+    return Examples(tuple(rows), seen, ordered(labels), counts)
 
 
 def _part(document: TaggedDocument, window: Window) -> tuple[TaggedDocument, int]:
     """Return a window as a note of its own, and how many spans its edges cut."""
     spans, n_cut = [], 0
-    text = document.text[window.start : window.end]
     for span in document.spans:
         start, end = max(span.start, window.start), min(span.end, window.end)
-        if start >= end or not document.text[start:end].strip():
-            continue
-        n_cut += (start, end) != (span.start, span.end)
-        spans.append(Span(start - window.start, end - window.start, span.label))
+        if start < end and document.text[start:end].strip():
+            n_cut += end - start < span.n_chars
+            spans.append(Span(start - window.start, end - window.start, span.label))
+    text = document.text[window.start : window.end]
     return tagged(document.doc_id, text=text, spans=spans), n_cut
 
 
@@ -198,8 +184,7 @@ IGNORED = -100
 TUNE = "tuning the model"
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
+class Batch(NamedTuple):
     """Examples of one pass, padded on the right.
 
     Attributes
@@ -219,17 +204,16 @@ class Batch:
 def batch_of(examples: Sequence[Example], *, pad_id: int) -> Batch:
     """Put examples side by side."""
     n_longest = max(example.n_tokens for example in examples)
-    ids = np.full((len(examples), n_longest), pad_id, dtype=np.int64)
-    attended = np.zeros_like(ids)
-    targets = np.full((len(examples), n_longest - 1), IGNORED, dtype=np.int64)
+    ids = torch.full((len(examples), n_longest), pad_id)
+    attended = torch.zeros_like(ids)
+    targets = torch.full((len(examples), n_longest - 1), IGNORED)
     for row, example in enumerate(examples):
         n_prompt, n = len(example.prompt), example.n_tokens
-        ids[row, :n_prompt], ids[row, n_prompt:n] = example.prompt, example.answer
+        ids[row, :n] = torch.from_numpy(np.concatenate([example.prompt, example.answer]))
         attended[row, :n] = 1
-        targets[row, n_prompt - 1 : n - 1] = example.answer
+        targets[row, n_prompt - 1 : n - 1] = ids[row, n_prompt:n]
     first = min(len(example.prompt) for example in examples) - 1
-    parts = (ids, attended, targets[:, first:])
-    return Batch(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))
+    return Batch(ids, attended, targets[:, first:])
 
 
 class CopyLearner(Learner):
@@ -284,11 +268,9 @@ class CopyLearner(Learner):
     def loss_of(self, examples: Sequence[Example]) -> float:
         """Return the mean loss of answers in evaluation mode, in nats a token."""
         self.model.eval()
-        total, n_targets = 0.0, 1
         with torch.inference_mode():
-            for batch, n_targets in self._batches(examples):  # noqa: B007 - of all, told with each
-                total += float(self._summed(batch))
-        return total / n_targets
+            total = sum(float(self._summed(batch)) for batch, _ in self._batches(examples))
+        return total / sum(len(one.answer) for one in examples)
 
     def _batches(self, examples: Sequence[Example]) -> Iterator[tuple[Batch, int]]:
         """Yield examples side by side, the longest first, and the tokens of all their answers."""
@@ -299,19 +281,16 @@ class CopyLearner(Learner):
 
     def _summed(self, batch: Batch) -> Tensor:
         """Return the summed cross-entropy of a pass, of answer tokens alone."""
-        n_kept, device = batch.targets.shape[1], self.hardware.device
-        more = {"logits_to_keep": n_kept + 1} if self._keeps_logits else {}
+        ids, attended, targets = (one.to(self.hardware.device) for one in batch)
+        n_kept = targets.shape[1] + 1
+        more = {"logits_to_keep": n_kept} if self._keeps_logits else {}
         with self.hardware.numbers():
             logits = self.model(
-                input_ids=batch.ids.to(device),
-                attention_mask=batch.attended.to(device),
-                use_cache=False,
-                **more,
+                input_ids=ids, attention_mask=attended, use_cache=False, **more
             ).logits  # [B, K + 1 or L, V]
-        said = logits[:, -(n_kept + 1) : -1].flatten(end_dim=1)
-        targets = batch.targets.to(device).flatten()
         is_asked = targets != IGNORED
-        return functional.cross_entropy(said[is_asked].float(), targets[is_asked], reduction="sum")
+        said = logits[:, -n_kept:-1][is_asked].float()
+        return functional.cross_entropy(said, targets[is_asked], reduction="sum")
 
 
 def step_rows(step: int, *, n_rows: int, batch: int, seed: int) -> list[int]:
@@ -328,55 +307,94 @@ def step_rows(step: int, *, n_rows: int, batch: int, seed: int) -> list[int]:
     return rows
 
 
+def with_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
+    """Return the model with a fresh adapter, everything else frozen; it changes no answer yet."""
+    try:
+        peft: Any = importlib.import_module("peft")
+    except ImportError:
+        raise AuditError(
+            "Adapters need the package peft, which is not installed.",
+            where="tuning settings",
+            do="Install peft, or tune all weights.",
+        ) from None
+    config = peft.LoraConfig(
+        task_type="CAUSAL_LM", r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout,
+        target_modules=ALL_LINEAR if lora.targets == (ALL_LINEAR,) else list(lora.targets),
+        bias="none",
+    )  # fmt: skip
+    device = next(model.parameters()).device
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of models whose layers are stored transposed
+        torch.manual_seed(torch_seed(seed, "adapter"))
+        try:
+            return peft.get_peft_model(model, config)
+        except ValueError:
+            raise AuditError(
+                "The model has no module of these names to put an adapter beside.",
+                where="tuning settings",
+                do=f"Name others, or choose {ALL_LINEAR}.",
+            ) from None
+
+
 _VERSION = 1
 _TOKENIZER_OF = (".json", ".model", ".jinja", ".txt", ".tiktoken")
 _NOT_OF_THE_TOKENIZER = {"config.json", "generation_config.json", "model.safetensors.index.json"}
 
 
 def train_generative(
-    order: GenerativeOrder,
+    task: TaggerTask,
+    settings: TuningSettings,
+    *,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
-    *,
     on_point: PointListener = lambda point: None,
-) -> GenerativeResult:
-    """Tune a model, or go on with a tuning that was stopped or killed."""
-    settings = order.settings
-    with alone(order.out), torch.random.fork_rng():
+) -> GenerativeFacts:
+    """Tune the model of a task, or go on with a tuning that was stopped or killed."""
+    out = task.folder
+    with alone(out), torch.random.fork_rng():
         loaded = load_causal(
-            order.model, device=order.device, precision=settings.precision,
+            task.start or Path(), device=task.device, precision=settings.precision,
             is_frozen=settings.lora is not None,
         )  # fmt: skip
-        examples = _examples(order.gold, order, loaded, what="gold notes")
-        held_out = (
-            _examples(order.validation, order, loaded, what="validation notes").rows
-            if order.validation
-            else ()
-        )
-        key = _key(order, loaded, examples)
-        claim(order.out, {"key": key}, result=TAGGER)
-        if (order.out / TAGGER).is_file() and (order.out / MODEL).is_dir():
-            done = _result(order.out, GenerativeFacts.of_folder(order.out))
-        else:
-            done = _tuned(
-                order, loaded, examples, held_out, key=key, on_point=on_point,
-                meter=Meter(
-                    {TUNE: float(settings.n_steps(len(examples.rows)))},
-                    listener=progress, should_stop=should_stop,
-                ),
+        examples = _examples(task.gold, settings, loaded, what="gold notes")
+        held_out: tuple[Example, ...] = ()
+        if task.validation:
+            what = "validation notes"
+            held_out = _examples(task.validation, settings, loaded, what=what).rows
+        key = hashlib.sha256(json.dumps({
+            "version": _VERSION, "model": loaded.digest, "examples": examples.digest,
+            "settings": settings.decisive(), "place": [loaded.device, loaded.precision],
+        }, sort_keys=True).encode()).hexdigest()  # fmt: skip
+        claim(out, {"key": key}, result=TAGGER)
+        if not ((out / TAGGER).is_file() and (out / MODEL).is_dir()):
+            n_steps = settings.n_steps(len(examples.rows))
+            totals = {TUNE: float(n_steps)}
+            meter = Meter(totals, listener=progress, should_stop=should_stop)
+            model = _model(loaded, settings)
+            pad = loaded.tokenizer.pad_token_id
+            learner = CopyLearner(
+                model, settings=settings, pad_id=0 if pad is None else pad, n_steps=n_steps,
+                hardware=Hardware(loaded.device, loaded.precision), rows=examples.rows,
+                held_out=held_out,
             )  # fmt: skip
-    forget_checkpoints(order.out)
-    return done
+            Loop(learner, out, key, meter, on_point).run()
+            # The adapter is added to the weights of the model.
+            plain = model if settings.lora is None else model.merge_and_unload(safe_merge=True)
+            _write_model(plain.to(loaded.stored), out / MODEL, parent=loaded.directory)
+            facts = _facts(task.title, settings, loaded, examples, out)
+            write_whole(out / TAGGER, facts.file())
+    forget_checkpoints(out)
+    return GenerativeFacts.of_folder(out)
 
 
 def _examples(
-    paths: tuple[Path, ...], order: GenerativeOrder, loaded: CausalModel, *, what: str
+    paths: Sequence[Path], settings: TuningSettings, loaded: CausalModel, *, what: str
 ) -> Examples:
-    settings = order.settings
     frame = frame_of(loaded.tokenizer, language=settings.language)
     n_context = min(loaded.n_context, settings.max_tokens)
     return examples_of(
-        [note for path in paths for note in annotated_notes(path, what=what).all()],
+        (note for path in paths for note in annotated_notes(path, what=what).all()),
         tokenizer=loaded.tokenizer,
         frame=frame,
         room=room_in(n_context, n_frame=frame.n_tokens),
@@ -386,104 +404,44 @@ def _examples(
     )
 
 
-def _tuned(
-    order: GenerativeOrder,
-    loaded: CausalModel,
-    examples: Examples,
-    held_out: tuple[Example, ...],
-    *,
-    key: str,
-    meter: Meter,
-    on_point: PointListener,
-) -> GenerativeResult:
-    settings = order.settings
-    model, n_steps = loaded.model, settings.n_steps(len(examples.rows))
+def _model(loaded: CausalModel, settings: TuningSettings) -> Any:
+    model = loaded.model
     if settings.lora is not None:
         model = with_adapter(model, settings.lora, seed=settings.seed)
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    pad = loaded.tokenizer.pad_token_id
-    learner = CopyLearner(
-        model, settings=settings, pad_id=0 if pad is None else pad,
-        hardware=Hardware(loaded.device, loaded.precision), n_steps=n_steps, rows=examples.rows,
-        held_out=held_out,
-    )  # fmt: skip
-    Loop(learner, order.out, key, meter, on_point).run()
-    points = read_losses(order.out)
-    measured = {
-        "loss": points[-1].loss,
-        "first_validation": points[0].held_out,
-        "validation": points[-1].held_out,
-    }
-    plain = model if settings.lora is None else merged(model)
-    _write_model(plain.to(loaded.stored), order.out / MODEL, parent=order.model)
-    facts = _facts(order, loaded, examples, measured, n_steps=n_steps)
-    write_whole(order.out / TAGGER, facts.file())
-    return _result(order.out, facts)
+    return model
 
 
 def _facts(
-    order: GenerativeOrder,
-    loaded: CausalModel,
-    examples: Examples,
-    measured: dict[str, float | None],
-    *,
-    n_steps: int,
+    title: str, settings: TuningSettings, loaded: CausalModel, examples: Examples, out: Path
 ) -> GenerativeFacts:
-    settings = order.settings
+    points = read_losses(out)
     return GenerativeFacts(
-        title=order.title,
-        model=directory_digest(order.out / MODEL),
+        title=title,
+        model=directory_digest(out / MODEL),
         labels=examples.labels,
         n_note_tokens=examples.room.n_note,
         growth=examples.room.growth,
         max_tokens=min(loaded.n_context, settings.max_tokens),
         overlap=settings.overlap,
         language=settings.language,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=now(),
         training={
             "settings": settings.plain(),
             "base": loaded.digest,
-            "n_steps": n_steps,
-            "n_notes": examples.n_notes,
-            "n_windows": len(examples.rows),
-            "n_left_out": examples.n_left_out,
-            "n_changed": examples.n_changed,
-            "n_cut": examples.n_cut,
+            "n_steps": points[-1].step,
+            **examples.counts,
             "device": loaded.device,
             "precision": loaded.precision,
             "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         },
-        measured=measured,
+        measured={
+            "loss": points[-1].loss,
+            "first_validation": points[0].held_out,
+            "validation": points[-1].held_out,
+        },
     )
-
-
-def _result(out: Path, facts: GenerativeFacts) -> GenerativeResult:
-    told, measured = facts.training, facts.measured
-    return GenerativeResult(
-        directory=out,
-        digest=facts.digest(),
-        n_steps=told["n_steps"],
-        n_notes=told["n_notes"],
-        n_windows=told["n_windows"],
-        n_left_out=told["n_left_out"],
-        n_changed=told["n_changed"],
-        n_cut=told["n_cut"],
-        loss=measured["loss"],
-        first_validation=measured["first_validation"],
-        validation=measured["validation"],
-    )
-
-
-def _key(order: GenerativeOrder, loaded: CausalModel, examples: Examples) -> str:
-    content = {
-        "version": _VERSION,
-        "model": loaded.digest,
-        "examples": examples.digest,
-        "settings": order.settings.decisive(),
-        "place": [loaded.device, loaded.precision],
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _write_model(model: Any, path: Path, *, parent: Path) -> None:

@@ -40,7 +40,7 @@ def surfaced(
         wide = WIDE if dice.chance(_WIDE_LETTERS_SHARE / _WIDE_SHARE) else _WIDE_DIGITS
     slips = _SLIPS if dice.chance(_SLIPS_SHARE) else 0.0
     is_dense = dice.chance(_LOST)
-    text, length, spans = [], 0, []
+    text, spans = "", list[Span]()
     for piece in pieces:
         words = piece.text
         if not piece.label:
@@ -52,13 +52,9 @@ def surfaced(
         if wide and not (piece.label == CONTACT and "example" in words):
             words = words.translate(wide)
         if piece.label and words:
-            spans.append(Span(length, length + len(words), piece.label))
-        text.append(words)
-        length += len(words)
-    whole = "".join(text)
-    if is_wide and not is_japanese:
-        whole = _cased(whole, dice=dice)
-    return whole, spans
+            spans.append(Span(len(text), len(text) + len(words), piece.label))
+        text += words
+    return (_cased(text, dice=dice) if is_wide and not is_japanese else text), spans
 
 
 def _cased(text: str, *, dice: Dice) -> str:
@@ -105,15 +101,18 @@ def styles_of(language: str) -> tuple[str, ...]:
     return TRAIN_STYLES[language] + HELD_OUT_STYLES[language]
 
 
-def _named(language: str, prefix: str) -> tuple[str, ...]:
-    names = (name for name in grammar(language) if name.startswith(prefix))
-    return tuple(sorted(name.removeprefix(prefix) for name in names))
+def _named(prefix: str) -> dict[str, tuple[str, ...]]:
+    return {
+        language: tuple(sorted(name.removeprefix(prefix) for name in grammar(language)
+                               if name.startswith(prefix)))
+        for language in LANGUAGES
+    }  # fmt: skip
 
 
-TRAIN_STYLES = {language: _named(language, _STYLE) for language in LANGUAGES}
+TRAIN_STYLES = _named(_STYLE)
 """By language: the styles that the default tagger is trained on."""
 
-HELD_OUT_STYLES = {language: _named(language, _HELD_OUT) for language in LANGUAGES}
+HELD_OUT_STYLES = _named(_HELD_OUT)
 """By language: styles in other words and layouts, of other patients, for measuring."""
 
 

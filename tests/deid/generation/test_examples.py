@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.generative.config import (
+from audit.deid.generative.model import (
     SPARE,
     Room,
     answer_text,
@@ -67,24 +67,26 @@ def examples(notes, *, n_context: int = 512, overlap: int = 10, n_note: int = 10
 def test_an_example_by_hand() -> None:
     made, tokenizer, frame = examples(documents()[1:2])
     (row,) = made.rows
-    assert row.prompt.tolist() == frame.prompt(text_ids(tokenizer, "森様 52歳 電話03-1"))
+    assert tuple(row.prompt) == frame.prompt(text_ids(tokenizer, "森様 52歳 電話03-1"))
     written = "<準識別子>森</準識別子>様 52歳 電話<連絡先情報>03-1</連絡先情報>"
     assert row.answer.tolist() == [*text_ids(tokenizer, written), tokenizer.eos_token_id]
     assert made.labels == ("quasi_identifier", "contact")
-    assert (made.n_notes, made.n_left_out, made.n_changed, made.n_cut) == (1, 0, 0, 0)
+    assert made.counts == {
+        "n_notes": 1, "n_windows": 1, "n_left_out": 0, "n_changed": 0, "n_cut": 0,
+    }  # fmt: skip
 
 
 def test_what_cannot_be_written_is_left_out_and_counted() -> None:
     strange = tagged("x", text="<識別子> 森", spans=[Span(6, 7, "identifier")])
     made, _, _ = examples([*documents(), strange])
-    assert (len(made.rows), made.n_notes, made.n_left_out) == (4, 5, 1)
+    assert (len(made.rows), made.counts["n_notes"], made.counts["n_left_out"]) == (4, 5, 1)
     with pytest.raises(AuditError, match="No note can be trained on"):
         examples([strange])
 
 
 def test_characters_that_the_tokenizer_does_not_know_are_counted() -> None:
     made, _, _ = examples([*documents(), tagged("x", text="鰻", spans=())])
-    assert made.n_changed == 1
+    assert made.counts["n_changed"] == 1
 
 
 def test_overlapping_spans_are_flattened() -> None:
@@ -110,7 +112,7 @@ def test_a_long_note_is_cut_and_no_character_loses_its_label() -> None:
 def test_a_span_that_the_edge_cuts_is_tagged_as_far_as_it_goes() -> None:
     note = tagged("x", text="あ" * 60, spans=[Span(0, 60, "identifier")])
     made, tokenizer, _ = examples([note], n_note=25, overlap=5)
-    assert made.n_cut == len(made.rows) > 1
+    assert made.counts["n_cut"] == len(made.rows) > 1
     for row in made.rows:
         assert answer_text(tokenizer, row.answer).startswith("<識別子>")
 

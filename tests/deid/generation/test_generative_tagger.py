@@ -12,8 +12,8 @@ import torch
 
 from audit.deid.generative import tagger as generative_tagger
 from audit.deid.generative import tagger as greedy
-from audit.deid.generative.config import GenerativeFacts, text_ids
-from audit.deid.generative.model import CausalModel, check_directory, load_causal
+from audit.deid.generative.config import GenerativeFacts
+from audit.deid.generative.model import CausalModel, check_directory, load_causal, text_ids
 from audit.deid.generative.tagger import (
     Asked,
     GenerativeTagger,
@@ -22,20 +22,20 @@ from audit.deid.generative.tagger import (
     load_generative,
     tagger_of,
 )
-from audit.deid.generative.training import train_generative
 from audit.deid.release import Release
 from audit.deid.tag import COPIES, SPANS, tag_notes
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
 from audit.notes.spans import TaggedDocument
-from tests.deid.generation.tiny_model import NOTES, documents, line_of, order, write_model
+from tests.deid.generation.tiny_model import NOTES, documents, line_of, order, tuned, write_model
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tuned")
-    made = train_generative(order(path, write_model(path / "m"), n_epochs=70.0))
-    return made.directory
+    task = order(path, write_model(path / "m"), n_epochs=70.0)
+    tuned(task)
+    return task.folder
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def tagger(folder: Path) -> GenerativeTagger:
 
 def asked_of(tagger: GenerativeTagger, texts: Sequence[str]) -> list[Asked]:
     notes = [text_ids(tagger.loaded.tokenizer, text) for text in texts]
-    return [Asked(tuple(tagger.frame.prompt(n)), tagger.room.n_answer(len(n))) for n in notes]
+    return [Asked(tagger.frame.prompt(n), tagger.room.n_answer(len(n))) for n in notes]
 
 
 def test_a_batch_answers_as_one_by_one_and_as_a_loop_by_hand(tagger: GenerativeTagger) -> None:
@@ -90,14 +90,18 @@ def test_where_memory_runs_out_halves_are_tried(
     def small(loaded, rows, **more):  # type: ignore[no-untyped-def]
         sizes.append(len(rows))
         if len(rows) > 1:
-            raise torch.OutOfMemoryError
+            return None
         return real(loaded, rows, **more)
 
     monkeypatch.setattr(greedy, "_one_batch", small)
     assert generated(tagger.loaded, asked, stops=stops, n_tokens=100_000) == expected
     assert sizes == [4, 2, 1, 1, 2, 1, 1]
-    monkeypatch.setattr(greedy, "_one_batch", lambda *_, **__: (_ for _ in ()).throw(
-        torch.OutOfMemoryError()))  # fmt: skip
+    monkeypatch.undo()
+
+    def full(**_: object) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(tagger.loaded.model, "generate", full)
     with pytest.raises(AuditError, match="single window"):
         generated(tagger.loaded, asked[:1], stops=stops, n_tokens=1)
 
@@ -217,7 +221,8 @@ def test_stopped_and_gone_on_the_files_have_the_same_bytes(
 
 def test_any_causal_model_can_be_asked(tmp_path: Path) -> None:
     model = write_model(tmp_path / "m", kind="gpt2", n_positions=400)
-    tagger = load_generative(model, device="cpu")
+    loaded = load_causal(model, device="cpu")
+    tagger = tagger_of(loaded, GenerativeFacts(model=loaded.digest))
     (reading,) = tagger.read(documents()[:1])
     assert reading.status != "exact"
     assert reading.document.text == NOTES[0][0]
@@ -242,7 +247,7 @@ def test_facts_change_the_digest_and_are_checked(tagger: GenerativeTagger) -> No
     with pytest.raises(AuditError, match="must be"):
         GenerativeFacts(title="", model="", language="de")
     with pytest.raises(AuditError, match="no room"):
-        tagger_of(tagger.loaded, GenerativeFacts(title="", model="", max_tokens=100), name="x")
+        tagger_of(tagger.loaded, GenerativeFacts(title="", model="", max_tokens=100))
 
 
 def test_a_directory_with_an_adapter_or_without_weights_is_refused(tmp_path: Path) -> None:

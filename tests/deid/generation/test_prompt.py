@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tokenizers.processors import TemplateProcessing
 
-from audit.deid.generative.config import SYSTEM, answer_text, frame_of, text_ids
+from audit.deid.generative.model import SYSTEM, answer_text, frame_of, text_ids
 from audit.errors import AuditError
 from tests.deid.generation.tiny_model import character_tokenizer
 

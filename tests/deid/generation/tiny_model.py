@@ -11,7 +11,10 @@ import tokenizers
 import torch
 import transformers
 
-from audit.deid.generative.config import SYSTEM, GenerativeOrder, TuningSettings
+from audit.deid.generative.config import GenerativeFacts, TuningSettings
+from audit.deid.generative.model import SYSTEM
+from audit.deid.generative.training import train_generative
+from audit.deid.tasks import TaggerTask
 from audit.notes.formats import jsonl_line
 from audit.notes.spans import JAPANESE, Span, TaggedDocument, tagged
 
@@ -87,16 +90,22 @@ def write_model(
     return path
 
 
-def order(tmp_path: Path, model: Path, *, out: str = "tagger", **settings: Any) -> GenerativeOrder:
+def order(tmp_path: Path, model: Path, *, out: str = "tagger", **settings: Any) -> TaggerTask:
     given = {"n_epochs": 120.0, "batch": 4, "micro_batch": 4, "learning_rate": 3e-3} | settings
-    return GenerativeOrder(
+    return TaggerTask(
         gold=(write_gold(tmp_path / "gold.jsonl"),),
-        model=model,
+        start=model,
         out=tmp_path / out,
         settings=TuningSettings(**given),
         title="tiny",
         device="cpu",
     )
+
+
+def tuned(task: TaggerTask, **more: Any) -> GenerativeFacts:
+    """Tune the model of a task."""
+    assert isinstance(task.settings, TuningSettings)
+    return train_generative(task, task.settings, **more)
 
 
 def line_of(**record: Any) -> str:
