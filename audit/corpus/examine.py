@@ -423,20 +423,18 @@ class People:
     """
 
     def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
-        self._of_person: dict[str, Name] = {}
-        self._sex_of_person: dict[str, str] = {}
+        # Name and sex of every patient; of who has several names the text says which one it is.
+        self._patients: dict[str, tuple[Name | None, str]] = {}
         self._written: dict[Pair, Name] = {}
         self._counts: defaultdict[str, Counter[Pair]] = defaultdict(Counter)
         self._sexes: dict[Pair, str] = {}
         self._seen: set[int] = set()
         for record in records:
-            person, sex = f"patient:{record['patient_id']}", str(record["sex"])
-            self._sex_of_person[person] = sex
+            sex = str(record["sex"])
             names = [(first, last) for first, _, last in record.get("names", ())]
             names = names or [(record["first"], record["last"])]
-            if len(names) == 1 and all(pair_of(*names[0])):
-                # Of several names the text says which one it is.
-                self._of_person[person] = _interned(names[0])
+            own = _interned(names[0]) if len(names) == 1 and all(pair_of(*names[0])) else None
+            self._patients[f"patient:{record['patient_id']}"] = own, sex
             for pair, name in {pair_of(*name): name for name in names}.items():
                 if all(pair):
                     one = self._count("patient", pair, name)
@@ -457,18 +455,14 @@ class People:
         return pair
 
     def __len__(self) -> int:
-        return len(self._sex_of_person)
+        return len(self._patients)
 
     def __contains__(self, person: str) -> bool:
-        return person in self._sex_of_person
+        return person in self._patients
 
-    def name_of(self, person: str) -> Name | None:
-        """Return the one name of a patient; None for who has several, or is not known."""
-        return self._of_person.get(person)
-
-    def sex_of(self, person: str) -> str:
-        """Return "M", "F", or "" where it is not known."""
-        return self._sex_of_person.get(person, "")
+    def name_and_sex(self, person: str) -> tuple[Name | None, str]:
+        """Return a patient's one name, None for who has several, and "M", "F" or "": not known."""
+        return self._patients.get(person, (None, ""))
 
     def sex_of_name(self, name: Name) -> str:
         """Return the sex of the patients who carry a name; "" where they differ."""

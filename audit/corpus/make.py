@@ -492,7 +492,7 @@ class _Making:
                 tally, canary = self._planted, self._plan.canaries[_row(pattern.person)]
                 name = canary.first, canary.last
             else:
-                tally, own = self._patterns, self._people.name_of(pattern.person)
+                tally, (own, _) = self._patterns, self._people.name_and_sex(pattern.person)
                 name = own or (pattern.first, pattern.last)
             if tally.add(name, pattern.text, note=note):
                 self._n_passages += 1

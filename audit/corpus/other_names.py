@@ -132,7 +132,7 @@ class _OtherNames:
     def _own(self, identity: str) -> tuple[Name | None, str]:
         """Return the name and sex that a person of the corpus has, as far as they are known."""
         if identity.startswith("patient:"):
-            return self._people.name_of(identity), self._people.sex_of(identity)
+            return self._people.name_and_sex(identity)
         if identity.startswith(("note:", CANARY)):
             return None, ""
         told = identity[-1] if identity.endswith(("/M", "/F")) else ""

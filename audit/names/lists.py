@@ -126,10 +126,8 @@ def keep_names(
     columns = {name: column for name, column in vars(candidates).items() if name != "popularity"}
     of_rows: list[JSON] = [[note.row, note.what] for note in notes]
     store.put_record(f"list/{digest}", {"columns": columns, "notes": of_rows, "encoding": encoding})
-    title = _title(label, ListLine, digest, store)
-    line = list_line(candidates, code=digest[:12], label=title, at=now())
-    store.put_record(f"list-line/{digest}", asdict(line))
-    return digest
+    line = list_line(candidates, code=digest[:12], label=one_line(label), at=now())
+    return _keep_line(line, digest, store)
 
 
 def kept_names(code: str, *, store: Store) -> KeptNames:
@@ -165,10 +163,8 @@ def keep_passages(data: bytes, *, file_name: str, label: str, store: Store) -> s
     digest = salted_digest(hashlib.sha256(data).hexdigest())
     arrays = {"data": np.frombuffer(data, dtype=np.uint8)}
     store.put(f"passages/{digest}", arrays=arrays, meta={"kind": kind})
-    title = _title(label, PassageLine, digest, store)
-    line = passage_line(passages, code=digest[:12], label=title, at=now())
-    store.put_record(f"passages-line/{digest}", asdict(line))
-    return digest
+    line = passage_line(passages, code=digest[:12], label=one_line(label), at=now())
+    return _keep_line(line, digest, store)
 
 
 def kept_passages(code: str, *, store: Store) -> KeptPassages:
@@ -244,9 +240,12 @@ def _lines(of: type[Line], store: Store) -> list[Line]:
     return sorted(kept, key=lambda line: (line.at, line.code), reverse=True)
 
 
-def _title(label: str, of: type[Line], digest: str, store: Store) -> str:
-    before = _line(of, digest, store)
-    return one_line(label) or (before.label if before else "")
+def _keep_line(line: Line, digest: str, store: Store) -> str:
+    """Keep a line, with the title that it had where it has none now; returns the digest."""
+    before = _line(type(line), digest, store)
+    title = line.label or (before.label if before else "")
+    store.put_record(f"{_KEYS[type(line)]}-line/{digest}", asdict(line) | {"label": title})
+    return digest
 
 
 MAX_FILE_BYTES = 20_000_000
