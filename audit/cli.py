@@ -104,7 +104,6 @@ from audit.notes.spans import (
     FIVE_TYPES,
     IDENTIFIER,
     LabelMap,
-    TaggedDocument,
     n_overlapping,
     read_label_map,
     relabelled,
@@ -1118,13 +1117,7 @@ def deid_convert(
     to: Literal["jsonl", "brat", "i2b2", "conll", "inline"],
 ) -> Result:
     """Write annotated notes in another form."""
-    found = [
-        note
-        for note in annotated_notes(notes).documents(is_strict=True)
-        if isinstance(note, TaggedDocument)
-    ]
-    if not found:
-        raise AuditError("There is no note in it.", where="notes")
+    found = annotated_notes(notes).all()
     is_flat = to in ("conll", "inline")
     crossed = [is_flat and n_overlapping(note.spans) > 0 for note in found]
     files = write_files(

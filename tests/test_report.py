@@ -11,7 +11,8 @@ import pytest
 
 from audit.errors import AuditError
 from audit.report.export import measures_json, names_csv, write_report
-from audit.report.report import SCHEMA, AuditReport, same_answer
+from audit.report.report import SCHEMA, AuditReport
+from tests.small_audit import same_answer
 
 HOSTILE = ['=HYPERLINK("http://x","y")', "+1+1", "-2", "@SUM(A1)", "\tx", "＝1", "\0a", "\r=1"]
 

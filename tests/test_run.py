@@ -14,11 +14,20 @@ from audit.errors import AuditError
 from audit.models.load import pick_device
 from audit.names.candidates import make_candidates
 from audit.report.export import write_report
-from audit.report.report import AuditReport, kept_inspection, same_answer
+from audit.report.report import AuditReport, kept_inspection
 from cache.store import Store
 from tests.cache.make_store import value_files
 from tests.one_thread import one_thread
-from tests.small_audit import answer, content, finished, made, models, request_of, small
+from tests.small_audit import (
+    answer,
+    content,
+    finished,
+    made,
+    models,
+    request_of,
+    same_answer,
+    small,
+)
 
 __all__ = ["finished", "made", "models", "one_thread", "small"]
 

@@ -15,10 +15,19 @@ import torch
 from audit.attack.question import AuditRequest
 from audit.errors import AuditCancelled
 from audit.progress import Progress
-from audit.report.report import same_answer
 from cache.store import Store
 from tests.one_thread import one_thread
-from tests.small_audit import answer, content, finished, made, make_small, models, request_of, small
+from tests.small_audit import (
+    answer,
+    content,
+    finished,
+    made,
+    make_small,
+    models,
+    request_of,
+    same_answer,
+    small,
+)
 
 __all__ = ["finished", "made", "models", "one_thread", "small"]
 N_KILLS = 10

@@ -70,7 +70,12 @@ def test_every_template_has_a_sentence():
         "register",
         "threshold",
         *("mode", "source", "units", "title", "order"),  # fields of records, by their names
-        *("{0} and {1}", "note {0}", "{0}, line {1}, span {2}"),  # made of two places
+        *(
+            "{0} and {1}",
+            "note {0}",
+            "{0}, line {1}, span {2}",
+            "{0}, file {1}",
+        ),  # made of two places
     }  # "row 1" is one of them; readers are told what they read
     assert PLACES.keys() - where - given == set()
 

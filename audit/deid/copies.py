@@ -155,33 +155,30 @@ def _between(a: str, b: str, anchors: Sequence[int]) -> Iterator[_Match]:
 
 
 def _anchored(a: str, b: str, *, size: int) -> list[tuple[int, int]]:
-    """Return where passages stand that occur once in each text, as far as their order agrees."""
+    """Return where passages stand that occur once in each text, as far as their order agrees.
+
+    That is the longest run whose places in the second text increase too (patience sorting).
+    """
     in_a, in_b = _once(a, size), _once(b, size)
-    pairs = sorted((at, in_b[passage]) for passage, at in in_a.items() if passage in in_b)
-    return _longest_increasing(pairs)
+    pairs = [(at, in_b[passage]) for passage, at in in_a.items() if passage in in_b]
+    ends: list[int] = []
+    runs: list[tuple[Any, ...] | None] = []  # of each length: its last pair, and the run before it
+    for pair in pairs:
+        pile = bisect_left(ends, pair[1])
+        run = (pair, runs[pile - 1] if pile else None)
+        ends[pile : pile + 1], runs[pile : pile + 1] = [pair[1]], [run]
+    found, last = [], runs[-1] if runs else None
+    while last is not None:
+        pair, last = last
+        found.append(pair)
+    return found[::-1]
 
 
 def _once(text: str, size: int) -> dict[str, int]:
+    """Return the passages that occur once in a text, in its order, and where they begin."""
     passages = [text[at : at + size] for at in range(len(text) - size + 1)]
     n = Counter(passages)
     return {passage: at for at, passage in enumerate(passages) if n[passage] == 1}
-
-
-def _longest_increasing(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest run of pairs whose second numbers increase too (patience sorting)."""
-    ends: list[int] = []
-    last: list[int] = []
-    before: list[int] = []
-    for i, (_, there) in enumerate(pairs):
-        pile = bisect_left(ends, there)
-        before.append(last[pile - 1] if pile else -1)
-        ends[pile : pile + 1], last[pile : pile + 1] = [there], [i]
-    run = []
-    i = last[-1] if last else -1
-    while i >= 0:
-        run.append(pairs[i])
-        i = before[i]
-    return run[::-1]
 
 
 EXACT, NORMALISED, EDITED, TRUNCATED, EMPTY = STATUSES = (
@@ -560,6 +557,13 @@ class OutputLine(Record):
             ) from None
 
 
+def notes_in(path: Path, what: str) -> Iterator[TaggedDocument]:
+    """Yield the notes of a JSONL file, one in memory at a time."""
+    with opened(path, what) as file:
+        for number, line, _ in numbered_lines(file, what=what):
+            yield read_line(line, what=what, number=number)
+
+
 def align_outputs(
     gold: Path,
     outputs: Path,
@@ -571,11 +575,8 @@ def align_outputs(
 
     Returns how many outputs are of no gold note: these cannot be judged.
     """
-    with opened(gold, GOLD) as golds:  # tags of its labels are known, whatever they are called
-        notes = (
-            read_line(line, what=GOLD, number=n) for n, line, _ in numbered_lines(golds, what=GOLD)
-        )
-        labels = {span.label for note in notes for span in note.spans}
+    # Tags of the gold's labels are known, whatever they are called.
+    labels = {span.label for note in notes_in(gold, GOLD) for span in note.spans}
     written: dict[str, tuple[str, OutputLine]] = {}
     seen: set[str] = set()
     with opened(outputs, PREDICTED) as file:
@@ -584,13 +585,8 @@ def align_outputs(
             one = OutputLine.of(line, where=where)
             refuse_twice(str(one.doc_id), seen, where=where)
             written[str(one.doc_id)] = where, one
-    with (
-        opened(gold, GOLD) as golds,
-        new_file(folder / PREDICTIONS) as predictions,
-        new_file(folder / COPIES) as copies,
-    ):
-        for number, line, _ in numbered_lines(golds, what=GOLD):
-            note = read_line(line, what=GOLD, number=number)
+    with new_file(folder / PREDICTIONS) as predictions, new_file(folder / COPIES) as copies:
+        for note in notes_in(gold, GOLD):
             if note.doc_id in written:
                 where, one = written.pop(note.doc_id)
                 reading = one.on(note, where=where, labels=labels)

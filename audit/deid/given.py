@@ -69,6 +69,11 @@ class AnnotatedNotes:
                 fields = {"note_id": one.doc_id, "patient_id": one.patient_id or ""}
                 yield checked_note(fields | {"text": one.text}, row=row)
 
+    def all(self) -> list[TaggedDocument]:
+        """Return the notes with their spans; AuditError if there is none, or one cannot be read."""
+        notes = self.documents(is_strict=True)
+        return [one for one in notes if isinstance(one, TaggedDocument)]
+
     def documents(
         self, *, on_bytes: ByteListener = lambda n: None, is_strict: bool = False
     ) -> Iterator[TaggedDocument | RowNote]:
@@ -86,6 +91,8 @@ class AnnotatedNotes:
             for document in found:
                 refuse_twice(document.doc_id, seen, where=where)
                 yield document
+        if is_strict and not seen:
+            raise AuditError("There is no note in it.", where=where)
 
     def _read(self, name: str, *, where: str, on_bytes: ByteListener) -> tuple[TaggedDocument, ...]:
         """Return the notes of a file; errors name its number and, where there is one, its line."""
@@ -174,8 +181,7 @@ def as_jsonl(path: Path, folder: Path, *, what: str) -> Path:
         return path / SPANS
     if not path.is_dir() and path.suffix.lower() not in (".txt", ".xml", *_CONLL):
         return path
-    notes = annotated_notes(path, what=what).documents(is_strict=True)
-    lines = [jsonl_line(note) for note in notes if isinstance(note, TaggedDocument)]
+    lines = map(jsonl_line, annotated_notes(path, what=what).all())
     made = folder / f"{what.replace(' ', '-')}.jsonl"
     write_whole(made, "".join(lines).encode("utf-8", "surrogatepass"))
     return made
@@ -207,11 +213,7 @@ def keep_given(content: bytes, *, name: str, what: str) -> GivenNotes:
         _check_n_lines(
             files.values(), n_most=MAX_NOTES if notes.kind == "jsonl" else MAX_LINES, what=what
         )
-        documents = [
-            one for one in notes.documents(is_strict=True) if isinstance(one, TaggedDocument)
-        ]
-    if not documents:
-        raise AuditError("There is no note in it.", where=what)
+        documents = notes.all()
     return keep_notes(documents)
 
 

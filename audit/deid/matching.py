@@ -121,11 +121,14 @@ def _best(edges: _Edges, *, golds: list[Span], predictions: list[Span]) -> dict[
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
     sides = [(golds[i], predictions[j]) for i, j in pairs]
-    is_same = np.array([gold.label == other.label for gold, other in sides])
-    overlap = np.array([float(gold.overlap(other)) for gold, other in sides])
-    shift = np.array([abs(g.start - p.start) + abs(g.end - p.end) for g, p in sides], dtype=float)
-    _, rows = np.unique([i for i, _ in pairs], return_inverse=True)
-    places, columns = np.unique([j for _, j in pairs], return_inverse=True)
+    aims = [
+        (g.label == p.label, g.overlap(p), abs(g.start - p.start) + abs(g.end - p.end))
+        for g, p in sides
+    ]
+    is_same, overlap, shift = np.array(aims, dtype=np.float64).T
+    rows, columns = np.array(pairs).T
+    _, rows = np.unique(rows, return_inverse=True)
+    places, columns = np.unique(columns, return_inverse=True)
     n = min(len(edges), len(places))
     weights = ((n + 1 + is_same) * (n * overlap.max() + 1) + overlap) * (n * shift.max() + 1)
     alone = np.arange(len(edges))
@@ -196,19 +199,17 @@ class MatchCounter:
         n_differing: int = 0,
     ) -> None:
         """Count a note; predictions without a place in it (`unaligned` labels) are spurious."""
-        cells = Counter((gold.label, predicted.label) for gold, predicted in matches.pairs)
-        cells.update((span.label, MISSED) for span in matches.missed)
-        cells.update((SPURIOUS, span.label) for span in matches.spurious)
-        cells.update((SPURIOUS, label) for label in unaligned)
-        spans: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])  # the first of `COLUMNS`
-        for (gold, predicted), n in cells.items():
-            for side, label, other in ((0, gold, predicted), (1, predicted, gold)):
-                for key in (label, ANY) if label not in (SPURIOUS, MISSED) else ():
-                    spans[key][side] += n
-                    spans[key][2 + side] += n * (other in (SPURIOUS, MISSED))
+        cells = [(gold.label, predicted.label) for gold, predicted in matches.pairs]
+        cells += [(span.label, MISSED) for span in matches.missed]
+        cells += [(SPURIOUS, label) for label in (*(s.label for s in matches.spurious), *unaligned)]
         known = self._patients.setdefault(patient, {})
-        for key, row in spans.items():
-            known[key] = known.get(key, _NONE) + np.array(row + _records(*row))
+        for key in {label for cell in cells for label in cell} - {MISSED, SPURIOUS} | {ANY}:
+            golds = [p for gold, p in cells if key in (gold, ANY) and gold != SPURIOUS]
+            predictions = [g for g, said in cells if key in (said, ANY) and said != MISSED]
+            row = _row(
+                len(golds), len(predictions), golds.count(MISSED), predictions.count(SPURIOUS)
+            )
+            known[key] = known.get(key, _NONE) + row
         self._cells.update(cells)
         self._n_differing += n_differing
 
@@ -220,13 +221,15 @@ class MatchCounter:
         return MatchCounts(labels, np.array(rows), dict(self._cells), self._n_differing)
 
 
-def _records(n_gold: int, n_predicted: int, n_missed: int, n_spurious: int) -> list[int]:
+def _row(n_gold: int, n_predicted: int, n_missed: int, n_spurious: int) -> IntArray:
+    """Return the numbers of one note, as `COLUMNS` names them."""
     has_gold, has_predicted = n_gold > 0, n_predicted > 0
-    has_either, is_exact = has_gold or has_predicted, not n_missed and not n_spurious
-    return [
+    records = [
         has_gold, has_gold and not n_missed, has_predicted, has_predicted and not n_spurious,
-        has_either, has_either and is_exact,
+        has_gold or has_predicted,
+        (has_gold or has_predicted) and not n_missed and not n_spurious,
     ]  # fmt: skip
+    return np.array([n_gold, n_predicted, n_missed, n_spurious, *records], dtype=np.int64)
 
 
 @dataclass(frozen=True)

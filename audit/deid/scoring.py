@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from pydantic import Field, model_validator
@@ -23,6 +24,7 @@ from audit.deid.copies import (
     align_outputs,
     copies_summary,
     json_line,
+    notes_in,
     read_copies,
 )
 from audit.deid.given import clear_given, given_path, keep_notes
@@ -58,9 +60,6 @@ from audit.notes.formats import (
     PREDICTED,
     PairedFiles,
     jsonl_line,
-    numbered_lines,
-    opened,
-    read_line,
 )
 from audit.notes.read import resolve_note_file
 from audit.notes.spans import FIVE_TYPES, LabelMap, TaggedDocument, relabelled
@@ -211,7 +210,7 @@ def _known(tagger_id: str) -> KnownTagger:
 GOLD_FILE = "gold.jsonl"
 TAGGED_FROM = "tagged-from.json"
 """Which tagger has written the predictions of an earlier run, and of which gold notes."""
-_BATCH_NOTES, _BATCH_CHARS = 32, 100_000
+_BATCH_NOTES = 32
 READING, TAGGING, COMPARING, JUDGING = (
     "reading the gold notes", "tagging the notes", "comparing the spans", "drawing intervals",
 )  # fmt: skip
@@ -306,22 +305,20 @@ class _Run:
 
     def _write(self, path: Path, name: str, *, what: str, phase: str) -> str:
         """Write the notes of a file, labels mapped; return the digest of them all, in any order."""
-        by, digests, reached = self.task.mapping, [], 0
-        with opened(path, what) as file, new_file(self.folder / name) as out:
-            for number, line, offset in numbered_lines(file, what=what):
-                note = read_line(line, what=what, number=number)
-                self.n_duplicates += note.n_duplicates
+        by, digests = self.task.mapping, []
+        with new_file(self.folder / name) as out:
+            for given in notes_in(path, what):
+                note = given
                 if by is not None:
-                    mapped = relabelled(note, by=by)
+                    mapped = relabelled(given, by=by)
                     note = mapped.document
                     self.unknown |= set(mapped.unknown)
                     self.n_left_out += mapped.n_left_out
                     self.n_duplicates += note.n_duplicates
+                self.n_duplicates += given.n_duplicates
                 data = jsonl_line(note).encode("utf-8", "surrogatepass")
                 digests.append(hashlib.sha256(data).digest())
-                out.write(data)
-                self.meter.add(phase, float(offset - reached))
-                reached = offset
+                self.meter.add(phase, float(out.write(data)))
         return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
 
     def _forget_others_tags(self) -> None:
@@ -343,19 +340,17 @@ class _Run:
         paths, n_notes = [self.folder / PREDICTIONS], _BATCH_NOTES
         if isinstance(tagger, CopyingTagger):
             paths, n_notes = [self.folder / COPIES, *paths], tagger.n_notes_at_once
-        n_done = min(map(_whole_lines, paths))
+        n_done = min(map(_whole_lines, paths)) // n_notes * n_notes
         for path in paths:
             _whole_lines(path, at_most=n_done)
-        n_seen = 0
-        for batch, n_bytes in self._batches(n_notes):
-            skip = max(0, n_done - n_seen)
-            n_seen += len(batch)
-            if skip < len(batch):
-                for path, lines in zip(paths, self._asked(tagger, batch), strict=True):
-                    with path.open("ab") as file:
-                        path.chmod(0o600)
-                        file.writelines(lines[skip:])
-            self.meter.add(TAGGING, n_bytes)
+        notes = islice(notes_in(self.folder / GOLD_FILE, GOLD), n_done, None)
+        while batch := list(islice(notes, n_notes)):
+            lines = self._asked(tagger, batch)
+            for path, own in zip(paths, lines, strict=True):
+                with path.open("ab") as file:
+                    path.chmod(0o600)
+                    file.writelines(own)
+            self.meter.add(TAGGING, float(sum(map(len, lines[-1]))))
 
     def _asked(self, tagger: Tagger, notes: list[TaggedDocument]) -> list[list[bytes]]:
         """Return a line of each copy where a tagger writes copies, and one of each note."""
@@ -368,19 +363,6 @@ class _Run:
             tags = tag_checked(tagger, [note.text for note in notes])
             marked = [note.with_spans(spans) for note, spans in zip(notes, tags, strict=True)]
         return [*copies, [jsonl_line(one).encode("utf-8", "surrogatepass") for one in marked]]
-
-    def _batches(self, n_notes: int) -> Iterator[tuple[list[TaggedDocument], float]]:
-        """Yield gold notes, with the bytes of their lines."""
-        batch: list[TaggedDocument] = []
-        reached = 0
-        with opened(self.folder / GOLD_FILE, GOLD) as file:
-            for number, line, _ in numbered_lines(file, what=GOLD):
-                batch.append(read_line(line, what=GOLD, number=number))
-                if len(batch) >= n_notes or sum(len(one.text) for one in batch) >= _BATCH_CHARS:
-                    yield batch, float(file.tell() - reached)
-                    batch, reached = [], file.tell()
-        if batch:
-            yield batch, 0.0  # the phase is finished behind it
 
     def _recorded(self, files: PairedFiles, spans: SpanWriter) -> Iterator[Pair]:
         for gold, predicted in files:
@@ -399,15 +381,10 @@ class _Run:
         """Return recall on names that the training notes held, and on others."""
         if self.task.training is None:
             return None
-        what = "training notes"
-        with opened(_path(self.task.training), what) as file:
-            notes = (
-                read_line(line, what=what, number=n)
-                for n, line, _ in numbered_lines(file, what=what)
-            )
-            return seen_score(
-                self.pairs, notes, criterion=HEADLINE_CRITERION, matcher=self.task.matcher
-            )
+        training = notes_in(_path(self.task.training), "training notes")
+        return seen_score(
+            self.pairs, training, criterion=HEADLINE_CRITERION, matcher=self.task.matcher
+        )
 
 
 def _whole_lines(path: Path, *, at_most: int | None = None) -> int:

@@ -13,13 +13,12 @@ from pydantic import Field, model_validator
 
 from audit.deid.generative.config import TuningSettings
 from audit.deid.generative.model import check_directory, model_files
-from audit.deid.given import Files, is_table, notes_lines
+from audit.deid.given import Files, annotated_notes, is_table, notes_lines
 from audit.deid.network.config import (
     MAX_SYNTHETIC,
     Material,
     TaggerSettings,
     file_digests,
-    read_gold,
     split_off,
     synthetic,
 )
@@ -279,7 +278,8 @@ class TaggerTask(Task):
         from audit.deid.network.training import TaggerOrder, in_five_types, train_tagger
 
         if self.gold:
-            found, unknown = in_five_types(read_gold(self.gold[0]))
+            gold = annotated_notes(self.gold[0], what="annotated notes")
+            found, unknown = in_five_types(gold.all())
             if unknown:
                 contact.say(f"{len(unknown)} labels are none of the five types: their spans are "
                             "left out.")  # fmt: skip
@@ -289,7 +289,8 @@ class TaggerTask(Task):
                 should_stop=contact.should_stop,
             ))  # fmt: skip
         if self.validation:
-            others, _ = in_five_types(read_gold(self.validation[0]))
+            validation = annotated_notes(self.validation[0], what="annotated notes")
+            others, _ = in_five_types(validation.all())
             material = Material(tuple(found), tuple(others))
         else:
             material = split_off(found, seed=settings.seed)

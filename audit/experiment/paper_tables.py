@@ -32,7 +32,7 @@ from audit.report.published import (
     PAPER_RULE_ON_GENERAL,
     published_tables,
 )
-from audit.report.report import POPULARITY, AuditReport, Rule
+from audit.report.report import POPULARITY, AuditReport, Rule, Stratum
 from audit.stats import Estimate, Rate, bootstrap_ranking
 from audit.tables import UNDEFINED, decimal
 from audit.task import MAX_SEED, Columns, Contact, Device, Question, Task, queue_of
@@ -328,23 +328,23 @@ def tables_of(
             _rule_row(stratum.rules[PAPER_RULE[number]], epochs, controls, number,
                       PAPER_RULE[number], "hospital")
             for epochs, number, report in ordered
-            for controls, stratum in report.measures.shown.items() if controls in CONTROLS
+            for controls, stratum in _strata(report).items()
         ),
         table2=tuple(
             _rule_row(stratum.baseline_rules[PAPER_RULE_ON_GENERAL[1]], 0.0, controls, 1,
                       PAPER_RULE_ON_GENERAL[1], "general")
-            for controls, stratum in last[1].measures.shown.items() if controls in CONTROLS
+            for controls, stratum in _strata(last[1]).items()
         ),
         table3=examination.pattern_table,
         table4=examination.mention_table,
         always_member=tuple(
             _rule_row(stratum.always_member, 0.0, controls, 2, "always_member", "none")
-            for controls, stratum in last[2].measures.shown.items() if controls in CONTROLS
+            for controls, stratum in _strata(last[2]).items()
         ),
         rankings=tuple(
             RankingRow(epochs, controls, ATTACKS[number], score, is_baseline, found[score].auc)
             for epochs, number, report in ordered
-            for controls, stratum in report.measures.shown.items() if controls in CONTROLS
+            for controls, stratum in _strata(report).items()
             for is_baseline, scores, found in (
                 (False, _SCORES[number], stratum.scores),
                 (True, (GENERAL_ALONE, POPULARITY), stratum.baselines),
@@ -359,6 +359,11 @@ def tables_of(
     )  # fmt: skip
 
 
+def _strata(report: AuditReport) -> dict[str, Stratum]:
+    every = report.measures.strata
+    return {controls: every[controls] for controls in CONTROLS if controls in every}
+
+
 def _rule_row(
     measured: Rule, epochs: float, controls: str, number: int, rule: str, model: str
 ) -> RuleRow:
@@ -369,7 +374,7 @@ def _rule_row(
 def _by_mentions(epochs: float, number: int, report: AuditReport) -> Iterator[MentionRow]:
     members, out, kinds = _names(report)
     score, mentions = numbers(report.names["score"]), numbers(report.names["n_mentions"])
-    for controls in (kind for kind in CONTROLS if kind in report.measures.strata):
+    for controls in _strata(report):
         against = score[kinds == controls]
         for low, high in _BINS:
             rows = members & (mentions >= low) & (mentions <= (high or np.inf))
@@ -387,11 +392,10 @@ def _by_mentions(epochs: float, number: int, report: AuditReport) -> Iterator[Me
 
 def _found(epochs: float, number: int, report: AuditReport) -> FoundRow:
     members, out, kinds = _names(report)
-    found, controls = (
-        Rate(int(out[rows].sum()), int(rows.sum())) for rows in (members, np.isin(kinds, CONTROLS))
-    )
-    state = report.verdict.state
-    return FoundRow(epochs, ATTACKS[number], found, controls, state, report.digest)
+    groups = (members, np.isin(kinds, CONTROLS))
+    found, controls = (Rate(int(out[rows].sum()), int(rows.sum())) for rows in groups)
+    state, digest = report.verdict.state, report.digest
+    return FoundRow(epochs, ATTACKS[number], found, controls, state, digest)
 
 
 def _canaries(epochs: float, number: int, report: AuditReport) -> Iterator[CanaryRow]:
@@ -535,34 +539,29 @@ def _counts(table: Sequence[tuple[int, int]], *, what: str) -> str:
     return markdown_table((what, *(count for count, _ in table), "all"), [row])
 
 
+def _by_line(rows: Iterable[tuple[RankingRow | MentionRow, object]]) -> dict[Cells, dict[Any, str]]:
+    """Return AUCs by line (epochs, negatives), and in it by what they belong to."""
+    lines: dict[Cells, dict[Any, str]] = {}
+    for row, column in rows:
+        line = (f"{row.epochs:g}", row.controls.capitalize())
+        lines.setdefault(line, {})[column] = estimated(row.auc, digits=2)
+    return lines
+
+
 def _table_by_epochs(tables: ExperimentTables, *, attack: str) -> str:
-    aucs: dict[tuple[float, str], dict[str, str]] = {}
-    for row in tables.rankings:
-        if row.attack == attack:
-            of_line = aucs.setdefault((row.epochs, row.controls), {})
-            of_line[row.score] = estimated(row.auc, digits=2)
-    found = {row.epochs: counted(row.members) for row in tables.found if row.attack == attack}
-    scores = [f"`{score}`" for score in next(iter(aucs.values()))]
-    rows = [
-        (f"{epochs:g}", controls.capitalize(), *cells.values(), found[epochs])
-        for (epochs, controls), cells in aucs.items()
-    ]
+    lines = _by_line((row, row.score) for row in tables.rankings if row.attack == attack)
+    found = {f"{r.epochs:g}": counted(r.members) for r in tables.found if r.attack == attack}
+    scores = [f"`{score}`" for score in next(iter(lines.values()))]
+    rows = [(*line, *cells.values(), found[str(line[0])]) for line, cells in lines.items()]
     return markdown_table(("Epochs", "Negatives", *scores, "Members, q ≤ 0.05"), rows)
 
 
 def _table_by_mentions(tables: ExperimentTables, *, attack: str) -> str:
-    n_names: dict[tuple[int, int | None], int] = {}
-    aucs: dict[tuple[float, str], dict[tuple[int, int | None], str]] = {}
-    for row in tables.mentions:
-        if row.attack == attack:
-            n_names[row.low, row.high] = row.flagged.n_total
-            of_line = aucs.setdefault((row.epochs, row.controls), {})
-            of_line[row.low, row.high] = estimated(row.auc, digits=2)
+    found = [row for row in tables.mentions if row.attack == attack]
+    n_names = {(row.low, row.high): row.flagged.n_total for row in found}
+    lines = _by_line((row, (row.low, row.high)) for row in found)
     bins = [one for one in _BINS if one in n_names]
-    rows = [
-        (f"{epochs:g}", controls.capitalize(), *(cells.get(one, UNDEFINED) for one in bins))
-        for (epochs, controls), cells in aucs.items()
-    ]
+    rows = [(*line, *(cells.get(one, UNDEFINED) for one in bins)) for line, cells in lines.items()]
     heads = (f"{_bin(*one)} (n = {n_names[one]})" for one in bins)
     return markdown_table(("Epochs", "Negatives", *heads), rows)
 

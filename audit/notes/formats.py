@@ -614,16 +614,6 @@ def _read_file(
     return []
 
 
-def read_unnamed(files: Mapping[str, bytes], *, form: str, what: str) -> tuple[TaggedDocument, ...]:
-    """Read annotated notes; errors tell a file by its number: its name may hold a person's."""
-    try:
-        return read_files(files, form=form)
-    except AuditError as error:
-        named = [(len(name), i) for i, name in enumerate(sorted(files), 1) if name in error.where]
-        where = f"{what}, file {max(named)[1]}" if named else what
-        raise AuditError(error.what, where=where, do=error.do) from None
-
-
 def write_files(
     documents: Iterable[TaggedDocument], *, form: str, language: str = "en"
 ) -> dict[str, bytes]:

@@ -67,7 +67,8 @@ def blocks_of(path: Path, *, on_bytes: ByteListener = lambda n: None) -> Iterato
                 yield block
                 on_bytes(n_packed - n_reported)
                 n_reported = n_packed
-            on_bytes(file.tell() - n_reported)
+            if file.tell() > n_reported:
+                on_bytes(file.tell() - n_reported)
     except EOFError:
         raise AuditError("The gzip file ends in the middle.", where="notes") from None
     except (gzip.BadGzipFile, zlib.error):

@@ -97,12 +97,10 @@ def _full_stop_ends(text: str, match: re.Match[str]) -> bool:
 
 def _begins_line(text: str, at: int) -> bool:
     before = text[max(0, at - 40) : at]
-    return not before.rpartition("\n")[2].strip() if "\n" in before else at <= 40 and not before
+    return at == 0 or ("\n" in before and not before.rpartition("\n")[2].strip())
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return start, end
+    said = text[start:end]
+    begin = start + len(said) - len(said.lstrip())
+    return begin, begin + len(said.strip())

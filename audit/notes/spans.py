@@ -64,9 +64,8 @@ class TaggedDocument:
 
     def __post_init__(self) -> None:
         """Check the spans against the text, once."""
-        for before, after in zip(self.spans, self.spans[1:], strict=False):
-            if before >= after:
-                raise ValueError("spans are not sorted, or one is there twice")
+        if list(self.spans) != sorted(set(self.spans)):
+            raise ValueError("spans are not sorted, or one is there twice")
         last = max((span.end for span in self.spans), default=0)
         if last > len(self.text):
             raise ValueError(f"a span ends at {last}, the text at {len(self.text)}")
@@ -250,6 +249,5 @@ def read_label_map(text: str, *, what: str) -> LabelMap:
 
 def ordered(labels: Iterable[str]) -> tuple[str, ...]:
     """Return labels in the order of tables: the five types first, then others by their letters."""
-    different = set(labels)
-    first = tuple(name for name in TYPES if name in different)
-    return first + tuple(sorted(different - set(TYPES)))
+    rank = {name: i for i, name in enumerate(TYPES)}
+    return tuple(sorted(set(labels), key=lambda label: (rank.get(label, len(rank)), label)))

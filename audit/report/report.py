@@ -304,7 +304,6 @@ class PlantedName(Part):
     score: Number
     bits: Number
     p: Number
-    twin_id: int | None
     twin_score: Number
 
 
@@ -552,15 +551,6 @@ class AuditReport(Part):
         """Return the rankings of the fixed score, M_general alone and popularity, by name."""
         measured = self.measures.strata[stratum]
         return {"attack": measured.scores[self.fixed_score], **measured.baselines}
-
-
-def same_answer(one: AuditReport, other: AuditReport) -> bool:
-    """Return whether two reports are equal byte for byte, `made` excluded."""
-
-    def content(report: AuditReport) -> str:
-        return json.dumps({**report.to_json(), "made": None}, sort_keys=True)
-
-    return content(one) == content(other)
 
 
 def _finite(value: Any) -> Any:

@@ -24,7 +24,7 @@ from audit.models.load import load_pair
 from audit.names.candidates import Candidates
 from audit.names.pools import us_pool
 from audit.report.export import names_csv, write_report
-from audit.report.report import AuditReport, same_answer
+from audit.report.report import AuditReport
 from audit.run import run_audit
 from cache.store import Store
 from tests.attack.masking_pair import LISTED, PASSAGES, UNKNOWN, folders, numbers, request_of, store
@@ -41,6 +41,7 @@ from tests.reference_masking import (
     score_with_error,
     studentised,
 )
+from tests.small_audit import same_answer
 
 __all__ = ["folders", "store"]
 COLUMNS = (

@@ -22,12 +22,13 @@ from audit.jobs.table import Job, table_contact
 from audit.names.candidates import make_candidates
 from audit.notes.passages import read_passages
 from audit.progress import Progress
-from audit.report.report import AuditReport, same_answer
+from audit.report.report import AuditReport
 from audit.run import AuditTask, finished_part, run_audit
 from audit.task import Contact
 from cache.store import Store
 from tests.jobs.fake_jobs import until, until_state
 from tests.models.make_models import WORDS, make_bert
+from tests.small_audit import same_answer
 
 PASSAGES = b"text\nmr [NAME] was seen by dr john\n[NAME] is a patient of dr mary\n"
 

@@ -40,7 +40,7 @@ from audit.deid.generative.model import (
     room_in,
     text_ids,
 )
-from audit.deid.network.config import read_gold
+from audit.deid.given import annotated_notes
 from audit.deid.tagger import MODEL, TAGGER, Window
 from audit.errors import AuditError
 from audit.notes.formats import flattened, write_tags
@@ -394,7 +394,7 @@ def _examples(
     frame = frame_of(loaded.tokenizer, language=settings.language)
     n_context = min(loaded.n_context, settings.max_tokens)
     return examples_of(
-        (note for path in paths for note in read_gold(path, what=what)),
+        (note for path in paths for note in annotated_notes(path, what=what).all()),
         tokenizer=loaded.tokenizer,
         frame=frame,
         room=room_in(n_context, n_frame=frame.n_tokens),

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from audit.deid.network.decode import BIO, Scheme, TagScheme
 from audit.deid.tagger import TaggerFile, unreadable
 from audit.errors import AuditCancelled, AuditError
-from audit.notes.formats import guess_format, jsonl_line, read_unnamed
+from audit.notes.formats import jsonl_line
 from audit.notes.spans import TaggedDocument
 from audit.progress import StopQuestion
 from audit.rng import generator
@@ -156,19 +156,6 @@ class Material:
         for document in (*self.train, *self.validation):
             found.update(jsonl_line(document).encode("utf-8", "surrogatepass"))
         return found.hexdigest()
-
-
-def read_gold(path: Path, *, what: str = _WHERE) -> tuple[TaggedDocument, ...]:
-    """Return the annotated notes of a file or a folder, in any format of `audit.notes.formats`."""
-    try:
-        paths = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
-        files = {one.name: one.read_bytes() for one in paths if not one.name.startswith(".")}
-    except OSError as error:
-        raise AuditError(f"They cannot be read ({error.strerror}).", where=what) from None
-    documents = read_unnamed(files, form=guess_format(files), what=what)
-    if not documents:
-        raise AuditError("There is no note.", where=what)
-    return documents
 
 
 def synthetic(

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel
 
+from audit.deid.given import annotated_notes
 from audit.deid.network.config import (
     Material,
     TaggerFacts,
     TaggerSettings,
-    read_gold,
     split_off,
     synthetic,
 )
@@ -226,11 +226,11 @@ def test_gold_is_read_in_any_format_and_foreign_labels_are_mapped(tmp_path):
                         {"start": 20, "end": 21, "label": "dose"}]}
              for i in range(2)]  # fmt: skip
     path.write_text("\n".join(map(json.dumps, lines)), "utf-8")
-    documents, unknown = in_five_types(read_gold(path))
+    documents, unknown = in_five_types(annotated_notes(path).all())
     assert unknown == ("dose",)
     assert [span.label for span in documents[0].spans] == ["identifier", "contact"]
-    with pytest.raises(AuditError, match="cannot be read"):
-        read_gold(tmp_path / "none.jsonl")
+    with pytest.raises(AuditError, match="not there"):
+        annotated_notes(tmp_path / "none.jsonl")
 
 
 def test_synthetic_notes_come_in_turn_and_can_be_stopped():
