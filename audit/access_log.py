@@ -295,8 +295,9 @@ def _locked() -> Iterator[tuple[Path, bytes]]:
 
 def _unusable(error: OSError) -> AuditError:
     return AuditError(
-        f"The access log cannot be read or written ({error.strerror}).",
+        "The access log cannot be read or written ({strerror}).",
         do="Make room in the data directory, and let this account read and write there.",
+        strerror=error.strerror,
     )
 
 

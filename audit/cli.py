@@ -69,7 +69,7 @@ from audit.deid.taggers import (
 )
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, demo_digests, is_demo, report_summary, self_test
-from audit.errors import AuditCancelled, AuditError
+from audit.errors import AuditCancelled, AuditError, Message
 from audit.experiment.leakage_tables import (
     FILES,
     LEAKAGE,
@@ -126,7 +126,7 @@ from audit.tables import read_table, write_table
 from audit.task import Columns, Device, Record, Task, queue_of
 from audit.training.config import TrainSettings, largest_pass
 from audit.training.kept import MODEL, MODELS, PretrainTask, snapshot_name
-from cache.store import Store, StoreError
+from cache.store import Store
 
 Given: TypeAlias = dict[str, Any]
 """Option -> value, of those that were given: the others have the default of what takes them."""
@@ -141,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         given = parsed(arguments)
         result = called(given)
-    except (AuditError, StoreError) as error:
+    except AuditError as error:
         say(str(error))
         return 2
     except (AuditCancelled, KeyboardInterrupt):
@@ -294,8 +294,8 @@ def _column(text: str) -> tuple[str, str]:
     if not (sign and name) or field not in FIELDS:
         raise AuditError(
             "This is no FIELD=NAME.", where="--column",
-            do=f"Fields are {', '.join(FIELDS)}; as text=body.",
-        )  # fmt: skip
+            do="Fields are {fields}; as text=body.",
+        fields=', '.join(FIELDS))  # fmt: skip
     return field, name
 
 
@@ -306,7 +306,10 @@ def _listed(kind: type[Any], *, flag: str) -> Callable[[str], tuple[Any, ...]]:
         except ValueError:
             what = "whole numbers" if kind is int else "numbers"
             raise AuditError(
-                f"These are no {what} with commas between.", where=flag, do="As 1,2,4,8."
+                "These are no {subject} with commas between.",
+                where=flag,
+                do="As 1,2,4,8.",
+                subject=what,
             ) from None
 
     return read
@@ -331,7 +334,9 @@ def _bytes(path: Path) -> bytes:
             raise AuditError("The file is too large.", where=path.name, do="At most 200 MB.")
         return path.read_bytes()
     except OSError as error:
-        raise AuditError(f"Cannot be read ({error.strerror}).", where=path.name) from None
+        raise AuditError(
+            "Cannot be read ({strerror}).", where=path.name, strerror=error.strerror
+        ) from None
 
 
 MAX_FILE_BYTES = 200_000_000
@@ -401,7 +406,7 @@ def run(
         candidates = with_controls(candidates, **n_each, seed=seed, count_pieces=spelt)
         say(f"Drawn: {len(candidates) - len(listed.candidates)} controls.")
     if kinds := guessed_kinds(candidates):
-        say(GUESSED_KINDS.format(**kinds))
+        say(Message(GUESSED_KINDS, **kinds))
     request = AuditRequest(
         scenario_number=scenario,
         general=model_path(general, where="--general"),
@@ -416,7 +421,11 @@ def run(
     )
     paths = [model_path(one, where="--reference") for one in reference]
     if len(paths) > MAX_REFERENCES:
-        raise AuditError(f"At most {MAX_REFERENCES} can be compared.", where="--reference")
+        raise AuditError(
+            "At most {max_references} can be compared.",
+            where="--reference",
+            max_references=MAX_REFERENCES,
+        )
     report = _audited(request, out=out)
     others = []
     for number, path in enumerate(paths, start=1):
@@ -522,7 +531,8 @@ def score(
         except (ValueError, KeyError):
             raise AuditError(
                 "The score is not a number, or is_member is not 1 or 0.",
-                where=f"scores, row {number}",
+                where="scores, row {number}",
+                number=number,
             ) from None
     result = score_file(values, truth, threshold=threshold, seed=seed)
     say(f"AUC {result['auc']:.6f} ({result['auc_low']:.3f} to {result['auc_high']:.3f})")
@@ -573,9 +583,9 @@ def results(
         chosen = [one for one in reports if one.startswith(digest)]
         if digest and len(chosen) != 1:
             raise AuditError(
-                f"{len(chosen)} kept audits begin so.", where="digest",
+                "{n_chosen} kept audits begin so.", where="digest",
                 do="Give more of its digits; `python -m audit results` lists all.",
-            )  # fmt: skip
+            n_chosen=len(chosen))  # fmt: skip
         documents = store.get_record(f"documents/{chosen[0]}") if digest else None
     lines = {
         name: kept_audit(report, is_demo=is_demo(report, digests=demo))
@@ -1247,9 +1257,11 @@ def deid_score(
         files.n_predicted_only += n_without_gold
     if unknown and five_types:
         raise AuditError(
-            f"{len(unknown)} labels belong to none of the five types: {_shown(unknown)}",
+            "{n_unknown} labels belong to none of the five types: {unknown}",
             where="--five-types",
             do="Say what they are with --label-map FILE.json; null leaves a label out.",
+            n_unknown=len(unknown),
+            unknown=_shown(unknown),
         )
     if misses:
         _write_misses(misses, missed)

@@ -1,6 +1,6 @@
 """The one error that is shown to a person, and the message: a key and values, written out last.
 
-A message's key is its English sentence with {named} places. `catalogue/messages_ja.json` gives
+A message's key is its English sentence with {named} places. `catalogue/ja/messages.json` gives
 the Japanese one; what is not there stays English. A place `{name:word}` of a Japanese sentence
 says that its value is a word of the engine and looked up too.
 """
@@ -56,8 +56,9 @@ class Message(str):
 
     def plain(self) -> str | dict[str, Any]:
         """Return what JSON can hold and `read` understands: the text, or text, key and values."""
-        if not self.values:
-            return str(self)
+        return self._parts() if self.values else str(self)
+
+    def _parts(self) -> dict[str, Any]:
         values = {name: _plain(value) for name, value in self.values.items()}
         return {"text": str(self), "key": self.key, "values": values}
 
@@ -128,7 +129,7 @@ class AuditCancelled(Exception):
 
 @cache
 def _messages(language: str) -> Mapping[str, str]:
-    path = CATALOGUE / f"messages_{language}.json"
+    path = CATALOGUE / language / "messages.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
@@ -153,7 +154,7 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     if isinstance(value, Message):
-        return value.plain()
+        return value._parts()
     return value if isinstance(value, int | float | str) else str(value)
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
-from audit.errors import AuditCancelled, AuditError
+from audit.errors import AuditCancelled, AuditError, Message
 
 MAX_VALUES = 1_200_000
 """Most values of one JSON text: as objects they take some 400 MB at worst."""
@@ -93,10 +93,14 @@ def refuse_without_memory(n_bytes: int, *, where: str) -> None:
     free = free_memory()
     if n_bytes > free:
         raise AuditError(
-            f"Loading the model takes up to {n_bytes / 1e9:.1f} GB, and only {free / 1e9:.1f} GB "
-            "of free memory are left.",
+            (
+                "Loading the model takes up to {n_bytes:.1f} GB, and only {free:.1f} "
+                "GB of free memory are left."
+            ),
             where=where,
             do="End other programs, or use a machine with more memory.",
+            n_bytes=n_bytes / 1000000000.0,
+            free=free / 1000000000.0,
         )
 
 
@@ -112,7 +116,9 @@ def zip_members(
 
     What an archive says of itself is not believed: every file is read to a limit.
     """
-    too_many = AuditError(f"The archive has more than {max_files:,} files.", where=where)
+    too_many = AuditError(
+        "The archive has more than {max_files:,} files.", where=where, max_files=max_files
+    )
     # Counted before it is opened, for opening makes an object of each.
     if data.count(_ENTRY) > _HIDDEN_SHARE * max_files:
         raise too_many
@@ -194,14 +200,15 @@ def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
         raise AuditError("The file is empty.", where=what)
     if len(data) > MAX_FILE_BYTES:
         raise AuditError(
-            f"The file is larger than {MAX_FILE_BYTES // 1_000_000} MB.",
+            "The file is larger than {max_file_bytes} MB.",
             where=what,
             do="Split it, or leave out the columns that are not needed.",
+            max_file_bytes=MAX_FILE_BYTES // 1000000,
         )
     kinds = [kind for magic, kind in ARCHIVES.items() if data.startswith(magic)]
     refusal = ""
     if kinds:
-        refusal = f"This is {kinds[0]}, not text."
+        refusal = Message("This is {kinds}, not text.", kinds=kinds[0])
     elif data.startswith((b"\xff\xfe", b"\xfe\xff")):
         refusal = "The file is encoded as UTF-16."
     elif b"\0" in data:
@@ -233,9 +240,10 @@ def _refuse_damaged(data: bytes, *, what: str) -> None:
     if is_marked or (n_good and n_good + _FEW_BROKEN > n_broken):
         line = re.split("[\ud800-\udfff]", text, maxsplit=1)[0].count("\n") + 1
         raise AuditError(
-            f"The file is UTF-8 but for a few broken bytes, the first of them in line {line}.",
+            ("The file is UTF-8 but for a few broken bytes, the first of them in line {line}."),
             where=what,
             do=SAVE_AS_UTF8,
+            line=line,
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 
 HOME_VARIABLE = "KART_AUDIT_HOME"
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -19,7 +19,9 @@ DEMO_HOSPITAL = CHECKOUT / "audit" / "demo_hospital"
 """Models, lists, passages and notes that are shipped, all invented."""
 _SALT_NAME = "salt"
 _N_SALT_BYTES = 32
-_ELSEWHERE = f"Set {HOME_VARIABLE} to a new or empty directory of your own."
+_ELSEWHERE = Message(
+    "Set {home_variable} to a new or empty directory of your own.", home_variable=HOME_VARIABLE
+)
 
 
 def stay_offline() -> None:
@@ -132,9 +134,10 @@ def _private_directory(path: Path, *, is_ours: bool = False) -> Path:
                 raise PermissionError(0, "its mode cannot be changed")
     except OSError as error:
         raise AuditError(
-            f"The data directory cannot be made, or cannot be closed to others: {error.strerror}.",
+            ("The data directory cannot be made, or cannot be closed to others: {strerror}."),
             where=str(path),
             do=_ELSEWHERE,
+            strerror=error.strerror,
         ) from error
     return path
 
@@ -149,9 +152,10 @@ def _installation_salt(home: Path) -> bytes:
         salt = path.read_bytes()
     except OSError as error:
         raise AuditError(
-            f"The installation's salt cannot be read or written: {error.strerror}.",
+            "The installation's salt cannot be read or written: {strerror}.",
             where=str(path),
             do="Make the data directory writable for this account.",
+            strerror=error.strerror,
         ) from error
     if len(salt) != _N_SALT_BYTES:
         raise AuditError(

@@ -15,7 +15,7 @@ from audit.attack.judgement import judge, name_columns
 from audit.attack.metrics import plain
 from audit.attack.question import AuditRequest, question_digest
 from audit.attack.scores import FIXED_SCORE, AttackResult
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.home import results_dir
 from audit.models.inspect import display_name
 from audit.names import spelling
@@ -229,8 +229,11 @@ def _report(
         mentions=judgement.mentions,
         details=plain(details),
         notes=[
-            *_notes(request, pair, columns, n_reference, judgement.n_flagged_by_general),
-            *quality.sentences(),
+            note.plain()
+            for note in (
+                *_notes(request, pair, columns, n_reference, judgement.n_flagged_by_general),
+                *quality.sentences(),
+            )
         ],
         made={},
     )
@@ -242,7 +245,7 @@ def _model_facts(loaded: LoadedModel) -> dict[str, object]:
         "digest": loaded.digest,
         "architecture": loaded.config.architecture,
         "n_parameters": sum(p.numel() for p in loaded.model.parameters()),
-        "notes": list(loaded.notes),
+        "notes": [Message(note).plain() for note in loaded.notes],
     }
 
 
@@ -266,30 +269,59 @@ def _notes(
     columns: Mapping[str, list[Any]],
     n_reference: int,
     n_flagged_by_general: int,
-) -> list[str]:
+) -> list[Message]:
     from audit.attack.attacks import MIN_REFERENCE
 
-    notes = list(pair.notes)
+    notes = [*map(Message, pair.notes)]
     n_unscored = int(np.isnan(np.array(columns["score"], dtype=float)).sum())
     if n_unscored:
-        notes.append(f"{n_unscored} of {len(columns['score'])} names could not be scored.")
+        notes.append(
+            Message(
+                "{n_unscored} of {n_score} names could not be scored.",
+                n_unscored=n_unscored,
+                n_score=len(columns["score"]),
+            )
+        )
     if kinds := guessed_kinds(request.candidates):
-        notes.append(GUESSED_KINDS.format(**kinds))
+        notes.append(Message(GUESSED_KINDS, **kinds))
     if n_flagged_by_general:
         notes.append(
-            f"{n_flagged_by_general} of the flagged names stand out with the general model alone "
-            "too: they may be common or famous names rather than names from the notes."
+            Message(
+                (
+                    "{n_flagged_by_general} of the flagged names stand out with the "
+                    "general model alone too: they may be common or famous names rather "
+                    "than names from the notes."
+                ),
+                n_flagged_by_general=n_flagged_by_general,
+            )
         )
     if n_unmatched := sum(columns["is_unmatched"]):
         notes.append(
-            f"{n_unmatched} names are not judged: the generator has fewer than 200 names of as "
-            "many word pieces to compare them with."
+            Message(
+                (
+                    "{n_unmatched} names are not judged: the generator has fewer than 200 "
+                    "names of as many word pieces to compare them with."
+                ),
+                n_unmatched=n_unmatched,
+            )
         )
     if n_reference < MIN_REFERENCE:
         notes.append(
-            f"The name generator gives only {n_reference} reference controls for this list (at "
-            f"least {MIN_REFERENCE} are wanted): small p-values cannot be reached."
+            Message(
+                (
+                    "The name generator gives only {n_reference} reference controls for "
+                    "this list (at least {min_reference} are wanted): small p-values "
+                    "cannot be reached."
+                ),
+                n_reference=n_reference,
+                min_reference=MIN_REFERENCE,
+            )
         )
     if request.passages and request.scenario_number == 2 and request.passages.notes:
-        notes.append(f"{len(request.passages.notes)} rows of the passage file were left out.")
+        notes.append(
+            Message(
+                "{n_notes} rows of the passage file were left out.",
+                n_notes=len(request.passages.notes),
+            )
+        )
     return notes

@@ -236,9 +236,10 @@ def clear_folder(folder: Path, *, but: Collection[str] = ()) -> None:
 def unwritable(error: OSError, *, where: str = "out") -> AuditError:
     """Return the error for a place that cannot be written, without its path."""
     return AuditError(
-        f"The folder cannot be written ({os.strerror(error.errno or 0)}).",
+        "The folder cannot be written ({strerror}).",
         where=where,
         do="Make room on the disk, and let this account write there.",
+        strerror=os.strerror(error.errno or 0),
     )
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.foreign import decode_text
 from audit.stats import Estimate
 from audit.text import heading_key
@@ -142,9 +142,10 @@ def read_table(data: bytes, *, what: str) -> Table:
     # Counted in the text: a cell of two characters is an object of fifty bytes.
     if text.count(delimiter) > MAX_CELLS or text.count("\n") > _MAX_LINES:
         raise AuditError(
-            f"The file has more than {MAX_CELLS:,} cells, or line breaks without end.",
+            ("The file has more than {max_cells:,} cells, or line breaks without end."),
             where=what,
             do="Leave out the columns that are not needed.",
+            max_cells=MAX_CELLS,
         )
     records = _records(text, delimiter, what=what)
     header = _header(next(records, (1, []))[1], what=what)
@@ -155,12 +156,18 @@ def read_table(data: bytes, *, what: str) -> Table:
             continue
         if len(record) != len(header):
             raise AuditError(
-                f"The row has {len(record)} cells where the header has {len(header)}.",
-                where=f"{what}, row {number}",
+                "The row has {n_record} cells where the header has {n_header}.",
+                where="{subject}, row {number}",
                 do="Put a cell that holds the delimiter into quotes.",
+                n_record=len(record),
+                n_header=len(header),
+                subject=what,
+                number=number,
             )
         if len(rows) == MAX_ROWS:
-            raise AuditError(f"The file has more than {MAX_ROWS:,} rows.", where=what)
+            raise AuditError(
+                "The file has more than {max_rows:,} rows.", where=what, max_rows=MAX_ROWS
+            )
         rows.append(tuple(record))
         row_numbers.append(number)
     return Table(header=header, rows=tuple(rows), row_numbers=tuple(row_numbers), encoding=encoding)
@@ -171,14 +178,15 @@ def _delimiter(text: str, *, what: str) -> str:
     head = text[: MAX_HEADER_BYTES + 1]
     first_line = re.split("[\r\n]", head, maxsplit=1)[0]
     if len(first_line.encode()) > MAX_HEADER_BYTES:
-        raise AuditError("The header is longer than 64 KB.", where=f"{what}, row 1")
+        raise AuditError("The header is longer than 64 KB.", where="{subject}, row 1", subject=what)
     unquoted = re.sub('"[^"]*"', "", first_line)
     counts = sorted(((unquoted.count(mark), mark) for mark in ",;\t"), reverse=True)
     if counts[0][0] and counts[0][0] == counts[1][0]:
         raise AuditError(
             "The header does not show which of comma, semicolon and tab divides the columns.",
-            where=f"{what}, row 1",
+            where="{subject}, row 1",
             do="Put column names that hold one of them into quotes.",
+            subject=what,
         )
     return counts[0][1] if counts[0][0] else ","
 
@@ -191,22 +199,31 @@ def _records(text: str, delimiter: str, *, what: str) -> Iterator[tuple[int, lis
     try:
         for number, record in enumerate(reader, start=1):
             if any(len(cell) > MAX_FIELD_CHARS for cell in record):
-                raise AuditError("A cell is longer than 1 MB.", where=f"{what}, row {number}")
+                raise AuditError(
+                    "A cell is longer than 1 MB.",
+                    where="{subject}, row {number}",
+                    subject=what,
+                    number=number,
+                )
             yield number, record
     except csv.Error as error:
         # The parser's own text may quote the row.
         too_long = "field limit" in str(error)
         raise AuditError(
             "A cell is longer than 1 MB." if too_long else "A quote is opened and not closed well.",
-            where=f"{what}, row {number + 1}",
+            where="{subject}, row {number}",
             do="Check the double quotes in this row and the ones before it.",
+            subject=what,
+            number=number + 1,
         ) from None
 
 
 def _header(record: Sequence[str], *, what: str) -> tuple[str, ...]:
-    where = f"{what}, row 1"
+    where = Message("{subject}, row 1", subject=what)
     if len(record) > MAX_COLUMNS:
-        raise AuditError(f"The header has more than {MAX_COLUMNS} columns.", where=where)
+        raise AuditError(
+            "The header has more than {max_columns} columns.", where=where, max_columns=MAX_COLUMNS
+        )
     if sum(map(len, record)) > MAX_HEADER_BYTES:
         raise AuditError("The header is longer than 64 KB.", where=where)
     header = tuple(name.strip() for name in record)
@@ -215,11 +232,18 @@ def _header(record: Sequence[str], *, what: str) -> tuple[str, ...]:
     seen: dict[str, int] = {}
     for column, name in enumerate(header, start=1):
         if not name:
-            raise AuditError(f"Column {column} has no name.", where=where, do="Name or delete it.")
+            raise AuditError(
+                "Column {column} has no name.", where=where, do="Name or delete it.", column=column
+            )
         # Named by number: in a file without a header the first row is somebody's name.
         twin = seen.setdefault(heading_key(name) or name, column)
         if twin != column:
-            raise AuditError(f"Columns {twin} and {column} have the same name.", where=where)
+            raise AuditError(
+                "Columns {twin} and {column} have the same name.",
+                where=where,
+                twin=twin,
+                column=column,
+            )
     return header
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.progress import Progress
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -20,14 +20,14 @@ Columns = tuple[tuple[str, str], ...]
 MAX_SEED = 2**63 - 1
 
 _WORDS = {
-    "missing": "is missing",
-    "extra_forbidden": "is unknown",
-    "greater_than_equal": "must be at least {ge}",
-    "greater_than": "must be more than {gt}",
-    "less_than_equal": "must be at most {le}",
-    "less_than": "must be less than {lt}",
-    "literal_error": "must be {expected}",
-    "finite_number": "must be a finite number",
+    "missing": "is missing.",
+    "extra_forbidden": "is unknown.",
+    "greater_than_equal": "must be at least {ge}.",
+    "greater_than": "must be more than {gt}.",
+    "less_than_equal": "must be at most {le}.",
+    "less_than": "must be less than {lt}.",
+    "literal_error": "must be {expected}.",
+    "finite_number": "must be a finite number.",
 }
 
 
@@ -218,11 +218,15 @@ def refusal(
     field = ".".join(str(part) for part in first["loc"])
     known = of.model_fields.get(field) if of else None
     field = known.title or field if known else field
-    message = first["msg"].lower().replace("{", "{{").replace("}", "}}")
-    words = _WORDS.get(first["type"], "cannot be taken: " + message)
-    place = f"{where} ({field})" if where and field else where or field
+    message = first["msg"].lower()
+    words = _WORDS.get(first["type"], "cannot be taken: {message}.")
+    place: str = where or field
+    if where and field:
+        place = Message("{place} ({field})", place=Message(where), field=Message(field))
     bounds = {type(one).__name__: one for one in known.metadata} if known else {}
     if known and known.annotation is int and bounds.keys() >= {"Ge", "Le"}:
         low, high = bounds["Ge"].ge, bounds["Le"].le
-        return AuditError(f"must be a whole number from {low} to {high}.", where=place)
-    return AuditError(words.format(**first.get("ctx", {})) + ".", where=place)
+        return AuditError(
+            "must be a whole number from {low} to {high}.", where=place, low=low, high=high
+        )
+    return AuditError(words, where=place, message=message, **first.get("ctx", {}))

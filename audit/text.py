@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from audit.errors import Message
+
 MAX_NAME_CHARS = 200
 
 # Kana, 々 and 〆, Han (with compatibility and supplementary planes), half-width katakana.
@@ -118,7 +120,11 @@ def _only(keys: Sequence[str], wanted: set[str]) -> int | None:
     found = [column for column, key in enumerate(keys) if key in wanted]
     if len(found) > 1:
         raise ValueError(
-            f"Columns {found[0] + 1} and {found[1] + 1} hold the same part of the name"
+            Message(
+                "Columns {one} and {other} hold the same part of the name.",
+                one=found[0] + 1,
+                other=found[1] + 1,
+            )
         )
     return found[0] if found else None
 

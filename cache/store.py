@@ -28,6 +28,7 @@ import diskcache
 from diskcache.core import DEFAULT_SETTINGS, METADATA
 from numpy.typing import NDArray
 
+from audit.errors import AuditError
 from cache.payload import (
     JSON,
     CorruptValueError,
@@ -51,7 +52,8 @@ _OLD_FOLDERS = "[0-9a-f][0-9a-f]"
 _DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 # These are troubles of the machine: the database may well be whole.
 _MACHINE = ("FULL", "IOERR", "BUSY", "LOCKED", "READONLY", "CANTOPEN", "PERM", "NOMEM", "AUTH")
-_FULL = "The disk is full. Free some space and start again: everything finished so far is kept."
+_FULL = "The disk is full."
+_FREE = "Free some space and start again: everything finished so far is kept."
 _RECORD = "record"
 _SYNCHRONOUS_FULL = 2
 # Given anew each time, so that none that matters comes from the library's version or the file.
@@ -66,7 +68,7 @@ _SETTINGS: dict[str, int | str] = {
 }
 
 
-class StoreError(Exception):
+class StoreError(AuditError):
     """The directory of results cannot be read or written; the text says why, in plain words."""
 
 
@@ -193,10 +195,12 @@ class Store:
         except (OSError, diskcache.Timeout, *_DAMAGE) as error:
             is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
             if is_full or getattr(error, "sqlite_errorname", None) == "SQLITE_FULL":
-                raise StoreError(f"{self.directory}: {_FULL}") from error
+                raise StoreError(_FULL, where=str(self.directory), do=_FREE) from error
             reason = getattr(error, "strerror", None) or str(error) or "the index is locked"
             raise StoreError(
-                f"{self.directory}: the results cannot be read or written: {reason}."
+                "the results cannot be read or written: {reason}.",
+                where=str(self.directory),
+                reason=reason,
             ) from error
 
     def _indexed(self, operation: Callable[[Any], T]) -> T:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.corpus.kept import CORPORA, KeptCorpus
-from audit.words import error_text
 from pages.ui import blocks, cached, corpus_choice
 from pages.ui.corpus_build import draw_build
 from pages.ui.corpus_job import JOBS
@@ -34,8 +33,8 @@ def page() -> None:
             draw_build(say)
         else:
             draw_kept(say, kept)
-    except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+    except cached.AuditError as error:
+        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
 
 def draw_kept(say: Words, kept: tuple[KeptCorpus, ...]) -> None:

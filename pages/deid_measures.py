@@ -5,7 +5,6 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.deid.score import SCORES, Score
-from audit.words import error_text
 from pages.ui import (
     blocks,
     cached,
@@ -51,8 +50,8 @@ def page() -> None:
             draw_kept(say, kept)
         deid_score_published.draw(say)
         draw_leakage(say)
-    except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+    except cached.AuditError as error:
+        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
 
 def choose_view(say: Words) -> str:

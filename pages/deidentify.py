@@ -5,7 +5,6 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.deid.tagged import TAGGED_SETS
-from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui.deid_ask import draw_new
 from pages.ui.deid_jobs import JOBS
@@ -28,8 +27,8 @@ def page() -> None:
             draw_kept(say, TAGGED_SETS.all())
         else:
             draw_new(say)
-    except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+    except cached.AuditError as error:
+        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
 
 def view(say: Words) -> str:

@@ -18,7 +18,6 @@ from audit.report.documents import (
     select_documents,
 )
 from audit.report.names import row_of
-from audit.words import error_text
 from pages.ui import blocks, cached, linked, passage_list, screen_files
 from pages.ui.document_cards import pair_cards
 from pages.ui.language import Words
@@ -47,8 +46,8 @@ def page() -> None:
             st.html(blocks.heading(say.text("documents_gone"), below=say.text("documents_gone_do")))
             return
         draw(say, view, table, digest=audit.digest)
-    except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+    except cached.AuditError as error:
+        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
 
 def draw(say: Words, view: DocumentView, table: pd.DataFrame, *, digest: str) -> None:

@@ -8,7 +8,6 @@ import streamlit as st
 
 from audit.jobs import service
 from audit.jobs.table import Job
-from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui.job_card import job_head, progress_text
 from pages.ui.job_line import run_demo_button
@@ -44,8 +43,8 @@ def page() -> None:
             return
         draw_active(say, board.active, chosen=chosen)
         draw_ended(say, board, chosen=chosen)
-    except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+    except cached.AuditError as error:
+        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
 
 def draw_nothing(say: Words) -> None:
@@ -73,9 +72,7 @@ def draw_active(say: Words, active: tuple[Job, ...], *, chosen: str) -> None:
             for job in active:
                 draw_active_card(say, current[job.job_id], is_chosen=job.job_id == chosen)
         except cached.AuditError as error:
-            st.html(
-                blocks.heading(say.text("no_data"), below=error_text(error, language=say.language))
-            )
+            st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
     st.fragment(cards, run_every="1s" if active else None)()
 
@@ -168,8 +165,8 @@ def do(change: Callable[[], Job], *, action: str) -> None:
         job = change()
         note(action, **codes(job))
         st.query_params["job"] = job.job_id
-    except (cached.AuditError, cached.StoreError) as error:
-        st.session_state[_REFUSAL] = error_text(error, language=words().language)
+    except cached.AuditError as error:
+        st.session_state[_REFUSAL] = error.written(words().language)
     st.rerun(scope="app")
 
 

@@ -9,7 +9,6 @@ import streamlit as st
 from audit.report.published import published_tables
 from audit.report.report import AuditReport, KeptAudit
 from audit.report.threshold import calibration, score_codes, strata_of
-from audit.words import error_text
 from pages.ui import (
     blocks,
     cached,
@@ -56,8 +55,8 @@ def page() -> None:
         )
         st.html(blocks.heading("", below=say.text(f"measures_below_{tab}")))
         draw_tab(say, audit, report=report, tab=tab)
-    except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+    except cached.AuditError as error:
+        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
 
 def draw_tab(say: Words, audit: KeptAudit, *, report: AuditReport, tab: str) -> None:

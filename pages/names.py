@@ -12,7 +12,6 @@ import streamlit as st
 from audit.report.names import COLUMNS as LISTED
 from audit.report.names import FACETS, Wish, is_number, row_of, select
 from audit.report.report import AuditReport
-from audit.words import error_text
 from pages.ui import blocks, cached, linked, name_panel, screen_files
 from pages.ui.language import Words
 from pages.ui.logged import logged_export
@@ -53,8 +52,8 @@ def page() -> None:
         if audit is None:
             return
         draw(say, cached.report(audit.digest))
-    except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+    except cached.AuditError as error:
+        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
 
 def draw(say: Words, report: AuditReport) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import streamlit as st
 
 from audit.attack.decisions import ALPHA
+from audit.errors import written
 from audit.report.names import N_STRONGEST, kind_scores, strongest_names
 from audit.report.report import AuditReport, Ranking
-from audit.words import error_text, in_language
 from pages.ui import blocks, cached, charts
 from pages.ui.language import Words
 from pages.ui.mention_chart import mention_chart
@@ -30,8 +30,8 @@ def page() -> None:
             return
         report = cached.report(here.audit.digest)
         other = cached.report(here.other.digest) if here.other else None
-    except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+    except cached.AuditError as error:
+        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
         return
     draw_verdicts(say, report, other)
     if planted := report.details.canaries:
@@ -44,9 +44,7 @@ def page() -> None:
     start_cards(say)
     if report.notes:
         with st.expander(say.text("notes")):
-            st.html(
-                blocks.bullet_list(in_language(one, language=say.language) for one in report.notes)
-            )
+            st.html(blocks.bullet_list(written(one, say.language) for one in report.notes))
 
 
 def draw_nothing(say: Words, here: Place) -> None:

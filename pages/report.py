@@ -21,7 +21,6 @@ from audit.report.html import (
 )
 from audit.report.names import NAME_FORMS
 from audit.report.report import AuditReport
-from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui import language as ui_language
 from pages.ui.language import Words
@@ -52,8 +51,8 @@ def page() -> None:
         report = cached.report(audit.digest)
         draw(say, place(), report)
         draw_log(say, audit.digest)
-    except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+    except cached.AuditError as error:
+        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
 
 def draw(say: Words, here: Place, report: AuditReport) -> None:
@@ -68,7 +67,7 @@ def draw(say: Words, here: Place, report: AuditReport) -> None:
                 say, digest=report.digest, is_demo=here.audit is not None and here.audit.is_demo
             )
         except cached.AuditError as error:
-            why = error_text(error, language=say.language)
+            why = error.written(say.language)
             st.html(blocks.heading("", below=f"{say.text('report_invalid')} {why}"))
             return
         draw_downloads(

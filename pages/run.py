@@ -5,8 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.attack.question import AuditRequest
+from audit.errors import written
 from audit.names.lists import KeptPassages
-from audit.words import error_text, in_language
 from pages.ui import blocks, cached, setup_cached
 from pages.ui.language import Words
 from pages.ui.place import link, words
@@ -23,8 +23,8 @@ def page() -> None:
     st.html(blocks.heading("", below=say.text("run_below")))
     try:
         draw(say)
-    except cached.StoreError as error:
-        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+    except cached.AuditError as error:
+        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
 
 def draw(say: Words) -> None:
@@ -122,7 +122,7 @@ def plan_and_start(
     )
     found = setup_cached.check(models.general.path, models.hospital.path)
     if found.refusal:
-        why = in_language(found.refusal, language=say.language)
+        why = written(found.refusal, say.language)
         st.html(blocks.heading(say.text("setup_pair_refused"), below=why))
         return
     plan = setup_cached.make_plan(

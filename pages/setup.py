@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui.place import go_to, words
 from pages.ui.setup_choice import codes_for_link, is_new, is_unusable, keep_pending, pair
@@ -25,8 +24,8 @@ def page() -> None:
         has_pair = draw_models(say, models)
         has_names = draw_names(say, hospital=models.hospital)
         has_passages = draw_passages(say)
-    except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+    except cached.AuditError as error:
+        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
         return
     if is_unusable("names") or is_unusable("passages"):
         st.html(blocks.heading("", below=say.text("setup_open_unusable")))

@@ -8,7 +8,6 @@ from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.table import Job
 from audit.training.kept import MODELS, TrainedModel
-from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui.job_card import job_head
 from pages.ui.language import Words
@@ -31,8 +30,8 @@ def page() -> None:
         if trainings or not active:
             draw_list(say, trainings)
         draw_new(say, trainings)
-    except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+    except cached.AuditError as error:
+        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
 
 def draw_shown(say: Words, trainings: tuple[TrainedModel, ...], *, active: list[Job]) -> None:

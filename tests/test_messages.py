@@ -1,16 +1,116 @@
-"""Messages of the engine: a key and values, English by themselves, another language at the edge."""
+"""Messages of the engine: a key and values, English by themselves, Japanese from one catalogue."""
 
 from __future__ import annotations
 
+import ast
 import json
 import pickle
+import re
 import time
+from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import AuditError, Message, written
+from audit.attack.question import GenerationSettings
+from audit.corpus.register import read_register
+from audit.errors import CATALOGUE, AuditError, Message, written
+from audit.names.files import read_names
+from audit.notes.passages import read_passages
+from audit.notes.read import open_notes
+from audit.tables import RowNote
+from tests.repository import REPOSITORY
+
+JAPANESE = json.loads((CATALOGUE / "ja" / "messages.json").read_text(encoding="utf-8"))
+PLACE = re.compile(r"\{(\w+)[^{}]*\}")
+SHOWN_ON_COMMAND_LINE = re.compile(r"audit/(?:cli|selftest|__main__)\.py")
+FROM_OUTSIDE = {
+    "Permission denied", "Operation not permitted", "No such file or directory", "File exists",
+    "No space left on device", "Disk quota exceeded", "Read-only file system", "Is a directory",
+    "Input/output error", "Not a directory", "File name too long", "Too many open files",
+    "database is locked", "database or disk is full",
+}  # fmt: skip
+"""Reasons that the system gives."""
+LETTERS = re.compile(r"[ぁ-んァ-ヶ一-鿿]")
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for top in ("audit", "cache", "pages"):
+        for path in sorted((REPOSITORY / top).rglob("*.py")):
+            yield (
+                str(path.relative_to(REPOSITORY)),
+                ast.parse(path.read_text(encoding="utf-8")),
+            )
+
+
+def shown_arguments(call: ast.Call) -> list[ast.expr]:
+    """Return the expressions of a call that become messages."""
+    named = {keyword.arg: keyword.value for keyword in call.keywords}
+    match ast.unparse(call.func):
+        case "AuditError" | "StoreError" | "Failure":
+            return [
+                *call.args[:1],
+                *(named[name] for name in ("what", "where", "do") if name in named),
+            ]
+        case "RowNote":
+            return [*call.args[1:2], *([named["what"]] if "what" in named else [])]
+        case "Message":
+            return call.args[:1]
+        case "notes.append":
+            return [one for one in call.args if isinstance(one, ast.Constant | ast.JoinedStr)]
+    return []
+
+
+def constants(value: ast.expr) -> list[str]:
+    if isinstance(value, ast.IfExp):
+        return constants(value.body) + constants(value.orelse)
+    return [value.value] if isinstance(value, ast.Constant) and isinstance(value.value, str) else []
+
+
+def is_sentence(text: str) -> bool:
+    return " " in text and text[-1] in ".)" and not text.startswith("--")
+
+
+def test_every_sentence_has_a_translation_and_none_is_put_together_in_the_source() -> None:
+    n_found, missing, glued = 0, [], []
+    for path, tree in modules():
+        if SHOWN_ON_COMMAND_LINE.fullmatch(path):
+            continue
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            for value in shown_arguments(call):
+                at = f"{path}:{call.lineno}"
+                if any(isinstance(node, ast.JoinedStr) for node in ast.walk(value)):
+                    glued.append(at)
+                for text in constants(value):
+                    n_found += 1
+                    if text not in JAPANESE and is_sentence(text):
+                        missing.append((at, text))
+    assert n_found > 300  # the reading of the source has not gone blind
+    assert missing == []
+    assert glued == []
+
+
+def test_every_translation_has_a_sentence() -> None:
+    texts = {
+        node.value
+        for _, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert JAPANESE.keys() - texts - FROM_OUTSIDE == set()
+
+
+def test_both_languages_have_the_same_places() -> None:
+    for english, japanese in JAPANESE.items():
+        assert Counter(PLACE.findall(english)) == Counter(PLACE.findall(japanese)), english
+        assert "{" not in PLACE.sub("", japanese), english
+        assert LETTERS.search(japanese) or english.startswith("{"), english
+        assert "匿名化" not in japanese
+        if english.endswith("."):
+            assert japanese.endswith(("。", "}")), japanese
+
 
 VALUES = st.recursive(
     st.text(max_size=20) | st.integers() | st.floats(allow_nan=False),
@@ -76,4 +176,64 @@ def test_an_error_joins_place_sentence_and_advice() -> None:
     assert str(error) == error.written("en") == "device: is unknown. Choose auto or cpu."
     again = pickle.loads(pickle.dumps(error))
     assert again.written("ja") == error.written("ja")
+    assert error.written("ja").startswith("計算装置：")
     assert Message.read(error.message.plain()).written("ja") == error.written("ja")
+    unknown = AuditError("Nobody knows.", where="Jane and John")
+    assert unknown.written("ja") == "Jane and John：Nobody knows."
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "氏名のリスト：ファイルが空です。"),
+        (b"PK\x03\x04", "氏名のリスト：テキストではなく、zip の圧縮ファイルか Excel ブックです。"
+         "ファイルを「CSV UTF-8」形式で保存し、もう一度お試しください。"),
+        (b"first_name,last_name,is_member\nJane,Doe,perhaps\n", "氏名のリストの2行目：is_member"
+         " の値を解釈できません。1（診療記録にある）、0（診療記録にない）、または空欄（不明）"
+         "にしてください。"),
+        (b"name,name2\nJane Doe,1,2\n", "氏名のリストの2行目：セルの数が 3 個で、見出しの 2 個"
+         "と合いません。区切り文字を含むセルは、二重引用符で囲んでください。"),
+    ],
+)  # fmt: skip
+def test_real_errors_of_the_reader(data: bytes, told: str) -> None:
+    with pytest.raises(AuditError) as caught:
+        read_names(data)
+    assert caught.value.written("ja") == told
+
+
+def test_remarks_on_rows() -> None:
+    notes = read_names(b"name,colour\nJane Doe,1\n,2\nJane Doe,3\n").notes
+    shown = [written(note.what, "ja") for note in notes]
+    assert "2 列目は読み込みません。" in shown
+    assert "2行目と同じ氏名のため、除きました。" in shown
+    notes = read_passages(b"text\nSeen [NAME] today.\nnobody\n", file_name="p.csv").notes
+    assert [written(note.what, "ja") for note in notes] == [
+        "文章に氏名の全体が入る位置がないため、除きました。"
+    ]
+
+
+def test_remarks_of_the_corpus_builder(tmp_path) -> None:
+    notes = tmp_path / "notes.csv"
+    notes.write_bytes(b'patient_id,text\n1,seen\n2,""\n3,a,b\n4,"open\n5,seen\n')
+    shown = [
+        written(one.what, "ja") for one in open_notes(notes).read() if isinstance(one, RowNote)
+    ]
+    assert shown == [
+        "診療記録の本文が空です。",
+        "セルの数が 3 個で、見出しの 2 個と合いません。",
+        "二重引用符が正しく閉じられていないか、行が 1 MB を超えているため、5行目を除きました。",
+    ]
+    with pytest.raises(AuditError) as caught:
+        open_notes(notes, columns={"text": "words"})
+    assert caught.value.written("ja") == "診療記録：text として指定された名前の列がありません。"
+    with pytest.raises(AuditError) as caught:
+        read_register(b"patient_id,first_name,last_name\n,Jane,Doe\n")
+    assert caught.value.written("ja") == "患者名簿：患者番号と氏名の両方がある行がありません。"
+
+
+def test_settings() -> None:
+    with pytest.raises(AuditError) as caught:
+        GenerationSettings(n_steps=0)
+    assert caught.value.written("ja") == (
+        "サンプリング回数：1 から 50000 までの整数にしてください。"
+    )

@@ -179,7 +179,10 @@ def _generation_task(
     settings, tokenizer = request.generation, pair.hospital.tokenizer
     if settings.n_tokens > pair.n_positions:
         raise AuditError(
-            f"The models hold {pair.n_positions} tokens.", where="tokens", do="Ask for fewer."
+            "The models hold {n_positions} tokens.",
+            where="tokens",
+            do="Ask for fewer.",
+            n_positions=pair.n_positions,
         )
     mask = tokenizer.mask_token_id
     inner: list[int] = []
@@ -188,9 +191,9 @@ def _generation_task(
     n_free = settings.n_tokens - 2 - len(inner)
     if n_free < 0:
         raise AuditError(
-            f"has {len(inner) + 2} tokens, more than {settings.n_tokens}.", where="prompt",
+            "has {n_inner} tokens, more than {n_tokens}.", where="prompt",
             do="Shorten it, or ask for more tokens.",
-        )  # fmt: skip
+        n_inner=len(inner) + 2, n_tokens=settings.n_tokens)  # fmt: skip
     ids = [tokenizer.cls_token_id, *inner, *[mask] * n_free, tokenizer.sep_token_id]
     first = ids.index(mask)
     end = next(i for i in range(first, len(ids)) if ids[i] != mask)

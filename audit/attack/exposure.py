@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike
 
 from audit.attack.decisions import ALPHA, rank_p_values
 from audit.attack.metrics import GENERAL_ALONE, plain
-from audit.attack.verdict import WORDS
 from audit.names.candidates import Candidates
 from audit.rng import generator
 from audit.stats import NOTHING, Estimate, FloatArray, IntArray, Rate
+from audit.words import catalogue
 
 MIN_HELD_OUT = 19
 """With fewer held-out names the smallest rank p-value is above 0.05."""
@@ -211,7 +211,7 @@ def exposure_record(
         "scores": {name: one for name, one in found.items() if one is not None},
         "names": plain(names),
     }
-    languages = {"english": WORDS["canaries"]["en"], "japanese": WORDS["canaries"]["ja"]}
+    languages = {"english": catalogue("en", "canaries"), "japanese": catalogue("ja", "canaries")}
     return record | {name: _sentence(record, words) for name, words in languages.items()}
 
 

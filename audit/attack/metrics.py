@@ -356,9 +356,11 @@ def score_file(
     for kind, value in (("members", 1), ("controls", 0)):
         if not told[f"n_{kind}"]:
             raise AuditError(
-                f"There are no {kind} with a score.",
+                "There are no {kind} with a score.",
                 where="is_member",
-                do=f"Give at least one row with is_member = {value} and a number as its score.",
+                do=("Give at least one row with is_member = {value} and a number as its score."),
+                kind=kind,
+                value=value,
             )
     area, tprs, _ = (told.pop(name) for name in ("auc", "tpr_at_fpr", "n_replicates"))
     for end, name in (("", "value"), ("_low", "low"), ("_high", "high")):

@@ -95,9 +95,11 @@ def passage_templates(
     room = max_tokens - 2 - n_name_tokens
     if room < 8:
         raise AuditError(
-            f"{max_tokens} tokens leave no room for a passage beside a name of {n_name_tokens}.",
+            ("{max_tokens} tokens leave no room for a passage beside a name of {n_name_tokens}."),
             where="max_tokens",
             do="Raise the setting, or take a model with more positions.",
+            max_tokens=max_tokens,
+            n_name_tokens=n_name_tokens,
         )
     templates = []
     for passage in passages:

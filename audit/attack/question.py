@@ -103,7 +103,12 @@ class GenerationSettings(Record):
     @classmethod
     def _masked(cls, value: str) -> str:
         if "[MASK]" not in value:
-            raise AuditError("has no [MASK].", where="prompt", do=f"For example: {DEFAULT_PROMPT}")
+            raise AuditError(
+                "has no [MASK].",
+                where="prompt",
+                do="For example: {default_prompt}",
+                default_prompt=DEFAULT_PROMPT,
+            )
         return value
 
 
@@ -214,7 +219,7 @@ class AuditRequest(Record):
         ):
             if value not in known:
                 raise AuditError(
-                    "is unknown.", where=where, do=f"Choose one of {', '.join(known)}."
+                    "is unknown.", where=where, do="Choose one of {known}.", known=", ".join(known)
                 )
         return self
 

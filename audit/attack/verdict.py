@@ -8,16 +8,16 @@ lists, both routes (the group, single names) together.
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, Literal
 
 from audit.attack.decisions import ALPHA
 from audit.attack.metrics import plain
 from audit.stats import MIN_NAMES, NOTHING, Estimate
+from audit.words import catalogue
 
 State = Literal[
     "leak_found",
@@ -54,11 +54,7 @@ REASONS = {
 }
 """Reason codes of a verdict, and what each means."""
 
-WORDS: dict[str, dict[str, dict[str, str]]] = json.loads(
-    Path(__file__).with_name("words.json").read_text("utf-8")
-)
-"""Sentences of verdicts and of canaries, by language."""
-_LANGUAGES = {"english": WORDS["verdict"]["en"], "japanese": WORDS["verdict"]["ja"]}
+_LANGUAGES = {"english": catalogue("en", "verdict"), "japanese": catalogue("ja", "verdict")}
 _NOTES = (
     "auc_unusable",
     "no_truth",
@@ -253,7 +249,7 @@ def _told(verdict: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _sentence(verdict: dict[str, Any], words: dict[str, str]) -> str:
+def _sentence(verdict: dict[str, Any], words: Mapping[str, str]) -> str:
     """Put the verdict's numbers into the words of one language."""
     state, facts = verdict["state"], []
     for name, estimate in (("auc", verdict["auc"]), ("general", verdict["general_auc"])):
@@ -280,7 +276,7 @@ def _sentence(verdict: dict[str, Any], words: dict[str, str]) -> str:
                           and code != said)  # fmt: skip
 
 
-def _interval(estimate: Estimate, words: dict[str, str]) -> str:
+def _interval(estimate: Estimate, words: Mapping[str, str]) -> str:
     value, low, high = (_percent(x) for x in vars(estimate).values())
     key = "no_interval" if math.isnan(estimate.low) else "interval"
     return words[key].format(value=value, low=low, high=high)

@@ -343,7 +343,11 @@ class PatientTable:
         place = self._places.setdefault(note.patient_id, len(self._places))
         if place == len(self._votes):
             if place == MAX_PATIENTS:
-                raise AuditError(f"There are more than {MAX_PATIENTS:,} patients.", where="notes")
+                raise AuditError(
+                    "There are more than {max_patients:,} patients.",
+                    where="notes",
+                    max_patients=MAX_PATIENTS,
+                )
             for column in (self._votes, self._first, self._last):
                 column.append(0)
         votes = self._votes[place] + _votes(note.text)

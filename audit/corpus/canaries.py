@@ -62,9 +62,11 @@ def absent_names(
     drawn = draw_names(pool, n=n, seed=seed, accepts=will_do, purpose="canaries")
     if len(drawn) < n:
         raise AuditError(
-            f"Only {len(drawn):,} names are left that nobody carries; {n:,} are needed.",
+            ("Only {n_drawn:,} names are left that nobody carries; {n:,} are needed."),
             where="canaries",
             do="Plant fewer names.",
+            n_drawn=len(drawn),
+            n=n,
         )
     return tuple(zip(drawn.first, drawn.last, strict=True))
 
@@ -88,9 +90,11 @@ def plan_canaries(
     n_needed = n_pairs * sum(counts)
     if n_needed > n_notes:
         raise AuditError(
-            f"{n_needed:,} notes are needed, one for each mention; there are {n_notes:,}.",
+            ("{n_needed:,} notes are needed, one for each mention; there are {n_notes:,}."),
             where="canaries",
             do="Plant fewer names, or each less often.",
+            n_needed=n_needed,
+            n_notes=n_notes,
         )
     order = generator(seed, "canaries/names").permutation(len(names))[: 2 * n_pairs * len(counts)]
     canaries = []

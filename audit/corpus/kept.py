@@ -176,9 +176,10 @@ def check_controls(corpus: KeptCorpus, candidates: Candidates) -> None:
     controls = [row for row, is_member in enumerate(candidates.is_member) if is_member is False]
     if n_found := len(full_names_in(corpus, candidates.rows(controls))):
         raise AuditError(
-            f"{n_found:,} controls occur in D_private: they are no controls.",
+            "{n_found:,} controls occur in D_private: they are no controls.",
             where="candidates",
             do="Take them off the list, or draw the controls again.",
+            n_found=n_found,
         )
 
 
@@ -219,9 +220,10 @@ def keep_lists(
     candidates = list_of(corpus, controls=controls, roles=roles)
     if len(candidates) > MAX_NAMES:
         raise AuditError(
-            f"The list would have more than {MAX_NAMES:,} names.",
+            "The list would have more than {max_names:,} names.",
             where="candidates",
             do="Choose fewer kinds of controls.",
+            max_names=MAX_NAMES,
         )
     passages = passages_for(corpus, candidates, seed=corpus.seed)
     label = corpus.title or f"{corpus.source} {corpus.created[:10]}"

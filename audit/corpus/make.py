@@ -69,7 +69,7 @@ from audit.corpus.truth import (
     note_line,
     truth_line,
 )
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.home import salted_digest
 from audit.names.controls import Accepts
 from audit.names.matching import NameIndex, Pair
@@ -473,7 +473,7 @@ class _Making:
 
     def _refuse(self, row: RowNote) -> None:
         self._n_refused += 1
-        self._files[REFUSED].write(json_line(asdict(row)))
+        self._files[REFUSED].write(json_line({"row": row.row, "what": Message(row.what).plain()}))
         if row.what in self._refused or len(self._refused) < _REASONS:
             self._refused[row.what] += 1
 

@@ -108,11 +108,13 @@ def preview(
     others; who replaces whom is the same within the note.
     """
     if not 1 <= number <= MAX_NOTES:
-        raise AuditError(f"The number must lie from 1 to {MAX_NOTES:,}.", where="note")
+        raise AuditError(
+            "The number must lie from 1 to {max_notes:,}.", where="note", max_notes=MAX_NOTES
+        )
     notes = _notes(path, columns)
     found = list(islice(notes, number))
     if len(found) < number:
-        raise AuditError(f"The file has {len(found):,} notes.", where="note")
+        raise AuditError("The file has {n_found:,} notes.", where="note", n_found=len(found))
     is_last = next(notes, None) is None
     note = found[-1]
     if register is None:

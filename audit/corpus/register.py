@@ -15,7 +15,7 @@ from datetime import date
 from itertools import pairwise
 
 from audit.corpus.truth import Doubt, NoteTruth, Place
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.tables import RowNote, read_table
 from audit.text import MAX_NAME_CHARS, find_name_columns, fold_name, heading_key, is_unspaced
 
@@ -74,7 +74,7 @@ def read_register(data: bytes, *, what: str = "register") -> Register:
     try:
         names = find_name_columns(table.header)
     except ValueError as error:
-        raise AuditError(f"{error}.", where=what, do="Keep one of them.") from None
+        raise AuditError(error.args[0], where=what, do="Keep one of them.") from None
     keys = [heading_key(name) for name in table.header]
     column = {
         field: next(i for i, key in enumerate(keys) if key in known)
@@ -112,7 +112,11 @@ def _left_out(row: int, patient_id: str, first: str, last: str) -> RowNote | Non
         return RowNote(row, "The patient has no first or no last name; left out.")
     if max(len(first), len(last), len(patient_id)) > MAX_NAME_CHARS:
         return RowNote(
-            row, f"An id or a name is longer than {MAX_NAME_CHARS} characters; left out."
+            row,
+            Message(
+                "An id or a name is longer than {max_name_chars} characters; left out.",
+                max_name_chars=MAX_NAME_CHARS,
+            ),
         )
     if not (_folded(first) and _folded(last)):
         return RowNote(row, "A name has no letters; left out.")

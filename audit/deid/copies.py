@@ -23,7 +23,7 @@ from pydantic import ConfigDict, Field
 
 from audit.deid.metrics import Pair
 from audit.deid.tagger import Tags, Window, from_windows
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.notes.formats import (
     GOLD,
     PREDICTED,
@@ -577,11 +577,11 @@ def align_outputs(
     """
     # Tags of the gold's labels are known, whatever they are called.
     labels = {span.label for note in notes_in(gold, GOLD) for span in note.spans}
-    written: dict[str, tuple[str, OutputLine]] = {}
+    written: dict[str, tuple[Message, OutputLine]] = {}
     seen: set[str] = set()
     with opened(outputs, PREDICTED) as file:
         for number, line, _ in numbered_lines(file, what=PREDICTED):
-            where = f"{PREDICTED}, line {number}"
+            where = Message("{predicted}, line {number}", predicted=PREDICTED, number=number)
             one = OutputLine.of(line, where=where)
             refuse_twice(str(one.doc_id), seen, where=where)
             written[str(one.doc_id)] = where, one

@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 from audit.deid.copies import OutputLine
 from audit.deid.score import SCORES
 from audit.deid.tag import SPANS
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.foreign import decode_text, is_zip, refusing, zip_members
 from audit.notes.formats import guess_format, i2b2_text, jsonl_line, read_files, refuse_twice
 from audit.notes.read import ByteListener, Note, NoteSource, checked_note, open_notes
@@ -80,7 +80,7 @@ class AnnotatedNotes:
         """Yield the notes with their spans; what cannot be read is a refusal, or an error."""
         seen: set[str] = set()
         for number, name in enumerate(self.files, start=1):
-            where = f"{self.what}, file {number}"
+            where = Message("{subject}, file {number}", subject=self.what, number=number)
             try:
                 found = self._read(name, where=where, on_bytes=on_bytes)
             except AuditError as error:
@@ -101,7 +101,9 @@ class AnnotatedNotes:
             try:
                 data = self.load(file)
             except OSError as error:
-                raise AuditError(f"Cannot be read ({error.strerror}).", where=where) from None
+                raise AuditError(
+                    "Cannot be read ({strerror}).", where=where, strerror=error.strerror
+                ) from None
             on_bytes(len(data))
             text = decode_text(data, what=where)[0] if data else ""
             # The reader takes a note's name from its file's: the folder has to be in it.
@@ -154,7 +156,11 @@ def annotated_notes(path: Path, *, what: str = "notes") -> AnnotatedNotes:
     else:
         raise AuditError("The file or folder is not there.", where=what)
     if len(found) > ANNOTATED_FILES_MAX_FILES:
-        raise AuditError(f"There are more than {ANNOTATED_FILES_MAX_FILES:,} files.", where=what)
+        raise AuditError(
+            "There are more than {annotated_files_max_files:,} files.",
+            where=what,
+            annotated_files_max_files=ANNOTATED_FILES_MAX_FILES,
+        )
     names = [one.relative_to(top).as_posix() for one in found]
     notes = _annotated(names, lambda name: (top / name).read_bytes(), what=what)
     read = [top / file for files in notes.files.values() for file in files]
@@ -234,7 +240,9 @@ def keep_outputs(content: bytes, *, what: str) -> GivenNotes:
     n_notes = 0
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            OutputLine.of(line, where=f"{what}, line {number}")
+            OutputLine.of(
+                line, where=Message("{subject}, line {number}", subject=what, number=number)
+            )
             n_notes += 1
     if not n_notes:
         raise AuditError("There is no note in it.", where=what)
@@ -275,7 +283,7 @@ def _kept(data: bytes) -> str:
 def _check_n_lines(files: Iterable[bytes], *, n_most: int, what: str) -> None:
     # Counted before a line is read: a note as an object is many times as large.
     if sum(data.count(b"\n") for data in files) > n_most:
-        raise AuditError(f"The file has more than {n_most:,} lines.", where=what)
+        raise AuditError("The file has more than {n_most:,} lines.", where=what, n_most=n_most)
 
 
 def _members(files: Files, *, what: str) -> Iterator[tuple[str, bytes]]:
@@ -289,7 +297,9 @@ def _members(files: Files, *, what: str) -> Iterator[tuple[str, bytes]]:
             n_files += 1
             n_left -= len(member[1])
             if n_files > MAX_FILES:
-                raise AuditError(f"There are more than {MAX_FILES:,} files.", where=what)
+                raise AuditError(
+                    "There are more than {max_files:,} files.", where=what, max_files=MAX_FILES
+                )
             if n_left < 0:
                 raise AuditError("The archive is too large when unpacked.", where=what)
             yield member
@@ -322,9 +332,10 @@ def notes_lines(files: Files) -> bytes:
     """
     if sum(len(data) for _, data in files) > MAX_UPLOAD_MB * 1_000_000:
         raise AuditError(
-            f"The files are larger than {MAX_UPLOAD_MB} MB together.",
+            "The files are larger than {max_upload_mb} MB together.",
             where="notes",
             do="Hand them in by parts, or register their folder.",
+            max_upload_mb=MAX_UPLOAD_MB,
         )
     lines = []
     for number, (name, data) in enumerate(sorted(_members(files, what="notes")), start=1):

@@ -89,10 +89,14 @@ def split_notes(n_notes: int, *, single: Sequence[bool], sizes: SplitSizes, seed
     n_held_out = sizes.n_validation + sizes.n_test
     if n_held_out > len(alone):
         raise AuditError(
-            f"{n_held_out} notes are to be held out, but only {len(alone)} are of patients who "
-            "have a single note.",
+            (
+                "{n_held_out} notes are to be held out, but only {n_alone} are of "
+                "patients who have a single note."
+            ),
             where="splits",
             do="Choose smaller sizes for validation and test.",
+            n_held_out=n_held_out,
+            n_alone=len(alone),
         )
     split = bytearray([SPLITS.index(REST)]) * n_notes
     for number, place in enumerate(alone[:n_held_out]):
@@ -100,9 +104,11 @@ def split_notes(n_notes: int, *, single: Sequence[bool], sizes: SplitSizes, seed
     rest = [place for place in order if split[place] == SPLITS.index(REST)]
     if sizes.n_train > len(rest):
         raise AuditError(
-            f"{sizes.n_train} notes are to be trained on, but only {len(rest)} are left.",
+            "{n_train} notes are to be trained on, but only {n_rest} are left.",
             where="splits",
             do="Choose a smaller size for training.",
+            n_train=sizes.n_train,
+            n_rest=len(rest),
         )
     for place in rest[: sizes.n_train]:
         split[place] = SPLITS.index(TRAIN)

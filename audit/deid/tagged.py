@@ -110,7 +110,9 @@ def missing_marks(
     unmarked = _unmarked(document, found)
     if is_everywhere and len(unmarked) > MAX_SPANS:
         raise AuditError(
-            f"This text stands in the note more than {MAX_SPANS:,} times.", where="corrections"
+            "This text stands in the note more than {max_spans:,} times.",
+            where="corrections",
+            max_spans=MAX_SPANS,
         )
     return unmarked if is_everywhere else unmarked[:1]
 
@@ -119,8 +121,9 @@ def mark_between(document: TaggedDocument, *, start: int, end: int, label: str) 
     """Return the mark of the characters `start` to `end` (exclusive) of a note."""
     if not 0 <= start < end <= len(document.text):
         raise AuditError(
-            f"The note has characters 0 to {len(document.text):,}; the end is behind the start.",
+            "The note has characters 0 to {n_text:,}; the end is behind the start.",
             where="corrections",
+            n_text=len(document.text),
         )
     return _unmarked(document, [Span(start, end, label)])
 
@@ -161,9 +164,10 @@ def tagged_text(text: str, *, tagger: Tagger, release: Release) -> OneNote:
         raise AuditError("The note is empty.", where="notes")
     if len(text) > MAX_TYPED_CHARS:
         raise AuditError(
-            f"The text has more than {MAX_TYPED_CHARS:,} characters.",
+            "The text has more than {max_typed_chars:,} characters.",
             where="notes",
             do="Put it into a file.",
+            max_typed_chars=MAX_TYPED_CHARS,
         )
     if not is_whole(text):
         raise AuditError(
@@ -309,8 +313,9 @@ def keep_correction(tagged: TaggedSet, correction: Correction) -> None:
         data = _corrections(tagged)
         if data.count(b"\n") >= MAX_LINES:
             raise AuditError(
-                f"These notes have {MAX_LINES:,} corrections; there is room for no more.",
+                ("These notes have {max_lines:,} corrections; there is room for no more."),
                 where="corrections",
+                max_lines=MAX_LINES,
             )
         write_whole(tagged.path / CORRECTIONS, data + correction.written() + b"\n")
 

@@ -200,7 +200,9 @@ class TaggerFile(Record):
         except (AuditError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise AuditError(
                 "This file does not describe a tagger of this kind.",
-                where=f"{folder.name}/{TAGGER}",
+                where="{name}/{tagger}",
+                name=folder.name,
+                tagger=TAGGER,
             ) from None
         return found
 
@@ -208,7 +210,8 @@ class TaggerFile(Record):
 def unreadable(path: Path, error: OSError) -> AuditError:
     """Return the error for a tagger whose files cannot be read."""
     return AuditError(
-        f"The tagger cannot be read ({error.strerror}).",
+        "The tagger cannot be read ({strerror}).",
         where=path.name,
         do="Choose a folder with tagger.json and model.",
+        strerror=error.strerror,
     )

@@ -256,7 +256,7 @@ def _take_folder(order: ExperimentTask, out: Path) -> None:
 
 
 def _unreadable(error: OSError) -> AuditError:
-    return AuditError(f"Cannot be read ({error.strerror}).", where="notes")
+    return AuditError("Cannot be read ({strerror}).", where="notes", strerror=error.strerror)
 
 
 def _exposures(order: ExperimentTask, folder: Path) -> tuple[ExposureRow, ...]:

@@ -7,13 +7,12 @@ import sys
 import traceback
 from types import TracebackType
 
-from audit.errors import AuditCancelled, AuditError
+from audit.errors import AuditCancelled, AuditError, Message
 from audit.home import stay_offline
 from audit.jobs import table
 from audit.jobs.locks import jobs_dir
 from audit.jobs.service import KINDS, failure_of
 from audit.jobs.table import Failure, Job, forget_order, read_order, table_contact
-from cache.store import StoreError
 
 
 def answer(job: Job) -> None:
@@ -22,7 +21,7 @@ def answer(job: Job) -> None:
         result = KINDS[job.kind](read_order(job.job_id), table_contact(job.job_id))
     except AuditCancelled:
         table.end(job.job_id, state="cancelled")
-    except (AuditError, StoreError, MemoryError) as error:
+    except (AuditError, MemoryError) as error:
         table.end(job.job_id, state="failed", failure=failure_of(error, job=job))
     else:
         table.end(job.job_id, state="done", result=result)
@@ -46,7 +45,8 @@ def main() -> int:
         places = [f"  {f.filename}:{f.lineno} {f.name}" for f in frames]
         sys.stderr.write("\n".join([kind.__name__, *places, ""]))
         failure = Failure(
-            f"The program made a mistake ({kind.__name__}).", where=f"job {job.job_id}",
+            Message("The program made a mistake ({kind}).", kind=kind.__name__),
+            where=Message("job {job_id}", job_id=job.job_id),
             do="Everything finished is kept. The job's log in the data directory says where.",
         )  # fmt: skip
         table.end(job.job_id, state="failed", failure=failure)

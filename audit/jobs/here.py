@@ -21,7 +21,6 @@ from audit.jobs.table import COMMAND, WORKER, Job, Wait, forget_order, table_con
 from audit.progress import Progress, ProgressListener, duration
 from audit.shelf import Lock, new_identifier
 from audit.task import Question
-from cache.store import StoreError
 
 POLL_SECONDS = 0.1
 _RECOVER_SECONDS = 2.0
@@ -68,7 +67,7 @@ def _answered(
     except (AuditCancelled, KeyboardInterrupt):
         table.end(job.job_id, state="cancelled")
         raise
-    except (AuditError, StoreError, MemoryError) as error:
+    except (AuditError, MemoryError) as error:
         table.end(job.job_id, state="failed", failure=failure_of(error, job=job))
         raise
     finally:

@@ -18,7 +18,7 @@ from audit.corpus.make import CorpusTask
 from audit.deid.scoring import ScoreTask
 from audit.deid.tasks import TaggerTask, TaggingTask
 from audit.demo import DemoTask, demo_digests
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.experiment.leakage_tables import LeakageTask
 from audit.experiment.paper_tables import ExperimentTask
 from audit.home import results_dir
@@ -202,7 +202,7 @@ def died(job: Job) -> Failure:
     """Return the cause that is told of a job whose process was stopped again and again."""
     settings = smaller_batch(job)
     do = _SMALLER if settings else _FREE
-    return Failure(_DIED.format(n=job.n_attempts), do=do, settings=settings)
+    return Failure(Message(_DIED, n=job.n_attempts), do=do, settings=settings)
 
 
 def failure_of(error: Exception, *, job: Job) -> Failure:
@@ -358,8 +358,9 @@ def job(job_id: str) -> Job:
     """
     found = table.with_prefix(job_id) if len(job_id) >= 4 else ()
     if len(found) != 1:
-        what = f"{len(found)} jobs begin so." if found else _NO_JOB
-        raise AuditError(what, where="job", do="`python -m audit jobs` lists all.")
+        what = "{n_found} jobs begin so." if found else _NO_JOB
+        do = "`python -m audit jobs` lists all."
+        raise AuditError(what, where="job", do=do, n_found=len(found))
     return found[0]
 
 

@@ -7,12 +7,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.jobs.locks import jobs_dir, table_lock, unusable
 from audit.progress import Progress, ProgressListener
 from audit.shelf import is_code, new_identifier, now, whole_file
@@ -75,18 +75,26 @@ class Wait:
 class Failure:
     """Why a job failed, in the words of an `AuditError`, and what may help.
 
-    Attributes
-    ----------
-    what, where, do
-        As in `AuditError`.
-    settings
-        (setting, value) with which another try may go well; that is a new question.
+    `settings` are pairs of a setting and a value with which another try may go well; that is a new
+    question.
     """
 
     what: str
     where: str = ""
     do: str = ""
     settings: tuple[tuple[str, Setting], ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as values of JSON, the sentences with their keys and values."""
+        parts = {"what": self.what, "where": self.where, "do": self.do}
+        told = {name: Message(part).plain() for name, part in parts.items()}
+        return told | {"settings": self.settings}
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any]) -> Failure:
+        """Return what `plain` wrote."""
+        what, where, do = (Message.read(plain[name]) for name in ("what", "where", "do"))
+        return cls(what, where, do, tuple((name, value) for name, value in plain["settings"]))
 
 
 @dataclass(frozen=True)
@@ -397,7 +405,7 @@ def end(
         "failure = :failure, share = case when :state = 'done' then 1 else share end",
         state=state,
         result=json.dumps(result),
-        failure=json.dumps(asdict(failure)) if failure else "",
+        failure=json.dumps(failure.plain()) if failure else "",
     )
 
 
@@ -453,10 +461,7 @@ def _select(where: str, *values: str | int) -> tuple[Job, ...]:
 
 def _job(row: dict[str, Any]) -> Job:
     del row["turn"]
-    failure = json.loads(row["failure"] or "null")
-    if failure:
-        settings = tuple((name, value) for name, value in failure["settings"])
-        failure = Failure(**failure | {"settings": settings})
+    failure = Failure.read(json.loads(row["failure"])) if row["failure"] else None
     return Job(
         **row
         | {

@@ -99,10 +99,14 @@ def refuse_changed_distributions(
     moved = _variation(*(_distributions(model, ids, mask_id) for model in (exact, rounded)))
     if not moved <= MAX_TOTAL_VARIATION:
         raise AuditError(
-            f"bfloat16 moves this model's distributions by {moved:.3f} (total variation); at most "
-            f"{MAX_TOTAL_VARIATION} is accepted.",
+            (
+                "bfloat16 moves this model's distributions by {moved:.3f} (total "
+                "variation); at most {max_total_variation} is accepted."
+            ),
             where=name,
             do="Run in float32.",
+            moved=moved,
+            max_total_variation=MAX_TOTAL_VARIATION,
         )
 
 

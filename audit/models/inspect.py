@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from safetensors import safe_open
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.foreign import json_value, refusing
 from audit.home import data_home
 from audit.shelf import fingerprint
@@ -100,7 +100,7 @@ class ModelFolder:
     def read(self, file: str, *, max_bytes: int) -> bytes:
         """Read one small file whole."""
         if file not in self.files:
-            raise AuditError(f"The file {file} is missing.", where=self.where())
+            raise AuditError("The file {file} is missing.", where=self.where(), file=file)
         try:
             with (self.path / file).open("rb") as stream:
                 data = stream.read(max_bytes + 1)
@@ -108,7 +108,9 @@ class ModelFolder:
             raise unreadable(fault, where=self.where(file)) from None
         if len(data) > max_bytes:
             raise AuditError(
-                f"The file is larger than {max_bytes // 1_000_000} MB.", where=self.where(file)
+                "The file is larger than {max_bytes} MB.",
+                where=self.where(file),
+                max_bytes=max_bytes // 1000000,
             )
         return data
 
@@ -121,9 +123,10 @@ def unreadable(fault: Exception, *, where: str) -> AuditError:
     """Return the error for a file that the system does not give out, without its path."""
     reason = getattr(fault, "strerror", None) or type(fault).__name__
     return AuditError(
-        f"It cannot be read ({reason}).",
+        "It cannot be read ({reason}).",
         where=where,
         do="Check that it exists and that you may read it.",
+        reason=reason,
     )
 
 
@@ -149,7 +152,11 @@ def open_folder(path: Path) -> ModelFolder:
         name = display_name(root)
         entries = sorted(root.iterdir())
         if len(entries) > _MAX_ENTRIES:
-            raise AuditError(f"The directory holds more than {_MAX_ENTRIES} entries.", where=name)
+            raise AuditError(
+                "The directory holds more than {max_entries} entries.",
+                where=name,
+                max_entries=_MAX_ENTRIES,
+            )
         files = [one.name for one in entries if _is_file(one, name=name)]
     except (OSError, ValueError, RuntimeError) as fault:
         raise unreadable(fault, where=path.name) from None
@@ -159,8 +166,10 @@ def open_folder(path: Path) -> ModelFolder:
             raise AuditError(
                 "The directory holds program code; a model that needs code of its own is not "
                 "loaded.",
-                where=f"{name}/{_plain(file)}",
+                where="{name}/{file}",
                 do="Remove it if the model is a plain BERT, RoBERTa or DistilBERT.",
+                name=name,
+                file=_plain(file),
             )
     unsafe = tuple(file for file in files if suffixes[file] in _UNSAFE_WEIGHTS)
     return ModelFolder(root, name, tuple(file for file in files if file not in unsafe), unsafe)
@@ -320,10 +329,13 @@ def refuse_code_keys(value: object, *, where: str, _depth: int = 0) -> None:
         is_foreign = any(part in name for part in _ATTENTION_KEYS) and item not in _PLAIN_ATTENTION
         if name in _CODE_KEYS or "kernel" in name or is_foreign:
             raise AuditError(
-                f"The setting {_shown(key)} can load code or change the arithmetic; such a model "
-                "is not loaded.",
+                (
+                    "The setting {key} can load code or change the arithmetic; such a "
+                    "model is not loaded."
+                ),
                 where=where,
                 do="Remove the setting if the model is a plain BERT, RoBERTa or DistilBERT.",
+                key=_shown(key),
             )
         refuse_code_keys(item, where=where, _depth=_depth + 1)
     for item in value if isinstance(value, list) else ():
@@ -341,23 +353,29 @@ def parse_config(raw: Mapping[str, object], *, where: str) -> ModelConfig:
         kind = written[1].lower() if written else None
     if not isinstance(kind, str) or kind not in _CONFIGS:
         raise AuditError(
-            f"Models of the kind {_shown(kind)} cannot be audited.",
+            "Models of the kind {kind} cannot be audited.",
             where=where,
             do="The kinds that can: BERT, RoBERTa and DistilBERT.",
+            kind=_shown(kind),
         )
     for key, allowed in _ONLY.items():
         if raw.get(key) not in allowed:
             raise AuditError(
-                f"The setting {key} = {_shown(raw[key])} is not supported.", where=where
+                "The setting {key} = {raw} is not supported.",
+                where=where,
+                key=key,
+                raw=_shown(raw[key]),
             )
     try:
         config = _CONFIGS[kind].model_validate(raw)
     except ValidationError as error:
         key = str(error.errors(include_input=False)[0]["loc"][0])
         raise AuditError(
-            f"The setting {key} = {_shown(raw[key])} is out of bounds.",
+            "The setting {key} = {raw} is out of bounds.",
             where=where,
             do="Check that this is the config.json that was saved with the model.",
+            key=key,
+            raw=_shown(raw[key]),
         ) from None
     for name, field in _CONFIGS[kind].model_fields.items():
         key = field.alias or name
@@ -369,8 +387,10 @@ def parse_config(raw: Mapping[str, object], *, where: str) -> ModelConfig:
 def _check_together(config: ModelConfig, *, where: str) -> None:
     if config.hidden_size % config.n_heads:
         raise AuditError(
-            f"The width {config.hidden_size} cannot be shared by {config.n_heads} heads.",
+            "The width {hidden_size} cannot be shared by {n_heads} heads.",
             where=where,
+            hidden_size=config.hidden_size,
+            n_heads=config.n_heads,
         )
     if config.pad_token_id is not None and config.pad_token_id >= config.vocab_size:
         raise AuditError("The padding token lies outside the vocabulary.", where=where)
@@ -526,9 +546,11 @@ def _weights(folder: ModelFolder) -> tuple[list[str], list[TensorHeader]]:
         missing = [file for file in files if file not in folder.files]
         if missing or not 0 < len(files) <= _MAX_SHARDS:
             raise AuditError(
-                f"The shard index names {len(files)} files, of which {len(missing)} are missing.",
+                ("The shard index names {n_files} files, of which {n_missing} are missing."),
                 where=where,
                 do="Copy the model again from where it was saved, all shards.",
+                n_files=len(files),
+                n_missing=len(missing),
             )
     tensors: list[TensorHeader] = []
     for file in files:
@@ -538,7 +560,9 @@ def _weights(folder: ModelFolder) -> tuple[list[str], list[TensorHeader]]:
             raise unreadable(fault, where=folder.where(file)) from None
         if len(tensors) > _MAX_TENSORS:
             raise AuditError(
-                f"The files list more than {_MAX_TENSORS:,} tensors.", where=folder.where()
+                "The files list more than {max_tensors:,} tensors.",
+                where=folder.where(),
+                max_tensors=_MAX_TENSORS,
             )
     found = {tensor.name: tensor.file for tensor in tensors}
     if places is not None and (len(found) < len(tensors) or found != places):
@@ -557,19 +581,23 @@ def _refuse_other_weights(folder: ModelFolder) -> None:
         what = "The directory holds an adapter; without it the model is another one."
         do = "Merge the adapter into the model and save that."
     elif n_kinds == 2:
-        what = f"There are two sets of weights: {SINGLE_FILE} and {INDEX_FILE}."
+        what = Message(
+            "There are two sets of weights: {single_file} and {index_file}.",
+            single_file=SINGLE_FILE,
+            index_file=INDEX_FILE,
+        )
         do = "Keep the one that is meant."
     elif n_kinds == 0 and folder.unsafe:
-        what = (
-            f"The weights are there only in a form that can run code or is not read "
-            f"({', '.join(folder.unsafe[:3])})."
+        what = Message(
+            ("The weights are there only in a form that can run code or is not read ({unsafe})."),
+            unsafe=", ".join(folder.unsafe[:3]),
         )
         do = (
             "Convert them to safetensors on a machine that may run the model's code: "
             "load with transformers, then save_pretrained."
         )
     elif n_kinds == 0:
-        what = f"There are no weights ({SINGLE_FILE})."
+        what = Message("There are no weights ({single_file}).", single_file=SINGLE_FILE)
         do = "Choose the directory into which the model was saved."
     if what:
         raise AuditError(what, where=folder.where(), do=do)
@@ -594,19 +622,28 @@ def _check_tensors(
     missing = [name for name in expected if name not in found and twins.get(name) not in found]
     if missing:
         raise AuditError(
-            f'{len(missing)} tensors are missing (first: "{missing[0]}"); they would be filled '
-            "with random numbers.",
+            (
+                '{n_missing} tensors are missing (first: "{missing}"); they would be '
+                "filled with random numbers."
+            ),
             where=where,
             do="Copy the model again, or save it as ...ForMaskedLM.",
+            n_missing=len(missing),
+            missing=missing[0],
         )
     extra = sorted(found.keys() - expected.keys())
     unknown = [name for name in extra if not _KNOWN_EXTRA.fullmatch(name)]
     if unknown:
         raise AuditError(
-            f"The files hold {len(unknown)} tensors that a {config.architecture} masked language "
-            f'model does not have (first: "{_plain(unknown[0])}").',
+            (
+                "The files hold {n_unknown} tensors that a {architecture} masked "
+                'language model does not have (first: "{unknown}").'
+            ),
             where=where,
             do="Check that config.json belongs to these weights.",
+            n_unknown=len(unknown),
+            architecture=config.architecture,
+            unknown=_plain(unknown[0]),
         )
     for name, shape in expected.items():
         if name in found:
@@ -617,17 +654,23 @@ def _check_tensors(
 def _check_tensor(tensor: TensorHeader, *, name: str, shape: Shape, where: str) -> None:
     if tensor.shape != shape:
         raise AuditError(
-            f'The tensor "{name}" has the shape {list(tensor.shape)}; config.json promises '
-            f"{list(shape)}.",
+            ('The tensor "{name}" has the shape {shape}; config.json promises {shape_2}.'),
             where=where,
             do="Check that config.json belongs to these weights.",
+            name=name,
+            shape=list(tensor.shape),
+            shape_2=list(shape),
         )
     if tensor.dtype not in _FLOATS:
         raise AuditError(
-            f'The tensor "{name}" holds numbers of the kind {tensor.dtype}; only 16, 32 and '
-            "64 bit floating point is read.",
+            (
+                'The tensor "{name}" holds numbers of the kind {dtype}; only 16, 32 '
+                "and 64 bit floating point is read."
+            ),
             where=where,
             do="Save the model unquantised.",
+            name=name,
+            dtype=tensor.dtype,
         )
 
 
@@ -733,9 +776,10 @@ def _refuse_many_added(*tables: object, where: str) -> None:
     # transformers adds them one by one, and takes the longer the more there are.
     if any(isinstance(table, list | dict) and len(table) > _MAX_ADDED for table in tables):
         raise AuditError(
-            f"The tokenizer adds more than {_MAX_ADDED:,} tokens to its vocabulary.",
+            "The tokenizer adds more than {max_added:,} tokens to its vocabulary.",
             where=where,
             do="Save it with these tokens in the vocabulary itself.",
+            max_added=_MAX_ADDED,
         )
 
 
@@ -747,9 +791,11 @@ def _tokenizer_class(named: str, *, where: str) -> str:
         return "PreTrainedTokenizerFast"
     shown = named.removesuffix("Fast")[:60] if named.isidentifier() else "?"
     raise AuditError(
-        f"Tokenizers of the class {shown} are not supported.",
+        "Tokenizers of the class {shown} are not supported.",
         where=where,
-        do=f"The classes that are: {', '.join(_CLASSES)}.",
+        do="The classes that are: {classes}.",
+        shown=shown,
+        classes=", ".join(_CLASSES),
     )
 
 
@@ -763,7 +809,11 @@ def _check_japanese(settings: Mapping[str, object], *, where: str) -> None:
     for key, values in _JAPANESE_SETTINGS.items():
         if chosen.get(key, values[0]) not in values:
             raise AuditError(
-                f"This {key} is not supported.", where=where, do=f"Supported: {', '.join(values)}."
+                "This {key} is not supported.",
+                where=where,
+                do="Supported: {values}.",
+                key=key,
+                values=", ".join(values),
             )
 
 
@@ -774,9 +824,10 @@ def _used_files(kind: str, present: Mapping[str, bytes], *, where: str) -> list[
     missing = [file for file in needed or (FAST_FILE,) if file not in present]
     if missing:
         raise AuditError(
-            f"The tokenizer's files are missing ({' and '.join(missing)}).",
+            "The tokenizer's files are missing ({missing}).",
             where=where,
             do="Copy the files that the tokenizer was saved with into the directory.",
+            missing=" and ".join(missing),
         )
     return [*needed, *(file for file in _LEGACY_FILES if file in present)]
 
@@ -803,7 +854,11 @@ def _vocabulary(
 def _refuse_many_lines(data: bytes, *, where: str) -> None:
     # Counted in the bytes: as objects they would be a hundred times as large.
     if data.count(b"\n") > MAX_VOCABULARY:
-        raise AuditError(f"The file has more than {MAX_VOCABULARY:,} lines.", where=where)
+        raise AuditError(
+            "The file has more than {max_vocabulary:,} lines.",
+            where=where,
+            max_vocabulary=MAX_VOCABULARY,
+        )
 
 
 def _vocabulary_lines(data: bytes, *, where: str) -> dict[int, str]:
@@ -838,9 +893,10 @@ def _fast_vocabulary(raw: Mapping[str, object], *, kind: str, where: str) -> obj
         _CLASSES[kind][1:] if _CLASSES[kind][1] else ("WordPiece", "BPE", "WordLevel")
     ):
         raise AuditError(
-            f"The tokenizer's model is not the one of a {kind}.",
+            "The tokenizer's model is not the one of a {kind}.",
             where=where,
             do="Check tokenizer_class in tokenizer_config.json.",
+            kind=kind,
         )
     if model.get("dropout"):
         raise AuditError("The tokenizer splits words at random (dropout).", where=where)
@@ -957,16 +1013,18 @@ def read_model_files(path: Path) -> ModelFiles:
         return ModelFiles(folder, config, weight_files, tokenizer, notes)
 
 
-def _notes(folder: ModelFolder, weight_files: Sequence[str], extra: Iterable[str]) -> list[str]:
+def _notes(folder: ModelFolder, weight_files: Sequence[str], extra: Iterable[str]) -> list[Message]:
     notes = []
     other = [f for f in folder.files if f.endswith(".safetensors") and f not in weight_files]
     if unread := [*folder.unsafe, *other]:
         shown = ", ".join(unread[:5]) + (", …" if len(unread) > 5 else "")
-        notes.append(f"Not opened: {shown}.")
+        notes.append(Message("Not opened: {shown}.", shown=shown))
     heads = {name.split(".")[1] for name in extra if name.count(".") >= 2} - {"embeddings"}
     if heads:
         known = ", ".join(sorted(heads))
-        notes.append(f"Weights that masked language modelling does not use: {known}.")
+        notes.append(
+            Message("Weights that masked language modelling does not use: {known}.", known=known)
+        )
     return notes
 
 

@@ -20,7 +20,7 @@ import transformers
 from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.foreign import refuse_without_memory, refusing
 from audit.models.forward import exact_kernels, refuse_changed_distributions, trial_rows
 from audit.models.inspect import (
@@ -100,7 +100,9 @@ def load_model(path: Path, *, device: str = "cpu", dtype: str = "float32") -> Lo
         One of `DTYPES`; weights saved in 16 bits are widened by default.
     """
     if dtype not in DTYPES:
-        raise AuditError(f"Unknown kind of numbers; known: {', '.join(DTYPES)}.", where="dtype")
+        raise AuditError(
+            "Unknown kind of numbers; known: {dtypes}.", where="dtype", dtypes=", ".join(DTYPES)
+        )
     files = read_model_files(path)
     name = files.folder.name
     _refuse_without_memory(files, dtype=DTYPES[dtype])
@@ -155,9 +157,12 @@ def _refuse_non_finite(tensor: Tensor, *, name: str, where: str) -> None:
     if not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
         n_bad = int((~torch.isfinite(tensor)).sum())
         raise AuditError(
-            f'{n_bad} of {tensor.numel()} numbers in the tensor "{name}" are not finite.',
+            '{n_bad} of {numel} numbers in the tensor "{name}" are not finite.',
             where=where,
             do="The training has diverged, the file is damaged, or the numbers need more bits.",
+            n_bad=n_bad,
+            numel=tensor.numel(),
+            name=name,
         )
 
 
@@ -172,10 +177,12 @@ def _fill_same(weights: dict[str, Tensor], *, config: ModelConfig, where: str) -
             weights |= {name: v for name, v in ((one, twin), (other, value)) if v is not None}
         elif config.is_tied and not torch.equal(value, twin):
             raise AuditError(
-                f'The tensors "{one}" and "{other}" should be one and the same, but differ.',
+                ('The tensors "{one}" and "{other}" should be one and the same, but differ.'),
                 where=where,
                 do="If the head has a matrix of its own, config.json must say "
                 '"tie_word_embeddings": false.',
+                one=one,
+                other=other,
             )
 
 
@@ -212,12 +219,10 @@ def _moved(model: nn.Module, *, device: str) -> nn.Module:
     try:
         return model.to(torch.device(device))
     except torch.OutOfMemoryError:
-        reason = "has not enough memory for the model"
+        what = "The device {device} has not enough memory for the model."
     except (RuntimeError, AssertionError):
-        reason = "is not available"
-    raise AuditError(
-        f"The device {device[:20]!r} {reason}.", where="device", do="Use another one, or cpu."
-    )
+        what = "The device {device} is not available."
+    raise AuditError(what, where="device", do="Use another one, or cpu.", device=repr(device[:20]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +239,9 @@ class ModelPair:
         """Refuse two models whose numbers would not speak of the same tokens."""
         differences = tokenizer_differences(self.general.tokenizer, self.hospital.tokenizer)
         if differences:
-            names = f"{self.general.name} and {self.hospital.name}"
+            names = Message(
+                "{name} and {name_2}", name=self.general.name, name_2=self.hospital.name
+            )
             raise unlike_tokenizers(differences, where=names)
 
     @property
@@ -249,31 +256,65 @@ class ModelPair:
         notes = []
         if _shape(one) != _shape(other):
             notes.append(
-                f"The models differ in shape ({_shape(one)}; {_shape(other)}), so they cannot "
-                "share dropout masks."
+                Message(
+                    (
+                        "The models differ in shape ({one}; {other}), so they cannot share "
+                        "dropout masks."
+                    ),
+                    one=_shape(one),
+                    other=_shape(other),
+                )
             )
         (h, a), (h2, a2) = ((c.hidden_dropout, c.attention_dropout) for c in (one, other))
         if (h, a) != (h2, a2):
             notes.append(
-                f"The models differ in dropout rates (hidden {h:g} and {h2:g}, attention {a:g} and "
-                f"{a2:g}), so they cannot share dropout masks."
+                Message(
+                    (
+                        "The models differ in dropout rates (hidden {h:g} and {h2:g}, "
+                        "attention {a:g} and {a2:g}), so they cannot share dropout masks."
+                    ),
+                    h=h,
+                    h2=h2,
+                    a=a,
+                    a2=a2,
+                )
             )
         for side, hidden, attention in (("general", h, a), ("hospital", h2, a2)):
             if hidden == attention == 0:
-                notes.append(f"The {side} model has no dropout: repeated passes are all alike.")
+                notes.append(
+                    Message(
+                        "The {side} model has no dropout: repeated passes are all alike.", side=side
+                    )
+                )
             elif 0 in (hidden, attention):
                 which = "attention" if hidden else "hidden"
-                notes.append(f"The {which} dropout rate of the {side} model is 0.")
+                notes.append(
+                    Message(
+                        "The {which} dropout rate of the {side} model is 0.", which=which, side=side
+                    )
+                )
         if one.n_positions != other.n_positions:
             notes.append(
-                f"The models take inputs of different length ({one.n_positions} and "
-                f"{other.n_positions} tokens); the shorter one counts."
+                Message(
+                    (
+                        "The models take inputs of different length ({n_positions} and "
+                        "{n_positions_2} tokens); the shorter one counts."
+                    ),
+                    n_positions=one.n_positions,
+                    n_positions_2=other.n_positions,
+                )
             )
         return tuple(notes)
 
 
 def _shape(c: ModelConfig) -> str:
-    return f"{c.architecture}, {c.n_layers} layers, {c.hidden_size} wide, {c.n_heads} heads"
+    return Message(
+        ("{architecture}, {n_layers} layers, {hidden_size} wide, {n_heads} heads"),
+        architecture=c.architecture,
+        n_layers=c.n_layers,
+        hidden_size=c.hidden_size,
+        n_heads=c.n_heads,
+    )
 
 
 def load_pair(

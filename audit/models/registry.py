@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL, registered_folders
 from audit.models.inspect import (
     LABEL,
@@ -48,7 +48,7 @@ class RegisteredModel:
     model_id: str
     path: Path
     summary: ModelSummary | None
-    refusal: str
+    refusal: Message
     title: str = ""
 
 
@@ -78,9 +78,11 @@ def model_path(text: str, *, where: str = "model") -> Path:
 def _inspected(model_id: str, path: Path) -> RegisteredModel:
     title = trained_name(path) if model_id.startswith(f"{LABEL}/") else ""
     try:
-        return RegisteredModel(model_id, path, inspect_model(path), refusal="", title=title)
+        return RegisteredModel(
+            model_id, path, inspect_model(path), refusal=Message(""), title=title
+        )
     except AuditError as refused:
-        return RegisteredModel(model_id, path, None, refusal=str(refused), title=title)
+        return RegisteredModel(model_id, path, None, refusal=refused.message, title=title)
 
 
 def _found() -> Iterator[tuple[str, Path]]:
@@ -178,7 +180,7 @@ class PairCheck:
 
     traits: tuple[Trait, ...]
     tokenizer_differences: tuple[str, ...]
-    refusal: str
+    refusal: Message
     is_one_directory: bool
 
 
@@ -208,13 +210,14 @@ def check_pair(general: Path, hospital: Path) -> PairCheck:
         *(Trait(name, getattr(one, name), getattr(other, name)) for name in _SUMMARY_TRAITS),
         *(Trait(name, *(getattr(config, name) for config in configs)) for name in _CONFIG_TRAITS),
     )
-    refusal = ""
+    refusal = Message("")
     differences: tuple[str, ...] = ()
     try:
         differences = tokenizer_differences(tokenizer(general), tokenizer(hospital))
     except AuditError as error:
-        refusal = str(error)
+        refusal = error.message
     if differences:
-        refusal = str(unlike_tokenizers(differences, where=f"{one.name} and {other.name}"))
+        names = Message("{one} and {other}", one=one.name, other=other.name)
+        refusal = unlike_tokenizers(differences, where=names).message
     is_one = os.path.realpath(general) == os.path.realpath(hospital)
     return PairCheck(traits, differences, refusal, is_one)

@@ -19,7 +19,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # read when transformers is imported
 import transformers
 from tokenizers import Tokenizer
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.models.inspect import CONFIG_FILE, FAST_FILE, ModelConfig, TokenizerFiles
 
 _MAX_SHOWN = 6
@@ -57,20 +57,33 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
     what = ""
     do = "Use the tokenizer that was saved with this model."
     if highest >= config.vocab_size:
-        what = (
-            f"The tokenizer numbers its tokens up to {highest}, but the model has "
-            f"only {config.vocab_size} embeddings."
+        what = Message(
+            (
+                "The tokenizer numbers its tokens up to {highest}, but the model has "
+                "only {vocab_size} embeddings."
+            ),
+            highest=highest,
+            vocab_size=config.vocab_size,
         )
     elif lacking:
-        what = f"The tokenizer has no {lacking[0]} token in its vocabulary."
+        what = Message(
+            "The tokenizer has no {lacking} token in its vocabulary.", lacking=lacking[0]
+        )
     elif config.architecture == "roberta" and tokenizer.pad_token_id != config.pad_token_id:
         # RoBERTa counts its positions from the padding token's number.
-        what = (
-            f"The padding token is {tokenizer.pad_token_id} in the tokenizer and "
-            f"{config.pad_token_id} in config.json."
+        what = Message(
+            (
+                "The padding token is {pad_token_id} in the tokenizer and "
+                "{pad_token_id_2} in config.json."
+            ),
+            pad_token_id=tokenizer.pad_token_id,
+            pad_token_id_2=config.pad_token_id,
         )
     elif n_invented:
-        what = f"The tokenizer has {n_invented} entries that its files do not hold."
+        what = Message(
+            "The tokenizer has {n_invented} entries that its files do not hold.",
+            n_invented=n_invented,
+        )
         do = "Copy all tokenizer files that were saved with the model."
     if what:
         raise AuditError(what, where=name, do=do)
@@ -94,9 +107,10 @@ def _from_private_copy(files: TokenizerFiles, *, where: str) -> Any:
             tokenizer(probe, add_special_tokens=False)
     except ImportError as fault:
         raise AuditError(
-            f"The tokenizer needs the package {fault.name or 'fugashi'}, which is not installed.",
+            "The tokenizer needs the package {value}, which is not installed.",
             where=where,
             do="Install fugashi and the dictionary that tokenizer_config.json names.",
+            value=fault.name or "fugashi",
         ) from None
     except BaseException as fault:
         # The tokenizers library raises bare Exception, and panics outside Exception.
@@ -128,8 +142,14 @@ def tokenizer_notes(tokenizer: Any, *, files: TokenizerFiles) -> tuple[str, ...]
         n_capital = sum(t != t.lower() and not t.startswith("[") for t in files.declared.values())
         if "do_lower_case" not in files.settings and n_capital:
             notes.append(
-                f"Nothing says whether text is lower-cased; transformers does it, and then "
-                f"{n_capital} entries of the vocabulary with capitals are never used."
+                Message(
+                    (
+                        "Nothing says whether text is lower-cased; transformers does it, and "
+                        "then {n_capital} entries of the vocabulary with capitals are never "
+                        "used."
+                    ),
+                    n_capital=n_capital,
+                )
             )
     return tuple(notes)
 
@@ -172,7 +192,9 @@ def tokenizer_differences(one: Any, other: Any) -> tuple[str, ...]:
     """
     first, second = one.get_vocab(), other.get_vocab()
     n_entries = sum(first.get(token) != second.get(token) for token in first.keys() | second.keys())
-    differences = [f"{n_entries} entries of the vocabulary"] if n_entries else []
+    differences = (
+        [Message("{n_entries} entries of the vocabulary", n_entries=n_entries)] if n_entries else []
+    )
     settings, others = tokenizer_settings(one), tokenizer_settings(other)
     names = sorted(settings.keys() | others.keys())
     return (*differences, *(name for name in names if settings.get(name) != others.get(name)))
@@ -180,10 +202,13 @@ def tokenizer_differences(one: Any, other: Any) -> tuple[str, ...]:
 
 def unlike_tokenizers(differences: Sequence[str], *, where: str) -> AuditError:
     """Return the refusal of a pair whose tokenizers differ."""
-    shown, more = "; ".join(differences[:_MAX_SHOWN]), len(differences) - _MAX_SHOWN
+    n_more = len(differences) - _MAX_SHOWN
+    known = "The two models have different tokenizers: {differences}."
+    longer = "The two models have different tokenizers: {differences}; and {n_more} more."
     return AuditError(
-        f"The two models have different tokenizers: {shown}"
-        f"{f'; and {more} more' if more > 0 else ''}.",
+        longer if n_more > 0 else known,
+        differences=differences[:_MAX_SHOWN],
+        n_more=n_more,
         where=where,
         do="Choose as general model the one that the hospital's training started from.",
     )

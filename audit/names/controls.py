@@ -20,7 +20,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.names.candidates import Candidates, control_kind_against, make_candidates, member_parts
 from audit.names.pools import (
     NamePool,
@@ -362,7 +362,12 @@ def with_controls(
     """
     for what, n in (("easy", n_easy), ("hard", n_hard), ("recombined", n_recombined)):
         if not 0 <= n <= MAX_DRAWN:
-            raise AuditError(f"must be from 0 to {MAX_DRAWN:,}.", where=f"{what} controls")
+            raise AuditError(
+                "must be from 0 to {max_drawn:,}.",
+                where="{subject} controls",
+                max_drawn=MAX_DRAWN,
+                subject=what,
+            )
     if not n_easy + n_hard + n_recombined:
         return candidates.without_popularity()
     patients = candidates.without_canaries()
@@ -569,25 +574,42 @@ class MatchQuality:
         """Return kind -> match as plain values."""
         return {one.kind: one.to_json() for one in self.kinds}
 
-    def sentences(self) -> tuple[str, ...]:
+    def sentences(self) -> tuple[Message, ...]:
         """Say it: for each kind of control how alike, and what to do where they are not."""
-        notes: list[str] = []
+        notes: list[Message] = []
         for one in self.kinds[1:]:
             first, last = (
                 "?" if math.isnan(value) else f"{value:+.2f}"
                 for value in (one.first_difference, one.last_difference)
             )
             notes.append(
-                f"Members against {one.kind} controls: their names are commoner by {first} (first "
-                f"part) and {last} (last part) standard deviations; {100 * one.pieces_gap:.0f} % "
-                f"have other numbers of word pieces, {100 * one.scripts_gap:.0f} % another script; "
-                f"{one.n_unmatched} of {one.n_members} members have no control within the caliper."
+                Message(
+                    (
+                        "Members against {kind} controls: their names are commoner by {first} "
+                        "(first part) and {last} (last part) standard deviations; {value:.0f} "
+                        "% have other numbers of word pieces, {value_2:.0f} % another script; "
+                        "{n_unmatched} of {n_members} members have no control within the "
+                        "caliper."
+                    ),
+                    kind=one.kind,
+                    first=first,
+                    last=last,
+                    value=100 * one.pieces_gap,
+                    value_2=100 * one.scripts_gap,
+                    n_unmatched=one.n_unmatched,
+                    n_members=one.n_members,
+                )
             )
             if not one.is_matched:
                 notes.append(
-                    f"The {one.kind} controls are not matched with the members, so that a model "
-                    "can tell them apart without any leak; draw controls for this list, or read "
-                    "the figures that are adjusted for popularity and length."
+                    Message(
+                        (
+                            "The {kind} controls are not matched with the members, so that a model "
+                            "can tell them apart without any leak; draw controls for this list, or "
+                            "read the figures that are adjusted for popularity and length."
+                        ),
+                        kind=one.kind,
+                    )
                 )
         return tuple(notes)
 

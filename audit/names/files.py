@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates, make_candidates, with_kinds
 from audit.tables import RowNote, Table, read_table, write_table
 from audit.text import (
@@ -85,7 +85,9 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
     used = names.used.union(columns.values())
     unread = [str(column + 1) for column in range(len(table.header)) if column not in used]
     if unread:
-        notes.append(RowNote(1, f"These columns are not read: {', '.join(unread)}."))
+        notes.append(
+            RowNote(1, Message("These columns are not read: {unread}.", unread=", ".join(unread)))
+        )
     rows: dict[str, _Row] = {}  # two splits of one written name are one name to a model
     file_rows: dict[int, int] = {}
     for number, cells in zip(table.row_numbers, table.rows, strict=True):
@@ -94,22 +96,37 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
             notes.append(RowNote(number, "The row has no name and was left out."))
             continue
         given = {field: cells[column].strip() for field, column in columns.items()}
-        row = _row(first, last, given, number, where=f"{what}, row {number}")
+        row = _row(
+            first,
+            last,
+            given,
+            number,
+            where=Message("{subject}, row {number}", subject=what, number=number),
+        )
         notes += _oddities(row)
         twin = rows.setdefault(fold_name(written_name(first, last)), row)
         if twin.is_member is not row.is_member:
             raise AuditError(
-                f"Rows {twin.number} and {number} hold the same name with different is_member.",
+                ("Rows {number} and {number_2} hold the same name with different is_member."),
                 where=what,
                 do="Correct or delete one of them.",
+                number=twin.number,
+                number_2=number,
             )
         if twin is not row:
-            notes.append(RowNote(number, f"The name is that of row {twin.number}; left out."))
+            notes.append(
+                RowNote(
+                    number,
+                    Message("The name is that of row {number}; left out.", number=twin.number),
+                )
+            )
         elif row.row is not None and file_rows.setdefault(row.row, number) != number:
             raise AuditError(
-                f"Rows {file_rows[row.row]} and {number} have the same file_row.",
+                "Rows {file_rows} and {number} have the same file_row.",
                 where=what,
                 do="Correct one of them, or take the column out.",
+                file_rows=file_rows[row.row],
+                number=number,
             )
     if not rows:
         raise AuditError("The file holds no names.", where=what)
@@ -133,14 +150,14 @@ def names_template() -> str:
 
 def _columns(table: Table, *, what: str) -> tuple[NameColumns, dict[str, int]]:
     """Return where the names are, and where other fields are."""
-    where = f"{what}, row 1"
+    where = Message("{subject}, row 1", subject=what)
     do = (
         "The first row must name the columns: first_name and last_name (姓 and 名), or name (氏名)."
     )
     try:
         names = find_name_columns(table.header)
     except ValueError as error:
-        raise AuditError(f"{error}.", where=where, do=do) from None
+        raise AuditError(error.args[0], where=where, do=do) from None
     if names.is_empty:
         raise AuditError("No column holds names.", where=where, do=do)
     columns: dict[str, int] = {}
@@ -148,18 +165,29 @@ def _columns(table: Table, *, what: str) -> tuple[NameColumns, dict[str, int]]:
         for field, headings in _COLUMNS.items():
             if heading_key(name) in headings and columns.setdefault(field, column) != column:
                 raise AuditError(
-                    f"Columns {columns[field] + 1} and {column + 1} both mean {field}.",
+                    "Columns {columns} and {column} both mean {field}.",
                     where=where,
                     do="Keep one of them.",
+                    columns=columns[field] + 1,
+                    column=column + 1,
+                    field=field,
                 )
     return names, columns
 
 
 def _row(first: str, last: str, given: Mapping[str, str], number: int, *, where: str) -> _Row:
     if max(len(first), len(last)) > MAX_NAME_CHARS:
-        raise AuditError(f"The name is longer than {MAX_NAME_CHARS} characters.", where=where)
+        raise AuditError(
+            "The name is longer than {max_name_chars} characters.",
+            where=where,
+            max_name_chars=MAX_NAME_CHARS,
+        )
     if any(len(value) > MAX_NAME_CHARS for value in given.values()):
-        raise AuditError(f"A cell is longer than {MAX_NAME_CHARS} characters.", where=where)
+        raise AuditError(
+            "A cell is longer than {max_name_chars} characters.",
+            where=where,
+            max_name_chars=MAX_NAME_CHARS,
+        )
     cell = {field: fold_name(given.get(field, "")) for field in _COLUMNS}
     if cell["is_member"] not in _TRUTH:
         raise AuditError(
@@ -193,7 +221,8 @@ def _kind(kind: str, is_member: bool | None, *, where: str) -> str:
         raise AuditError(
             "control_kind cannot be understood.",
             where=where,
-            do=f"Write one of {', '.join(CONTROL_KINDS)}, or nothing.",
+            do="Write one of {control_kinds}, or nothing.",
+            control_kinds=", ".join(CONTROL_KINDS),
         )
     if kind and is_member is not False:
         raise AuditError(
@@ -250,19 +279,23 @@ def with_typed(
     """
     if len(text) > MAX_TYPED_CHARS:
         raise AuditError(
-            f"is longer than {MAX_TYPED_CHARS:,} characters.", where="typed names",
+            "is longer than {max_typed_chars:,} characters.", where="typed names",
             do="Upload a file instead.",
-        )  # fmt: skip
+        max_typed_chars=MAX_TYPED_CHARS)  # fmt: skip
     given = make_candidates([]) if given is None else given
     truth_of = {fold_name(given.full_name(i)): truth for i, truth in enumerate(given.is_member)}
     names: list[tuple[str, str]] = []
     notes: list[RowNote] = []
     for number, line in enumerate(text.splitlines(), start=1):
         first, last = split_name(line)
-        where = f"typed names, line {number}"
+        where = Message("typed names, line {number}", number=number)
         key = fold_name(written_name(first, last))
         if max(len(first), len(last)) > MAX_NAME_CHARS:
-            raise AuditError(f"The name is longer than {MAX_NAME_CHARS} characters.", where=where)
+            raise AuditError(
+                "The name is longer than {max_name_chars} characters.",
+                where=where,
+                max_name_chars=MAX_NAME_CHARS,
+            )
         if truth_of.get(key, is_member) is not is_member:
             raise AuditError(
                 "The name is on the list with another truth.", where=where,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL, salted_digest
 from audit.models.registry import tokenizer
 from audit.names.candidates import Candidates
@@ -120,11 +120,11 @@ def keep_names(
     follows from the names, and a file read again does not have it.
     """
     if not 0 < len(candidates) <= MAX_NAMES:
-        raise AuditError(f"A list has 1 to {MAX_NAMES:,} names.", where="names")
+        raise AuditError("A list has 1 to {max_names:,} names.", where="names", max_names=MAX_NAMES)
     candidates = candidates.without_popularity()
     digest = salted_digest(candidates.digest())
     columns = {name: column for name, column in vars(candidates).items() if name != "popularity"}
-    of_rows: list[JSON] = [[note.row, note.what] for note in notes]
+    of_rows: list[JSON] = [[note.row, Message(note.what).plain()] for note in notes]
     store.put_record(f"list/{digest}", {"columns": columns, "notes": of_rows, "encoding": encoding})
     line = list_line(candidates, code=digest[:12], label=one_line(label), at=now())
     return _keep_line(line, digest, store)
@@ -142,7 +142,7 @@ def kept_names(code: str, *, store: Store) -> KeptNames:
         raise _gone(ListLine)
     columns = {name: tuple(column) for name, column in record["columns"].items()}
     columns["popularity"] = (math.nan,) * len(columns["first"])
-    notes = tuple(RowNote(int(row), what) for row, what in record["notes"])
+    notes = tuple(RowNote(int(row), Message.read(what)) for row, what in record["notes"])
     return KeptNames(line, Candidates(**columns), notes, record["encoding"])
 
 
@@ -304,7 +304,10 @@ def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -
         return None
     if len(listed) > MAX_NAMES:
         raise AuditError(
-            f"The list has more than {MAX_NAMES:,} names.", where="names", do="Split the file."
+            "The list has more than {max_names:,} names.",
+            where="names",
+            do="Split the file.",
+            max_names=MAX_NAMES,
         )
     candidates = with_controls(
         listed,

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.notes.spans import (
     JAPANESE,
     MAX_LABEL_CHARS,
@@ -211,7 +211,11 @@ def read_brat(text: str, *, annotations: str, doc_id: str, what: str) -> TaggedD
     spans: list[Span] = []
     for number, line in enumerate(annotations.split("\n"), start=1):
         if line.startswith("T"):
-            spans += _brat_spans(line.removesuffix("\r"), text=text, where=f"{what}, line {number}")
+            spans += _brat_spans(
+                line.removesuffix("\r"),
+                text=text,
+                where=Message("{subject}, line {number}", subject=what, number=number),
+            )
     return tagged(doc_id, text=text, spans=spans)
 
 
@@ -410,7 +414,7 @@ def read_i2b2(xml: str, *, doc_id: str, what: str) -> TaggedDocument:
     text, tags = _i2b2_parts(xml, what=what)
     spans = []
     for number, tag in enumerate(tags, start=1):
-        where = f"{what}, tag {number}"
+        where = Message("{subject}, tag {number}", subject=what, number=number)
         try:
             start, end = int(tag.get("start", "")), int(tag.get("end", ""))
             spans.append(Span(start, end, known_label(tag.get("TYPE") or tag.tag)))
@@ -487,7 +491,7 @@ def read_jsonl(text: str, *, what: str) -> Iterator[TaggedDocument]:
 
 def read_line(line: str, *, what: str, number: int) -> TaggedDocument:
     """Read one line."""
-    where = f"{what}, line {number}"
+    where = Message("{subject}, line {number}", subject=what, number=number)
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -682,7 +686,7 @@ def _text(content: bytes, *, what: str) -> str:
 def _check_ids(documents: Iterable[TaggedDocument]) -> None:
     seen: set[str] = set()
     for number, document in enumerate(documents, start=1):
-        where = f"note {number}"
+        where = Message("note {number}", number=number)
         refuse_twice(document.doc_id, seen, where=where)
 
 
@@ -739,7 +743,11 @@ def _documents(file: BinaryIO, *, what: str) -> Iterator[tuple[TaggedDocument, t
     seen: set[str] = set()
     for number, line, offset in numbered_lines(file, what=what):
         document = read_line(line, what=what, number=number)
-        refuse_twice(document.doc_id, seen, where=f"{what}, line {number}")
+        refuse_twice(
+            document.doc_id,
+            seen,
+            where=Message("{subject}, line {number}", subject=what, number=number),
+        )
         yield document, (number, offset)
 
 
@@ -751,8 +759,10 @@ def _predicted(file: BinaryIO, place: tuple[int, int], *, gold: TaggedDocument) 
     if document.text != gold.text:
         raise AuditError(
             "The text of this note is not that of the gold file, so offsets mean something else.",
-            where=f"{PREDICTED}, line {number}",
+            where="{predicted}, line {number}",
             do="Give the source text in both files, without any change.",
+            predicted=PREDICTED,
+            number=number,
         )
     return document
 
@@ -771,7 +781,12 @@ def numbered_lines(file: BinaryIO, *, what: str) -> Iterator[tuple[int, str, int
     offset = 0
     for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
         if len(line) > MAX_LINE_BYTES:
-            raise AuditError("This line is longer than 50 MB.", where=f"{what}, line {number}")
+            raise AuditError(
+                "This line is longer than 50 MB.",
+                where="{subject}, line {number}",
+                subject=what,
+                number=number,
+            )
         if line.strip():
             yield number, _decoded(line, what, number), offset
         offset += len(line)
@@ -782,7 +797,11 @@ def _decoded(line: bytes, what: str, number: int) -> str:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError:
         raise AuditError(
-            "This line is not UTF-8.", where=f"{what}, line {number}", do="Save the file as UTF-8."
+            "This line is not UTF-8.",
+            where="{subject}, line {number}",
+            do="Save the file as UTF-8.",
+            subject=what,
+            number=number,
         ) from None
 
 
@@ -791,4 +810,6 @@ def opened(path: Path, what: str) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
-        raise AuditError(f"Cannot be read ({error.strerror}).", where=what) from None
+        raise AuditError(
+            "Cannot be read ({strerror}).", where=what, strerror=error.strerror
+        ) from None

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.foreign import decode_text
 from audit.notes.placeholders import find_name_slot
 from audit.tables import MAX_FIELD_CHARS, MAX_ROWS, RowNote, read_table
@@ -24,6 +24,8 @@ from audit.text import MAX_NAME_CHARS, NameColumns, find_name_columns, heading_k
 MAX_TEXT_CHARS = 100_000
 
 _COLUMNS = {"text": "text", "passageid": "passage_id", "nameid": "name_id"}
+_NO_PLACE = "The text has no place for a full name; left out."
+_EMPTY = "The text is empty; left out."
 _FORMAT = "Write CSV with a column `text`, or one JSON object a line with a key `text`."
 
 
@@ -86,27 +88,34 @@ def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -
     notes: list[RowNote] = []
     number_of_id: dict[str, int] = {}
     for number, cells, columns, names in rows:
-        where = f"{what}, row {number}"
+        where = Message("{subject}, row {number}", subject=what, number=number)
         values = {field: cells[column].strip() for field, column in columns.items()}
         passage_id, text = values.get("passage_id", str(number)), cells[columns["text"]]
         if not passage_id or len(passage_id) > MAX_NAME_CHARS:
             raise AuditError(
-                f"The passage_id is empty or longer than {MAX_NAME_CHARS} characters.", where=where
+                "The passage_id is empty or longer than {max_name_chars} characters.",
+                where=where,
+                max_name_chars=MAX_NAME_CHARS,
             )
         owner = _owner(values.get("name_id", ""), cells, names, where=where)
         if len(text) > MAX_TEXT_CHARS:
             raise AuditError(
-                f"The text is longer than {MAX_TEXT_CHARS:,} characters.",
+                "The text is longer than {max_text_chars:,} characters.",
                 where=where,
                 do="Cut it to the sentences around the name.",
+                max_text_chars=MAX_TEXT_CHARS,
             )
         twin = number_of_id.setdefault(passage_id, number)
         if twin != number:
-            raise AuditError(f"Rows {twin} and {number} have the same passage_id.", where=what)
+            raise AuditError(
+                "Rows {twin} and {number} have the same passage_id.",
+                where=what,
+                twin=twin,
+                number=number,
+            )
         slot = find_name_slot(text)
         if slot is None:
-            reason = "has no place for a full name" if text.strip() else "is empty"
-            notes.append(RowNote(number, f"The text {reason}; left out."))
+            notes.append(RowNote(number, _NO_PLACE if text.strip() else _EMPTY))
         else:
             passages.append(
                 Passage(slot.left, slot.roles, slot.separator, slot.right, passage_id, owner)
@@ -122,7 +131,7 @@ def read_passages(data: bytes, *, what: str = "passages", file_name: str = "") -
 
 def _csv_rows(data: bytes, *, what: str) -> tuple[str, Iterator[_Row]]:
     table = read_table(data, what=what)
-    found = _columns(table.header, where=f"{what}, row 1")
+    found = _columns(table.header, where=Message("{subject}, row 1", subject=what))
     rows = zip(table.row_numbers, table.rows, strict=True)
     return table.encoding, ((number, list(cells), *found) for number, cells in rows)
 
@@ -131,10 +140,12 @@ def _jsonl_rows(data: bytes, *, what: str) -> tuple[str, Iterator[_Row]]:
     text, encoding = decode_text(data, what=what)
     text = text.removesuffix("\n")
     if text.count("\n") >= MAX_ROWS:  # before each line becomes an object
-        raise AuditError(f"The file has more than {MAX_ROWS:,} lines.", where=what)
+        raise AuditError(
+            "The file has more than {max_rows:,} lines.", where=what, max_rows=MAX_ROWS
+        )
 
     def row(number: int, line: str) -> _Row:
-        where = f"{what}, row {number}"
+        where = Message("{subject}, row {number}", subject=what, number=number)
         record = _json_record(line, where=where)
         return number, list(record.values()), *_columns(tuple(record), where=where)
 
@@ -167,7 +178,9 @@ def _columns(header: Sequence[str], *, where: str) -> tuple[dict[str, int], Name
     for column, heading in enumerate(header):
         field = _COLUMNS.get(heading_key(heading))
         if field in columns:
-            raise AuditError(f"Two columns mean {field}.", where=where, do="Keep one of them.")
+            raise AuditError(
+                "Two columns mean {field}.", where=where, do="Keep one of them.", field=field
+            )
         if field:
             columns[field] = column
     if "text" not in columns:
@@ -175,7 +188,7 @@ def _columns(header: Sequence[str], *, where: str) -> tuple[dict[str, int], Name
     try:
         return columns, find_name_columns(header)
     except ValueError as error:
-        raise AuditError(f"{error}.", where=where, do="Keep one of them.") from None
+        raise AuditError(error.args[0], where=where, do="Keep one of them.") from None
 
 
 def _owner(
@@ -192,6 +205,10 @@ def _owner(
     if names.is_empty:
         return None
     if any(len(cells[column]) > MAX_NAME_CHARS for column in names.used):
-        raise AuditError(f"The name is longer than {MAX_NAME_CHARS} characters.", where=where)
+        raise AuditError(
+            "The name is longer than {max_name_chars} characters.",
+            where=where,
+            max_name_chars=MAX_NAME_CHARS,
+        )
     owner = names.read(cells)
     return owner if any(owner) else None

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.foreign import ARCHIVES, SAVE_AS_UTF8, decode_text, json_value, refusing
 from audit.home import DEMO_HOSPITAL, registered_folders
 from audit.tables import MAX_COLUMNS, MAX_FIELD_CHARS, MAX_HEADER_BYTES, RowNote
@@ -60,9 +60,10 @@ def blocks_of(path: Path, *, on_bytes: ByteListener = lambda n: None) -> Iterato
                 n_packed = file.tell()
                 if n_unpacked > _MAX_RATIO * n_packed + _RATIO_SLACK_BYTES:
                     raise AuditError(
-                        f"The gzip file unpacks to more than {_MAX_RATIO} times its size.",
+                        "The gzip file unpacks to more than {max_ratio} times its size.",
                         where="notes",
                         do="Unpack it yourself if it is what you expect.",
+                        max_ratio=_MAX_RATIO,
                     )
                 yield block
                 on_bytes(n_packed - n_reported)
@@ -136,7 +137,13 @@ MAX_RECORD_CHARS = 4 * MAX_FIELD_CHARS
 _REREAD_SHARE = 2
 _REREAD_CHARS = 64_000_000
 
-_BROKEN = "A quote is opened and not closed well, or the row is longer than 1 MB"
+_BROKEN_LINE = (
+    "A quote is opened and not closed well, or the row is longer than 1 MB; line {first} left out."
+)
+_BROKEN_LINES = (
+    "A quote is opened and not closed well, or the row is longer than 1 MB; lines {first} to "
+    "{last} left out."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +178,11 @@ class CsvRecords:
         if not any(self.header):
             raise AuditError("The first row does not name the columns.", where="notes, row 1")
         if len(self.header) > MAX_COLUMNS:
-            raise AuditError(f"There are more than {MAX_COLUMNS} columns.", where="notes, row 1")
+            raise AuditError(
+                "There are more than {max_columns} columns.",
+                where="notes, row 1",
+                max_columns=MAX_COLUMNS,
+            )
 
     def __iter__(self) -> Iterator[Row | RowNote]:
         """Go through the rows after the header."""
@@ -211,7 +222,12 @@ class CsvRecords:
     def _checked(self, row: int, cells: Sequence[str]) -> Row | RowNote:
         if len(cells) != len(self.header):
             return RowNote(
-                row, f"The row has {len(cells)} cells where the header has {len(self.header)}."
+                row,
+                Message(
+                    "The row has {n_cells} cells where the header has {n_header}.",
+                    n_cells=len(cells),
+                    n_header=len(self.header),
+                ),
             )
         if max(map(len, cells)) > MAX_FIELD_CHARS:
             return RowNote(row, "A cell is longer than 1 MB.")
@@ -234,8 +250,8 @@ class CsvRecords:
 
 
 def _broken(row: int, first: int, last: int) -> RowNote:
-    lines = f"line {first}" if first == last else f"lines {first} to {last}"
-    return RowNote(row, f"{_BROKEN}; {lines} left out.")
+    what = _BROKEN_LINE if first == last else _BROKEN_LINES
+    return RowNote(row, Message(what, first=first, last=last))
 
 
 def json_records(lines: Iterator[str]) -> Iterator[Row | RowNote]:
@@ -359,7 +375,7 @@ def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteS
     """
     columns = columns or {}
     if unknown := sorted(set(columns) - set(FIELDS)):
-        raise AuditError(f"`{unknown[0]}` is no field of a note.", where="columns")
+        raise AuditError("`{unknown}` is no field of a note.", where="columns", unknown=unknown[0])
     if path.is_dir():
         n_bytes = sum(size for _, size in _text_files(path))
         if not n_bytes:
@@ -388,7 +404,9 @@ def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
             return "parquet", "", tuple(file.schema_arrow.names)
     for magic, kind in ARCHIVES.items():
         if head.startswith(magic) and magic != _GZIP:
-            raise AuditError(f"This is {kind}.", where="notes", do="Unpack it first, or use gzip.")
+            raise AuditError(
+                "This is {kind}.", where="notes", do="Unpack it first, or use gzip.", kind=kind
+            )
     codec = encoding_of(head, what="notes")
     lines = lines_of(iter([head]), codec=codec)
     if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
@@ -406,7 +424,9 @@ def _probed(path: Path) -> tuple[str, str, tuple[str, ...]]:
 def _taken(header: Sequence[str], *, wanted: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     for field, column in wanted.items():
         if column not in header:
-            raise AuditError(f"There is no column for {field} of this name.", where="notes")
+            raise AuditError(
+                "There is no column for {field} of this name.", where="notes", field=field
+            )
     keys = [heading_key(name) for name in header]
     return {
         field: (wanted[field],)
@@ -423,7 +443,13 @@ def checked_note(found: Mapping[str, str], *, row: int) -> Note | RowNote:
     values = {field: found.get(field, "").strip() for field in FIELDS} | {"text": found["text"]}
     text = values["text"]
     if any(len(value) > _MAX_ID_CHARS for field, value in values.items() if field != "text"):
-        return RowNote(row, f"An id, category or time is longer than {_MAX_ID_CHARS} characters.")
+        return RowNote(
+            row,
+            Message(
+                "An id, category or time is longer than {max_id_chars} characters.",
+                max_id_chars=_MAX_ID_CHARS,
+            ),
+        )
     if not text.strip():
         return RowNote(row, "The note is empty.")
     if len(text) > MAX_FIELD_CHARS:
@@ -555,7 +581,8 @@ def resolve_note_file(file_id: str) -> Path:
         raise AuditError(
             "No registered file has this identifier.",
             where="notes",
-            do=f"Choose one from the list; notes lie under the folders named in {VARIABLE}.",
+            do=("Choose one from the list; notes lie under the folders named in {variable}."),
+            variable=VARIABLE,
         )
     return found
 

@@ -16,12 +16,13 @@ from typing import Any
 
 from audit.attack.metrics import GENERAL_ALONE
 from audit.report.compare import References
-from audit.report.html import ReportChoice, report_html, report_words
+from audit.report.html import ReportChoice, report_html
 from audit.report.names import name_labels
 from audit.report.report import AuditReport, Share, Stratum
 from audit.shelf import write_private
 from audit.stats import Estimate
 from audit.tables import write_table
+from audit.words import catalogue
 
 MEASURE_COLUMNS = (
     "controls", "kind", "name", "measure", "value", "low", "high", "n_hits", "n_total",
@@ -221,7 +222,7 @@ def _documents(documents: Mapping[str, Sequence[str]]) -> str:
 
 
 def _readme(report: AuditReport, *, choice: ReportChoice, there: set[str]) -> str:
-    words = report_words(choice.language)
+    words = catalogue(choice.language, "report")
     told = [words[f"readme_{what}"] for what, name in _FILE_OF.items() if name in there]
     head = (words["readme_title"], report.digest, "", words[f"names_{choice.names}"], "")
     return "\n".join((*head, *told, "", words["readme_care"], ""))

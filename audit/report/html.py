@@ -7,10 +7,9 @@ lets nothing run and nothing be fetched, even if something were not.
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,6 +20,7 @@ from pydantic import Field
 
 from audit.attack.metrics import GENERAL_ALONE
 from audit.attack.question import GenerationSettings, PosteriorSettings
+from audit.errors import written
 from audit.report import figures
 from audit.report.compare import References
 from audit.report.names import NameForm, kind_scores, shown_name, strongest_names
@@ -36,7 +36,7 @@ from audit.tables import (
     small,
 )
 from audit.task import Record
-from audit.words import in_language
+from audit.words import catalogue
 
 Language = Literal["en", "ja"]
 LANGUAGES = get_args(Language)
@@ -53,14 +53,6 @@ _HERE = Path(__file__).resolve().parent
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 Say = Callable[..., str]
 """From a key and values to a sentence; KeyError if there is none, or a place stays empty."""
-
-
-@cache
-def report_words(language: str) -> Mapping[str, str]:
-    """Return the catalogue of a language: key -> sentence with {named} places."""
-    text = (_HERE / "words" / f"{language}.json").read_text(encoding="utf-8")
-    words: dict[str, str] = json.loads(text)
-    return words
 
 
 class SignOff(Record):
@@ -108,7 +100,7 @@ def report_html(
     KeyError
         If the report is not of this program's making.
     """
-    words = report_words(choice.language)
+    words = catalogue(choice.language, "report")
     strongest, table = strongest_names(report.table), report.table
 
     def say(key: str, **values: object) -> str:
@@ -117,10 +109,10 @@ def report_html(
     return _templates().get_template("report.html").render(
         report=report, choice=choice, other=other, references=references, seal=seal,
         recommendations=RECOMMENDATIONS, policy=_POLICY, undefined=UNDEFINED, zip=zip,
-        style=Markup((_HERE / "words" / "style.css").read_text(encoding="utf-8")),
+        style=Markup((_HERE / "templates" / "style.css").read_text(encoding="utf-8")),
         language=choice.language, t=say, has_words=words.__contains__,
         rule_words=lambda rule: words.get(f"rule_{rule}", rule),
-        told=partial(in_language, language=choice.language),
+        told=partial(written, language=choice.language),
         list_facts=_list_facts(report, say), run_facts=_run_facts(report, say),
         settings=report.question.get("settings", {}), min_controls=MIN_CONTROLS,
         command=command_of(report),

@@ -22,7 +22,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 from audit.attack.decisions import ALPHA, FLAGGED
 from audit.attack.metrics import GENERAL_ALONE
 from audit.attack.verdict import equal_models_record
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.notes.passages import Passage
 from audit.report.names import NameForm, name_table, number, seen_as
 from audit.stats import Estimate, FloatArray, Rate, wilson
@@ -450,7 +450,7 @@ class AuditReport(Part):
     curve: Sequence[CurvePoint]
     mentions: Sequence[MentionBin]
     details: Details
-    notes: Sequence[str]
+    notes: tuple[Message, ...]
     made: Mapping[str, Any]
     version: Literal[1] = Field(alias="schema")
     _plain: dict[str, Any] = PrivateAttr()
@@ -474,8 +474,9 @@ class AuditReport(Part):
         expected = {field.alias or name for name, field in cls.model_fields.items()}
         if value.get("schema") != SCHEMA or set(value) != expected:
             raise AuditError(
-                f"This result was written by another version (schema {value.get('schema')}).",
+                "This result was written by another version (schema {get}).",
                 do="Run the audit again: its evidence is reused where it still holds.",
+                get=value.get("schema"),
             )
         general, hospital = (value["models"].get(who, {}).get("digest") for who in _PAIR)
         if general is not None and general == hospital:

@@ -82,9 +82,11 @@ class ScheduledSettings(LoopSettings):
     def _check_passes(self) -> Self:
         if self.batch % self.micro_batch:
             raise AuditError(
-                f"{self.batch} rows a step are no multiple of {self.micro_batch} rows a pass.",
+                "{batch} rows a step are no multiple of {micro_batch} rows a pass.",
                 where=WHERE,
                 do="Choose a micro-batch that divides the batch.",
+                batch=self.batch,
+                micro_batch=self.micro_batch,
             )
         return self
 

@@ -198,10 +198,14 @@ class PretrainTask(Task):
         n_steps = self.settings.steps(n_train_tokens)
         if found and found[-1] > n_steps:
             raise AuditError(
-                f"A snapshot after step {found[-1]} was asked for, but the training has {n_steps} "
-                "steps.",
+                (
+                    "A snapshot after step {found} was asked for, but the training has "
+                    "{n_steps} steps."
+                ),
                 where=WHERE,
                 do="Train longer, or ask for earlier snapshots.",
+                found=found[-1],
+                n_steps=n_steps,
             )
         return tuple(found)
 
@@ -350,7 +354,10 @@ def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
         n_bytes = path.stat().st_size
     except OSError as error:
         raise AuditError(
-            f"The notes cannot be read ({error.strerror}).", where="corpus", do="Build it again."
+            "The notes cannot be read ({strerror}).",
+            where="corpus",
+            do="Build it again.",
+            strerror=error.strerror,
         ) from None
     except (ValueError, KeyError, TypeError):
         raise AuditError("The notes are damaged.", where="corpus", do="Build it again.") from None
@@ -372,9 +379,10 @@ def make_training_plan(
     """Return what a training will take."""
     if settings.n_tokens > parent.n_positions:
         raise AuditError(
-            f"This model reads at most {parent.n_positions} tokens at once.",
+            "This model reads at most {n_positions} tokens at once.",
             where="training settings",
             do="Choose shorter rows.",
+            n_positions=parent.n_positions,
         )
     n_train = round(load.n_tokens * (1 - min(settings.held_out_share, load.free_share)))
     n_rows, n_steps = settings.n_rows(n_train), settings.steps(n_train)

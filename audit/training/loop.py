@@ -301,12 +301,14 @@ class Loop:
         n = self.learner.loop_settings.micro_batch
         smaller = max((k for k in range(1, n // 2 + 1) if n % k == 0), default=0)
         raise AuditError(
-            f"Memory ran out with {n} rows a pass.",
+            "Memory ran out with {n} rows a pass.",
             where="training",
-            do=f"Try `micro_batch` {smaller}."
+            do="Try `micro_batch` {smaller}."
             if smaller
             else "Take shorter rows or a smaller model; a language model can also be tuned with an "
             "adapter or gradient checkpointing.",
+            n=n,
+            smaller=smaller,
         )
 
 
@@ -352,9 +354,11 @@ def claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
     )
     if begun != here and not (folder / result).exists():
         raise AuditError(
-            f"This training was begun on {begun}; here it would go on on {here}.",
+            "This training was begun on {begun}; here it would go on on {here}.",
             where="out",
             do="Go on where it was begun, or begin in another folder.",
+            begun=begun,
+            here=here,
         )
 
 

@@ -232,10 +232,11 @@ def train(
     general = load_model(task.general, device=device)
     if settings.n_tokens > general.n_positions:
         raise AuditError(
-            f"Rows of {settings.n_tokens} tokens are longer than the {general.n_positions} "
-            "that this model holds.",
+            ("Rows of {n_tokens} tokens are longer than the {n_positions} that this model holds."),
             where=WHERE,
             do="Set `n_tokens` lower.",
+            n_tokens=settings.n_tokens,
+            n_positions=general.n_positions,
         )
     with alone(folder), torch.random.fork_rng(), same_sums(device):
         tokens = tokenized(

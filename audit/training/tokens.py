@@ -302,7 +302,9 @@ def notes_digest(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None
             on_bytes(len(data))
         return digest.hexdigest()
     except OSError as error:
-        raise AuditError(f"The notes cannot be read ({error.strerror}).", where="notes") from None
+        raise AuditError(
+            "The notes cannot be read ({strerror}).", where="notes", strerror=error.strerror
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -391,9 +393,11 @@ def split_notes(
     """
     if listed is not None and listed.n_notes != tokens.n_read:
         raise AuditError(
-            f"The corpus has {listed.n_notes:,} notes, but {tokens.n_read:,} were read.",
+            "The corpus has {n_notes:,} notes, but {n_read:,} were read.",
             where="corpus",
             do="Build the corpus again.",
+            n_notes=listed.n_notes,
+            n_read=tokens.n_read,
         )
     everything, n_groups = np.arange(len(tokens.ends)), tokens.n_groups
     if not share:
@@ -447,10 +451,11 @@ class Rows:
     ) -> None:
         if len(stream) < n_inner:
             raise AuditError(
-                f"The notes have {len(stream)} tokens to train on, fewer than one row of "
-                f"{n_inner}.",
+                ("The notes have {n_stream} tokens to train on, fewer than one row of {n_inner}."),
                 where="notes",
                 do="Take more notes, or shorter rows.",
+                n_stream=len(stream),
+                n_inner=n_inner,
             )
         self.stream, self.special = stream, special
         self.n_inner, self.batch, self.seed = n_inner, batch, seed

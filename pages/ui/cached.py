@@ -40,10 +40,10 @@ from audit.report.threshold import (
     volcano,
 )
 from audit.text import written_name
-from cache.store import Store, StoreError
+from cache.store import Store
 
 __all__ = [
-    "AuditError", "StoreError", "access_log", "demo_audits", "documents", "inspection",
+    "AuditError", "access_log", "demo_audits", "documents", "inspection",
     "kept_audits", "marked_documents", "report", "shown_names", "store",
 ]  # fmt: skip
 
@@ -53,7 +53,7 @@ def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
 
     Raises
     ------
-    AuditError, StoreError
+    AuditError
         If the data directory cannot be used.
     """
     directory = str(results_dir())

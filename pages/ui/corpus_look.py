@@ -8,10 +8,9 @@ import streamlit as st
 
 from audit.corpus.build import CategoryCount
 from audit.corpus.preview import MAX_NOTES, Mark, Preview, Survey
-from audit.errors import AuditError
+from audit.errors import AuditError, written
 from audit.notes.read import NoteFile
 from audit.report.documents import Hit
-from audit.words import in_language
 from pages.ui import blocks, corpus_cached, corpus_choice
 from pages.ui.corpus_cached import Columns
 from pages.ui.corpus_view import GROUPS, group_of
@@ -156,7 +155,7 @@ def draw_refused_head(say: Words, found: Survey) -> None:
     n = len(found.refused)
     with st.expander(say.text("corpus_look_refused", n=n), key="corpus_look_refused"):
         rows = [
-            (f"{one.row:,}", in_language(one.what, language=say.language))
+            (f"{one.row:,}", written(one.what, say.language))
             for one in found.refused[:_MAX_REFUSED]
         ]
         header = [say.text("setup_column_row"), say.text("setup_column_remark")]

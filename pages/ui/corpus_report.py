@@ -7,7 +7,7 @@ import streamlit as st
 
 from audit.corpus.examine import Examination, ListedNames
 from audit.corpus.kept import KeptCorpus
-from audit.words import in_language
+from audit.errors import written
 from pages.ui import blocks, charts, corpus_cached
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.corpus_look import draw_categories
@@ -279,7 +279,7 @@ def draw_refused(say: Words, corpus: KeptCorpus, found: Examination) -> None:
     st.html(blocks.heading(title, below=say.text("corpus_refused_below")))
     rows = refused_rows(corpus.path, limit=_MAX_ROWS)
     header = [say.text("setup_column_row"), say.text("setup_column_remark")]
-    lines = [(f"{one.row:,}", in_language(one.what, language=say.language)) for one in rows]
+    lines = [(f"{one.row:,}", written(one.what, say.language)) for one in rows]
     caption = say.text("setup_notes_caption", shown=len(lines), n=f"{found.n_refused:,}")
     st.html(blocks.simple_table(header, lines, caption=caption, n_text=2))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from audit.corpus.examine import MENTIONS_PER_NAME, PATTERNS_PER_NAME
 from audit.corpus.truth import REFUSED
+from audit.errors import Message
 from audit.notes.placeholders import NAME_KINDS
 from audit.tables import RowNote
 
@@ -105,7 +106,7 @@ def refused_rows(folder: Path, *, limit: int) -> tuple[RowNote, ...]:
         with (folder / REFUSED).open(encoding="utf-8") as lines:
             for line in islice(lines, limit):
                 row = json.loads(line)
-                found.append(RowNote(int(row["row"]), str(row["what"])))
+                found.append(RowNote(int(row["row"]), Message.read(row["what"])))
     except (OSError, ValueError, KeyError, TypeError):
         return tuple(found)
     return tuple(found)

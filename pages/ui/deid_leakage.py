@@ -24,7 +24,6 @@ from audit.experiment.leakage_tables import (
 )
 from audit.jobs import service
 from audit.jobs.table import Job
-from audit.words import error_text
 from pages.ui import blocks, cached, charts
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.job_card import job_head, progress_text
@@ -131,8 +130,8 @@ def draw_leakage(say: Words) -> None:
             _draw_ask(say)
         else:
             _draw_job(say, job)
-    except (cached.AuditError, cached.StoreError) as error:
-        st.html(blocks.heading(say.text("no_data"), below=error_text(error, language=say.language)))
+    except cached.AuditError as error:
+        st.html(blocks.heading(say.text("no_data"), below=error.written(say.language)))
 
 
 def _draw_kept(say: Words, kept: KeptLeakage) -> None:

@@ -11,7 +11,6 @@ from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.table import Job
 from audit.task import Question
-from audit.words import error_text
 from pages.ui import blocks
 from pages.ui.job_card import job_head, progress_text
 from pages.ui.language import Words
@@ -62,7 +61,7 @@ class FollowedJobs:
             try:
                 now = {job.job_id: job for job in self._active()}
             except AuditError as error:
-                below = error_text(error, language=say.language)
+                below = error.written(say.language)
                 st.html(blocks.heading(say.text("no_data"), below=below))
                 return
             if set(now) != ids:

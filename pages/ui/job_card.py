@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from audit.errors import AuditError
+from audit.errors import AuditError, written
 from audit.jobs import service
 from audit.jobs.table import COMMAND, FINISHING, Job, Wait
 from audit.task import SHORT
-from audit.words import in_language, told
 from pages.ui.language import Words
 from pages.ui.text import day, escaped
 
@@ -107,8 +106,8 @@ def _reasons(say: Words, job: Job) -> str:
     if job.failure is not None:
         what, where = job.failure.what, job.failure.where
         lines = [
-            told(what, where=where, language=say.language),
-            in_language(job.failure.do, language=say.language),
+            AuditError(what, where=where).written(say.language),
+            written(job.failure.do, say.language),
         ]
     elif job.state in ("cancelled", "interrupted"):
         # A corpus is whole or not at all: nothing of a build that was stopped is kept.

@@ -7,8 +7,6 @@ import streamlit as st
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.table import Job
-from audit.words import error_text
-from cache.store import StoreError
 from pages.ui import blocks
 from pages.ui.job_card import whole_percent
 from pages.ui.language import Words
@@ -55,10 +53,8 @@ def run_demo_button(say: Words, *, key: str) -> None:
     try:
         job = service.submit_demo(owner=who())
         note("ran", kind=job.kind, job=job.job_id, device=job.device)
-    except (AuditError, StoreError) as error:
-        st.html(
-            blocks.heading(say.text("jobs_refused"), below=error_text(error, language=say.language))
-        )
+    except AuditError as error:
+        st.html(blocks.heading(say.text("jobs_refused"), below=error.written(say.language)))
         return
     if job.result:
         go_to("overview", audit=job.result[0])

@@ -6,7 +6,6 @@ import streamlit as st
 
 from audit.access_log import ACTIONS, LogEntry
 from audit.report.names import NAME_FORMS
-from audit.words import error_text
 from pages.ui import blocks, cached
 from pages.ui.language import LANGUAGES, Words
 from pages.ui.text import day
@@ -21,7 +20,7 @@ def draw_log(say: Words, digest: str) -> None:
     try:  # a fragment that reruns alone has no page around it to catch this
         found, whole = cached.access_log(digest, limit=N_LINES)
     except cached.AuditError as error:
-        st.html(blocks.heading("", below=error_text(error, language=say.language)))
+        st.html(blocks.heading("", below=error.written(say.language)))
         return
     if whole.is_intact:
         state = say.text("report_log_whole", n=whole.n_lines)

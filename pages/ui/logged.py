@@ -8,7 +8,6 @@ import streamlit as st
 
 from audit.access_log import account, record
 from audit.errors import AuditError
-from audit.words import error_text
 from pages.ui import blocks
 from pages.ui.place import words
 
@@ -52,7 +51,7 @@ def note(action: str, *, audit: str = "", **counts: int | str) -> None:
         if action in _MUST_BE_LOGGED:
             raise
         say = words()
-        why = error_text(error, language=say.language)
+        why = error.written(say.language)
         st.html(blocks.heading(say.text("report_log_fails"), below=why))
         return
     if action == "opened":

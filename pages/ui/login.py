@@ -8,7 +8,6 @@ import streamlit as st
 from streamlit.errors import StreamlitAuthError, StreamlitMissingAuthlibError
 
 from audit.errors import AuditError
-from audit.words import error_text
 from pages.ui import blocks
 from pages.ui.language import Words
 from pages.ui.logged import who
@@ -25,7 +24,7 @@ def require_login(words: Words) -> bool:
     try:
         providers = login_providers()
     except AuditError as error:
-        why = error_text(error, language=words.language)
+        why = error.written(words.language)
         st.html(blocks.heading(words.text("login_broken"), below=why))
         return False
     if not providers or bool(st.user.get("is_logged_in")):

@@ -109,7 +109,7 @@ def _audit_picker(words: Words) -> KeptAudit | None:
     """Draw the choice of audits, and return the one that is shown."""
     try:
         here = place.place()
-    except (cached.AuditError, cached.StoreError):
+    except cached.AuditError:
         return None  # the page says why
     if not here.kept:
         return None

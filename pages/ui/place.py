@@ -93,7 +93,7 @@ def audit_or_reason(say: Words) -> KeptAudit | None:
 
     Raises
     ------
-    AuditError, StoreError
+    AuditError
         As `cached.kept_audits`.
     """
     here = place()

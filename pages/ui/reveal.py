@@ -7,7 +7,6 @@ import streamlit as st
 from audit.errors import AuditError
 from audit.report.names import masked_name
 from audit.text import written_name
-from audit.words import error_text
 from pages.ui import blocks
 from pages.ui.language import Words
 
@@ -61,7 +60,7 @@ def _reveal(words: Words, *, audit: str, reason: str) -> None:
     try:
         note("revealed", audit=audit, reason=reason)
     except AuditError as error:
-        why = error_text(error, language=words.language)
+        why = error.written(words.language)
         st.html(blocks.heading("", below=words.text("reveal_refused", why=why)))
         return
     st.session_state[_REVEALED] = True

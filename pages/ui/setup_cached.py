@@ -85,7 +85,7 @@ def make_plan(request: AuditRequest, *, names: str, passages: str, passages_file
 
     Raises
     ------
-    AuditError, StoreError
+    AuditError
         As `audit.attack.plan.make_plan`, or if the data directory cannot be used.
     """
     files = [registry.signature(path) for path in (request.general, request.hospital)]

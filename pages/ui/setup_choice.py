@@ -11,7 +11,6 @@ import streamlit as st
 from audit.errors import AuditError
 from audit.models.registry import RegisteredModel, find_model
 from audit.names.lists import ListLine, PassageLine
-from audit.words import error_text
 from pages.ui import blocks, setup_cached
 from pages.ui.language import Words
 from pages.ui.logged import note
@@ -152,7 +151,7 @@ def refused(say: Words, error: AuditError) -> None:
     """Show why something cannot be used, and what to do."""
     st.html(
         f'<p class="ka-refused" role="alert"><b>{say.html("setup_refused")}</b> '
-        f"{escaped(error_text(error, language=say.language))}</p>"
+        f"{escaped(error.written(say.language))}</p>"
     )
 
 

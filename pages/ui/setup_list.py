@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import streamlit as st
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message, written
 from audit.models.registry import RegisteredModel
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.tables import RowNote
-from audit.words import in_language
 from pages.ui import blocks, charts, setup_cached
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.language import Words
@@ -72,7 +71,7 @@ def draw_list(say: Words, view: ListView, *, key: str, hospital: RegisteredModel
     """Draw a list; `key` tells two lists of one page apart."""
     st.html(blocks.simple_table(*counts(say, view), caption=count_caption(say, view), n_text=1))
     if kinds := guessed_kinds(view.candidates):
-        below = in_language(GUESSED_KINDS.format(**kinds), language=say.language)
+        below = written(Message(GUESSED_KINDS, **kinds), say.language)
         st.html(f'<p class="ka-refused">{escaped(below)}</p>')
     draw_notes(say, view.notes, title="setup_notes", key=f"{key}_notes")
     draw_notes(say, view.typed_notes, title="setup_typed_notes", key=f"{key}_typed_notes")
@@ -112,10 +111,7 @@ def draw_notes(say: Words, notes: Sequence[RowNote], *, title: str, key: str) ->
     if not notes:
         return
     with st.expander(say.text(title, n=len(notes)), key=key):
-        rows = [
-            (f"{one.row}", in_language(one.what, language=say.language))
-            for one in notes[:_MAX_NOTES]
-        ]
+        rows = [(f"{one.row}", written(one.what, say.language)) for one in notes[:_MAX_NOTES]]
         header = [say.text("setup_column_row"), say.text("setup_column_remark")]
         caption = say.text("setup_notes_caption", shown=len(rows), n=len(notes))
         st.html(blocks.simple_table(header, rows, caption=caption, n_text=2))

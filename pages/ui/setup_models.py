@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from audit.errors import AuditError
+from audit.errors import AuditError, written
 from audit.models.registry import VARIABLE, PairCheck, RegisteredModel, is_quick, known_digest
-from audit.words import in_language, phrase_in_language
 from pages.ui import blocks, setup_cached
 from pages.ui.language import Words
 from pages.ui.setup_choice import Pair, model_name, picker, refused, step
@@ -62,7 +61,7 @@ def draw_model(say: Words, field: str, *, model: RegisteredModel | None) -> None
     header = [say.text("setup_column_fact"), say.text("setup_column_value")]
     st.html(blocks.simple_table(header, rows, caption=say.text("setup_model_caption"), n_text=2))
     if facts.notes:
-        st.html(blocks.bullet_list(in_language(one, language=say.language) for one in facts.notes))
+        st.html(blocks.bullet_list(written(one, say.language) for one in facts.notes))
 
 
 def digest_of(say: Words, field: str, *, model: RegisteredModel) -> str:
@@ -91,8 +90,7 @@ def draw_folders(say: Words) -> None:
         return
     with st.expander(say.text("setup_refused_models", n=len(refusals)), key="refused_models"):
         rows = [
-            (model_name(say, one.model_id), in_language(one.refusal, language=say.language))
-            for one in refusals
+            (model_name(say, one.model_id), written(one.refusal, say.language)) for one in refusals
         ]
         header = [say.text("setup_column_model"), say.text("setup_column_reason")]
         caption = say.text("setup_refused_caption")
@@ -102,7 +100,7 @@ def draw_folders(say: Words) -> None:
 def draw_pair(say: Words, found: PairCheck) -> None:
     """Draw what differs between the two models, or that they cannot be compared."""
     if found.refusal:
-        why = in_language(found.refusal, language=say.language)
+        why = written(found.refusal, say.language)
         st.html(blocks.heading(say.text("setup_pair_refused"), below=why))
     elif found.is_one_directory:
         st.html(blocks.heading(say.text("setup_pair_same"), below=say.text("setup_pair_same_do")))
@@ -127,9 +125,7 @@ def draw_pair(say: Words, found: PairCheck) -> None:
         st.html(blocks.simple_table(header, rows, caption=caption, n_text=4))
         if found.tokenizer_differences:
             shown = found.tokenizer_differences[:_MAX_DIFFERENCES]
-            st.html(
-                blocks.bullet_list(phrase_in_language(one, language=say.language) for one in shown)
-            )
+            st.html(blocks.bullet_list(written(one, say.language) for one in shown))
 
 
 def shown_trait(value: str | float) -> str:

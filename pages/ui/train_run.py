@@ -13,7 +13,6 @@ from audit.jobs import service
 from audit.jobs.table import Job
 from audit.training.config import LossCurve, LossPoint, loss_curve, read_losses
 from audit.training.kept import MODELS, TrainedModel
-from audit.words import error_text
 from pages.ui import blocks, charts
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.job_card import job_head, progress_text
@@ -273,7 +272,7 @@ def draw_forget(say: Words, model: TrainedModel) -> None:
                 MODELS.forget(model.run_id)
                 note("removed", what="trained-model", run=model.run_id)
             except AuditError as error:
-                st.html(blocks.heading("", below=error_text(error, language=say.language)))
+                st.html(blocks.heading("", below=error.written(say.language)))
                 return
             st.query_params.pop("run", None)
             st.rerun()

@@ -11,7 +11,8 @@ import pytest
 
 from audit.report.compare import compare_references
 from audit.report.export import bundle_files, measures_csv
-from audit.report.html import ReportChoice, report_html, report_words
+from audit.report.html import ReportChoice, report_html
+from audit.words import catalogue
 from tests.pages.make_reports import make_reference_reports, make_report, make_special_names
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -22,7 +23,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 def test_canaries_and_roles_are_in_the_report(scenario: int, language: str) -> None:
     report = make_report(scenario, names=make_special_names())
     text = report_html(report, choice=ReportChoice(language=language))
-    words, view = report_words(language), report.details.canaries
+    words, view = catalogue(language, "report"), report.details.canaries
     assert view is not None
     sentence = view.sentence(language)
     assert text.count(sentence) == 2  # beside the verdict, and with its table
@@ -37,7 +38,7 @@ def test_canaries_and_roles_are_in_the_report(scenario: int, language: str) -> N
 def test_a_report_without_them_has_no_such_part() -> None:
     text = report_html(make_report(2), choice=ReportChoice())
     for key in ("canaries", "roles", "references"):
-        assert report_words("en")[key] not in text
+        assert catalogue("en", "report")[key] not in text
 
 
 def test_without_pairs_it_says_so() -> None:
@@ -52,7 +53,7 @@ def test_references_stand_beside_each_other_and_reach_every_form() -> None:
     view = compare_references(own, others=[other])
     files = bundle_files(own, choice=ReportChoice(), references=view)
     text = files["report.html"].decode()
-    assert "on-other-names" in text and report_words("en")["references_differences"] in text
+    assert "on-other-names" in text and catalogue("en", "report")["references_differences"] in text
     auc = other.measures.strata["hard"].scores[other.fixed_score].auc.value
     assert f"{auc:.3f}" in text
     assert "on-other-names" not in files["measures.json"].decode()

@@ -23,11 +23,11 @@ from audit.report.html import (
     SignOff,
     command_of,
     report_html,
-    report_words,
 )
 from audit.report.names import NAME_FORMS, masked_name, strongest_names
 from audit.report.report import AuditReport
 from audit.stats import MIN_CONTROLS
+from audit.words import catalogue
 from tests.pages.make_reports import MEMBERS, make_report
 
 HOSTILE = "\"'><script>alert(1)</script><img src=http://evil.example/p.png>"
@@ -227,7 +227,7 @@ def test_the_command_asks_the_same_question(scenario: int) -> None:
 
 
 def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
-    english, japanese = (report_words(code) for code in ("en", "ja"))
+    english, japanese = (catalogue(code, "report") for code in ("en", "ja"))
 
     def places(sentence: str) -> set[str]:
         return {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
@@ -248,7 +248,7 @@ def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
 
 
 def test_every_code_of_the_engine_has_words() -> None:
-    sentences = report_words("en")
+    sentences = catalogue("en", "report")
     assert {f"reason_{code}" for code in REASONS} <= set(sentences)
     assert {f"recommend_{code}" for code in RECOMMENDATIONS} <= set(sentences)
     assert {f"names_{form}" for form in NAME_FORMS} <= set(sentences)
@@ -296,7 +296,7 @@ def test_other_forms_take_away_what_would_give_a_name_back(report: AuditReport) 
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_the_method_tells_the_score_that_was_fixed(scenario: int, language: str) -> None:
     """Of this version or of an older one; of a score that nobody described nothing is said."""
-    made, words = make_report(scenario), report_words(language)
+    made, words = make_report(scenario), catalogue(language, "report")
     scores = ("residual", "product", "mean_log_ratio")
     told = {one: words[f"method_score_{one}"] for one in scores}
     assert len(set(told.values())) == 3
@@ -319,12 +319,12 @@ def test_where_nobody_stands_out_the_report_says_so(language: str) -> None:
     quiet = make_report(2, leak=0.0)
     assert strongest_names(quiet.table).empty
     text = report_html(quiet, choice=ReportChoice(language=language))
-    assert report_words(language)["standing_out_none"] in text
+    assert catalogue(language, "report")["standing_out_none"] in text
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_one_model_compared_with_itself_is_reported_as_not_compared(language: str) -> None:
-    made, words = make_report(2), report_words(language)
+    made, words = make_report(2), catalogue(language, "report")
     assert len(strongest_names(made.table))
     models = {who: {"name": who, "digest": "same"} for who in made.models}
     kept = made.changed(models=models)

@@ -13,7 +13,6 @@ import pytest
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import draw_names, match_quality, with_controls
 from audit.names.pools import NamePool, us_pool
-from audit.words import in_language
 
 POOL = NamePool(
     "en_US", ("Ann", "Bea", "Cy"), ("Hill", "Lee", "Moss"), (0.5, 0.3, 0.2), (0.6, 0.3, 0.1)
@@ -89,7 +88,7 @@ def test_ill_matched_lists_are_called_so_and_drawn_ones_are_not() -> None:
         assert max(abs(one.first_difference), abs(one.last_difference)) < 0.15
     assert len(ill.sentences()) == 2 and len(drawn.sentences()) == 2
     for sentence in ill.sentences() + drawn.sentences():
-        assert in_language(sentence, language="ja") != sentence
+        assert sentence.written("ja") != sentence
 
 
 def test_it_is_plain_json() -> None:

@@ -147,7 +147,9 @@ def directory_digest(directory: Path) -> str:
         for path in model_files(directory):
             digest.update(f"{path.name} {fingerprint(path)}\n".encode())
     except OSError as error:
-        raise AuditError(f"Cannot be read ({error.strerror}).", where=WHERE) from None
+        raise AuditError(
+            "Cannot be read ({strerror}).", where=WHERE, strerror=error.strerror
+        ) from None
     return digest.hexdigest()
 
 
@@ -240,9 +242,10 @@ def room_in(n_context: int, *, n_frame: int, growth: float = GROWTH) -> Room:
     n_note = math.floor((n_context - n_frame - SPARE - 1) / (1 + growth))
     if n_note < _LEAST_TOKENS:
         raise AuditError(
-            f"A context of {n_context} tokens has no room for a note and its copy.",
+            "A context of {n_context} tokens has no room for a note and its copy.",
             where=WHERE,
             do="Take a model with a longer context, or set `max_tokens` higher.",
+            n_context=n_context,
         )
     return Room(n_note, growth)
 

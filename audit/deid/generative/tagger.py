@@ -273,8 +273,10 @@ def load_generative(directory: Path, *, device: str = "auto") -> GenerativeTagge
     if loaded.digest != facts.model:
         raise AuditError(
             "The model is not the one that tagger.json describes.",
-            where=f"{directory.name}/{TAGGER}",
+            where="{name}/{tagger}",
             do="Copy the tagger's folder again.",
+            name=directory.name,
+            tagger=TAGGER,
         )
     return tagger_of(loaded, facts)
 

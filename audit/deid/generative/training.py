@@ -333,7 +333,8 @@ def with_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
             raise AuditError(
                 "The model has no module of these names to put an adapter beside.",
                 where="tuning settings",
-                do=f"Name others, or choose {ALL_LINEAR}.",
+                do="Name others, or choose {all_linear}.",
+                all_linear=ALL_LINEAR,
             ) from None
 
 

@@ -248,9 +248,10 @@ class TokenLearner(Learner):
             self.size, self.overlap = max(_LONG_ROW, size, 8 * reach), 2 * reach
         if self.size - model.n_special < max(4, 2 * self.overlap):
             raise AuditError(
-                f"Rows of {size} tokens are too short for this overlap.",
+                "Rows of {size} tokens are too short for this overlap.",
                 where=WHERE,
                 do="Set `n_tokens` higher or `overlap` lower.",
+                size=size,
             )
         model.module.to(device)
         self.lessons = Lessons(
