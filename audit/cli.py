@@ -421,11 +421,7 @@ def run(
     )
     paths = [model_path(one, where="--reference") for one in reference]
     if len(paths) > MAX_REFERENCES:
-        raise AuditError(
-            "At most {max_references} can be compared.",
-            where="--reference",
-            max_references=MAX_REFERENCES,
-        )
+        raise AuditError("At most {n} can be compared.", where="--reference", n=MAX_REFERENCES)
     report = _audited(request, out=out)
     others = []
     for number, path in enumerate(paths, start=1):

@@ -272,56 +272,29 @@ def _notes(
 ) -> list[Message]:
     from audit.attack.attacks import MIN_REFERENCE
 
-    notes = [*map(Message, pair.notes)]
-    n_unscored = int(np.isnan(np.array(columns["score"], dtype=float)).sum())
-    if n_unscored:
-        notes.append(
-            Message(
-                "{n_unscored} of {n_score} names could not be scored.",
-                n_unscored=n_unscored,
-                n_score=len(columns["score"]),
-            )
-        )
-    if kinds := guessed_kinds(request.candidates):
-        notes.append(Message(GUESSED_KINDS, **kinds))
-    if n_flagged_by_general:
-        notes.append(
-            Message(
-                (
-                    "{n_flagged_by_general} of the flagged names stand out with the "
-                    "general model alone too: they may be common or famous names rather "
-                    "than names from the notes."
-                ),
-                n_flagged_by_general=n_flagged_by_general,
-            )
-        )
-    if n_unmatched := sum(columns["is_unmatched"]):
-        notes.append(
-            Message(
-                (
-                    "{n_unmatched} names are not judged: the generator has fewer than 200 "
-                    "names of as many word pieces to compare them with."
-                ),
-                n_unmatched=n_unmatched,
-            )
-        )
-    if n_reference < MIN_REFERENCE:
-        notes.append(
-            Message(
-                (
-                    "The name generator gives only {n_reference} reference controls for "
-                    "this list (at least {min_reference} are wanted): small p-values "
-                    "cannot be reached."
-                ),
-                n_reference=n_reference,
-                min_reference=MIN_REFERENCE,
-            )
-        )
-    if request.passages and request.scenario_number == 2 and request.passages.notes:
-        notes.append(
-            Message(
-                "{n_notes} rows of the passage file were left out.",
-                n_notes=len(request.passages.notes),
-            )
-        )
-    return notes
+    passages = request.passages if request.scenario_number == 2 else None
+    n = {
+        "n_unscored": int(np.isnan(np.array(columns["score"], dtype=float)).sum()),
+        "n_score": len(columns["score"]),
+        "n_flagged": n_flagged_by_general,
+        "n_unmatched": sum(columns["is_unmatched"]),
+        "n_reference": n_reference,
+        "min_reference": MIN_REFERENCE,
+        "n_left_out": len(passages.notes) if passages else 0,
+    }
+    kinds = guessed_kinds(request.candidates)
+    told = (
+        (n["n_unscored"], Message("{n_unscored} of {n_score} names could not be scored.", **n)),
+        (kinds, Message(GUESSED_KINDS, **kinds)),
+        (n["n_flagged"], Message(
+            "{n_flagged} of the flagged names stand out with the general model alone too: they "
+            "may be common or famous names rather than names from the notes.", **n)),
+        (n["n_unmatched"], Message(
+            "{n_unmatched} names are not judged: the generator has fewer than 200 names of as "
+            "many word pieces to compare them with.", **n)),
+        (n_reference < MIN_REFERENCE, Message(
+            "The name generator gives only {n_reference} reference controls for this list (at "
+            "least {min_reference} are wanted): small p-values cannot be reached.", **n)),
+        (n["n_left_out"], Message("{n_left_out} rows of the passage file were left out.", **n)),
+    )  # fmt: skip
+    return [*map(Message, pair.notes), *(note for is_so, note in told if is_so)]

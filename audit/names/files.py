@@ -85,9 +85,8 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
     used = names.used.union(columns.values())
     unread = [str(column + 1) for column in range(len(table.header)) if column not in used]
     if unread:
-        notes.append(
-            RowNote(1, Message("These columns are not read: {unread}.", unread=", ".join(unread)))
-        )
+        left = Message("These columns are not read: {unread}.", unread=", ".join(unread))
+        notes.append(RowNote(1, left))
     rows: dict[str, _Row] = {}  # two splits of one written name are one name to a model
     file_rows: dict[int, int] = {}
     for number, cells in zip(table.row_numbers, table.rows, strict=True):
@@ -96,13 +95,8 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
             notes.append(RowNote(number, "The row has no name and was left out."))
             continue
         given = {field: cells[column].strip() for field, column in columns.items()}
-        row = _row(
-            first,
-            last,
-            given,
-            number,
-            where=Message("{subject}, row {number}", subject=what, number=number),
-        )
+        where = Message("{subject}, row {number}", subject=what, number=number)
+        row = _row(first, last, given, number, where=where)
         notes += _oddities(row)
         twin = rows.setdefault(fold_name(written_name(first, last)), row)
         if twin.is_member is not row.is_member:
@@ -114,12 +108,8 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
                 number_2=number,
             )
         if twin is not row:
-            notes.append(
-                RowNote(
-                    number,
-                    Message("The name is that of row {number}; left out.", number=twin.number),
-                )
-            )
+            left_out = Message("The name is that of row {number}; left out.", number=twin.number)
+            notes.append(RowNote(number, left_out))
         elif row.row is not None and file_rows.setdefault(row.row, number) != number:
             raise AuditError(
                 "Rows {file_rows} and {number} have the same file_row.",

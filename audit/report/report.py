@@ -450,7 +450,7 @@ class AuditReport(Part):
     curve: Sequence[CurvePoint]
     mentions: Sequence[MentionBin]
     details: Details
-    notes: tuple[Message, ...]
+    notes: Sequence[Message]
     made: Mapping[str, Any]
     version: Literal[1] = Field(alias="schema")
     _plain: dict[str, Any] = PrivateAttr()

@@ -36,8 +36,7 @@ def test_a_tagger_that_is_not_listed_is_refused():
 
 def test_kept_files_come_back_and_are_private():
     files = tiny_tables().files()
-    assert LEAKAGE.put("0" * 12, files).tables == tiny_tables()
-    assert LEAKAGE.get("0" * 12).tables.files() == files
+    assert LEAKAGE.put("0" * 12, files).tables.files() == files
     folder = LEAKAGE.place("0" * 12)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700

@@ -152,7 +152,7 @@ def test_japanese_names_get_names_of_as_many_characters_in_their_script() -> Non
     both = with_controls(listed, n_easy=30, n_hard=30, seed=1)
     quality = match_quality(both)
     for one in quality.kinds:
-        assert one.scripts["han_kana"] == one.scripts["latin"] == (0.5, 0.5)
+        assert one.scripts["han_kana"] == one.scripts["latin"] == [0.5, 0.5]
         assert one.pieces_gap <= 0.1
     hard = matched_controls(listed, n=30, seed=1, kind="hard")
     for (first, last), row, is_within in zip(

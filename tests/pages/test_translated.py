@@ -10,6 +10,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from audit.errors import Message
 from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs.table import WORKER, Failure, Job
 from audit.models.registry import VARIABLE
@@ -20,7 +21,7 @@ from tests.models.make_models import WORDS, make_bert
 from tests.pages.make_reports import keep, make_report
 
 MAIN = Path(__file__).resolve().parents[2] / "pages" / "ui" / "main.py"
-NOTE = "3 rows of the passage file were left out."
+NOTE = Message("{n_left_out} rows of the passage file were left out.", n_left_out=3)
 NOTE_JA = "文章のファイルから 3 行を除きました。"
 FAILURE = Failure(
     "Memory ran out in the middle of a shard; everything finished before it is kept.",
@@ -66,14 +67,14 @@ def made_job() -> Job:
 
 
 def test_notes_of_a_run_on_the_overview(home: Path) -> None:
-    keep({"own": make_report(2, notes=[NOTE])}, directory=home, is_demo=False)
+    keep({"own": make_report(2, notes=[NOTE.plain()])}, directory=home, is_demo=False)
     shown = texts(open_page("overview"))
     assert NOTE_JA in shown
     assert NOTE not in shown
 
 
 def test_notes_of_a_run_in_the_report() -> None:
-    report = make_report(2, notes=[NOTE, "Something <new>."])
+    report = make_report(2, notes=[NOTE.plain(), "Something <new>."])
     shown = report_html(report, choice=ReportChoice(language="ja"), other=None)
     assert NOTE_JA in shown
     assert NOTE not in shown

@@ -169,7 +169,7 @@ def test_bad_orders_are_said(tmp_path: Path) -> None:
     asked = order(tmp_path, model, **SHORT)
     with pytest.raises(AuditError, match="Give annotated notes"):
         asked.with_(gold=())
-    with pytest.raises(AuditError, match="cannot be read"):
+    with pytest.raises(AuditError, match="is not there"):
         tuned(asked.with_(gold=(tmp_path / "none.jsonl",)))
     with pytest.raises(AuditError, match="no room"):
         tuned(asked.with_(settings=TuningSettings(max_tokens=64)))
