@@ -358,9 +358,11 @@ def score_file(
             raise AuditError(
                 "There are no {kind} with a score.",
                 where="is_member",
-                do=("Give at least one row with is_member = {value} and a number as its score."),
+                do=(
+                    "Give at least one row with is_member = {is_member} and a number as its score."
+                ),
                 kind=kind,
-                value=value,
+                is_member=value,
             )
     area, tprs, _ = (told.pop(name) for name in ("auc", "tpr_at_fpr", "n_replicates"))
     for end, name in (("", "value"), ("_low", "low"), ("_high", "high")):

@@ -157,9 +157,9 @@ def annotated_notes(path: Path, *, what: str = "notes") -> AnnotatedNotes:
         raise AuditError("The file or folder is not there.", where=what)
     if len(found) > ANNOTATED_FILES_MAX_FILES:
         raise AuditError(
-            "There are more than {annotated_files_max_files:,} files.",
+            "There are more than {max_files:,} files.",
             where=what,
-            annotated_files_max_files=ANNOTATED_FILES_MAX_FILES,
+            max_files=ANNOTATED_FILES_MAX_FILES,
         )
     names = [one.relative_to(top).as_posix() for one in found]
     notes = _annotated(names, lambda name: (top / name).read_bytes(), what=what)

@@ -56,9 +56,9 @@ def table_lock() -> Lock:
 def unusable(error: Exception) -> AuditError:
     """Return what a person is told where the jobs' directory cannot be used."""
     return AuditError(
-        "The list of jobs cannot be read or written ({value}).",
+        "The list of jobs cannot be read or written ({reason}).",
         do="See that the disk has room and that the data directory is writable, then try again.",
-        value=getattr(error, "strerror", "") or error,
+        reason=getattr(error, "strerror", "") or error,
     )
 
 

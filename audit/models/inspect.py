@@ -654,12 +654,12 @@ def _check_tensors(
 def _check_tensor(tensor: TensorHeader, *, name: str, shape: Shape, where: str) -> None:
     if tensor.shape != shape:
         raise AuditError(
-            ('The tensor "{name}" has the shape {shape}; config.json promises {shape_2}.'),
+            ('The tensor "{name}" has the shape {shape}; config.json promises {promised}.'),
             where=where,
             do="Check that config.json belongs to these weights.",
             name=name,
             shape=list(tensor.shape),
-            shape_2=list(shape),
+            promised=list(shape),
         )
     if tensor.dtype not in _FLOATS:
         raise AuditError(

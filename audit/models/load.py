@@ -239,9 +239,7 @@ class ModelPair:
         """Refuse two models whose numbers would not speak of the same tokens."""
         differences = tokenizer_differences(self.general.tokenizer, self.hospital.tokenizer)
         if differences:
-            names = Message(
-                "{name} and {name_2}", name=self.general.name, name_2=self.hospital.name
-            )
+            names = Message("{one} and {other}", one=self.general.name, other=self.hospital.name)
             raise unlike_tokenizers(differences, where=names)
 
     @property
@@ -297,11 +295,11 @@ class ModelPair:
             notes.append(
                 Message(
                     (
-                        "The models take inputs of different length ({n_positions} and "
-                        "{n_positions_2} tokens); the shorter one counts."
+                        "The models take inputs of different length ({n_general} and "
+                        "{n_hospital} tokens); the shorter one counts."
                     ),
-                    n_positions=one.n_positions,
-                    n_positions_2=other.n_positions,
+                    n_general=one.n_positions,
+                    n_hospital=other.n_positions,
                 )
             )
         return tuple(notes)

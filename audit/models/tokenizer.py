@@ -72,12 +72,9 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
     elif config.architecture == "roberta" and tokenizer.pad_token_id != config.pad_token_id:
         # RoBERTa counts its positions from the padding token's number.
         what = Message(
-            (
-                "The padding token is {pad_token_id} in the tokenizer and "
-                "{pad_token_id_2} in config.json."
-            ),
-            pad_token_id=tokenizer.pad_token_id,
-            pad_token_id_2=config.pad_token_id,
+            ("The padding token is {own} in the tokenizer and {promised} in config.json."),
+            own=tokenizer.pad_token_id,
+            promised=config.pad_token_id,
         )
     elif n_invented:
         what = Message(
@@ -107,10 +104,10 @@ def _from_private_copy(files: TokenizerFiles, *, where: str) -> Any:
             tokenizer(probe, add_special_tokens=False)
     except ImportError as fault:
         raise AuditError(
-            "The tokenizer needs the package {value}, which is not installed.",
+            "The tokenizer needs the package {package}, which is not installed.",
             where=where,
             do="Install fugashi and the dictionary that tokenizer_config.json names.",
-            value=fault.name or "fugashi",
+            package=fault.name or "fugashi",
         ) from None
     except BaseException as fault:
         # The tokenizers library raises bare Exception, and panics outside Exception.

@@ -101,22 +101,22 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
         twin = rows.setdefault(fold_name(written_name(first, last)), row)
         if twin.is_member is not row.is_member:
             raise AuditError(
-                ("Rows {number} and {number_2} hold the same name with different is_member."),
+                ("Rows {first} and {second} hold the same name with different is_member."),
                 where=what,
                 do="Correct or delete one of them.",
-                number=twin.number,
-                number_2=number,
+                first=twin.number,
+                second=number,
             )
         if twin is not row:
             left_out = Message("The name is that of row {number}; left out.", number=twin.number)
             notes.append(RowNote(number, left_out))
         elif row.row is not None and file_rows.setdefault(row.row, number) != number:
             raise AuditError(
-                "Rows {file_rows} and {number} have the same file_row.",
+                "Rows {first} and {second} have the same file_row.",
                 where=what,
                 do="Correct one of them, or take the column out.",
-                file_rows=file_rows[row.row],
-                number=number,
+                first=file_rows[row.row],
+                second=number,
             )
     if not rows:
         raise AuditError("The file holds no names.", where=what)

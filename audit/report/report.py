@@ -474,9 +474,9 @@ class AuditReport(Part):
         expected = {field.alias or name for name, field in cls.model_fields.items()}
         if value.get("schema") != SCHEMA or set(value) != expected:
             raise AuditError(
-                "This result was written by another version (schema {get}).",
+                "This result was written by another version (schema {schema}).",
                 do="Run the audit again: its evidence is reused where it still holds.",
-                get=value.get("schema"),
+                schema=value.get("schema"),
             )
         general, hospital = (value["models"].get(who, {}).get("digest") for who in _PAIR)
         if general is not None and general == hospital:
