@@ -20,7 +20,7 @@ from pydantic_core import CoreSchema, core_schema
 
 CATALOGUE = Path(__file__).resolve().parent / "catalogue"
 """All words of the engine: sentences by their English, and texts by a short key."""
-_PLACE = re.compile(r"\{(\w+)(?::(word|,|\.\df))?\}")
+_PLACE = re.compile(r"\{(\w+)(?::(word|,|(?:\.\d)?[fge%]))?\}")
 _WORD = "word"
 
 

@@ -658,8 +658,8 @@ def _check_tensor(tensor: TensorHeader, *, name: str, shape: Shape, where: str) 
             where=where,
             do="Check that config.json belongs to these weights.",
             name=name,
-            shape=list(tensor.shape),
-            promised=list(shape),
+            shape=str([*tensor.shape]),
+            promised=str([*shape]),
         )
     if tensor.dtype not in _FLOATS:
         raise AuditError(
