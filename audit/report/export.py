@@ -30,7 +30,7 @@ MEASURE_COLUMNS = (
 )  # fmt: skip
 _IN_MEASURES = (
     "digest", "scenario", "fixed_score", "verdict", "measures", "cohort", "curve", "mentions",
-    "details", "candidates", "notes",
+    "details", "candidates",
 )  # fmt: skip
 Line = tuple[str | float | int | None, ...]
 
@@ -44,7 +44,8 @@ def names_csv(report: AuditReport) -> str:
 
 def measures_json(report: AuditReport) -> dict[str, Any]:
     """Return what `measures.json` holds: verdict, measures, cohort test and curve."""
-    return {key: report.to_json()[key] for key in _IN_MEASURES}
+    kept = report.to_json()
+    return {key: kept[key] for key in _IN_MEASURES} | {"notes": [*map(str, report.notes)]}
 
 
 def write_report(
