@@ -13,27 +13,16 @@ from audit.names.people import VALUE_KINDS
 from pages.ui.corpus_view import GROUPS, LOWS, beside_paper, group_of, refused_rows
 
 
-def test_the_paper_has_130_names_158_passages_232_mentions() -> None:
-    for which, total in (("patterns", 158), ("mentions", 232)):
-        view = beside_paper([(1, 2)], which=which)
-        assert (view.n_paper_names, view.n_paper_total) == (130, total)
-
-
 def test_a_table_beside_the_papers_by_hand() -> None:
     view = beside_paper([(7, 1), (2, 3)], which="patterns")
     assert [(row.count, row.n_here, row.n_paper) for row in view.rows] == [
         (7, 1, 0), (4, 0, 4), (3, 0, 3), (2, 3, 10), (1, 0, 113),
     ]  # fmt: skip
     assert (view.n_names, view.n_total) == (4, 13)
+    assert (view.n_paper_names, view.n_paper_total) == (130, 158)
     assert [(b.low, b.high) for b in view.bins] == [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 10)]
     assert [b.here for b in view.bins] == [0, 0.75, 0, 0, 0, 0.25]
     assert view.bins[0].paper == pytest.approx(113 / 130)
-
-
-def test_without_names_there_is_nothing_to_draw() -> None:
-    view = beside_paper([], which="mentions")
-    assert view.bins == ()
-    assert (view.n_names, view.n_total) == (0, 0)
 
 
 @given(st.dictionaries(st.integers(1, 500), st.integers(1, 50), min_size=1))
@@ -43,6 +32,8 @@ def test_bins_hold_every_name_once(table: dict[int, int]) -> None:
     assert sum(b.paper for b in view.bins) == pytest.approx(1)
     assert [b.low for b in view.bins] == list(LOWS[: len(view.bins)])
     assert view.n_total == sum(count * n for count, n in table.items())
+    empty = beside_paper([], which="mentions")
+    assert (empty.bins, empty.n_names, empty.n_paper_total) == ((), 0, 232)
 
 
 def test_refused_rows_are_read_to_a_limit_and_a_broken_line_ends_them(tmp_path: Path) -> None:
