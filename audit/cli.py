@@ -78,7 +78,7 @@ from audit.experiment.leakage_tables import (
     LeakageTask,
     quick,
 )
-from audit.experiment.paper_tables import (
+from audit.experiment.paper import (
     GENERAL_TRAINING,
     TABLES_JSON,
     TABLES_MD,

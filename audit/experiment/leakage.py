@@ -47,8 +47,7 @@ from audit.experiment.leakage_tables import (
     LeakRow,
     SplitRow,
 )
-from audit.experiment.paper import BACKWARD, TOKENS_PER_INPUT, StageProgress
-from audit.experiment.paper_tables import CONTROLS
+from audit.experiment.paper import BACKWARD, CONTROLS, TOKENS_PER_INPUT, StageProgress
 from audit.home import DEMO_HOSPITAL
 from audit.models.forward import onednn_float32
 from audit.models.inspect import MODEL_FOLDER, RUN_FILE, model_digest

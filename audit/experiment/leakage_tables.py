@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from audit.attack.question import question_digest
 from audit.deid.taggers import known_taggers, load_tagger
 from audit.errors import AuditError
-from audit.experiment.paper_tables import counted, estimated, markdown_table
+from audit.experiment.paper import counted, estimated, markdown_table
 from audit.home import DEMO_HOSPITAL, results_dir
 from audit.models.inspect import model_digest
 from audit.report.report import Measured, Number, Part

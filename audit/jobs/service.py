@@ -20,7 +20,7 @@ from audit.deid.tasks import TaggerTask, TaggingTask
 from audit.demo import DemoTask, demo_digests
 from audit.errors import AuditError, Message
 from audit.experiment.leakage_tables import LeakageTask
-from audit.experiment.paper_tables import ExperimentTask
+from audit.experiment.paper import ExperimentTask
 from audit.home import results_dir
 from audit.jobs import table
 from audit.jobs.locks import (
