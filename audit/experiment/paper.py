@@ -410,15 +410,9 @@ def tables_of(
     examination: Examination,
     exposures: Sequence[Mapping[str, Any]] = (),
 ) -> Tables:
-    """Return the tables of an experiment.
+    """Return the tables of an experiment from its reports by (epochs, number of the scenario).
 
-    Parameters
-    ----------
-    reports
-        By (epochs, number of the scenario).
-    exposures
-        M_hospital along its training: epochs, steps done, mean training loss of the last ten in
-        nats (NaN where the training tells none).
+    `exposures` have epochs, steps done, and the mean loss of the last ten in nats or NaN.
 
     Returns
     -------
@@ -428,16 +422,12 @@ def tables_of(
         (patterns or mentions, names), the highest first; `always_member`: the trivial guess;
         `rankings`: how scores and baselines rank members above each kind of controls; `mentions`:
         members mentioned `low` to `high` times (None: and more) by the score fixed beforehand;
-        `found`: members and listed controls with q <= 0.05, and the verdict; `canaries`: exposure
-        in bits by that score, names with p <= 0.05 and above their twin.
+        `found`: members and controls with q <= 0.05; `canaries`: exposure in bits by that score.
     """
     last = {number: reports[epochs, number] for epochs, number in sorted(reports)}
     if set(last) != set(ATTACKS) or any(not report.has_truth for report in last.values()):
         raise ValueError("an audit of each scenario with truth is needed")
-    audits = [
-        ({"epochs": epochs, "attack": ATTACKS[number]}, reports[epochs, number])
-        for epochs, number in sorted(reports)
-    ]
+    audits = [({"epochs": e, "attack": ATTACKS[n]}, reports[e, n]) for e, n in sorted(reports)]
     strata = [
         (key | {"controls": controls}, report, report.measures.strata[controls])
         for key, report in audits

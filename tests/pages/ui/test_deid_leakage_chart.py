@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from audit.experiment.leakage_tables import ArmRow, LeakRow
+from audit.experiment.leakage import ArmRow, LeakRow
 from pages.ui import charts
 from pages.ui.deid_leakage import leakage_chart
 from tests.experiment.tiny_leakage import tiny_tables
