@@ -12,7 +12,7 @@ from audit.home import HOME_VARIABLE, results_dir
 from audit.report.report import AuditReport
 from pages.ui.language import words_of
 from tests.pages.make_reports import MEMBERS, keep, make_report
-from tests.view.test_measures_view import LINKING
+from tests.report.test_report import LINKING
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TABS = ("tables", "threshold", "roc", "mentions", "curve", "linking", "calibration", "compare")
