@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import re
-import time
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.names.candidates import make_candidates
-from audit.names.matching import fold, fold_with_offsets, name_hits
+from audit.names.matching import name_hits
 from audit.notes.passages import Passage
 from audit.report.documents import (
     DocumentView,
@@ -60,15 +57,6 @@ def test_hits_are_those_that_the_attack_counts_and_marks_cover_them(text: str) -
     covered = [i for mark in marks for i in range(mark.start, mark.end)]
     assert len(covered) == len(set(covered))
     assert set(covered) == {i for hit in hits for i in range(hit.start, hit.end)}
-
-
-@given(st.one_of(texts, st.text(max_size=30)))
-def test_text_is_folded_as_the_attack_folds_it(text: str) -> None:
-    folded, starts, ends = fold_with_offsets(text)
-    assert folded == fold(text)
-    assert len(folded) == len(starts) == len(ends)
-    assert list(starts) == sorted(starts)
-    assert all(0 <= s < e <= len(text) for s, e in zip(starts, ends, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -182,18 +170,3 @@ def test_passages_are_listed_with_their_owner() -> None:
     ]  # fmt: skip
     found = listed_passages(inspection, table=report.table, text="IS 50")
     assert found == [(1, passages[0], 2)]
-
-
-def test_many_documents_and_many_names_are_searched_by_an_index() -> None:
-    rng = random.Random(0)
-    first, last = [f"first{i}" for i in range(500)], [f"last{i}" for i in range(5000)]
-    names = make_candidates([(rng.choice(first), rng.choice(last)) for _ in range(10_000)])
-    known = {part for name in zip(names.first, names.last, strict=True) for part in name}
-    vocabulary = [*first[:200], *last[:300], *(f"word{i}" for i in range(3000))]
-    documents = [" ".join(rng.choices(vocabulary, k=30)) for _ in range(1000)]
-    start = time.process_time()
-    found = find_hits(documents, names=names)
-    assert time.process_time() - start < 5  # a double loop takes minutes
-    for text, hits in zip(documents[:50], found[:50], strict=True):
-        singles = {(h.start, h.end) for h in hits if h.part != "full"}
-        assert singles == {m.span() for m in re.finditer(r"\w+", text) if m[0] in known}

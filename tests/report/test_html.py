@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 import string
@@ -13,11 +12,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from audit.attack.verdict import REASONS
 from audit.errors import AuditError
-from audit.report import figures
 from audit.report.compare import compare_references
 from audit.report.html import (
     MAX_NAMES,
@@ -26,10 +25,11 @@ from audit.report.html import (
     SignOff,
     command_of,
     report_html,
+    score_strip,
 )
 from audit.report.names import NAME_FORMS, KindScores, strongest_names
 from audit.report.report import AuditReport
-from audit.stats import MIN_CONTROLS, Estimate
+from audit.stats import MIN_CONTROLS
 from audit.tables import decimal, percent, percent_interval
 from audit.words import catalogue
 from tests.pages.make_reports import (
@@ -327,53 +327,91 @@ def test_what_no_report_can_hold_is_refused(wrong: dict[str, Any]) -> None:
 # --- figures ---
 
 
-def test_a_strip_is_drawn_where_its_numbers_are_and_never_beyond_the_axis() -> None:
-    none = Estimate(math.nan, math.nan, math.nan)
-    rows = [("a < b", figures.intervals([(Estimate(0.5, 0.0, 7.0), "rust", "open", 2)])),
-            ("c", figures.intervals([(none, "rust", "open", 0)]))]  # fmt: skip
-    behind = [(math.nan, 0.5, "faint"), (0.25, 0.75, "faint"), (0.5, 0.5, "dash")]
-    drawn = figures.strip(
-        rows, ticks=[(0.25, "¼")], axis="x", alt='"><img>', behind=behind, corner="k"
-    )
-    root = ElementTree.fromstring(drawn)
-    assert (root.get("viewBox"), root.get("aria-label")) == ("0 0 720 152", '"><img>')
-    bare = re.sub(r' xmlns="[^"]*"', "", drawn[drawn.index(">") + 1 : -6])
-    assert bare == (
-        '<rect class="faint" x="302.5" y="10" width="265" height="96"/>'
-        '<line class="dash" x1="435" y1="10" x2="435" y2="106" stroke-width="1"/>'
-        '<line class="soft" x1="170" y1="106" x2="700" y2="106" stroke-width="1"/>'
-        '<text x="302.5" y="123" text-anchor="middle" font-size="11">¼</text>'
-        '<text x="158" y="41" text-anchor="end" font-size="12">a &lt; b</text>'
-        '<g transform="translate(0 37)">'
-        '<line class="rust" x1="170" y1="2" x2="700" y2="2" stroke-width="3"/>'
-        '<circle class="open" cx="435" cy="2" r="5"/></g>'
-        '<text x="158" y="87" text-anchor="end" font-size="12">c</text>'
-        '<g transform="translate(0 83)"></g>'
-        '<text x="435" y="142" text-anchor="middle" font-size="12">x</text>'
-        '<text x="158" y="123" text-anchor="end" font-size="12">k</text>'
-    )
+def pictures(report: AuditReport) -> list[ElementTree.Element]:
+    text = report_html(report, choice=ReportChoice(sections=("results",)))
+    found = re.findall("<svg.*?</svg>", text, flags=re.DOTALL)
+    return [ElementTree.fromstring(one.replace(' xmlns="http://www.w3.org/2000/svg"', ""))
+            for one in found]  # fmt: skip
+
+
+def at(share: float) -> float:
+    """Return where a share of the axis is drawn, never beyond its ends."""
+    return 170 + 530 * min(1.0, max(0.0, share))
+
+
+def drawn(row: ElementTree.Element) -> list[tuple[str, list[float]]]:
+    places = {"line": ("x1", "x2", "y1"), "circle": ("cx", "cy"), "rect": ("x", "width")}
+    return [
+        (one.get("class", ""), [float(one.get(key, "nan")) for key in places[one.tag]])
+        for one in row
+    ]
+
+
+def test_estimates_are_drawn_where_their_numbers_are() -> None:
+    report = make_report(2)
+    _, aucs, mentions = pictures(report)
+    assert (aucs.get("viewBox"), mentions.get("viewBox")) == ("0 0 720 198", "0 0 720 290")
+    for name, row in zip(("all", "easy", "hard"), aucs.findall("g"), strict=True):
+        found, wanted = report.headline(name), []
+        for who, tones, y in (("attack", ("rust", "rust"), -8.0),
+                              ("general_alone", ("grey", "open"), 8.0)):  # fmt: skip
+            one = found[who].auc
+            wanted.append((tones[0], [at(one.low), at(one.high), y]))
+            wanted.append((tones[1], [at(one.value), y]))
+        assert [tone for tone, _ in drawn(row)] == [tone for tone, _ in wanted]
+        for (_, is_there), (_, place) in zip(drawn(row), wanted, strict=True):
+            assert is_there == pytest.approx(place, abs=0.051)
+    for one, row in zip(report.mentions, mentions.findall("g"), strict=True):
+        (_, line), (_, dot) = drawn(row)
+        share = one.flagged
+        assert line[:2] == pytest.approx([at(share.low), at(share.high)], abs=0.051)
+        assert dot[0] == pytest.approx(at(share.value), abs=0.051)
+    band = mentions.find("rect")
+    controls = report.controls_flagged.interval()
+    assert band is not None
+    assert float(band.get("x", "")) == pytest.approx(at(controls.low), abs=0.051)
+    labels = [one.text for one in mentions.findall("text")]
+    assert labels == ["0", "25", "50", "75", "100", "1 (n = 8)", "2 (n = 4)", "3–4 (n = 4)",
+                      "5–9 (n = 4)", "10+ (n = 4)", *labels[-2:]]  # fmt: skip
+
+
+def test_the_scores_of_a_kind_are_drawn_with_their_middle_half_and_median() -> None:
+    report = make_report(2)
+    scores, *_ = pictures(report)
+    members, easy = scores.findall("g")[:2]
+    held = report.table["score"][:24]
+    low, high = report.table["score"].min(), report.table["score"].max()
+    margin = 0.03 * (high - low)
+    places = [(x - low + margin) / (high - low + 2 * margin) for x in held]
+    band, *dots, median = drawn(members)
+    quarters = [at(share) for share in np.quantile(places, [0.25, 0.5, 0.75])]
+    assert band[1] == pytest.approx([quarters[0], quarters[2] - quarters[0]], abs=0.11)
+    assert median[1] == pytest.approx([quarters[1], quarters[1], -17], abs=0.051)
+    assert [dot[0] for _, dot in dots] == pytest.approx([at(one) for one in places], abs=0.051)
+    assert [tone for tone, _ in drawn(members)] == ["rust-faint", *["rust"] * 24, "ink"]
+    assert [tone for tone, _ in drawn(easy)] == ["grey-faint", *["open"] * 24, "ink"]
 
 
 @pytest.mark.parametrize(
     ("scores", "is_log", "dots", "ticks"),
     [
         # Zeros stand a decade below the smallest logarithm.
-        ((0.0, 0.01, 1.0), True, [170, 346.7, 700], ["10⁻³", "10⁻²", "10⁻¹", "10⁰"]),
-        ((1.0,), True, [170], ["10⁰", "10¹"]),
-        ((0.0, 1.0), False, [185, 685], ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
-        ((2.0, 2.0), False, [435, 435], ["1.97", "1.98", "1.99", "2", "2.01", "2.02"]),
+        ((0.0, 0.01, 1.0), True, [0, 1 / 3, 1], ["10⁻³", "10⁻²", "10⁻¹", "10⁰"]),
+        ((1.0,), True, [0], ["10⁰", "10¹"]),
+        ((0.0, 1.0), False, [3 / 106, 103 / 106], ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+        ((2.0, 2.0), False, [0.5, 0.5], ["1.97", "1.98", "1.99", "2", "2.01", "2.02"]),
         (tuple(map(float, range(401))), False, [], ["0", "100", "200", "300", "400"]),
     ],
 )
-def test_scores_are_drawn_by_kind(
+def test_the_axis_of_scores_holds_them(
     scores: tuple[float, ...], is_log: bool, dots: list[float], ticks: list[str]
 ) -> None:
     kinds = [KindScores("member", scores, 0), KindScores("easy", (), 2)]
-    drawn = figures.scores_strip(kinds, labels=["m", "e"], axis="x", alt="y", is_log=is_log)
-    root = ElementTree.fromstring(drawn)
-    found = [one for one in root.iter() if one.tag.endswith("circle")]
-    assert [float(one.get("cx")) for one in found] == dots
-    texts = [one.text for one in root if one.tag.endswith("text")]
-    assert texts[: len(ticks)] == ticks and f"m ({len(scores)})" in texts
-    assert not any((text or "").startswith("e (") for text in texts)
-    assert figures.scores_strip(kinds[1:], labels=["e"], axis="x", alt="y", is_log=is_log) == ""
+    found = score_strip(kinds, is_log=is_log)
+    assert found is not None
+    (row,) = found["rows"]
+    assert (row["kind"], row["n"], row["is_asked"]) == ("member", len(scores), True)
+    assert [share for share, _ in row["dots"]] == pytest.approx(dots)
+    assert all(-14 <= y <= 14 for _, y in row["dots"])
+    assert [text for _, text in found["ticks"]] == ticks
+    assert score_strip(kinds[1:], is_log=is_log) is None

@@ -10,20 +10,20 @@ import streamlit as st
 
 from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs.locks import QUEUES, device_lock, worker_lock
-from audit.shelf import Lock
 
 
-def quiet_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Lock]]:
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Hold the locks of all queues' workers and jobs while the test runs."""
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
     for variable in ("KART_AUDIT_MODELS", "KART_AUDIT_NOTES"):
         monkeypatch.delenv(variable, raising=False)
     st.cache_resource.clear()
-    results_dir()
-    found = [*map(worker_lock, QUEUES), *map(device_lock, QUEUES)]
-    held = [lock for lock in found if lock is not None]
-    assert len(held) == 2 * len(QUEUES)
-    yield held
+    directory = results_dir()
+    held = [lock(queue) for queue in QUEUES for lock in (worker_lock, device_lock)]
+    assert all(held)
+    yield directory
     for lock in held:
-        lock.release()
+        if lock is not None:
+            lock.release()
     st.cache_resource.clear()
