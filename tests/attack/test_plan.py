@@ -7,22 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from audit import demo
 from audit.attack import attacks
 from audit.attack import evidence as pace
 from audit.attack.attacks import with_reference
 from audit.attack.plan import (
-    PRESETS,
     command_line,
-    generation_preset,
     make_plan,
-    posterior_preset,
     prepare,
-    usual_prompt,
     workload,
 )
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
-from audit.cli import FieldsOf, parsed
+from audit.cli import parsed
 from audit.errors import AuditError
 from audit.models.load import load_pair
 from audit.names.candidates import make_candidates
@@ -136,11 +131,6 @@ def test_the_workload_is_what_the_run_announces(models: tuple[Path, Path]) -> No
     assert 5 < load.n_tokens < 40
 
 
-def test_the_question_with_remembered_digests_is_the_question(models: tuple[Path, Path]) -> None:
-    request = request_of(models, 2, 100)
-    assert prepare(request).question == request.question()
-
-
 def settings_of(command: str) -> dict[str, object]:
     words = shlex.split(command)
     assert words[:3] == ["python", "-m", "audit"]
@@ -164,30 +154,9 @@ def test_the_command_line_says_every_setting(models: tuple[Path, Path]) -> None:
     two = request_of(models, 2, 7).with_(
         posterior=PosteriorSettings(
             n_inputs=5, n_chain_inputs=0, is_dropout_on=False, micro_batch=4, max_tokens=99
-        ),
+        )
     )
     said = settings_of(command_line(two, passages="passages.csv"))
     assert (said["n_inputs"], said["n_chain_inputs"], said["is_dropout_on"]) == (5, 0, False)
     assert (said["micro_batch"], said["max_tokens"]) == (4, 99)
     assert (said["names"].name, said["passages"].name) == ("names.csv", "passages.csv")
-
-
-def test_usual_settings_are_left_to_the_command(models: tuple[Path, Path]) -> None:
-    request = request_of(models, 2, 1).with_(posterior=posterior_preset("paper"), device="auto")
-    said = settings_of(command_line(request))
-    usual = PosteriorSettings()
-    assert PosteriorSettings(**FieldsOf(PosteriorSettings).chosen(said)) == usual
-    assert "--inputs" not in command_line(request)
-
-
-def test_presets_grow_and_the_papers_are_the_defaults() -> None:
-    sizes = [generation_preset(name).n_documents for name in PRESETS]
-    assert sizes == sorted(sizes)
-    assert generation_preset("paper") == GenerationSettings()
-    assert posterior_preset("paper") == PosteriorSettings()
-    for scenario in (1, 2):
-        request = demo.DemoTask().request(scenario)
-        quick = generation_preset("quick"), posterior_preset("quick")
-        assert (request.generation, request.posterior) == quick
-    japanese = demo.DemoTask().request(1, language="ja")
-    assert usual_prompt(japanese.candidates) == japanese.generation.prompt

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from audit.attack.attacks import link_passages, owner_rows
 from audit.attack.posterior import PosteriorShard
-from audit.names.candidates import Candidates, make_candidates
+from audit.names.candidates import make_candidates
 from audit.notes.passages import Passage
 
 NAMES = make_candidates(
@@ -75,30 +75,6 @@ def test_ranks_by_hand() -> None:
     ]
 
 
-def test_what_the_general_model_knew_already_is_taken_off() -> None:
-    log_h = [[-1.0, -2.0, -3.0, -4.0, -5.0]]
-    log_g = [[-1.0, -2.0, -3.0, -4.0, -9.0]]
-    found = link([4], log_h, log_g, [2])
-    assert found is not None
-    ranks = {way: found[way]["median_rank"] for way in found if isinstance(found[way], dict)}
-    assert ranks == {
-        "chance": 3.0,
-        "hospital_against_general": 1.0,
-        "hospital_alone": 5.0,
-        "general_alone": 5.0,
-    }
-
-
-@pytest.mark.parametrize(
-    ("owners", "n_drawn"), [([None, None], [3, 3]), ([9, ("No", "One")], [3, 3]), ([1, 1], [0, 0])]
-)
-def test_nothing_is_linked_where_nobody_is_known_or_nothing_was_drawn(
-    owners: list[Any], n_drawn: list[int]
-) -> None:
-    table = [[-1.0] * 5] * 2
-    assert link(owners, table, table, n_drawn) is None
-
-
 def test_passages_without_owner_or_draw_and_owners_without_score_are_left_out() -> None:
     log = np.tile(np.array([-1.0, math.nan, -2.0, -3.0, -4.0]), (5, 1))
     found = link([0, None, 2, 1, 0], log, log * 0.5, [2, 2, 0, 2, 1])
@@ -151,8 +127,3 @@ def test_ranks_equal_a_loop(log_h: list[list[float]], data: st.DataObject) -> No
         assert found[way]["median_rank"] == statistics.median(expected)
     by_passage = [one["rank"] for one in found["rank_by_passage"]]
     assert by_passage == ranks["hospital_against_general"]
-
-
-def test_of_two_rows_with_one_name_neither_is_lost_by_row_number() -> None:
-    twice: Candidates = NAMES + NAMES.rows([0])
-    assert owner_rows(passages_of([0, 5]), candidates=twice) == [0, 5]

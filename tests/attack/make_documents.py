@@ -9,14 +9,7 @@ import numpy as np
 from torch import nn
 
 from audit.attack.generation import GeneratedShard, GenerationTask, generated_shard
-from tests.table_model import (
-    APART,
-    MASK,
-    N_TOKENS,
-    TableModel,
-    compatible_table,
-    random_table,
-)
+from tests.table_model import APART, MASK, N_TOKENS, TableModel, compatible_table, random_table
 
 TABLES = {"compatible": compatible_table(), "incompatible": random_table(3)}
 

@@ -6,33 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.attack.prompts import (
-    Template,
-    kinds_of,
-    part_columns,
-    passage_kind,
-    passage_templates,
-)
+from audit.attack.prompts import Template, kinds_of, part_columns, passage_kind, passage_templates
 from audit.errors import AuditError
 from audit.models.load import load_model
 from audit.names.candidates import make_candidates
 from audit.names.spelling import (
-    FIRST,
-    LAST,
     NO_PART,
-    NO_PIECE,
     UNSPELLABLE,
     PassageKind,
     part_pieces,
     piece_counter,
-    pieces_by_role,
     token_ids,
-    written_parts,
 )
 from audit.notes.passages import Passage, read_passages
 from tests.models.make_models import make_bert, make_japanese_bert, make_roberta
@@ -58,69 +46,11 @@ def passage(left: str, right: str, slots: Any = ("full",), separator: str = "") 
     return Passage(left, slots, separator, right, "1", None)
 
 
-def pieces_as_text(tokenizer: Any, names: Any, kind: PassageKind) -> list[list[list[str]]]:
-    pieces = part_pieces(make_candidates(names), kind=kind, tokenizer=tokenizer)
-    return [
-        [
-            tokenizer.convert_ids_to_tokens([int(i) for i in pieces.ids[row, k] if i != NO_PIECE])
-            for k in (0, 1)
-        ]
-        for row in range(len(names))
-    ]
-
-
 FULL, FULL_AFTER_SPACE = PassageKind(("full",), "", ""), PassageKind(("full",), "", " ")
 LAST_FIRST = PassageKind(("last", "first"), ", ", " ")
 
 
 # Pieces
-
-
-def test_bert_pieces_are_the_same_at_the_beginning_and_after_a_space(bert: Any) -> None:
-    names = [("John", "Smith"), ("anna", "jonesson")]
-    expected = [[["john"], ["smith"]], [["anna"], ["jones", "##son"]]]
-    assert pieces_as_text(bert, names, FULL) == expected
-    assert pieces_as_text(bert, names, FULL_AFTER_SPACE) == expected
-
-
-def test_roberta_pieces_are_those_of_the_place_with_or_without_a_space_before(
-    roberta: Any,
-) -> None:
-    names = [("John", "John")]
-    assert pieces_as_text(roberta, names, FULL) == [[["John"], ["Ġ", "John"]]]
-    assert pieces_as_text(roberta, names, FULL_AFTER_SPACE) == [[["Ġ", "John"], ["Ġ", "John"]]]
-    touching = PassageKind(("first", "last"), "", " ")
-    assert pieces_as_text(roberta, names, touching) == [[["Ġ", "John"], ["John"]]]
-
-
-def test_parts_stand_in_the_order_of_the_passage(bert: Any, japanese: Any) -> None:
-    assert pieces_as_text(bert, [("john", "smith")], LAST_FIRST) == [[["smith"], ["john"]]]
-    assert pieces_as_text(japanese, [("花子", "山田")], FULL) == [[["山田"], ["花子"]]]
-    first_last = PassageKind(("first", "last"), "", "")
-    assert pieces_as_text(japanese, [("花子", "山田")], first_last) == [[["花子"], ["山田"]]]
-
-
-@pytest.mark.parametrize("kind", [FULL, FULL_AFTER_SPACE, LAST_FIRST])
-def test_a_name_of_one_part_stands_in_the_first_place(bert: Any, kind: PassageKind) -> None:
-    found = pieces_as_text(bert, [("", "jonesson"), ("john", "")], kind)
-    assert found == [[["jones", "##son"], []], [["john"], []]]
-
-
-def test_what_stands_between_a_full_name_is_the_names_own(bert: Any) -> None:
-    names = make_candidates([("john", "smith"), ("花子", "山田")])
-    first_last = (("first", "john"), ("last", "smith"))
-    assert written_parts(names, 0, kind=FULL) == (first_last, " ")
-    assert written_parts(names, 1, kind=FULL) == ((("last", "山田"), ("first", "花子")), "")
-    assert written_parts(names, 0, kind=LAST_FIRST) == (first_last[::-1], ", ")
-
-
-def test_names_with_an_unknown_piece_or_none_are_not_known(bert: Any, roberta: Any) -> None:
-    names = make_candidates(
-        [("john", "smith"), ("zoe", "smith"), ("john", "zoe-smith"), ("\u00ad", "smith")]
-    )
-    pieces = part_pieces(names, kind=FULL, tokenizer=bert)
-    assert pieces.is_known.tolist() == [True, False, False, False]
-    assert part_pieces(names, kind=FULL, tokenizer=roberta).is_known.all()
 
 
 def test_a_name_without_a_place_in_a_kind_of_passage_is_not_known(bert: Any) -> None:
@@ -136,19 +66,6 @@ def test_a_name_without_a_place_in_a_kind_of_passage_is_not_known(bert: Any) -> 
 
 
 # Parts
-
-
-def test_each_place_of_a_name_says_which_part_stands_there(bert: Any, japanese: Any) -> None:
-    names = make_candidates([("john", "smith"), ("", "smiths"), ("john", "")])
-    roles = part_pieces(names, kind=FULL, tokenizer=bert).roles
-    assert roles.tolist() == [[FIRST, LAST], [LAST, NO_PART], [FIRST, NO_PART]]
-    turned = part_pieces(names, kind=LAST_FIRST, tokenizer=bert)
-    assert turned.roles.tolist() == [[LAST, FIRST], [LAST, NO_PART], [FIRST, NO_PART]]
-    assert turned.n_pieces.tolist() == [[1, 1], [2, 0], [1, 0]]
-    assert pieces_by_role(turned).tolist() == [[1, 1], [0, 2], [1, 0]]
-    split = make_candidates([("花子", "山田"), ("", "山田")])
-    found = part_pieces(split, kind=FULL, tokenizer=japanese)
-    assert found.roles.tolist() == [[LAST, FIRST], [LAST, NO_PART]]
 
 
 def columns_of(tokenizer: Any, names: Any, *kinds: PassageKind) -> Any:
@@ -199,21 +116,6 @@ def test_a_column_is_shared_only_if_every_kind_of_passage_reads_it_alike(bert: A
     assert columns_of(bert, behind, only_last, FULL) == [[0, 1], [2, 3], [-1, 4]]
 
 
-def test_japanese_parts_share_columns_in_their_own_order(japanese: Any) -> None:
-    names = [("花子", "山田"), ("花子", "佐藤"), ("太郎", "山田")]
-    assert columns_of(japanese, names, FULL) == [[0, 1], [0, 2], [3, 1]]
-
-
-def test_the_table_is_filled_up_behind_the_pieces(bert: Any) -> None:
-    names = make_candidates([("john", "smith-jones"), ("", "smiths")])
-    pieces = part_pieces(names, kind=FULL, tokenizer=bert)
-    assert pieces.ids.shape == (2, 2, 3)
-    assert pieces.n_pieces.tolist() == [[1, 3], [2, 0]]
-    filled = pieces.ids != NO_PIECE
-    assert filled.sum(axis=2).tolist() == pieces.n_pieces.tolist()
-    assert (np.diff(filled.astype(int), axis=2) <= 0).all()
-
-
 def test_pieces_are_counted_and_what_cannot_be_spelled_is_beyond_any_count(
     bert: Any, roberta: Any
 ) -> None:
@@ -249,14 +151,6 @@ def test_kinds_tell_apart_what_decides_pieces_and_masks() -> None:
 
 
 # Templates
-
-
-def test_masks_stand_where_the_pieces_will_be_read() -> None:
-    template = Template(left=(2, 11), between=(12,), right=(13, 3))
-    assert template.ids((1, 2), mask=4) == ([2, 11, 4, 12, 4, 4, 13, 3], [2, 4, 5])
-    assert template.ids((2, 0), mask=4) == ([2, 11, 4, 4, 13, 3], [2, 3])
-    bare = Template(left=(2,), between=(), right=(3,))
-    assert bare.ids((2, 1), mask=4) == ([2, 4, 4, 4, 3], [1, 2, 3])
 
 
 @settings(deadline=None)
@@ -361,12 +255,3 @@ def test_too_little_room_is_refused_with_the_setting_to_change(bert: Any) -> Non
     with pytest.raises(AuditError, match="no room") as refused:
         passage_templates(one, tokenizer=bert, max_tokens=11, n_name_tokens=2)
     assert refused.value.where == "max_tokens"
-
-
-def test_a_template_is_the_same_text_but_for_the_name(roberta: Any) -> None:
-    """The space before a name goes with the name; the space after it stays with the text."""
-    one = passage("seen at ", " was in pain", ("last", "first"), ", ")
-    (template,) = passage_templates([one], tokenizer=roberta, max_tokens=64, n_name_tokens=20)
-    assert roberta.decode(template.left[1:]) == "seen at"
-    assert roberta.decode(template.between) == ","
-    assert roberta.decode(template.right[:-1]) == " was in pain"

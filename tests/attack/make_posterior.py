@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from audit.attack.posterior import PosteriorShard, PosteriorTask, posterior_shard
+from audit.attack.posterior import PosteriorTask
 from audit.attack.prompts import part_columns
-from audit.attack.scores import NameParts, name_parts
 from audit.models.load import load_model
-from audit.names.candidates import make_candidates
-from audit.names.pools import NamePool
-from audit.names.spelling import PartPieces, pieces_by_role
+from audit.names.spelling import PartPieces
 from audit.notes.passages import Passage
-from tests.reference_masking import PlainModel, can_be_scored, log_product, make_task
+from tests.reference_masking import make_task
 
 RIGHT = " was seen by dr jones for pain."
 PASSAGES = (
@@ -38,26 +33,6 @@ NAMES = (
     ("johns", ""),
     ("zoe", "smith"),
 )
-
-
-def run(
-    folder: Path,
-    task: PosteriorTask,
-    *,
-    n_inputs: int,
-    shard: int = 0,
-    n_shard_inputs: int = 1000,
-    tick: Callable[[int], None] = lambda _: None,
-) -> PosteriorShard:
-    return posterior_shard(
-        load_model(folder).model,
-        task,
-        shard=shard,
-        first=shard * n_shard_inputs,
-        n=n_inputs,
-        device="cpu",
-        tick=tick,
-    )
 
 
 def task_of(
@@ -84,29 +59,6 @@ def plain_task(*, templates: Any, kind_of_passage: Any, pieces: Any, **more: Any
         part_columns=part_columns(pieces, has_between=has_between),
         **more,
     )
-
-
-POOL = NamePool("en_US", ("john", "mary"), ("smith", "jones"), (0.6, 0.4), (0.7, 0.3))
-
-
-def parts_of(task: PosteriorTask, names: Any, pool: NamePool = POOL) -> NameParts:
-    """The parts of a task's names, as they are described for scores."""
-    return name_parts(
-        make_candidates(names), columns=task.part_columns, pool=pool, n_listed=task.n_listed,
-        n_pieces=pieces_by_role(task.pieces[0]),
-    )  # fmt: skip
-
-
-def logs_of(plain: PlainModel, passages: Any, names: Any) -> list[list[float]]:
-    """Return ln p of every name in every passage, [P][N]."""
-    logs = []
-    for passage in passages:
-        row = []
-        for name in names:
-            scored = can_be_scored(plain, passages, name)
-            row.append(log_product(plain, passage, name) if scored else math.nan)
-        logs.append(row)
-    return logs
 
 
 def posterior_sums(p: np.ndarray, log_p: np.ndarray) -> dict[str, np.ndarray]:

@@ -10,9 +10,8 @@ from audit.attack.attacks import link_passages
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates, member_parts
 from audit.names.controls import with_controls
-from audit.names.files import names_file, read_names
-from audit.names.lists import list_line
-from tests.membership.test_linking import passages_of, shard_of
+from audit.names.files import read_names
+from tests.attack.test_linking import passages_of, shard_of
 
 HEADER = "first_name,last_name,is_member,control_kind,role,n_mentions\n"
 LIST = HEADER + (
@@ -34,10 +33,6 @@ def test_planted_and_held_out_names_are_known_by_role_or_kind() -> None:
     patients = found.without_canaries()
     assert patients.first == ("Jane", "Mary", "Mary")
     assert member_parts(found) == {"mary", "park"}
-
-
-def test_a_list_with_canaries_is_the_same_after_it_was_kept() -> None:
-    assert read(names_file(read(LIST)).decode()) == read(LIST)
 
 
 @pytest.mark.parametrize(
@@ -69,12 +64,6 @@ def test_drawn_controls_are_hard_against_patients_and_share_nothing_with_planted
     )
     with pytest.raises(AuditError, match="has none"):
         with_controls(replace(planted, role=("canary",)), n_easy=1, n_hard=0, seed=1)
-
-
-def test_a_kept_lists_line_counts_patients_and_canaries_apart() -> None:
-    line = list_line(read(LIST), code="x")
-    assert (line.n_names, line.n_members) == (7, 1)
-    assert line.by_kind == {"canary": 2, "easy": 1, "hard": 1, "planted": 2}
 
 
 def test_passages_of_planted_names_are_not_linked() -> None:

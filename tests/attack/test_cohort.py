@@ -12,13 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from audit.attack.cohort import (
-    cohort_test,
-    relabelling_test,
-    smallest_detectable_auc,
-)
+from audit.attack.cohort import cohort_test, relabelling_test, smallest_detectable_auc
 from audit.attack.scores import NameParts
-from audit.attack.verdict import smallest_finding
 from audit.names.candidates import Candidates, make_candidates
 from audit.stats import auc
 
@@ -41,18 +36,6 @@ def one_length(members, controls, **settings_):
     )
 
 
-def test_p_is_near_the_share_of_all_labellings():
-    # 5 4 | 3 2 1: the top two of five: one of ten labellings is as high.
-    result = one_length([5, 4], [3, 2, 1], seed=1)
-    assert result.p == pytest.approx(0.1, abs=0.015)
-    assert result.effect == 1.0
-
-
-def test_no_p_is_below_one_over_the_number_of_permutations():
-    result = one_length(np.arange(50) + 100, np.arange(50), seed=1, n_permutations=99)
-    assert result.p == 0.01
-
-
 def test_two_lengths_are_permuted_within_themselves():
     # Every labelling within the lengths, by hand: 2 pieces 1 of 3, 3 pieces 1 of 2.
     members, lengths = np.array([3.0, 10.0]), np.array([2, 3])
@@ -68,20 +51,6 @@ def test_two_lengths_are_permuted_within_themselves():
     )
     assert result.p == pytest.approx(share, abs=0.02)
     assert result.effect == pytest.approx(2 / 3)  # two of the three pairs of equal length
-
-
-def test_longer_names_with_higher_scores_do_not_make_a_finding():
-    rng = np.random.default_rng(3)
-    lengths = np.repeat([2, 4], [10, 90])
-    control_lengths = np.repeat([2, 4], [90, 10])
-    result = cohort(
-        rng.normal(size=100) + lengths,
-        control_scores=rng.normal(size=100) + control_lengths,
-        member_n_pieces=lengths,
-        control_n_pieces=control_lengths,
-        seed=1,
-    )
-    assert result.p > 0.05
 
 
 @quick
@@ -133,12 +102,6 @@ def test_names_left_out_are_counted():
     assert (result.n_not_scored, result.n_unmatched) == (2, 2)
 
 
-def test_without_a_common_length_there_is_no_p():
-    result = cohort([1.0], control_scores=[0.5], member_n_pieces=[2], control_n_pieces=[3], seed=1)
-    assert math.isnan(result.p)
-    assert math.isnan(result.effect)
-
-
 # --- what a list could have shown -----------------------------------------------------------
 
 
@@ -156,10 +119,6 @@ def test_names_of_their_own_have_the_rank_sum_tests_error(m, n):
     error = math.sqrt((m + n + 1) / (12 * m * n))
     found = smallest_detectable_auc(a_list(m, n), n_drawn=4000)
     assert found == pytest.approx(0.5 + (1.959964 + 0.841621) * error, rel=0.02)
-
-
-def test_130_names_against_130_show_some_60_percent():
-    assert smallest_detectable_auc(a_list(130, 130), n_drawn=4000) == pytest.approx(0.60, abs=0.004)
 
 
 def test_shared_surnames_make_a_list_worth_less():
@@ -211,13 +170,6 @@ def test_without_a_leak_p_is_uniform_however_many_names_share_a_surname(n_surnam
     assert np.mean(np.array(p) <= 0.05) <= 0.09
 
 
-def test_a_leak_is_found_and_one_surname_proves_little():
-    assert relabelled(1, n_surnames=30, shift=1.0).p <= 0.01
-    spread = [relabelled(1, n_surnames=k).spread for k in (1, 3, 30)]
-    assert spread == sorted(spread, reverse=True)
-    assert spread[0] > 2 * spread[2]
-
-
 def test_the_relabelled_auc_is_that_of_the_list():
     found = relabelled(5, n_surnames=3, m=7)
     rng = np.random.default_rng(5)
@@ -229,33 +181,3 @@ def test_the_relabelled_auc_is_that_of_the_list():
     assert found.auc == pytest.approx(np.mean(wins))
     # 199 relabellings, and the list itself counted in.
     assert found.p * 200 == pytest.approx(round(found.p * 200)) and 1 / 200 <= found.p <= 1
-
-
-def test_names_without_a_score_are_left_out_of_the_test():
-    parts = parts_of(20, 20)
-    evidence = np.random.default_rng(0).normal(size=len(parts.is_last))
-    columns = np.arange(20)
-    names = np.stack([columns, 20 + columns], axis=1)
-    whole = relabelling_test(names[:18], columns[:18] < 9, by_part=evidence, parts=parts, seed=1)
-    evidence[[18, 19, 38, 39]] = math.nan
-    left_out = relabelling_test(
-        names, (columns < 9) | (columns > 17), by_part=evidence, parts=parts, seed=1
-    )
-    assert left_out == whole
-
-
-def test_without_members_or_controls_nothing_is_tested():
-    parts = parts_of(4, 4)
-    evidence = np.zeros(len(parts.is_last))
-    for truth in (True, False):
-        found = relabelling_test(
-            np.arange(8).reshape(2, 4).T, np.full(4, truth), by_part=evidence, parts=parts, seed=0
-        )
-        assert math.isnan(found.p) and found.n_relabelled == 0
-
-
-def test_130_controls_show_no_fewer_than_twenty_names_and_2600_show_one():
-    assert smallest_finding(130, n_reference=130)[1] == 20
-    finding = smallest_finding(130, n_reference=2600)
-    assert finding == (1 / 2601, 1)
-    assert smallest_finding(130, n_reference=10)[1] is None

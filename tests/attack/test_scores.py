@@ -11,15 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.attack.scores import (
-    NameParts,
-    Score,
-    all_scores,
-    jackknife,
-    shown_blocks,
-)
-from audit.stats import DRAW, blocks_of
-from tests.membership.make_posterior import posterior_sums, sums_of
+from audit.attack.scores import NameParts, Score, all_scores, jackknife, shown_blocks
+from audit.stats import blocks_of
+from tests.attack.make_posterior import posterior_sums, sums_of
 from tests.reference_masking import PART_SCORES, SCORES, score_with_error
 
 quick = settings(deadline=None, max_examples=40)
@@ -67,42 +61,6 @@ def scored(blocks: Inputs, parts: NameParts | None = None) -> dict[str, Score]:
     return {name.removeprefix("chain_"): score for name, score in scores.items()}
 
 
-def test_scores_of_two_unequal_blocks_by_hand() -> None:
-    # Block 1: p_h 0.2, 0.4, p_g 0.1, 0.1. Block 2: p_h 0.6, p_g 0.1.
-    pairs = [[(0.2, 0.1), (0.4, 0.1)], [(0.6, 0.1)]]
-    blocks = [
-        [{"p_h": h, "p_g": g, "l_h": math.log(h), "l_g": math.log(g)} for h, g in block]
-        for block in pairs
-    ]
-    scores = scored(blocks)
-    # h = 3/2 and 3. `difference` 0.3; without block 1 0.5, without block 2 0.2. Pseudo-values
-    # 1.5 * 0.3 - 0.5 * 0.5 = 0.2 and 3 * 0.3 - 2 * 0.2 = 0.5, which are the blocks' means; estimate
-    # 2 * 0.3 - 1/3 * 0.5 - 2/3 * 0.2 = 0.3; variance ((-0.1)^2 / 0.5 + 0.2^2 / 2) / 2 = 0.02.
-    # For logarithms as for the mean of block 1, m, and that of block 2, n: variance of the mean is
-    # (m - n)^2 * 2/9.
-    means = [math.log(8) / 2, math.log(6)]
-    log_pseudo = [1.5 * math.log(4) - 0.5 * math.log(6), 3 * math.log(4) - 2 * math.log(3)]
-    log_estimate = 2 * math.log(4) - math.log(6) / 3 - 2 * math.log(3) / 3
-    log_variance = (
-        sum(
-            (x - log_estimate) ** 2 / weight for x, weight in zip(log_pseudo, (0.5, 2), strict=True)
-        )
-        / 2
-    )
-    by_hand = {
-        "difference": (0.3, math.sqrt(0.02)),
-        "log_ratio": (math.log(4), math.sqrt(log_variance)),
-        "mean_log_ratio": (math.log(48) / 3, (means[1] - means[0]) * math.sqrt(2) / 3),
-        "hospital_posterior": (0.4, math.sqrt(0.02)),
-        "general_posterior": (0.1, 0.0),
-        "general_mean_log": (math.log(0.1), 0.0),
-    }
-    assert set(scores) == set(by_hand)
-    for name, (value, error) in by_hand.items():
-        assert scores[name].value[0] == pytest.approx(value)
-        assert scores[name].standard_error[0] == pytest.approx(error, abs=1e-12)
-
-
 @quick
 @given(posterior_blocks())
 def test_scores_and_errors_equal_a_loop_that_leaves_out_one_block_at_a_time(blocks: Inputs) -> None:
@@ -115,80 +73,11 @@ def test_scores_and_errors_equal_a_loop_that_leaves_out_one_block_at_a_time(bloc
         )
 
 
-@quick
-@given(posterior_blocks(min_blocks=2))
-def test_models_swapped_turn_the_sign_and_keep_the_error(blocks: Inputs) -> None:
-    other = {"p_h": "p_g", "p_g": "p_h", "l_h": "l_g", "l_g": "l_h"}
-    swapped = scored([[{other[k]: v for k, v in one.items()} for one in b] for b in blocks])
-    for name in ("difference", "log_ratio", "mean_log_ratio"):
-        one, turned = scored(blocks)[name], swapped[name]
-        np.testing.assert_allclose(one.value, -turned.value, atol=1e-12)
-        np.testing.assert_allclose(one.standard_error, turned.standard_error, atol=1e-9)
-
-
-@quick
-@given(posterior_blocks(min_blocks=2), st.floats(0.01, 1.0))
-def test_a_common_factor_moves_no_log_ratio_and_no_error_of_it(
-    blocks: Inputs, factor: float
-) -> None:
-    scaled = [
-        [
-            {k: v * factor if k[0] == "p" else v + math.log(factor) for k, v in one.items()}
-            for one in block
-        ]
-        for block in blocks
-    ]
-    before, after = scored(blocks), scored(scaled)
-    for name in ("log_ratio", "mean_log_ratio"):
-        np.testing.assert_allclose(before[name].value, after[name].value, atol=1e-9)
-        np.testing.assert_allclose(
-            before[name].standard_error, after[name].standard_error, atol=1e-9
-        )
-    np.testing.assert_allclose(after["difference"].value, factor * before["difference"].value)
-
-
-@quick
-@given(posterior_blocks(min_blocks=2), st.randoms(use_true_random=False))
-def test_the_order_of_blocks_does_not_matter(blocks: Inputs, random: Any) -> None:
-    shuffled = list(blocks)
-    random.shuffle(shuffled)
-    one, other = scored(blocks), scored(shuffled)
-    for name in SCORES:
-        np.testing.assert_allclose(one[name].value, other[name].value, atol=1e-12)
-        np.testing.assert_allclose(one[name].standard_error, other[name].standard_error, atol=1e-9)
-
-
 # The jackknife
 
 
 def mean_of(sums: dict[str, Any], n: float) -> dict[str, Any]:
     return {"mean": sums["x"] / n}
-
-
-@quick
-@given(st.lists(st.floats(-5, 5), min_size=2, max_size=12), st.integers(1, 100))
-def test_the_error_of_a_mean_over_equal_blocks_is_the_textbooks(means: list[float], n: int) -> None:
-    blocks = np.array(means)[:, None] * n
-    score = jackknife(mean_of, {"x": blocks}, counts=np.full(len(means), n))["mean"]
-    textbook = np.std(means, ddof=1) / math.sqrt(len(means))
-    assert score.value[0] == pytest.approx(np.mean(means), abs=1e-9)
-    assert score.standard_error[0] == pytest.approx(textbook, rel=1e-6, abs=1e-9)
-
-
-@quick
-@given(st.lists(st.floats(0.01, 5), min_size=2, max_size=9), st.integers(1, 50))
-def test_over_equal_blocks_the_error_of_any_score_is_quenouilles(
-    means: list[float], n: int
-) -> None:
-    x = np.array(means)
-    score = jackknife(
-        lambda s, total: {"log": np.log(s["x"] / total)},
-        {"x": x[:, None] * n},
-        counts=np.full(len(x), n),
-    )["log"]
-    without = np.log([np.delete(x, j).mean() for j in range(len(x))])
-    variance = (len(x) - 1) / len(x) * ((without - without.mean()) ** 2).sum()
-    assert score.standard_error[0] == pytest.approx(math.sqrt(variance), rel=1e-6, abs=1e-9)
 
 
 def test_the_error_of_a_mean_over_blocks_of_1_2_and_5_by_hand() -> None:
@@ -199,62 +88,7 @@ def test_the_error_of_a_mean_over_blocks_of_1_2_and_5_by_hand() -> None:
     assert score["mean"].standard_error[0] == pytest.approx(math.sqrt((4 / 7 + 1 / 3) / 3))
 
 
-@quick
-@given(st.lists(st.integers(1, 100), min_size=2, max_size=12), st.floats(-5, 5))
-def test_blocks_of_equal_means_have_no_error_whatever_their_sizes(
-    counts: list[int], mean: float
-) -> None:
-    sums = np.array(counts)[:, None] * mean
-    score = jackknife(mean_of, {"x": sums}, counts=np.array(counts))["mean"]
-    assert score.value[0] == pytest.approx(mean)
-    assert score.standard_error[0] == pytest.approx(0, abs=1e-7)
-
-
-def test_the_error_is_that_of_repeated_runs_whatever_the_blocks() -> None:
-    # 2,000 runs of 300 inputs each: the errors' root mean square is the runs' own spread.
-    rng = np.random.default_rng(2)
-    draws = rng.exponential(size=(300, 2000))
-    for sizes in ([1] * 40 + [5] * 52, [100] * 3, [10] * 30, [1] * 100 + [200]):
-        begins = np.cumsum([0, *sizes[:-1]])
-        sums = np.add.reduceat(draws, begins)
-        score = jackknife(mean_of, {"x": sums}, counts=np.array(sizes))["mean"]
-        root = math.sqrt((score.standard_error**2).mean())
-        assert root == pytest.approx(1 / math.sqrt(300), rel=0.1)
-
-
-def test_without_errors_only_the_score_is_made() -> None:
-    sums = {"x": np.array([[1.0], [2.0]])}
-    score = jackknife(mean_of, sums, counts=np.array([1, 1]), with_errors=False)["mean"]
-    assert score.value.tolist() == [1.5]
-    assert np.isnan(score.standard_error).all()
-
-
 # Blocks of evidence
-
-
-@pytest.mark.parametrize(
-    ("n", "n_blocks"),
-    [(1, 1), (40, 40), (41, 41), (100, 52), (300, 92), (400, 112), (2000, 192), (2001, 193),
-     (10_000, 272)],
-)  # fmt: skip
-def test_blocks_are_of_1_then_5_then_20_then_100(n: int, n_blocks: int) -> None:
-    block = blocks_of(0, n)
-    assert (len(block), block[0], block[-1] + 1) == (n, 0, n_blocks)
-    assert set(np.diff(block)) <= {0, 1}
-    sizes = np.bincount(block)
-    for begin, size in zip(np.cumsum(sizes) - sizes, sizes, strict=True):
-        limits = {begin < 40: 1, 40 <= begin < 400: 5, 400 <= begin < 2000: 20, begin >= 2000: 100}
-        assert size == min(limits[True], n - begin)
-
-
-@quick
-@given(st.integers(0, 40), st.integers(1, 3000), st.integers(0, 500))
-def test_a_shards_blocks_are_those_of_the_whole_run(shard: int, n: int, more: int) -> None:
-    first = shard * DRAW
-    whole = blocks_of(0, first + n + more)
-    assert (blocks_of(first, n) == whole[first : first + n] - whole[first]).all()
-    if first:  # no block goes over from one hundred to the next
-        assert whole[first] == whole[first - 1] + 1
 
 
 @quick
@@ -270,31 +104,6 @@ def test_some_twenty_blocks_are_shown_whose_sizes_are_near_each_other(n: int) ->
     if n >= 400:  # from here on no block is more than a twentieth
         assert len(begins) == 20
     assert shown.max() <= n / 20 + 2 * counts.max()
-
-
-def test_what_both_models_have_in_common_cancels_in_the_error() -> None:
-    rng = np.random.default_rng(1)
-    common = np.log(rng.uniform(0.01, 0.9, size=(20, 1))) * 100
-    hospital, general = (posterior_sums(np.exp(x / 100), x) for x in (common + 50, common))
-    counts = np.full(20, 100)
-    score = all_scores(sums_of(hospital, general), counts=counts, parts=of_parts((0, -1)))
-    assert score["mean_log_ratio"].value[0] == pytest.approx(0.5)
-    assert score["mean_log_ratio"].standard_error[0] < 1e-9
-    assert score["general_mean_log"].standard_error[0] > 0.1
-    assert np.isnan(score["residual"].value[0])  # of one part nothing can be fitted
-
-
-@pytest.mark.parametrize("n", [1, 100])
-def test_one_block_has_a_score_and_no_error(n: int) -> None:
-    rng = np.random.default_rng(1)
-    log_p = np.log(rng.uniform(0.1, 0.9, size=(2, 1, 3))) * n
-    hospital, general = (posterior_sums(np.exp(x / n)[:, :2] * n, x) for x in log_p)
-    parts = of_parts((0, -1), (1, -1), (2, -1))
-    scores = all_scores(sums_of(hospital, general), counts=np.array([n]), parts=parts)
-    assert set(scores) == {*SCORES, *PART_SCORES}
-    for score in scores.values():
-        assert np.isfinite(score.value).all()
-        assert np.isnan(score.standard_error).all()
 
 
 def test_names_that_are_not_scored_are_nan_in_every_score_and_leave_others_alone() -> None:

@@ -10,12 +10,11 @@ import torch
 from scipy import stats
 
 from audit.attack.generation import GeneratedShard, GenerationTask, shard_draws, step
-from tests.membership.make_documents import TABLES, by_hundreds, generate, model_of, task_of
+from tests.attack.make_documents import TABLES, by_hundreds, generate, model_of, task_of
 from tests.one_thread import one_thread
 from tests.table_model import (
     APART,
     CLS,
-    JOINT,
     MASK,
     N_TOKENS,
     N_VOCABULARY,
@@ -55,23 +54,6 @@ def test_states_after_each_number_of_steps_have_their_exact_shares(table, is_rem
         shard = generate(model_of(TABLES[table]), task, n_documents=6000)
         exact = state_shares(TABLES[table], n_steps=n_steps, is_remasked=is_remasked)[-1]
         assert chi_square_p(state_counts(shard, task), exact) > 0.01
-
-
-def test_the_chain_of_compatible_conditionals_ends_in_their_joint_distribution():
-    task = task_of(n_steps=60)
-    shard = generate(model_of(TABLES["compatible"]), task, n_documents=6000)
-    exact = state_shares(TABLES["compatible"], n_steps=60)[-1].reshape(4, 4)
-    np.testing.assert_allclose(exact[:3, :3], JOINT, atol=1e-9)
-    counts = state_counts(shard, task).reshape(4, 4)[:3, :3].ravel()
-    assert counts.sum() == 6000
-    assert chi_square_p(counts, JOINT.ravel()) > 0.01
-
-
-def test_a_forgotten_mask_would_be_seen():
-    task = task_of(n_steps=60)
-    shard = generate(model_of(TABLES["compatible"]), task, n_documents=6000)
-    without_mask = state_shares(TABLES["compatible"], n_steps=60, is_remasked=False)[-1]
-    assert chi_square_p(state_counts(shard, task), without_mask) < 1e-9
 
 
 @pytest.mark.parametrize("is_remasked", [True, False])
@@ -168,14 +150,6 @@ def test_mass_of_a_part_of_two_pieces_has_its_exact_expectation(pair):
     expectation = expected_pair_mass(table, pair, n_steps=12)
     assert 0 < error < 0.05 * expectation
     assert abs(per_document.mean() - expectation) < 4 * error
-
-
-@pytest.mark.parametrize("top_k", [2, 3, 100])
-def test_mass_of_a_block_is_steps_times_documents(top_k):
-    task = task_of(n_steps=37, top_k=top_k)
-    found = generate(model_of(TABLES["incompatible"]), task, n_documents=250)
-    assert found.n_documents.tolist() == [1] * 40 + [5] * 42
-    np.testing.assert_allclose(found.mass.sum(axis=1), 37 * found.n_documents, rtol=1e-6)
 
 
 def test_slot_mass_is_that_of_the_name_slots_alone():

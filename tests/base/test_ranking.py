@@ -13,17 +13,10 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics import roc_curve as sk_roc_curve
 
-from audit.stats import (
-    auc,
-    auc_interval,
-    bootstrap_ranking,
-    interval,
-    roc_curve,
-    wilson,
-)
+from audit.stats import auc, auc_interval, bootstrap_ranking, roc_curve, wilson
 from tests.scored_lists import quick, scored_lists, tpr_at_fpr
 
-LOSSES = Path(__file__).parents[1].parent / "shared" / "data" / "clinical_mlm_losses"
+LOSSES = Path(__file__).parents[2].parent / "shared" / "data" / "clinical_mlm_losses"
 
 
 def slow_auc(scores, is_member):
@@ -46,11 +39,6 @@ def slow_tpr(scores, is_member, fpr):
 # --- AUC, ROC, TPR at FPR -------------------------------------------------------------------
 
 
-def test_auc_of_five_names_by_hand():
-    # members 3, 1; controls 2, 1, 0: 3 beats all (3), 1 ties one and beats one (1.5): 4.5 of 6
-    assert auc([3, 1, 2, 1, 0], [1, 1, 0, 0, 0]) == 0.75
-
-
 @quick
 @given(scored_lists())
 def test_auc_equals_the_pairwise_count_and_sklearn_and_mann_whitney(case):
@@ -60,13 +48,6 @@ def test_auc_equals_the_pairwise_count_and_sklearn_and_mann_whitney(case):
     assert value == pytest.approx(roc_auc_score(is_member, scores), abs=1e-12)
     u = stats.mannwhitneyu(scores[is_member], scores[~is_member], method="asymptotic").statistic
     assert value == pytest.approx(u / (is_member.sum() * (~is_member).sum()), abs=1e-12)
-
-
-@quick
-@given(scored_lists())
-def test_negated_scores_turn_the_auc_round(case):
-    scores, is_member = case
-    assert auc(-scores, is_member) == pytest.approx(1 - auc(scores, is_member), abs=1e-12)
 
 
 @quick
@@ -91,35 +72,6 @@ def test_roc_equals_sklearn(case):
     fpr, tpr, _ = sk_roc_curve(is_member, scores, drop_intermediate=False)
     np.testing.assert_allclose(curve.fpr, fpr)
     np.testing.assert_allclose(curve.tpr, tpr)
-
-
-@quick
-@given(scored_lists())
-def test_each_roc_point_is_what_its_threshold_flags(case):
-    scores, is_member = case
-    curve = roc_curve(scores, is_member)
-    for fpr, tpr, threshold in zip(curve.fpr, curve.tpr, curve.threshold, strict=True):
-        assert fpr == (scores[~is_member] > threshold).mean()
-        assert tpr == (scores[is_member] > threshold).mean()
-
-
-def test_tpr_is_taken_without_interpolation():
-    # Highest first: a member; a member tied with two controls; a control. FPR .5 allows one of the
-    # three controls, so the tie cannot be passed: TPR .5 (on the line between the points: .875).
-    scores, is_member = [3, 2, 2, 2, 1], [1, 1, 0, 0, 0]
-    assert tpr_at_fpr(scores, is_member, fpr=0.5) == 0.5
-    assert tpr_at_fpr(scores, is_member, fpr=0.67) == 1.0
-
-
-def test_a_member_tied_with_a_control_is_not_found_before_it():
-    assert tpr_at_fpr([2, 2, 1], [1, 0, 0], fpr=0.5) == 1.0
-    assert tpr_at_fpr([2, 2, 2, 1, 0], [1, 0, 0, 0, 0], fpr=0.25) == 0.0
-
-
-def test_tpr_below_one_control_is_not_resolvable():
-    scores, is_member = np.arange(200.0), np.arange(200) >= 100
-    assert tpr_at_fpr(scores, is_member, fpr=0.01) == 1.0
-    assert math.isnan(tpr_at_fpr(scores, is_member, fpr=0.009))
 
 
 def test_13_of_130_controls_are_10_percent():
@@ -147,13 +99,6 @@ def test_nan_scores_are_left_out_and_counted():
     assert (ranking.n_members, ranking.n_controls, ranking.n_not_scored) == (2, 1, 2)
 
 
-@pytest.mark.parametrize("truth", [[1, 1], [0, 0]])
-def test_one_kind_of_names_has_no_ranking(truth):
-    assert math.isnan(auc([1, 2], truth))
-    assert math.isnan(tpr_at_fpr([1, 2], truth, fpr=0.5))
-    assert math.isnan(bootstrap_ranking([1, 2], truth, seed=1).auc.low)
-
-
 def test_columns_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="two columns"):
         auc([1, 2, 3], [1, 0])
@@ -177,17 +122,6 @@ def test_bootstrap_equals_a_plain_loop_over_drawn_names():
     )
 
 
-def test_bootstrap_does_not_depend_on_the_chunks(monkeypatch):
-    rng = np.random.default_rng(1)
-    scores, is_member = rng.normal(size=60), np.arange(60) < 30
-    whole = bootstrap_ranking(scores, is_member, n_replicates=400, seed=2).tpr_at_fpr[0][1]
-    monkeypatch.setattr("audit.stats._CELLS_PER_CHUNK", 60 * 7)
-    parts = bootstrap_ranking(scores, is_member, n_replicates=400, seed=2).tpr_at_fpr[0][1]
-    assert parts.value == whole.value
-    assert parts.low == pytest.approx(whole.low, abs=0.07)
-    assert parts.high == pytest.approx(whole.high, abs=0.07)
-
-
 # --- the interval of an AUC -----------------------------------------------------------------
 
 
@@ -209,10 +143,7 @@ def test_names_of_their_own_have_delongs_interval():
     half = stats.t.ppf(0.975, freedom) * math.sqrt(variance) / (area * (1 - area))
     odds = math.log(area / (1 - area))
     own = [np.arange(90), np.full(90, -1)]
-    for found in (
-        auc_interval(scores, is_member),
-        auc_interval(scores, is_member, clusters=own),
-    ):
+    for found in (auc_interval(scores, is_member), auc_interval(scores, is_member, clusters=own)):
         assert found.value == pytest.approx(area)
         for bound, sign in ((found.low, -1), (found.high, 1)):
             assert bound == pytest.approx(1 / (1 + math.exp(-odds - sign * half)))
@@ -302,28 +233,12 @@ def test_the_interval_covers_from_five_members_on(family, m, n):
         assert n_covered >= 180, (area, n_covered)  # 92 % less two standard errors
 
 
-def test_same_seed_same_interval_other_seed_another():
-    rng = np.random.default_rng(3)
-    scores, is_member = rng.normal(size=80), np.arange(80) < 40
-    first, again, other = (
-        bootstrap_ranking(scores, is_member, n_replicates=200, seed=s).tpr_at_fpr[0][1]
-        for s in (1, 1, 2)
-    )
-    assert first == again
-    assert first != other
-
-
 def test_three_against_three_is_never_certain():
     ranking = bootstrap_ranking([6, 5, 4, 3, 2, 1], [1, 1, 1, 0, 0, 0], seed=1)
     assert ranking.auc.value == 1.0
     assert ranking.auc.low == pytest.approx(
         stats.binomtest(3, 3).proportion_ci(method="wilson").low
     )
-
-
-def test_percentiles_of_replicates_by_hand():
-    estimate = interval(0.5, np.linspace(0, 1, 41), n_total=9)
-    assert (estimate.low, estimate.high) == pytest.approx((0.025, 0.975))
 
 
 # --- known answers --------------------------------------------------------------------------

@@ -12,10 +12,9 @@ import torch
 from torch import nn
 
 from audit.attack.generation import GeneratedShard, GenerationTask, shard_draws
-from audit.errors import AuditCancelled
 from audit.models.forward import logits_at
 from audit.models.load import load_model
-from tests.membership.make_documents import TABLES, generate, model_of, task_of
+from tests.attack.make_documents import TABLES, generate, model_of, task_of
 from tests.models.make_models import make_bert
 from tests.one_thread import one_thread
 from tests.table_model import CLS, MASK, N_VOCABULARY, SEP, SIDE_BY_SIDE, WORD, TableModel
@@ -71,12 +70,7 @@ def slow_document(
 
 
 def assert_equals_slow_loop(
-    model: nn.Module,
-    task: GenerationTask,
-    *,
-    n_documents: int,
-    n_vocabulary: int,
-    atol: float,
+    model: nn.Module, task: GenerationTask, *, n_documents: int, n_vocabulary: int, atol: float
 ) -> GeneratedShard:
     found = generate(model, task, n_documents=n_documents)
     positions, uniforms = shard_draws(task, first=0, n_documents=n_documents)
@@ -158,22 +152,6 @@ def test_documents_of_a_real_model_equal_a_loop_over_documents(bert):
     assert (found.part_mass.sum(axis=0) > 0).sum() > 100
 
 
-def test_mass_of_a_real_model_is_steps_times_documents(bert):
-    found = generate(bert.model, bert.task, n_documents=120)
-    expected = bert.task.n_steps * found.n_documents
-    np.testing.assert_allclose(found.mass.sum(axis=1), expected, rtol=1e-6)
-    np.testing.assert_allclose(found.slot_mass.sum(axis=1), found.n_slot_visits, rtol=1e-6)
-
-
-def test_dropout_is_off_while_documents_are_made(bert):
-    bert.model.train()
-    one = generate(bert.model, bert.task, n_documents=20)
-    bert.model.train()
-    two = generate(bert.model, bert.task, n_documents=20)
-    np.testing.assert_array_equal(one.documents, two.documents)
-    np.testing.assert_array_equal(one.mass, two.mass)
-
-
 # --- shards ---
 
 
@@ -192,43 +170,3 @@ def test_what_is_generated_does_not_depend_on_shard_size_or_order():
     for name in vars(whole):
         joined = np.concatenate([getattr(shard, name) for shard in small])
         np.testing.assert_array_equal(getattr(whole, name), joined, err_msg=name)
-
-
-def test_documents_of_a_real_model_do_not_depend_on_shard_size_or_order(bert):
-    whole, small = both_sizes(bert.model, bert.task, bert.n_vocabulary)
-    documents = np.concatenate([shard.documents for shard in small])
-    np.testing.assert_array_equal(whole.documents, documents)
-    mass = np.concatenate([shard.mass for shard in small])
-    np.testing.assert_allclose(whole.mass, mass, rtol=0, atol=1e-3)
-
-
-def test_a_second_shard_of_two_blocks_follows_the_first():
-    task, model = task_of(n_steps=6), model_of(TABLES["compatible"])
-    whole = generate(model, task, n_documents=350, n_shard=400)
-    second = generate(model, task, n_documents=150, shard=1, n_shard=200)
-    np.testing.assert_array_equal(whole.documents[200:], second.documents)
-    assert second.n_documents.tolist() == [5] * 30
-    np.testing.assert_array_equal(whole.mass[-30:], second.mass)
-
-
-def test_a_longer_last_block_begins_with_the_shorter_one():
-    task, model = task_of(n_steps=6), model_of(TABLES["compatible"])
-    short = generate(model, task, n_documents=133)  # the last block has three of its five
-    long = generate(model, task, n_documents=180)
-    assert short.n_documents.tolist() == [1] * 40 + [5] * 18 + [3]
-    np.testing.assert_array_equal(long.documents[:133], short.documents)
-    np.testing.assert_array_equal(long.mass[:58], short.mass[:58])
-    assert (long.mass[58] != short.mass[58]).any()
-
-
-def test_each_step_is_reported_and_can_stop_the_run():
-    ticks: list[int] = []
-
-    def tick(n: int) -> None:
-        ticks.append(n)
-        if len(ticks) == 4:
-            raise AuditCancelled
-
-    with pytest.raises(AuditCancelled):
-        generate(model_of(TABLES["compatible"]), task_of(), n_documents=70, tick=tick)
-    assert ticks == [70] * 4

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.errors import AuditError
-from audit.names.files import names_template, read_names
+from audit.names.files import read_names
 
 
 def rows_of(text: str, *, codec: str = "utf-8") -> list[tuple[str, str]]:
@@ -39,17 +39,6 @@ def test_western_names_are_read_under_any_heading(text: str) -> None:
 def test_japanese_names_are_read(text: str, codec: str) -> None:
     assert rows_of(text, codec=codec) == [("太郎", "山田")]
     assert read_names(text.encode(codec)).candidates.full_name(0) == "山田太郎"
-
-
-def test_names_that_look_like_nothing_stay_names() -> None:
-    text = "first_name,last_name\nNA,None\nNaN,Null\ntrue,007\n"
-    assert rows_of(text) == [("NA", "None"), ("NaN", "Null"), ("true", "007")]
-
-
-def test_a_name_that_cannot_be_split_is_kept_and_noted() -> None:
-    names = read_names("氏名\n山田太郎\n".encode())
-    assert (names.candidates.first, names.candidates.last) == (("",), ("山田太郎",))
-    assert [(note.row, "could not be split" in note.what) for note in names.notes] == [(2, True)]
 
 
 def test_all_columns_are_read() -> None:
@@ -127,13 +116,6 @@ def test_files_without_usable_names_are_refused(text: str) -> None:
     assert "Lee" not in str(caught.value)
 
 
-def test_empty_rows_are_left_out_and_noted() -> None:
-    names = read_names(b"first_name,last_name\nAnn,Lee\n\n , \nBo,Hill\n")
-    assert names.candidates.first == ("Ann", "Bo")
-    assert names.candidates.row == (2, 5)
-    assert [note.row for note in names.notes] == [3, 4]
-
-
 def test_duplicates_are_left_out_and_noted() -> None:
     names = read_names("name,m\n山田太郎,\nAnn Lee,\nANN　Ｌee,\n山田 太郎,\n".encode())
     assert names.candidates.row == (2, 3)
@@ -149,29 +131,6 @@ def test_the_same_name_with_different_truth_is_refused(truths: tuple[str, str]) 
     data = f"name,is_member\nAnn Lee,{truths[0]}\nBo Hill,1\nANN LEE,{truths[1]}\n"
     with pytest.raises(AuditError, match="Rows 2 and 4 hold the same name"):
         read_names(data.encode())
-
-
-@pytest.mark.parametrize("sign", ["\u200b", "\u202e", "\ue000", "\x07", "\ufffd"])
-def test_invisible_characters_are_noted_and_kept(sign: str) -> None:
-    names = read_names(f"name\nA{sign}nn Lee\nBo Hill\n".encode())
-    assert names.candidates.first[0] == f"A{sign}nn"
-    assert [note.row for note in names.notes] == [2]
-
-
-def test_controls_get_their_kind_against_the_members() -> None:
-    names = read_names(
-        b"name,is_member\nThomas Young,1\nMary James,1\nAnn Lee,0\nAnn Thomas,0\n"
-        b"MARY young,0\nJames Hill,0\nBo Dee,\n"
-    )
-    kinds = names.candidates.control_kind
-    assert kinds == ("", "", "easy", "hard", "recombined", "hard", "")
-
-
-def test_the_template_is_read_without_complaint() -> None:
-    names = read_names(names_template().encode())
-    assert len(names.candidates) == 3
-    assert names.notes == ()
-    assert names.candidates.is_member == (True, False, None)
 
 
 NAMES = st.lists(
