@@ -1,6 +1,6 @@
 """Hand-written notes with their marks: two hospitals that no tagger was made for, clinical values.
 
-Everything in them is fictional. A file of notes has one after another, each under a line `### name`,
+Everything in them is fictional. In a file notes stand one after another, each under a line `### x`,
 with inline tags; one of clinical values has a sentence a line, the values between ⟦ and ⟧. The
 second of each was written when taggers had been mended with the first.
 """
