@@ -281,7 +281,8 @@ def test_with_other_numbers_the_held_out_names_only_give_ranks() -> None:
 @pytest.mark.parametrize(
     ("n_held_out", "said"),
     [
-        (0, "1 were planted, but 0 held-out"), (MIN_HELD_OUT - 1, "1 were planted, but 18 held-out"),
+        (0, "1 were planted, but 0 held-out"),
+        (MIN_HELD_OUT - 1, "1 were planted, but 18 held-out"),
         (MIN_HELD_OUT, "1 of 1 planted names are found"),
     ],
 )  # fmt: skip
