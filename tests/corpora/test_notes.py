@@ -17,7 +17,7 @@ from audit.errors import AuditError
 from audit.notes import read as note_streams
 from audit.notes.read import Note, open_notes
 from audit.tables import RowNote
-from tests.corpora.make_notes import csv_text, note_row, write_notes
+from tests.corpus.make_notes import csv_text, note_row, write_notes
 
 TEXTS = ("one", 'two\r\nlines, "quoted"\n\n[**Name**]', "三\u2028四\x0b five")
 SECRET = "Zaphodina"

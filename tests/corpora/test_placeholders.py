@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from audit.notes.placeholders import Placeholder, find_placeholders
-from tests.corpora.make_notes import CATEGORIES, DATES
+from tests.corpus.make_notes import CATEGORIES, DATES
 
 
 def only(text: str, **settings: bool) -> Placeholder:
