@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,19 @@ PASSAGES = (
 )
 
 
-def made_inspection() -> Inspection:
+def test_the_best_passages_are_found_by_hand() -> None:
+    ratio = np.array([[1.0, np.nan], [3.0, np.nan], [2.0, -1.0]])
+    rows, ratios = best_passages(ratio, n_best=2)
+    assert rows.tolist() == [[1, 2], [2, -1]]
+    assert np.array_equal(ratios, [[3.0, 2.0], [-1.0, np.nan]], equal_nan=True)
+    shapes = [best_passages(np.zeros((n, 5)), n_best=4)[1].shape for n in (0, 3, 50)]
+    assert shapes == [(5, 0), (5, 3), (5, 4)]
+
+
+def test_what_is_kept_comes_back_and_another_version_is_as_none(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows, ratios = best_passages(rng.normal(size=(3, 4)))
-    return Inspection(
+    made = Inspection(
         n_per_block=np.array([100, 50]),
         hospital=rng.normal(size=(2, 4)).astype(np.float32),
         general=rng.normal(size=(2, 4)).astype(np.float32),
@@ -31,38 +39,13 @@ def made_inspection() -> Inspection:
         best_log_ratio=ratios,
         passages=PASSAGES,
     )
-
-
-def test_the_best_passages_are_found_by_hand() -> None:
-    ratio = np.array([[1.0, np.nan], [3.0, np.nan], [2.0, -1.0]])
-    rows, ratios = best_passages(ratio, n_best=2)
-    assert rows.tolist() == [[1, 2], [2, -1]]
-    assert ratios[0].tolist() == [3.0, 2.0]
-    assert ratios[1, 0] == -1
-    assert np.isnan(ratios[1, 1])
-
-
-def test_there_are_no_more_best_passages_than_passages() -> None:
-    assert best_passages(np.zeros((0, 5)))[0].shape == (5, 0)
-    assert best_passages(np.zeros((3, 5)))[0].shape == (5, 3)
-    assert best_passages(np.zeros((50, 5)), n_best=4)[1].shape == (5, 4)
-
-
-def test_what_is_kept_comes_back(tmp_path: Path) -> None:
-    made = made_inspection()
     with Store(tmp_path / "results") as store:
         assert kept_inspection("d", store=store) is None
         keep_inspection("d", made, store=store)
         found = kept_inspection("d", store=store)
-    assert found is not None
-    assert found.passages == PASSAGES
-    for name in vars(made).keys() - {"passages"}:
-        assert np.array_equal(getattr(found, name), getattr(made, name), equal_nan=True), name
-
-
-def test_an_inspection_of_another_version_is_as_none(tmp_path: Path) -> None:
-    with Store(tmp_path / "results") as store:
-        keep_inspection("d", replace(made_inspection(), passages=()), store=store)
+        assert found is not None and found.passages == PASSAGES
+        for name in vars(made).keys() - {"passages"}:
+            assert np.array_equal(getattr(found, name), getattr(made, name), equal_nan=True), name
         stored = store.get("inspection/d")
         assert stored is not None
         arrays = {k: v for k, v in stored.arrays.items() if k != "hospital"}
