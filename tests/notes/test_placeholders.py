@@ -27,7 +27,7 @@ from audit.notes.placeholders import (
     has_marks,
 )
 from audit.notes.sentences import end_of_sentences, sentence_spans, start_of_sentence
-from tests.corpora.make_notes import CATEGORIES, DATES
+from tests.corpus.make_notes import CATEGORIES, DATES
 
 
 def only(text: str, **settings: bool) -> Placeholder:

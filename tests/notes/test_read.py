@@ -27,7 +27,7 @@ from audit.notes.read import (
     resolve_note_file,
 )
 from audit.tables import RowNote
-from tests.corpora.make_notes import csv_text, note_row, write_notes
+from tests.corpus.make_notes import csv_text, note_row, write_notes
 
 TEXTS = ("one", 'two\r\nlines, "quoted"\n\n[**Name**]', "三\u2028四\x0b five")
 
