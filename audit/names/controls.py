@@ -93,9 +93,8 @@ def matched_controls(
     count_pieces
         None: a character of Han or kana is a piece; other parts are one.
     """
-    pools = {
-        script_of(one.last[0]): one for one in ([pool] if pool else [us_pool(), japanese_pool()])
-    }
+    known = [pool] if pool else [us_pool(), japanese_pool()]
+    pools = {script_of(one.last[0]): one for one in known}
     script = {
         row: script_of(members.full_name(row))
         for row, is_member in enumerate(members.is_member)
@@ -116,14 +115,10 @@ def matched_controls(
         draw.take([row for row in turns if script[row] == of_script])
         drawn += draw.drawn
     drawn.sort(key=lambda one: one[0])
-    kinds = [kind or control_kind_against(parts, first=f, last=la) for _, (f, la), _ in drawn]
-    controls = make_candidates(
-        [name for _, name, _ in drawn],
-        is_member=False,
-        control_kind="easy",
-        popularity=[share for *_, share in drawn],
-    )
-    return replace(controls, control_kind=tuple(kinds))
+    names, shares = [name for _, name, _ in drawn], [share for *_, share in drawn]
+    kinds = tuple(kind or control_kind_against(parts, first=f, last=la) for f, la in names)
+    controls = make_candidates(names, is_member=False, control_kind="easy", popularity=shares)
+    return replace(controls, control_kind=kinds)
 
 
 class _Parts:
