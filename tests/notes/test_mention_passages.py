@@ -19,7 +19,6 @@ from audit.corpus.make import CorpusTask, make_corpus
 from audit.corpus.truth import NoteTruth, Place, places_of
 from audit.names.pools import us_pool
 from audit.notes.mentions import examine, find_mentions
-from audit.notes.passages import read_passages
 from audit.text import fold_name
 
 PRIVATE = (
@@ -73,17 +72,6 @@ def test_a_passage_is_that_of_the_public_note() -> None:
     assert passage.owner == ("John", "Smith")
     (with_left,) = patterns_of(paired(), has_left=True)
     assert with_left.passage.left == "HPI: " and with_left.passage.right == passage.right
-
-
-def test_a_passage_equals_what_the_reader_of_files_makes_of_it() -> None:
-    start = PUBLIC.index("[**Known firstname")
-    end = PUBLIC.index(" He is well")
-    (from_file,) = read_passages(json.dumps({"text": PUBLIC[start:end]}).encode()).passages
-    (pattern,) = patterns_of(paired())
-    passage = pattern.passage
-    assert (passage.left, passage.slots, passage.separator, passage.right) == (
-        from_file.left, from_file.slots, from_file.separator, from_file.right,
-    )  # fmt: skip
 
 
 def test_the_truth_says_whose_a_name_is() -> None:
@@ -162,18 +150,6 @@ def test_coverage_adds_up_over_notes() -> None:
     assert dict(total.by_form) == {"is_a": 1, "comma": 1} and dict(total.by_reason)["generic"] == 1
     assert total.n_by_role == (("patient", 1),) and total.n_of_nobody == 1
     assert (total.n_true_names, total.n_true_names_mentioned, total.n_elsewhere) == (2, 1, 1)
-
-
-def test_offsets_map_through_pieces_of_any_length() -> None:
-    private = "A. Jo Li is a 45-year-old man on 1/1. Well."
-    public = "A. [**First Name**] [**Last Name**] is a 45-year-old man on [**1-1**]. Well."
-    places = (
-        Place(3, 5, 3, 19, "", "first", "patient", "p", "Jo", 0),
-        Place(6, 8, 20, 35, "", "last", "patient", "p", "Li", 0),
-        Place(33, 36, 60, 69, "", "date", "", "p", "1/1"),
-    )
-    (pattern,) = patterns_of(NoteTruth(private, public, places), n_sentences=2)
-    assert pattern.passage.right == " is a 45-year-old man on . Well."
 
 
 def test_the_demo_corpus_gives_tables_3_and_4_of_the_paper() -> None:
