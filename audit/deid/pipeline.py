@@ -17,42 +17,26 @@ import os
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Protocol
 
-from pydantic import computed_field
+from pydantic import TypeAdapter, computed_field
 
-from audit.corpus.build import corpus_folder
-from audit.deid.fill import (
-    FilledNote,
-    NoteContext,
-    ProfileTable,
-    filled,
-    profile_of_note,
-    with_marked_ages,
-)
-from audit.deid.masks import (
-    Answerer,
-    MaskTyper,
-    NoTranslation,
-    RuleTyper,
-    Translator,
-    masked_note,
-    with_types,
-)
-from audit.deid.masks import has_marks as has_typed_marks
+from audit.corpus.build import CorpusFile, corpus_folder
+from audit.deid.fill import NoteContext, ProfileTable, filled, profile_of_note, with_marked_ages
+from audit.deid.masks import has_marks, translated, typed_notes
 from audit.errors import AuditError
 from audit.names.people import JAPANESE, draw, identity_of, namesakes_expected
 from audit.notes.dates import parsed_day
-from audit.notes.placeholders import has_marks
+from audit.notes.placeholders import has_marks as has_placeholders
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import IDENTIFIER, TYPES
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.shelf import building_folder
-from audit.tables import RowNote
 from audit.task import Record
 
 TRAIN, VALIDATION, TEST, REST = "train", "validation", "test", "rest"
@@ -61,57 +45,43 @@ _PAPER_EACH, _PAPER_TRAIN = 5_000, 50_000
 _SHARE = 10
 
 
-class SplitSizes(NamedTuple):
-    """How many notes each split has."""
-
-    n_validation: int
-    n_test: int
-    n_train: int
-
-
-def usual_sizes(*, n_notes: int, n_single: int) -> SplitSizes:
-    """Return the paper's sizes, 5,000 and 5,000 and 50,000, or less where there are fewer notes.
-
-    `n_single` are notes of patients who have no other.
-    """
-    each = min(_PAPER_EACH, n_single // _SHARE)
-    return SplitSizes(each, each, min(_PAPER_TRAIN, n_notes - 2 * each))
-
-
-def split_notes(n_notes: int, *, single: Sequence[bool], sizes: SplitSizes, seed: int) -> bytes:
+def split_notes(
+    is_alone: Sequence[bool], *, sizes: tuple[int, int, int] | None = None, seed: int
+) -> bytes:
     """Return the split of each note, in the source's order, as its place in `SPLITS`.
 
-    `single` says for each note whether its patient has no other: only those are held out. What is
-    left over is "rest". AuditError where there are too few notes.
+    `is_alone` says for each note whether its patient has no other: only those are held out. `sizes`
+    are those of validation, test and training; without them the paper's, 5,000 and 5,000 and
+    50,000, or less where there are fewer notes. What is left over is "rest".
     """
-    order = sorted(range(n_notes), key=lambda place: (draw(seed, "split", str(place)), place))
-    alone = [place for place in order if single[place]]
-    n_held_out = sizes.n_validation + sizes.n_test
-    if n_held_out > len(alone):
+    n_notes, n_alone = len(is_alone), sum(is_alone)
+    each = min(_PAPER_EACH, n_alone // _SHARE)
+    n_validation, n_test, n_train = sizes or (each, each, min(_PAPER_TRAIN, n_notes - 2 * each))
+    n_held_out = n_validation + n_test
+    if n_held_out > n_alone or n_held_out + n_train > n_notes:
         raise AuditError(
             (
-                "{n_held_out} notes are to be held out, but only {n_alone} are of "
-                "patients who have a single note."
+                "{n_held_out} notes are to be held out and {n_train} trained on, but there are "
+                "only {n_notes}, and {n_alone} of them are of patients who have a single note."
             ),
             where="splits",
-            do="Choose smaller sizes for validation and test.",
+            do="Choose smaller sizes.",
             n_held_out=n_held_out,
-            n_alone=len(alone),
+            n_train=n_train,
+            n_notes=n_notes,
+            n_alone=n_alone,
         )
+    order = sorted(range(n_notes), key=lambda place: (draw(seed, "split", str(place)), place))
+    held_out = [place for place in order if is_alone[place]][:n_held_out]
+    is_held_out = frozenset(held_out)
+    rest = [place for place in order if place not in is_held_out]
     split = bytearray([SPLITS.index(REST)]) * n_notes
-    for number, place in enumerate(alone[:n_held_out]):
-        split[place] = SPLITS.index(VALIDATION if number < sizes.n_validation else TEST)
-    rest = [place for place in order if split[place] == SPLITS.index(REST)]
-    if sizes.n_train > len(rest):
-        raise AuditError(
-            "{n_train} notes are to be trained on, but only {n_rest} are left.",
-            where="splits",
-            do="Choose a smaller size for training.",
-            n_train=sizes.n_train,
-            n_rest=len(rest),
-        )
-    for place in rest[: sizes.n_train]:
-        split[place] = SPLITS.index(TRAIN)
+    for name, places in (
+        (VALIDATION, held_out[:n_validation]), (TEST, held_out[n_validation:]),
+        (TRAIN, rest[:n_train]),
+    ):  # fmt: skip
+        for place in places:
+            split[place] = SPLITS.index(name)
     return bytes(split)
 
 
@@ -219,53 +189,6 @@ class ChainSummary(Record):
     digests: dict[str, str]
 
 
-@dataclass(frozen=True, eq=False)
-class Surveyed:
-    """What the first pass found.
-
-    Attributes
-    ----------
-    has_blanks
-        Whether blanks are masks: no note has a placeholder.
-    split
-        For each note the number of its split in `SPLITS`.
-    has_same_ids
-        Whether two notes have the same name.
-    """
-
-    profiles: ProfileTable
-    has_blanks: bool
-    split: bytes
-    has_same_ids: bool
-
-
-def survey(
-    source: NoteSource, *, sizes: SplitSizes | None, seed: int, on_bytes: Callable[[int], None]
-) -> Surveyed:
-    """Read all notes once; without sizes the splits have the paper's, or less."""
-    profiles, owners = ProfileTable(), array("q")
-    patients: dict[str, int] = {}
-    ids: set[int] = set()
-    has_placeholders = False
-    for note in source.read(on_bytes=on_bytes):
-        if isinstance(note, RowNote):
-            continue
-        profiles.add(note)
-        # A note without a patient is a patient of its own.
-        owners.append(
-            patients.setdefault(note.patient_id, len(patients)) if note.patient_id else -1
-        )
-        ids.add(hash(note.note_id))
-        has_placeholders = has_placeholders or has_marks(note.text)
-    if not owners:
-        raise AuditError("No row is a note.", where="notes")
-    is_only = [profiles.n_notes(patient) == 1 for patient in patients]
-    single = [own < 0 or is_only[own] for own in owners]
-    wanted = sizes or usual_sizes(n_notes=len(owners), n_single=sum(single))
-    split = split_notes(len(owners), single=single, sizes=wanted, seed=seed)
-    return Surveyed(profiles, not has_placeholders, split, len(ids) < len(owners))
-
-
 _HEADERS = (
     "患者氏名：{{Patient Name}}　フリガナ：{{Patient Name Kana}}\n"
     "生年月日：{{Birth Date}}　性別：{{Sex}}\n"
@@ -340,49 +263,48 @@ def with_template(text: str, *, seed: int, note: str) -> str:
     return one_of(_HEADERS, "header") + body + one_of(_CLOSES, "close")
 
 
-BatchListener = Callable[[float, bool], None]
-"""Told after each batch: its share of the prompts of this call, and whether its answers were there
-already."""
+class LanguageModel(Protocol):
+    """Answers prompts, one for one; its answers depend on what its digest is of, not on chance."""
+
+    digest: str
+    n_batch: int
+
+    def __call__(self, prompts: list[str]) -> list[str]:
+        """Return an answer for each prompt."""
 
 
 class AskedModel:
-    """A language model that is asked in batches of like length; a prompt once in a call.
+    """A language model that is asked in batches of like length; what it answers is kept.
 
-    Its answers must not depend on chance, but on what the digest is of.
+    `on_batch` is told after each batch: its share of the prompts of this call, and whether its
+    answers were kept already.
     """
 
-    def __init__(self, model: Answerer, *, digest: str, n_at_once: int) -> None:
-        self._model, self._digest, self._n_at_once = model, digest, n_at_once
-        self._file: AnswerFile | None = None
-        self._on_batch: BatchListener = lambda share, is_known: None
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        answers: AnswerFile,
+        on_batch: Callable[[float, bool], None] = lambda share, is_known: None,
+    ) -> None:
+        self._model, self._answers, self._on_batch = model, answers, on_batch
 
     def __call__(self, prompts: Sequence[str]) -> list[str]:
-        """Return an answer for each prompt, in the order of the prompts."""
-        order = sorted(dict.fromkeys(prompts), key=lambda prompt: (len(prompt), prompt))
+        """Return an answer for each prompt, in the order of the prompts; asks none twice."""
+        order = sorted(set(prompts), key=lambda prompt: (len(prompt), prompt))
         found: dict[str, str] = {}
-        for start in range(0, len(order), self._n_at_once):
-            batch = order[start : start + self._n_at_once]
-            content = json.dumps([self._digest, *batch]).encode("ascii")
+        for start in range(0, len(order), self._model.n_batch):
+            batch = order[start : start + self._model.n_batch]
+            content = json.dumps([self._model.digest, *batch]).encode("ascii")
             key = hashlib.sha256(content).hexdigest()[:32]
-            answers = self._file.get(key) if self._file else None
-            is_known = answers is not None and len(answers) == len(batch)
-            if answers is None or not is_known:
+            answers = self._answers.get(key)
+            is_known = answers is not None
+            if answers is None:
                 answers = self._model(batch)
-                if self._file:
-                    self._file.add(key, answers)
+                self._answers.add(key, answers)
             found.update(zip(batch, answers, strict=True))
             self._on_batch(len(batch) / len(order), is_known)
         return [found[prompt] for prompt in prompts]
-
-    @contextmanager
-    def keeping(self, file: AnswerFile, on_batch: BatchListener) -> Iterator[None]:
-        """Keep answers in a file during the block, and take from it what it has."""
-        before = self._on_batch
-        self._file, self._on_batch = file, on_batch
-        try:
-            yield
-        finally:
-            self._file, self._on_batch = None, before
 
 
 class AnswerFile:
@@ -394,23 +316,26 @@ class AnswerFile:
     def __init__(self, path: Path) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file = os.fdopen(os.open(path, flags, 0o600), "r+b")
-        os.fchmod(self._file.fileno(), 0o600)
         self._places: dict[str, int] = {}
         end = 0
         for line in self._file:
-            key, answers = _entry(line)
-            if answers is None:
+            try:
+                key, _ = _ENTRY.validate_json(line)
+            except ValueError:
+                break
+            if not line.endswith(b"\n"):
                 break
             self._places[key] = end
             end += len(line)
         self._file.truncate(end)
 
     def get(self, key: str) -> list[str] | None:
-        """Return the answers under a key of 32 hexadecimal digits, if they are kept."""
+        """Return the answers under a key, if they are kept."""
         if key not in self._places:
             return None
         self._file.seek(self._places[key])
-        return _entry(self._file.readline())[1]
+        answers: list[str] = json.loads(self._file.readline())[1]
+        return answers
 
     def add(self, key: str, answers: Sequence[str]) -> None:
         """Append answers; a kill after this does not lose them."""
@@ -419,57 +344,13 @@ class AnswerFile:
         self._file.flush()
 
     def close(self) -> None:
-        """Close, with all answers on the disk for good."""
-        os.fsync(self._file.fileno())
+        """Close the file."""
         self._file.close()
 
 
-def _entry(line: bytes) -> tuple[str, list[str] | None]:
-    """Return a line's key and answers; None for the answers where it is not whole."""
-    try:
-        key, answers = json.loads(line)
-        is_whole = line.endswith(b"\n") and len(bytes.fromhex(key)) == 16
-        return key, answers if is_whole and all(isinstance(one, str) for one in answers) else None
-    except (ValueError, TypeError):
-        return "", None
+_ENTRY = TypeAdapter(tuple[str, list[str]])
 
-
-class FillMeter:
-    """Counts the second pass of the chain as notes are done, and within them as answers come.
-
-    `n_units` are those of a note; each of `n_models` has an equal part of them.
-    """
-
-    def __init__(self, meter: Meter, phase: str, *, n_units: float, n_models: int) -> None:
-        self._meter, self._phase, self._n_units = meter, phase, n_units
-        self._n_models = n_models
-        self._units = self._left = 0.0
-        self._is_again = n_models > 0
-
-    def read(self, n_bytes: int) -> None:
-        """Give a sign that the source is read; a person may stop there."""
-        self._meter.add(self._phase, 0.0)
-
-    def begin(self, n_notes: int) -> None:
-        """Begin a batch of notes."""
-        self._units = self._left = self._n_units * n_notes
-
-    def answered(self, share: float, is_known: bool) -> None:
-        """Count a part of a model's prompts of this batch."""
-        # Until the first new answer everything was done by an earlier build.
-        self._is_again = self._is_again and is_known
-        units = min(self._left, self._units * share / self._n_models)
-        self._left -= units
-        self._meter.add(self._phase, units, is_cached=is_known)
-
-    def end(self) -> None:
-        """Count what is left of the batch of notes."""
-        left, self._left = self._left, 0.0
-        self._meter.add(self._phase, left, is_cached=self._is_again)
-
-
-REFUSED, SUMMARY = "refused.jsonl", "summary.json"
-ANSWERS = "answers.jsonl"
+REFUSED, SUMMARY, ANSWERS = "refused.jsonl", "summary.json", "answers.jsonl"
 SPLIT_FILES = {split: f"{split}.jsonl" for split in SPLITS}
 FILES = (*SPLIT_FILES.values(), REFUSED, SUMMARY)
 SURVEY, FILL = "reading who the notes are about", "filling names in"
@@ -488,18 +369,17 @@ class ChainOrder:
     has_template
         Whether notes without any mask get a Japanese header and mentions.
     sizes
-        Of the splits; None for the paper's, or less where there are fewer notes.
-    models
-        The language models that typer and translator ask, so that their answers are kept.
+        Of validation, test and training; None for the paper's, or less where there are fewer notes.
+    typer, translator
+        Language models that are asked what stood at masks, and to translate into Japanese.
     """
 
     seed: int = 0
     locale: str = JAPANESE
     has_template: bool = True
-    sizes: SplitSizes | None = None
-    typer: MaskTyper = field(default_factory=RuleTyper)
-    translator: Translator = field(default_factory=NoTranslation)
-    models: tuple[AskedModel, ...] = ()
+    sizes: tuple[int, int, int] | None = None
+    typer: LanguageModel | None = None
+    translator: LanguageModel | None = None
 
 
 def build_named(
@@ -515,107 +395,132 @@ def build_named(
     `progress` and `should_stop` are asked for each batch of notes and of a model's prompts; the
     unit is bytes of the source. When a person stops, nothing is left but a model's answers.
     """
+    n_models = sum(model is not None for model in (order.typer, order.translator))
     # Models take hours where the first pass takes a minute: it is no part of the time left then.
-    n_fill = source.n_bytes * (_MODEL_WEIGHT if order.models else 1.0)
+    n_fill = source.n_bytes * (_MODEL_WEIGHT if n_models else 1.0)
     totals = {SURVEY: float(source.n_bytes), FILL: n_fill}
     meter = Meter(totals, listener=progress, should_stop=should_stop)
-
-    def on_survey(n: int) -> None:
-        meter.add(SURVEY, n, is_cached=bool(order.models))
-
-    with corpus_folder(out, names=FILES, kept=ANSWERS if order.models else "") as files:
-        surveyed = survey(source, sizes=order.sizes, seed=order.seed, on_bytes=on_survey)
+    with (
+        corpus_folder(out, names=FILES, kept=ANSWERS if n_models else "") as files,
+        ExitStack() as stack,
+    ):
+        chain = _Chain(source, order, files, meter)
         meter.finish(SURVEY)
-        chain = _Chain(order, surveyed)
-        n_units, n_models = n_fill / len(surveyed.split), len(order.models)
-        gauge = FillMeter(meter, FILL, n_units=n_units, n_models=n_models)
-        with ExitStack() as stack:
-            if order.models:
-                answers = stack.enter_context(closing(AnswerFile(building_folder(out) / ANSWERS)))
-                for model in order.models:
-                    stack.enter_context(model.keeping(answers, gauge.answered))
-            for batch in chain.batches(source, gauge):
-                for name, line in batch:
-                    files[name].write(line)
+        asked: list[AskedModel | None] = [None, None]
+        if n_models:
+            answers = stack.enter_context(closing(AnswerFile(building_folder(out) / ANSWERS)))
+            asked = [
+                AskedModel(model, answers=answers, on_batch=chain.answered) if model else None
+                for model in (order.typer, order.translator)
+            ]
+        chain.fill(*asked)
         meter.finish(FILL)
-        digests = {name: files[name].digest for name in FILES if name != SUMMARY}
-        summary = chain.summary(digests)
+        summary = chain.summary()
         text = json.dumps(summary.plain(), indent=1, ensure_ascii=False) + "\n"
         files[SUMMARY].write(text.encode())
     return summary
 
 
 class _Chain:
-    """Steps 2 to 5 for batch after batch, and what is counted on the way."""
+    """The first pass when it is made, steps 2 to 5 for batch after batch, and what is counted."""
 
-    def __init__(self, order: ChainOrder, surveyed: Surveyed) -> None:
-        self._order, self._surveyed, self._leaks = order, surveyed, LeakCounter()
+    def __init__(
+        self, source: NoteSource, order: ChainOrder, files: Mapping[str, CorpusFile], meter: Meter
+    ) -> None:
+        """Read who the notes are about, and split them."""
+        self._source, self._order, self._files, self._meter = source, order, files, meter
+        self._n_models = sum(model is not None for model in (order.typer, order.translator))
+        self._profiles, self._leaks = ProfileTable(), LeakCounter()
         self._counts, self._unknown = Counter[str](), Counter[str]()
         self._spans, self._kinds, self._splits = Counter[str](), Counter[str](), Counter[str]()
+        self._units = self._left = 0.0
+        owners, ids = array("q"), set[int]()
+        self._has_blanks = True  # `___` are masks where no note has a placeholder
+        for note in source.read(on_bytes=self._on_survey):
+            if isinstance(note, Note):
+                owners.append(self._profiles.add(note))
+                ids.add(hash(note.note_id))
+                self._has_blanks = self._has_blanks and not has_placeholders(note.text)
+        if not owners:
+            raise AuditError("No row is a note.", where="notes")
+        # A note without a patient is a patient of its own.
+        is_alone = [own < 0 or self._profiles.n_notes[own] == 1 for own in owners]
+        self._split = split_notes(is_alone, sizes=order.sizes, seed=order.seed)
+        self._has_same_ids = len(ids) < len(owners)
 
-    def batches(
-        self, source: NoteSource, gauge: FillMeter
-    ) -> Iterator[Iterable[tuple[str, bytes]]]:
-        """Yield for each batch of notes, and each refused row, files and lines for them."""
-        notes: list[Note] = []
-        for note in source.read(on_bytes=gauge.read):
-            if isinstance(note, RowNote):
+    def _on_survey(self, n: int) -> None:
+        self._meter.add(SURVEY, n, is_cached=self._n_models > 0)
+
+    def fill(self, typer: AskedModel | None, translator: AskedModel | None) -> None:
+        """Write all notes."""
+        notes = self._notes()
+        n_units = self._source.n_bytes * (_MODEL_WEIGHT if self._n_models else 1.0)
+        while batch := list(islice(notes, _BATCH_NOTES)):
+            self._units = self._left = n_units * len(batch) / len(self._split)
+            if self._counts["n_notes"] + len(batch) > len(self._split):
+                raise _changed()
+            texts = self._typed(batch, typer)
+            if translator:
+                done = translated(texts, ask=translator)
+                texts = [one.text for one in done]
+                self._counts["n_passages"] += sum(one.n_passages for one in done)
+                self._counts["n_passages_kept"] += sum(one.n_kept for one in done)
+            for note, text in zip(batch, texts, strict=True):
+                self._write(note, text)
+            self._meter.add(FILL, self._left)
+        if self._counts["n_notes"] != len(self._split):
+            raise _changed()
+
+    def answered(self, share: float, is_known: bool) -> None:
+        """Count a part of a model's prompts of this batch, of which each model has its part."""
+        units = min(self._left, self._units * share / self._n_models)
+        self._left -= units
+        self._meter.add(FILL, units, is_cached=is_known)
+
+    def _notes(self) -> Iterator[Note]:
+        """Yield the notes, and write down the rows that are none."""
+        for note in self._source.read(on_bytes=lambda n: self._meter.add(FILL, 0.0)):
+            if isinstance(note, Note):
+                yield note
+            else:
                 self._counts["n_refused"] += 1
-                yield [(REFUSED, _line(asdict(note)))]
-                continue
-            notes.append(note)
-            if len(notes) == _BATCH_NOTES:
-                yield self._lines(notes, gauge)
-                notes = []
-        if notes:
-            yield self._lines(notes, gauge)
-        if self._counts["n_notes"] != len(self._surveyed.split):
-            raise _changed()
+                self._files[REFUSED].write(_line(asdict(note)))
 
-    def _lines(self, notes: Sequence[Note], gauge: FillMeter) -> Iterator[tuple[str, bytes]]:
-        gauge.begin(len(notes))
-        n_done = self._counts["n_notes"]
-        if n_done + len(notes) > len(self._surveyed.split):
-            raise _changed()
-        texts = self._order.translator.translate(self._typed(notes))
-        for place, (note, text) in enumerate(zip(notes, texts, strict=True), start=n_done):
-            done = filled(text.text, context=self._context(note))
-            split = SPLITS[self._surveyed.split[place]]
-            doc_id = f"{note.note_id}#{note.row}" if self._surveyed.has_same_ids else note.note_id
-            self._counts.update(
-                n_notes=1, n_marks_left=done.n_left, n_passages=text.n_passages,
-                n_passages_kept=text.n_kept,
-            )  # fmt: skip
-            self._splits[split] += 1
-            self._spans.update(span.label for span in done.spans)
-            self._kinds.update(span.kind for span in done.spans)
-            names = [value for span, value in zip(done.spans, done.values, strict=True)
-                     if span.label == IDENTIFIER]  # fmt: skip
-            self._leaks.add(split, patient=_owner(note), doc_id=doc_id, text=done.text, names=names)
-            yield SPLIT_FILES[split], named_line(done, doc_id=doc_id, note=note)
-        gauge.end()
-
-    def _typed(self, notes: Sequence[Note]) -> list[str]:
-        masked = [masked_note(note.text, has_blanks=self._surveyed.has_blanks) for note in notes]
-        answers = self._order.typer.types(masked)
-        texts: list[str] = []
-        for note, one, types in zip(notes, masked, answers, strict=True):
-            if not one.places and self._order.has_template and not has_typed_marks(note.text):
+    def _typed(self, notes: Sequence[Note], typer: AskedModel | None) -> list[str]:
+        texts = [note.text for note in notes]
+        found = typed_notes(texts, has_blanks=self._has_blanks, ask=typer)
+        for i, (note, typed) in enumerate(zip(notes, found, strict=True)):
+            if not typed.n_masks and self._order.has_template and not has_marks(note.text):
                 self._counts["n_templates"] += 1
                 key = f"{_owner(note)}/{note.row}"
-                texts.append(with_template(note.text, seed=self._order.seed, note=key))
-                continue
-            typed = with_types(one, types)
-            self._unknown.update(typed.unknown)
-            self._counts["n_restored"] += typed.n_restored
-            texts.append(with_marked_ages(typed.text))
+                texts[i] = with_template(note.text, seed=self._order.seed, note=key)
+            else:
+                self._unknown.update(typed.unknown)
+                self._counts["n_restored"] += typed.n_restored
+                texts[i] = with_marked_ages(typed.text)
         return texts
+
+    def _write(self, note: Note, text: str) -> None:
+        """Fill a note and write it into the file of its split."""
+        done = filled(text, context=self._context(note))
+        split = SPLITS[self._split[self._counts["n_notes"]]]
+        doc_id = f"{note.note_id}#{note.row}" if self._has_same_ids else note.note_id
+        self._counts.update(n_notes=1, n_marks_left=done.n_left)
+        self._splits[split] += 1
+        self._spans.update(span.label for span in done.spans)
+        self._kinds.update(span.kind for span in done.spans)
+        names = [done.text[s.start : s.end] for s in done.spans if s.label == IDENTIFIER]
+        self._leaks.add(split, patient=_owner(note), doc_id=doc_id, text=done.text, names=names)
+        patient = {"patient_id": note.patient_id} if note.patient_id else {}
+        spans = [asdict(span) for span in done.spans]
+        line = {"doc_id": doc_id, "text": done.text, **patient, "spans": spans}
+        self._files[SPLIT_FILES[split]].write(_line(line))
 
     def _context(self, note: Note) -> NoteContext:
         seed, owner, locale = self._order.seed, _owner(note), self._order.locale
         try:
             known = (
-                self._surveyed.profiles.profile(note.patient_id, seed=seed)
+                self._profiles.profile(note.patient_id, seed=seed)
                 if note.patient_id
                 else profile_of_note(note, seed=seed)
             )
@@ -631,7 +536,7 @@ class _Chain:
             locale=locale,
         )
 
-    def summary(self, digests: dict[str, str]) -> ChainSummary:
+    def summary(self) -> ChainSummary:
         """Return what was counted, with the SHA-256 of each file."""
         names = ("n_notes", "n_refused", "n_templates", "n_restored", "n_marks_left", "n_passages",
                  "n_passages_kept")  # fmt: skip
@@ -639,7 +544,7 @@ class _Chain:
         return ChainSummary(
             seed=self._order.seed,
             locale=self._order.locale,
-            n_patients=len(self._surveyed.profiles),
+            n_patients=len(self._profiles),
             **{name: self._counts[name] for name in names},
             unknown=_ranked(self._unknown),
             n_spans={name: self._spans[name] for name in TYPES},
@@ -647,15 +552,8 @@ class _Chain:
             splits={name: self._splits[name] for name in SPLITS},
             leaks=self._leaks.check(),
             namesakes_per_100_000=round(namesakes, 3),
-            digests=digests,
+            digests={name: self._files[name].digest for name in FILES if name != SUMMARY},
         )
-
-
-def named_line(done: FilledNote, *, doc_id: str, note: Note) -> bytes:
-    """Return a note with names as a line of JSONL, as `deid score` and taggers read it."""
-    patient = {"patient_id": note.patient_id} if note.patient_id else {}
-    spans = [asdict(span) for span in done.spans]
-    return _line({"doc_id": doc_id, "text": done.text, **patient, "spans": spans})
 
 
 def _line(record: object) -> bytes:
