@@ -69,7 +69,7 @@ from audit.deid.taggers import (
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, demo_digests, is_demo, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError, Message
-from audit.experiment.leakage_tables import (
+from audit.experiment.leakage import (
     FILES,
     LEAKAGE,
     LEAKAGE_JSON,
@@ -77,7 +77,7 @@ from audit.experiment.leakage_tables import (
     LeakageTask,
     quick,
 )
-from audit.experiment.paper_tables import (
+from audit.experiment.paper import (
     GENERAL_TRAINING,
     TABLES_JSON,
     TABLES_MD,

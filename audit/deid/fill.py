@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
-from audit.corpus.build import PatientTable, facts_of_note
+from audit.corpus.build import PatientTable
 from audit.deid.masks import FAMILY, KINDS, OVER_89, PATIENT, Mark, MaskKind, find_marks, mark_text
-from audit.names import people
 from audit.names.people import (
     JAPANESE,
-    Facts,
     Identity,
     PersonName,
     Profile,
@@ -29,7 +26,6 @@ from audit.names.people import (
     draw,
     email_of,
     full_form,
-    hospital_of,
     label_of,
     name_of,
     prefix_of,
@@ -69,50 +65,63 @@ class PatientProfile:
     first_day: date
 
 
+@dataclass(slots=True)
+class _Known:
+    """What the notes of a patient say; `day` is that of the first note with an age."""
+
+    n_notes: int = 0
+    age: int | None = None
+    day: date | None = None
+    sex: str = ""
+
+
 class ProfileTable:
-    """Profiles of every patient of a source; `n_notes` of each, by its place."""
+    """Profiles of every patient of a source."""
 
     def __init__(self) -> None:
-        self.n_notes = array("i")
         self._table = PatientTable()
-        self._ages, self._days, self._sexes = array("h"), array("i"), array("b")
+        self._known: list[_Known] = []
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._known)
 
     def add(self, note: Note) -> int:
         """Take in a note and return its patient's place; -1 for one without a patient."""
         place = self._table.add(note)
         if place is None:
             return -1
-        if place == len(self._ages):
-            self._ages.append(-1)
-            for column in (self._days, self._sexes, self.n_notes):
-                column.append(0)
-        self.n_notes[place] += 1
-        if self._ages[place] < 0 and (age := age_in(note.text)) is not None:
-            day = parsed_day(note.chart_time)
-            self._ages[place], self._days[place] = age, day.toordinal() if day else 0
-        if not self._sexes[place]:
-            self._sexes[place] = " MF".index(_japanese_sex(note.text) or " ")
+        if place == len(self):
+            self._known.append(_Known())
+        known = self._known[place]
+        known.n_notes += 1
+        if known.age is None and (age := age_in(note.text)) is not None:
+            known.age, known.day = age, parsed_day(note.chart_time)
+        known.sex = known.sex or _japanese_sex(note.text)
         return place
 
-    def profile(self, patient_id: str, *, seed: int) -> PatientProfile:
-        """Return what is known about a patient; KeyError where no note of it was taken in."""
-        place = self._table.place(patient_id)
-        facts, age, ordinal = self._table.facts(patient_id), self._ages[place], self._days[place]
-        sex = facts.sex or " MF"[self._sexes[place]].strip()
-        day = date.fromordinal(ordinal) if ordinal else None
-        key = f"patient:{patient_id}"
-        return _profile(replace(facts, sex=sex), age if age >= 0 else None, day, key, seed)
+    def is_alone(self, place: int) -> bool:
+        """Whether a note is the only one of its patient; without one it is."""
+        return place < 0 or self._known[place].n_notes == 1
+
+    def profile(self, note: Note, *, seed: int) -> PatientProfile:
+        """Return what is known about the patient of a note; KeyError if no note was taken in."""
+        if not note.patient_id:
+            alone = ProfileTable()
+            alone.add(replace(note, patient_id=owner_of(note)))
+            return alone._profile(owner_of(note), key=owner_of(note), seed=seed)
+        return self._profile(note.patient_id, key=owner_of(note), seed=seed)
+
+    def _profile(self, patient_id: str, *, key: str, seed: int) -> PatientProfile:
+        known, facts = self._known[self._table.place(patient_id)], self._table.facts(patient_id)
+        first = facts.first_day or UNDATED
+        interval = interval_for(first, facts.last_day or first, draw=draw(seed, "interval", key))
+        moved = _moved(known.day or first, interval, beyond=date(2010, 1, 1))
+        return PatientProfile(Profile(facts.sex or known.sex, known.age, moved), interval, first)
 
 
-def profile_of_note(note: Note, *, seed: int) -> PatientProfile:
-    """Return what one note says about its patient, of whom nothing else is known."""
-    facts = facts_of_note(note)
-    facts = replace(facts, sex=facts.sex or _japanese_sex(note.text))
-    day = parsed_day(note.chart_time)
-    return _profile(facts, age_in(note.text), day, f"note:{note.row}", seed)
+def owner_of(note: Note) -> str:
+    """Return the key of a note's patient; a note without one is a patient of its own."""
+    return f"patient:{note.patient_id}" if note.patient_id else f"note:{note.row}"
 
 
 def age_in(text: str) -> int | None:
@@ -142,15 +151,6 @@ def _japanese_sex(text: str) -> str:
     return "" if match is None else "M" if "男" in match[0] else "F"
 
 
-def _profile(
-    facts: Facts, age: int | None, day: date | None, key: str, seed: int
-) -> PatientProfile:
-    first = facts.first_day or UNDATED
-    interval = interval_for(first, facts.last_day or first, draw=draw(seed, "interval", key))
-    moved = _moved(day or first, interval, beyond=date(2010, 1, 1))
-    return PatientProfile(Profile(facts.sex, age, moved), interval, first)
-
-
 def _moved(day: date, interval: Interval, *, beyond: date) -> date:
     try:
         return interval.move(day)
@@ -160,27 +160,11 @@ def _moved(day: date, interval: Interval, *, beyond: date) -> date:
 
 _OLDEST_AGES = 10
 _YOUNG_STAFF, _N_STAFF_YEARS = 1935, 60
-_OWN = frozenset(
-    {"address", "postcode", "telephone", "email", "hospital", "record_number", "my_number"}
-    | {"pension", "insurer", "insured", "resident", "licence", "passport"}
-)
 # The same for a patient in all notes; the others belong to the stay.
 _OF_PATIENT = frozenset({"company", "school", "job", "ethnicity", "country", "state"})
 _ENGLISH_STYLES = ("%m/%d/%Y", "%Y-%m-%d", "%B %d, %Y")
-_HOLIDAYS = ("正月", "お盆", "大型連休", "クリスマス", "七五三", "敬老の日")
-_OF_BOTH = {
-    "hospital": hospital_of, "ward": people.ward, "school": people.school,
-    "company": people.company, "job": people.job, "telephone": people.telephone,
-}  # fmt: skip
-_IN_JAPANESE: dict[str, Callable[[int], str]] = {
-    "address": people.japanese_address,
-    "postcode": people.japanese_postcode,
-    "city": people.japanese_city,
-    "state": people.prefecture,
-    "country": people.country,
-    "ethnicity": lambda number: f"{people.country(number)}系",
-    "holiday": lambda number: _HOLIDAYS[number % len(_HOLIDAYS)],
-}
+_OF_BOTH = ("hospital", "ward", "school", "company", "job", "telephone")
+_IN_JAPANESE = ("address", "postcode", "city", "state", "country", "ethnicity", "holiday")
 _IN_ENGLISH = {"postcode": "zipcode"} | {
     name: name for name in ("url", "identifier", "po_box", "city", "address", "state", "country",
                             "holiday", "ethnicity")
@@ -242,8 +226,8 @@ def _value(mark: Mark, kind: MaskKind, context: NoteContext) -> _Value:
         text = _dated(identity.birth, context)
     elif form.endswith(("date", "date_range")):
         text = _date(mark, kind, context)
-    elif form in _OWN and not mark.number:
-        text = getattr(identity, form)
+    elif form in identity.values and not mark.number:
+        text = identity.values[form]
     else:
         owner = identity.key if form in _OF_PATIENT else context.stay
         person = f"{form}:{owner}/{mark.number}" if mark.number else f"{form}:{owner}"
@@ -303,16 +287,14 @@ def _date(mark: Mark, kind: MaskKind, context: NoteContext) -> str:
 
 def _drawn(value: str, person: str, context: NoteContext) -> str:
     number, locale = context.draw(value, person), context.locale
-    if value in _OF_BOTH:
-        return _OF_BOTH[value](number, locale=locale)
+    if value in _OF_BOTH or (context.is_japanese and value in _IN_JAPANESE):
+        return value_of(value, number, locale=locale)
     if value == "record_number":
         return record_number(number, n_digits=8 if context.is_japanese else 7)
     if value == "email":
         sex = "MF"[number & 1]
         name = name_of(context.seed, person, sex=sex, birth_year=1960, locale=locale)
         return email_of(name, number=number)
-    if context.is_japanese and value in _IN_JAPANESE:
-        return _IN_JAPANESE[value](number)
     return value_of(_IN_ENGLISH.get(value, "serial_number"), number)
 
 

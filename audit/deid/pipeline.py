@@ -16,18 +16,19 @@ import json
 import os
 import re
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 from pydantic import TypeAdapter, computed_field
 
 from audit.corpus.build import CorpusFile, corpus_folder
-from audit.deid.fill import NoteContext, ProfileTable, filled, profile_of_note, with_marked_ages
+from audit.deid.fill import NoteContext, ProfileTable, filled, owner_of, with_marked_ages
 from audit.deid.masks import has_marks, translated, typed_notes
 from audit.errors import AuditError
 from audit.names.people import JAPANESE, draw, identity_of, namesakes_expected
@@ -71,18 +72,15 @@ def split_notes(
             n_notes=n_notes,
             n_alone=n_alone,
         )
-    order = sorted(range(n_notes), key=lambda place: (draw(seed, "split", str(place)), place))
-    held_out = [place for place in order if is_alone[place]][:n_held_out]
-    is_held_out = frozenset(held_out)
-    rest = [place for place in order if place not in is_held_out]
-    split = bytearray([SPLITS.index(REST)]) * n_notes
-    for name, places in (
-        (VALIDATION, held_out[:n_validation]), (TEST, held_out[n_validation:]),
-        (TRAIN, rest[:n_train]),
-    ):  # fmt: skip
-        for place in places:
-            split[place] = SPLITS.index(name)
-    return bytes(split)
+    draws = [draw(seed, "split", str(place)) for place in range(n_notes)]
+    order = np.argsort(np.array(draws, dtype=np.uint64), kind="stable")
+    held_out = order[np.take(is_alone, order)][:n_held_out]
+    split = np.full(n_notes, SPLITS.index(REST), dtype=np.uint8)
+    split[held_out[:n_validation]] = SPLITS.index(VALIDATION)
+    split[held_out[n_validation:]] = SPLITS.index(TEST)
+    rest = order[split[order] == SPLITS.index(REST)]
+    split[rest[:n_train]] = SPLITS.index(TRAIN)
+    return split.tobytes()
 
 
 class LeakCheck(Record):
@@ -118,30 +116,30 @@ class LeakCounter:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, dict[int, int]] = {w: {} for w in ("patient", "note", "text", "name")}
+        self._seen: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
 
     def add(
         self, split: str, *, patient: str, doc_id: str, text: str, names: Iterable[str]
     ) -> None:
         """Take in a note; those of the rest are in no split."""
-        if split == REST:
-            return
         folded = (("name", "".join(name.split()).casefold()) for name in names)
         for what, value in (("patient", patient), ("note", doc_id), ("text", text), *folded):
-            key, seen = draw(0, what, value), self._seen[what]
-            seen[key] = seen.get(key, 0) | 1 << SPLITS.index(split)
+            self._seen[what, split].add(draw(0, what, value))
 
     def check(self) -> LeakCheck:
         """Return what was counted."""
         n_patients, n_notes, n_texts = (
-            sum(bits.bit_count() > 1 for bits in self._seen[what].values())
+            sum(
+                n > 1
+                for n in Counter(chain(*(self._seen[what, one] for one in SPLITS[:3]))).values()
+            )
             for what in ("patient", "note", "text")
         )
-        train = 1 << SPLITS.index(TRAIN)
-        held_out = [bits for bits in self._seen["name"].values() if bits & ~train]
+        train, *held_out = (self._seen["name", one] for one in SPLITS[:3])
+        names = set.union(*held_out)
         return LeakCheck(
             n_shared_patients=n_patients, n_shared_notes=n_notes, n_shared_texts=n_texts,
-            n_names=len(held_out), n_seen_names=sum(bool(bits & train) for bits in held_out),
+            n_names=len(names), n_seen_names=len(names & train),
         )  # fmt: skip
 
 
@@ -355,7 +353,6 @@ SPLIT_FILES = {split: f"{split}.jsonl" for split in SPLITS}
 FILES = (*SPLIT_FILES.values(), REFUSED, SUMMARY)
 SURVEY, FILL = "reading who the notes are about", "filling names in"
 _BATCH_NOTES = 32
-_MODEL_WEIGHT = 20.0
 
 
 @dataclass(frozen=True)
@@ -395,27 +392,19 @@ def build_named(
     `progress` and `should_stop` are asked for each batch of notes and of a model's prompts; the
     unit is bytes of the source. When a person stops, nothing is left but a model's answers.
     """
-    n_models = sum(model is not None for model in (order.typer, order.translator))
+    has_model = bool(order.typer or order.translator)
     # Models take hours where the first pass takes a minute: it is no part of the time left then.
-    n_fill = source.n_bytes * (_MODEL_WEIGHT if n_models else 1.0)
-    totals = {SURVEY: float(source.n_bytes), FILL: n_fill}
+    totals = {SURVEY: source.n_bytes * 1.0, FILL: source.n_bytes * (20.0 if has_model else 1.0)}
     meter = Meter(totals, listener=progress, should_stop=should_stop)
     with (
-        corpus_folder(out, names=FILES, kept=ANSWERS if n_models else "") as files,
-        ExitStack() as stack,
+        corpus_folder(out, names=FILES, kept=ANSWERS) as files,
+        closing(AnswerFile(building_folder(out) / ANSWERS)) as answers,
     ):
-        chain = _Chain(source, order, files, meter)
+        run = _Chain(source, order, files, meter)
         meter.finish(SURVEY)
-        asked: list[AskedModel | None] = [None, None]
-        if n_models:
-            answers = stack.enter_context(closing(AnswerFile(building_folder(out) / ANSWERS)))
-            asked = [
-                AskedModel(model, answers=answers, on_batch=chain.answered) if model else None
-                for model in (order.typer, order.translator)
-            ]
-        chain.fill(*asked)
+        run.fill(answers, n_units=totals[FILL])
         meter.finish(FILL)
-        summary = chain.summary()
+        summary = run.summary()
         text = json.dumps(summary.plain(), indent=1, ensure_ascii=False) + "\n"
         files[SUMMARY].write(text.encode())
     return summary
@@ -429,53 +418,56 @@ class _Chain:
     ) -> None:
         """Read who the notes are about, and split them."""
         self._source, self._order, self._files, self._meter = source, order, files, meter
-        self._n_models = sum(model is not None for model in (order.typer, order.translator))
         self._profiles, self._leaks = ProfileTable(), LeakCounter()
-        self._counts, self._unknown = Counter[str](), Counter[str]()
-        self._spans, self._kinds, self._splits = Counter[str](), Counter[str](), Counter[str]()
-        self._units = self._left = 0.0
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         owners, ids = array("q"), set[int]()
         self._has_blanks = True  # `___` are masks where no note has a placeholder
-        for note in source.read(on_bytes=self._on_survey):
+        is_cached = bool(order.typer or order.translator)
+        for note in source.read(on_bytes=lambda n: meter.add(SURVEY, n, is_cached=is_cached)):
             if isinstance(note, Note):
                 owners.append(self._profiles.add(note))
                 ids.add(hash(note.note_id))
                 self._has_blanks = self._has_blanks and not has_placeholders(note.text)
         if not owners:
             raise AuditError("No row is a note.", where="notes")
-        # A note without a patient is a patient of its own.
-        is_alone = [own < 0 or self._profiles.n_notes[own] == 1 for own in owners]
+        is_alone = [self._profiles.is_alone(owner) for owner in owners]
         self._split = split_notes(is_alone, sizes=order.sizes, seed=order.seed)
         self._has_same_ids = len(ids) < len(owners)
 
-    def _on_survey(self, n: int) -> None:
-        self._meter.add(SURVEY, n, is_cached=self._n_models > 0)
+    def fill(self, answers: AnswerFile, *, n_units: float) -> None:
+        """Write all notes; each model has an equal part of the units of a batch."""
+        models = [one for one in (self._order.typer, self._order.translator) if one]
+        units = left = 0.0
 
-    def fill(self, typer: AskedModel | None, translator: AskedModel | None) -> None:
-        """Write all notes."""
-        notes = self._notes()
-        n_units = self._source.n_bytes * (_MODEL_WEIGHT if self._n_models else 1.0)
+        def answered(share: float, is_known: bool) -> None:
+            nonlocal left
+            done = min(left, units * share / len(models))
+            left -= done
+            self._meter.add(FILL, done, is_cached=is_known)
+
+        asked = {id(one): AskedModel(one, answers=answers, on_batch=answered) for one in models}
+        typer, translator = (
+            asked.get(id(one)) for one in (self._order.typer, self._order.translator)
+        )
+        notes, n_left = self._notes(), len(self._split)
         while batch := list(islice(notes, _BATCH_NOTES)):
-            self._units = self._left = n_units * len(batch) / len(self._split)
-            if self._counts["n_notes"] + len(batch) > len(self._split):
+            units = left = n_units * len(batch) / len(self._split)
+            n_left -= len(batch)
+            if n_left < 0:
                 raise _changed()
             texts = self._typed(batch, typer)
             if translator:
                 done = translated(texts, ask=translator)
                 texts = [one.text for one in done]
-                self._counts["n_passages"] += sum(one.n_passages for one in done)
-                self._counts["n_passages_kept"] += sum(one.n_kept for one in done)
+                self._counts[""].update(
+                    n_passages=sum(one.n_passages for one in done),
+                    n_passages_kept=sum(one.n_kept for one in done),
+                )
             for note, text in zip(batch, texts, strict=True):
                 self._write(note, text)
-            self._meter.add(FILL, self._left)
-        if self._counts["n_notes"] != len(self._split):
+            self._meter.add(FILL, left)
+        if n_left:
             raise _changed()
-
-    def answered(self, share: float, is_known: bool) -> None:
-        """Count a part of a model's prompts of this batch, of which each model has its part."""
-        units = min(self._left, self._units * share / self._n_models)
-        self._left -= units
-        self._meter.add(FILL, units, is_cached=is_known)
 
     def _notes(self) -> Iterator[Note]:
         """Yield the notes, and write down the rows that are none."""
@@ -483,7 +475,7 @@ class _Chain:
             if isinstance(note, Note):
                 yield note
             else:
-                self._counts["n_refused"] += 1
+                self._counts[""]["n_refused"] += 1
                 self._files[REFUSED].write(_line(asdict(note)))
 
     def _typed(self, notes: Sequence[Note], typer: AskedModel | None) -> list[str]:
@@ -491,39 +483,35 @@ class _Chain:
         found = typed_notes(texts, has_blanks=self._has_blanks, ask=typer)
         for i, (note, typed) in enumerate(zip(notes, found, strict=True)):
             if not typed.n_masks and self._order.has_template and not has_marks(note.text):
-                self._counts["n_templates"] += 1
-                key = f"{_owner(note)}/{note.row}"
+                self._counts[""]["n_templates"] += 1
+                key = f"{owner_of(note)}/{note.row}"
                 texts[i] = with_template(note.text, seed=self._order.seed, note=key)
             else:
-                self._unknown.update(typed.unknown)
-                self._counts["n_restored"] += typed.n_restored
+                self._counts["unknown"].update(typed.unknown)
+                self._counts[""]["n_restored"] += typed.n_restored
                 texts[i] = with_marked_ages(typed.text)
         return texts
 
     def _write(self, note: Note, text: str) -> None:
         """Fill a note and write it into the file of its split."""
         done = filled(text, context=self._context(note))
-        split = SPLITS[self._split[self._counts["n_notes"]]]
+        split = SPLITS[self._split[self._counts[""]["n_notes"]]]
         doc_id = f"{note.note_id}#{note.row}" if self._has_same_ids else note.note_id
-        self._counts.update(n_notes=1, n_marks_left=done.n_left)
-        self._splits[split] += 1
-        self._spans.update(span.label for span in done.spans)
-        self._kinds.update(span.kind for span in done.spans)
+        self._counts[""].update(n_notes=1, n_marks_left=done.n_left)
+        self._counts["splits"][split] += 1
+        self._counts["spans"].update(span.label for span in done.spans)
+        self._counts["kinds"].update(span.kind for span in done.spans)
         names = [done.text[s.start : s.end] for s in done.spans if s.label == IDENTIFIER]
-        self._leaks.add(split, patient=_owner(note), doc_id=doc_id, text=done.text, names=names)
+        self._leaks.add(split, patient=owner_of(note), doc_id=doc_id, text=done.text, names=names)
         patient = {"patient_id": note.patient_id} if note.patient_id else {}
         spans = [asdict(span) for span in done.spans]
         line = {"doc_id": doc_id, "text": done.text, **patient, "spans": spans}
         self._files[SPLIT_FILES[split]].write(_line(line))
 
     def _context(self, note: Note) -> NoteContext:
-        seed, owner, locale = self._order.seed, _owner(note), self._order.locale
+        seed, owner, locale = self._order.seed, owner_of(note), self._order.locale
         try:
-            known = (
-                self._profiles.profile(note.patient_id, seed=seed)
-                if note.patient_id
-                else profile_of_note(note, seed=seed)
-            )
+            known = self._profiles.profile(note, seed=seed)
         except KeyError:
             raise _changed() from None
         return NoteContext(
@@ -540,18 +528,19 @@ class _Chain:
         """Return what was counted, with the SHA-256 of each file."""
         names = ("n_notes", "n_refused", "n_templates", "n_restored", "n_marks_left", "n_passages",
                  "n_passages_kept")  # fmt: skip
-        namesakes = namesakes_expected(locale=self._order.locale)
+        unknown, kinds = (dict(sorted(self._counts[what].items(), key=lambda x: (-x[1], x[0])))
+                          for what in ("unknown", "kinds"))  # fmt: skip
         return ChainSummary(
             seed=self._order.seed,
             locale=self._order.locale,
             n_patients=len(self._profiles),
-            **{name: self._counts[name] for name in names},
-            unknown=_ranked(self._unknown),
-            n_spans={name: self._spans[name] for name in TYPES},
-            kinds=_ranked(self._kinds),
-            splits={name: self._splits[name] for name in SPLITS},
+            **{name: self._counts[""][name] for name in names},
+            unknown=unknown,
+            n_spans={name: self._counts["spans"][name] for name in TYPES},
+            kinds=kinds,
+            splits={name: self._counts["splits"][name] for name in SPLITS},
             leaks=self._leaks.check(),
-            namesakes_per_100_000=round(namesakes, 3),
+            namesakes_per_100_000=round(namesakes_expected(locale=self._order.locale), 3),
             digests={name: self._files[name].digest for name in FILES if name != SUMMARY},
         )
 
@@ -559,14 +548,6 @@ class _Chain:
 def _line(record: object) -> bytes:
     text = json.dumps(record, ensure_ascii=False) + "\n"
     return text.encode("utf-8", "surrogatepass")
-
-
-def _ranked(counts: Counter[str]) -> dict[str, int]:
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _owner(note: Note) -> str:
-    return f"patient:{note.patient_id}" if note.patient_id else f"note:{note.row}"
 
 
 def _changed() -> AuditError:

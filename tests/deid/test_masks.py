@@ -18,7 +18,6 @@ from audit.deid.fill import (
     ProfileTable,
     age_in,
     filled,
-    profile_of_note,
     with_marked_ages,
 )
 from audit.deid.generative.model import LocalModel
@@ -259,9 +258,11 @@ def test_a_patient_is_the_same_in_all_notes_and_staff_within_a_stay(locale: str)
     other = filled(text, context=context(locale, note="n3", stay="s2"))
     name = context(locale).identity.name
     forms = {written(name, form) for form in ("joined", "spaced", "wide", "middle")}
-    assert {values_of(one)[0], values_of(two)[0], values_of(two)[-1], values_of(other)[0]} <= forms
+    firsts = {values_of(one)[0], values_of(two)[0], values_of(two)[-1], values_of(other)[0]}
+    assert firsts <= forms
     assert values_of(one)[1:4] == values_of(two)[1:4] == values_of(other)[1:4] == (
-        name.surname.written, written(name, "initials"), context(locale).identity.record_number,
+        name.surname.written, written(name, "initials"),
+        context(locale).identity.values["record_number"],
     )  # fmt: skip
     assert values_of(one)[4:6] == values_of(two)[4:6]
     assert [span.label for span in one.spans[:3]] == [
@@ -322,21 +323,21 @@ def test_a_patients_profile_comes_from_all_notes() -> None:
         note("６歳女児．", patient="q", row=6),
     ):
         table.add(one)
-    known = table.profile("p", seed=1)
+    known = table.profile(note(""), seed=1)
     assert (known.profile.sex, known.profile.age) == ("F", 70)
     assert known.profile.on == known.interval.move(date(2152, 1, 2))
     assert known.first_day == date(2151, 8, 4) and 2000 <= known.profile.on.year <= 2019
-    assert (len(table), table.n_notes.tolist()) == (2, [3, 1])
-    assert table.profile("q", seed=1).profile.sex == "F"
+    assert (len(table), [table.is_alone(place) for place in (-1, 0, 1)]) == (2, [True, False, True])
+    assert table.profile(note("", patient="q"), seed=1).profile.sex == "F"
     with pytest.raises(KeyError):
-        table.profile("r", seed=1)
+        table.profile(note("", patient="r"), seed=1)
 
 
 def test_a_note_of_nobody_tells_its_own_sex_and_age() -> None:
     for text, sex, age in (
         ("４０歳男性．娘は女性", "M", 40), ("性別：女", "F", None), ("不明", "", None),
     ):  # fmt: skip
-        known = profile_of_note(note(text, day=""), seed=1)
+        known = ProfileTable().profile(note(text, patient="", day=""), seed=1)
         assert (known.profile.sex, known.profile.age) == (sex, age)
         assert known.first_day == date(2150, 1, 1)
 

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from audit import demo
 from audit.attack import evidence as pace
 from audit.attack.question import JAPANESE_PROMPT, AuditRequest, PosteriorSettings
-from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs import service
-from audit.models.registry import VARIABLE
 from cache.store import Store
-from tests.pages.test_setup import DEMO, open_page, parameter, texts
+from tests.pages.screen import (
+    open_page,
+    parameter,
+    texts,
+)
+from tests.pages.test_setup import DEMO
 
 ALL = {**DEMO, "names": "demo-en", "passages": "demo-en"}
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    monkeypatch.delenv(VARIABLE, raising=False)
-    st.cache_resource.clear()
-    yield results_dir()
-    st.cache_resource.clear()
 
 
 @pytest.fixture
