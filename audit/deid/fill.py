@@ -192,6 +192,11 @@ class NoteContext:
         """Whether the values are Japanese."""
         return self.locale == JAPANESE
 
+    @property
+    def day(self) -> date:
+        """The note's day as it is moved."""
+        return _moved(self.near, self.interval, beyond=self.near)
+
     def draw(self, purpose: str, *keys: str) -> int:
         """Return a number of 64 bits for one place."""
         return draw(self.seed, purpose, *keys)
@@ -216,9 +221,8 @@ def _value(mark: Mark, kind: MaskKind, context: NoteContext) -> _Value:
         sex, number = mark.sex or identity.sex, context.draw("prefix", mark.number)
         return prefix_of(sex, number, is_before_last_name=False), "", ""
     if form == "age":
-        day = _moved(context.near, context.interval, beyond=context.near)
         oldest = 90 + context.draw("age", identity.key) % _OLDEST_AGES
-        text = str(oldest if content == OVER_89 else age_on(identity.birth, day))
+        text = str(oldest if content == OVER_89 else age_on(identity.birth, context.day))
     elif form == "sex":
         words = ("男性", "女性") if context.is_japanese else ("male", "female")
         text = words[identity.sex == "F"]
@@ -281,7 +285,7 @@ def _date(mark: Mark, kind: MaskKind, context: NoteContext) -> str:
         days = 0
     elif kind.value == "admission_date":
         days = 1 + context.draw("stay", context.stay) % 9
-    day = _moved(context.near, context.interval, beyond=context.near)
+    day = context.day
     return _dated(day - timedelta(days=days) if day.toordinal() > days else day, context)
 
 

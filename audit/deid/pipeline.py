@@ -84,16 +84,11 @@ def split_notes(
 
 
 class LeakCheck(Record):
-    """What splits share.
+    """What splits share: patients, identifiers of notes and whole texts in more than one of three.
 
-    Attributes
-    ----------
-    n_shared_patients, n_shared_notes, n_shared_texts
-        Patients, identifiers of notes and whole texts that are in more than one of training,
-        validation and test: all three must be 0 but for texts that the source has twice.
-    n_names, n_seen_names
-        Different full names in validation and test, and those that are in training too (namesakes,
-        and staff of several patients): the measurement tells them apart.
+    All must be 0 but for texts that the source has twice. `n_seen_names` of `n_names` different
+    full names in validation and test are in training too (namesakes, and staff of several
+    patients): the measurement tells them apart.
     """
 
     n_shared_patients: int
@@ -146,26 +141,12 @@ class LeakCounter:
 class ChainSummary(Record):
     """Counts of a corpus with names; no name and no text of a note.
 
-    Attributes
-    ----------
-    n_notes, n_refused, n_patients
-        Of the source; patients are those that the source names.
-    n_templates
-        Notes without masks that got a Japanese header and mentions.
-    n_restored
-        Masks that were no personal information and hold text again.
-    unknown
-        Masks that stayed, by category.
-    n_marks_left
-        Typed placeholders of no known name, which stayed.
-    n_passages, n_passages_kept
-        Of the translation: asked for, and left in their language.
-    n_spans, kinds, splits
-        Spans by type, values by the name of their kind of mask, notes by split.
-    namesakes_per_100_000
-        People of 100,000 who share somebody's full name, on average, by the tables of names.
-    digests
-        SHA-256 of each file.
+    `n_templates` notes without masks got a Japanese header and mentions; `n_restored` masks were no
+    personal information and hold text again; `unknown` ones stayed, by category, and so did
+    `n_marks_left` typed placeholders of no known name; of `n_passages` that were to be translated
+    `n_passages_kept` were left in their language. `n_spans` are by type, `kinds` by kind of mask.
+    `namesakes_per_100_000` people share somebody's full name, on average, by the tables of names.
+    `digests` are SHA-256 of each file.
     """
 
     seed: int
@@ -359,16 +340,9 @@ _BATCH_NOTES = 32
 class ChainOrder:
     """How a corpus with names is made: by rules and without translation, if nothing is said.
 
-    Attributes
-    ----------
-    locale
-        One of `audit.names.people.LOCALES`.
-    has_template
-        Whether notes without any mask get a Japanese header and mentions.
-    sizes
-        Of validation, test and training; None for the paper's, or less where there are fewer notes.
-    typer, translator
-        Language models that are asked what stood at masks, and to translate into Japanese.
+    With `has_template` notes without any mask get a Japanese header and mentions. `sizes` are those
+    of validation, test and training. `typer` and `translator` are language models that are asked
+    what stood at masks, and to translate into Japanese.
     """
 
     seed: int = 0
