@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.experiment.leakage_tables import LEAKAGE, LeakageTask
+from audit.experiment.leakage import LEAKAGE, LeakageTask
 from audit.jobs import service
 from audit.jobs.table import read_order
 from pages.ui import deid_leakage, place
