@@ -140,7 +140,7 @@ def name_table(
     code_of = {"": "none"} | {word: f"r{place}" for place, word in enumerate(roles)}
     bins = np.searchsorted(_MENTION_STARTS, n_mentions, side="right")
     parts = zip(table["first_name"], table["last_name"], strict=True)
-    facets = {
+    facets: dict[str, tuple[Any, tuple[str, ...]]] = {
         "kind": (kinds, KINDS),
         "decision": ([word.replace(" ", "_") for word in words], DECISION_CODES),
         "certainty": (np.where(table["is_undecided"], *reversed(CERTAINTIES)), CERTAINTIES),
@@ -426,9 +426,8 @@ def fitting_passages(
     for place, ratio in zip(places, ratios, strict=True):
         if place >= 0:
             owner = passages[place].owner
+            is_own = None if owner is None else bool(owner == name["name_id"])
             if isinstance(owner, tuple):
                 is_own = own == tuple(map(fold_name, owner))
-            else:
-                is_own = None if owner is None else owner == name["name_id"]
             found.append(FittingPassage(place, passages[place], float(ratio), is_own))
     return found

@@ -51,9 +51,10 @@ def estimate(held: Mapping[str, Any] | Estimate | None) -> Estimate:
     if isinstance(held, Estimate):
         return held
     held = held or {}
-    bounds = [number(held.get(key)) for key in ("value", "low", "high")]
-    counts = [int(held[key]) for key in ("n_hits", "n_total") if key in held]
-    return Share(*bounds, *counts) if counts else Estimate(*bounds)
+    found = Estimate(*(number(held.get(key)) for key in ("value", "low", "high")))
+    if "n_total" not in held:
+        return found
+    return Share(**vars(found), n_hits=int(held["n_hits"]), n_total=int(held["n_total"]))
 
 
 def _or_nowhere(held: Mapping[str, Any]) -> Estimate:
