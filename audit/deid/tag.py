@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic import Field
 
-from audit.deid.copies import COPIES, CopyingTagger, added, copies_summary, json_line, numbers_of
+from audit.deid.copies import COPIES, CopyingTagger, copies_summary, json_line, numbers_of
 from audit.deid.release import Redacted, Release
 from audit.deid.tagger import Tagger, checked_tags, tag_checked
 from audit.errors import AuditCancelled, AuditError
@@ -193,7 +193,7 @@ class _Run:
             file = files.enter_context(os.fdopen(descriptor, "r+b", buffering=1 << 20))
             self._files[name] = file
             file.truncate(file.seek(before.lengths.get(name, 0)))
-        self._counts, self._copies = Counter(before.counts), before.copies
+        self._counts, self._copies = Counter(before.counts), Counter(before.copies)
         self._n_left = self._counts["n_rows"]
         self._rows, self._ids = hashlib.sha256(), set[bytes]()
         self._kept_at = time.monotonic()
@@ -229,7 +229,7 @@ class _Run:
             documents = [one.document for one in found]
             for reading in found:
                 line = reading.line(with_outputs=keep_outputs)
-                self._copies = added(self._copies, numbers_of(line))
+                self._copies.update(numbers_of(line))
                 self._files[COPIES].write(json_line(line))
         else:
             tags = tag_checked(tagger, texts) if texts else ()
@@ -272,7 +272,7 @@ class _Run:
         state = _State(
             settings=self._before.settings, rows=self._rows.hexdigest(),
             lengths={name: file.tell() for name, file in self._files.items()},
-            counts=dict(self._counts), copies=self._copies,
+            counts=dict(self._counts), copies=dict(self._copies),
         )  # fmt: skip
         write_whole(self._folder / _STATE, state.written())
         self._kept_at = time.monotonic()

@@ -27,7 +27,7 @@ from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
 from audit.notes.read import is_whole
-from audit.notes.spans import TYPES, Span, TaggedDocument, merged, n_overlapping, ordered
+from audit.notes.spans import TYPES, Span, TaggedDocument, merged, n_overlapping
 from audit.progress import StopQuestion
 from audit.shelf import Shelf, now, one_line, taken, write_whole
 from audit.stats import IntArray
@@ -469,7 +469,7 @@ def corrected_census(tagged: TaggedSet, *, index: IntArray, corrections: ByNote)
 
 
 def census_of(note: OneNote, *, release: Release) -> dict[str, Any]:
-    """Return what was counted in a single note after corrections by hand, as a set's census has it."""
+    """Return what was counted in a single note, corrected by hand, as a set's census has it."""
     counts = counted(note.document, release.of(note.document))
     return {
         **{name: n for name, n in counts.items() if " " not in name},
