@@ -22,7 +22,7 @@ from pydantic import Field
 from audit.deid.patterns import HIRA, KATA, folded_text, pattern_table
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.notes.dates import ERAS, era_year
-from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES, word_set
+from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES
 from audit.notes.mentions_ja import split_japanese
 from audit.notes.spans import (
     CONTACT,
@@ -65,19 +65,7 @@ _GROUPS = {
 """The groups of rules that tell a kind."""
 _N_AROUND = 40
 
-_ENGLISH = word_set(
-    """
-    the of and with was is are to in no for on not at has had this that from by she he her his
-    patient were be as or
-    """
-)
-_NOT_ENGLISH = word_set(
-    """
-    der die das und ist mit nicht wurde eine einen dem den bei el la los las del con en que por
-    para una le les des est avec pas dans il della di che per non het een van op voor met os com
-    não uma och og av till på ett med ikke
-    """
-)
+_ENGLISH, _NOT_ENGLISH = (set(_PARTS[name].split("|")) for name in ("ENGLISH", "NOT_ENGLISH"))
 _MIN_FOREIGN = 3
 
 
