@@ -20,7 +20,6 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import ConfigDict, Field
 
-from audit.deid.metrics import Pair
 from audit.deid.tagger import Tags, Window, from_windows
 from audit.errors import AuditError, Message
 from audit.notes.formats import (
@@ -586,6 +585,9 @@ def align_outputs(
     return len(written)
 
 
+_Pair = tuple[TaggedDocument, TaggedDocument]
+
+
 @dataclass(frozen=True)
 class Copies:
     """What is known of the copies of a set: sums for `copies_summary`, notes of exact copies."""
@@ -593,7 +595,7 @@ class Copies:
     sums: Numbers
     exact: frozenset[str]
 
-    def verbatim(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+    def verbatim(self, pairs: Iterable[_Pair]) -> Iterator[_Pair]:
         """Yield notes, gold beside predicted, without the spans of copies that are not exact."""
         for gold, predicted in pairs:
             yield gold, predicted if gold.doc_id in self.exact else gold.with_spans(())

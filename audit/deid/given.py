@@ -18,16 +18,17 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote
 
 from audit.deid.copies import OutputLine, json_line
-from audit.deid.score import SCORES
-from audit.deid.tag import SPANS
 from audit.errors import AuditError, Message
 from audit.foreign import decode_text, is_zip, refusing, zip_members
+from audit.home import home_folder
 from audit.notes.formats import guess_format, i2b2_text, jsonl_line, read_files, refuse_twice
 from audit.notes.read import ByteListener, Note, NoteSource, checked_note, open_notes
 from audit.notes.spans import TaggedDocument
 from audit.shelf import private_folder, write_whole
 from audit.tables import MAX_FIELD_CHARS, RowNote
 
+SPANS = "spans.jsonl"
+"""The notes with their spans, of a folder of tagged notes."""
 _CONLL = (".conll", ".bio", ".iob")
 _ENDINGS = {
     "brat": (".txt", ".ann"), "i2b2": (".xml",), "jsonl": (".jsonl",), "inline": (".txt",),
@@ -265,7 +266,7 @@ def clear_given(*, keep: Iterable[str] = ()) -> None:
 
 
 def _folder() -> Path:
-    return private_folder(SCORES.home() / ".given")
+    return private_folder(home_folder("scores") / ".given")
 
 
 def _kept(text: str) -> str:

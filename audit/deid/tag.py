@@ -18,11 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from pydantic import Field
 
 from audit.deid.copies import COPIES, CopyingTagger, copies_summary, json_line, numbers_of
+from audit.deid.given import SPANS, AnnotatedNotes
 from audit.deid.release import Redacted, Release
 from audit.deid.tagger import Tagger, checked_tags, tag_checked
 from audit.errors import AuditCancelled, AuditError
@@ -34,11 +35,8 @@ from audit.shelf import clear_folder, fingerprint, whole_folder, write_whole
 from audit.tables import RowNote
 from audit.task import Record
 
-if TYPE_CHECKING:
-    from audit.deid.given import AnnotatedNotes
-
 TAGGING = "tagging the notes"
-SPANS, REDACTED, REFUSED = "spans.jsonl", "redacted.jsonl", "refused.jsonl"
+REDACTED, REFUSED = "redacted.jsonl", "refused.jsonl"
 CENSUS = "census.json"
 _STATE = "state.json"
 _BATCH_CHARS, _BATCH_NOTES = 200_000, 64

@@ -21,8 +21,9 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from audit.deid.copies import COPIES, STATUSES
+from audit.deid.given import SPANS
 from audit.deid.release import FROM_TEXT, Release, Replacement, language_of
-from audit.deid.tag import CENSUS, REDACTED, SPANS, by_label, counted
+from audit.deid.tag import CENSUS, REDACTED, by_label, counted
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from audit.deid.copies import COPIES
 from audit.deid.generative import tagger as generative_tagger
 from audit.deid.generative import tagger as greedy
 from audit.deid.generative.config import GenerativeFacts
@@ -22,8 +23,9 @@ from audit.deid.generative.tagger import (
     load_generative,
     tagger_of,
 )
+from audit.deid.given import SPANS
 from audit.deid.release import Release
-from audit.deid.tag import COPIES, SPANS, tag_notes
+from audit.deid.tag import tag_notes
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
 from audit.notes.spans import TaggedDocument
