@@ -70,7 +70,7 @@ from audit.deid.taggers import (
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, demo_digests, is_demo, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError, Message
-from audit.experiment.leakage_tables import (
+from audit.experiment.leakage import (
     FILES,
     LEAKAGE,
     LEAKAGE_JSON,
@@ -78,7 +78,7 @@ from audit.experiment.leakage_tables import (
     LeakageTask,
     quick,
 )
-from audit.experiment.paper_tables import (
+from audit.experiment.paper import (
     GENERAL_TRAINING,
     TABLES_JSON,
     TABLES_MD,
@@ -479,8 +479,8 @@ def _summary(report: AuditReport) -> Result:
 
 def _beside(report: AuditReport, others: list[AuditReport]) -> list[Result]:
     """Return each reference's audit, and this one's differences from it, paired by name."""
-    view = compare_references(report, others=others)
-    for one in (report, *view.others):
+    found = compare_references(report, others=others)
+    for one in (report, *(beside.other for beside in found)):
         for name, stratum in one.measures.shown.items():
             auc = stratum.scores[one.fixed_score].auc
             say(f"{one.models['general'].name}: AUC {auc.value:.3f} ({auc.low:.3f} to "
@@ -492,12 +492,12 @@ def _beside(report: AuditReport, others: list[AuditReport]) -> list[Result]:
             "difference": {
                 "digest": other.digest,
                 "name": other.models["general"].name,
-                "aucs": plain(found.aucs),
-                "flagged": plain(found.tested.difference),
-                "p": found.tested.p,
+                "aucs": plain(beside.aucs),
+                "flagged": plain(beside.tested.difference),
+                "p": beside.tested.p,
             }
         }
-        for other, found in zip(others, view.found, strict=True)
+        for other, beside in zip(others, found, strict=True)
     ]
 
 
@@ -630,7 +630,7 @@ def _bundle(
         report,
         choice=choice,
         other=reports[other.digest] if other else None,
-        references=compare_references(report, others=others) if others else None,
+        references=compare_references(report, others=others),
         documents=documents,
         seal=log_seal(),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from audit.deid.matching import CRITERIA, MISSED, OPTIMAL, SPURIOUS, match
+from audit.deid.matching import CRITERIA, MISSED, SPURIOUS, Matches, match
 from audit.errors import AuditError
 from audit.notes.spans import Span, TaggedDocument
 from audit.shelf import new_file
@@ -92,10 +93,7 @@ class SpanCase:
         }  # fmt: skip
 
 
-def _pairs(
-    gold: TaggedDocument, predicted: TaggedDocument, *, criterion: str, matcher: str
-) -> list[_Pair]:
-    found = match(gold.spans, predicted.spans, criterion=criterion, matcher=matcher)
+def _pairs(found: Matches) -> list[_Pair]:
     missed: list[_Pair] = [(span, None) for span in found.missed]
     return [*found.pairs, *missed, *((None, span) for span in found.spurious)]
 
@@ -107,12 +105,13 @@ def _order(pair: _Pair) -> tuple[int, int, bool, bool, str]:
 
 def _case(
     note: TaggedDocument, pair: _Pair, *, number: int = 0, n_context: int = CONTEXT_CHARS,
-    n_most: int = MAX_TEXT_CHARS,
+    n_most: int = MAX_TEXT_CHARS, nowhere: str = MISSED,
 ) -> SpanCase:  # fmt: skip
+    """Return the case of a pair, or of a prediction that is `nowhere`: its label."""
     gold, predicted = pair
     spans = [span for span in pair if span is not None]
-    start = max(0, min(span.start for span in spans) - n_context)
-    end = max(span.end for span in spans) + n_context
+    start = max(0, min((span.start for span in spans), default=0) - n_context)
+    end = max((span.end + n_context for span in spans), default=0)
     if gold is None or predicted is None:
         kind = SPURIOUS if gold is None else MISSED
     elif gold.label != predicted.label:
@@ -125,7 +124,7 @@ def _case(
         patient_id=note.patient_id,
         kind=kind,
         row=gold.label if gold else SPURIOUS,
-        column=predicted.label if predicted else MISSED,
+        column=predicted.label if predicted else nowhere,
         gold=(gold.start, gold.end) if gold else None,
         predicted=(predicted.start, predicted.end) if predicted else None,
         start=start,
@@ -133,19 +132,11 @@ def _case(
     )
 
 
-def _nowhere(note: TaggedDocument, label: str, *, number: int = 0) -> SpanCase:
-    """Return the case of a prediction that has no place in its note."""
-    return SpanCase(
-        number, note.doc_id, note.patient_id, SPURIOUS, SPURIOUS, label, None, None, 0, ""
-    )  # fmt: skip
-
-
 def misses_of(
     gold: TaggedDocument,
     *,
     predicted: TaggedDocument,
     criterion: str = "label_relaxed",
-    matcher: str = OPTIMAL,
     n_context: int = 30,
 ) -> tuple[SpanCase, ...]:
     """Return all differences of one note, in the order of the text.
@@ -153,14 +144,11 @@ def misses_of(
     Under the criterion `label_relaxed` missed and spurious are the margins of the paper's matrix;
     under `strict` every pair whose label or place differs is both missed and spurious.
     """
-    pairs = _pairs(gold, predicted, criterion=criterion, matcher=matcher)
-    whole = len(gold.text)
+    pairs = _pairs(match(gold.spans, predicted.spans, criterion=criterion))
+    differing = sorted((pair for pair in pairs if pair[0] != pair[1]), key=_order)
     return (
-        *(
-            _case(gold, pair, n_context=n_context, n_most=whole)
-            for pair in sorted((pair for pair in pairs if pair[0] != pair[1]), key=_order)
-        ),
-        *(_nowhere(gold, label) for label in predicted.unaligned),
+        *(_case(gold, pair, n_context=n_context, n_most=len(gold.text)) for pair in differing),
+        *(_case(gold, (None, None), nowhere=label) for label in predicted.unaligned),
     )
 
 
@@ -187,24 +175,24 @@ def misses_jsonl(misses: Iterable[SpanCase]) -> Iterator[str]:
 class SpanWriter:
     """Writes the cases of notes, one note after the other."""
 
-    def __init__(self, folder: Path, *, matcher: str = OPTIMAL) -> None:
+    def __init__(self, folder: Path) -> None:
         self._file = new_file(folder / SPANS)
         self._folder = folder
-        self._matcher = matcher
         self._rows: list[tuple[int, ...]] = []  # numbers of `_COLUMNS`
         self._labels: dict[str, int] = {}
         self._n_notes = 0
 
-    def add(self, gold: TaggedDocument, *, predicted: TaggedDocument) -> None:
-        """Write the cases of a note."""
-        masks: dict[_Pair, int] = {}
-        for bit, criterion in enumerate(CRITERIA):
-            for pair in _pairs(gold, predicted, criterion=criterion, matcher=self._matcher):
-                masks[pair] = masks.get(pair, 0) | 1 << bit
+    def add(
+        self, gold: TaggedDocument, *, predicted: TaggedDocument, found: Iterable[Matches]
+    ) -> None:
+        """Write the cases of a note of which this was found under each of `CRITERIA`."""
+        masks: Counter[_Pair] = Counter()
+        for bit, one in enumerate(found):
+            masks.update(dict.fromkeys(_pairs(one), 1 << bit))
         for pair in sorted(masks, key=_order):
             self._write(_case(gold, pair, number=self._n_notes), criteria=masks[pair])
         for label in predicted.unaligned:
-            case = _nowhere(gold, label, number=self._n_notes)
+            case = _case(gold, (None, None), number=self._n_notes, nowhere=label)
             self._write(case, criteria=(1 << len(CRITERIA)) - 1)
         self._n_notes += 1
 
@@ -258,13 +246,15 @@ class SpanIndex:
         is_chosen &= np.isin(self.kind, [KINDS.index(kind) for kind in kinds])
         for codes, label in ((self.row, row), (self.column, column)):
             if label:
-                is_chosen &= codes == self._code(label)
-        return np.flatnonzero(is_chosen).astype(np.int64)
+                is_chosen &= np.take(self.labels, codes) == label
+        return np.flatnonzero(is_chosen)
 
     def of_label(self, label: str, *, among: IntArray) -> IntArray:
         """Return those among the cases whose gold or prediction has a label."""
-        code = self._code(label)
-        found: IntArray = among[(self.row[among] == code) | (self.column[among] == code)]
+        rows, columns = (
+            np.take(self.labels, one[among]) == label for one in (self.row, self.column)
+        )
+        found: IntArray = among[rows | columns]
         return found
 
     def readable(self) -> IntArray:
@@ -303,9 +293,6 @@ class SpanIndex:
                     yield SpanCase(**content)
         except (OSError, ValueError, KeyError, TypeError):
             raise _unreadable() from None
-
-    def _code(self, label: str) -> int:
-        return self.labels.index(label) if label in self.labels else -1
 
 
 def span_index(folder: Path) -> SpanIndex:

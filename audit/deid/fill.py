@@ -12,14 +12,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import NamedTuple
 
 from audit.corpus.build import PatientTable, facts_of_note
 from audit.deid.masks import FAMILY, KINDS, OVER_89, PATIENT, Mark, MaskKind, find_marks, mark_text
-from audit.names import people
 from audit.names.people import (
     JAPANESE,
     Facts,
@@ -30,7 +28,6 @@ from audit.names.people import (
     draw,
     email_of,
     full_form,
-    hospital_of,
     label_of,
     name_of,
     prefix_of,
@@ -164,27 +161,11 @@ def _moved(day: date, interval: Interval, *, beyond: date) -> date:
 
 _OLDEST_AGES = 10
 _YOUNG_STAFF, _N_STAFF_YEARS = 1935, 60
-_OWN = frozenset(
-    {"address", "postcode", "telephone", "email", "hospital", "record_number", "my_number"}
-    | {"pension", "insurer", "insured", "resident", "licence", "passport"}
-)
 # The same for a patient in all notes; the others belong to the stay.
 _OF_PATIENT = frozenset({"company", "school", "job", "ethnicity", "country", "state"})
 _ENGLISH_STYLES = ("%m/%d/%Y", "%Y-%m-%d", "%B %d, %Y")
-_HOLIDAYS = ("正月", "お盆", "大型連休", "クリスマス", "七五三", "敬老の日")
-_OF_BOTH = {
-    "hospital": hospital_of, "ward": people.ward, "school": people.school,
-    "company": people.company, "job": people.job, "telephone": people.telephone,
-}  # fmt: skip
-_IN_JAPANESE: dict[str, Callable[[int], str]] = {
-    "address": people.japanese_address,
-    "postcode": people.japanese_postcode,
-    "city": people.japanese_city,
-    "state": people.prefecture,
-    "country": people.country,
-    "ethnicity": lambda number: f"{people.country(number)}系",
-    "holiday": lambda number: _HOLIDAYS[number % len(_HOLIDAYS)],
-}
+_OF_BOTH = ("hospital", "ward", "school", "company", "job", "telephone")
+_IN_JAPANESE = ("address", "postcode", "city", "state", "country", "ethnicity", "holiday")
 _IN_ENGLISH = {"postcode": "zipcode"} | {
     name: name for name in ("url", "identifier", "po_box", "city", "address", "state", "country",
                             "holiday", "ethnicity")
@@ -265,8 +246,8 @@ def _value(mark: Mark, kind: MaskKind, context: NoteContext) -> Value:
         text = _dated(identity.birth, context)
     elif form.endswith(("date", "date_range")):
         text = _date(mark, kind, context)
-    elif form in _OWN and not mark.number:
-        text = getattr(identity, form)
+    elif form in identity.values and not mark.number:
+        text = identity.values[form]
     else:
         owner = identity.key if form in _OF_PATIENT else context.stay
         person = f"{form}:{owner}/{mark.number}" if mark.number else f"{form}:{owner}"
@@ -326,16 +307,14 @@ def _date(mark: Mark, kind: MaskKind, context: NoteContext) -> str:
 
 def _drawn(value: str, person: str, context: NoteContext) -> str:
     number, locale = context.draw(value, person), context.locale
-    if value in _OF_BOTH:
-        return _OF_BOTH[value](number, locale=locale)
+    if value in _OF_BOTH or (context.is_japanese and value in _IN_JAPANESE):
+        return value_of(value, number, locale=locale)
     if value == "record_number":
         return record_number(number, n_digits=8 if context.is_japanese else 7)
     if value == "email":
         sex = "MF"[number & 1]
         name = name_of(context.seed, person, sex=sex, birth_year=1960, locale=locale)
         return email_of(name, number=number)
-    if context.is_japanese and value in _IN_JAPANESE:
-        return _IN_JAPANESE[value](number)
     return value_of(_IN_ENGLISH.get(value, "serial_number"), number)
 
 

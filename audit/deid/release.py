@@ -460,11 +460,11 @@ class _Surrogates:
         if kind in ("id", "contact") or _RE["IS_POSTCODE"].fullmatch(folded):
             return self._code(mark) if any(c.isdigit() for c in folded) else None
         if _RE["IS_HOSPITAL"].search(folded):
-            from audit.names.people import hospital_of
+            from audit.names.people import value_of
 
             locale = "en_US" if folded.isascii() else "ja_JP"
             draws = (self._draw("hospital", folded, self.patient, n) for n in range(_N_TRIES))
-            return _other(folded, (hospital_of(draw, locale=locale) for draw in draws))
+            return _other(folded, (value_of("hospital", draw, locale=locale) for draw in draws))
         return None
 
     def _name(self, name: str, *, is_full: bool) -> str:

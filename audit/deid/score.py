@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -11,28 +12,25 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from audit.deid.cases import INDEX, SPANS, span_index
+from audit.deid.cases import INDEX, SPANS, SpanWriter, span_index
 from audit.deid.matching import (
     ANY,
     CRITERIA,
-    DOCUMENT_ORDER,
     MISSED,
     OPTIMAL,
     SPURIOUS,
     CoverageCounts,
     MatchCounter,
     MatchCounts,
+    Matches,
     coverage,
     match,
-    n_differing,
 )
 from audit.deid.metrics import (
+    CriterionScore,
     Difference,
-    Discordant,
     LabelScore,
-    Measured,
     Pair,
-    SeenScore,
     compare,
     f1,
     measured,
@@ -42,6 +40,7 @@ from audit.notes.spans import IDENTIFIER, Span, TaggedDocument, n_overlapping, o
 from audit.shelf import Shelf
 from audit.stats import N_REPLICATES, Estimate, IntArray, Rate
 from audit.task import Record
+from audit.text import fold_name
 
 BLIND = ("strict", "label_relaxed")
 """Criteria that are asked once more with all labels made equal: was it found at all?"""
@@ -64,6 +63,8 @@ class Scored:
         Spans that were given twice in one note, on both sides together, and counted once.
     n_overlapping_gold
         Golds that share a character with a gold before them.
+    seen
+        Golds by label, whether their text is known, and whether they were found.
     """
 
     criteria: dict[str, MatchCounts]
@@ -72,27 +73,39 @@ class Scored:
     n_documents: int
     n_duplicates: int
     n_overlapping_gold: int
+    seen: Counter[tuple[str, bool, bool]]
 
 
-def score_pairs(pairs: Iterable[Pair], *, matcher: str = OPTIMAL) -> Scored:
+def score_pairs(
+    pairs: Iterable[Pair],
+    *,
+    matcher: str = OPTIMAL,
+    writer: SpanWriter | None = None,
+    known: Collection[str] = (),
+) -> Scored:
     """Score notes, gold beside predicted; neither their order nor that of their spans matters.
 
-    Memory grows with the number of patients, not with the length of the notes. `AuditError` where
-    there is no note, or a label has the name of a margin of the matrix.
+    Memory grows with the number of patients, not with the length of the notes. `writer` keeps what
+    became of each span; `known` are texts of training notes, as `forms` gives them. `AuditError`
+    where there is no note, or a label has the name of a margin of the matrix.
     """
-    counters = {name: MatchCounter() for name in CRITERIA}
-    blind = {name: MatchCounter() for name in BLIND}
-    covered = CoverageCounts()
+    counters, blind = ({name: MatchCounter() for name in names} for names in (CRITERIA, BLIND))
+    covered, seen = CoverageCounts(), Counter[tuple[str, bool, bool]]()
     n_documents = n_duplicates = n_overlaps = 0
     for gold, predicted in pairs:
-        for note in (gold, predicted):
-            if {*(span.label for span in note.spans), *note.unaligned} & {MISSED, SPURIOUS}:
-                raise AuditError(
-                    "A label is called `missed` or `spurious`, as the margins of the matrix are.",
-                    do="Give the label another name.",
-                )
-        _count(counters, gold, predicted, matcher=matcher)
+        spans = *gold.spans, *predicted.spans
+        if {*(span.label for span in spans), *predicted.unaligned} & {MISSED, SPURIOUS}:
+            raise AuditError(
+                "A label is called `missed` or `spurious`, as the margins of the matrix are.",
+                do="Give the label another name.",
+            )
+        found = _count(counters, gold, predicted, matcher=matcher)
         _count(blind, _blind(gold), _blind(predicted), matcher=matcher)
+        if writer:
+            writer.add(gold, predicted=predicted, found=found.values())
+        missed = set(found[HEADLINE_CRITERION].missed)
+        for span, form in zip(gold.spans, forms(gold) if known else gold.spans, strict=True):
+            seen[span.label, form in known, span not in missed] += 1
         covered += coverage(gold, predicted=predicted.spans)
         n_documents += 1
         n_duplicates += gold.n_duplicates + predicted.n_duplicates
@@ -106,6 +119,7 @@ def score_pairs(pairs: Iterable[Pair], *, matcher: str = OPTIMAL) -> Scored:
         n_documents=n_documents,
         n_duplicates=n_duplicates,
         n_overlapping_gold=n_overlaps,
+        seen=seen,
     )
 
 
@@ -115,19 +129,15 @@ def _count(
     predicted: TaggedDocument,
     *,
     matcher: str,
-) -> None:
-    other = DOCUMENT_ORDER if matcher == OPTIMAL else OPTIMAL
-    for criterion, counter in counters.items():
-        found, otherwise = (
-            match(gold.spans, predicted.spans, criterion=criterion, matcher=one)
-            for one in (matcher, other)
-        )
-        counter.add(
-            found,
-            patient=gold.patient,
-            unaligned=predicted.unaligned,
-            n_differing=n_differing(found, otherwise),
-        )
+) -> dict[str, Matches]:
+    """Match a note under each criterion, once, and count what was found."""
+    found = {
+        name: match(gold.spans, predicted.spans, criterion=name, matcher=matcher)
+        for name in counters
+    }
+    for name, counter in counters.items():
+        counter.add(found[name], patient=gold.patient, unaligned=predicted.unaligned)
+    return found
 
 
 def _blind(note: TaggedDocument) -> TaggedDocument:
@@ -136,30 +146,9 @@ def _blind(note: TaggedDocument) -> TaggedDocument:
     return replace(note, spans=tuple(spans), unaligned=unaligned)
 
 
-class Matrix(Record):
-    """A confusion matrix: gold labels and `spurious`, by predicted labels and `missed`."""
-
-    columns: tuple[str, ...]
-    rows: dict[str, tuple[int, ...]]
-
-
-class CriterionScore(Measured):
-    """What one criterion says; `n_pairs_differ` golds have another partner with other matchers."""
-
-    matrix: Matrix
-    n_pairs_differ: int
-
-    @classmethod
-    def of(cls, counts: MatchCounts, **how: int) -> CriterionScore:
-        """Return what was counted, with intervals as `measured` makes them."""
-        columns = (*counts.labels[:-1], MISSED)
-        rows = {
-            gold: tuple(counts.cells.get((gold, predicted), 0) for predicted in columns)
-            for gold in (*counts.labels[:-1], SPURIOUS)
-        }
-        matrix = Matrix(columns=columns, rows=rows)
-        found = dict(measured(counts, **how))
-        return cls(**found, matrix=matrix, n_pairs_differ=counts.n_differing)
+def forms(note: TaggedDocument) -> list[str]:
+    """Return the texts of the spans of a note, folded: names are told as seen by them."""
+    return [fold_name(note.text[span.start : span.end]) for span in note.spans]
 
 
 class LabelCoverage(Record):
@@ -214,22 +203,54 @@ class CoverageScore(Record):
     @classmethod
     def of(cls, covered: CoverageCounts) -> CoverageScore:
         """Return what was counted."""
-        n_text = covered.n_text_chars
-        labels = ordered(label for label in covered.rows if label != ANY)
+        n_text, n_over = covered.n_text_chars, covered.n_over_chars
+        labels = {
+            label: LabelCoverage.of(covered, label) for label in (ANY, *ordered(covered.rows))
+        }
+        together = labels.pop(ANY)
+        n_left = together.n_gold_chars - together.n_covered_chars
         return cls(
-            labels={label: LabelCoverage.of(covered, label) for label in labels},
-            together=LabelCoverage.of(covered, ANY),
+            labels=labels,
+            together=together,
             n_text_chars=n_text,
             n_predicted_chars=covered.n_predicted_chars,
-            n_left_chars=covered.n_left_chars,
-            left_per_1000_chars=_share(1000 * covered.n_left_chars, n_text),
-            n_over_chars=covered.n_over_chars,
-            over_redaction=_share(covered.n_over_chars, covered.n_outside_chars),
+            n_left_chars=n_left,
+            left_per_1000_chars=_share(1000 * n_left, n_text),
+            n_over_chars=n_over,
+            over_redaction=_share(n_over, covered.n_outside_chars),
         )
 
 
 def _share(n_hits: int, n_total: int) -> float | None:
     return n_hits / n_total if n_total else None
+
+
+class SeenRecall(Record):
+    """(found, all) golds of a label that stood in the training notes, and of others."""
+
+    label: str
+    seen: tuple[int, int]
+    unseen: tuple[int, int]
+
+
+class SeenScore(Record):
+    """Recall on names that stood in the training notes (`n_forms` different), and on others."""
+
+    n_forms: int
+    labels: tuple[SeenRecall, ...]
+
+    @classmethod
+    def of(cls, scored: Scored, *, n_forms: int) -> SeenScore:
+        """Return what was counted."""
+        rows = []
+        for label in ordered(label for label, *_ in scored.seen):
+            unseen, seen = (
+                (n_found, n_found + scored.seen[label, is_known, False])
+                for is_known in (False, True)
+                for n_found in [scored.seen[label, is_known, True]]
+            )
+            rows.append(SeenRecall(label=label, seen=seen, unseen=unseen))
+        return cls(n_forms=n_forms, labels=tuple(rows))
 
 
 class ScoreSummary(Record):
@@ -255,6 +276,7 @@ def score_summary(
 ) -> ScoreSummary:
     """Return the measures of counts, with intervals of a bootstrap over patients."""
     how = {"seed": seed, "n_replicates": n_replicates}
+    criteria = {name: measured(one, **how) for name, one in scored.criteria.items()}
     return ScoreSummary(
         matcher=matcher,
         n_documents=scored.n_documents,
@@ -262,7 +284,7 @@ def score_summary(
         n_duplicate_spans=scored.n_duplicates,
         n_overlapping_gold=scored.n_overlapping_gold,
         **how,
-        criteria={name: CriterionScore.of(one, **how) for name, one in scored.criteria.items()},
+        criteria=criteria,
         type_blind={name: measured(one, **how).together for name, one in scored.blind.items()},
         coverage=CoverageScore.of(scored.covered),
     )
@@ -435,17 +457,28 @@ class ScoresCompared:
     ----------
     lines
         By label, all labels together (`ANY`) first: golds, and differences, first minus second.
-    discordant
-        Golds by which of the two found them.
     first_only, second_only
         Numbers of the cases, in the index of the score that missed them: golds that only the first
         tagger misses, and that only the second one misses.
+    n_both
+        Golds that both miss.
     """
 
     lines: Mapping[str, tuple[int, tuple[Difference, ...]]]
-    discordant: Discordant
     first_only: IntArray
     second_only: IntArray
+    n_both: int
+
+    @property
+    def p(self) -> float:
+        """Two-sided exact sign test on golds that only one tagger misses; 1 where there is none.
+
+        Differs: golds of one note are taken as independent; `compare` does not.
+        """
+        from scipy.stats import binomtest
+
+        n = len(self.first_only) + len(self.second_only)
+        return float(binomtest(len(self.first_only), n).pvalue) if n else 1.0
 
 
 def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared:
@@ -459,24 +492,20 @@ def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared
         )
     own, others = (patients_of(score_id, criterion=criterion) for score_id in (first, second))
     how = {"seed": one.summary.seed, "n_replicates": one.summary.n_replicates}
-    labels = ordered({*own.labels, *others.labels} - {ANY})
+    labels = ordered({*own.labels, *others.labels})
     missed, also = (span_index(side.path).missed(criterion=criterion) for side in (one, other))
-    first_only = [number for key, number in missed.items() if key not in also]
-    second_only = [number for key, number in also.items() if key not in missed]
-    n_both_missed = len(missed) - len(first_only)
+    only = [
+        np.array(sorted(one[gold] for gold in one.keys() - two.keys()), dtype=np.int64)
+        for one, two in ((missed, also), (also, missed))
+    ]
     return ScoresCompared(
         lines={
             label: (own.row(label)[0], compare(own, others, label=label, **how))
-            for label in (ANY, *labels)
+            for label in sorted(labels, key=bool)
         },
-        discordant=Discordant(
-            n_first_only=len(second_only),
-            n_second_only=len(first_only),
-            n_both=one.n_gold - len(second_only) - len(missed),
-            n_neither=n_both_missed,
-        ),
-        first_only=np.array(sorted(first_only), dtype=np.int64),
-        second_only=np.array(sorted(second_only), dtype=np.int64),
+        first_only=only[0],
+        second_only=only[1],
+        n_both=len(missed) - len(only[0]),
     )
 
 

@@ -19,8 +19,8 @@ from audit.deid.scoring import ScoreTask
 from audit.deid.tasks import TaggerTask, TaggingTask
 from audit.demo import DemoTask, demo_digests
 from audit.errors import AuditError, Message
-from audit.experiment.leakage_tables import LeakageTask
-from audit.experiment.paper_tables import ExperimentTask
+from audit.experiment.leakage import LeakageTask
+from audit.experiment.paper import ExperimentTask
 from audit.home import results_dir
 from audit.jobs import table
 from audit.jobs.locks import (

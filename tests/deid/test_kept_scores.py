@@ -406,12 +406,11 @@ def test_two_scores_are_compared_as_the_engine_does() -> None:
         for span in gold.spans:
             hits = tuple(span in one.spans for one in taggers)
             only.setdefault(hits, set()).add((gold.doc_id, span.label))  # type: ignore[arg-type]
-    split = found.discordant
-    assert [split.n_both, split.n_first_only, split.n_second_only, split.n_neither] == [
-        len(only[key]) for key in ((True, True), (True, False), (False, True), (False, False))
-    ]
-    n = split.n_first_only + split.n_second_only
-    assert split.p == pytest.approx(binomtest(split.n_first_only, n).pvalue)
+    assert [len(found.first_only), len(found.second_only), found.n_both] == [
+        len(only[False, True]), len(only[True, False]), len(only[False, False]),
+    ]  # fmt: skip
+    n = len(found.first_only) + len(found.second_only)
+    assert found.p == pytest.approx(binomtest(len(found.first_only), n).pvalue)
     for score_id, numbers, key in (
         (ids[0], found.first_only, (False, True)), (ids[1], found.second_only, (True, False)),
     ):  # fmt: skip
@@ -419,7 +418,7 @@ def test_two_scores_are_compared_as_the_engine_does() -> None:
         assert {(case.doc_id, case.row) for case in cases} == only[key]
         assert len(cases) == len(only[key])
     same = compare_scores(ids[0], second=ids[0], criterion="relaxed")
-    assert same.discordant.p == 1.0 and len(same.first_only) == 0
+    assert same.p == 1.0 and len(same.first_only) == 0
     other = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
     with pytest.raises(AuditError, match="not of the same gold"):
         compare_scores(ids[0], second=other, criterion="strict")

@@ -275,7 +275,8 @@ def test_a_patient_is_the_same_in_all_notes_and_staff_within_a_stay(locale: str)
     forms = {written(name, form) for form in ("joined", "spaced", "wide", "middle")}
     assert {one.values[0], two.values[0], two.values[-1], other.values[0]} <= forms
     assert one.values[1:4] == two.values[1:4] == other.values[1:4] == (
-        name.surname.written, written(name, "initials"), context(locale).identity.record_number,
+        name.surname.written, written(name, "initials"),
+        context(locale).identity.values["record_number"],
     )  # fmt: skip
     assert one.values[4:6] == two.values[4:6]
     assert [span.label for span in one.spans[:3]] == [

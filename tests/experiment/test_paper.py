@@ -30,16 +30,13 @@ from audit.experiment.paper import (
     CORPUS,
     GENERAL,
     HOSPITAL,
+    TRAINING,
+    ExperimentTask,
     StageProgress,
+    Tables,
     audit_stage,
     run_experiment,
     stage_costs,
-)
-from audit.experiment.paper_tables import (
-    TRAINING,
-    ExperimentTables,
-    ExperimentTask,
-    ExposureRow,
     tables_json,
     tables_markdown,
     tables_of,
@@ -223,15 +220,16 @@ EXAMINATION = cast(
         mention_table=((25, 1), (7, 1), (3, 1), (2, 2), (1, 5)),
     ),
 )  # fmt: skip
-EXPOSURES = (ExposureRow(1.0, 16, 3.456), ExposureRow(20.0, 320, math.nan))
+EXPOSURES = [{"epochs": 1.0, "step": 16, "loss": 3.456},
+             {"epochs": 20.0, "step": 320, "loss": math.nan}]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def tables() -> ExperimentTables:
+def tables() -> Tables:
     return tables_of(REPORTS, examination=EXAMINATION, exposures=EXPOSURES)
 
 
-def test_the_tables_are_written_as_they_always_were(tables: ExperimentTables) -> None:
+def test_the_tables_are_written_as_they_always_were(tables: Tables) -> None:
     assert tables_markdown(tables) == (FOLDER / "experiment_tables.md").read_text()
 
 
@@ -240,12 +238,12 @@ def rounded(text: str) -> Any:
     return json.loads(text, parse_float=lambda digits: float(f"{float(digits):.9g}"))
 
 
-def test_the_tables_as_json_are_whole_and_strict(tables: ExperimentTables) -> None:
+def test_the_tables_as_json_are_whole_and_strict(tables: Tables) -> None:
     written = json.dumps(tables_json(tables), allow_nan=False)
     assert rounded(written) == rounded((FOLDER / "experiment_tables.json").read_text())
 
 
-def test_numbers_agree_with_a_second_source(tables: ExperimentTables) -> None:
+def test_numbers_agree_with_a_second_source(tables: Tables) -> None:
     value = tables_json(tables)
     for row in value["table1"]:
         scenario = {"generation": 1, "masked_lm": 2}[row["attack"]]
@@ -316,7 +314,7 @@ def small() -> Iterator[None]:
 class Done:
     order: ExperimentTask
     folder: Path
-    result: ExperimentTables
+    result: Tables
     told: tuple[Progress, ...]
     said: tuple[str, ...]
 
@@ -328,9 +326,7 @@ def done(small: None, tmp_path_factory: pytest.TempPathFactory) -> Done:
     told: list[Progress] = []
     said: list[str] = []
     with Store(folder / "store") as store:
-        result = run_experiment(
-            order, out=folder / "out", store=store, progress=told.append, say=said.append
-        )
+        result = run_experiment(order, store=store, progress=told.append, say=said.append)
     return Done(order, folder, result, tuple(told), tuple(said))
 
 
@@ -377,7 +373,7 @@ def test_asked_again_nothing_is_made_twice_and_another_order_is_refused(
     before = (out / "tables.json").read_bytes()
     with monkeypatch.context() as patch, Store(done.folder / "store") as store:
         patch.setattr(paper, "make_corpus", None)
-        again = run_experiment(done.order, out=out, store=store)
+        again = run_experiment(done.order, store=store)
     assert tables_json(again) == tables_json(done.result)
     assert (out / "tables.json").read_bytes() == before
     full = tmp_path / "full"
@@ -391,17 +387,17 @@ def test_asked_again_nothing_is_made_twice_and_another_order_is_refused(
             (done.order, full, "something already"),
         ):
             with pytest.raises(AuditError, match=words):
-                run_experiment(order, out=folder, store=store)
+                run_experiment(order.with_(out=folder), store=store)
     assert [path.name for path in full.iterdir()] == ["letter.txt"]
 
 
 def test_stopped_anywhere_it_goes_on_to_the_same_tables(done: Done, tmp_path: Path) -> None:
     seen: list[str] = []
 
-    def go_on(*, until: str) -> ExperimentTables:
+    def go_on(*, until: str) -> Tables:
         with Store(tmp_path / "store") as store:
             return run_experiment(
-                done.order, out=tmp_path / "out", store=store,
+                done.order.with_(out=tmp_path / "out"), store=store,
                 progress=lambda report: seen.append(report.phase),
                 should_stop=lambda: bool(until) and seen[-1].startswith(until),
             )  # fmt: skip

@@ -32,12 +32,12 @@ from audit.deid.synthetic.grammar import (
     Writer,
     grammar,
     grammar_of,
-    rules_of,
     template_of,
     words,
 )
 from audit.deid.synthetic.notes import surfaced
 from audit.deid.synthetic.people import EnglishCast, JapaneseCast, patient_facts
+from audit.names.people import rules_of
 from audit.notes.spans import (
     CONTACT,
     IDENTIFIER,
