@@ -7,7 +7,7 @@ import pytest
 from audit.errors import AuditError
 from audit.experiment import leakage
 from audit.experiment.leakage_tables import LEAKAGE, LeakageTask, leakage_id
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import KINDS
 from audit.task import Contact
 from tests.experiment.tiny_leakage import tiny_tables
 

@@ -7,7 +7,7 @@ import pytest
 
 from audit.errors import AuditError
 from audit.experiment.paper_tables import ExperimentTask
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import KINDS
 from tests.experiment.small_experiment import write_notes
 
 

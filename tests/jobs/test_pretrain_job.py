@@ -12,7 +12,6 @@ import pytest
 
 from audit.corpus.truth import ListedNotes, listed_bytes
 from audit.errors import AuditError
-from audit.jobs.service import KINDS
 from audit.task import Contact
 from audit.training import kept
 from audit.training.kept import MODELS, PretrainTask
@@ -64,13 +63,13 @@ def test_an_order_becomes_a_kept_model_and_is_answered_once(place):
     assert question.kind == "pretrain" and question.label == "general"
     order = json.loads(json.dumps(question.order))
     said = []
-    (run_id,) = KINDS["pretrain"](order, contact(said))
+    (run_id,) = PretrainTask.answer(order, contact(said))
     (model,) = MODELS.all()
     assert (model.run_id, model.title, model.is_whole) == (run_id, "Ours", True)
     assert model.facts.source == "file" and model.facts.settings == quick()
     assert [text.split(":")[0] for text in said] == ["Step 0", "Step 4", "Step 8", "Step 12"]
     again: list[str] = []
-    assert KINDS["pretrain"](order, contact(again)) == (run_id,)
+    assert PretrainTask.answer(order, contact(again)) == (run_id,)
     assert again == []
 
 

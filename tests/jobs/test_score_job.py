@@ -19,7 +19,7 @@ from audit.deid.scoring import ScoreTask
 from audit.deid.taggers import KnownTagger
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import KINDS
 from audit.notes.formats import write_files, write_jsonl, write_tags
 from audit.notes.spans import Span, TaggedDocument
 from audit.progress import Progress

@@ -9,7 +9,7 @@ import pytest
 from audit.deid.taggers import TAGGERS, load_tagger, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import KINDS
 from audit.notes.formats import write_jsonl
 from audit.task import Contact
 from tests.deid.token.make_notes import notes, quick

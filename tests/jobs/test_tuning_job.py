@@ -10,7 +10,7 @@ import pytest
 from audit.deid.taggers import TAGGERS, known_taggers, load_tagger, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import KINDS
 from audit.task import Contact
 from tests.deid.generation.tiny_model import documents, order, write_gold, write_model
 
@@ -56,7 +56,7 @@ def test_other_notes_settings_or_models_are_another_question(
 
 def test_it_tunes_a_tagger_that_is_kept(asked: TaggerTask) -> None:
     question = asked.question()
-    answer, said = KINDS[question.kind], list[str]()
+    answer, said = TaggerTask.answer, list[str]()
     with pytest.raises(AuditCancelled):
         answer(question.order, contact([], stop=True))
     assert TAGGERS.all() == ()
