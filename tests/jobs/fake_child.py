@@ -18,6 +18,7 @@ from audit.progress import Progress
 from audit.task import Contact, Setting, Task
 from cache.store import Store
 from tests.cache.make_values import do_not_wait_for_the_disk, is_right, put
+from tests.jobs import fake_jobs  # noqa: F401 (makes the kinds known)
 
 SECRET = "Mary Smith"
 
@@ -31,6 +32,8 @@ class _Fake(Task):
     """Work of a made-up kind; its question is made by the tests."""
 
     path: Path = Field(default=Path(), strict=False)
+    n: int = 0
+    is_held: bool = False
     micro_batch: int = 1
 
     def with_less_memory(self) -> dict[str, Setting]:
@@ -41,8 +44,6 @@ class Count(_Fake):
     """Write one line a step, going on after those that are there."""
 
     job = "count"
-    n: int
-    is_held: bool = False
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         self.path.touch()
