@@ -63,6 +63,7 @@ JAPANESE = Recipe(
     "ja", n_names=20, n_controls=20, n_general_documents=6000, n_notes=300,
     n_general_steps=800, exposures=(40.0,), with_null=False,
 )  # fmt: skip
+RECIPES = {"en": ENGLISH, "ja": JAPANESE}
 
 
 @onednn_float32()
@@ -172,7 +173,7 @@ def demo_controls(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
         matched_controls(
             members, n=recipe.n_controls, seed=seed, kind=kind, pool=pool, exclude=null,
             accepts=accepts,
-        ).controls
+        )
         for kind in ("easy", "hard")
     )  # fmt: skip
     return easy + hard

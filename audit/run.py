@@ -20,7 +20,7 @@ from audit.home import results_dir
 from audit.models.inspect import display_name
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
-from audit.names.controls import match_quality
+from audit.names.controls import match_quality, match_sentences
 from audit.names.pools import pool_for, with_popularity
 from audit.progress import Meter, Progress, ProgressListener, StopQuestion
 from audit.report.report import (
@@ -235,8 +235,8 @@ def _report(
     columns = name_columns(attack, judgement, candidates=listed, scenario=scenario)
     quality = match_quality(listed, count_pieces=spelling.piece_counter(pair.hospital.tokenizer))
     details = attack.details | judgement.details
-    if quality.kinds:
-        details["match"] = quality.to_json()
+    if quality:
+        details["match"] = quality
     return AuditReport.of(
         digest=question_digest(question),
         question=question,
@@ -256,7 +256,7 @@ def _report(
             note.plain()
             for note in (
                 *_notes(request, pair, columns, n_reference, judgement.n_flagged_by_general),
-                *quality.sentences(),
+                *match_sentences(quality),
             )
         ],
         made={},

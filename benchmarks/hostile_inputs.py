@@ -245,12 +245,12 @@ def try_models(n_models: int, *, seed: int, told: Told, folder: Path) -> None:
     rng = random.Random(seed)
     root = folder / "models"
     good = make_bert(root / "good")
-    cases = [*BEFORE_LOADING, *WHILE_LOADING]
+    cases = [*BEFORE_LOADING.values(), *WHILE_LOADING.values()]
     for n in range(n_models):
         # Each in a folder of its own: some spoil what lies beside the model.
         copy = Path(shutil.copytree(good, root / str(n) / "model"))
         if n % 4 != 3 and cases:
-            cases.pop(0).spoil(copy)
+            cases.pop(0)(copy)
         else:
             name = rng.choice(("config.json", "tokenizer_config.json", "vocab.txt",
                                "model.safetensors", "tokenizer.json"))  # fmt: skip

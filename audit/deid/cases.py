@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from audit.deid.matching import CRITERIA, MISSED, OPTIMAL, SPURIOUS, match
+from audit.deid.matching import CRITERIA, MISSED, SPURIOUS, Matches, match
 from audit.errors import AuditError
 from audit.notes.spans import Span, TaggedDocument
 from audit.shelf import new_file
@@ -38,24 +40,18 @@ _COLUMNS = ("offset", "criteria", "kind", "row", "column", "note")
 
 @dataclass(frozen=True)
 class SpanCase:
-    """What became of a gold span, a prediction or both.
+    """What became of a gold span, a prediction or both, as a line of `SPANS` has it.
 
     Attributes
     ----------
     note
         Number of the note, from 0, in the order of the gold file.
-    doc_id, patient_id
-        As given: untrusted text.
-    kind
-        One of `KINDS`.
     row, column
         The cell of the matrix: gold label or `spurious`, predicted label or `missed`.
     gold, predicted
         (start, end) in the note; None where there is none, as with a prediction that has no place.
-    start
-        Where `text` begins in the note.
-    text
-        The spans with some characters around them; cut after a few hundred.
+    start, text
+        The spans with some characters around them, cut after a few hundred; where that begins.
     """
 
     note: int
@@ -78,24 +74,25 @@ class SpanCase:
 
     def listed(self) -> dict[str, Any]:
         """Return it as a line of the list of misses."""
-        sides = {"gold": (self.gold, self.row), "predicted": (self.predicted, self.column)}
-        spans = [span for span, _ in sides.values() if span]
+        sides = {"gold": self.gold, "predicted": self.predicted}
+        spans = [span for span in sides.values() if span]
         whole = (min(s for s, _ in spans), max(e for _, e in spans)) if spans else None
         before, _, after = self.pieces(whole)
+        starts, ends = (
+            {f"{side}_{what}": span and span[i] for side, span in sides.items()}
+            for i, what in enumerate(("start", "end"))
+        )
         return {
-            "doc_id": self.doc_id, "patient_id": self.patient_id,
-            "kind": self.kind, "row": self.row, "column": self.column,
-            **{side: span and {"start": span[0], "end": span[1], "label": label}
-               for side, (span, label) in sides.items()},
-            **{f"{side}_text": self.pieces(span)[1] for side, (span, _) in sides.items()},
+            "doc_id": self.doc_id, "patient_id": self.patient_id, "kind": self.kind,
+            "gold_label": self.row if self.gold else None,
+            "predicted_label": None if self.kind == MISSED else self.column,
+            **starts, **ends,
+            **{f"{side}_text": self.pieces(span)[1] for side, span in sides.items()},
             "before": before, "after": after,
         }  # fmt: skip
 
 
-def _pairs(
-    gold: TaggedDocument, predicted: TaggedDocument, *, criterion: str, matcher: str
-) -> list[_Pair]:
-    found = match(gold.spans, predicted.spans, criterion=criterion, matcher=matcher)
+def _pairs(found: Matches) -> list[_Pair]:
     missed: list[_Pair] = [(span, None) for span in found.missed]
     return [*found.pairs, *missed, *((None, span) for span in found.spurious)]
 
@@ -107,12 +104,13 @@ def _order(pair: _Pair) -> tuple[int, int, bool, bool, str]:
 
 def _case(
     note: TaggedDocument, pair: _Pair, *, number: int = 0, n_context: int = CONTEXT_CHARS,
-    n_most: int = MAX_TEXT_CHARS,
+    n_most: int = MAX_TEXT_CHARS, nowhere: str = MISSED,
 ) -> SpanCase:  # fmt: skip
+    """Return the case of a pair, or of a prediction that is `nowhere`: its label."""
     gold, predicted = pair
     spans = [span for span in pair if span is not None]
-    start = max(0, min(span.start for span in spans) - n_context)
-    end = max(span.end for span in spans) + n_context
+    start = max(0, min((span.start for span in spans), default=0) - n_context)
+    end = max((span.end + n_context for span in spans), default=0)
     if gold is None or predicted is None:
         kind = SPURIOUS if gold is None else MISSED
     elif gold.label != predicted.label:
@@ -125,7 +123,7 @@ def _case(
         patient_id=note.patient_id,
         kind=kind,
         row=gold.label if gold else SPURIOUS,
-        column=predicted.label if predicted else MISSED,
+        column=predicted.label if predicted else nowhere,
         gold=(gold.start, gold.end) if gold else None,
         predicted=(predicted.start, predicted.end) if predicted else None,
         start=start,
@@ -133,19 +131,11 @@ def _case(
     )
 
 
-def _nowhere(note: TaggedDocument, label: str, *, number: int = 0) -> SpanCase:
-    """Return the case of a prediction that has no place in its note."""
-    return SpanCase(
-        number, note.doc_id, note.patient_id, SPURIOUS, SPURIOUS, label, None, None, 0, ""
-    )  # fmt: skip
-
-
 def misses_of(
     gold: TaggedDocument,
     *,
     predicted: TaggedDocument,
     criterion: str = "label_relaxed",
-    matcher: str = OPTIMAL,
     n_context: int = 30,
 ) -> tuple[SpanCase, ...]:
     """Return all differences of one note, in the order of the text.
@@ -153,29 +143,18 @@ def misses_of(
     Under the criterion `label_relaxed` missed and spurious are the margins of the paper's matrix;
     under `strict` every pair whose label or place differs is both missed and spurious.
     """
-    pairs = _pairs(gold, predicted, criterion=criterion, matcher=matcher)
-    whole = len(gold.text)
+    pairs = _pairs(match(gold.spans, predicted.spans, criterion=criterion))
+    differing = sorted((pair for pair in pairs if pair[0] != pair[1]), key=_order)
     return (
-        *(
-            _case(gold, pair, n_context=n_context, n_most=whole)
-            for pair in sorted((pair for pair in pairs if pair[0] != pair[1]), key=_order)
-        ),
-        *(_nowhere(gold, label) for label in predicted.unaligned),
+        *(_case(gold, pair, n_context=n_context, n_most=len(gold.text)) for pair in differing),
+        *(_case(gold, (None, None), nowhere=label) for label in predicted.unaligned),
     )
 
 
 def misses_csv(misses: Iterable[SpanCase]) -> str:
     """Return misses as CSV in which no cell is a formula."""
-    rows = []
-    for case in misses:
-        found = case.listed()
-        for side in ("gold", "predicted"):
-            span = found[side] or {}
-            found |= {f"{side}_{name}": span.get(name) for name in ("start", "end")}
-        found["gold_label"] = case.row if case.gold else ""
-        found["predicted_label"] = "" if case.kind == MISSED else case.column
-        rows.append([found[name] for name in HEADER])
-    return write_table(HEADER, rows)
+    rows = [case.listed() for case in misses]
+    return write_table(HEADER, [[row[name] for name in HEADER] for row in rows])
 
 
 def misses_jsonl(misses: Iterable[SpanCase]) -> Iterator[str]:
@@ -187,24 +166,24 @@ def misses_jsonl(misses: Iterable[SpanCase]) -> Iterator[str]:
 class SpanWriter:
     """Writes the cases of notes, one note after the other."""
 
-    def __init__(self, folder: Path, *, matcher: str = OPTIMAL) -> None:
+    def __init__(self, folder: Path) -> None:
         self._file = new_file(folder / SPANS)
         self._folder = folder
-        self._matcher = matcher
         self._rows: list[tuple[int, ...]] = []  # numbers of `_COLUMNS`
         self._labels: dict[str, int] = {}
         self._n_notes = 0
 
-    def add(self, gold: TaggedDocument, *, predicted: TaggedDocument) -> None:
-        """Write the cases of a note."""
-        masks: dict[_Pair, int] = {}
-        for bit, criterion in enumerate(CRITERIA):
-            for pair in _pairs(gold, predicted, criterion=criterion, matcher=self._matcher):
-                masks[pair] = masks.get(pair, 0) | 1 << bit
+    def add(
+        self, gold: TaggedDocument, *, predicted: TaggedDocument, found: Iterable[Matches]
+    ) -> None:
+        """Write the cases of a note of which this was found under each of `CRITERIA`."""
+        masks: Counter[_Pair] = Counter()
+        for bit, one in enumerate(found):
+            masks.update(dict.fromkeys(_pairs(one), 1 << bit))
         for pair in sorted(masks, key=_order):
             self._write(_case(gold, pair, number=self._n_notes), criteria=masks[pair])
         for label in predicted.unaligned:
-            case = _nowhere(gold, label, number=self._n_notes)
+            case = _case(gold, (None, None), number=self._n_notes, nowhere=label)
             self._write(case, criteria=(1 << len(CRITERIA)) - 1)
         self._n_notes += 1
 
@@ -235,19 +214,18 @@ class SpanIndex:
 
     Attributes
     ----------
-    labels
-        Names of the codes in `row` and `column`.
-    offset, criteria, kind, row, column, note
-        Byte offset, bits of criteria, place in `KINDS`, codes of the labels, number of the note.
+    offset, criteria, kind, note
+        Byte offset, bits of criteria, place in `KINDS`, number of the note.
+    row, column
+        The cell of the matrix, by its labels.
     """
 
     folder: Path
-    labels: tuple[str, ...]
     offset: IntArray
     criteria: IntArray
     kind: IntArray
-    row: IntArray
-    column: IntArray
+    row: NDArray[np.str_]
+    column: NDArray[np.str_]
     note: IntArray
 
     def chosen(
@@ -256,15 +234,13 @@ class SpanIndex:
         """Return the numbers of the cases of a criterion, of some kinds, of a row or column."""
         is_chosen = (self.criteria >> CRITERIA.index(criterion)) & 1 == 1
         is_chosen &= np.isin(self.kind, [KINDS.index(kind) for kind in kinds])
-        for codes, label in ((self.row, row), (self.column, column)):
-            if label:
-                is_chosen &= codes == self._code(label)
-        return np.flatnonzero(is_chosen).astype(np.int64)
+        for labels, label in ((self.row, row), (self.column, column)):
+            is_chosen &= (labels == label) | (label == "")
+        return np.flatnonzero(is_chosen)
 
     def of_label(self, label: str, *, among: IntArray) -> IntArray:
         """Return those among the cases whose gold or prediction has a label."""
-        code = self._code(label)
-        found: IntArray = among[(self.row[among] == code) | (self.column[among] == code)]
+        found: IntArray = among[((self.row == label) | (self.column == label))[among]]
         return found
 
     def readable(self) -> IntArray:
@@ -304,16 +280,16 @@ class SpanIndex:
         except (OSError, ValueError, KeyError, TypeError):
             raise _unreadable() from None
 
-    def _code(self, label: str) -> int:
-        return self.labels.index(label) if label in self.labels else -1
-
 
 def span_index(folder: Path) -> SpanIndex:
     """Return what finds the cases of a score; AuditError where it cannot be read."""
     try:
         with np.load(folder / INDEX, allow_pickle=False) as found:
-            labels = tuple(map(str, found["labels"]))
-            return SpanIndex(folder, labels, *(found[name] for name in _COLUMNS))
+            columns = {name: found[name] for name in _COLUMNS}
+            labels = found["labels"].astype(np.str_)
+            return SpanIndex(
+                folder, **columns | {side: labels[columns[side]] for side in ("row", "column")}
+            )
     except (OSError, ValueError, KeyError):
         raise _unreadable() from None
 

@@ -6,12 +6,13 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, get_args
 
 import numpy as np
 
 from audit.notes.spans import Span, TaggedDocument, ordered
-from audit.stats import IntArray
+from audit.stats import BoolArray, IntArray
 
 CRITERIA = ("strict", "relaxed", "label_relaxed")
 Matcher = Literal["optimal", "document_order"]
@@ -23,12 +24,14 @@ class Matches:
     """What became of the spans of a note: every gold and every predicted span is in one place.
 
     `pairs` are (gold, predicted), in the order of the golds; `missed` are golds and `spurious`
-    predictions without a partner.
+    predictions without a partner. `n_differing` golds have another partner, or none, under the
+    other matcher.
     """
 
     pairs: tuple[tuple[Span, Span], ...]
     missed: tuple[Span, ...]
     spurious: tuple[Span, ...]
+    n_differing: int
 
 
 def match(
@@ -42,32 +45,25 @@ def match(
 
     Differs: the paper does not state its matcher; `document_order` is what its tables look like.
     """
-    golds, predictions = sorted(set(gold)), sorted(set(predicted))
+    golds, predictions = sorted(dict.fromkeys(gold)), sorted(dict.fromkeys(predicted))
     edges = _edges(golds, predictions, criterion=criterion)
-    partner: dict[int, int] = {}
-    if matcher == OPTIMAL:
-        for part in _components(edges):
-            partner |= _best(part, golds=golds, predictions=predictions)
-    elif matcher == DOCUMENT_ORDER:
-        free = set(range(len(predictions)))
-        for i, candidates in edges.items():
-            if first := [j for j in candidates if j in free][:1]:
-                partner[i] = first[0]
-                free.discard(first[0])
-    else:
-        raise ValueError(f"{matcher}: no such matcher")
+    best: dict[int, int] = {}
+    for part in _components(edges):
+        best |= _best(part, golds=golds, predictions=predictions)
+    in_order: dict[int, int] = {}
+    taken: set[int] = set()
+    for i, candidates in edges.items():
+        if free := [j for j in candidates if j not in taken]:
+            in_order[i] = free[0]
+            taken.add(free[0])
+    partner = best if matcher == OPTIMAL else in_order
     used = set(partner.values())
     return Matches(
         pairs=tuple((golds[i], predictions[j]) for i, j in sorted(partner.items())),
         missed=tuple(span for i, span in enumerate(golds) if i not in partner),
         spurious=tuple(span for j, span in enumerate(predictions) if j not in used),
+        n_differing=sum(best.get(i) != in_order.get(i) for i in edges),
     )
-
-
-def n_differing(first: Matches, second: Matches) -> int:
-    """Return how many golds have different partners, or none, in two matchings of a note."""
-    one, other = dict(first.pairs), dict(second.pairs)
-    return sum(one.get(gold) != other.get(gold) for gold in {**one, **other})
 
 
 _Edges = dict[int, list[int]]
@@ -75,8 +71,6 @@ _Edges = dict[int, list[int]]
 
 
 def _edges(golds: list[Span], predictions: list[Span], *, criterion: str) -> _Edges:
-    if criterion not in CRITERIA:
-        raise ValueError(f"{criterion}: no such criterion")
     starts = [span.start for span in predictions]
     longest = max((span.n_chars for span in predictions), default=0)
     edges = {}
@@ -155,15 +149,9 @@ _NONE = np.zeros(len(COLUMNS), dtype=np.int64)
 class MatchCounts:
     """What one criterion gave on many notes.
 
-    Attributes
-    ----------
-    labels, table
-        Numbers [patients, labels, columns of `COLUMNS`], patients sorted; the labels in the order
-        of tables, at last `ANY`.
-    cells
-        The confusion matrix by (gold label or `SPURIOUS`, predicted label or `MISSED`).
-    n_differing
-        Golds that have another partner, or none, under the other matcher.
+    `table` has numbers [patients, labels, columns of `COLUMNS`], patients sorted; `labels` are in
+    the order of tables, at last `ANY`. `cells` is the confusion matrix by (gold label or
+    `SPURIOUS`, predicted label or `MISSED`), `n_differing` as in `Matches`.
     """
 
     labels: tuple[str, ...]
@@ -173,9 +161,8 @@ class MatchCounts:
 
     def of(self, label: str) -> IntArray:
         """Return the numbers of a label by patient [P, columns]; zeros where it does not occur."""
-        if label not in self.labels:
-            return np.zeros_like(self.table[:, 0])
-        return self.table[:, self.labels.index(label)]
+        found: IntArray = self.table[:, [x == label for x in self.labels]].sum(axis=1)
+        return found
 
     def row(self, label: str) -> tuple[int, ...]:
         """Return the numbers of a label for all patients."""
@@ -187,31 +174,32 @@ class MatchCounter:
 
     def __init__(self) -> None:
         self._cells: Counter[tuple[str, str]] = Counter()
-        self._patients: dict[tuple[int, str], dict[str, IntArray]] = {}
         self._n_differing = 0
+        self._patients: dict[tuple[int, str], defaultdict[str, IntArray]] = defaultdict(
+            lambda: defaultdict(lambda: _NONE)
+        )
 
     def add(
-        self,
-        matches: Matches,
-        *,
-        patient: tuple[int, str],
-        unaligned: Iterable[str] = (),
-        n_differing: int = 0,
+        self, found: Matches, *, patient: tuple[int, str], unaligned: Iterable[str] = ()
     ) -> None:
         """Count a note; predictions without a place in it (`unaligned` labels) are spurious."""
-        cells = [(gold.label, predicted.label) for gold, predicted in matches.pairs]
-        cells += [(span.label, MISSED) for span in matches.missed]
-        cells += [(SPURIOUS, label) for label in (*(s.label for s in matches.spurious), *unaligned)]
-        known = self._patients.setdefault(patient, {})
-        for key in {label for cell in cells for label in cell} - {MISSED, SPURIOUS} | {ANY}:
-            golds = [p for gold, p in cells if key in (gold, ANY) and gold != SPURIOUS]
-            predictions = [g for g, said in cells if key in (said, ANY) and said != MISSED]
-            row = _row(
-                len(golds), len(predictions), golds.count(MISSED), predictions.count(SPURIOUS)
-            )
-            known[key] = known.get(key, _NONE) + row
+        cells = [(gold.label, predicted.label) for gold, predicted in found.pairs]
+        cells += [(span.label, MISSED) for span in found.missed]
+        cells += [(SPURIOUS, label) for label in (*(s.label for s in found.spurious), *unaligned)]
+        rows = self._patients[patient]
+        for key in {ANY, *chain.from_iterable(cells)} - {MISSED, SPURIOUS}:
+            golds = [said for gold, said in cells if gold != SPURIOUS and key in (ANY, gold)]
+            saids = [gold for gold, said in cells if said != MISSED and key in (ANY, said)]
+            wrong = golds.count(MISSED), saids.count(SPURIOUS)
+            sides = [
+                (len(golds), wrong[0]),
+                (len(saids), wrong[1]),
+                (len(golds + saids), sum(wrong)),
+            ]
+            records = [x for n, n_wrong in sides for x in (n > 0, n > 0 and not n_wrong)]
+            rows[key] = rows[key] + np.array([len(golds), len(saids), *wrong, *records])
         self._cells.update(cells)
-        self._n_differing += n_differing
+        self._n_differing += found.n_differing
 
     def counts(self) -> MatchCounts:
         """Return what was counted."""
@@ -221,20 +209,9 @@ class MatchCounter:
         return MatchCounts(labels, np.array(rows), dict(self._cells), self._n_differing)
 
 
-def _row(n_gold: int, n_predicted: int, n_missed: int, n_spurious: int) -> IntArray:
-    """Return the numbers of one note, as `COLUMNS` names them."""
-    has_gold, has_predicted = n_gold > 0, n_predicted > 0
-    records = [
-        has_gold, has_gold and not n_missed, has_predicted, has_predicted and not n_spurious,
-        has_gold or has_predicted,
-        (has_gold or has_predicted) and not n_missed and not n_spurious,
-    ]  # fmt: skip
-    return np.array([n_gold, n_predicted, n_missed, n_spurious, *records], dtype=np.int64)
-
-
 @dataclass(frozen=True)
 class CoverageCounts:
-    """Characters and spans, for one note or many.
+    """Characters and spans that redaction would take out, for one note or many.
 
     A prediction counts here whatever its label, and several may cover one gold together: the
     question is what a reader of the redacted note still sees.
@@ -276,16 +253,11 @@ class CoverageCounts:
         """Characters that no gold covers."""
         return self.n_text_chars - self.row(ANY)[2]
 
-    @property
-    def n_left_chars(self) -> int:
-        """Gold characters that no prediction covers: what a reader would still see."""
-        return self.row(ANY)[2] - self.row(ANY)[3]
-
 
 def coverage(gold: TaggedDocument, *, predicted: Iterable[Span]) -> CoverageCounts:
     """Count one note."""
 
-    def covered(spans: Iterable[Span]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def covered(spans: Iterable[Span]) -> BoolArray:
         is_covered = np.zeros(len(gold.text), dtype=np.bool_)
         for span in spans:
             is_covered[span.start : span.end] = True
@@ -293,11 +265,10 @@ def coverage(gold: TaggedDocument, *, predicted: Iterable[Span]) -> CoverageCoun
 
     is_removed = covered(predicted)
     rows = {}
-    for label in {span.label for span in gold.spans} | ({ANY} if gold.spans else set()):
+    for label in (ANY, *{span.label for span in gold.spans}):
         spans = [span for span in gold.spans if label in (ANY, span.label)]
         is_gold = covered(spans)
         n_whole = sum(bool(is_removed[span.start : span.end].all()) for span in spans)
-        shared = int((is_gold & is_removed).sum())
-        rows[label] = (len(spans), n_whole, int(is_gold.sum()), shared)
-    n_over = int((is_removed & ~covered(gold.spans)).sum())
-    return CoverageCounts(rows, len(gold.text), int(is_removed.sum()), n_over)
+        rows[label] = len(spans), n_whole, int(is_gold.sum()), int((is_gold & is_removed).sum())
+    n_removed = int(is_removed.sum())
+    return CoverageCounts(rows, len(gold.text), n_removed, n_removed - rows[ANY][3])

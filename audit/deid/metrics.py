@@ -1,25 +1,19 @@
-"""The measures of a tagger with their intervals, and two taggers on the same notes compared.
-
-Also: names that the training notes held against names they did not.
-"""
+"""The measures of a tagger with their intervals, and two taggers on the same notes compared."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from audit.deid.matching import ANY, COLUMNS, OPTIMAL, MatchCounts, match
-from audit.notes.spans import JAPANESE, TaggedDocument, ordered
+from audit.deid.matching import ANY, COLUMNS, MISSED, SPURIOUS, MatchCounts
+from audit.notes.spans import JAPANESE, TaggedDocument
 from audit.rng import generator
 from audit.stats import N_REPLICATES, Estimate, FloatArray, Rate, interval, ratio, replicates
 from audit.task import Record
-from audit.text import fold_name
 
 ENTITY, RECORD = ("precision", "recall", "f1"), ("complete", "clean", "exact")
 MEASURES = (*ENTITY, *RECORD)
@@ -32,7 +26,6 @@ _PARTS = {
 _TOTALS = [COLUMNS.index(_PARTS.get(measure, ("n_gold", ""))[0]) for measure in MEASURES]
 FEW_SPANS = 30
 """Below these a rate says little, and the screen says so."""
-NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan)
 
 _SWAPS_AT_ONCE = 4_000_000
 Pair = tuple[TaggedDocument, TaggedDocument]
@@ -83,11 +76,6 @@ class LabelScore(MacroScore):
     n_exact: int
     label_ja: str | None = None
 
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        values: dict[str, Any] = written(self)
-        return {name: one for name, one in values.items() if name != "label_ja" or one is not None}
-
     def rate(self, measure: str) -> Rate | None:
         """Return what a measure was counted from; None for F1, which is no share of anything."""
         if measure not in _PARTS:
@@ -101,23 +89,35 @@ class LabelScore(MacroScore):
         return self.n_gold < FEW_SPANS
 
 
-class Measured(Record):
+class Matrix(Record):
+    """A confusion matrix: gold labels and `spurious`, by predicted labels and `missed`."""
+
+    columns: tuple[str, ...]
+    rows: dict[str, tuple[int, ...]]
+
+
+class CriterionScore(Record):
     """What one criterion says of a tagger, by label in the order of tables.
 
     A record is complete for all labels `together` if no span of any label is missed.
+    `n_pairs_differ` golds have another partner with the other matcher.
     """
 
     labels: dict[str, LabelScore]
     together: LabelScore
     macro: MacroScore
+    matrix: Matrix
+    n_pairs_differ: int
 
     def line(self, label: str) -> LabelScore | None:
         """Return the measures of a label; `ANY` is all of them together."""
         return self.together if label == ANY else self.labels.get(label)
 
 
-def measured(counts: MatchCounts, *, seed: int = 0, n_replicates: int = N_REPLICATES) -> Measured:
-    """Return the measures of counts."""
+def measured(
+    counts: MatchCounts, *, seed: int = 0, n_replicates: int = N_REPLICATES
+) -> CriterionScore:
+    """Return the measures of counts, with intervals of a bootstrap over patients."""
     sums = counts.table.sum(axis=0)  # [labels, columns]
     drawn = replicates(counts.table, _measures, seed=seed, n_replicates=n_replicates)
     n_means = [max(len(sums) - 1, 1)] * len(MEASURES)
@@ -134,7 +134,16 @@ def measured(counts: MatchCounts, *, seed: int = 0, n_replicates: int = N_REPLIC
         )
         for label, row, n in zip(counts.labels, rows, sums, strict=True)
     }
-    return Measured(together=lines.pop(ANY), labels=lines, macro=MacroScore.of(means))
+    together = lines.pop(ANY)
+    columns = (*lines, MISSED)
+    cells = {
+        gold: tuple(counts.cells.get((gold, said), 0) for said in columns)
+        for gold in (*lines, SPURIOUS)
+    }
+    return CriterionScore(
+        labels=lines, together=together, macro=MacroScore.of(means),
+        matrix=Matrix(columns=columns, rows=cells), n_pairs_differ=counts.n_differing,
+    )  # fmt: skip
 
 
 def _entity_measures(table: FloatArray) -> list[FloatArray]:
@@ -189,11 +198,8 @@ def compare(
 
     Source: Noreen 1989, Computer-Intensive Methods for Testing Hypotheses (randomisation).
     """
-    sides = [side.of(label)[:, :4] for side in (first, second)]
-    if not np.array_equal(sides[0][:, 0], sides[1][:, 0]):
-        raise ValueError("the counts are not of the same notes")
-    both = np.stack(sides, axis=1)  # [P, taggers, columns]
-    n_patients, n_gold = len(both), int(sides[0][:, 0].sum())
+    both = np.stack([side.of(label)[:, :4] for side in (first, second)], axis=1)  # [P, taggers, 4]
+    n_patients, n_gold = len(both), int(both[:, 0, 0].sum())
     values = _differences(both.sum(axis=0)[None].astype(np.float64))[0].tolist()
     drawn = replicates(both, _differences, seed=seed, n_replicates=n_replicates)
     rng = generator(seed, "deid-swaps")
@@ -231,70 +237,3 @@ def _p(value: float, drawn: FloatArray) -> float:
         return math.nan
     n_as_large = int((np.abs(drawn) >= abs(value) - 1e-12).sum())
     return (n_as_large + 1) / (n_defined + 1)
-
-
-@dataclass(frozen=True)
-class Discordant:
-    """Golds that only one of two taggers found, and the two-sided exact sign test on them.
-
-    Differs: golds of one note are taken as independent; `compare` does not.
-    """
-
-    n_first_only: int
-    n_second_only: int
-    n_both: int
-    n_neither: int
-
-    @property
-    def p(self) -> float:
-        """Probability of a split at least as uneven; 1 where nothing is discordant."""
-        from scipy.stats import binomtest
-
-        n = self.n_first_only + self.n_second_only
-        return float(binomtest(self.n_first_only, n).pvalue) if n else 1.0
-
-
-class SeenRecall(Record):
-    """(found, all) golds of a label that stood in the training notes, and of others."""
-
-    label: str
-    seen: tuple[int, int]
-    unseen: tuple[int, int]
-
-
-class SeenScore(Record):
-    """Recall on names that stood in the training notes (`n_forms` different), and on others."""
-
-    n_forms: int
-    labels: tuple[SeenRecall, ...]
-
-
-def seen_score(
-    pairs: Iterable[Pair],
-    training: Iterable[TaggedDocument],
-    *,
-    criterion: str,
-    matcher: str = OPTIMAL,
-) -> SeenScore:
-    """Return recall by label, golds split by whether their text, folded, is one of the training."""
-    known = {form for note in training for form in _forms(note)}
-    n_all: Counter[tuple[str, bool]] = Counter()  # by label and whether the text is known
-    n_found: Counter[tuple[str, bool]] = Counter()
-    for gold, predicted in pairs:
-        missed = match(gold.spans, predicted.spans, criterion=criterion, matcher=matcher).missed
-        for span, form in zip(gold.spans, _forms(gold), strict=True):
-            n_all[span.label, form in known] += 1
-            n_found[span.label, form in known] += span not in missed
-    labels = [
-        SeenRecall(
-            label=label,
-            seen=(n_found[label, True], n_all[label, True]),
-            unseen=(n_found[label, False], n_all[label, False]),
-        )
-        for label in ordered(label for label, _ in n_all)
-    ]
-    return SeenScore(n_forms=len(known), labels=tuple(labels))
-
-
-def _forms(note: TaggedDocument) -> list[str]:
-    return [fold_name(note.text[span.start : span.end]) for span in note.spans]

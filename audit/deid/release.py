@@ -492,11 +492,11 @@ class _Surrogates:
         if kind in (ID, DETAIL) or _RE["IS_POSTCODE"].fullmatch(folded):
             return self._code(mark) if any(c.isdigit() for c in folded) else None
         if kind == PLACE and _RE["IS_HOSPITAL"].search(folded):
-            from audit.names.people import hospital_of
+            from audit.names.people import value_of
 
             locale = "en_US" if folded.isascii() else "ja_JP"
             numbers = (self._number("hospital", folded, self.patient, n) for n in range(_N_TRIES))
-            new = (hospital_of(number, locale=locale) for number in numbers)
+            new = (value_of("hospital", number, locale=locale) for number in numbers)
             return next((name for name in new if name != folded), None)
         return None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -11,28 +12,25 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from audit.deid.cases import INDEX, SPANS, span_index
+from audit.deid.cases import INDEX, SPANS, SpanWriter, span_index
 from audit.deid.matching import (
     ANY,
     CRITERIA,
-    DOCUMENT_ORDER,
     MISSED,
     OPTIMAL,
     SPURIOUS,
     CoverageCounts,
     MatchCounter,
     MatchCounts,
+    Matches,
     coverage,
     match,
-    n_differing,
 )
 from audit.deid.metrics import (
+    CriterionScore,
     Difference,
-    Discordant,
     LabelScore,
-    Measured,
     Pair,
-    SeenScore,
     compare,
     f1,
     measured,
@@ -42,6 +40,7 @@ from audit.notes.spans import IDENTIFIER, Span, TaggedDocument, n_overlapping, o
 from audit.shelf import Shelf
 from audit.stats import N_REPLICATES, Estimate, IntArray, Rate
 from audit.task import Record
+from audit.text import fold_name
 
 BLIND = ("strict", "label_relaxed")
 """Criteria that are asked once more with all labels made equal: was it found at all?"""
@@ -54,16 +53,10 @@ FEW_PATIENTS = 20
 class Scored:
     """Counts of a tagger on a set of notes, by name of the criterion.
 
-    Attributes
-    ----------
-    blind
-        With all labels made equal, for the criteria of `BLIND`.
-    covered
-        Characters and spans that redaction would take out.
-    n_duplicates
-        Spans that were given twice in one note, on both sides together, and counted once.
-    n_overlapping_gold
-        Golds that share a character with a gold before them.
+    `blind` has those of `BLIND`, with all labels made equal; `covered` what redaction would take
+    out. `n_duplicates` spans were given twice in one note, on either side, and counted once;
+    `n_overlapping_gold` golds share a character with a gold before them. `seen` has golds by label
+    where texts are `known`: of others and of those the found ones and all.
     """
 
     criteria: dict[str, MatchCounts]
@@ -72,27 +65,40 @@ class Scored:
     n_documents: int
     n_duplicates: int
     n_overlapping_gold: int
+    seen: Mapping[str, IntArray]
 
 
-def score_pairs(pairs: Iterable[Pair], *, matcher: str = OPTIMAL) -> Scored:
+def score_pairs(
+    pairs: Iterable[Pair],
+    *,
+    matcher: str = OPTIMAL,
+    writer: SpanWriter | None = None,
+    known: Collection[str] = (),
+) -> Scored:
     """Score notes, gold beside predicted; neither their order nor that of their spans matters.
 
-    Memory grows with the number of patients, not with the length of the notes. `AuditError` where
-    there is no note, or a label has the name of a margin of the matrix.
+    Memory grows with the number of patients, not with the length of the notes. `writer` keeps what
+    became of each span; `known` are texts of training notes, as `forms` gives them. `AuditError`
+    where there is no note, or a label has the name of a margin of the matrix.
     """
-    counters = {name: MatchCounter() for name in CRITERIA}
-    blind = {name: MatchCounter() for name in BLIND}
+    counters, blind = ({name: MatchCounter() for name in names} for names in (CRITERIA, BLIND))
     covered = CoverageCounts()
+    seen: defaultdict[str, IntArray] = defaultdict(lambda: np.zeros((2, 2), dtype=np.int64))
     n_documents = n_duplicates = n_overlaps = 0
     for gold, predicted in pairs:
-        for note in (gold, predicted):
-            if {*(span.label for span in note.spans), *note.unaligned} & {MISSED, SPURIOUS}:
-                raise AuditError(
-                    "A label is called `missed` or `spurious`, as the margins of the matrix are.",
-                    do="Give the label another name.",
-                )
-        _count(counters, gold, predicted, matcher=matcher)
+        spans = *gold.spans, *predicted.spans
+        if {*(span.label for span in spans), *predicted.unaligned} & {MISSED, SPURIOUS}:
+            raise AuditError(
+                "A label is called `missed` or `spurious`, as the margins of the matrix are.",
+                do="Give the label another name.",
+            )
+        found = _count(counters, gold, predicted, matcher=matcher)
         _count(blind, _blind(gold), _blind(predicted), matcher=matcher)
+        if writer:
+            writer.add(gold, predicted=predicted, found=found.values())
+        for span, form in zip(gold.spans, forms(gold), strict=True) if known else ():
+            is_found = span not in found[HEADLINE_CRITERION].missed
+            seen[span.label][int(form in known)] += (is_found, 1)
         covered += coverage(gold, predicted=predicted.spans)
         n_documents += 1
         n_duplicates += gold.n_duplicates + predicted.n_duplicates
@@ -106,6 +112,7 @@ def score_pairs(pairs: Iterable[Pair], *, matcher: str = OPTIMAL) -> Scored:
         n_documents=n_documents,
         n_duplicates=n_duplicates,
         n_overlapping_gold=n_overlaps,
+        seen=seen,
     )
 
 
@@ -115,19 +122,15 @@ def _count(
     predicted: TaggedDocument,
     *,
     matcher: str,
-) -> None:
-    other = DOCUMENT_ORDER if matcher == OPTIMAL else OPTIMAL
-    for criterion, counter in counters.items():
-        found, otherwise = (
-            match(gold.spans, predicted.spans, criterion=criterion, matcher=one)
-            for one in (matcher, other)
-        )
-        counter.add(
-            found,
-            patient=gold.patient,
-            unaligned=predicted.unaligned,
-            n_differing=n_differing(found, otherwise),
-        )
+) -> dict[str, Matches]:
+    """Match a note under each criterion, once, and count what was found."""
+    found = {
+        name: match(gold.spans, predicted.spans, criterion=name, matcher=matcher)
+        for name in counters
+    }
+    for name, counter in counters.items():
+        counter.add(found[name], patient=gold.patient, unaligned=predicted.unaligned)
+    return found
 
 
 def _blind(note: TaggedDocument) -> TaggedDocument:
@@ -136,30 +139,9 @@ def _blind(note: TaggedDocument) -> TaggedDocument:
     return replace(note, spans=tuple(spans), unaligned=unaligned)
 
 
-class Matrix(Record):
-    """A confusion matrix: gold labels and `spurious`, by predicted labels and `missed`."""
-
-    columns: tuple[str, ...]
-    rows: dict[str, tuple[int, ...]]
-
-
-class CriterionScore(Measured):
-    """What one criterion says; `n_pairs_differ` golds have another partner with other matchers."""
-
-    matrix: Matrix
-    n_pairs_differ: int
-
-    @classmethod
-    def of(cls, counts: MatchCounts, **how: int) -> CriterionScore:
-        """Return what was counted, with intervals as `measured` makes them."""
-        columns = (*counts.labels[:-1], MISSED)
-        rows = {
-            gold: tuple(counts.cells.get((gold, predicted), 0) for predicted in columns)
-            for gold in (*counts.labels[:-1], SPURIOUS)
-        }
-        matrix = Matrix(columns=columns, rows=rows)
-        found = dict(measured(counts, **how))
-        return cls(**found, matrix=matrix, n_pairs_differ=counts.n_differing)
+def forms(note: TaggedDocument) -> list[str]:
+    """Return the texts of the spans of a note, folded: names are told as seen by them."""
+    return [fold_name(note.text[span.start : span.end]) for span in note.spans]
 
 
 class LabelCoverage(Record):
@@ -214,22 +196,51 @@ class CoverageScore(Record):
     @classmethod
     def of(cls, covered: CoverageCounts) -> CoverageScore:
         """Return what was counted."""
-        n_text = covered.n_text_chars
-        labels = ordered(label for label in covered.rows if label != ANY)
+        n_text, n_over = covered.n_text_chars, covered.n_over_chars
+        labels = {
+            label: LabelCoverage.of(covered, label) for label in (ANY, *ordered(covered.rows))
+        }
+        together = labels.pop(ANY)
+        n_left = together.n_gold_chars - together.n_covered_chars
         return cls(
-            labels={label: LabelCoverage.of(covered, label) for label in labels},
-            together=LabelCoverage.of(covered, ANY),
+            labels=labels,
+            together=together,
             n_text_chars=n_text,
             n_predicted_chars=covered.n_predicted_chars,
-            n_left_chars=covered.n_left_chars,
-            left_per_1000_chars=_share(1000 * covered.n_left_chars, n_text),
-            n_over_chars=covered.n_over_chars,
-            over_redaction=_share(covered.n_over_chars, covered.n_outside_chars),
+            n_left_chars=n_left,
+            left_per_1000_chars=_share(1000 * n_left, n_text),
+            n_over_chars=n_over,
+            over_redaction=_share(n_over, covered.n_outside_chars),
         )
 
 
 def _share(n_hits: int, n_total: int) -> float | None:
     return n_hits / n_total if n_total else None
+
+
+class SeenRecall(Record):
+    """(found, all) golds of a label that stood in the training notes, and of others."""
+
+    label: str
+    seen: tuple[int, int]
+    unseen: tuple[int, int]
+
+
+class SeenScore(Record):
+    """Recall on names that stood in the training notes (`n_forms` different), and on others."""
+
+    n_forms: int
+    labels: tuple[SeenRecall, ...]
+
+    @classmethod
+    def of(cls, scored: Scored, *, n_forms: int) -> SeenScore:
+        """Return what was counted."""
+        rows = [
+            SeenRecall(label=label, seen=tuple(seen.tolist()), unseen=tuple(unseen.tolist()))
+            for label in ordered(scored.seen)
+            for unseen, seen in [scored.seen[label]]
+        ]
+        return cls(n_forms=n_forms, labels=tuple(rows))
 
 
 class ScoreSummary(Record):
@@ -255,6 +266,7 @@ def score_summary(
 ) -> ScoreSummary:
     """Return the measures of counts, with intervals of a bootstrap over patients."""
     how = {"seed": seed, "n_replicates": n_replicates}
+    criteria = {name: measured(one, **how) for name, one in scored.criteria.items()}
     return ScoreSummary(
         matcher=matcher,
         n_documents=scored.n_documents,
@@ -262,7 +274,7 @@ def score_summary(
         n_duplicate_spans=scored.n_duplicates,
         n_overlapping_gold=scored.n_overlapping_gold,
         **how,
-        criteria={name: CriterionScore.of(one, **how) for name, one in scored.criteria.items()},
+        criteria=criteria,
         type_blind={name: measured(one, **how).together for name, one in scored.blind.items()},
         coverage=CoverageScore.of(scored.covered),
     )
@@ -277,15 +289,10 @@ PREDICTED_KINDS = (TAGGER, TAGGED, GIVEN, OUTPUTS)
 class Source(Record):
     """Where notes with spans come from.
 
-    Attributes
-    ----------
-    kind
-        `given`: kept from an upload; `file`: a registered file; `example`: the tool's own invented
-        notes; `tagger`: what a tagger says; `tagged`: a kept tagged set; `outputs`: a model's
-        copies of the notes, kept from an upload.
-    ref
-        The digest of what was given, the identifier of a file, tagger or set, or the language of
-        the example.
+    `kind` is `given`: kept from an upload; `file`: a registered file; `example`: the tool's own
+    invented notes; `tagger`: what a tagger says; `tagged`: a kept tagged set; `outputs`: a model's
+    copies of the notes, kept from an upload. `ref` is the digest of what was given, the identifier
+    of a file, tagger or set, or the language of the example.
     """
 
     kind: Literal["given", "file", "example", "tagger", "tagged", "outputs"]
@@ -296,18 +303,10 @@ class Source(Record):
 class Headline:
     """What a reader must know first.
 
-    Attributes
-    ----------
-    label
-        `identifier`, or "" for all labels where there is no identifier.
-    missed, share
-        Golds that no prediction touches, of all golds; that share with its interval.
-    notes
-        Notes in which at least one was missed, of all notes with one.
-    readable
-        Golds of which at least one character would stay in the text, of all golds.
-    is_few
-        Whether there are too few golds or patients to say much.
+    `label` is `identifier`, or "" for all labels where there is no identifier; `missed` golds are
+    touched by no prediction (`share` with its interval), and of `readable` ones at least one
+    character would stay; `notes` have at least one that was missed, of all with one. `is_few` says
+    that there are too few golds or patients to say much.
     """
 
     label: str
@@ -325,26 +324,10 @@ _NEEDED = (PATIENTS, SPANS, INDEX)
 class Score(Record):
     """A score as it is kept in `score.json`.
 
-    Attributes
-    ----------
-    title
-        As given: untrusted text; may be empty.
-    created
-        ISO time stamp in UTC.
-    tagger
-        `name`, what the tagger calls itself (untrusted text), and `digest`; empty where unknown.
-    gold_digest
-        SHA-256 of the gold notes in any order: two scores with the same one can be compared.
-    n_gold_only, n_predicted_only
-        Notes that one side lacks.
-    unknown_labels, n_left_out
-        Labels that the map does not know, and spans that it leaves out.
-    seen
-        None where the training notes are not known.
-    copies, verbatim
-        How a model's copies came out, and the score of exact copies alone; None without copies.
-    score_id
-        12 hexadecimal digits, the name of its folder.
+    `title` and the `name` of the tagger are untrusted text. Two scores with the same `gold_digest`,
+    of the gold notes in any order, can be compared. `n_gold_only` and `n_predicted_only` are notes
+    that one side lacks, `n_left_out` spans that the label map leaves out. `copies` says how a
+    model's copies came out, `verbatim` is the score of exact copies alone.
     """
 
     format: Literal[1] = 1
@@ -365,11 +348,6 @@ class Score(Record):
     copies: dict[str, Any] | None = None
     verbatim: ScoreSummary | None = None
     score_id: str = Field(default="", exclude=True)
-
-    @property
-    def n_gold(self) -> int:
-        """Golds of all labels."""
-        return self.summary.criteria[HEADLINE_CRITERION].together.n_gold
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -431,21 +409,26 @@ def patients_of(score_id: str, *, criterion: str) -> MatchCounts:
 class ScoresCompared:
     """Two scores side by side.
 
-    Attributes
-    ----------
-    lines
-        By label, all labels together (`ANY`) first: golds, and differences, first minus second.
-    discordant
-        Golds by which of the two found them.
-    first_only, second_only
-        Numbers of the cases, in the index of the score that missed them: golds that only the first
-        tagger misses, and that only the second one misses.
+    `lines` has by label, all labels together (`ANY`) first: golds, and differences, first minus
+    second. `first_only` and `second_only` are numbers of cases, in the index of the score that
+    missed them: golds that only one tagger misses; `n_both` golds are missed by both.
     """
 
     lines: Mapping[str, tuple[int, tuple[Difference, ...]]]
-    discordant: Discordant
     first_only: IntArray
     second_only: IntArray
+    n_both: int
+
+    @property
+    def p(self) -> float:
+        """Two-sided exact sign test on golds that only one tagger misses; 1 where there is none.
+
+        Differs: golds of one note are taken as independent; `compare` does not.
+        """
+        from scipy.stats import binomtest
+
+        n = len(self.first_only) + len(self.second_only)
+        return float(binomtest(len(self.first_only), n).pvalue) if n else 1.0
 
 
 def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared:
@@ -459,36 +442,28 @@ def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared
         )
     own, others = (patients_of(score_id, criterion=criterion) for score_id in (first, second))
     how = {"seed": one.summary.seed, "n_replicates": one.summary.n_replicates}
-    labels = ordered({*own.labels, *others.labels} - {ANY})
+    labels = ordered({*own.labels, *others.labels})
     missed, also = (span_index(side.path).missed(criterion=criterion) for side in (one, other))
-    first_only = [number for key, number in missed.items() if key not in also]
-    second_only = [number for key, number in also.items() if key not in missed]
-    n_both_missed = len(missed) - len(first_only)
+    only = [
+        np.array(sorted(one[gold] for gold in one.keys() - two.keys()), dtype=np.int64)
+        for one, two in ((missed, also), (also, missed))
+    ]
     return ScoresCompared(
         lines={
             label: (own.row(label)[0], compare(own, others, label=label, **how))
-            for label in (ANY, *labels)
+            for label in sorted(labels, key=bool)
         },
-        discordant=Discordant(
-            n_first_only=len(second_only),
-            n_second_only=len(first_only),
-            n_both=one.n_gold - len(second_only) - len(missed),
-            n_neither=n_both_missed,
-        ),
-        first_only=np.array(sorted(first_only), dtype=np.int64),
-        second_only=np.array(sorted(second_only), dtype=np.int64),
+        first_only=only[0],
+        second_only=only[1],
+        n_both=len(missed) - len(only[0]),
     )
 
 
 class PublishedDeid(Record):
     """The paper's figures (Yada et al., tables 1, 3 and 6 to 9, figure 2), as printed.
 
-    Attributes
-    ----------
-    percent, records
-        By criterion and label: precision, recall and F1; complete, clean and exact; in percent.
-    matrix
-        Figure 2, label-relaxed: by gold label or `spurious`, predicted label or `missed`.
+    `percent` and `records` have by criterion and label precision, recall and F1, and complete,
+    clean and exact, in percent; `matrix` is figure 2, label-relaxed, with its margins.
     """
 
     source: str

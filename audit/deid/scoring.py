@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from audit.deid.cases import SpanWriter
 from audit.deid.copies import (
     COPIES,
     PREDICTIONS,
-    Copies,
     CopyingTagger,
     align_outputs,
     copies_summary,
@@ -29,13 +27,12 @@ from audit.deid.copies import (
 )
 from audit.deid.given import clear_given, given_path, keep_notes
 from audit.deid.matching import OPTIMAL, Matcher
-from audit.deid.metrics import Pair, SeenScore, seen_score
+from audit.deid.metrics import Pair
 from audit.deid.score import (
     EXAMPLE,
     FILE,
     GIVEN,
     GOLD_KINDS,
-    HEADLINE_CRITERION,
     OUTPUTS,
     PREDICTED_KINDS,
     SCORE,
@@ -45,7 +42,9 @@ from audit.deid.score import (
     Score,
     Scored,
     ScoreSummary,
+    SeenScore,
     Source,
+    forms,
     score_pairs,
     score_summary,
     write_patients,
@@ -55,12 +54,7 @@ from audit.deid.tagger import Tagger, tag_checked
 from audit.deid.taggers import KnownTagger, known_taggers, load_tagger
 from audit.errors import AuditError
 from audit.home import salted_digest
-from audit.notes.formats import (
-    GOLD,
-    PREDICTED,
-    PairedFiles,
-    jsonl_line,
-)
+from audit.notes.formats import GOLD, PREDICTED, PairedFiles, jsonl_line
 from audit.notes.read import resolve_note_file
 from audit.notes.spans import FIVE_TYPES, LabelMap, TaggedDocument, relabelled
 from audit.progress import Meter
@@ -78,17 +72,10 @@ _SHORT_BYTES = 5_000_000  # of both sides together: what is counted within minut
 class ScoreTask(Task):
     """What is to be scored.
 
-    Attributes
-    ----------
-    training
-        Notes that the tagger has learned from, for names seen against unseen; None where they are
-        not at hand.
-    has_five_types
-        Whether labels of i2b2 2014, MEDDOCAN and others are mapped to the five types.
-    label_map
-        More labels: from a label to another, "" leaves its spans out.
-    title
-        What to call the score; makes no other question of it.
+    `training` are notes that the tagger has learned from, for names seen against unseen. With
+    `has_five_types` labels of i2b2 2014, MEDDOCAN and others are mapped to the five types;
+    `label_map` has more, from a label to another, "" leaves its spans out. `title` is what to call
+    the score and makes no other question of it; `score_id` is known once the question is asked.
     """
 
     job = "score"
@@ -103,36 +90,29 @@ class ScoreTask(Task):
     n_replicates: int = Field(default=N_REPLICATES, ge=1, le=MAX_REPLICATES)
     title: str = ""
     score_id: str = ""
-    """Known once the question is asked."""
 
     @model_validator(mode="after")
     def _check(self) -> ScoreTask:
-        training = (None if self.training is None else self.training.kind) in (None, GIVEN, FILE)
-        sides = self.gold.kind in GOLD_KINDS and self.predicted.kind in PREDICTED_KINDS
-        language = self.gold.kind != EXAMPLE or self.gold.ref in LANGUAGES
-        if not (training and sides and language):
+        is_known = self.gold.kind in GOLD_KINDS and self.predicted.kind in PREDICTED_KINDS
+        if self.training:
+            is_known = is_known and self.training.kind in (GIVEN, FILE)
+        if not is_known or (self.gold.kind == EXAMPLE and self.gold.ref not in LANGUAGES):
             raise ValueError("notes cannot come from there")
         return self
 
     @property
     def mapping(self) -> LabelMap | None:
         """The map of labels; None where all stay as they are."""
-        if not self.has_five_types and not self.label_map:
-            return None
         first = FIVE_TYPES.labels if self.has_five_types else {}
-        return LabelMap({**first, **self.label_map})
-
-    @property
-    def sides(self) -> tuple[Source, ...]:
-        """The sources of notes."""
-        return tuple(one for one in (self.gold, self.predicted, self.training) if one is not None)
+        return LabelMap({**first, **self.label_map}) if first or self.label_map else None
 
     def question(self) -> Question:
         """Return the question; the same has the same score, whatever its title."""
+        sides = list(filter(None, (self.gold, self.predicted, self.training)))
         tagger = _known(self.predicted.ref) if self.predicted.kind == TAGGER else None
         about = [
             self.with_(title="", score_id="").plain(),
-            [_state(one) for one in self.sides],
+            [_state(one) for one in sides],
             tagger.digest if tagger else "",
             _example(self.gold.ref) if self.gold.kind == EXAMPLE else None,
         ]
@@ -141,7 +121,7 @@ class ScoreTask(Task):
         if tagger and not tagger.is_quick:
             device = queue_of("auto")
         else:
-            files = [_path(one) for one in self.sides if one.kind not in (EXAMPLE, TAGGER)]
+            files = [_path(one) for one in sides if one.kind not in (EXAMPLE, TAGGER)]
             n_bytes = sum(path.stat().st_size for path in files)
             device = SHORT if n_bytes <= _SHORT_BYTES else "cpu"
         label = tagger.tagger_id if tagger else ""
@@ -151,12 +131,11 @@ class ScoreTask(Task):
         """Measure; returns the identifier of the score. One that is kept is not made again."""
         if SCORES.place(self.score_id).is_dir():
             return (self.score_id,)
-        clear_given(keep=[one.ref for one in self.sides])
+        clear_given(keep=[one.ref for one in (self.gold, self.predicted, self.training) if one])
         with SCORES.making(self.score_id, stays=(PREDICTIONS, COPIES, TAGGED_FROM)) as folder:
             SCORES.clear_abandoned(seconds=ABANDONED_SECONDS)
             run = _Run(self, folder, contact)
-            score = run.compare(run.read())
-            text = json.dumps(score.plain(), ensure_ascii=False) + "\n"
+            text = json.dumps(run.score().plain(), ensure_ascii=False) + "\n"
             write_whole(folder / SCORE, text.encode("utf-8", "surrogatepass"))
             for name in (GOLD_FILE, PREDICTIONS, COPIES, TAGGED_FROM):
                 (folder / name).unlink(missing_ok=True)
@@ -216,90 +195,68 @@ READING, TAGGING, COMPARING, JUDGING = (
 )  # fmt: skip
 
 
-@dataclass
 class _Run:
     """One way through the notes of both sides, written into the score's folder in one shape."""
 
-    task: ScoreTask
-    folder: Path
-    contact: Contact
-    gold_digest: str = ""
-    tagger: dict[str, str] = field(default_factory=lambda: {"name": "", "digest": ""})
-    unknown: set[str] = field(default_factory=set)
-    n_left_out: int = 0
-    n_duplicates: int = 0
-    n_without_gold: int = 0
-
-    def __post_init__(self) -> None:
-        """Find the files; a tagger reads as much as is given."""
-        self.gold_path = _path(self.task.gold)
-        is_tagger = self.task.predicted.kind == TAGGER
-        self.path = self.gold_path if is_tagger else _path(self.task.predicted)
-        size, other = (float(path.stat().st_size) for path in (self.gold_path, self.path))
+    def __init__(self, task: ScoreTask, folder: Path, contact: Contact) -> None:
+        self.task, self.folder, self.contact = task, folder, contact
+        is_tagger = task.predicted.kind == TAGGER
+        self.gold = _path(task.gold)
+        self.predicted = self.gold if is_tagger else _path(task.predicted)  # it reads as much
+        self.unknown: set[str] = set()
+        self.n_left_out = self.n_duplicates = 0
+        size, other = (float(path.stat().st_size) for path in (self.gold, self.predicted))
         self.meter = Meter(
             {READING: size, TAGGING: other, COMPARING: size, JUDGING: 0.2 * size},
-            listener=self.contact.listen,
-            should_stop=self.contact.should_stop,
+            listener=contact.listen,
+            should_stop=contact.should_stop,
         )
 
-    @property
-    def pairs(self) -> PairedFiles:
-        """The notes of both sides."""
-        return PairedFiles(self.folder / GOLD_FILE, self.folder / PREDICTIONS)
-
-    def read(self) -> Copies | None:
-        """Write both sides; returns how faithful copies are where a model wrote any."""
-        kind, ref = self.task.predicted.kind, self.task.predicted.ref
-        self.gold_digest = self._write(self.gold_path, GOLD_FILE, what=GOLD, phase=READING)
+    def score(self) -> Score:
+        """Write both sides, match and count them."""
+        task, kind = self.task, self.task.predicted.kind
+        gold_digest = self._write(self.gold, GOLD_FILE, what=GOLD, phase=READING)
         self.meter.finish(READING)
-        copies = self.folder
+        tagger, copies, n_without_gold = {"name": "", "digest": ""}, self.folder, 0
         if kind == TAGGER:
-            tagger = load_tagger(ref)
-            self.tagger = {"name": tagger.name, "digest": tagger.digest}
-            self._forget_others_tags()
-            self._tag(tagger)
+            found = load_tagger(task.predicted.ref)
+            tagger = {"name": found.name, "digest": found.digest}
+            self._tag(found, of=json.dumps({"tagger": found.digest, "gold": gold_digest}).encode())
         elif kind == OUTPUTS:
-            self.n_without_gold = align_outputs(
-                self.folder / GOLD_FILE, self.path, folder=self.folder,
+            n_without_gold = align_outputs(
+                self.folder / GOLD_FILE, self.predicted, folder=self.folder,
                 on_chars=lambda n: self.meter.add(TAGGING, n),
             )  # fmt: skip
         else:
-            self._write(self.path, PREDICTIONS, what=PREDICTED, phase=TAGGING)
+            self._write(self.predicted, PREDICTIONS, what=PREDICTED, phase=TAGGING)
             if kind == TAGGED:
-                marked = TAGGED_SETS.get(ref)
-                self.tagger = {"name": marked.tagger_id, "digest": marked.tagger_digest}
-                copies = self.path.parent
+                marked = TAGGED_SETS.get(task.predicted.ref)
+                tagger = {"name": marked.tagger_id, "digest": marked.tagger_digest}
+                copies = self.predicted.parent
         self.meter.finish(TAGGING)
-        return read_copies(copies) if (copies / COPIES).is_file() else None
-
-    def compare(self, copies: Copies | None) -> Score:
-        """Match and count both sides."""
-        task, files = self.task, self.pairs
-        spans = SpanWriter(self.folder, matcher=task.matcher)
-        scored = score_pairs(self._recorded(files, spans), matcher=task.matcher)
-        spans.close()
-        self.meter.finish(COMPARING)
-        write_patients(self.folder, scored)
-        verbatim = None
-        if copies is not None:
-            exact = score_pairs(copies.verbatim(self.pairs), matcher=task.matcher)
-            verbatim = self._summary(exact)
+        pairs = PairedFiles(self.folder / GOLD_FILE, self.folder / PREDICTIONS)
+        summary, seen = self._compared(pairs)
+        told = verbatim = None
+        if (copies / COPIES).is_file():
+            known = read_copies(copies)
+            told = copies_summary(known.sums)
+            verbatim = self._summary(score_pairs(known.verbatim(pairs), matcher=task.matcher))
         return Score(
             title=one_line(task.title),
             created=now(),
             gold=task.gold,
             predicted=task.predicted,
-            tagger=self.tagger,
-            gold_digest=self.gold_digest,
+            tagger=tagger,
+            gold_digest=gold_digest,
             has_five_types=task.has_five_types,
             label_map=task.label_map,
-            summary=self._summary(scored).with_(n_duplicate_spans=self.n_duplicates),
-            n_gold_only=files.n_gold_only,
-            n_predicted_only=files.n_predicted_only + self.n_without_gold,
+            summary=summary.with_(n_duplicate_spans=self.n_duplicates),
+            n_gold_only=pairs.n_gold_only,
+            n_predicted_only=pairs.n_predicted_only + n_without_gold,
             unknown_labels=tuple(sorted(self.unknown)),
             n_left_out=self.n_left_out,
-            seen=self._seen(),
-            copies=copies_summary(copies.sums) if copies else None,
+            seen=seen,
+            copies=told,
             verbatim=verbatim,
         )
 
@@ -316,33 +273,28 @@ class _Run:
                     self.n_left_out += mapped.n_left_out
                     self.n_duplicates += note.n_duplicates
                 self.n_duplicates += given.n_duplicates
-                data = jsonl_line(note).encode("utf-8", "surrogatepass")
+                data = _line(note)
                 digests.append(hashlib.sha256(data).digest())
                 self.meter.add(phase, float(out.write(data)))
         return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
 
-    def _forget_others_tags(self) -> None:
-        """Keep the tags of an earlier run only if tagger and gold are the same."""
-        own = json.dumps({"tagger": self.tagger["digest"], "gold": self.gold_digest}).encode()
-        place = self.folder / TAGGED_FROM
-        if not place.is_file() or place.read_bytes() != own:
-            for name in (PREDICTIONS, COPIES):
-                (self.folder / name).unlink(missing_ok=True)
-            write_whole(place, own)
-
-    def _tag(self, tagger: Tagger) -> None:
+    def _tag(self, tagger: Tagger, *, of: bytes) -> None:
         """Write what a tagger says of the gold's texts; what a run before has written stays.
 
-        Batches depend on the notes alone, so that a run which goes on asks the same. Of a tagger
-        that writes copies of the notes, how faithful each one is goes into `COPIES`.
+        That is so if it was `of` the same tagger and gold. Batches depend on the notes alone, so
+        that a run which goes on asks the same. Of a tagger that writes copies of the notes, how
+        faithful each one is goes into `COPIES`.
         """
         # The predictions of a note are written last: who finds them finds its copy too.
         paths, n_notes = [self.folder / PREDICTIONS], _BATCH_NOTES
         if isinstance(tagger, CopyingTagger):
             paths, n_notes = [self.folder / COPIES, *paths], tagger.n_notes_at_once
-        n_done = min(map(_whole_lines, paths)) // n_notes * n_notes
+        place = self.folder / TAGGED_FROM
+        is_same = place.is_file() and place.read_bytes() == of
+        n_done = min(map(_whole_lines, paths)) // n_notes * n_notes if is_same else 0
         for path in paths:
             _whole_lines(path, at_most=n_done)
+        write_whole(place, of)
         notes = islice(notes_in(self.folder / GOLD_FILE, GOLD), n_done, None)
         while batch := list(islice(notes, n_notes)):
             lines = self._asked(tagger, batch)
@@ -354,22 +306,34 @@ class _Run:
 
     def _asked(self, tagger: Tagger, notes: list[TaggedDocument]) -> list[list[bytes]]:
         """Return a line of each copy where a tagger writes copies, and one of each note."""
-        copies = []
         if isinstance(tagger, CopyingTagger):
             found = tagger.read(notes, should_stop=self.contact.should_stop)
-            copies = [[json_line(one.line()) for one in found]]
-            marked = [one.document for one in found]
-        else:
-            tags = tag_checked(tagger, [note.text for note in notes])
-            marked = [note.with_spans(spans) for note, spans in zip(notes, tags, strict=True)]
-        return [*copies, [jsonl_line(one).encode("utf-8", "surrogatepass") for one in marked]]
+            return [
+                [json_line(one.line()) for one in found],
+                [_line(one.document) for one in found],
+            ]
+        tags = tag_checked(tagger, [note.text for note in notes])
+        return [[_line(note.with_spans(own)) for note, own in zip(notes, tags, strict=True)]]
 
-    def _recorded(self, files: PairedFiles, spans: SpanWriter) -> Iterator[Pair]:
-        for gold, predicted in files:
-            spans.add(gold, predicted=predicted)
-            # Characters are fewer than the bytes that were announced; the end counts the rest.
-            self.meter.add(COMPARING, float(len(gold.text)))
-            yield gold, predicted
+    def _compared(self, pairs: PairedFiles) -> tuple[ScoreSummary, SeenScore | None]:
+        """Count both sides, keeping the cases; recall on names of the training notes and others."""
+        task = self.task
+        notes = notes_in(_path(task.training), "training notes") if task.training else ()
+        known = {form for note in notes for form in forms(note)}
+        writer = SpanWriter(self.folder)
+
+        def counted() -> Iterator[Pair]:
+            for gold, predicted in pairs:
+                # Characters are fewer than the bytes that were announced; the end counts the rest.
+                self.meter.add(COMPARING, float(len(gold.text)))
+                yield gold, predicted
+
+        scored = score_pairs(counted(), matcher=task.matcher, writer=writer, known=known)
+        writer.close()
+        self.meter.finish(COMPARING)
+        write_patients(self.folder, scored)
+        seen = SeenScore.of(scored, n_forms=len(known)) if task.training else None
+        return self._summary(scored), seen
 
     def _summary(self, scored: Scored) -> ScoreSummary:
         task = self.task
@@ -377,14 +341,9 @@ class _Run:
             scored, matcher=task.matcher, seed=task.seed, n_replicates=task.n_replicates
         )
 
-    def _seen(self) -> SeenScore | None:
-        """Return recall on names that the training notes held, and on others."""
-        if self.task.training is None:
-            return None
-        training = notes_in(_path(self.task.training), "training notes")
-        return seen_score(
-            self.pairs, training, criterion=HEADLINE_CRITERION, matcher=self.task.matcher
-        )
+
+def _line(note: TaggedDocument) -> bytes:
+    return jsonl_line(note).encode("utf-8", "surrogatepass")
 
 
 def _whole_lines(path: Path, *, at_most: int | None = None) -> int:

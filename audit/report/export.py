@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from audit.attack.metrics import GENERAL_ALONE
-from audit.report.compare import References
+from audit.report.compare import Comparison
 from audit.report.html import ReportChoice, report_html
 from audit.report.names import name_labels
-from audit.report.report import AuditReport, Share, Stratum
+from audit.report.report import AuditReport, Stratum
 from audit.shelf import write_private
 from audit.stats import Estimate
 from audit.tables import write_table
@@ -32,7 +32,9 @@ _IN_MEASURES = (
     "digest", "scenario", "fixed_score", "verdict", "measures", "cohort", "curve", "mentions",
     "details", "candidates",
 )  # fmt: skip
-Line = tuple[str | float | int | None, ...]
+_OF_COUNTS = (
+    "recall", "false_positive_rate", "precision", "accuracy", "tp", "fn", "fp", "tn",
+)  # fmt: skip
 
 
 def names_csv(report: AuditReport) -> str:
@@ -76,53 +78,51 @@ def measures_csv(report: AuditReport) -> str:
     have the kind "role"; planted names stand beside the controls "canary", and their measures end
     with how often they were planted, or "all".
     """
-    return write_table(MEASURE_COLUMNS, _measures(report))
+    lines = (
+        (*what, getattr(found, "value", found),
+         *(getattr(found, key, None) for key in ("low", "high", "n_hits", "n_total")), *sizes)
+        for *what, found, sizes in _measures(report)
+    )  # fmt: skip
+    return write_table(MEASURE_COLUMNS, lines)
 
 
-def _measures(report: AuditReport) -> Iterator[Line]:
+def _measures(report: AuditReport) -> Iterator[tuple[Any, ...]]:
+    """Yield (controls, kind, name, measure, what was found, sizes of both groups)."""
     for controls, one in report.measures.strata.items():
         sizes = (one.n_members, one.n_controls)
-        for kind, name, measure, *cells in (*_judged(one), *_ranked(one)):
-            yield controls, kind, name, measure, *cells, *sizes
+        yield from ((controls, *line, sizes) for line in (*_judged(one), *_ranked(one)))
     for role in report.details.roles:
+        sizes = (role.n_members, role.n_controls)
         for measure in ("auc", "general_auc", "flagged", "general_flagged"):
-            found = _cells(getattr(role, measure))
-            yield "all", "role", role.role, measure, *found, role.n_members, role.n_controls
+            yield "all", "role", role.role, measure, getattr(role, measure), sizes
     planted = report.details.canaries
     for score, measured in planted.scores.items() if planted else ():
-        who = ("canary", "baseline" if score == GENERAL_ALONE else "score", score)
+        kind = "baseline" if score == GENERAL_ALONE else "score"
         for group in (*measured.groups, measured.whole):
-            for attribute in ("bits", "found", "above_twin"):
-                measure = "exposure_bits" if attribute == "bits" else attribute
-                name = f"{measure}_{group.n_mentions or 'all'}"
-                found = _cells(getattr(group, attribute))
-                yield *who, name, *found, group.n_names, measured.n_held_out
+            times, sizes = group.n_mentions or "all", (group.n_names, measured.n_held_out)
+            found = {"exposure_bits": group.bits, "found": group.found,
+                     "above_twin": group.above_twin}  # fmt: skip
+            for measure, one_found in found.items():
+                yield "canary", kind, score, f"{measure}_{times}", one_found, sizes
 
 
-def _judged(one: Stratum) -> Iterator[Line]:
+def _judged(one: Stratum) -> Iterator[tuple[str, str, str, Estimate | int]]:
     kinds = [("rule", one.rules), ("baseline_rule", one.baseline_rules), ("held_out", one.held_out)]
     kinds.append(("guess", {"always_member": one.always_member}))
-    kinds += [("rule", {"free_threshold": one.free})] if one.free else []
-    for kind, name, rule in ((k, name, rule) for k, rules in kinds for name, rule in rules.items()):
-        counts = rule.confusion
-        yield kind, name, "f1", *_cells(rule.f1)
-        for rate in ("recall", "false_positive_rate", "precision", "accuracy"):
-            yield kind, name, rate, *_cells(getattr(counts, rate))
-        for count in ("tp", "fn", "fp", "tn"):
-            yield kind, name, count, getattr(counts, count), *[None] * 4
+    kinds.append(("rule", {"free_threshold": one.free} if one.free else {}))
+    for kind, rules in kinds:
+        for name, rule in rules.items():
+            yield kind, name, "f1", rule.f1
+            for measure in _OF_COUNTS:
+                yield kind, name, measure, getattr(rule.confusion, measure)
 
 
-def _ranked(one: Stratum) -> Iterator[Line]:
+def _ranked(one: Stratum) -> Iterator[tuple[str, str, str, Estimate]]:
     for kind, rankings in (("score", one.scores), ("baseline", one.baselines)):
         for name, ranking in rankings.items():
-            yield kind, name, "auc", *_cells(ranking.auc)
+            yield kind, name, "auc", ranking.auc
             for fpr, tpr in ranking.tpr_at_fpr.items():
-                yield kind, name, f"tpr_at_fpr_{fpr}", *_cells(tpr)
-
-
-def _cells(found: Estimate) -> Line:
-    counts = (found.n_hits, found.n_total) if isinstance(found, Share) else (None, None)
-    return found.value, found.low, found.high, *counts
+                yield kind, name, f"tpr_at_fpr_{fpr}", tpr
 
 
 MANIFEST = "MANIFEST.sha256"
@@ -141,7 +141,7 @@ def bundle_files(
     *,
     choice: ReportChoice,
     other: AuditReport | None = None,
-    references: References | None = None,
+    references: Sequence[Comparison] = (),
     documents: Mapping[str, Sequence[str]] | None = None,
     seal: str = "",
     only: str = "",
@@ -164,10 +164,9 @@ def bundle_files(
         The one file that is wanted; KeyError if there is none of that name.
     """
     shown = report.with_names_as(choice.names)
-    sealed, key = shown.to_json(), ["pseudonym", "first_name", "last_name"]
+    sealed = shown.to_json()
     if seal:
         sealed = sealed | {"made": sealed["made"] | {"log_seal": seal}}
-    names = (name_labels(report.names), report.names["first_name"], report.names["last_name"])
     makers: dict[str, Callable[[], str]] = {
         "report.html": lambda: report_html(
             report, choice=choice, other=other, references=references, seal=seal
@@ -180,14 +179,15 @@ def bundle_files(
     if seal:
         makers[SEAL] = lambda: f"{seal}\n"
     if choice.names == "full":
-        makers["names_key.csv"] = lambda: write_table(key, zip(*names, strict=True), bom=True)
+        makers["names_key.csv"] = lambda: _MARK + _names_key(report)
         if documents:
             makers["documents.csv"] = lambda: _MARK + _documents(documents)
     makers["README.txt"] = lambda: _readme(report, choice=choice, there={*makers, MANIFEST})
     if only:
         return {only: makers[only]().encode("utf-8")}
     files = {name: make().encode("utf-8") for name, make in sorted(makers.items())}
-    return files | {MANIFEST: manifest(files).encode("ascii")}
+    lines = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items())
+    return files | {MANIFEST: "".join(lines).encode("ascii")}  # as `sha256sum` checks it
 
 
 def bundle(files: Mapping[str, bytes], *, folder: str) -> bytes:
@@ -208,12 +208,10 @@ def bundle_name(report: AuditReport, *, choice: ReportChoice) -> str:
     return f"audit-{report.digest[:12]}-{choice.names}-{choice.language}"
 
 
-def manifest(files: Mapping[str, bytes]) -> str:
-    """Return the digests of files as `sha256sum` writes and checks them."""
-    return "".join(
-        f"{hashlib.sha256(content).hexdigest()}  {name}\n"
-        for name, content in sorted(files.items())
-    )
+def _names_key(report: AuditReport) -> str:
+    names = report.names
+    rows = zip(name_labels(names), names["first_name"], names["last_name"], strict=True)
+    return write_table(["pseudonym", "first_name", "last_name"], rows)
 
 
 def _documents(documents: Mapping[str, Sequence[str]]) -> str:

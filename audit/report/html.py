@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import Field
 
-from audit.attack.metrics import GENERAL_ALONE
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.errors import written
-from audit.report import figures
-from audit.report.compare import References
-from audit.report.names import NameForm, kind_scores, shown_name, strongest_names
+from audit.report.compare import Comparison
+from audit.report.names import (
+    ASKED,
+    KindScores,
+    NameForm,
+    kind_scores,
+    shown_name,
+    strongest_names,
+)
 from audit.report.report import AuditReport
 from audit.stats import MIN_CONTROLS
 from audit.tables import (
@@ -33,6 +39,7 @@ from audit.tables import (
     moment,
     percent,
     percent_interval,
+    raised,
     small,
 )
 from audit.task import Record
@@ -49,7 +56,9 @@ MAX_NAME_CHARS = 200
 MAX_REASONS_CHARS = 10_000
 MAX_NAMES = 50
 """Names that stand out and are printed; the others are in names.csv."""
-_HERE = Path(__file__).resolve().parent
+MAX_DOTS = 400
+_FOLDER = Path(__file__).resolve().parent / "templates"
+_GOLDEN = 0.618033988749895
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 Say = Callable[..., str]
 """From a key and values to a sentence; KeyError if there is none, or a place stays empty."""
@@ -79,7 +88,7 @@ def report_html(
     *,
     choice: ReportChoice,
     other: AuditReport | None = None,
-    references: References | None = None,
+    references: Sequence[Comparison] = (),
     seal: str = "",
 ) -> str:
     """Return the whole file.
@@ -91,29 +100,23 @@ def report_html(
     other
         The audit of the same pair in the other scenario, if it is kept: its verdict is printed too.
     references
-        The audits that differ in the reference alone, if there are any.
+        The audit beside those that differ in the reference alone.
     seal
         The access log's; it is printed where the report is signed.
-
-    Raises
-    ------
-    KeyError
-        If the report is not of this program's making.
     """
-    words = catalogue(choice.language, "report")
-    strongest, table = strongest_names(report.table), report.table
+    words, table = catalogue(choice.language, "report"), report.table
+    strongest, kinds = strongest_names(table), kind_scores(table)
 
     def say(key: str, **values: object) -> str:
         return words[key].format(**values)
 
     return _templates().get_template("report.html").render(
         report=report, choice=choice, other=other, references=references, seal=seal,
-        recommendations=RECOMMENDATIONS, policy=_POLICY, undefined=UNDEFINED, zip=zip,
-        style=Markup((_HERE / "templates" / "style.css").read_text(encoding="utf-8")),
+        recommendations=RECOMMENDATIONS, policy=_POLICY, undefined=UNDEFINED,
+        style=Markup((_FOLDER / "style.css").read_text(encoding="utf-8")),
         language=choice.language, t=say, has_words=words.__contains__,
         rule_words=lambda rule: words.get(f"rule_{rule}", rule),
         told=partial(written, language=choice.language),
-        list_facts=_list_facts(report, say), run_facts=_run_facts(report, say),
         settings=report.question.get("settings", {}), min_controls=MIN_CONTROLS,
         command=command_of(report),
         standing_out=list(strongest[:MAX_NAMES].itertuples()), n_standing_out=len(strongest),
@@ -123,14 +126,14 @@ def report_html(
         n_not_scored=int(table["score"].isna().sum()),
         n_undecided=int(table["is_undecided"].sum()),
         n_unmatched=int(table["is_unmatched"].sum()),
-        **_figures(report, say),
+        kinds=kinds, scores=score_strip(kinds, is_log=report.is_log), max_dots=MAX_DOTS,
     )  # fmt: skip
 
 
 @cache
 def _templates() -> Environment:
     found = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
+        loader=FileSystemLoader(_FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -139,78 +142,59 @@ def _templates() -> Environment:
     shown = (decimal, decimal_interval, moment, percent, percent_interval, small)
     found.filters |= {one.__name__: one for one in shown}
     found.filters |= {"is_known": lambda x: not math.isnan(x), "is_finite": math.isfinite}
+    # Places of figures.html: a share of the axis, at its border if it is outside; pixels as text.
+    found.filters["x"] = lambda share: 170 + min(1.0, max(0.0, share)) * 530
+    found.filters["pixels"] = lambda x: f"{x:.1f}".removesuffix(".0")
     return found
 
 
-def _figures(report: AuditReport, say: Say) -> dict[str, Any]:
-    """Return the three pictures, and the scores by kind that the first one shows."""
-    kinds = kind_scores(report.table)
-    quarters, flagged = [k / 4 for k in range(5)], report.controls_flagged.interval()
-    aucs = []
-    for stratum in report.measures.strata:
-        found = report.headline(stratum)
-        drawn: list[figures.Interval] = [(found["attack"].auc, "rust", "rust", -8)]
-        if GENERAL_ALONE in found:
-            drawn.append((found[GENERAL_ALONE].auc, "grey", "open", 8))
-        aucs.append((say(f"stratum_{stratum}"), figures.intervals(drawn)))
-    mentions = [
-        (f"{one.label} ({say('n_of_bin', n=one.n_names)})",
-         figures.intervals([(one.flagged, "rust", "rust", 0)]))
-        for one in report.mentions
-    ]  # fmt: skip
-    return {
-        "max_dots": figures.MAX_DOTS,
-        "kinds": kinds,
-        "scores_figure": figures.scores_strip(
-            kinds, labels=[say(f"kind_{kind.kind}") for kind in kinds],
-            axis=say(f"axis_{report.fixed_score}"), alt=say("figure_scores"),
-            is_log=report.is_log,
-        ),
-        "aucs_figure": figures.strip(
-            aucs, ticks=[(share, f"{share:g}") for share in quarters], axis=say("axis_auc"),
-            alt=say("figure_aucs"), behind=[(0.5, 0.5, "dash")],
-        ),
-        "mentions_figure": figures.strip(
-            mentions, ticks=[(share, f"{100 * share:g}") for share in quarters],
-            axis=say("axis_share"), alt=say("figure_mentions"),
-            behind=[(flagged.low, flagged.high, "faint")], corner=say("axis_mentions"),
-        ),
-    }  # fmt: skip
+def score_strip(kinds: Sequence[KindScores], *, is_log: bool) -> dict[str, Any] | None:
+    """Return where the scores of each kind are drawn, as shares of an axis; None without any.
+
+    With `is_log` they are drawn by their logarithm, and zeros a decade below the rest. Dots have
+    heights by their order: the same scores give the same picture.
+    """
+    kinds = [kind for kind in kinds if kind.scores]
+    if not kinds:
+        return None
+    scores = np.concatenate([kind.scores for kind in kinds])
+    if is_log:
+        logs = np.log10(scores[scores > 0]) if scores.max() > 0 else np.zeros(1)
+        low, high = math.floor(logs.min()) - (scores.min() <= 0), math.ceil(logs.max())
+        high = max(high, low + 1)
+    else:
+        margin = 0.03 * (np.ptp(scores) or 1.0)
+        low, high = scores.min() - margin, scores.max() + margin
+
+    def place(score: float) -> float:
+        if is_log:
+            score = math.log10(score) if score > 0 else low
+        return float((score - low) / (high - low))
+
+    rows = []
+    for kind in kinds:
+        drawn = enumerate(kind.scores if len(kind.scores) <= MAX_DOTS else ())
+        rows.append(
+            {
+                "kind": kind.kind,
+                "n": len(kind.scores),
+                "is_asked": kind.kind in ASKED,
+                "quartiles": [place(value) for value in kind.quartiles],
+                "dots": [(place(score), 28 * ((i * _GOLDEN) % 1 - 0.5)) for i, score in drawn],
+            }
+        )
+    ticks = [((value - low) / (high - low), text) for value, text in _ticks(low, high, is_log)]
+    return {"rows": rows, "ticks": ticks, "behind": [(x, x, "faint") for x, _ in ticks]}
 
 
-def _list_facts(report: AuditReport, say: Say) -> list[tuple[str, str]]:
-    counts, question = report.candidates, report.question
-    keys = ("n_names", "n_members", "n_unknown", "n_controls", "n_canaries", "n_reference")
-    told = {key: getattr(counts, key) for key in keys}
-    pairs = [(say(key), f"{n:,}") for key, n in told.items() if n is not None]
-    if counts.by_kind:
-        kinds = counts.by_kind.items()
-        parts = (say("control_kind", kind=say(f"kind_{kind}"), n=n) for kind, n in kinds)
-        pairs.append((say("controls_by_kind"), " · ".join(parts)))
-    digests = {
-        "candidates": "names_digest", "passages": "passages_digest", "name_pool": "pool_digest",
-    }  # fmt: skip
-    pairs += [
-        (say(label), str(question[key])) for key, label in digests.items() if question.get(key)
-    ]
-    if question.get("passages"):
-        pairs.append((say("rows_left_out"), str(question.get("n_rows_left_out", 0))))
-    return pairs
-
-
-def _run_facts(report: AuditReport, say: Say) -> list[tuple[str, str]]:
-    made, question = report.made, report.question
-    hardware = " ".join(str(made[key]) for key in ("device", "device_name") if made.get(key))
-    libraries = ("torch", "transformers", "numpy")
-    software = " · ".join(f"{name} {made[name]}" for name in libraries if made.get(name))
-    pairs = [
-        (say("ran_at"), moment(report.at)),
-        (say("hardware"), hardware or UNDEFINED),
-        (say("software"), software or UNDEFINED),
-    ]
-    if "seconds" in made:
-        pairs.append((say("seconds"), f"{float(made['seconds']):,.0f}"))
-    return pairs + [(say(key), str(question[key])) for key in ("seed", "dtype") if key in question]
+def _ticks(low: float, high: float, is_log: bool) -> list[tuple[float, str]]:
+    if is_log:
+        step = max(1, math.ceil((high - low) / 8))
+        return [(k, f"10{raised(k)}") for k in range(math.ceil(low), math.floor(high) + 1, step)]
+    size = 10.0 ** math.floor(math.log10((high - low) / 4))
+    size *= next(k for k in (1, 2, 5, 10) if (high - low) / (k * size) <= 8)
+    first, last = math.ceil(low / size), math.floor(high / size)
+    return [(k * size, small(round(k * size, 10))) for k in range(first, last + 1)]
 
 
 def command_of(report: AuditReport) -> str:

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from audit.deid.taggers import DEFAULT, RULES, known_taggers
-from audit.experiment.leakage_tables import (
+from audit.experiment.leakage import (
     LANGUAGES,
     LEAKAGE,
     PERFECT,

@@ -45,16 +45,15 @@ def draw(say: Words, view: Score) -> None:
         + blocks.line(say.text("deid_measures_second"), score_name(say, other))
     )
     st.html(difference_table(say, found))
-    split = found.discordant
     st.html(
         blocks.heading(
             say.text("deid_measures_only"),
             below=say.text(
                 "deid_measures_only_below",
-                first=f"{split.n_second_only:,}",
-                second=f"{split.n_first_only:,}",
-                both=f"{split.n_neither:,}",
-                p=p_text(split.p),
+                first=f"{len(found.first_only):,}",
+                second=f"{len(found.second_only):,}",
+                both=f"{found.n_both:,}",
+                p=p_text(found.p),
             ),
         )
     )

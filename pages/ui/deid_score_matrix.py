@@ -5,7 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.deid.matching import MISSED, SPURIOUS
-from audit.deid.score import Matrix, Score
+from audit.deid.metrics import Matrix
+from audit.deid.score import Score
 from pages.ui import blocks, charts, linked
 from pages.ui.blocks import Cell
 from pages.ui.deid_score_cached import index

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 
 from audit.deid.matching import ANY, CRITERIA
-from audit.deid.metrics import ENTITY, NO_ESTIMATE, RECORD
-from audit.deid.score import HEADLINE_CRITERION, CriterionScore, Score
-from audit.stats import Estimate, Rate
+from audit.deid.metrics import ENTITY, RECORD, CriterionScore
+from audit.deid.score import HEADLINE_CRITERION, Score
+from audit.stats import NOTHING, Estimate, Rate
 from pages.ui import blocks, charts
 from pages.ui.blocks import Cell
 from pages.ui.deid_score_charts import Series, rate_chart
@@ -277,7 +277,7 @@ def _series(
 
 def _estimates(view: CriterionScore, labels: Sequence[str], measure: str) -> list[Estimate]:
     lines = [view.line(label) for label in labels]
-    return [line.estimate(measure) if line else NO_ESTIMATE for line in lines]
+    return [line.estimate(measure) if line else NOTHING for line in lines]
 
 
 def _texts(say: Words, view: CriterionScore, labels: Sequence[str], measure: str) -> list[str]:

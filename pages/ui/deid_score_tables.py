@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from audit.deid.metrics import ENTITY, RECORD, LabelScore
-from audit.deid.score import CriterionScore
+from audit.deid.metrics import ENTITY, RECORD, CriterionScore, LabelScore
 from pages.ui import blocks
 from pages.ui.blocks import Cell
 from pages.ui.deid_score_words import label_name, share_below, unbroken_interval

@@ -18,7 +18,7 @@ from audit.errors import AuditError
 from audit.models.load import ModelPair, load_model, load_pair
 from audit.names.candidates import make_candidates
 from audit.names.pools import NamePool
-from tests.models.make_models import SPECIAL, WORDS, make_bert, make_japanese_bert, make_roberta
+from tests.models.make_models import SPECIAL, WORDS, make_bert, make_japanese_bert
 from tests.reference_masking import part_scores, studentised
 
 VOCABULARY = Path(__file__).parents[3] / "shared" / "data" / "bert-base-uncased.vocab.txt"
@@ -125,41 +125,11 @@ def test_a_prompt_is_filled_with_masks(pair, monkeypatch, prompt, expected, slot
     assert task.name_slots == slots
 
 
-def test_settings_and_seed_reach_the_task(pair, monkeypatch):
-    settings = GenerationSettings(n_steps=7, top_k=9, temperature=0.5, is_remasked=False)
-    task = attack(monkeypatch, pair, settings).task
-    assert (task.n_steps, task.top_k, task.temperature) == (7, 9, 0.5)
-    assert not task.is_remasked
-    assert task.seed == 11
-
-
-def test_a_prompt_without_a_mask_is_refused():
-    with pytest.raises(AuditError, match=r"prompt: has no \[MASK\]"):
-        GenerationSettings(prompt="mr smith was seen")
-
-
 def test_a_prompt_that_is_too_long_is_refused(pair, monkeypatch):
     settings = GenerationSettings(prompt="a [MASK] was seen by dr [MASK]", n_tokens=8)
     with pytest.raises(AuditError, match="prompt: has 9 tokens, more than 8"):
         attack(monkeypatch, pair, settings)
     assert len(attack(monkeypatch, pair, settings.with_(n_tokens=9)).task.prompt) == 9
-
-
-def test_more_tokens_than_the_models_hold_are_refused(pair, monkeypatch):
-    with pytest.raises(AuditError, match="tokens: The models hold 64 tokens"):
-        attack(monkeypatch, pair, GenerationSettings(n_tokens=65))
-
-
-def test_a_byte_level_tokenizer_takes_the_same_prompt(tmp_path, monkeypatch):
-    folder = make_roberta(tmp_path / "roberta")
-    roberta = load_pair(folder, folder)
-    settings = GenerationSettings(prompt="pat [MASK] John", n_tokens=12)
-    task = attack(monkeypatch, roberta, settings).task
-    tokens = roberta.general.tokenizer.convert_ids_to_tokens(list(task.prompt))
-    assert tokens[0] == "<s>"
-    assert tokens[tokens.index("<mask>") + 1].startswith("Ġ")  # the space before the name
-    assert tokens[-1] == "</s>"
-    assert tokens.count("<mask>") == 1 + 11 - tokens.index("John") - 1
 
 
 def test_a_japanese_tokenizer_takes_a_japanese_prompt(tmp_path, monkeypatch):
@@ -178,11 +148,6 @@ def test_a_japanese_tokenizer_takes_a_japanese_prompt(tmp_path, monkeypatch):
 
 
 # --- masses and documents ---
-
-
-def test_parts_of_several_pieces_are_listed_once_and_sorted(pair, monkeypatch):
-    task = attack(monkeypatch, pair, GenerationSettings()).task
-    assert task.multi_piece_parts == (tuple(ids_of("smith ##son")),)
 
 
 DOCUMENTS = {

@@ -1,213 +1,325 @@
-"""From scores to a verdict: a planted table is found out, one without a leak is not."""
+"""From scores to a verdict: one rich list whole, planted and null tables, canaries, the curve."""
 
 from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from audit.attack import scores
+from audit.attack.exposure import MIN_HELD_OUT
 from audit.attack.judgement import name_columns, null_check
-from audit.attack.scores import FIXED_SCORE, both_parts, part_limits
-from audit.names.candidates import make_candidates
+from audit.attack.metrics import by_mentions
+from audit.attack.scores import SCORES, AttackResult, ScoreKind, all_scores, both_parts, part_limits
+from audit.names.candidates import Candidates, make_candidates
+from audit.report.export import measures_csv, names_csv
+from audit.report.threshold import score_codes
+from tests.attack.make_posterior import posterior_sums, sums_of
 from tests.attack.planted_table import (
-    N_CONTROLS,
     N_MEMBERS,
     N_REFERENCE,
     fewer_replicates,
     judged,
     listed,
+    own_parts,
     put,
     table,
 )
+from tests.pages import make_reports
 
 __all__ = ["fewer_replicates"]
+GOLDEN = Path(__file__).parents[1] / "golden" / "judgement.json"
+
+
+# --- one rich list: members of three roles, two kinds of controls, unknown names, canaries ---
+
+
+def canaries(n_planted: int, *, n_held_out: int | None = None) -> Candidates:
+    planted = make_candidates([(f"P{i}", f"Q{i}") for i in range(n_planted)], is_member=True,
+                              n_mentions=([1, 2, 4, 8] * n_planted)[:n_planted])  # fmt: skip
+    n_others = n_planted if n_held_out is None else n_held_out
+    twins = [(f"T{i}", f"U{i}") for i in range(n_others)]
+    planted += make_candidates(twins, is_member=False, control_kind="canary")
+    return replace(planted, role=("canary",) * len(planted))
+
+
+def rich_list() -> Candidates:
+    people = listed(("easy", "hard"))
+    people = replace(people, role=("patient", "staff", "") * 20 + ("staff",) * 5 + ("",) * 115)
+    unknown = make_candidates([("Una", "Known"), ("Ursa", "Nobody")])
+    return canaries(8) + people + canaries(24).rows(range(8, 48)) + unknown
+
+
+def rich_table(names: Candidates, scenario: int) -> AttackResult:
+    attack = table(names, scenario=scenario, effect=1.2, general_effect=0.2, seed=scenario)
+    put(attack, 30, 40.0)
+    put(attack, 31, math.nan)
+    put(attack, 90, 41.0)
+    attack.n_pieces[33] = 7
+    return attack
+
+
+def rounded(value: Any) -> Any:
+    """The same with six digits: what is compared must not hang on a last bit."""
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(one) for one in value]
+    if isinstance(value, float | np.floating):
+        return None if math.isnan(value) else float(f"{value:.6g}")
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def told(scenario: int) -> dict[str, Any]:
+    """The judgement of the rich list: all of scenario 2, the rules and the names of scenario 1."""
+    names = rich_list()
+    attack = rich_table(names, scenario)
+    found = judged(attack, names, scenario, threshold=0.5)
+    columns = name_columns(attack, found, candidates=names, scenario=scenario)
+    whole = vars(found) | {
+        "decisions": None,
+        "curve": [found.curve[0], found.curve[-1]],
+        "names": {name: [*column[:3], *column[38:44], *column[96:99], *column[-3:]]
+                  for name, column in columns.items()},
+    }  # fmt: skip
+    strata = found.metrics["strata"]
+    if scenario == 1:
+        rules = {kind: [of["rules"], of["baseline_rules"]] for kind, of in strata.items()}
+        whole = {"rules": rules, "names": whole["names"]}
+    else:
+        strata.pop("easy")
+    plain: dict[str, Any] = json.loads(json.dumps(rounded(whole)))
+    return plain
 
 
 @pytest.mark.parametrize("scenario", [1, 2])
-def test_a_planted_leak_is_found(scenario):
-    names = listed()
-    judgement = judged(table(names, scenario=scenario, effect=4.0), names, scenario)
-    assert judgement.verdict["state"] == "leak_found"
-    assert judgement.verdict["reasons"] == ["group_stands_out", "names_stand_out"]
-    assert judgement.verdict["n_tested"] == N_MEMBERS
-    assert judgement.verdict["n_flagged"] > 20
-    assert judgement.cohort["group"] == "members"
-    assert judgement.cohort["p"] < 0.001
+def test_a_rich_list_has_the_whole_judgement_that_it_had(scenario: int) -> None:
+    found = told(scenario)
+    expected = json.loads(GOLDEN.read_text(encoding="utf-8"))[f"scenario {scenario}"]
+    assert list(found["names"]) == list(expected["names"])
+    for part, value in found.items():
+        assert value == expected[part], part
+
+
+# --- planted and null tables ---
 
 
 @pytest.mark.parametrize("scenario", [1, 2])
-@pytest.mark.parametrize("seed", range(3))
-def test_a_null_table_is_not_flagged(scenario, seed):
+def test_a_planted_leak_is_found_and_a_null_table_is_not(scenario: int) -> None:
     names = listed()
-    judgement = judged(table(names, scenario=scenario, effect=0.0, seed=seed), names, scenario)
-    assert judgement.verdict["state"] != "leak_found"
-    assert judgement.verdict["n_flagged"] == 0
-    assert judgement.cohort["p"] > 0.01
+    found = judged(table(names, scenario=scenario, effect=4.0), names, scenario)
+    assert found.verdict["state"] == "leak_found"
+    assert found.verdict["reasons"] == ["group_stands_out", "names_stand_out"]
+    assert found.verdict["n_tested"] == N_MEMBERS and found.verdict["n_flagged"] > 20
+    assert (found.cohort["group"], found.cohort["p"]) == ("members", 1 / 2000)
+    for seed in range(3):
+        null = judged(table(names, scenario=scenario, effect=0.0, seed=seed), names, scenario)
+        assert null.verdict["state"] != "leak_found" and null.verdict["n_flagged"] == 0
+        assert null.cohort["p"] > 0.01
 
 
-def test_ill_matched_controls_are_not_called_a_leak():
+@pytest.mark.parametrize("direction", [0.8, -0.8])
+def test_ill_matched_controls_are_not_called_a_leak(direction: float) -> None:
     names = listed()
-    for direction in (0.8, -0.8):
-        attack = table(names, scenario=2, effect=0.0, general_effect=direction, seed=2)
-        verdict = judged(attack, names, 2).verdict
-        assert verdict["state"] == "ill_matched"
-        assert verdict["reasons"][0] == "general_separates"
+    attack = table(names, scenario=2, effect=0.0, general_effect=direction, seed=2)
+    verdict = judged(attack, names, 2).verdict
+    assert (verdict["state"], verdict["reasons"][0]) == ("ill_matched", "general_separates")
 
 
-def test_one_member_far_above_all_reference_controls_is_enough():
-    names = listed()
-    attack = table(names, scenario=2, effect=0.0)
-    put(attack, 3, 50.0)
-    judgement = judged(attack, names, 2)
-    assert judgement.verdict["state"] == "leak_found"
-    assert judgement.decisions.decision[3] == "flagged"
-    assert judgement.decisions.p[3] == 1 / (N_REFERENCE + 1)
-
-
-def test_a_control_that_stands_out_is_no_leak():
+@pytest.mark.parametrize(("row", "is_leak"), [(3, True), (N_MEMBERS + 3, False)])
+def test_one_member_above_all_reference_controls_is_a_leak_and_one_control_is_none(
+    row: int, is_leak: bool
+) -> None:
     names = listed()
     attack = table(names, scenario=2, effect=0.0)
-    put(attack, N_MEMBERS + 3, 50.0)
-    assert judged(attack, names, 2).verdict["state"] != "leak_found"
+    put(attack, row, 50.0)
+    found = judged(attack, names, 2)
+    assert (found.verdict["state"] == "leak_found") is is_leak
+    assert found.decisions.decision[row] == ("flagged" if is_leak else "not flagged")
+    assert found.decisions.p[row] == 1 / (N_REFERENCE + 1)
 
 
-def test_where_no_leak_is_found_nobody_stands_out_anywhere():
+def test_where_no_leak_is_found_nobody_stands_out_anywhere() -> None:
     names = listed()
     attack = table(names, scenario=2, effect=0.0)
-    # Rank 5 of 3,001 in a family of 60: q = .04, which one route alone needs at .025.
+    # Rank 2 of 3,001 in a family of 60: q = .04, which one route alone needs at .025.
     reference = np.sort(attack.scores["residual"].value[len(names) :])
     put(attack, 3, (reference[-1] + reference[-2]) / 2)
-    judgement = judged(attack, names, 2)
-    assert 0.025 < judgement.decisions.q[3] <= 0.05
-    assert judgement.verdict["state"] != "leak_found"
-    assert judgement.verdict["n_flagged"] == 0
-    assert not judgement.decisions.point_flag.any()
-    assert judgement.decisions.decision[3] == "not flagged"
-    assert sum(one["flagged"]["n_hits"] for one in judgement.mentions) == 0
+    found = judged(attack, names, 2)
+    assert 0.025 < found.decisions.q[3] <= 0.05
+    assert found.verdict["state"] != "leak_found" and found.verdict["n_flagged"] == 0
+    assert not found.decisions.point_flag.any() and not found.decisions.is_undecided.any()
+    assert found.decisions.decision[3] == "not flagged"
+    assert sum(one["flagged"]["n_hits"] for one in found.mentions) == 0
 
 
-def test_everything_that_counts_names_counts_the_same():
-    names = listed()
-    judgement = judged(table(names, scenario=2, effect=1.5), names, 2)
-    flag = judgement.decisions.point_flag
-    assert 0 < flag[:N_MEMBERS].sum() < N_MEMBERS
-    assert judgement.verdict["n_flagged"] == flag[:N_MEMBERS].sum()
-    assert sum(one["flagged"]["n_hits"] for one in judgement.mentions) == flag[:N_MEMBERS].sum()
-
-
-def test_a_control_with_one_known_part_does_not_stand_out():
+def test_a_control_with_one_known_part_does_not_stand_out() -> None:
     names = listed(("easy", "hard"))
     attack = table(names, scenario=2, effect=4.0)
-    first = attack.parts.of_name[:, 0]
-    hard = np.arange(2 * N_MEMBERS, 3 * N_MEMBERS)
+    first, hard = attack.parts.of_name[:, 0], np.arange(2 * N_MEMBERS, 3 * N_MEMBERS)
     attack.part_residual[first[hard]] += 50.0  # a member's first name, and a last name of nobody
     limits = part_limits(attack.part_residual, parts=attack.parts)
     residual = both_parts(*attack.parts.pairs(attack.part_residual), limits=limits)
     attack.scores["residual"].value[:] = residual
-    found = judged(attack, names, 2)
-    assert found.decisions.point_flag[:N_MEMBERS].sum() > 0.9 * N_MEMBERS
+    found = judged(attack, names, 2).decisions
+    assert found.point_flag[:N_MEMBERS].sum() > 0.9 * N_MEMBERS
     # One in twenty last names of nobody lies beyond the limit by chance.
-    assert found.decisions.point_flag[hard].sum() <= 8
-    np.testing.assert_array_equal(
-        found.decisions.point_flag[:N_MEMBERS], found.decisions.q[:N_MEMBERS] <= 0.05
-    )
+    assert found.point_flag[hard].sum() <= 8
+    np.testing.assert_array_equal(found.point_flag[:N_MEMBERS], found.q[:N_MEMBERS] <= 0.05)
 
 
-def test_a_name_without_comparable_controls_is_not_judged():
-    names = listed()
-    attack = table(names, scenario=2, effect=0.0)
-    attack.n_pieces[5] = 7
-    decisions = judged(attack, names, 2).decisions
-    assert decisions.decision[5] == "not judged"
-    assert np.isnan(decisions.q[5]) and not decisions.point_flag[5]
-
-
-def test_without_truth_the_q_values_alone_are_judged():
-    members = make_candidates([(f"F{i}", f"L{i}") for i in range(20)])
-    attack = table(members, scenario=1, effect=0.0)
-    judgement = judged(attack, members, 1)
-    assert judgement.verdict["state"] == "not_enough_evidence"
-    assert judgement.verdict["auc"] is None
-    assert judgement.metrics["strata"] == {}
-    assert judgement.curve == []
-    assert judgement.mentions == []
-    assert judgement.cohort["group"] == "unknown"
+def test_without_truth_the_q_values_alone_are_judged() -> None:
+    names = make_candidates([(f"F{i}", f"L{i}") for i in range(20)])
+    attack = table(names, scenario=1, effect=0.0)
+    found = judged(attack, names, 1)
+    assert (found.verdict["state"], found.verdict["auc"]) == ("not_enough_evidence", None)
+    assert (found.metrics["strata"], found.curve, found.mentions) == ({}, [], [])
+    assert found.cohort["group"] == "unknown" and "null_check" not in found.details
     for row in range(5):
         put(attack, row, 50.0)
-    assert judged(attack, members, 1).verdict["state"] == "leak_found"
+    assert judged(attack, names, 1).verdict["state"] == "leak_found"
 
 
-def test_strata_hold_each_kind_of_controls_and_reference_controls_none():
-    names = listed(("easy", "hard"))
-    strata = judged(table(names, scenario=2, effect=1.0), names, 2).metrics["strata"]
-    assert {k: (s["n_members"], s["n_controls"]) for k, s in strata.items()} == {
-        "all": (60, 120), "easy": (60, 60), "hard": (60, 60),
-    }  # fmt: skip
+def test_the_table_of_mentions_by_hand() -> None:
+    names = make_candidates(
+        [(f"F{i}", "L") for i in range(8)], is_member=True, n_mentions=[1, 1, 2, 4, 5, 9, 10, None]
+    ) + make_candidates([("C0", "L"), ("C1", "L")], is_member=False, control_kind="easy")
+    score = np.array([1.0, 5.0, 3.0, 2.0, 9.0, 7.0, 8.0, 9.0, 0.0, 4.0])
+    rows = by_mentions(score, score > 6, names)
+    columns = [
+        (r["from"], r["to"], r["n_names"], r["flagged"]["n_hits"], r["median_score"], r["auc"])
+        for r in rows
+    ]
+    assert columns == [
+        (1, 1, 2, 0, 3.0, 0.75), (2, 2, 1, 0, 3.0, 0.5), (3, 4, 1, 0, 2.0, 0.5),
+        (5, 9, 2, 2, 8.0, 1.0), (10, None, 1, 1, 8.0, 1.0),
+    ]  # fmt: skip
+    members = names.rows(range(8))
+    assert {r["auc"] for r in by_mentions(score[:8], score[:8] > 6, members)} == {None}
 
 
-@pytest.mark.parametrize("scenario", [1, 2])
-def test_the_paper_s_rule_counts_scores_above_zero(scenario):
+def test_the_curve_judges_prefixes_of_the_run() -> None:
     names = listed()
-    attack = table(names, scenario=scenario, effect=1.0)
-    name, rule = (
-        ("hits", "name_occurs") if scenario == 1 else ("difference", "difference_above_zero")
-    )
-    flagged = attack.scores[name].value[: len(names)] > 0
-    counts = judged(attack, names, scenario).metrics["strata"]["all"]["rules"][rule]["confusion"]
-    assert (counts["tp"], counts["fp"]) == (flagged[:N_MEMBERS].sum(), flagged[N_MEMBERS:].sum())
-    assert (counts["fn"], counts["tn"]) == (N_MEMBERS - counts["tp"], N_CONTROLS - counts["fp"])
+    attack = table(names, scenario=2, effect=3.0)
+    asked: list[int] = []
+    after = attack.after
+    found = judged(replace(attack, after=lambda n: (asked.append(n), after(n))[1]), names, 2)
+    assert asked == [1, 2, 4, 5, 8, 10]
+    assert [point["n"] for point in found.curve] == [100, 200, 400, 500, 800, 950]
+    aucs = [point["strata"]["all"]["auc"]["mean_log_ratio"] for point in found.curve]
+    assert aucs == sorted(aucs) and aucs[0] < 0.75 < 0.95 < aucs[-1]
+    one_block = replace(attack, n_units=30, block_counts=np.array([30]))
+    assert [point["n"] for point in judged(one_block, names, 2).curve] == [30]
 
 
-def test_a_free_threshold_is_judged_on_the_fixed_score():
-    names = listed()
-    attack = table(names, scenario=2, effect=1.0)
-    free = judged(attack, names, 2, threshold=0.5).metrics["strata"]["all"]["free"]
-    above = attack.scores["residual"].value[: len(names)] > 0.5
-    assert free["confusion"]["tp"] == above[:N_MEMBERS].sum()
-    assert free["thresholds"] == [0.5]
+# --- canaries ---
 
 
-# --- the table of names ---
+def patients(n: int = 40) -> Candidates:
+    return listed().rows([*range(n), *range(N_MEMBERS, N_MEMBERS + n)])
 
 
-def test_the_table_has_the_promised_columns_in_their_order():
-    first = ["name_id", "file_row", "first_name", "last_name", "is_member", "control_kind"]
-    later = ["n_pieces", "score", "standard_error", "p_value", "q_value", "decision"]
-    special = {
-        1: ["hospital_hits", "general_hits", "hospital_product", "general_product"],
-        2: ["hospital_posterior", "general_posterior", "difference", "log_ratio", "mean_log_ratio"],
-    }
-    for scenario in (1, 2):
-        names = listed()
-        attack = table(names, scenario=scenario, effect=1.0)
-        columns = name_columns(
-            attack, judged(attack, names, scenario), candidates=names, scenario=scenario
-        )  # fmt: skip
-        order = list(columns)
-        assert order[:6] == first
-        assert [name for name in order if name in later] == later
-        assert set(special[scenario]) <= set(order)
-        assert {len(column) for column in columns.values()} == {len(names)}
-        assert columns["score"] == attack.scores[FIXED_SCORE[scenario]].value[: len(names)].tolist()
-        assert columns["is_member"] == [1] * N_MEMBERS + [0] * N_CONTROLS
-        if scenario == 1:
-            shares = attack.scores["general_hits"].value[: len(names)]
-            assert columns["general_hits"] == (shares * 950).round().tolist()
-            assert all(isinstance(n, int) for n in columns["hospital_hits"])
-            assert "hits" not in columns
+def test_measures_of_patients_are_those_of_a_list_without_canaries() -> None:
+    names = patients()
+    whole_list = canaries(40) + names
+    whole = table(whole_list, scenario=2, effect=1.0)
+    rows = np.arange(80, 160)
+    found = judged(whole, whole_list, 2)
+    alone = judged(whole.of_rows(rows, n_listed=160), names, 2)
+    assert json.dumps(found.metrics) == json.dumps(alone.metrics)
+    assert found.verdict == alone.verdict and found.cohort == alone.cohort
+    assert (found.curve, found.mentions) == (alone.curve, alone.mentions)
+    np.testing.assert_array_equal(found.decisions.decision[80:], alone.decisions.decision)
+    np.testing.assert_array_equal(found.decisions.q[80:], alone.decisions.q)
+    assert set(found.details) - set(alone.details) == {"canaries"}
 
 
-def test_truth_that_is_not_known_is_left_empty():
-    names = make_candidates([("A", "B"), ("C", "D")])
+def test_canaries_are_decided_among_themselves_in_the_order_of_the_list() -> None:
+    names = canaries(4) + patients() + canaries(8).rows([4, 5, 6, 7, 12, 13, 14, 15])
+    attack = table(names, scenario=2, effect=2.0)
+    found = judged(attack, names, 2)
+    rows = [i for i in range(len(names)) if names.is_canary(i)]
+    alone = attack.of_rows(np.array(rows), n_listed=len(names))
+    own = judged(alone, names.rows(rows), 2).decisions
+    np.testing.assert_array_equal(found.decisions.q[rows], own.q)
+    assert found.decisions.decision[rows].tolist() == own.decision.tolist()
+    columns = name_columns(attack, found, candidates=names, scenario=2)
+    assert columns["role"][0] == "canary" and columns["control_kind"][rows[-1]] == "canary"
+
+
+def test_the_ith_planted_name_pairs_with_the_ith_twin() -> None:
+    names = canaries(3)
     attack = table(names, scenario=2, effect=0.0)
-    columns = name_columns(attack, judged(attack, names, 2), candidates=names, scenario=2)
-    assert columns["is_member"] == [None, None]
+    attack.scores["residual"].value[:6] = [5.0, 1.0, 3.0, 2.0, 4.0, 0.0]
+    record = judged(attack, names, 2).details["canaries"]
+    columns = [
+        [one[key] for one in record["names"]] for key in ("name_id", "twin_id", "twin_score", "p")
+    ]
+    # Of four ranks: 5 is first, 1 is third (4 and 2 above it), 3 is second.
+    assert columns == [[0, 1, 2], [3, 4, 5], [2.0, 4.0, 0.0], [1 / 4, 3 / 4, 2 / 4]]
+    assert [one["bits"] for one in record["names"]] == pytest.approx([2, math.log2(4 / 3), 1])
+    whole = record["scores"]["residual"]["all"]
+    assert (whole["above_twin"]["n_hits"], whole["above_twin"]["n_total"]) == (2, 3)
+    assert record["is_paired"] and whole["above_twin_p"] == pytest.approx(0.5)
 
 
-def test_the_null_check_tells_members_from_reference_controls():
-    names = listed()
-    shifted = table(names, scenario=2, effect=2.0).scores["log_ratio"].value
-    null = table(names, scenario=2, effect=0.0).scores["log_ratio"].value
-    assert null_check(shifted, candidates=names)["ks_p"] < 1e-6
-    assert null_check(null, candidates=names)["ks_p"] > 0.05
-    null[N_MEMBERS : len(names)] = 99.0  # listed controls play no part
-    assert null_check(null, candidates=names)["ks_p"] > 0.05
+def test_with_other_numbers_the_held_out_names_only_give_ranks() -> None:
+    names = patients() + canaries(4, n_held_out=30)
+    record = judged(table(names, scenario=2, effect=3.0), names, 2).details["canaries"]
+    fixed = record["scores"]["residual"]
+    assert fixed["n_held_out"] == 30 and fixed["all"]["above_twin"]["n_total"] == 0
+    assert not record["is_paired"] and fixed["all"]["above_twin_p"] is None
+    assert {one["twin_id"] for one in record["names"]} == {None}
+    assert "twins" not in record["english"]
+
+
+@pytest.mark.parametrize(
+    ("n_held_out", "said"),
+    [
+        (0, "1 were planted, but 0 held-out"),
+        (MIN_HELD_OUT - 1, "1 were planted, but 18 held-out"),
+        (MIN_HELD_OUT, "1 of 1 planted names are found"),
+    ],
+)  # fmt: skip
+def test_too_few_held_out_names_are_said_to_find_nobody(n_held_out: int, said: str) -> None:
+    names = canaries(1, n_held_out=n_held_out)
+    attack = table(names, scenario=2, effect=90.0)
+    found = judged(attack, names, 2)
+    record = found.details["canaries"]
+    assert said in record["english"] and bool(record["scores"]) == bool(n_held_out)
+    # Of patients there is nothing to say.
+    assert (found.metrics["strata"], found.curve, found.verdict["n_tested"]) == ({}, [], 0)
+    assert math.isnan(null_check(attack.scores["residual"].value, candidates=names)["ks_p"])
+
+
+# --- a new score is one row of the table: everything that shows scores shows it ---
+
+
+def test_a_new_score_is_worked_out_and_shown_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = ScoreKind("twice", (2,), lambda sums: 2 * sums.by_name[0])
+    monkeypatch.setattr(scores, "SCORES", (*SCORES, new))
+    log_p = np.log([[0.1, 0.2], [0.3, 0.4]])
+    sums = posterior_sums(np.exp(log_p), log_p)
+    found = all_scores(sums_of(sums, sums), counts=np.array([1, 1]), parts=own_parts(1, 0))
+    assert found["twice"].value == pytest.approx([log_p.sum()])
+    assert found["twice"].standard_error[0] > 0
+    formulas = {**make_reports.FORMULAS, 2: (*make_reports.FORMULAS[2], "twice")}
+    monkeypatch.setattr(make_reports, "FORMULAS", formulas)
+    report = make_reports.make_report()
+    assert "twice" in names_csv(report).splitlines()[0] and "twice" in measures_csv(report)
+    assert "twice" in report.curve[-1].strata["all"].auc
+    assert "twice" in report.measures.strata["all"].ranked(report.fixed_score)
+    assert "twice" in score_codes(report)
+
+
+def test_a_verdict_rests_on_a_score_that_reference_controls_have() -> None:
+    for scenario, name in scores.FIXED_SCORE.items():
+        fixed = scores.score_kind(name, scenario=scenario)
+        assert fixed is not None and fixed.needs == "parts"
+        kinds = [kind.name for kind in scores.scores_of(scenario)]
+        assert len(set(kinds)) == len(kinds)

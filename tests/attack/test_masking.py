@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from audit.attack.attacks import with_reference
 from audit.attack.posterior import draw_inputs
-from audit.attack.verdict import State
-from audit.cli import main
+from audit.attack.question import AuditRequest, PosteriorSettings
 from audit.errors import AuditError
 from audit.models.load import load_pair
-from audit.names.candidates import Candidates
+from audit.names.candidates import Candidates, make_candidates
 from audit.names.pools import us_pool
-from audit.report.export import names_csv, write_report
-from audit.report.report import AuditReport
+from audit.names.spelling import piece_counter
+from audit.notes.passages import Passages, read_passages
+from audit.report.report import AuditReport, kept_inspection
 from audit.run import run_audit
 from cache.store import Store
-from tests.attack.masking_pair import LISTED, PASSAGES, UNKNOWN, folders, numbers, request_of, store
+from tests.models.make_models import WORDS, make_bert
 from tests.reference_masking import (
     PART_SCORES,
     SCORES,
@@ -41,9 +39,70 @@ from tests.reference_masking import (
     score_with_error,
     studentised,
 )
-from tests.small_audit import same_answer
 
-__all__ = ["folders", "store"]
+FIRSTS, LASTS = us_pool().first[:60], us_pool().last[:60]
+NAME_WORDS = tuple(dict.fromkeys([*WORDS, *map(str.lower, (*FIRSTS, *LASTS))]))
+MEMBERS = [(FIRSTS[k], LASTS[k]) for k in range(6)]
+CONTROLS = [(FIRSTS[k], LASTS[k]) for k in range(10, 16)]
+UNKNOWN = ("Zq", LASTS[3])
+LISTED = (
+    make_candidates(MEMBERS, is_member=True, n_mentions=[1, 1, 2, 3, 5, 12])
+    + make_candidates(CONTROLS, is_member=False, control_kind="easy")
+    + make_candidates([UNKNOWN], is_member=True)
+    + make_candidates([("", LASTS[8])], is_member=False, control_kind="given")
+)
+
+
+def passages_of(*records: dict[str, Any]) -> Passages:
+    return read_passages("\n".join(map(json.dumps, records)).encode())
+
+
+PASSAGES = passages_of(
+    {"text": "[NAME] was seen by dr jones for pain.", "name_id": 0},
+    {"text": "the patient [NAME] was in pain.", "name_id": 1},
+    {"text": "[FIRST] [LAST] was seen.", "name_id": 2},
+    {"text": "in and of [LAST], [FIRST] was seen by [HOSPITAL].", "name_id": 12},
+    {"text": "mrs [NAME] was seen."},
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pair")
+    seeds = {"hospital": 1, "general": 2}
+    return {who: make_bert(folder / who, seed=s, words=NAME_WORDS) for who, s in seeds.items()}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with Store(tmp_path_factory.mktemp("store")) as opened:
+        yield opened
+
+
+def request_of(
+    folders: dict[str, Path],
+    *,
+    candidates: Candidates = LISTED,
+    passages: Passages = PASSAGES,
+    **settings: Any,
+) -> AuditRequest:
+    wanted = {"n_inputs": 230, "n_chain_inputs": 20, "is_dropout_on": False, "micro_batch": 64}
+    return AuditRequest(
+        scenario_number=2,
+        general=folders["general"],
+        hospital=folders["hospital"],
+        candidates=candidates,
+        passages=passages,
+        posterior=PosteriorSettings(**{**wanted, **settings}),
+        seed=5,
+        device="cpu",
+    )
+
+
+def numbers(report: AuditReport, column: str) -> list[float]:
+    return [math.nan if x is None else float(x) for x in report.names[column]]
+
+
 COLUMNS = (
     "name_id", "first_name", "last_name", "is_member", "control_kind", "n_pieces", "score",
     "standard_error", "p_value", "q_value", "decision", "hospital_posterior", "general_posterior",
@@ -173,33 +232,6 @@ def test_scores_by_part_and_the_error_of_the_fixed_one_are_the_slow_references(
         np.testing.assert_allclose(numbers(report, column), expected, **close)
 
 
-def test_the_table_has_the_columns_promised_and_csv_and_pandas_read_it(
-    report: AuditReport, tmp_path: Path
-) -> None:
-    write_report(report, tmp_path / "out")
-    text = (tmp_path / "out" / "names.csv").read_text(encoding="utf-8")
-    assert text == names_csv(report)
-    rows = list(csv.DictReader(io.StringIO(text)))
-    assert set(COLUMNS) <= set(rows[0])
-    assert [row["name_id"] for row in rows] == [str(k) for k in range(len(LISTED))]
-    assert [row["last_name"] for row in rows] == list(LISTED.last)
-    assert rows[12]["score"] == rows[12]["p_value"] == rows[12]["difference"] == ""
-    table = pd.read_csv(tmp_path / "out" / "names.csv")
-    for column in ("score", "standard_error", "p_value", "q_value", "difference", "log_ratio"):
-        assert table[column].dtype == np.float64
-        assert np.isnan(table[column][12])
-        # The generator has too few last names that these models can spell to judge one alone.
-        is_judged = column not in ("p_value", "q_value")
-        assert np.isfinite(table[column].drop(index=[12] if is_judged else [12, 13])).all()
-        np.testing.assert_allclose(table[column], numbers(report, column))
-    assert table["is_member"].tolist() == [1] * 6 + [0] * 6 + [1, 0]
-    assert table["control_kind"].fillna("").tolist() == [""] * 6 + ["easy"] * 6 + ["", "given"]
-    assert table["n_pieces"].drop(index=12).tolist() == [2] * 12 + [1]
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "names.csv", "measures.json", "report.json",
-    }  # fmt: skip
-
-
 def test_a_name_that_cannot_be_spelled_has_no_number_anywhere_and_is_counted(
     report: AuditReport,
 ) -> None:
@@ -223,64 +255,6 @@ def test_a_name_with_too_few_comparable_controls_has_a_score_and_is_not_judged(
     assert report.names["is_unmatched"] == [False] * 13 + [True]
     said = "1 names are not judged: the generator has fewer than 200 names of as many word pieces"
     assert any(note.startswith(said) for note in report.notes)
-
-
-def test_the_report_holds_measures_linking_curve_and_counts(report: AuditReport) -> None:
-    assert report.fixed_score == "residual"
-    assert report.candidates.n_members == 7
-    assert report.candidates.n_controls == 7
-    assert report.candidates.by_kind == {"easy": 6, "given": 1}
-    assert report.candidates.n_reference >= 2600
-    assert set(report.measures.strata) >= {"all", "easy"}
-    everyone = report.measures.strata["all"]
-    assert {"difference", "log_ratio", "mean_log_ratio", "chain_mean_log_ratio"} <= set(
-        everyone.scores
-    )
-    assert "difference_above_zero" in everyone.rules
-    points = [point.n for point in report.curve]
-    assert points == sorted(set(points))
-    assert points[-1] == 230
-    assert set(points) <= {*range(1, 41), *range(45, 231, 5)}  # whole blocks of inputs
-    # The last point of the curve is the whole run.
-    last = report.curve[-1].strata["all"].auc["residual"]
-    assert last == pytest.approx(everyone.scores["residual"].auc.value)
-    assert report.verdict.state in get_args(State)
-    for p, q in zip(numbers(report, "p_value"), numbers(report, "q_value"), strict=True):
-        assert math.isnan(p) or 0 < p <= q <= 1
-    assert report.scenario.number == 2
-    assert report.models["hospital"].digest != report.models["general"].digest
-
-
-def test_linking_ranks_the_scored_owners_by_the_reports_own_passages(report: AuditReport) -> None:
-    linking = report.details.linking
-    # Five passages: one without owner, one whose owner cannot be spelled.
-    assert linking is not None
-    assert [one.passage_id for one in linking.rank_by_passage] == ["1", "2", "3"]
-    assert [one.name_id for one in linking.rank_by_passage] == [0, 1, 2]
-    assert linking.n_names == 13
-    assert all(1 <= one.rank <= 13 for one in linking.rank_by_passage)
-
-
-def test_the_same_question_again_is_answered_from_the_store(
-    report: AuditReport, folders: dict[str, Path], store: Store, tmp_path: Path
-) -> None:
-    again = run_audit(request_of(folders), store=store, should_stop=lambda: True)
-    assert again.to_json() == report.to_json()
-    with Store(tmp_path / "fresh") as fresh:
-        anew = run_audit(request_of(folders), store=fresh)
-    assert same_answer(anew, report)
-    assert anew.made != report.made
-
-
-def test_with_dropout_a_fresh_store_gives_the_same_bytes(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
-    asked = request_of(folders, is_dropout_on=True, n_inputs=110, n_chain_inputs=3)
-    reports = []
-    for name in ("one", "other"):
-        with Store(tmp_path / name) as fresh:
-            reports.append(run_audit(asked, store=fresh))
-    assert same_answer(*reports)
 
 
 REFUSED = "M_general and M_hospital are the same model: nothing is compared, so nothing is judged."
@@ -317,27 +291,6 @@ def test_models_of_equal_evidence_are_refused_whatever_their_digests(
         run_audit(asked, store=store)
 
 
-def test_the_command_line_says_why_one_model_twice_is_refused(
-    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
-    (tmp_path / "names.csv").write_text("first_name,last_name\nJohn,Smith\n")
-    (tmp_path / "passages.csv").write_text("text\nmr [NAME] was seen\n")
-    model = str(folders["general"])
-    arguments = ["run", "--general", model, "--hospital", model, "--names",
-                 str(tmp_path / "names.csv"), "--json"]  # fmt: skip
-    for more in (
-        ["--scenario", "1"],
-        ["--scenario", "2", "--passages", str(tmp_path / "passages.csv")],
-    ):
-        assert main([*arguments, *more]) == 2
-        said = capsys.readouterr()
-        assert REFUSED in said.err
-        assert "Traceback" not in said.err
-        assert said.out == ""
-
-
 def without_truth(candidates: Candidates) -> Candidates:
     n = len(candidates)
     return replace(
@@ -370,3 +323,76 @@ def test_which_of_the_tested_names_are_members_plays_no_part_in_scores_and_p(
     assert found.candidates.n_unknown == 7
     for column in ("score", "standard_error", "p_value", "q_value", "chain_log_ratio"):
         np.testing.assert_array_equal(numbers(found, column), numbers(report, column))
+
+
+# --- little to go on: one passage, no name to be spelled, names of one part ---
+
+
+def test_one_passage_and_one_input_have_scores_and_no_error(
+    folders: dict[str, Path], store: Store
+) -> None:
+    one = passages_of({"text": "the patient [NAME] was seen.", "name_id": 4})
+    found = run_audit(request_of(folders, passages=one, n_inputs=1, n_chain_inputs=0), store=store)
+    assert np.isfinite(np.delete(numbers(found, "score"), 12)).all()
+    assert np.isnan(numbers(found, "standard_error")).all()
+    assert "chain_log_ratio" not in found.names
+    assert [point.n for point in found.curve] == [1]
+    assert found.details.linking.n_passages == 1
+    plain = plain_model(folders["hospital"])
+    log_p = log_product(plain, one.passages[0], (LISTED.first[0], LISTED.last[0]))
+    assert numbers(found, "hospital_posterior")[0] == pytest.approx(math.exp(log_p), rel=1e-6)
+
+
+def test_a_list_of_which_no_name_can_be_spelled_has_no_scores(
+    folders: dict[str, Path], store: Store
+) -> None:
+    names = make_candidates([("Zq", "Smith"), ("Qz", "Jones")])
+    found = run_audit(
+        request_of(folders, candidates=names, n_inputs=100, n_chain_inputs=2), store=store
+    )
+    assert np.isnan(numbers(found, "score")).all()
+    assert found.names["decision"] == ["not scored"] * 2
+    assert "2 of 2 names could not be scored." in found.notes
+    assert found.verdict.state == "not_enough_evidence"
+
+
+def test_names_of_one_part_are_ranked_among_controls_of_one_part(tmp_path: Path) -> None:
+    firsts, lasts = us_pool().first[:60], us_pool().last
+    whole, split = lasts[:30], [last for last in lasts[30:] if len(last) > 5][:300]
+    stems = [piece for last in split for piece in (last[:4].lower(), f"##{last[4:].lower()}")]
+    words = tuple(dict.fromkeys([*WORDS, *map(str.lower, (*firsts, *whole)), *stems]))
+    folders = {
+        who: make_bert(tmp_path / who, seed=s, words=words)
+        for s, who in enumerate(("hospital", "general"))
+    }
+    pair = load_pair(folders["general"], folders["hospital"])
+    count = piece_counter(pair.general.tokenizer)
+    alone = next(last for last in split if count("last", last) == 2)
+    # Two pieces all of them, in two parts or in one.
+    names = make_candidates([(firsts[0], whole[0]), ("", alone), (firsts[1], whole[1])])
+    asked = request_of(
+        folders, candidates=names, n_inputs=20, n_chain_inputs=0,
+        passages=passages_of({"text": "the [NAME] was seen."}, {"text": "[NAME] was in pain."}),
+    )  # fmt: skip
+    with Store(tmp_path / "store") as store:
+        found = run_audit(asked, store=store)
+        inspection = kept_inspection(found.digest, store=store)
+    assert inspection is not None
+    assert found.names["n_pieces"] == [2, 2, 2]
+    assert found.names["is_unmatched"] == [False] * 3
+    drawn = with_reference(asked, pair, pool=us_pool())[0].rows(
+        range(3, 3 + len(inspection.reference_score))
+    )
+    is_alone = np.array([not first for first in drawn.first])
+    tested = {part.lower() for part in (*names.first, *names.last)}
+    assert {last.lower() for last in drawn.last}.isdisjoint(tested)
+    assert set(inspection.reference_n_pieces.tolist()) == {2}
+    assert is_alone.sum() >= 200
+    assert (~is_alone).sum() > is_alone.sum()
+    for row, group in ((0, ~is_alone), (1, is_alone), (2, ~is_alone)):
+        controls = inspection.reference_score[group]
+        n_above = int((controls >= numbers(found, "score")[row]).sum())
+        p = (1 + n_above) / (1 + len(controls))
+        stated = numbers(found, "p_value")[row]
+        # Where a part does not lie beyond the controls' parts its own p, above 0.05, is the larger.
+        assert stated == pytest.approx(p) or stated > max(p, 0.05)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from audit.deid.cases import SpanIndex, span_index
 from audit.deid.given import keep_notes
-from audit.deid.matching import MatchCounter, MatchCounts, Matches
 from audit.deid.score import SCORES, Source
 from audit.deid.scoring import ScoreTask
 from audit.notes.spans import Span, TaggedDocument, tagged
@@ -71,14 +71,6 @@ def make_score(
     return score_id
 
 
-def counts_of(notes: Sequence[Matches], *, unaligned: Sequence[str] = ()) -> MatchCounts:
-    """Count notes, each of a patient of its own."""
-    counter = MatchCounter()
-    for number, matches in enumerate(notes):
-        counter.add(matches, patient=(0, f"{number:06}"), unaligned=unaligned)
-    return counter.counts()
-
-
 def quiet() -> Contact:
     """A contact to which nobody listens."""
     return Contact(lambda progress, part: None, lambda: False, lambda text: None)
@@ -97,6 +89,11 @@ def content_of(score_id: str) -> dict[str, Any]:
     """Return what is kept of a score."""
     content: dict[str, Any] = json.loads((SCORES.place(score_id) / "score.json").read_bytes())
     return content
+
+
+def index_of(score_id: str) -> SpanIndex:
+    """Return what finds a score's spans."""
+    return span_index(SCORES.place(score_id))
 
 
 def files_of(folder: Path) -> dict[str, int]:

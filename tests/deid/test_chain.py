@@ -2,112 +2,164 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import stat
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from audit.deid.masks import find_marks
 from audit.deid.pipeline import (
     FILES,
-    SPLIT_FILES,
+    REST,
+    SPLITS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    AnswerFile,
+    AskedModel,
     ChainOrder,
-    SplitSizes,
+    LeakCounter,
     build_named,
+    split_notes,
     with_template,
 )
 from audit.errors import AuditCancelled, AuditError
 from audit.names.people import ENGLISH
 from audit.notes.formats import read_jsonl
-from audit.notes.read import open_notes
+from audit.notes.read import Note, NoteSource, open_notes
 from audit.notes.spans import IDENTIFIER, TYPES
+from audit.progress import Progress
 
 MASKED = (
     "Name: [**Known lastname 8**],[**Known firstname 7**]\nAdmission Date: [**2151-8-4**]\n"
     "A {age} year old {noun}, seen by Dr. [**Last Name (STitle) 3**]. [**Known firstname 7**] "
-    "[**Known lastname 8**] left. [**Odd thing 1**] Note {n}."
+    "[**Known lastname 8**] left. [**Odd thing 1**] {{{{Shoe Size}}}} Note {n}."
 )
 JAPANESE_NOTE = (
     "症例は７０歳，女性．ＷＢＣ３．５と低下し２０１５年４月２日に入院した．経過は良好。{n}"
 )
+Rows = list[dict[str, str]]
 
 
-def write(path: Path, rows: list[dict[str, str]]) -> Path:
+def source_of(path: Path, rows: Rows) -> NoteSource:
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
-    return path
+    return open_notes(path)
 
 
-def masked(path: Path, *, n: int = 40) -> Path:
+def masked(path: Path, *, n: int = 40) -> NoteSource:
     texts = [MASKED.format(age=30 + i // 2, noun=("man", "woman")[i // 2 % 2], n=i)
              for i in range(n)]  # fmt: skip
-    return write(path, [
+    return source_of(path, [
         {"note_id": f"d{i}", "patient_id": f"p{i if i < n // 2 else i // 2 * 2}",
          "admission_id": str(i), "date": "2151-08-04", "text": text}
         for i, text in enumerate(texts)
     ])  # fmt: skip
 
 
-def records(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for name in SPLIT_FILES.values()
-            for line in (folder / name).read_text("utf-8").splitlines()]  # fmt: skip
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_corpus_with_names(tmp_path: Path) -> None:
-    source = open_notes(masked(tmp_path / "n.jsonl"))
-    summary = build_named(source, out=tmp_path / "out", order=ChainOrder(seed=1, locale=ENGLISH))
-    found = records(tmp_path / "out")
-    assert len(found) == summary.n_notes == 40
-    assert summary.unknown == {"Odd thing": 40}
-    assert summary.n_spans == {
-        name: sum(span["label"] == name for one in found for span in one["spans"])
-        for name in TYPES
+def records(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    return {
+        name: [json.loads(line) for line in (folder / f"{name}.jsonl").read_bytes().splitlines()]
+        for name in SPLITS
+    }
+
+
+def test_a_corpus_with_names_and_what_is_said_of_it(tmp_path: Path) -> None:
+    source = masked(tmp_path / "n.jsonl")
+    order = ChainOrder(seed=1, locale=ENGLISH)
+    summary = build_named(source, out=tmp_path / "out", order=order)
+    splits = records(tmp_path / "out")
+    notes = [one for name in SPLITS for one in splits[name]]
+    spans = [span for one in notes for span in one["spans"]]
+    told = summary.plain()
+    assert told == json.loads((tmp_path / "out/summary.json").read_bytes())
+    digests = told.pop("digests")
+    assert digests == {
+        name: hashlib.sha256(data).hexdigest()
+        for name, data in bytes_of(tmp_path / "out").items() if name != "summary.json"
     }  # fmt: skip
-    assert summary.leaks.is_clean
-    assert (summary.splits["validation"], summary.splits["test"]) == (2, 2)
-    names: dict[str, set[str]] = {}
-    for one in found:
-        spans = one["spans"]
-        values = [one["text"][span["start"] : span["end"]] for span in spans]
+    assert [digests[f"{name}.jsonl"][:8] for name in SPLITS[:3]] == [
+        "08be5884", "cd70861f", "42b50fa0",
+    ]  # fmt: skip
+    assert told == {
+        "seed": 1, "locale": ENGLISH, "n_notes": 40, "n_refused": 0, "n_patients": 30,
+        "n_templates": 0, "n_restored": 0, "unknown": {"Odd thing": 40}, "n_marks_left": 40,
+        "n_passages": 0, "n_passages_kept": 0,
+        "n_spans": {name: sum(span["label"] == name for span in spans) for name in TYPES},
+        "kinds": dict(Counter(span["kind"] for span in spans).most_common()),
+        "splits": {"train": 36, "validation": 2, "test": 2, "rest": 0},
+        "leaks": {
+            "n_shared_patients": 0, "n_shared_notes": 0, "n_shared_texts": 0, "is_clean": True,
+            "n_names": 8, "n_seen_names": 0,
+        },
+        "namesakes_per_100_000": 1.674,
+    }  # fmt: skip
+    of_patient: dict[str, set[str]] = {}
+    for one in notes:
+        values = [one["text"][span["start"] : span["end"]] for span in one["spans"]]
         assert values[2] == one["text"].split("A ", 1)[1].split(" ", 1)[0]
-        whole = [v for span, v in zip(spans, values, strict=True) if span["label"] == IDENTIFIER]
+        whole = [v for span, v in zip(one["spans"], values, strict=True)
+                 if span["label"] == IDENTIFIER]  # fmt: skip
         last, first = whole[0].split(", ")
-        assert whole[1].startswith(first)
-        assert whole[1].endswith(last)
-        names.setdefault(one["patient_id"], set()).add(whole[0])
-    assert all(len(one) == 1 for one in names.values())
+        assert whole[1].startswith(first) and whole[1].endswith(last)
+        of_patient.setdefault(one["patient_id"], set()).add(whole[0])
+    assert [len(one) for one in of_patient.values()] == [1] * 30
 
 
-def test_built_twice_it_has_equal_bytes_and_private_modes(tmp_path: Path) -> None:
-    source = open_notes(masked(tmp_path / "n.jsonl"))
+def test_bytes_modes_refused_rows_and_doubled_names(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    masked(path)
+    again = {"note_id": "d3", "text": "Ms. [**Known lastname 8**] again"}
+    with path.open("a") as file:
+        file.write(json.dumps({"note_id": "e", "text": " "}) + "\n" + json.dumps(again) + "\n")
+    source = open_notes(path)
     for out in ("a", "b"):
-        build_named(source, out=tmp_path / out, order=ChainOrder(seed=2))
-    for name in FILES:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-        assert stat.S_IMODE((tmp_path / "a" / name).stat().st_mode) == 0o600
+        summary = build_named(source, out=tmp_path / out, order=ChainOrder(seed=2))
+    assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b")
+    assert sorted(bytes_of(tmp_path / "a")) == sorted(FILES)
+    assert {stat.S_IMODE(one.stat().st_mode) for one in (tmp_path / "a").iterdir()} == {0o600}
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
+    assert (summary.n_notes, summary.n_refused, summary.n_patients) == (41, 1, 30)
+    assert json.loads((tmp_path / "a/refused.jsonl").read_bytes())["row"] == 41
+    doc_ids = [one["doc_id"] for notes in records(tmp_path / "a").values() for one in notes]
+    assert sorted(doc_ids, key=lambda name: int(name.split("#")[1])) == [
+        *(f"d{i}#{i + 1}" for i in range(40)), "d3#42",
+    ]  # fmt: skip
     build_named(source, out=tmp_path / "c", order=ChainOrder(seed=3))
     assert (tmp_path / "a/train.jsonl").read_bytes() != (tmp_path / "c/train.jsonl").read_bytes()
 
 
 def test_japanese_notes_without_masks_get_templates(tmp_path: Path) -> None:
-    path = write(tmp_path / "n.jsonl", [{"id": str(i), "text": JAPANESE_NOTE.format(n=i)}
-                                        for i in range(30)])  # fmt: skip
-    summary = build_named(open_notes(path), out=tmp_path / "o", order=ChainOrder())
-    assert summary.n_templates == 30
-    text = (tmp_path / "o/train.jsonl").read_text("utf-8")
-    documents = list(read_jsonl(text, what="train"))
-    assert len(documents) == summary.splits["train"] == 24
+    source = source_of(tmp_path / "n.jsonl", [{"id": str(i), "text": JAPANESE_NOTE.format(n=i)}
+                                              for i in range(30)])  # fmt: skip
+    summary = build_named(source, out=tmp_path / "o", order=ChainOrder())
+    assert (summary.n_templates, summary.splits["train"]) == (30, 24)
+    assert summary.digests["train.jsonl"][:8] == "705f1c3c"
+    documents = list(read_jsonl((tmp_path / "o/train.jsonl").read_text("utf-8"), what="train"))
+    assert len(documents) == 24
     for document in documents:
         values = [document.text[span.start : span.end] for span in document.spans]
         assert {"７０歳", "女性", "２０１５年４月２日"} <= set(values)
         assert "ＷＢＣ３．５と低下し" in document.text
         assert not find_marks(document.text)
+    plain = build_named(source, out=tmp_path / "p", order=ChainOrder(has_template=False))
+    assert (plain.n_templates, plain.kinds) == (0, {"Age": 30})
 
 
-def test_templates_keep_every_word(tmp_path: Path) -> None:
+def test_templates_keep_every_word() -> None:
     rng = random.Random(5)
     pieces = [
         "所見なし。",
@@ -118,9 +170,11 @@ def test_templates_keep_every_word(tmp_path: Path) -> None:
         "{{x}}",
         "６歳男児．",
     ]
+    every = hashlib.sha256()
     for n in range(60):
         text = "".join(rng.choices(pieces, k=12))
         done = with_template(text, seed=n, note=str(n))
+        every.update(done.encode())
         kept = done
         for mark in reversed(find_marks(done)):
             value = (mark.content or "")[1:]
@@ -130,23 +184,207 @@ def test_templates_keep_every_word(tmp_path: Path) -> None:
         for word in text.replace("{{", "［［").replace("}}", "］］"):
             at = kept.index(word, at) + 1
         assert kept.count("３．５") == text.count("３．５")
+    assert every.hexdigest()[:8] == "48bde85f"
 
 
-def test_too_small_a_source_and_a_full_folder_are_refused(tmp_path: Path) -> None:
-    source = open_notes(masked(tmp_path / "n.jsonl"))
-    order = ChainOrder(sizes=SplitSizes(300, 0, 0))
-    with pytest.raises(AuditError, match="held out"):
-        build_named(source, out=tmp_path / "o", order=order)
-    assert not (tmp_path / "o").exists()
-    empty = open_notes(write(tmp_path / "e.jsonl", [{"id": "1", "text": " "}]))
-    with pytest.raises(AuditError, match="No row is a note"):
-        build_named(empty, out=tmp_path / "o", order=ChainOrder())
-    with pytest.raises(AuditError, match="something already"):
-        build_named(source, out=tmp_path, order=ChainOrder())
-
-
-def test_it_stops_when_asked_and_leaves_nothing(tmp_path: Path) -> None:
-    source = open_notes(masked(tmp_path / "n.jsonl"))
+def test_what_cannot_be_built_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    source = masked(tmp_path / "n.jsonl")
+    empty = source_of(tmp_path / "e.jsonl", [{"id": "1", "text": " "}])
+    model = FakeModel()
+    for notes, out, order, said in (
+        (source, "o", ChainOrder(sizes=(300, 0, 0)), "only 40, and 20 of them are of"),
+        (source, "o", ChainOrder(sizes=(1, 1, 39)), "2 notes are to be held out and 39"),
+        (empty, "o", ChainOrder(), "No row is a note"),
+        (source, ".", order_of(model), "something already"),
+    ):
+        with pytest.raises(AuditError, match=said):
+            build_named(notes, out=tmp_path / out, order=order)
     with pytest.raises(AuditCancelled):
-        build_named(source, out=tmp_path / "o", order=ChainOrder(), should_stop=lambda: True)
-    assert [path.name for path in tmp_path.iterdir()] == ["n.jsonl"]
+        build_named(source, out=tmp_path / "o", order=order_of(model), should_stop=lambda: True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.jsonl", "n.jsonl"]
+    assert not model.calls
+
+
+class Changing:
+    """A source whose second reading has other notes."""
+
+    n_bytes = 100
+
+    def __init__(self, *readings: Sequence[Note]) -> None:
+        self._readings = iter(readings)
+
+    def read(self, *, on_bytes: Callable[[int], None]) -> Iterator[Note]:
+        on_bytes(100)
+        return iter(next(self._readings))
+
+
+def test_notes_that_change_while_they_are_read_are_refused(tmp_path: Path) -> None:
+    notes = [Note(str(i), f"p{i}", "", "", "", f"{i} years old", i) for i in range(40)]
+    others = [replace(note, patient_id=f"q{i}") for i, note in enumerate(notes)]
+    for now in (notes * 2, notes[:-1], others):
+        with pytest.raises(AuditError, match="notes changed while"):
+            build_named(Changing(notes, now), out=tmp_path / "o", order=ChainOrder())
+
+
+# Splits.
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=40), st.integers(0, 5))
+def test_no_patient_is_in_two_splits(owners: list[int], seed: int) -> None:
+    is_alone = [owners.count(owner) == 1 for owner in owners]
+    sizes = (sum(is_alone) // 3, sum(is_alone) // 3, len(owners) // 4)
+    split = [SPLITS[i] for i in split_notes(is_alone, sizes=sizes, seed=seed)]
+    assert tuple(split.count(name) for name in (VALIDATION, TEST, TRAIN)) == sizes
+    for owner in set(owners):
+        places = {split[i] for i, other in enumerate(owners) if other == owner}
+        assert len(places) == 1 or places <= {TRAIN, REST}
+
+
+def test_sizes_are_the_papers_where_there_are_enough() -> None:
+    for n_notes, n_alone, sizes in ((62_000, 55_000, [50_000, 5000, 5000, 2000]),
+                                    (341, 341, [273, 34, 34, 0])):  # fmt: skip
+        split = split_notes([i < n_alone for i in range(n_notes)], seed=1)
+        assert [split.count(place) for place in range(4)] == sizes
+
+
+@pytest.mark.parametrize(
+    ("rows", "n_shared", "n_names"),
+    [
+        ([(TRAIN, "p1", "d1", "one", "佐藤 花子"), (TEST, "p2", "d2", "two", "佐藤花子"),
+          (VALIDATION, "p3", "d3", "three", "Ann Lee"), (REST, "p2", "d2", "two", "Ann Lee")],
+         (0, 0, 0), (2, 1)),
+        ([(TRAIN, "p1", "d1", "one", "a"), (TEST, "p1", "d1", "one", "b"),
+          (VALIDATION, "p9", "d9", "one", "c")], (1, 1, 1), (2, 0)),
+    ],
+)  # fmt: skip
+def test_every_leak_is_seen_and_namesakes_are_counted(
+    rows: list[tuple[str, ...]], n_shared: tuple[int, ...], n_names: tuple[int, int]
+) -> None:
+    counter = LeakCounter()
+    for split, patient, doc_id, text, name in rows:
+        counter.add(split, patient=patient, doc_id=doc_id, text=text, names=[name])
+    keys = ("n_shared_patients", "n_shared_notes", "n_shared_texts", "n_names", "n_seen_names")
+    assert counter.check().plain() == {
+        **dict(zip(keys, (*n_shared, *n_names), strict=True)), "is_clean": not any(n_shared),
+    }  # fmt: skip
+
+
+# Language models that are asked, and their kept answers.
+
+
+class Killed(BaseException):
+    """What no code catches."""
+
+
+class FakeModel:
+    """Answers from the prompt and its neighbours, counts calls, and dies after `n_left` of them."""
+
+    def __init__(self, *, n_left: int = 10_000) -> None:
+        self.n_left = n_left
+        self.calls: list[tuple[str, ...]] = []
+
+    def __call__(self, prompts: Sequence[str]) -> list[str]:
+        self.calls.append(tuple(prompts))
+        self.n_left -= 1
+        if self.n_left < 0:
+            raise Killed
+        if "Passage:" in prompts[0]:
+            return [f"訳{len(prompts)} " + one.split("Passage:\n")[1] for one in prompts]
+        return [f"1: TEXT {len(prompts)}.{len(prompt)}" for prompt in prompts]
+
+
+@dataclass
+class Named:
+    """A model with what a chain must know of it."""
+
+    model: FakeModel
+    digest: str
+    n_batch: int
+
+    def __call__(self, prompts: Sequence[str]) -> list[str]:
+        return self.model(prompts)
+
+
+def order_of(model: FakeModel, *, digest: str = "a") -> ChainOrder:
+    return ChainOrder(
+        typer=Named(model, f"typing {digest}", 3),
+        translator=Named(model, f"translating {digest}", 4),
+    )
+
+
+def blanks(path: Path) -> NoteSource:
+    return source_of(path, [
+        {"note_id": f"d{i}", "patient_id": f"p{i % 60}",
+         "text": f"Ms. ___ came.{' again' * (i % 7)}\nHgb ___ in note {i % 50}.\n"}
+        for i in range(80)
+    ])  # fmt: skip
+
+
+def test_prompts_of_like_length_together_and_none_twice(tmp_path: Path) -> None:
+    model, seen = FakeModel(), []
+    prompts = ["ccc", "a", "bb", "a", "dddd", "bb"]
+    with closing(AnswerFile(tmp_path / "a")) as answers:
+        asked = AskedModel(Named(model, "", 2), answers=answers,
+                           on_batch=lambda *told: seen.append(told))  # fmt: skip
+        for _ in range(2):
+            assert asked(prompts) == [f"1: TEXT 2.{len(prompt)}" for prompt in prompts]
+        assert asked([]) == []
+    assert model.calls == [("a", "bb"), ("ccc", "dddd")]
+    assert seen == [(0.5, False), (0.5, False), (0.5, True), (0.5, True)]
+
+
+HALVES = [
+    b'["00112233445566778899aabbccddeeff", ["half an ans', b'["' + b"1" * 32 + b'", [3]]\n',
+    b"\0\0\0\n", b'["zz", []]\n', b"[1, 2]\n",
+]  # fmt: skip
+
+
+def test_a_build_that_was_killed_asks_for_the_others_alone(tmp_path: Path) -> None:
+    source = blanks(tmp_path / "n.jsonl")
+    whole = FakeModel()
+    summary = build_named(source, out=tmp_path / "whole", order=order_of(whole))
+    assert sorted(bytes_of(tmp_path / "whole")) == sorted(FILES), "no answers in the corpus"
+    assert (summary.n_restored, summary.n_passages, summary.n_passages_kept) == (80, 80, 0)
+    assert b"TEXT" not in (tmp_path / "whole" / "train.jsonl").read_bytes()
+    done: list[tuple[str, ...]] = []
+    left = tmp_path / ".out.making"
+    for n_left, half in zip((2, 11, 5, 0, 6), HALVES, strict=True):
+        model = FakeModel(n_left=n_left)
+        with pytest.raises(Killed):
+            build_named(source, out=tmp_path / "out", order=order_of(model))
+        done += model.calls[:-1]
+        assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in left.iterdir()} == {
+            "answers.jsonl": 0o600
+        }
+        assert stat.S_IMODE(left.stat().st_mode) == 0o700
+        with (left / "answers.jsonl").open("ab") as file:
+            file.write(half)
+        (left / "train.jsonl").write_bytes(b"what a kill leaves")
+    other = FakeModel(n_left=1)
+    with pytest.raises(Killed):
+        build_named(source, out=tmp_path / "out", order=order_of(other, digest="b"))
+    assert other.calls == whole.calls[:2], "another model is asked anew"
+    last = FakeModel()
+    with pytest.raises(AuditCancelled):
+        build_named(source, out=tmp_path / "out", order=order_of(last),
+                    should_stop=lambda: len(last.calls) >= 5)  # fmt: skip
+    assert len(last.calls) == 5
+    seen: list[Progress] = []
+    build_named(source, out=tmp_path / "out", order=order_of(last), progress=seen.append)
+    assert len(done) == 24
+    assert done + last.calls == whole.calls, "each batch is asked for once"
+    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["n.jsonl", "out", "whole"]
+    shares = [dict(one.by_phase)["filling names in"] for one in seen]
+    assert shares == sorted(shares) and shares[-1] == 1
+    assert seen[-1].done == seen[-1].total == 21 * source.n_bytes
+
+
+def test_a_link_in_the_place_of_the_answers_is_not_followed(tmp_path: Path) -> None:
+    source = blanks(tmp_path / "n.jsonl")
+    (tmp_path / "elsewhere").write_text("x")
+    (tmp_path / ".out.making").mkdir()
+    (tmp_path / ".out.making" / "answers.jsonl").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(AuditError, match="cannot be written"):
+        build_named(source, out=tmp_path / "out", order=order_of(FakeModel()))
+    assert (tmp_path / "elsewhere").read_text() == "x"

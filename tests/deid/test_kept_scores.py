@@ -1,34 +1,44 @@
-"""Kept scores: what is kept agrees with the engine, is found by cell, private, and comparable."""
+"""The task `score` and what is kept of it: from all sources, stopped and resumed, compared."""
 
 from __future__ import annotations
 
+import io
 import json
-import random
-from collections.abc import Iterable
+import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
-from audit.deid.cases import KINDS, SAME, SpanWriter, misses_of, span_index
-from audit.deid.matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
-from audit.deid.metrics import Discordant, compare
-from audit.deid.score import (
-    SCORES,
-    compare_scores,
-    patients_of,
-    published_deid,
-    score_pairs,
-    score_summary,
-)
-from audit.errors import AuditError
+from audit.deid import scoring
+from audit.deid.cases import KINDS, SAME, misses_of
+from audit.deid.copies import CopyReading, Piece, read_pieces
+from audit.deid.given import given_path, keep_given, keep_notes, keep_outputs
+from audit.deid.matching import ANY, CRITERIA, MISSED, SPURIOUS, match
+from audit.deid.metrics import compare
+from audit.deid.rules import RuleTagger
+from audit.deid.score import SCORES, Source, compare_scores, score_pairs, score_summary
+from audit.deid.scoring import ScoreTask
+from audit.deid.taggers import RULES
+from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
+from audit.notes.formats import write_files, write_jsonl, write_tags
 from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
-from tests.deid.make_scores import content_of, files_of, gold_notes, make_score, predicted_notes
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from audit.progress import Progress
+from audit.task import SHORT, Contact
+from tests.deid.make_scores import (
+    content_of,
+    files_of,
+    gold_notes,
+    index_of,
+    make_score,
+    predicted_notes,
+    quiet,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -36,151 +46,349 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
 
 
-def test_what_is_kept_is_what_the_engine_says_and_is_private() -> None:
+def given_as(notes: Sequence[TaggedDocument]) -> Source:
+    return Source(kind="given", ref=keep_notes(notes).digest)
+
+
+def order(golds: Sequence[TaggedDocument], **more: object) -> ScoreTask:
+    sides: dict[str, Any] = {"gold": given_as(golds),
+                             "predicted": Source(kind="tagger", ref=RULES)}  # fmt: skip
+    return ScoreTask(**{**sides, "n_replicates": 50, **more})
+
+
+def answered(task: ScoreTask) -> dict[str, Any]:
+    return content_of(*ScoreTask.answer(task.question().order, quiet()))
+
+
+def test_an_order_is_one_question_and_one_kept_score() -> None:
     golds = gold_notes()
     predicted = predicted_notes(golds)
-    score_id = make_score(golds, predicted, title="  A \n ward ")
-    content = content_of(score_id)
-    pairs = list(zip(golds, predicted, strict=True))
-    expected = score_summary(score_pairs(pairs), matcher="optimal", seed=0, n_replicates=100)
-    assert content["summary"] == json.loads(expected.written())
-    one = SCORES.get(score_id)
-    assert (one.title, one.summary.n_documents, one.summary.n_patients, one.n_gold) == (
-        "A ward",
-        12,
-        6,
-        48,
+    task = order(golds, predicted=given_as(predicted), title="  A \n ward ")
+    question = task.question()
+    plain = json.loads(json.dumps(question.order))
+    assert (question.kind, question.label, question.device) == ("score", "", SHORT)
+    assert ScoreTask.ordered(plain) == task.with_(score_id=plain["score_id"])
+    assert "山田" not in json.dumps(plain, ensure_ascii=False)
+    seen: list[Progress] = []
+    contact = Contact(
+        lambda progress, part: seen.append(progress), lambda: False, lambda text: None
     )
-    assert SCORES.all() == (one,)
-    assert set(files_of(one.path).values()) == {0o600}
-    assert one.path.stat().st_mode & 0o777 == SCORES.home().stat().st_mode & 0o777 == 0o700
-    assert set(files_of(one.path)) == {"score.json", "patients.npz", "spans.jsonl", "spans.npz"}
-    assert "山田" not in (one.path / "score.json").read_text()
-
-
-def test_counts_by_patient_come_back_as_they_were() -> None:
-    golds = gold_notes()
-    predicted = predicted_notes(golds)
-    score_id = make_score(golds, predicted)
+    (score_id,) = ScoreTask.answer(plain, contact)
+    assert seen[-1].share == 1
+    assert [phase for phase, _ in seen[-1].by_phase] == [
+        "reading the gold notes", "tagging the notes", "comparing the spans", "drawing intervals",
+    ]  # fmt: skip
+    one = SCORES.get(score_id)
     scored = score_pairs(zip(golds, predicted, strict=True))
-    for criterion in CRITERIA:
-        back = patients_of(score_id, criterion=criterion)
-        assert back.labels == scored.criteria[criterion].labels
-        assert np.array_equal(back.table, scored.criteria[criterion].table)
-    assert back.table.shape == (6, 5, len(COLUMNS)) and back.labels[-1] == ANY
-
-
-def test_the_order_of_notes_and_spans_makes_no_other_gold_but_a_label_does() -> None:
-    golds = gold_notes()
-    predicted = predicted_notes(golds)
-    mixed = [golds[i] for i in np.random.default_rng(1).permutation(len(golds))]
-    digests = {
-        SCORES.get(make_score(order, predicted)).gold_digest for order in (golds, mixed)
+    expected = score_summary(scored, matcher="optimal", n_replicates=50)
+    content = content_of(score_id)
+    assert content == {
+        "format": 1, "title": "A ward", "created": one.created,
+        "gold": {"kind": "given", "ref": task.gold.ref},
+        "predicted": {"kind": "given", "ref": task.predicted.ref},
+        "tagger": {"name": "", "digest": ""}, "gold_digest": one.gold_digest,
+        "has_five_types": False, "label_map": {}, "summary": json.loads(expected.written()),
+        "n_gold_only": 0, "n_predicted_only": 0, "unknown_labels": [], "n_left_out": 0,
+        "seen": None, "copies": None, "verbatim": None,
     }  # fmt: skip
-    assert len(digests) == 1
-    other = [golds[0].with_spans(golds[0].spans[1:]), *golds[1:]]
-    assert SCORES.get(make_score(other, predicted)).gold_digest not in digests
+    assert one.gold_digest[:16] == "31fedf5fa188a240"
+    assert one.labels == tuple(label for label in TYPES if label != "personal_id_code")
+    assert SCORES.all() == (one,)
+    assert files_of(one.path) == dict.fromkeys(
+        ("score.json", "patients.npz", "spans.jsonl", "spans.npz"), 0o600
+    )
+    assert one.path.stat().st_mode & 0o777 == SCORES.home().stat().st_mode & 0o777 == 0o700
+    assert ScoreTask.answer(plain, contact) == (score_id,), "not made again"
+    assert content_of(score_id) == content
+    head = one.headline
+    assert [(r.n_hits, r.n_total) for r in (head.missed, head.notes, head.readable)] == [
+        (4, 12), (4, 12), (4, 12),
+    ]  # fmt: skip
+    assert (head.label, head.is_few) == ("identifier", True)
+    assert head.share.low <= head.share.value == 4 / 12 <= head.share.high
+    recall = one.summary.criteria["label_relaxed"].labels["identifier"].intervals["recall"]
+    assert (1 - head.share.high, 1 - head.share.low) == pytest.approx(recall)
+    # Of 12 telephones of 12 characters, four lack five.
+    contacts = one.summary.coverage.labels["contact"]
+    assert [(r.n_hits, r.n_total) for r in (contacts.whole, contacts.characters)] == [
+        (8, 12), (124, 144),
+    ]  # fmt: skip
+
+
+def test_what_makes_another_question() -> None:
+    golds = gold_notes()
+    one = order(golds).question()
+    assert order(golds, title="T").question().digest == one.digest and one.label == RULES
+    others = [
+        order(golds, seed=1), order(golds, matcher="document_order"),
+        order(golds, has_five_types=True), order(golds, label_map={"age": ""}),
+        order(gold_notes(11)), order(golds, predicted=given_as(golds)),
+        order(golds, training=given_as(golds)), order(golds, n_replicates=51),
+    ]  # fmt: skip
+    assert len({other.question().digest for other in others} | {one.digest}) == 9
+    assert len({other.question().order["score_id"] for other in others}) == 8
+    gone = Source(kind="given", ref="0" * 64)
+    for wrong, said in (
+        ({"predicted": Source(kind="tagger", ref="trained/000000000000")}, "no such tagger"),
+        ({"gold": gone}, "no longer kept"), ({"training": gone}, "no longer kept"),
+        ({"matcher": "no such"}, "matcher"), ({"n_replicates": 0}, "replicates"),
+        ({"gold": Source(kind="example", ref="fr")}, "notes cannot come from there"),
+        ({"gold": Source(kind="tagger", ref=RULES)}, "notes cannot come from there"),
+        ({"predicted": Source(kind="example", ref="ja")}, "notes cannot come from there"),
+        ({"training": Source(kind="example", ref="ja")}, "notes cannot come from there"),
+    ):  # fmt: skip
+        with pytest.raises(AuditError, match=said):
+            order(golds, **wrong).question()
+
+
+def test_the_example_comes_with_the_tool() -> None:
+    sides = {
+        "gold": Source(kind="example", ref="ja"),
+        "predicted": Source(kind="tagger", ref=RULES),
+    }
+    task = ScoreTask(**sides, n_replicates=2)
+    content = answered(task)
+    assert content["tagger"] == {"name": RULES, "digest": RuleTagger().digest}
+    together = content["summary"]["criteria"]["label_relaxed"]["together"]
+    assert content["summary"]["n_documents"] == 200
+    assert (together["n_gold"], content["gold_digest"][:8]) == (2943, "da6b6360")
+
+
+def stopping(when: Callable[[], bool]) -> Contact:
+    """A contact of somebody who stops the work as soon as something has happened."""
+    return Contact(lambda progress, part: None, when, lambda text: None)
+
+
+def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    golds = gold_notes(100)
+    plain = order(golds).question().order
+    asked: list[int] = []
+    tag = RuleTagger.tag
+
+    def counted(self: RuleTagger, texts: Sequence[str]) -> object:
+        asked.append(len(texts))
+        return tag(self, texts)
+
+    monkeypatch.setattr(RuleTagger, "tag", counted)
+    with pytest.raises(AuditCancelled):
+        ScoreTask.answer(plain, stopping(lambda: len(asked) > 1))
+    assert asked == [32, 32]
+    making = SCORES.home() / f".{plain['score_id']}.making"
+    assert files_of(making) == {"predicted.jsonl": 0o600, "tagged-from.json": 0o600}
+    lines = (making / "predicted.jsonl").read_bytes()
+    (making / "predicted.jsonl").write_bytes(lines + b'{"doc_id": "half')
+    (score_id,) = ScoreTask.answer(plain, quiet())
+    assert asked == [32, 32, 32, 4] and not making.exists()
+    whole = content_of(score_id)["summary"]
+    SCORES.forget(score_id)
+    # What another tagger has left there is not taken for this one's.
+    with pytest.raises(AuditCancelled):
+        ScoreTask.answer(plain, stopping(lambda: len(asked) > 4))
+    (making / "tagged-from.json").write_text("{}")
+    ScoreTask.answer(plain, quiet())
+    assert content_of(score_id)["summary"] == whole and asked[4:] == [32, 32, 32, 32, 4]
+
+
+def test_two_makers_of_one_score_do_not_meet() -> None:
+    plain = order(gold_notes()).question().order
+    with SCORES.making(plain["score_id"]), pytest.raises(AuditError, match="written already"):
+        ScoreTask.answer(plain, quiet())
+
+
+def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
+    names = {"identifier": "PATIENT", "contact": "Rocket"}
+    golds = [
+        note.with_spans(Span(s.start, s.end, names.get(s.label, s.label)) for s in note.spans)
+        for note in gold_notes()
+    ]
+    predicted = [note.with_spans([*note.spans, note.spans[0]])
+                 for note in predicted_notes(gold_notes())]  # fmt: skip
+    found = answered(order(golds, predicted=given_as(predicted), has_five_types=True,
+                           label_map={"linkage_code": "", "rocket ship": "contact"}))  # fmt: skip
+    assert (found["unknown_labels"], found["n_left_out"]) == (["Rocket"], 0)
+    assert found["summary"]["n_duplicate_spans"] == 0
+    assert list(found["summary"]["criteria"]["label_relaxed"]["labels"]) == [
+        "identifier", "quasi_identifier", "linkage_code", "contact", "Rocket",
+    ]  # fmt: skip
+    found = answered(order(golds, predicted=given_as(predicted), label_map={"rocket": ""}))
+    assert found["unknown_labels"] == ["PATIENT"] and found["n_left_out"] == 12
+
+
+def test_names_seen_in_training_are_counted_apart() -> None:
+    golds, predicted = gold_notes(), predicted_notes(gold_notes())
+    training = [tagged("t", text=text, spans=[Span(0, len(text), "x")])
+                for text in ("山田太郎", "４０歳")]  # fmt: skip
+    found = answered(order(golds, predicted=given_as(predicted), training=given_as(training)))
+    # 山田太郎 stands in note 0 alone, and is missed there; of the other eleven three are.
+    assert found["seen"] == {
+        "n_forms": 2,
+        "labels": [
+            {"label": "identifier", "seen": [0, 1], "unseen": [8, 11]},
+            {"label": "quasi_identifier", "seen": [1, 1], "unseen": [11, 11]},
+            {"label": "linkage_code", "seen": [0, 0], "unseen": [12, 12]},
+            {"label": "contact", "seen": [0, 0], "unseen": [12, 12]},
+        ],
+    }
+
+
+def n_missed(content: dict[str, Any]) -> list[int]:
+    return [content[key]["criteria"]["strict"]["together"]["n_missed"]
+            for key in ("summary", "verbatim")]  # fmt: skip
+
+
+def test_copies_of_a_model_are_aligned_and_exact_ones_counted_apart() -> None:
+    golds = gold_notes(6)
+    outputs = [{"doc_id": note.doc_id, "output": write_tags(note, language="ja")} for note in golds]
+    outputs[1]["output"] = outputs[1]["output"].replace("主訴", "理由")
+    outputs[5]["doc_id"] = "of no gold"
+    data = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in outputs).encode()
+    given = keep_outputs(data, what="predicted notes")
+    assert given.n_notes == 6
+    content = answered(order(golds, predicted=Source(kind="outputs", ref=given.digest)))
+    assert content["copies"]["statuses"]["exact"] == 4
+    assert (content["n_gold_only"], content["n_predicted_only"]) == (1, 1)
+    assert n_missed(content) == [4, 8]
+
+
+class Copyist:
+    """A tagger that copies notes with their tags, one of them with a word changed."""
+
+    name, labels, n_notes_at_once, digest = "copyist", ("identifier",), 2, "c" * 64
+
+    def __init__(self, golds: Sequence[TaggedDocument]) -> None:
+        self.outputs = {note.text: write_tags(note, language="ja") for note in golds}
+        self.outputs[golds[1].text] = self.outputs[golds[1].text].replace("主訴", "理由")
+        self.n_read = 0
+
+    def tag(self, texts: Sequence[str]) -> object:
+        raise AssertionError("a tagger that writes copies is asked for them")
+
+    def read(
+        self, notes: Sequence[TaggedDocument], *, should_stop: object = None
+    ) -> list[CopyReading]:
+        self.n_read += len(notes)
+        return [
+            read_pieces(note, [Piece(start=0, end=len(note.text), output=self.outputs[note.text])])
+            for note in notes
+        ]
+
+
+def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copyist = Copyist(gold_notes(6))
+    monkeypatch.setattr(scoring, "load_tagger", lambda tagger_id: copyist)
+    task = order(gold_notes(6))
+    with pytest.raises(AuditCancelled):
+        ScoreTask.answer(task.question().order, stopping(lambda: copyist.n_read > 3))
+    content = answered(task)
+    assert copyist.n_read == 6
+    assert content["copies"]["statuses"]["exact"] == 5 and content["copies"]["n_notes"] == 6
+    assert n_missed(content) == [0, 4]
+    assert "copies.jsonl" not in files_of(SCORES.all()[0].path)
 
 
 def test_damaged_and_unknown_scores() -> None:
     score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
-    for code in ("0" * 12, "../../etc", ""):
-        with pytest.raises(AuditError, match="This is not kept here"):
-            SCORES.get(code)
-    (SCORES.place(score_id) / "score.json").write_text('{"format": 99}')
-    with pytest.raises(AuditError, match="score"):
+    with pytest.raises(AuditError, match="This is not kept here"):
+        SCORES.get("0" * 12)
+    path = SCORES.place(score_id)
+    (path / "spans.npz").rename(path / "away")
+    with pytest.raises(AuditError, match="damaged"):
         SCORES.get(score_id)
+    (path / "away").rename(path / "spans.npz")
+    index = index_of(score_id)
+    (path / "spans.jsonl").write_bytes(b"[]\n" * 100)
+    with pytest.raises(AuditError, match="spans of this score cannot be read"):
+        list(index.cases([0]))
+    (path / "spans.npz").write_bytes(b"PK")
+    with pytest.raises(AuditError, match="spans of this score cannot be read"):
+        index_of(score_id)
+    (path / "score.json").write_text('{"format": 99}')
     assert SCORES.all() == ()
-    SCORES.forget(score_id)
-    assert not SCORES.place(score_id).exists() and not list(SCORES.home().glob(".*forgotten"))
 
 
-_SPANS = st.lists(
-    st.tuples(st.integers(0, 18), st.integers(1, 6), st.sampled_from(TYPES[:3])), max_size=7
-)
+SPANS = st.lists(
+    st.builds(lambda start, n, label: Span(start, start + n, label),
+              st.integers(0, 18), st.integers(1, 6), st.sampled_from(TYPES[:3])),
+    max_size=7,
+)  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
-@given(gold=_SPANS, predicted=_SPANS)
-def test_every_cell_is_found_again_with_its_spans(
-    tmp_path_factory: pytest.TempPathFactory, gold: list, predicted: list
-) -> None:
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(SPANS, SPANS), min_size=1, max_size=3))
+def test_every_cell_is_found_again_with_its_spans(sides: list) -> None:
     text = "abcdefghijklmnopqrstuvwxyz"
-    sides = [
-        tagged("n", text=text, spans=[Span(s, s + n, label) for s, n, label in one])
-        for one in (gold, predicted)
-    ]
-    folder = tmp_path_factory.mktemp("spans")
-    writer = SpanWriter(folder)
-    writer.add(sides[0], predicted=sides[1])
-    writer.close()
-    index = span_index(folder)
+    golds, saids = (
+        [tagged(f"n{i}", text=text, spans=note[side]) for i, note in enumerate(sides)]
+        for side in (0, 1)
+    )
+    index = index_of(make_score(golds, saids))
     for criterion in CRITERIA:
-        found = match(sides[0].spans, sides[1].spans, criterion=criterion)
-        expected = {(g, p) for g, p in found.pairs}
-        expected |= {(g, None) for g in found.missed} | {(None, p) for p in found.spurious}
-        cells = {(g.label if g else SPURIOUS, p.label if p else MISSED) for g, p in expected}
+        expected = set()
+        for i, (gold, said) in enumerate(zip(golds, saids, strict=True)):
+            found = match(gold.spans, said.spans, criterion=criterion)
+            expected |= {(i, g, p) for g, p in found.pairs}
+            expected |= {(i, g, None) for g in found.missed}
+            expected |= {(i, None, p) for p in found.spurious}
         back = set()
-        for row, column in cells:
+        for row, column in {
+            (g.label if g else SPURIOUS, p.label if p else MISSED) for _, g, p in expected
+        }:
             numbers = index.chosen(criterion=criterion, row=row, column=column)
             for case in index.cases(numbers.tolist()):
-                sides_of = (
-                    (case.gold and Span(*case.gold, row)),
-                    (case.predicted and Span(*case.predicted, column)),
-                )
-                back.add(sides_of)
+                gold = case.gold and Span(*case.gold, row)
+                said = case.predicted and Span(*case.predicted, column)
+                back.add((case.note, gold, said))
                 for span in (case.gold, case.predicted):
-                    assert span is None or case.pieces(span)[1] == text[span[0] : span[1]]
+                    assert span is None or case.pieces(span)[1] == text[slice(*span)]
                     assert "".join(case.pieces(span)) == case.text
         assert back == expected
-        differences = index.chosen(criterion=criterion, kinds=[k for k in KINDS if k != SAME])
-        listed = misses_of(sides[0], predicted=sides[1], criterion=criterion)
-        assert len(differences) == len(listed)
-
-
-def test_a_case_says_the_same_as_the_list_of_misses() -> None:
-    golds = gold_notes(3)
-    predicted = predicted_notes(golds)
-    index = span_index(SCORES.get(make_score(golds, predicted)).path)
-    numbers = index.chosen(criterion="label_relaxed", kinds=[k for k in KINDS if k != SAME])
-    mine = [case.listed() for case in index.cases(numbers.tolist())]
-    engine = [
-        miss.listed()
-        for gold, found in zip(golds, predicted, strict=True)
-        for miss in misses_of(gold, predicted=found, n_context=40)
-    ]
-    assert mine == engine and len(mine) == 4
-    ages = index.of_label("quasi_identifier", among=numbers)
-    assert len(ages) == 2  # an age under another label, and 発熱
-    assert index.of_label("no such label", among=numbers).size == 0
-
-
-def test_a_long_span_is_cut_and_an_unaligned_one_has_no_place(tmp_path: Path) -> None:
-    text = "x" * 5000
-    gold = tagged("n", text=text, spans=[Span(100, 4900, "identifier")])
-    other = tagged("n", text=text, spans=[], unaligned=["contact"])
-    writer = SpanWriter(tmp_path)
-    writer.add(gold, predicted=other)
-    writer.close()
-    index = span_index(tmp_path)
-    missed, nowhere = index.cases([0, 1])
-    assert len(missed.text) == 600 and missed.pieces(missed.gold)[1] == "x" * 560
-    assert nowhere.kind == SPURIOUS and nowhere.gold is nowhere.predicted is None
-    assert nowhere.column == "contact"
-    with pytest.raises(AuditError, match="cannot be read"):
-        span_index(tmp_path / "missing")
-
-
-def discordant(notes: Iterable[tuple[TaggedDocument, ...]]) -> tuple[int, int, int, int]:
-    """Count golds by which of two taggers found them: first only, second only, both, neither."""
-    counts = [0, 0, 0, 0]
-    for gold, *taggers in notes:
-        found = [
-            {g for g, _ in match(gold.spans, t.spans, criterion="strict").pairs} for t in taggers
+        differing = index.chosen(criterion=criterion, kinds=[k for k in KINDS if k != SAME])
+        assert [case.listed() for case in index.cases(differing.tolist())] == [
+            miss.listed()
+            for gold, said in zip(golds, saids, strict=True)
+            for miss in misses_of(gold, predicted=said, criterion=criterion, n_context=40)
         ]
-        for span in gold.spans:
-            counts[2 * (span in found[0]) + (span in found[1])] += 1
-    return counts[2], counts[1], counts[3], counts[0]
+        assert index.missed(criterion=criterion).keys() == {
+            (f"n{i}", g.start, g.end, g.label) for i, g, p in expected if g and not p
+        }
+    readable = [(case.note, *case.gold, case.row) for case in index.cases(index.readable())]
+    assert sorted(readable) == [
+        (i, g.start, g.end, g.label)
+        for i, (gold, said) in enumerate(zip(golds, saids, strict=True))
+        for g in gold.spans
+        if not set(range(g.start, g.end)) <= {c for s in said.spans for c in range(s.start, s.end)}
+    ]
+    every = index.chosen(criterion="strict")
+    of_label = index.of_label(TYPES[0], among=every)
+    assert of_label.tolist() == [
+        number
+        for number, case in zip(every.tolist(), index.cases(every.tolist()), strict=True)
+        if TYPES[0] in (case.row, case.column)
+    ]
+    assert index.of_label("no such label", among=of_label).size == 0
+
+
+def test_a_long_span_is_cut_and_an_unaligned_one_has_no_place() -> None:
+    gold = tagged("n", text="x" * 5000, spans=[Span(100, 4900, "identifier")])
+    said = tagged("n", text="x" * 5000, spans=[], unaligned=["contact"])
+    index = index_of(make_score([gold], [said]))
+    missed, nowhere = index.cases([0, 1])
+    assert (missed.start, len(missed.text), missed.pieces(missed.gold)[1]) == (60, 600, "x" * 560)
+    assert vars(nowhere) == {
+        "note": 0, "doc_id": "n", "patient_id": None, "kind": SPURIOUS, "row": SPURIOUS,
+        "column": "contact", "gold": None, "predicted": None, "start": 0, "text": "",
+    }  # fmt: skip
+    assert [index.chosen(criterion=name).tolist() for name in CRITERIA] == [[0, 1]] * 3
+
+
+def test_without_identifiers_the_headline_is_about_all_spans() -> None:
+    golds = [note.with_spans(note.spans[1:]) for note in gold_notes()]
+    one = SCORES.get(make_score(golds[::-1], [note.with_spans(()) for note in golds]))
+    assert (one.headline.label, one.headline.missed.n_hits) == (ANY, 36)
+    assert one.summary.criteria["strict"].together.precision is None
+    assert one.gold_digest == SCORES.get(make_score(golds, golds)).gold_digest, "in any order"
 
 
 def test_two_scores_are_compared_as_the_engine_does() -> None:
@@ -188,67 +396,80 @@ def test_two_scores_are_compared_as_the_engine_does() -> None:
     sides = [predicted_notes(golds, every=every) for every in (3, 4)]
     ids = [make_score(golds, side) for side in sides]
     found = compare_scores(ids[0], second=ids[1], criterion="strict")
-    scored = [score_pairs(zip(golds, side, strict=True)) for side in sides]
-    counts = [one.criteria["strict"] for one in scored]
-    assert list(found.lines)[:2] == [ANY, "identifier"]
-    for label, (_, differences) in found.lines.items():
-        assert differences == compare(counts[0], counts[1], label=label, n_replicates=100)
-    split = discordant(zip(golds, *sides, strict=True))
-    assert found.discordant == Discordant(*split)
-    assert len(found.first_only) == split[1] > 0
+    scored = [score_pairs(zip(golds, side, strict=True)).criteria["strict"] for side in sides]
+    assert list(found.lines) == [ANY, *(t for t in TYPES if t != "personal_id_code")]
+    for label, (n_gold, differences) in found.lines.items():
+        assert n_gold == (96 if label == ANY else 24)
+        assert differences == compare(*scored, label=label, n_replicates=100)
+    only: dict[tuple[bool, bool], set[tuple[str, str]]] = {}
+    for gold, *taggers in zip(golds, *sides, strict=True):
+        for span in gold.spans:
+            hits = tuple(span in one.spans for one in taggers)
+            only.setdefault(hits, set()).add((gold.doc_id, span.label))  # type: ignore[arg-type]
+    assert [len(found.first_only), len(found.second_only), found.n_both] == [
+        len(only[False, True]), len(only[True, False]), len(only[False, False]),
+    ]  # fmt: skip
+    n = len(found.first_only) + len(found.second_only)
+    assert found.p == pytest.approx(binomtest(len(found.first_only), n).pvalue)
+    for score_id, numbers, key in (
+        (ids[0], found.first_only, (False, True)), (ids[1], found.second_only, (True, False)),
+    ):  # fmt: skip
+        cases = list(index_of(score_id).cases(numbers.tolist()))
+        assert {(case.doc_id, case.row) for case in cases} == only[key]
+        assert len(cases) == len(only[key])
+    same = compare_scores(ids[0], second=ids[0], criterion="relaxed")
+    assert same.p == 1.0 and len(same.first_only) == 0
     other = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
     with pytest.raises(AuditError, match="not of the same gold"):
         compare_scores(ids[0], second=other, criterion="strict")
 
 
-def test_the_headline_counted_by_hand() -> None:
-    score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
-    view = SCORES.get(score_id)
-    head = view.headline
-    assert (head.label, head.missed.n_hits, head.missed.n_total) == ("identifier", 4, 12)
-    assert (head.notes.n_hits, head.notes.n_total, head.readable.n_hits) == (4, 12, 4)
-    assert head.share.low <= head.share.value == 4 / 12 <= head.share.high
-    assert head.is_few
-    contact = view.summary.coverage.labels["contact"]
-    assert contact.whole.n_hits == 8
-    # Of 12 telephones of 12 characters, four lack five.
-    assert (contact.characters.n_hits, contact.characters.n_total) == (12 * 12 - 20, 144)
-    exact = view.summary.criteria["strict"].labels["contact"].rate("exact")
-    assert (exact.n_hits, exact.n_total) == (8, 12)
+# What is handed in.
 
 
-def test_without_identifiers_the_headline_is_about_all_spans() -> None:
+def archive(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as found:
+        for name, content in files.items():
+            found.writestr(name, content)
+    return buffer.getvalue()
+
+
+def test_every_format_is_read_and_no_name_becomes_a_path() -> None:
     golds = [
-        note.with_spans(span for span in note.spans if span.label != "identifier")
-        for note in gold_notes()
+        TaggedDocument(note.doc_id, note.text.replace("\n", " "), note.spans)
+        for note in gold_notes(3)
     ]
-    score_id = make_score(golds, [note.with_spans(()) for note in golds])
-    view = SCORES.get(score_id)
-    assert (view.headline.label, view.headline.missed.n_hits) == (ANY, 36)
-    assert view.summary.criteria["strict"].together.precision is None
+    expected = keep_notes(golds)
+    for form in ("brat", "i2b2", "inline"):
+        given = keep_given(archive(write_files(golds, form=form)), name="x.zip", what="gold notes")
+        assert (given.n_notes, given.n_spans) == (3, 12), form
+        assert form == "i2b2" or given.labels == expected.labels
+    hostile = archive({"../../../evil.jsonl": write_jsonl(golds).encode(), "__MACOSX/a": b"x"})
+    given = keep_given(hostile, name="x.zip", what="gold notes")
+    assert given == expected
+    assert given_path(given.digest).stat().st_mode & 0o777 == 0o600
+    assert sorted(p.name for p in SCORES.home().parent.parent.iterdir()) == ["home"]
 
 
-def test_the_published_numbers_follow_from_the_published_matrix() -> None:
-    facts = json.loads((REPOSITORY / "tests/golden/deid_tables.json").read_text())
-    names = facts["labels_en"]
-    golden = facts["entity_prf_percent"]
-    published = published_deid()
-    for label in TYPES:
-        again = [f"{100 * value:.1f}" for value in published.recomputed(label)]
-        assert again == [f"{value:.1f}" for value in published.percent["label_relaxed"][label]]
-    for criterion in CRITERIA:
-        for japanese, values in golden[criterion].items():
-            label = names[japanese]
-            assert published.percent[criterion][label] == tuple(values)
-            records = facts["record_percent_complete_clean_exact"][criterion][japanese]
-            assert published.records[criterion][label] == tuple(records)
-            assert published.n_gold[label] == facts["table1_counts"]["test"][japanese]
-
-
-def test_many_notes_stay_in_order(tmp_path: Path) -> None:
-    rng = random.Random(0)
-    golds = gold_notes(300)
-    predicted = predicted_notes(golds, every=rng.choice([3, 5]))
-    index = span_index(SCORES.get(make_score(golds, predicted)).path)
-    notes = index.note[index.chosen(criterion="strict")]
-    assert (np.diff(notes) >= 0).all() and notes[-1] == 299
+def test_files_that_are_refused_do_not_tell_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = write_jsonl(gold_notes(2))
+    bad = text.replace('"start": 5', '"start": 5000')
+    for content, name in (
+        (b"", "x.jsonl"), (b"\0\1", "x.jsonl"), (bad.encode(), "山田太郎.jsonl"),
+        (archive({"山田太郎.jsonl": bad.encode()}), "x.zip"), (b"PK\3\4broken", "x.zip"),
+        (archive({}), "x.zip"), (b"T1\tName 0 2\tab", "山田.ann"), (b"x", "山田.pdf"),
+        ((text + text).encode(), "x.jsonl"),
+    ):  # fmt: skip
+        with pytest.raises(AuditError) as refused:
+            keep_given(content, name=name, what="gold notes")
+        assert "山田" not in str(refused.value)
+    for content in (b"{}", b'{"doc_id": "1"}', b"\n\n", b'["output"]'):
+        with pytest.raises(AuditError):
+            keep_outputs(content, what="predicted notes")
+    monkeypatch.setattr("audit.deid.given.MAX_UNPACKED_BYTES", 1000)
+    with pytest.raises(AuditError, match="too large when unpacked"):
+        keep_given(archive({"a.jsonl": b" " * 10_000}), name="a.zip", what="gold notes")
+    monkeypatch.setattr("audit.deid.given.MAX_FILES", 1)
+    with pytest.raises(AuditError, match="more than 1 files"):
+        keep_given(archive({"a.jsonl": b"", "b.jsonl": b""}), name="a.zip", what="gold notes")

@@ -1,7 +1,8 @@
-"""The hand-written test sets: notes of two other hospitals, that no tagger was made for.
+"""Hand-written notes with their marks: two hospitals that no tagger was made for, clinical values.
 
-Everything in them is fictional. One note after another, each under a line `### name`, with inline
-tags of the five types.
+Everything in them is fictional. In a file notes stand one after another, each under a line `### x`,
+with inline tags; one of clinical values has a sentence a line, the values between ⟦ and ⟧. The
+second of each was written when taggers had been mended with the first.
 """
 
 from __future__ import annotations
@@ -11,18 +12,17 @@ from functools import cache
 from pathlib import Path
 
 from audit.notes.formats import TagCensus, scan_tags
-from audit.notes.spans import TaggedDocument, tagged
+from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
 
 SETS = ("unseen", "unseen_second")
 N_NOTES = {
     ("unseen", "ja"): 60, ("unseen", "en"): 20,
     ("unseen_second", "ja"): 40, ("unseen_second", "en"): 16,
 }  # fmt: skip
-N_WITHOUT = {
-    ("unseen", "ja"): 12, ("unseen", "en"): 3,
-    ("unseen_second", "ja"): 8, ("unseen_second", "en"): 4,
-}  # fmt: skip
+N_WITHOUT = dict(zip(N_NOTES, (12, 3, 8, 4), strict=True))
 """Notes in which nothing personal stands."""
+N_VALUES = 371
+_LABELS = dict(zip("IQPLC", TYPES, strict=True))
 
 
 @cache
@@ -36,3 +36,24 @@ def unseen(name: str, language: str) -> tuple[TaggedDocument, ...]:
         assert scanned.census == TagCensus(n_tags=len(scanned.spans)), title
         notes.append(tagged(title, text=scanned.plain, spans=scanned.spans))
     return tuple(notes)
+
+
+def marked(written: str, *, patient: str | None = "p1") -> TaggedDocument:
+    """Return a note written with ⟦Q:marks⟧: the first letters of the types, or a label."""
+    text, spans = "", []
+    for place, piece in enumerate(re.split("[⟦⟧]", written)):
+        if place % 2:
+            label, _, piece = piece.partition(":")
+            label = _LABELS.get(label, label)
+            spans.append(Span(len(text), len(text) + len(piece), label))
+        text += piece
+    return tagged("1", text=text, spans=spans, patient_id=patient)
+
+
+@cache
+def clinical_sentences() -> tuple[TaggedDocument, ...]:
+    """Return sentences with their clinical values marked as `value`."""
+    names = ("en", "ja", "second_en", "second_ja")
+    files = (Path(__file__).parent / "clinical" / f"{name}.txt" for name in names)
+    lines = [line for file in files for line in file.read_text("utf-8").splitlines()]
+    return tuple(marked(line.replace("⟦", "⟦value:")) for line in lines)

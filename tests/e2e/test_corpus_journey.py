@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ from pages.ui.language import words_of
 from tests.e2e.conftest import Server, command
 from tests.e2e.screen import SAY, choose, fill_number, is_whole, job_state, press, unfold
 from tests.e2e.test_journey import start
-from tests.e2e.test_pages import PAGES
 
 JAPANESE = words_of("ja")
 MARKUP = "<img src=x> **bold** ![p](q.png).csv"
@@ -265,29 +263,3 @@ def test_markup_in_a_file_name_and_a_note_is_shown_as_it_is(
     page.goto(f"{page.url.split('/train')[0]}/jobs?lang=ja")
     expect(page.locator("[class*='st-key-job-']").first).to_contain_text(MARKUP)
     assert page.locator("img[src*=evil], img[src=x], img[src='q.png']").count() == 0
-
-
-@pytest.mark.parametrize(("language", "scheme"), [("en", "light"), ("ja", "dark")])
-def test_the_link_of_a_corpus_opens_first_on_a_fresh_server(
-    corpus_home: Path,
-    serve: Callable[[Path], str],
-    visit: Callable[..., Any],
-    language: str,
-    scheme: str,
-) -> None:
-    say = words_of(language)
-    (corpus,) = (p.parent.name for p in corpus_home.glob("corpora/*/corpus.json")
-                 if json.loads(p.read_text(encoding="utf-8"))["title"] == TITLE)  # fmt: skip
-    page = visit(f"{serve(corpus_home)}/corpus?corpus={corpus}&lang={language}", scheme=scheme)
-    is_whole(page)
-    expect(page.get_by_test_id("stSidebarNavLink")).to_have_count(len(PAGES))
-    expect(page.get_by_role("heading", name=TITLE, exact=True)).to_be_visible()
-    for part in ("tables", "names", "left", "coverage"):
-        page.get_by_role("tab", name=say.text(f"corpus_part_{part}"), exact=True).click()
-        is_whole(page)
-        if folder := os.environ.get("KART_AUDIT_SCREENSHOTS"):
-            page.screenshot(path=Path(folder) / f"corpus-{part}-{language}.png", full_page=True)
-    page.set_viewport_size({"width": 820, "height": 1000})
-    is_whole(page)
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    assert page.locator("img[src=y]").count() == 0

@@ -19,11 +19,9 @@ from playwright.sync_api import expect
 from audit.deid.score import SCORES
 from audit.home import HOME_VARIABLE
 from audit.notes.formats import write_jsonl
-from pages.ui.language import words_of
 from tests.deid.make_scores import gold_notes, make_score, predicted_notes
-from tests.e2e.screen import SAY, is_whole, picture, press, saved, upload
+from tests.e2e.screen import SAY, is_whole, press, saved, upload
 
-JAPANESE = words_of("ja")
 HOSTILE = "<img src=x onerror=alert(1)> **bold** ![p](http://evil.example/p.png)"
 
 
@@ -82,26 +80,6 @@ def test_a_click_on_a_cell_shows_its_spans(
     expect(page.locator(".ka-pair mark").first).to_contain_text("山田太郎")
 
 
-@pytest.mark.parametrize("language", ["en", "ja"])
-def test_what_stays_readable_leads_and_a_click_opens_it(
-    home: Path, address: str, visit: Callable[..., Any], language: str
-) -> None:
-    say = words_of(language)
-    first = next(one for one in SCORES.all() if one.title == "the first")
-    page = visit(f"{address}?score={first.score_id}&lang={language}")
-    is_whole(page)
-    cards = page.locator(".ka-verdict")
-    expect(cards.first).to_contain_text(say.text("deid_measures_readable_names", n=8, total=24))
-    expect(cards.nth(1)).to_contain_text(say.text("deid_measures_missed_n", n=8, total=24))
-    picture(page, f"readable-{language}")
-    press(page, "deid_measures_show_readable")
-    page.wait_for_url(re.compile("readable=1"))
-    expect(page.locator(".ka-pair")).to_have_count(8)
-    reveal(page)
-    expect(page.locator(".ka-pair mark").first).to_contain_text("山田太郎")
-    picture(page, f"readable-list-{language}")
-
-
 def test_misses_are_filtered_handed_out_and_read_back(
     home: Path, address: str, visit: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -115,19 +93,6 @@ def test_misses_are_filtered_handed_out_and_read_back(
     rows = list(csv.DictReader(opened.read_text(encoding="utf-8-sig").splitlines()))
     assert len(rows) == 8 and {row["kind"] for row in rows} == {"missed"}
     assert rows[0]["gold_text"] == "山田太郎"
-
-
-def test_two_scores_are_compared_in_both_languages_and_markup_stays_text(
-    home: Path, address: str, visit: Callable[..., Any]
-) -> None:
-    first = next(one for one in SCORES.all() if one.title == "the first")
-    page = visit(f"{address}?part=compare&score={first.score_id}", scheme="dark")
-    is_whole(page)
-    expect(page.get_by_text("Only the first misses 6, only the second 4, both 2")).to_be_visible()
-    page.get_by_text("日本語").click()
-    expect(page.get_by_text(JAPANESE.text("deid_measures_compare"))).to_be_visible()
-    expect(page.locator("img[src*='evil']")).to_have_count(0)
-    assert "<img src=x" in page.inner_text("body")
 
 
 def test_hostile_files_are_refused_and_gold_spans_are_measured_as_a_job(

@@ -71,17 +71,6 @@ def test_a_pasted_note_is_marked_replaced_and_downloaded(
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
-def test_a_long_text_of_windows_becomes_a_kept_note(url: str, visit: Callable[..., Any]) -> None:
-    text = (LINE * 700)[:30_000].encode("cp932")
-    page = open_page(visit, url, "way=upload&mode=mask&lang=en")
-    upload(page, "deidentify_upload", data=text, name=f"{NAME}.txt")
-    press(page, "deidentify_go_file")
-    expect(released(page)).to_contain_text("■■■■", timeout=120_000)
-    expect(released(page)).not_to_contain_text(NAME)
-    assert NAME not in page.url
-    is_whole(page)
-
-
 def test_many_notes_by_a_job_shown_once_names_are_revealed(
     url: str, visit: Callable[..., Any], tmp_path: Path
 ) -> None:

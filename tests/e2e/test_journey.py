@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import zipfile
 from collections.abc import Callable
@@ -150,58 +148,3 @@ def is_listed(bundle: zipfile.ZipFile) -> bool:
 
 def read_json(bundle: zipfile.ZipFile, name: str) -> Any:
     return json.loads(bundle.read(next(n for n in bundle.namelist() if n.endswith(name))))
-
-
-HARD = [
-    ("BOM", "\ufefffirst_name,last_name\nAnna,Berg\nOtto,Zorn\n".encode(), 2),
-    ("CP932", "姓,名\n山田,太郎\n髙橋,花子\n".encode("cp932"), 2),
-    ("quotes", b'first_name,last_name\n"Anna ""Ann""","Berg, Jr."\nOtto,Zorn\n', 2),
-    ("NA", b"first_name,last_name\nNA,None\nTrue,007\n", 2),
-    ("formula", b"first_name,last_name\n=cmd(),Berg\nOtto,+Zorn\n", 2),
-    ("markup", b"first_name,last_name\n<img src=http://evil.example/q.png>,"
-               b"![x](http://evil.example/p.png)\nOtto,Zorn\n", 2),
-]  # fmt: skip
-
-
-def test_hard_files_are_read_and_shown_as_they_are(
-    server: Server, visit: Callable[..., Any]
-) -> None:
-    page = visit(f"{server.url}/setup")
-    is_whole(page)
-    for what, data, n in HARD:
-        upload(page, "names_file", data=data, name=f"{what}.csv")
-        expect(page.locator(".st-key-card_names")).to_contain_text(f"{what}.csv")
-        expect(page.locator(".st-key-card_names")).to_contain_text(
-            SAY.text("setup_draft_line", given=n, typed=0, drawn=0)
-        )
-        is_whole(page)
-    assert page.locator("img[src*=evil]").count() == 0
-
-
-def test_ten_thousand_names_are_checked_while_one_looks(
-    server: Server, visit: Callable[..., Any]
-) -> None:
-    rows = io.StringIO()
-    writer = csv.writer(rows)
-    writer.writerow(["first_name", "last_name", "is_member"])
-    writer.writerows([f"First{i}", f"Last{i}", i % 2] for i in range(10_000))
-    page = visit(f"{server.url}/setup")
-    is_whole(page)
-    upload(page, "names_file", data=rows.getvalue().encode())
-    expect(page.locator(".st-key-card_names")).to_contain_text(
-        SAY.text("setup_draft_line", given=10_000, typed=0, drawn=0)
-    )
-
-
-def test_a_ragged_file_is_refused_with_its_row_and_nothing_is_lost(
-    server: Server, visit: Callable[..., Any]
-) -> None:
-    page = visit(f"{server.url}/setup")
-    is_whole(page)
-    typed = page.get_by_label(SAY.text("setup_typed"), exact=True)
-    typed.fill("Anna Berg")
-    typed.press("Control+Enter")
-    upload(page, "names_file", data=b"first_name,last_name\nAnna,Berg\nOtto,Zorn,7\n")
-    refusal = page.locator(".st-key-card_names .ka-refused")
-    expect(refusal).to_contain_text("3")
-    expect(typed).to_have_value("Anna Berg")

@@ -85,19 +85,6 @@ def test_an_own_audit_opens_first_and_wears_no_ribbon(
     expect(page.locator(".ka-ribbon")).to_have_count(0)
 
 
-@pytest.mark.parametrize("width", [1400, 820])
-def test_no_table_or_page_is_cut_off(
-    demo_server: str, visit: Callable[..., Any], width: int
-) -> None:
-    page = visit(demo_server, width=width)
-    expect(page.locator(".ka-table").last).to_be_visible()
-    too_wide = "e => e.scrollWidth - e.clientWidth"
-    assert page.evaluate(f"({too_wide})(document.documentElement)") <= 0
-    if width == 1400:
-        for box in page.locator(".ka-scroll").all():
-            assert box.evaluate(too_wide) <= 0
-
-
 def test_switch_and_link_keep_audit_and_language(
     demo: dict[str, Any], demo_server: str, visit: Callable[..., Any]
 ) -> None:
@@ -129,14 +116,6 @@ def test_names_of_models_neither_run_nor_fetch(demo_server: str, visit: Callable
     page.get_by_role("combobox").click()
     expect(page.get_by_role("option")).to_have_count(3)
     assert page.locator("img[src*=evil]").count() == 0
-
-
-def test_an_empty_installation_says_how_to_begin(
-    tmp_path: Path, serve: Callable[[Path], str], visit: Callable[..., Any]
-) -> None:
-    page = visit(serve(tmp_path / "empty"))
-    expect(page.get_by_role("heading", name=TITLE)).to_be_visible()
-    expect(page.get_by_text("python -m audit demo")).to_be_visible()
 
 
 def test_every_answer_carries_the_policy(demo_server: str) -> None:

@@ -13,7 +13,6 @@ import pytest
 from tests.e2e.screen import is_whole
 
 pytest.importorskip("playwright.sync_api")
-from playwright.sync_api import expect
 
 PAGES = (
     "overview", "corpus", "train", "setup", "run", "jobs", "names", "measures", "documents",
@@ -54,17 +53,6 @@ def test_a_page_is_drawn_whole(
     page.set_viewport_size({"width": 820, "height": 1000})
     is_whole(page)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-
-
-@pytest.mark.parametrize("name", ["names"])
-def test_a_deep_link_first_on_a_fresh_server_has_the_sidebar(
-    demo_home: Path, serve: Callable[[Path], str], visit: Callable[..., Any], name: str
-) -> None:
-    page = visit(f"{serve(demo_home)}/{name}?lang=ja")
-    is_whole(page)
-    sidebar = page.get_by_test_id("stSidebar")
-    expect(sidebar.get_by_text("KART Audit")).to_be_visible()
-    expect(sidebar.get_by_test_id("stSidebarNavLink")).to_have_count(len(PAGES))
 
 
 def test_every_page_of_an_empty_installation_says_what_to_do(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from audit.attack.question import GenerationSettings, PosteriorSettings
-from audit.experiment.paper_tables import GENERAL_TRAINING, TRAINING, ExperimentTask
+from audit.experiment.paper import GENERAL_TRAINING, TRAINING, ExperimentTask
 from audit.home import DEMO_HOSPITAL
 from audit.tables import write_table
 

@@ -10,25 +10,23 @@ import numpy as np
 
 from audit.deid.matching import CoverageCounts
 from audit.experiment.leakage import (
+    MENTIONS,
     MISSED,
+    PERFECT,
+    RAW,
     WHOLE,
+    Arm,
     ArmFacts,
     ArmResult,
     HospitalNotes,
+    LeakageTables,
+    LeakageTask,
     Mention,
     NameMisses,
     arm_row,
     hospital_notes,
     leak_rows,
     split_rows,
-)
-from audit.experiment.leakage_tables import (
-    MENTIONS,
-    PERFECT,
-    RAW,
-    Arm,
-    LeakageTables,
-    LeakageTask,
 )
 from audit.home import DEMO_HOSPITAL
 from audit.names.candidates import Candidates
@@ -81,7 +79,7 @@ def misses(is_exposed: Sequence[bool]) -> NameMisses:
     """Return the misses of patients with one mention each."""
     states = tuple(MISSED if left else WHOLE for left in is_exposed)
     rows = {"quasi_identifier": (3, 2, 30, 20)}
-    return NameMisses(states, tuple(is_exposed), CoverageCounts(rows, 100, 30, 10))
+    return NameMisses(states, np.array(is_exposed), CoverageCounts(rows, 100, 30, 10))
 
 
 def result(

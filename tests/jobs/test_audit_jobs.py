@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,6 @@ from typing import Any
 import pytest
 
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
-from audit.cli import main
-from audit.demo import DemoTask, demo_digests
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs import service, table
@@ -180,46 +177,3 @@ def test_a_retry_with_another_setting_is_another_question(
         service.retry_with(job.job_id, general="x")
     with pytest.raises(AuditError, match="No part"):
         service.submit_part(job.job_id)
-
-
-@pytest.mark.slow
-def test_the_demo_is_one_job_that_remembers_its_audits(
-    home: Path, no_worker: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small = DemoTask(n_documents=10, n_inputs=100, device="cpu")
-    job = service.ask(small.question(), owner="me")
-    assert (job.kind, job.scenario, job.state) == ("demo", 0, "queued")
-    assert service.ask(small.question()).job_id == job.job_id
-    shares: list[float] = []
-    contact = Contact(lambda p, _: shares.append(p.share), lambda: False, lambda _: None)
-    assert table.claim(job.job_id)
-    result = DemoTask.answer(service.read_order(job.job_id), contact)
-    table.end(job.job_id, state="done", result=result)
-    assert shares == sorted(shares)
-    assert any(0 < share < 0.5 for share in shares)
-    assert shares[-1] == 1.0
-    with Store(results_dir()) as store:
-        remembered = demo_digests(store)
-    assert (remembered["masked_lm"], remembered["generation"]) == result
-    assert service.ask(small.question()).job_id == job.job_id
-
-
-def test_commands_list_cancel_and_resume_jobs(
-    home: Path, no_worker: None, request_2: AuditRequest, capsys: pytest.CaptureFixture[str]
-) -> None:
-    job = service.submit("audit", request=request_2)
-
-    def call(*arguments: str) -> tuple[int, Any, str]:
-        code = main([*arguments, "--json"])
-        out, err = capsys.readouterr()
-        return code, json.loads(out) if out else None, err
-
-    code, listed, said = call("jobs")
-    assert (code, [one["job_id"] for one in listed["jobs"]]) == (0, [job.job_id])
-    assert listed["jobs"][0]["state"] == "queued"
-    assert "general → hospital" in said
-    assert call("cancel", job.job_id[:6])[1]["state"] == "cancelled"
-    assert call("resume", job.job_id)[1]["state"] == "queued"
-    assert call("cancel", "0000")[0] == 2
-    assert call("worker", "--device", "cpu")[:2] == (0, {"device": "cpu"})
-    assert "mary" not in said.lower()

@@ -1,7 +1,11 @@
+"""The list of models: what stands in it, what leads nowhere, and the choice of a pair."""
+
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,24 +14,24 @@ from hypothesis import strategies as st
 
 from audit.errors import AuditError
 from audit.home import registered_folders
+from audit.models.inspect import model_digest
+from audit.models.load import load_pair
 from audit.models.registry import (
     VARIABLE,
+    check_pair,
     find_model,
+    is_quick,
+    known_digest,
     list_models,
+    model_choices,
     model_path,
+    tokenizer,
 )
+from audit.models.tokenizer import tokenizer_differences
 from tests.models.editing import edit_json
-from tests.models.make_models import make_bert
+from tests.models.make_models import WORDS, make_bert, make_roberta
 
-
-def listed(model_id: str) -> Path:
-    found = find_model(model_id, among=list_models())
-    assert found is not None
-    return found.path
-
-
-def folders() -> tuple[tuple[str, Path], ...]:
-    return registered_folders(VARIABLE, taken="trained", unnamed="models")
+LISTED = ("models/bert", "models/nested/deep/bert", "models-2/broken", "models-2/病院")
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +39,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two registered folders of one name, a refused model, a nested one, and one outside."""
     root = tmp_path_factory.mktemp("registry")
     bert = make_bert(root / "a" / "models" / "bert")
-    shutil.copytree(bert, root / "a" / "models" / "nested" / "deep" / "bert")
-    shutil.copytree(bert, root / "b" / "models" / "病院")
-    shutil.copytree(bert, root / "outside" / "secret")
-    shutil.copytree(bert, root / "a" / "models" / ".hidden")
-    broken = Path(shutil.copytree(bert, root / "b" / "models" / "broken"))
-    (broken / "model.safetensors").unlink()
+    for place in ("a/models/nested/deep/bert", "b/models/病院", "outside/secret",
+                  "a/models/.hidden", "a/models/1/2/3/4/5", "b/models/broken"):  # fmt: skip
+        shutil.copytree(bert, root / place)
+    (root / "b" / "models" / "broken" / "model.safetensors").unlink()
     (root / "a" / "models" / "link").symlink_to(root / "outside")
     return root
 
@@ -48,120 +50,170 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _registered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = (root / "a" / "models", root / "missing", root / "b" / "models", root / "a" / "models")
-    monkeypatch.setenv(VARIABLE, os.pathsep.join(str(path) for path in paths))
+    monkeypatch.setenv(VARIABLE, os.pathsep.join(map(str, paths)))
 
 
-def test_folders_of_one_name_are_numbered() -> None:
-    assert [label for label, _ in folders()] == ["models", "models-2"]
-
-
-def test_label_that_looks_numbered_is_not_given_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_model_is_listed_once_under_its_own_label(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    models = {model.model_id: model for model in list_models()}
+    assert tuple(models) == LISTED
+    assert {i: (m.path, m.summary is None, m.refusal[:45]) for i, m in models.items()} == {
+        LISTED[0]: (root / "a/models/bert", False, ""),
+        LISTED[1]: (root / "a/models/nested/deep/bert", False, ""),
+        LISTED[2]: (
+            root / "b/models/broken",
+            True,
+            "broken: There are no weights (model.safetenso",
+        ),
+        LISTED[3]: (root / "b/models/病院", False, ""),
+    }
     paths = [tmp_path / "models-2", tmp_path / "x" / "models", tmp_path / "y" / "models"]
     for path in paths:
         path.mkdir(parents=True)
     monkeypatch.setenv(VARIABLE, os.pathsep.join(map(str, paths)))
-    assert [label for label, _ in folders()] == ["models-2", "models", "models-3"]
-
-
-def test_nothing_is_registered_without_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = registered_folders(VARIABLE, taken="trained", unnamed="models")
+    assert [label for label, _ in found] == ["models-2", "models", "models-3"]
     monkeypatch.delenv(VARIABLE)
-    assert folders() == ()
     assert list_models() == ()
-    assert find_model("models/bert", among=list_models()) is None
 
 
-def test_list_holds_good_and_refused_models() -> None:
-    models = {model.model_id: model for model in list_models()}
-    assert list(models) == [
-        "models/bert",
-        "models/nested/deep/bert",
-        "models-2/broken",
-        "models-2/病院",
-    ]
-    broken = models.pop("models-2/broken")
-    assert broken.summary is None
-    assert "There are no weights" in broken.refusal
-    for model in models.values():
-        assert model.summary is not None
-        assert (model.summary.architecture, model.refusal) == ("bert", "")
-
-
-def test_every_listed_identifier_leads_to_its_directory() -> None:
-    for model in list_models():
-        assert listed(model.model_id) == model.path
-
-
-def test_registered_folder_may_be_a_model_itself(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, str(root / "a" / "models" / "bert"))
-    assert [model.model_id for model in list_models()] == ["bert"]
-    assert listed("bert") == root / "a" / "models" / "bert"
-
-
-def test_one_bad_folder_does_not_hide_the_others(
+def test_a_folder_that_no_reader_expected_does_not_stop_the_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bert = make_bert(tmp_path / "models" / "good")
-    names = ["endless", "digits", b"\xff".decode("utf-8", "surrogateescape")]
-    endless, digits, _ = (shutil.copytree(bert, tmp_path / "models" / name) for name in names)
-    edit_json(endless, "config.json", layer_norm_eps=10**400)
-    edit_json(digits, "tokenizer_config.json", added_tokens_decoder={"1" * 5000: {}})
+    for name in ("endless", "digits", os.fsdecode(b"\xff")):
+        shutil.copytree(bert, bert.parent / name)
+    edit_json(bert.parent / "endless", "config.json", layer_norm_eps=10**400)
+    edit_json(
+        bert.parent / "digits", "tokenizer_config.json", added_tokens_decoder={"1" * 5000: {}}
+    )
     monkeypatch.setenv(VARIABLE, os.pathsep.join(("~nobody-of-this-name/x", str(bert.parent))))
     found = {model.model_id: model for model in list_models()}
     assert list(found) == ["models/digits", "models/endless", "models/good", "models/\\udcff"]
     assert [model.refusal == "" for model in found.values()] == [False, False, True, True]
     for model_id, model in found.items():
-        assert listed(model_id) == model.path
         (model_id + model.refusal + (model.summary.name if model.summary else "")).encode()
 
 
 HOSTILE_IDS = (
     "", "/", ".", "..", "models", "models/", "models//bert", "/models/bert", "models/bert/",
-    "models/../models/bert", "models/./bert", "../outside/secret", "models/../../outside/secret",
-    "models/link/secret", "models/.hidden", "models/bert\x00", "models/bert/../../../outside",
-    "models\\bert", "MODELS/BERT", "models/%2e%2e/outside", "models/bert/config.json", "~",
-    "bert-base-uncased", "google-bert/bert-base-uncased", "models-1/bert", "models-3/bert",
-    "file:///etc", "models/\udcff", "models/" + "a/" * 10_000, "models-2/病院 ", "models/*",
+    "models/../models/bert", "models/./bert", "../outside/secret", "models/link/secret",
+    "models/.hidden", "models/bert\x00", "models/bert/../../../outside", "models\\bert",
+    "MODELS/BERT", "models/%2e%2e/outside", "models/bert/config.json", "~", "bert-base-uncased",
+    "models/1/2/3/4/5", "models-1/bert", "file:///etc", "models/\udcff", "models-2/病院 ",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("model_id", HOSTILE_IDS, ids=range(len(HOSTILE_IDS)))
-def test_hostile_identifier_is_refused(model_id: str) -> None:
-    assert find_model(model_id, among=list_models()) is None
-
-
-def test_absolute_path_is_no_identifier(root: Path) -> None:
-    assert find_model(str(root / "a" / "models" / "bert"), among=list_models()) is None
-
-
 @given(text=st.text(alphabet="models/.bert-2~\x00\\ ", max_size=20))
-@settings(max_examples=100, deadline=None)
-def test_only_listed_identifiers_resolve(text: str) -> None:
-    listed = {"models/bert", "models/nested/deep/bert", "models-2/broken", "models-2/病院"}
-    assert (find_model(text, among=list_models()) is not None) == (text in listed)
-
-
-def test_free_path_is_taken_from_the_command_line(root: Path) -> None:
-    outside = root / "outside" / "secret"
-    assert model_path(str(outside)) == outside
-    assert model_path(str(root / "a" / ".." / "outside" / "secret")) == outside
+@settings(max_examples=60, deadline=None)
+def test_only_listed_identifiers_lead_to_a_model(root: Path, text: str) -> None:
+    models = list_models()
+    for model_id in (text, *HOSTILE_IDS, str(root / "a" / "models" / "bert"), *LISTED):
+        found = find_model(model_id, among=models)
+        assert (found and found.model_id) == (model_id if model_id in LISTED else None)
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "not a path"),
+        ("", "^model: This is not a path. Name a model's directory.$"),
         ("a\x00b", "not a path"),
-        ("x" * 5_000, "not a path"),
-        ("google-bert/bert-base-uncased", "nothing is downloaded"),
+        ("x" * 5_000, "This is not a path. Name"),
+        ("google-bert/bert", "There is no such directory. Name a directory on this machine; nothing"
+         " is downloaded from a hub."),
         ("/etc/passwd", "not a directory"),
         ("~nobody-of-this-name/x", "followed"),
         ("x" * 300, "There is no such directory|followed"),
     ],
-)
-def test_bad_free_path_is_refused(text: str, says: str) -> None:
+)  # fmt: skip
+def test_a_path_of_the_command_line_is_followed_or_refused(
+    text: str, says: str, root: Path
+) -> None:
     with pytest.raises(AuditError, match=says):
         model_path(text)
+    outside = root / "outside" / "secret"
+    assert model_path(str(root / "a" / ".." / "outside" / "secret")) == outside
+
+
+def test_the_differences_of_a_pair_are_told(tmp_path: Path) -> None:
+    one = make_bert(tmp_path / "general")
+    other = make_bert(tmp_path / "hospital", seed=1, n_layers=3, dropout=0.2)
+    found = check_pair(one, other)
+    told = {trait.code: (trait.general, trait.hospital) for trait in found.traits}
+    n_layer = sum(shape for shape in (4 * (16 * 16 + 16), 2 * 2 * 16, 2 * 16 * 32 + 32 + 16))
+    n = check_pair(one, one).traits[4].general
+    assert told == {
+        "architecture": ("bert", "bert"), "n_layers": (2, 3), "hidden_size": (16, 16),
+        "vocab_size": (37, 37), "n_parameters": (n, n + n_layer), "n_positions": (64, 64),
+        "tokenizer": ("BertTokenizer",) * 2, "n_heads": (2, 2), "hidden_dropout": (0.1, 0.2),
+        "attention_dropout": (0.1, 0.2),
+    }  # fmt: skip
+    assert [trait.code for trait in found.traits if trait.is_different] == [
+        "n_layers", "n_parameters", "hidden_dropout", "attention_dropout",
+    ]  # fmt: skip
+    assert (found.refusal, found.tokenizer_differences, found.is_one_directory) == ("", (), False)
+    assert check_pair(one, one).is_one_directory
+
+
+@pytest.mark.parametrize("what", ["words", "case", "kind"])
+def test_a_pair_is_refused_in_the_loaders_own_words(tmp_path: Path, what: str) -> None:
+    one = make_bert(tmp_path / "general")
+    if what == "kind":
+        other = make_roberta(tmp_path / "hospital")
+    else:
+        changes = {"words": (*WORDS[1:], WORDS[0])} if what == "words" else {"lower_case": False}
+        other = make_bert(tmp_path / "hospital", **changes)  # type: ignore[arg-type]
+    with pytest.raises(AuditError) as refused:
+        load_pair(one, other)
+    found = check_pair(one, other)
+    assert found.refusal == str(refused.value)
+    assert found.tokenizer_differences
+    assert tokenizer_differences(tokenizer(one), tokenizer(other)) == found.tokenizer_differences
+
+
+def test_a_digest_is_remembered_until_a_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_bert(tmp_path / "model")
+    calls = []
+    monkeypatch.setattr(
+        "audit.models.registry.model_digest", lambda of: calls.append(of) or model_digest(of)
+    )
+    assert is_quick(path)
+    monkeypatch.setattr("audit.models.registry.QUICK_BYTES", 0)
+    assert not is_quick(path)
+    assert known_digest(path) == known_digest(path) == model_digest(path)
+    assert (len(calls), is_quick(path)) == (1, True)
+    before = (path / "config.json").stat()
+    os.utime(path / "config.json", ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000))
+    assert not is_quick(path)
+    assert (known_digest(path), len(calls)) == (model_digest(path), 2)
+    with pytest.raises(AuditError, match="cannot be read any more"):
+        known_digest(tmp_path / "gone")
+
+
+def test_the_demos_models_follow_the_registered_ones() -> None:
+    found = model_choices()
+    assert [model.model_id for model in found[:5]] == [*LISTED, "demo:en/general"]
+    demo = [model for model in found if model.model_id.startswith("demo:")]
+    assert len(demo) == len(found) - 4 >= 7
+    assert not any(model.refusal for model in demo)
+
+
+def test_comparing_and_spelling_need_no_torch() -> None:
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from audit.models.registry import check_pair, model_choices\n"
+        "from pages.ui.setup_facts import spelling\n"
+        "from audit.names.lists import kept_names\n"
+        "paths = [m.path for m in model_choices() if m.model_id.startswith('demo:en')]\n"
+        "names = kept_names('demo-en', store=None).candidates\n"
+        "print(check_pair(*paths[:2]).refusal == '', spelling(names, model=paths[0]).n_pieces[0])\n"
+    )
+    repository = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=repository, capture_output=True, text=True, check=True,
+        env=os.environ | {"PYTHONPATH": str(repository)},
+    )  # fmt: skip
+    assert done.stdout.split()[0] == "True" and int(done.stdout.split()[1]) > 0

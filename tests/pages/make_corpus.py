@@ -11,7 +11,6 @@ from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.make import CorpusTask, make_corpus
 from benchmarks.example_notes import example_csv
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 CORPUS_ID = "0c0c0c0c0c0c"
 TITLE = "What is in the notes, and whose names?"
 NAMED = "Grace Hopper is a 70-year-old woman with a cough. Mrs. Hopper was seen. Plan: home.\n"
@@ -38,26 +37,6 @@ def write_identified(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "notes.csv").write_text(f'patient_id,text\n1,"{NAMED}"\n')
     (folder / "people.csv").write_text("patient_id,first_name,last_name,sex\n1,Grace,Hopper,F\n")
-
-
-def open_corpus(**query: str) -> AppTest:
-    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=60)
-    app.run()
-    app.switch_page("../corpus.py")
-    for name, value in query.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(block.proto.body for block in app.get("html"))
-
-
-def parameter(app: AppTest, name: str) -> str:
-    value = app.query_params[name]
-    return value if isinstance(value, str) else value[0]
 
 
 def choose_file(app: AppTest, part: str) -> AppTest:

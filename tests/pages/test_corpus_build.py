@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,21 +14,17 @@ from tests.pages.make_corpus import (
     CORPUS_ID,
     TITLE,
     choose_file,
-    open_corpus,
-    parameter,
-    texts,
     write_identified,
 )
 from tests.pages.make_trainings import make_corpus_folder
-from tests.pages.quiet_home import quiet_home
+from tests.pages.screen import (
+    HOSTILE,
+    open_page,
+    parameter,
+    texts,
+)
 
 EXAMPLE = "invented notes"
-HOSTILE = "![x](http://evil.example/p.png)<img src=x>"
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    yield from quiet_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -41,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_folders_the_example_is_one_click_away() -> None:
-    app = open_corpus()
+    app = open_page("corpus")
     assert app.title[0].value == TITLE
     assert "No corpus is kept here yet" in texts(app)
     assert VARIABLE in app.code[0].value
@@ -55,29 +50,19 @@ def test_without_folders_the_example_is_one_click_away() -> None:
     assert app.button(key="corpus_build").label == "Build the corpus"
 
 
-def test_inserted_values_are_marked_by_what_they_are() -> None:
-    app = choose_file(open_corpus(), EXAMPLE)
-    before, after = texts(app).split('<div class="ka-pair">')[1].split("With dummy identities")
-    assert 'ka-mark-date">[**' in before
-    assert "[**" not in after
-    for group in ("patient", "other", "date", "place"):
-        assert f"ka-mark-{group}" in after
-    assert "ka-legend" in texts(app)
-
-
 def test_a_link_names_a_file_by_a_code_and_restores_it(folder: Path) -> None:
     (folder / "Smith_John.csv").write_text("patient_id,text\n1,[**Known firstname 3**] is well\n")
-    app = choose_file(open_corpus(), "Smith_John")
+    app = choose_file(open_page("corpus"), "Smith_John")
     code = parameter(app, "notes")
     assert len(code) == 12
     assert "mith" not in code
-    assert open_corpus(notes=code).selectbox(key="corpus_file").value == code
-    assert open_corpus(notes="../../etc").selectbox(key="corpus_file").value is None
+    assert open_page("corpus", notes=code).selectbox(key="corpus_file").value == code
+    assert open_page("corpus", notes="../../etc").selectbox(key="corpus_file").value is None
 
 
 def test_columns_that_are_not_clear_are_asked_for(folder: Path) -> None:
     (folder / "odd.csv").write_text(f"who,{HOSTILE}\n7,Seen on [**2150-1-2**] {HOSTILE}\n")
-    app = choose_file(open_corpus(), "odd.csv")
+    app = choose_file(open_page("corpus"), "odd.csv")
     shown = texts(app)
     assert "No column is known to hold the text" in shown
     assert not [button for button in app.button if button.key == "corpus_build"]
@@ -94,7 +79,7 @@ def test_columns_that_are_not_clear_are_asked_for(folder: Path) -> None:
 
 def test_identified_notes_are_not_shown_until_names_are_revealed(folder: Path) -> None:
     write_identified(folder)
-    app = choose_file(open_corpus(), "ward/notes.csv")
+    app = choose_file(open_page("corpus"), "ward/notes.csv")
     assert "These notes have no placeholders" in texts(app)
     assert "Hopper" not in texts(app)
     assert not [b for b in app.button if b.key == "corpus_build"], "a register is missing"
@@ -115,7 +100,7 @@ def test_identified_notes_are_not_shown_until_names_are_revealed(folder: Path) -
 
 
 def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
-    app = choose_file(open_corpus(), EXAMPLE)
+    app = choose_file(open_page("corpus"), EXAMPLE)
     app.text_input(key="corpus_title").set_value("Ward <i>4</i>")
     app.number_input(key="corpus_number_seed").set_value(11)
     app.toggle(key="corpus_canaries").set_value(True).run()
@@ -137,7 +122,7 @@ def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
 
 
 def test_a_job_that_is_done_leads_to_its_corpus_and_one_that_failed_says_why() -> None:
-    app = choose_file(open_corpus(), EXAMPLE)
+    app = choose_file(open_page("corpus"), EXAMPLE)
     app.button(key="corpus_build").click().run()
     (job,) = service.active_jobs()
     make_corpus_folder(CORPUS_ID)
@@ -147,7 +132,7 @@ def test_a_job_that_is_done_leads_to_its_corpus_and_one_that_failed_says_why() -
     assert not app.exception
     assert "The corpus is built" in texts(app)
     assert parameter(app, "corpus") == CORPUS_ID
-    app = choose_file(open_corpus(view="build"), EXAMPLE)
+    app = choose_file(open_page("corpus", view="build"), EXAMPLE)
     app.number_input(key="corpus_number_seed").set_value(5).run()
     app.button(key="corpus_build").click().run()
     (job,) = service.active_jobs()
@@ -160,6 +145,6 @@ def test_a_job_that_is_done_leads_to_its_corpus_and_one_that_failed_says_why() -
 
 def test_a_file_that_cannot_be_read_says_so(folder: Path) -> None:
     (folder / "bad.csv").write_bytes(b"text\n\xff\xfe\x00broken")
-    app = choose_file(open_corpus(), "bad.csv")
+    app = choose_file(open_page("corpus"), "bad.csv")
     assert 'class="ka-refused"' in texts(app)
     assert not [b for b in app.button if b.key == "corpus_build"]

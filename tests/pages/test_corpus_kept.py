@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from audit.corpus.candidate_lists import CONTROLS, MEMBERS
 from audit.corpus.examine import CountOf, read_examination
 from audit.corpus.kept import CORPORA, KeptCorpus
 from audit.corpus.truth import CORPUS, EXAMINATION, json_page
 from audit.home import results_dir
 from audit.names.lists import kept_names, kept_passages
-from audit.names.people import VALUE_KINDS
-from audit.notes.mention_words import FORMS, REASONS
-from audit.notes.placeholders import _KINDS
 from cache.store import Store
-from pages.ui.corpus_view import GROUPS
-from pages.ui.language import words_of
-from tests.models.make_models import make_bert
-from tests.pages.make_corpus import CORPUS_ID, keep, made_corpus, open_corpus, parameter, texts
-from tests.pages.quiet_home import quiet_home
+from tests.pages.make_corpus import CORPUS_ID, keep, made_corpus
+from tests.pages.screen import (
+    downloads,
+    open_page,
+    parameter,
+    texts,
+)
+
+FILES = ("corpus_download_names", "corpus_download_passages")
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +29,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_corpus(tmp_path_factory.mktemp("made"))
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    yield from quiet_home(tmp_path, monkeypatch)
-
-
 @pytest.fixture
-def corpus(home: None, made: Path) -> KeptCorpus:
+def corpus(made: Path) -> KeptCorpus:
     return keep(made)
 
 
@@ -51,16 +44,8 @@ def register_kind(corpus: KeptCorpus) -> None:
     (corpus.path / EXAMINATION).write_bytes(json_page(found.plain()))
 
 
-def downloads(app: AppTest) -> dict[str, bool]:
-    return {
-        button.proto.label: button.proto.disabled
-        for button in app.get("download_button")
-        if button.proto.label
-    }
-
-
 def test_what_was_counted_is_shown_beside_the_paper(corpus: KeptCorpus) -> None:
-    app = open_corpus()
+    app = open_page("corpus")
     shown = texts(app)
     found = read_examination(corpus.path)
     assert "Ward &lt;b&gt;3&lt;/b&gt;" in shown
@@ -80,7 +65,7 @@ def test_what_was_counted_is_shown_beside_the_paper(corpus: KeptCorpus) -> None:
 
 
 def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCorpus) -> None:
-    app = open_corpus(corpus=CORPUS_ID)
+    app = open_page("corpus", corpus=CORPUS_ID)
     app.button(key="corpus_audit_go").click().run()
     assert not app.exception
     assert app.title[0].value == "Which models, and whose names?"
@@ -93,56 +78,21 @@ def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCo
     assert texts(app).count('ka-step ka-is-ready"') == 2
 
 
-def test_without_controls_there_is_no_list(corpus: KeptCorpus) -> None:
-    app = open_corpus(corpus=CORPUS_ID)
-    controls = next(g for g in app.button_group if (g.key or "").startswith("corpus_controls_"))
-    controls.set_value([]).run()
-    assert not app.exception
-    assert "Choose at least one kind of controls" in texts(app)
-    assert not [b for b in app.button if b.key == "corpus_audit_go"]
-
-
-def test_a_training_on_it_is_one_button_away(corpus: KeptCorpus) -> None:
-    app = open_corpus(corpus=CORPUS_ID)
-    app.button(key="corpus_train_go").click().run()
-    assert not app.exception
-    assert app.title[0].value == "Which model learned from which notes?"
-    assert parameter(app, "corpus") == CORPUS_ID
-
-
-def test_the_pair_that_was_trained_on_it_is_chosen_too(
-    corpus: KeptCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from audit.models.registry import VARIABLE
-    from audit.training.kept import MODELS, TRAINING
-    from tests.pages.make_trainings import RUN, make_training
-
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "models"))
-    make_training(make_bert(tmp_path / "models" / "general"))
-    path = MODELS.place(RUN) / TRAINING
-    path.write_text(path.read_text().replace("0a0a0a0a0a0a", CORPUS_ID))
-    app = open_corpus(corpus=CORPUS_ID)
-    app.button(key="corpus_audit_go").click().run()
-    assert not app.exception
-    assert parameter(app, "general") == "models/general"
-    assert parameter(app, "hospital") == f"trained/{RUN}"
-
-
 def test_files_with_real_names_wait_for_names_to_be_revealed(corpus: KeptCorpus) -> None:
-    assert downloads(open_corpus()) == {"Names (CSV)": False, "Passages (JSONL)": False}
+    assert downloads(open_page("corpus")) == dict.fromkeys(FILES, False)
     register_kind(corpus)
-    app = open_corpus()
-    assert downloads(app) == {"Names (CSV)": True, "Passages (JSONL)": True}
+    app = open_page("corpus")
+    assert downloads(app) == dict.fromkeys(FILES, True)
     shown = texts(app)
     assert "The people in this corpus are real" in shown
     assert "After a title (Mr., Dr.), not in the register" in shown
     assert "1,234" in shown
     app.button(key="reveal_now").click().run()
-    assert downloads(app) == {"Names (CSV)": False, "Passages (JSONL)": False}
+    assert downloads(app) == dict.fromkeys(FILES, False)
 
 
 def test_no_name_of_the_corpus_is_on_the_screen(corpus: KeptCorpus) -> None:
-    shown = texts(open_corpus())
+    shown = texts(open_page("corpus"))
     people = [json.loads(line) for line in (corpus.path / "people.jsonl").read_text().splitlines()]
     names = [f"{one['first']} {one['last']}" for one in people]
     assert len(names) > 20
@@ -150,7 +100,7 @@ def test_no_name_of_the_corpus_is_on_the_screen(corpus: KeptCorpus) -> None:
 
 
 def test_a_link_to_a_corpus_that_is_gone_says_so(corpus: KeptCorpus) -> None:
-    app = open_corpus(corpus="f" * 12)
+    app = open_page("corpus", corpus="f" * 12)
     assert "The corpus of this link is not kept here" in texts(app)
     assert app.selectbox(key="corpus_kept").value is None
     app.selectbox(key="corpus_kept").select(CORPUS_ID).run()
@@ -159,36 +109,14 @@ def test_a_link_to_a_corpus_that_is_gone_says_so(corpus: KeptCorpus) -> None:
 
 def test_one_that_was_not_examined_and_one_that_is_damaged(corpus: KeptCorpus) -> None:
     (corpus.path / EXAMINATION).write_text("{}")
-    assert "no examination that can be read" in texts(open_corpus())
+    assert "no examination that can be read" in texts(open_page("corpus"))
     (corpus.path / EXAMINATION).unlink()
-    assert "has not been examined" in texts(open_corpus())
+    assert "has not been examined" in texts(open_page("corpus"))
 
 
 def test_it_is_removed_after_asking_once_more(corpus: KeptCorpus) -> None:
-    app = open_corpus(corpus=CORPUS_ID)
+    app = open_page("corpus", corpus=CORPUS_ID)
     app.button(key="corpus_forget_now").click().run()
     assert not app.exception
     assert CORPORA.all() == ()
     assert "No corpus is kept here yet" in texts(app)
-
-
-def test_the_page_speaks_japanese(corpus: KeptCorpus) -> None:
-    app = open_corpus()
-    app.radio(key="language").set_value("ja").run()
-    assert not app.exception
-    assert app.title[0].value == words_of("ja").text("corpus_title")
-    assert "診療記録の本文が空です。" in texts(app)
-
-
-def test_every_code_of_the_engine_has_words() -> None:
-    sentences = words_of("en").sentences
-    kinds = {kind for kind, _ in _KINDS} - {"first_male", "first_female"}
-    wanted = {f"corpus_value_{kind}" for kind in kinds | VALUE_KINDS | {"age", "unknown"}}
-    wanted |= {f"corpus_form_{form}" for form in FORMS}
-    wanted |= {f"corpus_reason_{reason}" for reason in REASONS}
-    wanted |= {f"corpus_group_{group}" for group in GROUPS}
-    wanted |= {f"corpus_controls_{kind}" for kind in CONTROLS}
-    wanted |= {f"corpus_roles_{role}" for role in MEMBERS}
-    doubts = ("titled", "lower_case", "part_of_name", "first_alone")
-    wanted |= {f"corpus_doubt_{why}" for why in doubts}
-    assert wanted <= set(sentences)

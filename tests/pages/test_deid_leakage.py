@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from audit.experiment.leakage_tables import LEAKAGE, LeakageTask
+from audit.experiment.leakage import LEAKAGE, LeakageTask
 from audit.jobs import service
 from audit.jobs.table import read_order
 from pages.ui import deid_leakage, place
 from tests.experiment.tiny_leakage import tiny_tables
-from tests.pages.quiet_home import quiet_home
+from tests.pages.screen import (
+    texts,
+)
 
 SECTION = """
 import streamlit as st
@@ -25,11 +24,10 @@ draw_leakage(place.words())
 
 
 @pytest.fixture(autouse=True)
-def _locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _locks(monkeypatch: pytest.MonkeyPatch) -> None:
     # The section is drawn without the router, which alone knows other pages.
     monkeypatch.setattr(deid_leakage, "link", lambda *_, **__: None)
     monkeypatch.setattr(place, "link", lambda *_, **__: None)
-    yield from quiet_home(tmp_path, monkeypatch)
 
 
 def drawn(**query: str) -> AppTest:
@@ -39,10 +37,6 @@ def drawn(**query: str) -> AppTest:
     app.run()
     assert not app.exception
     return app
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(block.proto.body for block in app.get("html"))
 
 
 def test_without_a_run_it_says_so_and_offers_one():

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
 from audit.deid import scoring
@@ -19,46 +17,20 @@ from audit.jobs import service
 from audit.jobs.table import read_order
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import Span
-from audit.shelf import Lock
-from audit.stats import Estimate
 from pages.ui import deid_score_cached
-from pages.ui.deid_score_words import p_text, unbroken_interval
 from tests.deid.make_scores import gold_notes, make_score, predicted_notes, quiet
-from tests.pages.quiet_home import quiet_home
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.pages.screen import (
+    open_page,
+    parameter,
+    texts,
+)
 
 
 @pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Lock]]:
+def _home(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = (KnownTagger("rules", "rules", "", RuleTagger().digest),)
     for module in (deid_score_cached, scoring):
         monkeypatch.setattr(module, "known_taggers", lambda: rules)
-    yield from quiet_home(tmp_path, monkeypatch)
-
-
-def open_page(*, is_revealed: bool = False, **query: str) -> AppTest:
-    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=60)
-    app.query_params["lang"] = query.pop("lang", "en")
-    app.run()
-    app.switch_page("../deid_measures.py")
-    for name, value in query.items():
-        app.query_params[name] = value
-    if is_revealed:
-        app.session_state["is_revealed"] = True
-    app.run()
-    assert not app.exception
-    return app
-
-
-def texts(app: AppTest) -> str:
-    bodies = (block.proto.body for block in app.get("html"))
-    return "\n".join(body for body in bodies if "<style>" not in body)
-
-
-def parameter(app: AppTest, name: str) -> str:
-    value = app.query_params[name]
-    return value if isinstance(value, str) else value[0]
 
 
 def kept(*, every: int = 3, n: int = 12) -> str:
@@ -67,7 +39,7 @@ def kept(*, every: int = 3, n: int = 12) -> str:
 
 
 def test_an_empty_page_says_what_to_do_and_the_example_can_be_asked_for() -> None:
-    app = open_page()
+    app = open_page("deid_measures")
     assert app.title[0].value.endswith("?")
     assert "Nothing has been measured yet" in texts(app)
     assert texts(app).count("ka-is-ready") == 3
@@ -82,7 +54,7 @@ def test_an_empty_page_says_what_to_do_and_the_example_can_be_asked_for() -> Non
 
 def test_the_headline_says_how_many_names_in_how_many_notes() -> None:
     kept()
-    app = open_page()
+    app = open_page("deid_measures")
     shown = texts(app)
     # Four names stay, and no character of the others.
     first, second = shown.index("4 of 12 identifiers"), shown.index("missed altogether")
@@ -104,39 +76,24 @@ def test_what_stays_readable_leads_and_a_click_opens_it() -> None:
         for place, note in enumerate(golds)
     ]
     make_score(golds, predicted, title="shortened")
-    app = open_page()
+    app = open_page("deid_measures")
     assert texts(app).index("6 of 24 identifiers") < texts(app).index("0 of 24")
     app.button(key="deid_measures_show_readable").click().run()
     assert not app.exception
     assert "1 to 6 of 6" in texts(app) and texts(app).count("Other place") == 6
     assert parameter(app, "part") == "misses" and parameter(app, "readable") == "1"
-    again = open_page(part="misses", readable="1")
+    again = open_page("deid_measures", part="misses", readable="1")
     assert "1 to 6 of 6" in texts(again)
     again.toggle(key="deid_measures_miss_readable").set_value(False).run()
     assert "readable" not in again.query_params
 
 
-def test_rates_stand_with_counts_and_denominators() -> None:
-    kept()
-    app = open_page(part="records", criterion="strict")
-    shown = texts(app)
-    assert "8/12" in shown and "12/12" in shown
-    assert "of notes with predictions" in shown
-    app = open_page(part="spans")
-    shown = texts(app)
-    for name in ("Strict", "Relaxed", "Label-Relaxed"):
-        assert name in shown
-    assert "Mean over types" in shown and "If the types did not matter" in shown
-    # 5 characters of 4 telephones and 4 names of 4 characters are left.
-    assert "personal characters are left per 1,000" in shown
-
-
 def test_a_cell_shows_its_spans_only_after_names_are_revealed() -> None:
     kept()
-    app = open_page(part="matrix")
+    app = open_page("deid_measures", part="matrix")
     assert parameter(app, "cell") == "0-4"  # what is missed comes first
     assert "hidden; length 4" in texts(app) and "山田太郎" not in texts(app)
-    app = open_page(part="matrix", cell="1-0", is_revealed=True)
+    app = open_page("deid_measures", part="matrix", cell="1-0", reveal=True)
     shown = texts(app)
     assert "佐藤花子" in shown and "<mark" in shown
     assert "Other type" in shown and shown.count("ka-pair") == 4
@@ -146,31 +103,12 @@ def test_a_cell_shows_its_spans_only_after_names_are_revealed() -> None:
     assert "Spurious" in texts(app) and "発熱" in texts(app)
 
 
-def test_the_list_of_misses_is_filtered_by_kind_and_label() -> None:
-    kept(n=24)
-    app = open_page(part="misses")
-    assert "1 to 32 of 32" in texts(app)
-    app = open_page(part="misses", kinds="missed", label="0")
-    assert "1 to 8 of 8" in texts(app)
-    app = open_page(part="misses", kinds="spurious", label="0")
-    assert "There are none." in texts(app)
-
-
-def test_a_long_list_has_pages_of_fifty() -> None:
-    kept(n=90)
-    app = open_page(part="misses")
-    assert "1 to 50 of 120" in texts(app) and texts(app).count('class="ka-pair') == 50
-    app.session_state["deid_measures_misses_page"] = 3
-    app.run()
-    assert "101 to 120 of 120" in texts(app)
-
-
 def test_two_scores_of_the_same_gold_are_compared() -> None:
     golds = gold_notes(24)
     one = make_score(golds, predicted_notes(golds), title="one")
-    assert "nothing to compare with" in texts(open_page(part="compare", score=one))
+    assert "nothing to compare with" in texts(open_page("deid_measures", part="compare", score=one))
     make_score(golds, predicted_notes(golds, every=4), title="other")
-    app = open_page(part="compare", score=one, is_revealed=True)
+    app = open_page("deid_measures", part="compare", score=one, reveal=True)
     shown = texts(app)
     # Names of notes 0, 3, 6 ... against 0, 4, 8 ...: both miss 0 and 12.
     assert "Only the first misses 6, only the second 4, both 2" in shown
@@ -179,7 +117,7 @@ def test_two_scores_of_the_same_gold_are_compared() -> None:
 
 def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     golds = gold_notes(6)
-    app = open_page()
+    app = open_page("deid_measures")
     app.button_group(key="deid_score_gold_kind").set_value("given").run()
     box = app.get("file_uploader")[0]
     box.upload("gold.jsonl", b'{"doc_id": "1"}', "application/json").run()
@@ -201,7 +139,7 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
 
 def test_a_link_to_a_score_that_is_gone_and_its_removal() -> None:
     score_id = kept()
-    app = open_page(score="0" * 12)
+    app = open_page("deid_measures", score="0" * 12)
     assert "not kept here" in texts(app)
     assert parameter(app, "score") == score_id
     app.button(key="deid_measures_remove_now").click().run()
@@ -213,20 +151,12 @@ def test_a_link_to_a_score_that_is_gone_and_its_removal() -> None:
 def test_the_page_in_japanese() -> None:
     kept()
     for part in ("spans", "records", "matrix", "misses", "compare"):
-        app = open_page(part=part, lang="ja")
+        app = open_page("deid_measures", part=part, lang="ja")
         assert "識別子（主に氏名）12件のうち4件は、全体または一部がまだ読めます" in texts(app)
     assert "匿名" not in texts(app)
 
 
 def test_the_published_results_stand_beside_what_the_formulas_give() -> None:
-    shown = texts(open_page())
+    shown = texts(open_page("deid_measures"))
     assert "139,149" in shown and "42.64" in shown
     assert shown.count(">95.7") == 2  # printed and recomputed
-
-
-def test_a_small_p_is_a_bound_and_an_interval_holds_together() -> None:
-    assert [p_text(p) for p in (0.0, 1 / 1001, 0.0234, 1.0)] == [
-        "≤ 0.001", "≤ 0.001", "0.023", "1.000",
-    ]  # fmt: skip
-    text = unbroken_interval(Estimate(0.5, 0.25, 0.75))
-    assert " " not in text and "25.0" in text and "75.0" in text

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -12,31 +10,23 @@ from streamlit.testing.v1 import AppTest
 from audit.access_log import entries
 from audit.deid.tagged import MAX_TYPED_CHARS
 from audit.deid.taggers import tagger_dir
-from audit.home import HOME_VARIABLE, data_home
+from audit.home import data_home
 from audit.jobs import service
 from pages.ui.language import words_of
-from tests.pages.make_corpus import REPOSITORY, parameter, texts
-from tests.pages.quiet_home import quiet_home
+from tests.pages.screen import (
+    open_page,
+    parameter,
+    texts,
+)
 
 SAY = words_of("en")
-NOTE = "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。<5 mg/dL"
 HOSTILE = "<img src=x onerror=alert(1)> ![p](http://evil.example/p.png) **b** "
+NOTE = "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。<5 mg/dL"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    yield from quiet_home(tmp_path, monkeypatch)
-
-
-def open_page(**query: str) -> AppTest:
-    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=60)
-    app.run()
-    app.switch_page("../deidentify.py")
-    for name, value in {"tagger": "rules", **query}.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
+def open_notes(**query: str) -> AppTest:
+    """Open the page with the tagger of rules."""
+    return open_page("deidentify", **{"tagger": "rules", **query})
 
 
 def paste(app: AppTest, text: str) -> AppTest:
@@ -55,18 +45,18 @@ def sides(app: AppTest) -> tuple[str, str]:
 
 
 def test_an_empty_page_says_what_to_do() -> None:
-    app = open_page()
+    app = open_notes()
     assert app.title[0].value == SAY.text("deidentify_title")
     assert SAY.text("deidentify_about_rules").split("“")[0] in texts(app)
     assert 'class="ka-pair"' not in texts(app)
     app.button(key="deidentify_go_paste").click().run()
     assert SAY.text("deidentify_text_missing") in texts(app)
-    app = open_page(view="kept")
+    app = open_notes(view="kept")
     assert SAY.text("deidentify_no_kept") in texts(app)
 
 
 def test_a_pasted_note_is_marked_and_replaced_at_once() -> None:
-    app = paste(open_page(), NOTE)
+    app = paste(open_notes(), NOTE)
     source, released = sides(app)
     assert "高橋健一<small>identifier</small></mark>" in source
     assert "03-1234-5678<small>contact</small></mark>" in source
@@ -80,7 +70,7 @@ def test_a_pasted_note_is_marked_and_replaced_at_once() -> None:
 
 
 def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
-    app = paste(open_page(mode="mask"), NOTE)
+    app = paste(open_notes(mode="mask"), NOTE)
     assert app.radio(key="deidentify_mode").value == "mask"
     assert "■■■■<small>identifier</small>" in sides(app)[1]
     app.radio(key="deidentify_mode").set_value("surrogate").run()
@@ -92,7 +82,7 @@ def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
     app.radio(key="deidentify_mode").set_value("placeholder").run()
     app.radio(key="deidentify_words").set_value("ja").run()
     assert "【氏名】</mark>" in sides(app)[1]
-    assert open_page(mode="blur", tagger="../x", way="?").radio(key="deidentify_mode").value == (
+    assert open_notes(mode="blur", tagger="../x", way="?").radio(key="deidentify_mode").value == (
         "placeholder"
     )
 
@@ -109,7 +99,7 @@ def test_a_trained_tagger_says_what_it_reached_where_its_spans_were_counted(
     facts = {"kind": "token", "digest": "d" * 64, "title": "<b>Ward</b>", "language": "ja",
              "measured": measured}  # fmt: skip
     (kept / "tagger.json").write_text(json.dumps(facts))
-    shown = texts(open_page(tagger="trained/0123456789ab"))
+    shown = texts(open_notes(tagger="trained/0123456789ab"))
     assert SAY.text("deidentify_about_token") in shown
     assert ("900 of 1,200 annotated spans (75.0 %)" in shown) == (measured is COUNTS)
     assert ("900 of its 1,000 marks" in shown) == (measured is COUNTS)
@@ -117,12 +107,12 @@ def test_a_trained_tagger_says_what_it_reached_where_its_spans_were_counted(
 
 def test_a_note_in_another_language_is_told() -> None:
     text = "Der Patient: Anna Weber wurde mit Fieber und Husten in die Klinik gebracht."
-    assert SAY.text("deidentify_foreign") in texts(paste(open_page(), text))
-    assert SAY.text("deidentify_foreign") not in texts(paste(open_page(), NOTE))
+    assert SAY.text("deidentify_foreign") in texts(paste(open_notes(), text))
+    assert SAY.text("deidentify_foreign") not in texts(paste(open_notes(), NOTE))
 
 
 def test_a_type_can_be_left_unmarked() -> None:
-    app = paste(open_page(), NOTE)
+    app = paste(open_notes(), NOTE)
     pills = next(p for p in app.button_group if p.key and "types" in p.key)
     assert list(pills.options) == ["identifier (1)", "quasi\\-identifier (1)", "contact (1)"]
     pills.set_value(["contact"]).run()
@@ -132,11 +122,11 @@ def test_a_type_can_be_left_unmarked() -> None:
 
 
 def test_hostile_and_long_text_is_shown_as_it_is() -> None:
-    app = paste(open_page(), HOSTILE * 500 + "氏名：高橋健一")
+    app = paste(open_notes(), HOSTILE * 500 + "氏名：高橋健一")
     source, released = sides(app)
     assert source.count("&lt;img src=x onerror") == 500 and "<img" not in source + released
     assert "高橋健一<small>" in source and "高橋健一" not in released
-    app = paste(open_page(), "x" * 60_000)
+    app = paste(open_notes(), "x" * 60_000)
     assert SAY.text("deidentify_cut", n="10,000") in sides(app)[0]
     assert SAY.text("deidentify_nothing_here") in texts(app)
     app.session_state["deidentify_read"] = "x" * (MAX_TYPED_CHARS + 1)
@@ -146,7 +136,7 @@ def test_hostile_and_long_text_is_shown_as_it_is() -> None:
 
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_the_invented_note_is_one_click_away(language: str) -> None:
-    app = open_page(lang=language)
+    app = open_notes(lang=language)
     app.session_state["language"] = language
     app.run()
     app.button(key="deidentify_example").click().run()
@@ -155,20 +145,3 @@ def test_the_invented_note_is_one_click_away(language: str) -> None:
     name = {"en": "Margaret Ellis", "ja": "高橋美咲"}[language]
     assert f"{name}<small>" in source and name not in released
     assert words_of(language).text("deidentify_about_identifier") in texts(app)
-
-
-def test_downloads_of_a_pasted_note_are_there() -> None:
-    app = paste(open_page(), NOTE)
-    keys = [button.key for button in app.get("download_button")]
-    assert [key.rpartition("_")[2] for key in keys if key] == [
-        "text", "jsonl", "csv", "census", "spans", "brat", "i2b2", "conll", "inline",
-    ]  # fmt: skip
-    assert not any(button.disabled for button in app.get("download_button"))
-
-
-def test_a_home_that_cannot_be_used_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = open_page()
-    monkeypatch.setenv(HOME_VARIABLE, "relative")
-    app.run()
-    assert not app.exception
-    assert "not given from the root on" in texts(app)

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
-from audit.deid.tagged import CORRECTIONS, RESULT, TAGGED_SETS, TaggedSet, corrections_of, notes_of
-from audit.deid.tasks import TaggingTask
-from audit.jobs import service
-from audit.jobs.table import read_order
-from tests.pages.make_corpus import texts
-from tests.pages.quiet_home import quiet_home
-from tests.pages.test_deidentify import HOSTILE, NOTE, SAY, open_page, paste, sides
-from tests.pages.test_deidentify_kept import SILENT, made
+from audit.deid.tagged import RESULT, TaggedSet, corrections_of, notes_of
+from tests.pages.screen import keys, texts
+from tests.pages.test_deidentify import HOSTILE, NOTE, SAY, open_notes, paste, sides
+from tests.pages.test_deidentify_kept import made
 
 PASTED = "deidentify_fix_pasted"
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    yield from quiet_home(tmp_path, monkeypatch)
 
 
 def add(app: AppTest, key: str, text: str, *, label: str = "identifier") -> AppTest:
@@ -37,12 +23,8 @@ def add(app: AppTest, key: str, text: str, *, label: str = "identifier") -> AppT
     return app
 
 
-def keys(app: AppTest) -> set[str]:
-    return {button.key or "" for button in app.button}
-
-
 def revealed(one: TaggedSet, *, note: str) -> AppTest:
-    app = open_page(tagged=one.tagged_id, note=note)
+    app = open_notes(tagged=one.tagged_id, note=note)
     assert not any("deidentify_fix" in key for key in keys(app))
     app.button(key="reveal_now").click().run()
     assert not app.exception
@@ -50,7 +32,7 @@ def revealed(one: TaggedSet, *, note: str) -> AppTest:
 
 
 def test_a_pasted_note_is_corrected_and_the_correction_undone() -> None:
-    app = paste(open_page(), NOTE + HOSTILE)
+    app = paste(open_notes(), NOTE + HOSTILE)
     add(app, f"{PASTED}_0", "<img src=x", label="linkage_code")
     source, released = sides(app)
     assert "&lt;img src=x<small>linkage code</small></mark>" in source
@@ -70,7 +52,7 @@ def test_a_pasted_note_is_corrected_and_the_correction_undone() -> None:
 
 
 def test_what_cannot_be_added_is_said() -> None:
-    app = add(paste(open_page(), NOTE), f"{PASTED}_0", "佐藤")
+    app = add(paste(open_notes(), NOTE), f"{PASTED}_0", "佐藤")
     assert "does not stand in the note" in texts(app) and 'role="alert"' in texts(app)
     add(app, f"{PASTED}_0", "高橋")
     assert "marked already" in texts(app)
@@ -98,55 +80,12 @@ def test_a_kept_note_is_corrected_once_names_are_shown_in_every_file() -> None:
     assert only.options[-1] == "Corrected by hand (1)"
     lines = [dict(e.counts) for e in entries(99) if dict(e.counts).get("kind") == "correction"]
     assert lines == [{"kind": "correction", "run": one.tagged_id, "row": 2, "n_spans": 1}]
-    other = open_page(tagged=one.tagged_id, note="2")
+    other = open_notes(tagged=one.tagged_id, note="2")
     assert SAY.text("deidentify_fix_hidden") in texts(other)
     assert f"{key}_1_undo" not in keys(other) and "[" in sides(other)[1]
     app.button(key=f"{key}_1_undo").click().run()
     assert not app.exception and corrections_of(one) == {}
     assert SAY.html("deidentify_measure_own") not in texts(app)
-
-
-def test_a_mark_that_is_made_longer_is_shown_as_it_is_replaced() -> None:
-    app = add(paste(open_page(), NOTE), f"{PASTED}_0", "高橋健一　2024", label="linkage_code")
-    source, released = sides(app)
-    # What overlaps is one stretch, named after the longest: name, year and the rest of the date.
-    assert "高橋健一　2024年5月3日<small>" in source
-    assert "【番号】</mark> 受診" in released or "</mark>　受診" in released
-
-
-def test_all_marks_of_the_same_text_are_taken_away_at_once() -> None:
-    app = paste(open_page(), "氏名：高橋健一\n氏名：高橋健一\n氏名：伊藤花子")
-    app.selectbox(key=f"{PASTED}_0_mark").select_index(0).run()
-    assert app.checkbox(key=f"{PASTED}_0_same").label == SAY.text("deidentify_fix_same", n="2")
-    app.checkbox(key=f"{PASTED}_0_same").check().run()
-    app.button(key=f"{PASTED}_0_remove").click().run()
-    assert sides(app)[1].count("高橋健一") == 2 and "伊藤花子" not in sides(app)[1]
-
-
-def test_damaged_corrections_are_said_and_nothing_is_shown() -> None:
-    one = made()
-    (one.path / CORRECTIONS).write_text("{\n", "utf-8")
-    app = open_page(tagged=one.tagged_id)
-    assert not app.exception
-    assert "It is damaged" in texts(app) and 'class="ka-pair"' not in texts(app)
-
-
-def test_several_files_and_an_archive_are_one_set() -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as folder:
-        folder.writestr("in/c.txt", "氏名：伊藤花子")
-        folder.writestr("in/c.ann", "T1\tX 0 1\twrong\n")
-    app = open_page(way="upload")
-    app.file_uploader[0].set_value(
-        [("b.txt", NOTE.encode(), "text/plain"), ("n.zip", buffer.getvalue(), "application/zip")]
-    ).run()
-    assert not app.exception
-    app.button(key="deidentify_go_file").click().run()
-    (job,) = service.active_jobs()
-    TaggingTask.answer(read_order(job.job_id), SILENT)
-    (one,) = TAGGED_SETS.all()
-    assert [note.document.doc_id for note in notes_of(one)] == ["b", "c"]
-    assert one.census["spans"]["identifier"]["n"] == 2
 
 
 def test_the_copy_of_each_note_is_said_beside_it() -> None:
@@ -158,10 +97,10 @@ def test_the_copy_of_each_note_is_said_beside_it() -> None:
     ]  # fmt: skip
     content = "".join(json.dumps(line) + "\n" for line in lines)
     (one.path / RESULT / "copies.jsonl").write_text(content, "utf-8")
-    app = open_page(tagged=one.tagged_id, note="1")
+    app = open_notes(tagged=one.tagged_id, note="1")
     assert SAY.html("deidentify_copy_here", status=SAY.text("deidentify_copy_exact")) in texts(app)
     assert SAY.text("deidentify_copy_unaligned", n="1") not in texts(app)
-    app = open_page(tagged=one.tagged_id, note="2")
+    app = open_notes(tagged=one.tagged_id, note="2")
     shown = texts(app)
     assert SAY.text("deidentify_copy_rate", rate="12.5 %") in shown
     assert SAY.text("deidentify_copy_unaligned", n="1") in shown

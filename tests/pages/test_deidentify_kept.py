@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,18 +17,13 @@ from audit.jobs import service, table
 from audit.jobs.table import read_order
 from audit.notes.read import VARIABLE
 from audit.task import Contact
-from tests.pages.make_corpus import choose_file, parameter, texts
-from tests.pages.quiet_home import quiet_home
-from tests.pages.test_deidentify import HOSTILE, SAY, open_page, sides
+from tests.pages.make_corpus import choose_file
+from tests.pages.screen import parameter, texts
+from tests.pages.test_deidentify import HOSTILE, SAY, open_notes, sides
 
 SILENT = Contact(lambda progress, part: None, lambda: False, lambda text: None)
 MARKUP = "<img src=x onerror=alert(1)> **b** [l](/x) "
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    yield from quiet_home(tmp_path, monkeypatch)
 
 
 def notes_of(n: int) -> bytes:
@@ -59,19 +53,19 @@ def upload(app: AppTest, data: bytes, *, name: str = "Anna Smith.jsonl") -> AppT
 
 
 def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
-    app = upload(open_page(), notes_of(6))
+    app = upload(open_notes(), notes_of(6))
     app.text_input(key="deidentify_name").input(HOSTILE)
     app.button(key="deidentify_go_file").click().run()
     assert not app.exception
     (job,) = service.active_jobs()
     assert job.kind == "tagging" and "Anna" not in job.label
     assert 'class="ka-job ka-job-queued"' in texts(app)
-    again = upload(open_page(), notes_of(6))
+    again = upload(open_notes(), notes_of(6))
     again.button(key="deidentify_go_file").click().run()
     assert len(service.jobs()) == 1  # the same question is joined
     order = read_order(job.job_id)
     (unfinished,) = TAGGED_SETS.all()
-    shown = open_page(tagged=unfinished.tagged_id)
+    shown = open_notes(tagged=unfinished.tagged_id)
     assert SAY.text("deidentify_at_work") in texts(shown)
     table.claim(job.job_id)
     table.end(job.job_id, state="done", result=TaggingTask.answer(order, SILENT))
@@ -80,7 +74,7 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     assert SAY.text("deidentify_done") in texts(app)
     assert parameter(app, "tagged") == unfinished.tagged_id
     assert app.selectbox(key="deidentify_kept").options[0].startswith(HOSTILE.strip()[:40])
-    third = upload(open_page(), notes_of(6))
+    third = upload(open_notes(), notes_of(6))
     third.button(key="deidentify_go_file").click().run()
     assert len(service.jobs()) == 1 and parameter(third, "tagged") == unfinished.tagged_id
     actions = [(entry.action, dict(entry.counts).get("kind")) for entry in entries(99)]
@@ -94,7 +88,7 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
 def test_a_file_that_cannot_be_read_is_refused_and_nothing_is_kept(
     data: bytes, name: str, why: str
 ) -> None:
-    app = upload(open_page(), data, name=name)
+    app = upload(open_notes(), data, name=name)
     if name.endswith(".csv"):
         app.button(key="deidentify_go_file").click().run()
     assert not app.exception
@@ -109,7 +103,7 @@ def test_a_registered_file_is_chosen_by_its_code(
     ward.mkdir()
     monkeypatch.setenv(VARIABLE, str(ward))
     (ward / "Smith.csv").write_text(f"patient_id,body\n1,{NAMED}\n", "utf-8")
-    app = open_page(way="file")
+    app = open_notes(way="file")
     app.button(key="deidentify_go_file").click().run()
     assert SAY.text("deidentify_file_missing") in texts(app)
     app = choose_file(app, "Smith")
@@ -127,7 +121,7 @@ def test_a_registered_file_is_chosen_by_its_code(
 
 def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -> None:
     one = made()
-    app = open_page(tagged=one.tagged_id, note="2")
+    app = open_notes(tagged=one.tagged_id, note="2")
     source, released = sides(app)
     assert "高橋健一" not in texts(app)
     assert SAY.text("deidentify_hidden")[:40] in source
@@ -148,7 +142,7 @@ def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -
 
 def test_from_note_to_note_with_filter_and_search() -> None:
     one = made()
-    app = open_page(tagged=one.tagged_id)
+    app = open_notes(tagged=one.tagged_id)
     assert parameter(app, "note") == "1" and SAY.text("deidentify_nothing_here") in texts(app)
     assert app.button(key="deidentify_before").disabled
     app.button(key="deidentify_next").click().run()
@@ -164,47 +158,17 @@ def test_from_note_to_note_with_filter_and_search() -> None:
     app.text_input(key="deidentify_search").input("第4回").run()
     assert SAY.text("deidentify_no_note") in texts(app)
     for odd in ("-1", "x", "99999", "²", "0"):
-        assert not open_page(tagged=one.tagged_id, note=odd).exception
+        assert not open_notes(tagged=one.tagged_id, note=odd).exception
 
 
 def test_a_set_is_removed_after_asking_once_more() -> None:
     one = made()
-    app = open_page(tagged=one.tagged_id)
+    app = open_notes(tagged=one.tagged_id)
     app.button(key="deidentify_forget_now").click().run()
     assert not app.exception
     assert TAGGED_SETS.all() == () and SAY.text("deidentify_no_kept") in texts(app)
     removed = [dict(entry.counts) for entry in entries(9) if entry.action == "removed"]
     assert removed == [{"what": "tagged-notes", "run": one.tagged_id}]
-    app = open_page(tagged=one.tagged_id)
+    app = open_notes(tagged=one.tagged_id)
     assert SAY.text("deidentify_wrong_link") in texts(app)
-    assert not open_page(tagged="../../etc/passwd").exception
-
-
-def test_what_was_not_finished_says_so_and_can_be_removed() -> None:
-    question = tagging_task(
-        uploaded([("n.jsonl", notes_of(3))]),
-        tagger=known_taggers()[1],
-        how=Release(),
-    ).question()
-    app = open_page(tagged=question.order["tagged_id"])
-    assert SAY.text("deidentify_unfinished_do") in texts(app)
-    assert "unfinished" in app.selectbox(key="deidentify_kept").options[0]
-    app.button(key="deidentify_forget_now").click().run()
-    assert TAGGED_SETS.all() == ()
-
-
-def test_copies_of_a_tagger_are_counted_by_how_faithful_they_are() -> None:
-    one = made(n=1)
-    app = open_page(tagged=one.tagged_id)
-    assert SAY.text("deidentify_copies") not in texts(app)
-    assert not [box for box in app.text_input if box.key == "deidentify_search"]  # one note alone
-    census = one.path / "result" / "census.json"
-    content = json.loads(census.read_text("utf-8"))
-    content["copies"] = {"statuses": {"exact": 3, "truncated": 1, "empty": 0}, "n_unaligned": 2}
-    census.write_text(json.dumps(content), "utf-8")
-    app.run()
-    shown = texts(app)
-    assert SAY.text("deidentify_copy_exact") in shown
-    assert SAY.text("deidentify_copy_truncated") in shown
-    assert SAY.text("deidentify_copy_empty") not in shown
-    assert "2 marks had no place there" in shown
+    assert not open_notes(tagged="../../etc/passwd").exception

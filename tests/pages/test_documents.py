@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from audit.home import HOME_VARIABLE, results_dir
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport
 from tests.pages.make_reports import MEMBERS, keep, keep_behind, make_inspection, make_report
-from tests.pages.test_names import HOSTILE, param, texts, widget
+from tests.pages.screen import (
+    HOSTILE,
+    open_page,
+    parameter,
+    texts,
+    widget,
+)
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 N = 45
 HOSPITAL = [f"[CLS] text {i} {HOSTILE}" for i in range(N)]
 HOSPITAL[3] = "[CLS] Sophia2 Wright2 is old"
 HOSPITAL[33] = "seen by WRIGHT5, and sophia5"
 GENERAL = [f"general {i}" for i in range(N)]
 GENERAL[4] = "emil1 came"
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    return results_dir()
 
 
 @pytest.fixture
@@ -37,27 +33,8 @@ def generated(home: Path) -> AuditReport:
     return report
 
 
-def open_page(*, reveal: bool = False, **query: str) -> AppTest:
-    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=30)
-    app.query_params["lang"] = query.get("lang", "en")
-    app.run()
-    app.session_state["is_revealed"] = reveal
-    app.switch_page("../documents.py").run()
-    for name, value in query.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
-
-
-def test_without_an_audit_the_page_says_what_to_do(home: Path) -> None:
-    app = open_page()
-    assert app.title[0].value.endswith("?")
-    assert "There is no audit to look at yet" in texts(app)
-
-
 def test_both_models_stand_beside_each_other_masked_and_marked(generated: AuditReport) -> None:
-    shown = texts(open_page())
+    shown = texts(open_page("documents"))
     assert "S*** W***<small>full name of P-0004" in shown
     assert "general 0" in shown
     assert "e***<small>first name of P-0027, control" in shown
@@ -68,89 +45,45 @@ def test_both_models_stand_beside_each_other_masked_and_marked(generated: AuditR
     assert "&lt;img src=x&gt;" in shown
 
 
-def test_revealed_names_stand_in_the_text(generated: AuditReport) -> None:
-    assert "Sophia2 Wright2<small>" in texts(open_page(reveal=True))
-
-
 def test_a_filter_narrows_and_goes_into_the_address(generated: AuditReport) -> None:
-    app = open_page()
+    app = open_page("documents")
     widget(app, "button_group", "documents_group").set_value("member").run()
     assert not app.exception
     assert texts(app).count('<section class="ka-pair"') == 2
-    assert param(app, "group") == "member"
-    assert texts(open_page(group="none")).count('<section class="ka-pair"') == 10
-    assert "3 of 45 pairs" in texts(open_page(group="candidate"))
+    assert parameter(app, "group") == "member"
+    assert texts(open_page("documents", group="none")).count('<section class="ka-pair"') == 10
+    assert "3 of 45 pairs" in texts(open_page("documents", group="candidate"))
 
 
 def test_a_link_opens_a_page_and_a_name(generated: AuditReport) -> None:
-    assert "general 20" in texts(open_page(page="3"))
-    app = open_page(has="5")
+    assert "general 20" in texts(open_page("documents", page="3"))
+    app = open_page("documents", has="5")
     assert "Only documents with a part of P-0007 · S*** W***." in texts(app)
     assert "1 of 45 pairs" in texts(app)
     app.button(key="documents_clear").click().run()
     assert "45 of 45 pairs" in texts(app)
-    assert param(app, "has") == ""
-
-
-def test_a_link_with_nonsense_shows_the_first_page(generated: AuditReport) -> None:
-    app = open_page(page="<b>", group="<img>", has="<i>")
-    assert "45 of 45 pairs" in texts(app)
-    assert not any(param(app, key) for key in ("page", "group", "has"))
-    assert "general 44" in texts(open_page(page="999"))
-
-
-def test_the_next_hit_turns_to_its_page(generated: AuditReport) -> None:
-    app = open_page()
-    app.button(key="documents_next_hit").click().run()
-    assert "Document 3 · the next hit" in texts(app)
-    app.button(key="documents_next_hit").click().run()
-    assert "Document 33 · the next hit" in texts(app)
-    assert param(app, "page") == "4"
-    app.button(key="documents_next_hit").click().run()
-    assert "Document 3 · the next hit" in texts(app)
-    assert param(app, "page") == ""
-
-
-def test_the_pager_turns(generated: AuditReport) -> None:
-    app = open_page()
-    app.get("pagination")[0].set_value(2).run()
-    assert not app.exception
-    assert "general 10" in texts(app)
-    assert param(app, "page") == "2"
-    widget(app, "button_group", "documents_group").set_value("none").run()
-    assert param(app, "page") == ""
+    assert parameter(app, "has") == ""
 
 
 def test_search_is_literal_and_stays_out_of_the_address(generated: AuditReport) -> None:
-    app = open_page()
+    app = open_page("documents")
     app.text_input(key="documents_search").set_value("TEXT 12 ![x]").run()
     assert "1 of 45 pairs" in texts(app)
     app.text_input(key="documents_search").set_value(".*").run()
     assert "No document fits" in texts(app)
-    assert app.button(key="documents_next_hit").disabled
     assert "*" not in str(app.query_params)
 
 
 def test_a_search_passes_over_masked_names_and_the_page_says_so(generated: AuditReport) -> None:
-    app = open_page()
+    app = open_page("documents")
     assert "the search passes over them" in texts(app)
     app.text_input(key="documents_search").set_value("sophia2").run()
     assert "No document fits" in texts(app)
-    revealed = open_page(reveal=True)
+    revealed = open_page("documents", reveal=True)
     assert "the search passes over them" not in texts(revealed)
     revealed.text_input(key="documents_search").set_value("sophia2").run()
     assert "of 45 pairs" in texts(revealed)
     assert "No document fits" not in texts(revealed)
-
-
-def test_documents_that_are_gone_are_said(home: Path) -> None:
-    keep({"own": make_report(1)}, directory=home, is_demo=False)
-    assert "are not kept here" in texts(open_page())
-
-
-def test_passages_that_are_not_kept_are_said(home: Path) -> None:
-    keep({"own": make_report(2)}, directory=home, is_demo=False)
-    assert "not kept for this audit" in texts(open_page())
 
 
 def test_passages_are_masked_searched_and_paged(home: Path) -> None:
@@ -161,38 +94,16 @@ def test_passages_are_masked_searched_and_paged(home: Path) -> None:
     ]
     keep({"own": report}, directory=home, is_demo=False)
     keep_behind(report, directory=home, inspection=make_inspection(report, passages=passages))
-    app = open_page()
+    app = open_page("documents")
     shown = texts(app)
     assert "In scenario 2 nothing is generated" in shown
     assert "Passage 1 · of P-0002 · S*** W***" in shown
     assert '<mark class="ka-mark ka-mark-member">[name]</mark> is 50.' in shown
     assert "<img" not in shown
-    assert "left 29" in texts(open_page(page="4"))
+    assert "left 29" in texts(open_page("documents", page="4"))
     app.text_input(key="passages_search").set_value("LEFT 7").run()
     assert "1 of 31 passages" in texts(app)
     assert "evil" not in shown.partition("Passage 1 ·")[2].partition("<div>")[0]
-    revealed = texts(open_page(reveal=True))
+    revealed = texts(open_page("documents", reveal=True))
     assert "Sophia0 Wright0</mark>" in revealed
     assert f"Passage {HOSTILE}".replace("<", "&lt;").partition("&lt;")[0] in revealed
-
-
-def test_japanese_is_complete(generated: AuditReport) -> None:
-    app = open_page(lang="ja")
-    assert app.title[0].value == "二つのモデルは自由に書かせると何を書くか"
-    assert "P-0004 +1 の名" in texts(app) or "P-0004 の氏名" in texts(app)
-
-
-def test_ten_thousand_documents_stay_fluid(home: Path) -> None:
-    report = make_report(1)
-    documents = [f"a {i} sophia{i % 40} is b" for i in range(10_000)]
-    keep({"own": report}, directory=home, is_demo=False)
-    keep_behind(report, directory=home, documents={"hospital": documents, "general": documents})
-    app = open_page()
-    took = []
-    for page in ("500", "2", "700"):
-        start = time.perf_counter()
-        app.query_params["page"] = page
-        app.run()
-        took.append(time.perf_counter() - start)
-    assert "Document 6990" in texts(app)
-    assert min(took) < 1.0

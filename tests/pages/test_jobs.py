@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,16 @@ from audit.jobs import service, table
 from audit.jobs.table import Failure, Job
 from audit.names.candidates import make_candidates
 from audit.progress import Progress
-from audit.shelf import Lock
 from audit.task import Question
 from tests.pages.make_reports import keep, make_report
-from tests.pages.quiet_home import quiet_home
+from tests.pages.screen import (
+    HOSTILE,
+    links,
+    open_page,
+    texts,
+)
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-HOSTILE = "<img src=x> → ![x](http://evil.example/p.png)"
 TITLE = "What is running, and what came of it?"
-
-
-@pytest.fixture
-def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Lock]]:
-    yield from quiet_home(tmp_path, monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def _home(locks: list[Lock]) -> None:
-    """Every test has it."""
 
 
 def ask(digest: str = "a", *, label: str = "general → hospital", kind: str = "audit") -> Job:
@@ -54,20 +45,6 @@ def run(job: Job, *, share: float = 0.25, part: tuple[tuple[str, int], ...] = ()
     table.note_progress(job.job_id, progress, part=part)
 
 
-def open_jobs(**query: str) -> AppTest:
-    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=30)
-    app.run()
-    for name, value in query.items():
-        app.query_params[name] = value
-    app.switch_page("../jobs.py").run()
-    assert not app.exception
-    return app
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(block.proto.body for block in app.get("html"))
-
-
 def progress(app: AppTest) -> list[tuple[float, str]]:
     return [(bar.proto.value, bar.proto.text) for bar in app.get("progress")]
 
@@ -76,13 +53,8 @@ def labels(app: AppTest) -> list[str]:
     return [button.label for button in app.button]
 
 
-def links(app: AppTest) -> list[tuple[str, str, str]]:
-    found = [link.proto for link in app.get("page_link")]
-    return [(link.label, link.page, link.query_string) for link in found]
-
-
 def test_without_a_job_the_page_says_how_to_get_one() -> None:
-    app = open_jobs()
+    app = open_page("jobs")
     assert app.title[0].value == TITLE
     assert "Nothing has been asked yet" in texts(app)
     assert "Run the demo" in labels(app)
@@ -92,7 +64,7 @@ def test_without_a_job_the_page_says_how_to_get_one() -> None:
 def test_what_runs_and_waits_is_shown_with_its_progress() -> None:
     first, _ = ask("a"), ask("b", kind="demo")
     run(first)
-    app = open_jobs()
+    app = open_page("jobs")
     shown = texts(app)
     assert shown.index("Audit, scenario 1") < shown.index("Demonstration, both scenarios")
     assert "1 before it on this device" in shown
@@ -106,34 +78,29 @@ def test_what_runs_and_waits_is_shown_with_its_progress() -> None:
 
 def test_what_waits_says_for_what_and_how_long() -> None:
     first, second, third = ask("a", label=HOSTILE), ask("b", kind="demo"), ask("c", kind="demo")
-    shown = texts(open_jobs())
-    whole = "Audit, scenario 1 &lt;img src=x&gt; → ![x](http://evil.example/p.png)"
+    shown = texts(open_page("jobs"))
+    whole = "Audit, scenario 1 ![x](http://evil.example/p.png)&lt;img src=x&gt;"
     assert f"Waits until this has ended: {whole}. How long that takes is not known yet." in shown
     run(first)
-    shown = texts(open_jobs())
+    shown = texts(open_page("jobs"))
     assert f"Waits until this has ended: {whole}. Until its turn: about 7 min left." in shown
     known = "Until its turn: about 7 min left for what is known, then others"
     assert f"Waits until this has ended: {whole}, and 1 more after it. {known}" in shown
     assert shown.count("Waits until") == 2
-    app = open_jobs()
+    app = open_page("jobs")
     app.radio(key="language").set_value("ja").run()
     shown = texts(app)
     assert "の終了を待っています" in shown and "順番まで残り約 7 分。" in shown
     table.end(first.job_id, state="done", result=("a",))
-    assert "Waits until" in texts(open_jobs())
+    assert "Waits until" in texts(open_page("jobs"))
     assert service.waits_for(service.job(second.job_id)) is None
     wait = service.waits_for(service.job(third.job_id))
     assert wait is not None and (wait.first.job_id, wait.n_more) == (second.job_id, 0)
 
 
-def test_the_sidebar_says_nothing_where_nothing_runs() -> None:
-    app = open_jobs()
-    assert [link for link in links(app) if link[1] == "jobs"] == []
-
-
 def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> None:
     job = ask()
-    app = open_jobs()
+    app = open_page("jobs")
     app.button(key=f"cancel-{job.job_id}").click().run()
     assert not app.exception
     assert service.job(job.job_id).state == "cancelled"
@@ -151,39 +118,17 @@ def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> No
     assert done == [(what, job.job_id) for what in ("cancelled", "resumed", "cancelled")]
 
 
-def test_a_running_job_is_asked_to_stop_and_says_so() -> None:
-    job = ask()
-    run(job)
-    app = open_jobs()
-    app.button(key=f"cancel-{job.job_id}").click().run()
-    assert table.is_cancel_wanted(job.job_id)
-    assert progress(app) == [(25, "Stopping; what is finished is kept · 25 %")]
-
-
 def test_a_failed_job_says_why_and_offers_the_setting_to_try() -> None:
     job = ask()
     run(job)
     failure = Failure("Memory ran out.", "micro-batch", "Try less.", (("micro_batch", 16),))
     table.end(job.job_id, state="failed", failure=failure)
-    app = open_jobs()
+    app = open_page("jobs")
     shown = texts(app)
     assert "micro-batch: Memory ran out." in shown
     assert "Try less." in shown
     assert "25 % done" in shown
     assert "Try again with a micro-batch of 16" in labels(app)
-
-
-def test_a_refusal_is_shown_and_nothing_is_lost() -> None:
-    job = ask()
-    run(job, part=(("n_documents", 300),))
-    table.end(job.job_id, state="cancelled")
-    app = open_jobs()
-    button = app.button(key=f"part-{job.job_id}")
-    assert button.label == "Look at what is finished (300)"
-    button.click().run()  # the models are not there
-    assert not app.exception
-    assert "This could not be done" in texts(app)
-    assert service.job(job.job_id).state == "cancelled"
 
 
 def test_a_done_job_leads_to_its_result() -> None:
@@ -192,7 +137,7 @@ def test_a_done_job_leads_to_its_result() -> None:
     job = ask()
     run(job)
     table.end(job.job_id, state="done", result=(report.digest,))
-    app = open_jobs()
+    app = open_page("jobs")
     opened = [(page, query) for label, page, query in links(app) if label == "Open the result"]
     assert opened == [("", f"lang=en&audit={report.digest[:12]}")]
     assert f"resume-{job.job_id}" not in [button.key for button in app.button]
@@ -200,69 +145,10 @@ def test_a_done_job_leads_to_its_result() -> None:
 
 def test_a_link_to_a_job_marks_it() -> None:
     jobs = [ask(str(n)) for n in range(2)]
-    shown = texts(open_jobs(job=jobs[0].job_id))
+    shown = texts(open_page("jobs", job=jobs[0].job_id))
     assert shown.count(" ka-job-chosen") == 1
     marked = shown.index(" ka-job-chosen")
     assert jobs[0].job_id in shown[marked : marked + 900]
-
-
-def test_many_ended_jobs_are_shown_twenty_at_a_time() -> None:
-    for n in range(23):
-        table.end(ask(str(n)).job_id, state="cancelled")
-    app = open_jobs()
-    assert texts(app).count("ka-job-cancelled") == 20
-    app.button(key="jobs_show_all_button").click().run()
-    assert texts(app).count("ka-job-cancelled") == 23
-
-
-def test_names_of_models_are_shown_as_they_are() -> None:
-    ask(label=HOSTILE)
-    app = open_jobs()
-    assert "<img" not in texts(app)
-    assert "&lt;img src=x&gt;" in texts(app)
-    others = [str(e.proto) for kind in ("progress", "button", "page_link", "caption", "markdown")
-              for e in app.get(kind)]  # fmt: skip
-    assert not any("evil" in other for other in others)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "english", "japanese"),
-    [
-        (0.2, "about 1 s left", "残り約 1 秒"),
-        (119.0, "about 119 s left", "残り約 119 秒"),
-        (600.0, "about 10 min left", "残り約 10 分"),
-        (7500.0, "about 2 h 5 min left", "残り約 2 時間 5 分"),
-    ],
-)
-def test_time_left_in_words(seconds: float, english: str, japanese: str) -> None:
-    from pages.ui.job_card import time_left
-    from pages.ui.language import words_of
-
-    assert time_left(words_of("en"), seconds) == english
-    assert time_left(words_of("ja"), seconds) == japanese
-    assert time_left(words_of("en"), None) == ""
-
-
-def test_every_stage_kind_and_state_has_its_words() -> None:
-    from audit.jobs.table import ACTIVE, ENDED
-    from pages.ui.language import words_of
-
-    stages = {f"{who}_{what}" for who in ("general", "hospital")
-              for what in ("documents", "posteriors", "chain")}  # fmt: skip
-    stages |= {"waiting", "loading", "finishing", "stopping", "other"}
-    keys = {f"jobs_stage_{stage}" for stage in stages}
-    keys |= {f"jobs_state_{state}" for state in (*ACTIVE, *ENDED)}
-    assert keys <= set(words_of("en").sentences)
-
-
-def test_the_page_speaks_japanese() -> None:
-    job = ask()
-    run(job)
-    app = open_jobs(lang="ja")
-    app.session_state["language"] = "ja"
-    app.run()
-    assert app.title[0].value == "いま何が実行中で、何が得られましたか"
-    assert progress(app)[0][1] == "病院モデルが文書を生成しています・25 %・残り約 7 分"
 
 
 def test_the_demo_button_submits_once_and_leads_to_the_job(
@@ -275,7 +161,7 @@ def test_the_demo_button_submits_once_and_leads_to_the_job(
         return ask("demo", kind="demo")
 
     monkeypatch.setattr(service, "submit_demo", submit_demo)
-    app = open_jobs()
+    app = open_page("jobs")
     app.button(key="jobs_run_demo").click().run()
     assert not app.exception
     (job,) = service.jobs()

@@ -6,18 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from audit.home import HOME_VARIABLE, results_dir
 from audit.report.report import AuditReport
 from pages.ui.language import words_of
-from pages.ui.measure_exposure import exposure_figure
 from tests.pages.make_reports import keep, make_reference_reports, make_report, make_special_names
-from tests.pages.test_measures import HOSTILE, open_measures, texts
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    return results_dir()
+from tests.pages.screen import (
+    HOSTILE,
+    open_page,
+    texts,
+)
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -30,7 +26,7 @@ def test_canaries_are_shown_with_their_limits(
     home: Path, special: AuditReport, language: str
 ) -> None:
     keep({"one": special}, directory=home, is_demo=False)
-    app = open_measures(audit=special.digest[:12], tab="canaries", lang=language)
+    app = open_page("measures", audit=special.digest[:12], tab="canaries", lang=language)
     record = special.details.canaries
     assert record is not None and record.sentence(language) in texts(app)
     fixed = record.scores[special.fixed_score]
@@ -45,7 +41,7 @@ def test_canaries_are_shown_with_their_limits(
 
 def test_canaries_do_not_stand_in_the_tables(home: Path, special: AuditReport) -> None:
     keep({"one": special}, directory=home, is_demo=False)
-    app = open_measures(audit=special.digest[:12], tab="tables")
+    app = open_page("measures", audit=special.digest[:12], tab="tables")
     words = words_of("en")
     assert words.text("kind_canary") not in texts(app)
     assert words.text("measures_roles") in texts(app)
@@ -56,7 +52,7 @@ def test_canaries_do_not_stand_in_the_tables(home: Path, special: AuditReport) -
 
 def test_the_overview_tells_of_canaries_in_their_own_line(home: Path, special: AuditReport) -> None:
     keep({"one": special}, directory=home, is_demo=False)
-    app = open_measures(audit=special.digest[:12])
+    app = open_page("measures", audit=special.digest[:12])
     app.switch_page("../overview.py").run()
     assert not app.exception
     assert special.details.canaries.english in texts(app)
@@ -67,9 +63,9 @@ def test_the_overview_tells_of_canaries_in_their_own_line(home: Path, special: A
 def test_an_audit_without_them_says_how_to_come_by_them(home: Path, tab: str) -> None:
     report = make_report(2)
     keep({"one": report}, directory=home, is_demo=False)
-    app = open_measures(audit=report.digest[:12], tab=tab)
+    app = open_page("measures", audit=report.digest[:12], tab=tab)
     assert words_of("en").html(f"measures_no_{tab}") in texts(app)
-    tables = open_measures(audit=report.digest[:12], tab="tables")
+    tables = open_page("measures", audit=report.digest[:12], tab="tables")
     assert words_of("en").text("measures_roles") not in texts(tables)
 
 
@@ -77,7 +73,7 @@ def test_unpaired_canaries_are_said_to_be_so(home: Path) -> None:
     names = make_special_names(24)
     report = make_report(2, names=names.rows(list(range(len(names) - 1))))
     keep({"one": report}, directory=home, is_demo=False)
-    app = open_measures(audit=report.digest[:12], tab="canaries")
+    app = open_page("measures", audit=report.digest[:12], tab="canaries")
     assert "24 names were planted and 23 held out" in texts(app)
 
 
@@ -85,7 +81,7 @@ def test_references_are_set_beside_the_own_audit(home: Path) -> None:
     own, other = make_reference_reports("general", f"better {HOSTILE}")
     stranger = make_report(2, hospital="elsewhere").changed(question={"scenario": 2})
     keep({"a": own, "b": other, "c": stranger}, directory=home, is_demo=False)
-    app = open_measures(audit=own.digest[:12], tab="references")
+    app = open_page("measures", audit=own.digest[:12], tab="references")
     shown = texts(app)
     assert words_of("en").text("measures_references_own") in shown
     assert "better ![x]" in shown and "<img src=x>" not in shown
@@ -93,22 +89,3 @@ def test_references_are_set_beside_the_own_audit(home: Path) -> None:
         auc = report.measures.strata["hard"].scores[report.fixed_score].auc.value
         assert f"{auc:.3f}" in shown
     assert other.digest[:12] in shown and stranger.digest[:12] not in shown
-
-
-def test_too_few_held_out_names_have_no_line_above_which_one_is_found() -> None:
-    words = dict.fromkeys(("x", "y", "attack", "general", "one", "most", "chance"), "w")
-    n_lines = []
-    for n_canaries in (12, 24):
-        view = make_report(2, names=make_special_names(n_canaries)).details.canaries
-        assert view is not None
-        figure = exposure_figure(
-            next(iter(view.ordered.values())),
-            general=None,
-            names=view.names,
-            alpha=0.05,
-            words={**words, "found": "f"},
-        )
-        n_lines.append(sum(trace.name == "f" for trace in figure.data))
-        dots = next(t for t in figure.data if t.marker.size == 6)
-        assert list(dots.y) == [one.bits for one in view.names]
-    assert n_lines == [0, 1]

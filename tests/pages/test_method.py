@@ -3,47 +3,22 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from audit.attack import decisions, verdict
 from audit.attack.question import GenerationSettings
-from audit.home import HOME_VARIABLE
 from audit.stats import MIN_CONTROLS
 from pages.ui.language import words_of
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-SCRIPT = """
-import runpy
-from pages.ui import place
-runpy.run_path({page!r})
-"""
-
-
-def open_page(**query: str) -> AppTest:
-    page = str(REPOSITORY / "pages" / "method.py")
-    app = AppTest.from_string(SCRIPT.format(page=page), default_timeout=30)
-    for name, value in query.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(block.proto.body for block in app.get("html"))
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+from tests.pages.screen import (
+    open_page,
+    texts,
+)
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_every_part_is_there_in_both_languages(language: str) -> None:
-    app = open_page(lang=language)
+    app = open_page("method", lang=language)
     say = words_of(language)
     assert app.title[0].value == say.text("method_title")
     shown = texts(app)
@@ -55,7 +30,7 @@ def test_every_part_is_there_in_both_languages(language: str) -> None:
 
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_the_glossary_has_both_languages_side_by_side(language: str) -> None:
-    shown = texts(open_page(lang=language))
+    shown = texts(open_page("method", lang=language))
     for term, other in (("De-identification", "非識別化"), ("Control name", "対照氏名")):
         assert re.search(f">{term}</td><td[^>]*>{other}<", shown)
     n_terms = sum(key.startswith("method_term_") for key in words_of("en").sentences)
@@ -63,8 +38,8 @@ def test_the_glossary_has_both_languages_side_by_side(language: str) -> None:
     assert rows.count("<tr>") >= n_terms - 1
 
 
-def test_numbers_are_the_engines(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = texts(open_page(lang="en"))
+def test_numbers_are_the_engines() -> None:
+    shown = texts(open_page("method", lang="en"))
     assert f"share one error rate of {100 * decisions.ALPHA:g} % an audit" in shown
     assert f"lies below {verdict.NONE_BELOW:g}, an AUC of {verdict.NONE_BELOW:g} would" in shown
     assert f"leaves out one half, by more than {verdict.ILL_MATCHED_BEYOND:g})" in shown
@@ -80,5 +55,5 @@ def test_numbers_are_the_engines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_tool_never_says_that_a_model_is_harmless() -> None:
-    assert "safe " not in texts(open_page(lang="en")).lower()
-    assert "安全" not in texts(open_page(lang="ja"))
+    assert "safe " not in texts(open_page("method", lang="en")).lower()
+    assert "安全" not in texts(open_page("method", lang="ja"))

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from audit import demo
 from audit.attack.verdict import State
-from audit.home import DEMO_HOSPITAL, HOME_VARIABLE, results_dir
+from audit.home import DEMO_HOSPITAL, HOME_VARIABLE
 from audit.models.inspect import model_digest
 from audit.report.report import AuditReport
 from cache.store import Store
+from pages.ui.language import words_of
 from tests.pages.make_reports import MEMBERS, keep, make_report
+from tests.pages.screen import (
+    HOSTILE,
+    REPOSITORY,
+    downloads,
+    open_page,
+    parameter,
+    texts,
+)
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 RIBBON = '<p class="ka-ribbon"'
-HOSTILE = "![x](http://evil.example/p.png)<img src=x>"
 
 
 @pytest.fixture(scope="module")
@@ -29,27 +32,8 @@ def demo_reports() -> dict[str, AuditReport]:
     return {"masked_lm": make_report(2), "generation": make_report(1, leak=1.0)}
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    return results_dir()
-
-
-def open_app(**query: str) -> AppTest:
-    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=30)
-    for name, value in query.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(block.proto.body for block in app.get("html"))
-
-
 def test_without_an_audit_the_page_says_how_to_make_the_demo(home: Path) -> None:
-    app = open_app()
+    app = open_page("overview")
     assert app.title[0].value == "May this model leave the building?"
     assert "There is no audit on this machine yet" in texts(app)
     assert app.code[0].value == "python -m audit demo"
@@ -57,11 +41,19 @@ def test_without_an_audit_the_page_says_how_to_make_the_demo(home: Path) -> None
     assert not app.get("plotly_chart")
 
 
+@pytest.mark.parametrize("page", ["names", "measures", "documents", "report"])
+def test_a_page_of_an_audit_says_what_to_do_without_one(home: Path, page: str) -> None:
+    app = open_page(page)
+    assert app.title[0].value == words_of("en").text(f"{page}_title")
+    assert words_of("en").html("need_audit") in texts(app)
+    assert not app.get("plotly_chart") and not downloads(app)
+
+
 def test_the_demo_audit_is_shown_with_the_other_scenario_beside_it(
     home: Path, demo_reports: dict[str, AuditReport]
 ) -> None:
     keep(demo_reports, directory=home)
-    app = open_app()
+    app = open_page("overview")
     shown = texts(app)
     assert '<section class="ka-verdict ka-leak_found">' in shown
     first, second = (shown.index(demo_reports[k].digest[:12]) for k in ("masked_lm", "generation"))
@@ -85,7 +77,7 @@ def test_own_audits_come_before_the_demo_and_the_demo_is_named_as_such(
     newer = make_report(2, leak=0.0, hospital="own", at="2026-01-02T00:00:00+00:00")
     keep({"old": old, "newer": newer}, directory=home, is_demo=False)
     keep(demo_reports, directory=home)
-    app = open_app()
+    app = open_page("overview")
     shown = texts(app)
     assert f"audit {newer.digest[:12]}" in shown
     assert RIBBON not in shown
@@ -93,7 +85,7 @@ def test_own_audits_come_before_the_demo_and_the_demo_is_named_as_such(
     assert [label.startswith("Made-up hospital") for label in app.selectbox[0].options] == [
         False, False, True, True
     ]  # fmt: skip
-    of_demo = open_app(audit=demo_reports["masked_lm"].digest[:12])
+    of_demo = open_page("overview", audit=demo_reports["masked_lm"].digest[:12])
     assert texts(of_demo).index(RIBBON) < texts(of_demo).index('<section class="ka-verdict')
 
 
@@ -105,7 +97,7 @@ def test_the_demo_wears_its_ribbon_on_every_page_also_while_it_still_runs(
     report = demo_reports["masked_lm"]
     models = {"general": {"name": "general"}, "hospital": {"name": "h", "digest": shipped}}
     keep({"unfinished": report.changed(models=models)}, directory=home, is_demo=False)
-    app = open_app()
+    app = open_page("overview")
     app.switch_page(f"../{page}.py").run()
     assert not app.exception
     assert texts(app).count(RIBBON) == 1
@@ -113,60 +105,13 @@ def test_the_demo_wears_its_ribbon_on_every_page_also_while_it_still_runs(
     assert "架空の病院" in texts(app)
 
 
-def test_an_own_audit_wears_no_ribbon(home: Path) -> None:
-    keep({"own": make_report(2)}, directory=home, is_demo=False)
-    assert RIBBON not in texts(open_app())
-
-
-def test_the_published_figures_stand_beside_the_audits_own(
-    home: Path, demo_reports: dict[str, AuditReport]
-) -> None:
-    keep(demo_reports, directory=home)
-    app = open_app()
-    app.switch_page("../measures.py")
-    app.run()
-    shown = texts(app)
-    for published in ("105 / 25 / 86 / 44", "40 / 90 / 46 / 84", "127 / 3 / 130 / 0*"):
-        assert published in shown
-    counts = demo_reports["masked_lm"].measures.strata["easy"].rules["difference_above_zero"]
-    own = " / ".join(map(str, counts.confusion.four))
-    assert f">{own}<" in shown
-
-
-def test_a_link_opens_its_audit_and_keeps_the_language(
-    home: Path, demo_reports: dict[str, AuditReport]
-) -> None:
-    keep(demo_reports, directory=home)
-    app = open_app(audit=demo_reports["generation"].digest[:12], lang="ja")
-    assert app.title[0].value == "このモデルを院外に出してよいか"
-    shown = texts(app)
-    assert shown.index("シナリオ 1：") < shown.index("シナリオ 2：")
-    assert app.selectbox[0].value == demo_reports["generation"].digest
-    link = app.get("page_link")[0].proto
-    wanted = demo_reports["masked_lm"].digest[:12]
-    assert f"audit={wanted}" in link.query_string
-    assert "lang=ja" in link.query_string
-
-
-def test_the_switch_changes_every_word_and_the_address(
-    home: Path, demo_reports: dict[str, AuditReport]
-) -> None:
-    keep(demo_reports, directory=home)
-    app = open_app()
-    app.radio(key="language").set_value("ja").run()
-    assert not app.exception
-    assert app.title[0].value == "このモデルを院外に出してよいか"
-    assert app.query_params["lang"] in ("ja", ["ja"])
-    assert "Names that stand out" not in texts(app)
-
-
 def test_the_picker_opens_another_audit(home: Path, demo_reports: dict[str, AuditReport]) -> None:
     keep(demo_reports, directory=home)
-    app = open_app()
+    app = open_page("overview")
     app.selectbox[0].set_value(demo_reports["generation"].digest).run()
     assert not app.exception
     wanted = demo_reports["generation"].digest[:12]
-    assert app.query_params["audit"] in (wanted, [wanted])
+    assert parameter(app, "audit") == wanted
     assert texts(app).index("Scenario 1:") < texts(app).index("Scenario 2:")
 
 
@@ -174,7 +119,7 @@ def test_a_link_to_no_audit_is_said_and_never_repeated(
     home: Path, demo_reports: dict[str, AuditReport]
 ) -> None:
     keep(demo_reports, directory=home)
-    app = open_app(audit="<b>evil</b>")
+    app = open_page("overview", audit="<b>evil</b>")
     assert "This link fits no audit" in texts(app)
     assert "evil" not in texts(app)
     assert not app.get("plotly_chart")
@@ -184,7 +129,7 @@ def test_names_are_masked_and_model_names_are_escaped(home: Path) -> None:
     members = [(HOSTILE, "Wright"), *MEMBERS[1:]]
     report = make_report(2, hospital=HOSTILE, members=members, notes=[f"{HOSTILE} in a note"])
     keep({"own": report}, directory=home, is_demo=False)
-    app = open_app()
+    app = open_page("overview")
     shown = texts(app)
     assert "S*** W***" in shown
     assert not any(part in shown for member in MEMBERS for part in member)
@@ -196,20 +141,12 @@ def test_names_are_masked_and_model_names_are_escaped(home: Path) -> None:
 
 def test_a_list_without_truth_is_shown_without_tables_of_rates(home: Path) -> None:
     keep({"own": make_report(2, has_truth=False)}, directory=home, is_demo=False)
-    app = open_app()
+    app = open_page("overview")
     shown = texts(app)
     assert "Who is a member is not known" in shown
     assert "The other scenario has not been run" in shown
     assert "Published" not in shown
     assert len(app.get("plotly_chart")) == 1
-
-
-@pytest.mark.parametrize(("leak", "state"), [(0.0, "not_enough_evidence"), (4.0, "leak_found")])
-def test_each_verdict_has_its_look(home: Path, leak: float, state: str) -> None:
-    report = make_report(2, leak=leak)
-    assert report.verdict.state == state
-    keep({"own": report}, directory=home, is_demo=False)
-    assert f'<section class="ka-verdict ka-{state}">' in texts(open_app())
 
 
 LOOKS = {
@@ -235,36 +172,15 @@ def test_the_states_have_their_words_and_only_one_is_drawn_without_a_rule(home: 
             verdict={**report.to_json()["verdict"], "state": state},
         )
         keep({"own": shown_as}, directory=home, is_demo=False)
-        shown = texts(open_app(audit=shown_as.digest[:12]))
+        shown = texts(open_page("overview", audit=shown_as.digest[:12]))
         assert f'<section class="ka-verdict ka-{state}">' in shown
         assert f">{heading}</p>" in shown
-
-
-def test_one_model_compared_with_itself_is_not_compared_whatever_was_kept(home: Path) -> None:
-    report = make_report(2)
-    models = {who: {"name": who, "digest": "same"} for who in report.models}
-    keep({"own": report.changed(models=models)}, directory=home, is_demo=False)
-    shown = texts(open_app())
-    assert '<section class="ka-verdict ka-not_compared">' in shown
-    assert "Names that stand out most" not in shown and "No name stands out." in shown
-
-
-@pytest.mark.parametrize(("language", "words"), [("en", "No name stands out."),
-                                                 ("ja", "際立つ氏名はありません。")])  # fmt: skip
-def test_where_nobody_stands_out_the_page_says_so(home: Path, language: str, words: str) -> None:
-    report = make_report(2, leak=0.0)
-    assert not any(report.stands_out)
-    keep({"own": report}, directory=home, is_demo=False)
-    shown = texts(open_app(lang=language))
-    assert words in shown
-    for title in ("Names that stand out most", "最も際立つ氏名"):
-        assert title not in shown
 
 
 def test_audits_of_another_version_are_counted_not_hidden(home: Path) -> None:
     with Store(home) as store:
         store.put_record(f"audit/{'a' * 64}", {"schema": -1})
-    app = open_app()
+    app = open_page("overview")
     assert "Audits that this version cannot read: 1." in texts(app)
     assert app.code[0].value == "python -m audit demo"
     assert app.button(key="run_demo").label == "Run the demo"
@@ -272,28 +188,9 @@ def test_audits_of_another_version_are_counted_not_hidden(home: Path) -> None:
 
 def test_an_unusable_data_directory_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HOME_VARIABLE, "not/from/the/root")
-    shown = texts(open_app())
+    shown = texts(open_page("overview"))
     assert "The results on this machine cannot be read." in shown
     assert HOME_VARIABLE in shown
-
-
-def test_the_web_process_needs_no_torch() -> None:
-    script = (
-        "import sys\n"
-        "for name in ('torch', 'transformers', 'faker', 'sklearn'):\n"
-        "    sys.modules[name] = None\n"
-        "import app\n"
-        "from pages.ui import blocks, cached, charts, paper_table, place\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=REPOSITORY,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_the_session_remembers_the_audit_where_the_address_lost_it(
@@ -301,9 +198,9 @@ def test_the_session_remembers_the_audit_where_the_address_lost_it(
 ) -> None:
     keep(demo_reports, directory=home)
     digest = demo_reports["generation"].digest
-    app = open_app(audit=digest[:12])
+    app = open_page("overview", audit=digest[:12])
     del app.query_params["audit"]
     app.run()
     assert not app.exception
-    assert app.query_params["audit"] in (digest[:12], [digest[:12]])
+    assert parameter(app, "audit") == digest[:12]
     assert f"audit {digest[:12]}" in texts(app)

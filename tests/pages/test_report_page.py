@@ -8,14 +8,15 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit import access_log
-from audit.home import HOME_VARIABLE, data_home, results_dir
-from audit.report.html import OPTIONAL_SECTIONS
+from audit.home import data_home
 from audit.report.report import AuditReport
-from pages.ui.language import words_of
 from tests.pages.make_reports import MEMBERS, keep, make_report
-
-ROUTER = Path(__file__).resolve().parents[2] / "pages" / "ui" / "main.py"
-HOSTILE = "![x](http://evil.example/p.png)<img src=x>"
+from tests.pages.screen import (
+    HOSTILE,
+    downloads,
+    open_page,
+    texts,
+)
 
 
 @pytest.fixture(scope="module")
@@ -23,46 +24,15 @@ def reports() -> dict[str, AuditReport]:
     return {"masked_lm": make_report(2), "generation": make_report(1, leak=1.0)}
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    return results_dir()
-
-
-def open_report(**query: str) -> AppTest:
-    app = AppTest.from_file(ROUTER, default_timeout=30)
-    for name, value in query.items():
-        app.query_params[name] = value
-    app.run()
-    app.switch_page(str(ROUTER.parent.parent / "report.py")).run()
-    assert not app.exception
-    return app
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(block.proto.body for block in app.get("html"))
-
-
 def preview(app: AppTest) -> str:
     return app.get("iframe")[0].proto.srcdoc
-
-
-def downloads(app: AppTest) -> dict[str, bool]:
-    return {button.key: button.disabled for button in app.get("download_button")}
-
-
-def test_without_an_audit_the_page_says_where_to_begin(home: Path) -> None:
-    app = open_report()
-    assert app.title[0].value == "What do you hand over, and who signs?"
-    assert "There is no audit to look at yet" in texts(app)
-    assert not downloads(app)
 
 
 def test_the_preview_is_the_report_and_every_file_can_be_had(
     home: Path, reports: dict[str, AuditReport]
 ) -> None:
     keep(reports, directory=home)
-    app = open_report()
+    app = open_page("report")
     assert reports["masked_lm"].digest in preview(app)
     assert reports["generation"].digest[:12] in preview(app)
     assert "Demonstration on a made-up hospital" in preview(app)
@@ -75,7 +45,7 @@ def test_the_preview_is_the_report_and_every_file_can_be_had(
 
 def test_the_reports_language_is_its_own(home: Path, reports: dict[str, AuditReport]) -> None:
     keep(reports, directory=home)
-    app = open_report(lang="ja")
+    app = open_page("report", lang="ja")
     assert app.title[0].value == "何を渡し、誰が署名するか"
     assert '<html lang="ja">' in preview(app)
     app.button_group(key="report_language").set_value("en").run()
@@ -88,7 +58,7 @@ def test_what_the_auditor_writes_stands_in_the_report_escaped_and_survives_anoth
     home: Path, reports: dict[str, AuditReport]
 ) -> None:
     keep(reports, directory=home)
-    app = open_report()
+    app = open_page("report")
     app.radio(key="report_recommendation").set_value("retrain").run()
     app.text_area(key="report_reasons").set_value(f"First line\n{HOSTILE}").run()
     app.text_input(key="report_auditor").set_value("A. Auditor <b>").run()
@@ -96,33 +66,17 @@ def test_what_the_auditor_writes_stands_in_the_report_escaped_and_survives_anoth
     assert "First line<br>![x](http://evil.example/p.png)&lt;img src=x&gt;" in shown
     assert "A. Auditor &lt;b&gt;" in shown
     assert shown.count("☒") == 1
-    app.switch_page(str(ROUTER.parent.parent / "overview.py")).run()
-    app.switch_page(str(ROUTER.parent.parent / "report.py")).run()
+    app.switch_page("../overview.py").run()
+    app.switch_page("../report.py").run()
     assert app.text_input(key="report_auditor").value == "A. Auditor <b>"
     assert app.radio(key="report_recommendation").value == "retrain"
-
-
-def test_a_section_can_be_left_out_but_never_the_limits(
-    home: Path, reports: dict[str, AuditReport]
-) -> None:
-    keep(reports, directory=home)
-    app = open_report()
-    assert "11 Glossary" in preview(app)
-    for section in OPTIONAL_SECTIONS:
-        app.checkbox(key=f"report_section_{section}").uncheck()
-    app.run()
-    assert not app.exception
-    assert "11 Glossary" not in preview(app)
-    assert "5 Results" not in preview(app)
-    assert "7 What this does not show" in preview(app)
-    assert "9 Sign-off" in preview(app)
 
 
 def test_names_in_full_need_revealing_and_a_second_consent(
     home: Path, reports: dict[str, AuditReport]
 ) -> None:
     keep(reports, directory=home)
-    app = open_report()
+    app = open_page("report")
     app.radio(key="report_names").set_value("full").run()
     assert all(downloads(app).values())
     assert "Wright" not in preview(app)
@@ -141,7 +95,7 @@ def test_opening_is_logged_once_and_the_log_is_shown_as_whole(
     home: Path, reports: dict[str, AuditReport]
 ) -> None:
     keep(reports, directory=home)
-    app = open_report()
+    app = open_page("report")
     app.run()
     opened = [
         entry
@@ -160,30 +114,17 @@ def test_a_log_that_was_tampered_with_is_said(home: Path, reports: dict[str, Aud
     access_log.record("exported", who="<img src=x>", audit=digest, what="zip")
     log = data_home() / "access" / "log.jsonl"
     log.write_bytes(log.read_bytes().replace(b"anna", b"bert", 1))
-    app = open_report()
+    app = open_page("report")
     assert "does not fit together from line 1 on" in texts(app)
     assert "&lt;img src=x&gt;" in texts(app)
     assert "<img" not in texts(app)
-
-
-def test_a_log_that_cannot_be_written_is_said_and_the_page_goes_on(
-    home: Path, reports: dict[str, AuditReport], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keep(reports, directory=home)
-    digest = reports["masked_lm"].digest
-    access_log.record("ran", audit=digest)
-    (data_home() / "access" / "key").write_bytes(b"short")
-    app = open_report()
-    assert words_of("en").text("report_log_fails") in texts(app)
-    assert "key is damaged." in texts(app)
-    assert digest in preview(app)
 
 
 def test_a_list_without_truth_and_hostile_names_make_a_report_too(home: Path) -> None:
     members = [(HOSTILE, HOSTILE), *MEMBERS[1:]]
     report = make_report(2, has_truth=False, members=members, hospital=HOSTILE, notes=[HOSTILE])
     keep({"own": report}, directory=home, is_demo=False)
-    app = open_report()
+    app = open_page("report")
     shown = preview(app)
     assert "The list does not say who is in the notes" in shown
     assert "Demonstration" not in shown

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from audit import demo
 from audit.attack import evidence as pace
 from audit.attack.question import JAPANESE_PROMPT, AuditRequest, PosteriorSettings
-from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs import service
-from audit.models.registry import VARIABLE
 from cache.store import Store
-from tests.pages.test_setup import DEMO, open_page, parameter, texts
+from tests.pages.screen import (
+    open_page,
+    parameter,
+    texts,
+)
+from tests.pages.test_setup import DEMO
 
 ALL = {**DEMO, "names": "demo-en", "passages": "demo-en"}
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    monkeypatch.delenv(VARIABLE, raising=False)
-    st.cache_resource.clear()
-    yield results_dir()
-    st.cache_resource.clear()
 
 
 @pytest.fixture
@@ -61,14 +53,6 @@ def test_without_a_choice_the_page_names_the_missing_cards(home: Path) -> None:
     assert "<li>Card" not in texts(app)
     app = open_page("run", **DEMO, names="demo-en", scenario="2")
     assert texts(app).count("<li>Card") == 1
-
-
-def test_both_attackers_are_shown_as_kart_cards(home: Path, asked: list[AuditRequest]) -> None:
-    shown = texts(open_page("run", **ALL))
-    assert shown.count('"ka-card ka-kart"') == 1
-    assert shown.count('"ka-card ka-kart ka-chosen"') == 1
-    assert "{ 1(name in D_private) : name in L }" in shown
-    assert "<code>{ D_public }</code>" in shown
 
 
 def test_the_plan_has_the_digest_of_the_question_and_the_command(
@@ -150,19 +134,6 @@ def test_an_audit_that_is_kept_is_opened_and_one_that_runs_is_shown(
     assert "This audit has been done already" in texts(app)
     assert not [button for button in app.button if button.key == "start"]
     assert [button for button in app.button if button.key == "open_answer"]
-
-
-def test_a_job_that_cannot_be_handed_over_says_why(
-    home: Path, asked: list[AuditRequest], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def submit(request: AuditRequest, *, owner: str = "") -> Any:
-        raise service.AuditError("The disk is full.", do="Make room.")
-
-    monkeypatch.setattr(service, "submit", submit)
-    app = open_page("run", **ALL)
-    app.button(key="start").click().run()
-    assert not app.exception
-    assert "The disk is full. Make room." in texts(app)
 
 
 def test_japanese_names_begin_with_the_japanese_prompt(

@@ -2,52 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from audit.home import HOME_VARIABLE, results_dir
 from audit.models.registry import VARIABLE
 from audit.names.lists import all_names, all_passages, kept_names
 from cache.store import Store
 from tests.models.make_models import WORDS, make_bert
+from tests.pages.screen import (
+    open_page,
+    parameter,
+    texts,
+)
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 DEMO = {"general": "demo:en/general", "hospital": "demo:en/hospital-40"}
 HEADER = "first_name,last_name,is_member\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    monkeypatch.delenv(VARIABLE, raising=False)
-    st.cache_resource.clear()
-    yield results_dir()
-    st.cache_resource.clear()
-
-
-def open_page(page: str = "setup", **query: str) -> AppTest:
-    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=60)
-    app.run()
-    app.switch_page(f"../{page}.py")
-    for name, value in query.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(block.proto.body for block in app.get("html"))
-
-
-def parameter(app: AppTest, name: str) -> str:
-    value = app.query_params[name]
-    return value if isinstance(value, str) else value[0]
 
 
 def upload(app: AppTest, data: bytes, *, name: str = "names.csv") -> AppTest:
@@ -61,7 +32,7 @@ def table_rows(app: AppTest) -> dict[str, list[str]]:
 
 
 def test_an_empty_page_says_what_to_do_next(home: Path) -> None:
-    app = open_page()
+    app = open_page("setup")
     assert app.title[0].value.endswith("?")
     shown = texts(app)
     assert shown.count("Not chosen yet") == 3
@@ -72,7 +43,7 @@ def test_an_empty_page_says_what_to_do_next(home: Path) -> None:
 
 
 def test_the_demo_can_be_chosen_by_link_and_leads_to_run(home: Path) -> None:
-    app = open_page(**DEMO, names="demo-en", passages="demo-en")
+    app = open_page("setup", **DEMO, names="demo-en", passages="demo-en")
     shown = texts(app)
     assert shown.count('ka-step ka-is-ready"') == 4
     assert "These two models can be compared" in shown
@@ -84,7 +55,7 @@ def test_the_demo_can_be_chosen_by_link_and_leads_to_run(home: Path) -> None:
 
 
 def test_a_choice_is_put_into_the_link_and_kept_by_the_session(home: Path) -> None:
-    app = open_page()
+    app = open_page("setup")
     app.selectbox(key="setup_general").select("demo:en/general").run()
     app.selectbox(key="setup_names").select("demo-ja").run()
     assert parameter(app, "general") == "demo:en/general"
@@ -106,7 +77,7 @@ def test_models_that_do_not_fit_and_models_that_are_refused_say_why(
     (folder / "<b>bad").mkdir()
     (folder / "<b>bad" / "config.json").write_text("{}")
     monkeypatch.setenv(VARIABLE, str(folder))
-    app = open_page(general="models/one", hospital="models/two", names="demo-en")
+    app = open_page("setup", general="models/one", hospital="models/two", names="demo-en")
     shown = texts(app)
     assert "These two models cannot be compared" in shown
     assert "different tokenizers" in shown
@@ -114,13 +85,6 @@ def test_models_that_do_not_fit_and_models_that_are_refused_say_why(
     assert "<b>bad" not in shown
     assert not [button for button in app.button if button.key == "go_on"]
     assert "models/<b>bad" not in app.selectbox(key="setup_general").options
-
-
-def test_a_link_that_fits_nothing_says_so(home: Path) -> None:
-    app = open_page(general="models/gone", hospital="../../etc", names="0" * 12, passages="nope")
-    shown = texts(app)
-    assert shown.count("not on this machine any more") == 4
-    assert "This list of names is not kept here." in shown
 
 
 @pytest.mark.parametrize(
@@ -136,7 +100,7 @@ def test_a_link_that_fits_nothing_says_so(home: Path) -> None:
 def test_hard_files_are_validated_kept_and_shown_masked(
     home: Path, data: bytes, encoding: str
 ) -> None:
-    app = upload(open_page(**DEMO), data)
+    app = upload(open_page("setup", **DEMO), data)
     assert f"Read as {encoding}." in texts(app)
     app.toggle(key="draft_show_names").set_value(True).run()
     assert not app.exception
@@ -155,7 +119,7 @@ def test_hard_files_are_validated_kept_and_shown_masked(
 
 
 def test_remarks_are_told_by_row_and_refusals_keep_what_was_typed(home: Path) -> None:
-    app = open_page()
+    app = open_page("setup")
     app.text_area(key="names_typed").set_value("Carl Miller").run()
     upload(app, (HEADER + "Anna,Smith,1\n\nAnna,Smith,1\n").encode())
     shown = texts(app)
@@ -180,7 +144,7 @@ def kept_line(home: Path) -> tuple[int, str]:
 
 
 def test_going_on_keeps_a_new_list_and_new_passages_and_uses_them(home: Path) -> None:
-    app = upload(open_page(**DEMO), GUESSED)
+    app = upload(open_page("setup", **DEMO), GUESSED)
     assert "What is new in cards C and D is kept and used when you go on." in texts(app)
     assert "New; going on keeps it" in texts(app)
     app.text_input(key="setup_list_title").set_value("Ward 3").run()
@@ -198,37 +162,8 @@ def test_going_on_keeps_a_new_list_and_new_passages_and_uses_them(home: Path) ->
     assert "New; going on keeps it" not in texts(app)
 
 
-def test_a_new_list_goes_before_the_chosen_one(home: Path) -> None:
-    app = upload(open_page(**DEMO, names="demo-en"), GUESSED)
-    app.button(key="go_on").click().run()
-    assert kept_line(home)[0] == 3
-    assert parameter(app, "names") != "demo-en"
-
-
-@pytest.mark.parametrize("page", ["run", "setup"])
-def test_a_new_list_is_not_lost_by_another_way_on(home: Path, page: str) -> None:
-    app = upload(open_page(**DEMO), GUESSED)
-    if page == "setup":
-        app.switch_page("../overview.py").run()
-    app.switch_page(f"../{page}.py").run()
-    assert not app.exception
-    assert kept_line(home)[0] == 3
-    with Store(home) as store:
-        assert parameter(app, "names") == all_names(store)[0].code
-
-
-def test_what_cannot_be_used_is_not_passed_over(home: Path) -> None:
-    app = upload(open_page(**DEMO, names="demo-en"), (HEADER + "Anna,Smith\n").encode())
-    assert "mend or take out what cannot be used" in texts(app)
-    assert not [button for button in app.button if button.key == "go_on"]
-    app.switch_page("../run.py").run()
-    assert "could not be read, and were not kept" in texts(app)
-    with Store(home) as store:
-        assert all(line.code.startswith("demo") for line in all_names(store))
-
-
 def test_a_guessed_kind_of_control_is_said_and_kept_with_the_list(home: Path) -> None:
-    app = upload(open_page(**DEMO), GUESSED)
+    app = upload(open_page("setup", **DEMO), GUESSED)
     said = "The list does not say the kind of 2 controls. It was worked out, once,"
     assert said in texts(app)
     assert "1 easy, 1 hard, 0 recombined" in texts(app)
@@ -244,18 +179,11 @@ def test_a_guessed_kind_of_control_is_said_and_kept_with_the_list(home: Path) ->
         .replace(b",1\n", b",1,\n")
         .replace(b",0\n", b",0,hard\n")
     )
-    assert said not in texts(upload(open_page(**DEMO), stated))
-
-
-def test_the_table_of_a_list_shows_the_rows_of_its_own_file(home: Path) -> None:
-    app = upload(open_page(**DEMO), GUESSED.replace(b"Anna", b"\nAnna"))
-    app.toggle(key="draft_show_names").set_value(True).run()
-    assert table_rows(app)["Row"] == [3, 4, 5]
-    assert "Share of people (log10)" not in table_rows(app)
+    assert said not in texts(upload(open_page("setup", **DEMO), stated))
 
 
 def test_typed_names_and_drawn_controls_become_a_list(home: Path) -> None:
-    app = open_page(**DEMO)
+    app = open_page("setup", **DEMO)
     app.number_input(key="names_draw_easy").set_value(5).run()
     app.text_area(key="names_typed").set_value("Mary Smith\nLee, Ann\n").run()
     assert "Controls are drawn against members, and the list has none." in texts(app)
@@ -268,34 +196,12 @@ def test_typed_names_and_drawn_controls_become_a_list(home: Path) -> None:
     assert (line.n_members, line.by_kind) == (2, {"easy": 5, "hard": 4})
     assert app.text_area(key="names_typed").value == ""
     assert app.number_input(key="names_draw_easy").value == 0
-    fresh = open_page(**DEMO, names=line.code)
+    fresh = open_page("setup", **DEMO, names=line.code)
     assert "Everything is ready for scenario 1" in texts(fresh)
 
 
-def test_a_kept_list_can_be_started_from(home: Path) -> None:
-    app = open_page(**DEMO, names="demo-en")
-    app.checkbox(key="names_from_chosen").check().run()
-    app.number_input(key="names_draw_recombined").set_value(7).run()
-    app.button(key="keep_names").click().run()
-    with Store(home) as store:
-        line = all_names(store)[0]
-    assert (line.n_names, line.by_kind["recombined"]) == (397, 7)
-
-
-def test_ten_thousand_names_stay_fluid(home: Path) -> None:
-    rows = "".join(f"First{i},Last{i % 997},{i % 2}\n" for i in range(10_000))
-    app = upload(open_page(**DEMO), (HEADER + rows).encode())
-    assert "10,000" in texts(app)
-    app.button(key="keep_names").click().run()
-    started = time.monotonic()
-    app.run()
-    seconds = time.monotonic() - started
-    assert not app.exception
-    assert seconds < 2  # generous: the tester itself parses every message
-
-
 def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:
-    app = open_page(**DEMO, names="demo-en")
+    app = open_page("setup", **DEMO, names="demo-en")
     data = b'{"text": "<img src=x> [NAME] came.", "name_id": 0}\n{"text": "nothing here"}\n'
     app.file_uploader[1].upload("Anna Smith.jsonl", data, "application/json").run()
     assert not app.exception
@@ -308,15 +214,6 @@ def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:
     with Store(home) as store:
         assert parameter(app, "passages") == all_passages(store)[0].code
     assert "Anna" not in texts(app)
-    broken = open_page()
+    broken = open_page("setup")
     broken.file_uploader[1].upload("x.jsonl", b"{", "application/json").run()
     assert "The line is not JSON." in texts(broken)
-
-
-def test_the_page_speaks_japanese(home: Path) -> None:
-    app = open_page(**DEMO, names="demo-ja", lang="ja")
-    app.session_state["language"] = "ja"
-    app.run()
-    assert not app.exception
-    assert app.title[0].value == "どのモデルを、誰の氏名について監査しますか？"
-    assert "漢字または仮名の氏名" in texts(app)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,16 +16,14 @@ from audit.training.config import TrainSettings
 from audit.training.kept import MODELS
 from tests.models.make_models import make_bert
 from tests.pages.make_trainings import CORPUS_ID, RUN, make_corpus_folder, make_training
-from tests.pages.quiet_home import quiet_home
+from tests.pages.screen import (
+    links,
+    open_page,
+    parameter,
+    texts,
+)
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-TITLE = "Which model learned from which notes?"
 PARENT = "models/general"
-
-
-@pytest.fixture(autouse=True)
-def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    yield from quiet_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -35,49 +32,15 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_bert(tmp_path / "models" / "general")
 
 
-def open_train(**query: str) -> AppTest:
-    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=60)
-    app.run()
-    app.switch_page("../train.py")
-    for name, value in query.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    assert app.title[0].value == TITLE
-    return app
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(block.proto.body for block in app.get("html"))
-
-
-def parameter(app: AppTest, name: str) -> str:
-    value = app.query_params[name]
-    return value if isinstance(value, str) else value[0]
-
-
-def links(app: AppTest) -> list[tuple[str, str]]:
-    return [(link.proto.page, link.proto.query_string) for link in app.get("page_link")]
-
-
 def start(app: AppTest) -> AppTest:
     app.button(key="train_start").click().run()
     assert not app.exception
     return app
 
 
-def test_without_a_corpus_the_page_leads_to_one() -> None:
-    app = open_train()
-    shown = texts(app)
-    assert "No model has been trained here yet" in shown
-    assert "No corpus has been built on this machine yet" in shown
-    assert any(page == "corpus" for page, _ in links(app))
-    assert not [button for button in app.button if button.key == "train_start"]
-
-
 def test_the_plan_says_what_a_training_will_take_and_a_job_starts(parent: Path) -> None:
     make_corpus_folder()
-    app = open_train(parent=PARENT)
+    app = open_page("train", parent=PARENT)
     shown = texts(app)
     # Two sentences of 6 and 12 tokens and one [SEP] a note.
     assert "40 notes, 760 tokens" in shown
@@ -97,7 +60,7 @@ def test_the_plan_says_what_a_training_will_take_and_a_job_starts(parent: Path) 
 
 def test_source_preset_and_settings_go_into_the_order_and_the_link(parent: Path) -> None:
     make_corpus_folder()
-    app = open_train(parent=PARENT, source="public", preset="scratch")
+    app = open_page("train", parent=PARENT, source="public", preset="scratch")
     assert "fresh weights in the shape of models/general" in texts(app)
     steps = next(box for box in app.number_input if box.label == "Steps")
     assert steps.value == 100_000
@@ -115,7 +78,7 @@ def test_source_preset_and_settings_go_into_the_order_and_the_link(parent: Path)
 
 def test_settings_that_no_training_can_have_are_refused_in_words(parent: Path) -> None:
     make_corpus_folder()
-    app = open_train(parent=PARENT)
+    app = open_page("train", parent=PARENT)
     rows = next(box for box in app.number_input if box.label == "Rows of a forward pass")
     rows.set_value(5).run()
     assert not app.exception
@@ -125,13 +88,13 @@ def test_settings_that_no_training_can_have_are_refused_in_words(parent: Path) -
 
 def test_what_was_trained_before_is_opened_and_not_trained_again(parent: Path) -> None:
     make_corpus_folder()
-    first = start(open_train(parent=PARENT))
+    first = start(open_page("train", parent=PARENT))
     order = read_order(service.active_jobs()[0].job_id)
     service.cancel(service.active_jobs()[0].job_id)
     make_training(parent, settings=TrainSettings(**order["settings"]))
-    app = open_train(parent=PARENT)
+    app = open_page("train", parent=PARENT)
     assert "This training has been done already" in texts(app)
-    assert ("train", f"lang=en&run={RUN}") in links(app)
+    assert ("train", f"lang=en&run={RUN}") in [link[1:] for link in links(app)]
     assert not [button for button in app.button if button.key == "train_start"]
     assert parameter(first, "parent") == PARENT
 
@@ -139,7 +102,7 @@ def test_what_was_trained_before_is_opened_and_not_trained_again(parent: Path) -
 def test_a_training_shows_its_curve_and_what_it_says(parent: Path) -> None:
     make_corpus_folder()
     make_training(parent)
-    app = open_train(run=RUN)
+    app = open_page("train", run=RUN)
     shown = texts(app)
     assert "Ten &lt;b&gt;passes" in shown
     assert "<b>passes" not in shown
@@ -151,22 +114,10 @@ def test_a_training_shows_its_curve_and_what_it_says(parent: Path) -> None:
     assert "Word frequencies alone" in chart.proto.spec
 
 
-@pytest.mark.parametrize(
-    ("held_out", "said"),
-    [((), "The curve appears"), ((6.0, 5.6), "no better than answering with word frequencies"),
-     ((6.0, 3.0, 4.0), "learning by heart")],
-)  # fmt: skip
-def test_the_finding_follows_the_curve(
-    parent: Path, held_out: tuple[float, ...], said: str
-) -> None:
-    make_training(parent, held_out=held_out)
-    assert said in texts(open_train(run=RUN))
-
-
 def test_auditing_a_model_chooses_the_pair(parent: Path) -> None:
     make_corpus_folder()
     make_training(parent)
-    app = open_train(run=RUN)
+    app = open_page("train", run=RUN)
     app.button(key=f"train_audit_{RUN}").click().run()
     assert not app.exception
     assert app.title[0].value == "Which models, and whose names?"
@@ -177,71 +128,30 @@ def test_auditing_a_model_chooses_the_pair(parent: Path) -> None:
     assert any(option.startswith("Ten <b>passes") for option in options)
 
 
-def test_a_reference_takes_the_general_model_s_place(parent: Path) -> None:
-    make_corpus_folder()
-    reference = "2c2c2c2c2c2c"
-    make_training(parent, run_id=reference, source="public", title="Reference")
-    app = open_train(run=reference)
-    assert "No model has learned from this corpus with its names yet" in texts(app)
-    make_training(parent)
-    app = open_train(run=reference)
-    app.button(key=f"train_audit_{reference}").click().run()
-    assert parameter(app, "general") == f"trained/{reference}"
-    assert parameter(app, "hospital") == f"trained/{RUN}"
-
-
 def test_a_running_training_is_shown_live_and_ends_at_its_result(parent: Path) -> None:
     make_corpus_folder()
-    app = start(open_train(parent=PARENT))
+    app = start(open_page("train", parent=PARENT))
     (job,) = service.active_jobs()
     run = str(read_order(job.job_id)["run_id"])
     make_training(parent, run_id=run, is_whole=False, held_out=(6.0, 5.0))
     assert table.claim(job.job_id)
     table.note_progress(job.job_id, Progress("training", 1, 2, 400.0))
-    app = open_train()
+    app = open_page("train")
     (bar,) = app.get("progress")
     assert bar.proto.text == "Learning from the notes · 50 % · about 7 min left"
     assert len(app.get("plotly_chart")) == 1
     table.end(job.job_id, state="done", result=(run,))
-    app = open_train(job=job.job_id)
+    app = open_page("train", job=job.job_id)
     assert parameter(app, "run") == run
     assert "has not come to its end" in texts(app)  # no model lies there yet
 
 
-def test_a_failed_training_says_why(parent: Path) -> None:
-    make_corpus_folder()
-    start(open_train(parent=PARENT))
-    (job,) = service.active_jobs()
-    service.cancel(job.job_id)
-    shown = texts(open_train(job=job.job_id))
-    assert "This training has not come to its end" in shown
-    assert "Stopped by a person" in shown
-
-
 def test_a_training_is_removed_after_being_asked_once_more(parent: Path) -> None:
     make_training(parent)
-    app = open_train(run=RUN)
+    app = open_page("train", run=RUN)
     app.button(key=f"train-forget-{RUN}").click().run()
     assert not app.exception
     assert MODELS.all() == ()
     assert not MODELS.place(RUN).exists()
     assert "run" not in app.query_params
     assert next(line for line in entries() if line.action == "removed")
-
-
-@pytest.mark.parametrize("run", ["../../etc", "f" * 12, "<b>"])
-def test_a_link_to_no_training_says_so(parent: Path, run: str) -> None:
-    make_training(parent)
-    shown = texts(open_train(run=run))
-    assert "This training is not on this machine" in shown
-    assert "Trained on this machine" in shown
-
-
-def test_the_page_speaks_japanese(parent: Path) -> None:
-    make_corpus_folder()
-    make_training(parent)
-    app = open_train(run=RUN, parent=PARENT)
-    app.radio(key="language").set_value("ja").run()
-    assert not app.exception
-    assert app.title[0].value == "どのモデルがどの記録から学習しましたか？"
-    assert "氏名が漏れるかどうかは、監査をして初めて分かります" in texts(app)

@@ -2,48 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from audit.jobs import service, table
 from audit.jobs.table import Failure, Job
 from audit.progress import Progress
 from audit.task import Question
-from tests.pages.quiet_home import quiet_home
+from tests.pages.screen import (
+    links,
+    open_page,
+    texts,
+)
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 RESULT = "3d3d3d3d3d3d"
-
-
-@pytest.fixture(autouse=True)
-def _locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    yield from quiet_home(tmp_path, monkeypatch)
 
 
 def ask(kind: str, *, label: str = "general") -> Job:
     return service.ask(Question(kind, label, 0, "cpu", kind, (), {"run_id": RESULT}))
-
-
-def open_jobs(**query: str) -> AppTest:
-    app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=30)
-    app.run()
-    for name, value in query.items():
-        app.query_params[name] = value
-    app.switch_page("../jobs.py").run()
-    assert not app.exception
-    return app
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(block.proto.body for block in app.get("html"))
-
-
-def links(app: AppTest) -> dict[str, tuple[str, str]]:
-    found = [link.proto for link in app.get("page_link")]
-    return {link.label: (link.page, link.query_string) for link in found}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +35,7 @@ def test_a_finished_job_leads_to_what_came_of_it(
     job = ask(kind)
     assert table.claim(job.job_id)
     table.end(job.job_id, state="done", result=(RESULT,))
-    where, shown = links(open_jobs())[label]
+    where, shown = next(link[1:] for link in links(open_page("jobs")) if link[0] == label)
     assert where == page
     assert query in shown.split("&")
 
@@ -78,7 +53,7 @@ def test_what_a_job_does_is_told_in_its_own_words(kind: str, phase: str, said: s
     job = ask(kind, label="<b>ward")
     assert table.claim(job.job_id)
     table.note_progress(job.job_id, Progress(phase, 1, 4, None))
-    app = open_jobs()
+    app = open_page("jobs")
     (bar,) = app.get("progress")
     assert bar.proto.text == said
     assert "&lt;b&gt;ward" in texts(app)
@@ -89,7 +64,7 @@ def test_a_stopped_corpus_does_not_claim_that_a_part_is_kept() -> None:
     corpus, training = ask("corpus"), ask("pretrain")
     for job in (corpus, training):
         service.cancel(job.job_id)
-    shown = texts(open_jobs())
+    shown = texts(open_page("jobs"))
     assert "nothing half-made is left" in shown
     assert "What is finished is kept." in shown
 
@@ -99,7 +74,7 @@ def test_a_training_without_memory_is_not_offered_as_an_audit() -> None:
     assert table.claim(job.job_id)
     failure = Failure("Memory ran out.", settings=(("micro_batch", 8),))
     table.end(job.job_id, state="failed", failure=failure)
-    app = open_jobs()
+    app = open_page("jobs")
     labels = [button.label for button in app.button]
     assert "Resume" in labels
     assert not any("micro-batch" in label for label in labels)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import streamlit as st
-from streamlit.testing.v1 import AppTest
 
 from audit.errors import Message
-from audit.home import HOME_VARIABLE, results_dir
 from audit.jobs.table import WORKER, Failure, Job
 from audit.models.registry import VARIABLE
 from audit.report.html import ReportChoice, report_html
 from pages.ui.job_card import job_head
 from pages.ui.language import words_of
+from pages.ui.main import SECTIONS
 from tests.models.make_models import WORDS, make_bert
 from tests.pages.make_reports import keep, make_report
+from tests.pages.screen import (
+    open_page,
+    texts,
+)
 
-MAIN = Path(__file__).resolve().parents[2] / "pages" / "ui" / "main.py"
 NOTE = Message("{n_left_out} rows of the passage file were left out.", n_left_out=3)
 NOTE_JA = "文章のファイルから 3 行を除きました。"
 FAILURE = Failure(
@@ -28,32 +28,6 @@ FAILURE = Failure(
     where="micro-batch",
     do="Try a smaller micro-batch (scenario 2), or run on the CPU.",
 )
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
-    monkeypatch.delenv(VARIABLE, raising=False)
-    st.cache_resource.clear()
-    yield results_dir()
-    st.cache_resource.clear()
-
-
-def open_page(page: str, **query: str) -> AppTest:
-    app = AppTest.from_file(MAIN, default_timeout=60)
-    app.query_params["lang"] = "ja"
-    app.run()
-    if page != "overview":
-        app.switch_page(f"../{page}.py")
-    for name, value in {"lang": "ja", **query}.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception
-    return app
-
-
-def texts(app: AppTest) -> str:
-    return "\n".join(block.proto.body for block in app.get("html"))
 
 
 def made_job() -> Job:
@@ -66,9 +40,20 @@ def made_job() -> Job:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("page", sorted({name for icons in SECTIONS.values() for name in icons}))
+def test_every_page_speaks_japanese(home: Path, page: str) -> None:
+    keep({"own": make_report(2)}, directory=home, is_demo=False)
+    app = open_page(page, lang="ja")
+    assert app.title[0].value == words_of("ja").text(f"{page}_title")
+    assert "匿名" not in texts(app)
+    app.radio(key="language").set_value("en").run()
+    assert not app.exception
+    assert app.title[0].value == words_of("en").text(f"{page}_title")
+
+
 def test_notes_of_a_run_on_the_overview(home: Path) -> None:
     keep({"own": make_report(2, notes=[NOTE.plain()])}, directory=home, is_demo=False)
-    shown = texts(open_page("overview"))
+    shown = texts(open_page("overview", lang="ja"))
     assert NOTE_JA in shown
     assert NOTE not in shown
 
@@ -92,7 +77,7 @@ def test_why_a_job_failed() -> None:
 
 
 def test_a_file_that_is_refused_and_remarks_on_rows(home: Path) -> None:
-    app = open_page("setup")
+    app = open_page("setup", lang="ja")
     app.file_uploader[0].upload("n.csv", b"first_name,last_name\nAnna\n", "text/csv").run()
     assert "氏名のリストの2行目：セルの数が 1 個で、見出しの 2 個と合いません。" in texts(app)
     data = b"first_name,last_name\nAnna,Smith\n\nAnna,Smith\n"
@@ -110,7 +95,7 @@ def test_models_that_are_refused_and_pairs(
     (tmp_path / "models" / "broken").mkdir()
     (tmp_path / "models" / "broken" / "config.json").write_text("{}", encoding="utf-8")
     monkeypatch.setenv(VARIABLE, str(tmp_path / "models"))
-    app = open_page("setup", general="models/one", hospital="models/other")
+    app = open_page("setup", lang="ja", general="models/one", hospital="models/other")
     shown = texts(app)
     assert "broken/config.json：" in shown
     assert "one と other：2つのモデルのトークナイザーが異なります：語彙の" in shown

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from array import array
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from audit.corpus.truth import ListedNotes, listed_bytes
 from audit.training.config import TrainSettings
-from audit.training.kept import MODEL, PretrainTask, TrainedModel, snapshot_name
+from audit.training.kept import PretrainTask
 from tests.models.make_models import WORDS, make_bert
 
 PLAIN = [word for word in WORDS if word.isalpha()]
@@ -27,6 +27,15 @@ def write_notes(path: Path, *, n: int = 40, n_patients: int = 20, seed: int = 0)
                     "text": " ".join(words) + "."}  # fmt: skip
             handle.write(json.dumps(note) + "\n")
     return path
+
+
+def write_listed(folder: Path, *positions: int, n_notes: int = 40, n_patients: int = 20) -> Path:
+    """Write which of the notes in a folder hold a listed name."""
+    folder.mkdir(exist_ok=True)
+    n_listed = min(len(positions), n_patients)
+    listed = ListedNotes(n_notes, n_patients, n_listed, array("I", positions))
+    (folder / "listed.json").write_bytes(listed_bytes(listed))
+    return folder / "listed.json"
 
 
 def quick(**changes: Any) -> TrainSettings:
@@ -50,19 +59,3 @@ def make_order(
     return PretrainTask(
         general=general, notes=notes, out=folder / out, settings=quick(**settings), **values
     )
-
-
-def model_of(found: TrainedModel, *, step: int | None = None) -> Path:
-    return found.folder / (MODEL if step is None else snapshot_name(step))
-
-
-def weights(path: Path) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
-
-    found: dict[str, torch.Tensor] = load_file(path / "model.safetensors")
-    return found
-
-
-def same_weights(one: Path, other: Path) -> bool:
-    a, b = weights(one), weights(other)
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)

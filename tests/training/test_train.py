@@ -1,4 +1,4 @@
-"""A whole training: what comes out, that it learns, and that it goes on where it was stopped."""
+"""A whole training: what comes out, against one by hand, and that it goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -9,19 +9,34 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+from transformers import BertForMaskedLM
 
 from audit.errors import AuditCancelled, AuditError
 from audit.models.load import load_model
+from audit.notes.read import open_notes
+from audit.rng import generator
 from audit.training import loop
-from audit.training.config import read_losses
-from audit.training.loop import CHECKPOINTS
-from audit.training.masked_lm import train
+from audit.training.config import LossPoint, read_losses
+from audit.training.kept import PretrainTask, TrainedModel
+from audit.training.loop import multiplies_bfloat16, pick_precision
+from audit.training.masked_lm import same_sums, train
+from audit.training.tokens import (
+    Rows,
+    SpecialIds,
+    Stream,
+    held_out,
+    masked_rows,
+    split_notes,
+    tokenized,
+)
 from tests.models.make_models import make_bert, make_roberta
-from tests.training.make_training import make_order, model_of, same_weights, weights
+from tests.training.make_training import make_order, write_listed
 
 CHILD = """
 import sys
@@ -32,91 +47,184 @@ train(make_order(Path(sys.argv[1]), out=sys.argv[2], n_steps=int(sys.argv[3])))
 """
 
 
-def checkpoints(run_dir: Path) -> list[str]:
-    return sorted(path.name for path in (run_dir / CHECKPOINTS).iterdir())
+def checkpoints(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "checkpoint").iterdir())
+
+
+def weights(found: TrainedModel | Path, name: str = "model") -> dict[str, torch.Tensor]:
+    folder = found if isinstance(found, Path) else found.folder / name
+    return dict(load_file(folder / "model.safetensors"))
+
+
+def same(one: Any, other: Any, name: str = "model") -> bool:
+    a, b = weights(one), weights(other, name)
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def curve(folder: Path) -> list[tuple[int, float | None, float | None]]:
+    return [(p.step, p.loss, p.held_out) for p in read_losses(folder)]
+
+
+def stopped(order: PretrainTask, *, after: int) -> list[int]:
+    """Train until so many points are told; returns their steps."""
+    seen: list[int] = []
+    with pytest.raises(AuditCancelled):
+        train(order, should_stop=lambda: len(seen) > after,
+              on_point=lambda point: seen.append(point.step))  # fmt: skip
+    return seen
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainedModel]:
     """A training that nothing disturbed."""
     folder = tmp_path_factory.mktemp("whole")
-    return folder, train(make_order(folder, n_steps=40))
+    return folder, train(make_order(folder, n_steps=40, order={"title": "Ours"}))
 
 
-def test_the_model_loads_and_has_the_parents_files(whole):
+def test_what_is_kept_and_told(whole: tuple[Path, TrainedModel]) -> None:
     folder, result = whole
-    loaded = load_model(model_of(result))
-    assert loaded.digest != load_model(folder / "general").digest
-    for name in ("vocab.txt", "tokenizer_config.json", "config.json"):
-        assert (model_of(result) / name).read_bytes() == (folder / "general" / name).read_bytes()
-    assert (model_of(result) / "model.safetensors").stat().st_mode & 0o077 == 0
-    assert result.folder.stat().st_mode & 0o077 == 0
-    assert not (result.folder / CHECKPOINTS).exists()
-
-
-def test_the_curve_tells_every_step_and_both_losses(whole):
-    _, result = whole
+    general, ours = load_model(folder / "general"), load_model(result.folder / "model")
+    assert ours.digest != general.digest
+    names = {path.name for path in result.folder.iterdir()}
+    assert names == {"model", "training.json", "losses.jsonl", "tokens"}
+    for path in (folder / "general").iterdir():
+        if path.suffix != ".safetensors" and path.name != "generation_config.json":
+            assert (result.folder / "model" / path.name).read_bytes() == path.read_bytes()
+    for path in (result.folder, *result.folder.rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
+    told = result.facts.plain()
+    lines = (folder / "notes.jsonl").read_text().splitlines()
+    notes = [json.loads(line)["text"] for line in lines]
+    n_tokens = sum(len(text.split()) + 2 for text in notes)  # a full stop and a [SEP] more
+    assert 0 < n_tokens - told.pop("n_train_tokens") < 4 * 62
+    assert 3 < told.pop("unigram_loss") < 3.7
+    assert len(told.pop("key")) == 64 and told.pop("created") > "2024"
+    assert told.pop("versions").keys() == {"torch", "transformers"}
+    assert told.pop("settings") == make_order(folder, n_steps=40).settings.plain()
+    assert told == {
+        "title": "Ours", "parent": "general", "parent_digest": general.digest, "corpus_id": "",
+        "source": "file", "n_steps": 40, "n_documents": 36, "n_held_out_documents": 4,
+        "precision": "float32", "device": "cpu", "kernels": told["kernels"], "snapshots": [],
+        "n_listed_patients": 0,
+    }  # fmt: skip
     points = read_losses(result.folder)
     assert [point.step for point in points] == list(range(41))
     assert points[0].loss is None and all(point.loss is not None for point in points[1:])
-    measured = [point.step for point in points if point.held_out is not None]
-    assert measured == list(range(0, 41, 4))
-    assert result.first_held_out == points[0].held_out
-    assert result.held_out == points[-1].held_out
+    assert [p.step for p in points if p.held_out is not None] == list(range(0, 41, 4))
+    ends = (result.first_held_out, result.held_out, result.loss, result.n_steps_done)
+    assert ends == (points[0].held_out, points[-1].held_out, points[-1].loss, 40)
     rates = [point.learning_rate for point in points]
-    assert rates[:5] == pytest.approx([0, 2.5e-4, 5e-4, 7.5e-4, 1e-3])
-    assert rates[-1] == pytest.approx(1e-3 / 36)
-    assert sorted(rates[4:], reverse=True) == rates[4:]
+    factors = [k / 4 for k in range(5)] + [(41 - k) / 36 for k in range(5, 41)]
+    assert rates == pytest.approx([1e-3 * factor for factor in factors])
 
 
-def test_it_learns_what_notes_hold_and_not_only_which_words_are_frequent(tmp_path):
+def test_it_is_the_training_of_a_plain_loop(tmp_path: Path) -> None:
+    make_bert(tmp_path / "general", dropout=0.0, n_positions=32, scale=0.02)
+    order = make_order(tmp_path, n_steps=6, head_learning_rate=3e-3, clip=0.5, weight_decay=0.1,
+                       warmup_share=0.5, batch=8, micro_batch=2)  # fmt: skip
+    s, result = order.settings, train(order)
+    general = load_model(tmp_path / "general")
+    tokens = tokenized(open_notes(tmp_path / "notes.jsonl"), general.tokenizer,
+                       store=tmp_path / "t")  # fmt: skip
+    split = split_notes(tokens, share=0.1, seed=0)
+    special = SpecialIds.of(general.tokenizer)
+    rows = Rows(Stream(tokens, split.train), special, 14, 8, 0)
+    model = BertForMaskedLM.from_pretrained(tmp_path / "general")
+    groups = [
+        {"params": [one], "lr": 3e-3 if name.startswith("cls.") else 1e-3, "weight_decay":
+         0.1 if one.dim() > 1 else 0.0} for name, one in model.named_parameters()
+    ]  # fmt: skip
+    optimizer = torch.optim.AdamW(groups, eps=1e-6)
+    highest = [group["lr"] for group in optimizer.param_groups]
+
+    def loss_of(masked: Any) -> torch.Tensor:
+        labels = np.full_like(masked.ids, -100)
+        np.put_along_axis(labels, masked.positions, masked.targets, axis=1)
+        return model(torch.from_numpy(masked.ids), labels=torch.from_numpy(labels)).loss
+
+    measured = held_out(tokens, split, special=special, settings=s)
+    assert measured is not None
+    with torch.no_grad():
+        first = float(loss_of(measured.rows))
+    losses = []
+    for step in range(1, 7):
+        rng = generator(0, "row masks", step)
+        loss = loss_of(masked_rows(rows.of_step(step), special=special, share=0.15, rng=rng))
+        optimizer.zero_grad()
+        loss.backward()
+        losses.append(float(loss.detach()))
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        for group, rate in zip(optimizer.param_groups, highest, strict=True):
+            group["lr"] = rate * s.rate_factor(step, n_steps=6)
+        optimizer.step()
+    with torch.no_grad():
+        last = float(loss_of(measured.rows))
+    told = read_losses(result.folder)
+    assert [p.loss for p in told][1:] == pytest.approx(losses, abs=1e-5)
+    assert (result.first_held_out, result.held_out) == pytest.approx((first, last), abs=1e-5)
+    assert result.facts.unigram_loss == measured.unigram_loss
+    ours = weights(result)
+    for name, one in model.named_parameters():
+        torch.testing.assert_close(ours[name], one.detach(), atol=2e-5, rtol=1e-4)
+
+
+def test_it_learns_what_notes_hold_and_not_only_which_words_are_frequent(tmp_path: Path) -> None:
     make_bert(tmp_path / "general", hidden_size=32, n_layers=1, dropout=0.0, scale=0.02)
-    order = make_order(
-        tmp_path, n_steps=300, batch=32, micro_batch=32, learning_rate=1e-2, evaluate_every=300
-    )
-    result = train(order)
+    result = train(make_order(tmp_path, n_steps=300, batch=32, micro_batch=32, learning_rate=1e-2,
+                              evaluate_every=300))  # fmt: skip
+    assert result.first_held_out and result.held_out and result.facts.unigram_loss
     assert result.first_held_out > 3.3  # ln 37 = 3.61: nothing known
     assert 2.5 < result.facts.unigram_loss < 3.4
     assert result.held_out < result.facts.unigram_loss - 0.5
 
 
-def test_two_runs_are_the_same_and_another_seed_is_not(whole, tmp_path):
+def test_asked_again_it_is_the_same_and_another_one_is_refused_there(
+    whole: tuple[Path, TrainedModel],
+) -> None:
     folder, result = whole
-    again = train(make_order(folder, out="again", n_steps=40))
     other = train(make_order(folder, out="other", n_steps=40, seed=1))
-    assert same_weights(model_of(result), model_of(again))
-    assert not same_weights(model_of(result), model_of(other))
+    assert not same(result, other)
+    made_at = (result.folder / "model").stat().st_ino
+    again = make_order(folder, n_steps=40, checkpoint_every=7)  # that decides no weight
+    assert train(again) == result and (result.folder / "model").stat().st_ino == made_at
+    with pytest.raises(AuditError, match="The folder holds another training"):
+        train(make_order(folder, n_steps=41))
+    order = make_order(folder, out="place", n_steps=40)
+    stopped(order, after=2)
+    told = folder / "place" / "training.json"
+    told.write_text(json.dumps(json.loads(told.read_text()) | {"device": "cuda"}))
+    with pytest.raises(AuditError, match=r"begun on cuda / .*; here it would go on on cpu /"):
+        train(order)
+    told.write_text("[]")
+    with pytest.raises(AuditError, match="The folder holds another training"):
+        train(order)
 
 
-def test_a_whole_training_is_not_done_again(whole):
+def test_cancelled_or_damaged_it_goes_on_to_the_same_bytes(
+    whole: tuple[Path, TrainedModel],
+) -> None:
     folder, result = whole
-    before = (model_of(result) / "model.safetensors").stat().st_mtime_ns
-    assert train(make_order(folder, n_steps=40)) == result
-    assert (model_of(result) / "model.safetensors").stat().st_mtime_ns == before
-
-
-def test_cancelled_it_goes_on_to_the_same_weights(whole, tmp_path):
-    folder, result = whole
-    asked = []
-
-    def stop() -> bool:
-        asked.append(len(read_losses(folder / "stopped")))
-        return asked[-1] > 7
-
     order = make_order(folder, out="stopped", n_steps=40)
-    with pytest.raises(AuditCancelled):
-        train(order, should_stop=stop)
+    assert stopped(order, after=7)[-1] == 7
     assert checkpoints(folder / "stopped") == ["step-4", "step-7"]
     assert not (folder / "stopped" / "model").exists()
-    assert same_weights(model_of(train(order)), model_of(result))
-    curves = [
-        [(p.step, p.loss, p.held_out) for p in read_losses(folder / name)]
-        for name in ("run", "stopped")
-    ]
-    assert curves[0] == curves[1]
+    assert stopped(order, after=4)[0] == 8
+    newest = folder / "stopped" / "checkpoint" / "step-12"
+    assert checkpoints(folder / "stopped") == ["step-12", "step-8"]
+    (newest / "model.safetensors").write_bytes(b"half")
+    seen: list[int] = []
+    again = train(order, on_point=lambda point: seen.append(point.step))
+    assert seen == list(range(9, 41)) and same(again, result)
+    assert curve(folder / "stopped") == curve(result.folder)
+    order = make_order(folder, out="lost", n_steps=40)
+    stopped(order, after=5)
+    for place in (folder / "lost" / "checkpoint").iterdir():
+        (place / "state.json").write_bytes(b"{}")
+    with pytest.raises(AuditError, match="The checkpoints of this training cannot be read"):
+        train(order)
 
 
-def test_killed_it_goes_on_to_the_same_weights(tmp_path):
+def test_killed_it_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     n_steps = 60
     undisturbed = train(make_order(tmp_path, out="one", n_steps=n_steps))
     command = [sys.executable, "-c", CHILD, str(tmp_path), "two", str(n_steps)]
@@ -124,7 +232,7 @@ def test_killed_it_goes_on_to_the_same_weights(tmp_path):
     child = subprocess.Popen(command, env=environment)
     try:
         deadline = time.monotonic() + 120
-        while not (tmp_path / "two" / CHECKPOINTS / "step-8").exists():
+        while not (tmp_path / "two" / "checkpoint" / "step-8").exists():
             assert child.poll() is None, "it ended before it could be killed"
             assert time.monotonic() < deadline
             time.sleep(0.005)
@@ -132,136 +240,141 @@ def test_killed_it_goes_on_to_the_same_weights(tmp_path):
         child.send_signal(signal.SIGKILL)
         child.wait()
     assert not (tmp_path / "two" / "model").exists()
-    done = read_losses(tmp_path / "two")[-1].step
-    assert 8 <= done < n_steps
-    seen = []
+    assert 8 <= read_losses(tmp_path / "two")[-1].step < n_steps
+    seen: list[int] = []
     order = make_order(tmp_path, out="two", n_steps=n_steps)
     resumed = train(order, on_point=lambda point: seen.append(point.step))
-    assert seen[0] > 8  # it did not begin again
-    assert same_weights(model_of(resumed), model_of(undisturbed))
+    assert seen[0] > 8 and same(resumed, undisturbed)  # it did not begin again
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(whole):
-    folder, result = whole
-    order = make_order(folder, out="damaged", n_steps=40)
-    n_points = []
-
-    def stop() -> bool:
-        return len(n_points) > 10
-
-    with pytest.raises(AuditCancelled):
-        train(order, should_stop=stop, on_point=n_points.append)
-    newest = folder / "damaged" / CHECKPOINTS / "step-10"
-    (newest / "model.safetensors").write_bytes(b"half")
-    seen = []
-    again = train(order, on_point=lambda point: seen.append(point.step))
-    assert seen[0] == 9  # from step 8 on
-    assert same_weights(model_of(again), model_of(result))
-
-
-def test_another_training_is_refused_in_the_same_folder(whole):
-    folder, _ = whole
-    with pytest.raises(AuditError, match="holds another training"):
-        train(make_order(folder, n_steps=41))
-    kept = train(make_order(folder, n_steps=40, checkpoint_every=7))  # decides no weight
-    assert kept.n_steps_done == 40
-
-
-def test_snapshots_are_models_of_one_run(tmp_path):
-    order = make_order(
-        tmp_path, n_steps=1, n_epochs=2.0, schedule="constant",
-        order={"snapshot_epochs": (0.5, 1.0, 2.0)},
-    )  # fmt: skip
-    result = train(order)
+def test_snapshots_are_models_of_one_run(tmp_path: Path) -> None:
+    result = train(make_order(tmp_path, n_steps=1, n_epochs=2.0, schedule="constant",
+                              order={"snapshot_epochs": (0.5, 1.0, 2.0)}))  # fmt: skip
     rows = result.facts.n_train_tokens // 14
+    first, _, last = result.snapshots
     assert list(result.snapshots) == [int(np.ceil(n * rows / 8)) for n in (0.5, 1.0, 2.0)]
-    assert same_weights(model_of(result, step=result.snapshots[-1]), model_of(result))
-    assert not same_weights(model_of(result, step=result.snapshots[0]), model_of(result))
-    shorter = train(
-        order.with_(
-            out=tmp_path / "shorter", snapshot_epochs=(),
-            settings=order.settings.with_(n_epochs=1.0, warmup_share=0.05),
-        )
-    )  # fmt: skip
-    # The warm-up is a share of the steps: with as many steps of it, the shorter run is the same.
-    steps = [round(0.1 * result.n_steps_done), round(0.05 * shorter.n_steps_done)]
-    assert (steps[0] == steps[1]) == same_weights(
-        model_of(shorter), model_of(result, step=result.snapshots[1])
-    )
+    assert same(result, result, f"model-{last}") and not same(result, result, f"model-{first}")
+    # As long a warm-up, and a constant rate then: a shorter run is the same as a snapshot.
+    share = round(0.1 * last) / first
+    shorter = train(make_order(tmp_path, out="b", n_steps=first, schedule="constant",
+                               warmup_share=share))  # fmt: skip
+    assert same(shorter, result, f"model-{first}")
 
 
-def test_bfloat16_is_near_float32_and_keeps_float32_weights(whole):
+def test_other_numbers_models_and_beginnings(whole: tuple[Path, TrainedModel]) -> None:
     folder, result = whole
     rounded = train(make_order(folder, out="rounded", n_steps=40, precision="bfloat16"))
-    assert rounded.facts.precision == "bfloat16"
-    assert {tensor.dtype for tensor in weights(model_of(rounded)).values()} == {torch.float32}
-    assert not same_weights(model_of(rounded), model_of(result))
+    assert rounded.facts.precision == "bfloat16" and not same(rounded, result)
+    assert {tensor.dtype for tensor in weights(rounded).values()} == {torch.float32}
     assert rounded.held_out == pytest.approx(result.held_out, abs=0.02)
-
-
-def test_from_scratch_knows_nothing_of_its_parent(tmp_path):
-    order = make_order(tmp_path, from_scratch=True, n_steps=1, learning_rate=1e-9)
-    result = train(order)
-    parent, fresh = weights(tmp_path / "general"), weights(model_of(result))
+    order = make_order(folder, out="scratch", from_scratch=True, n_steps=1, learning_rate=1e-9)
+    fresh = train(order)
     name = "bert.encoder.layer.0.intermediate.dense.weight"
-    assert not torch.equal(parent[name], fresh[name])
-    assert float(fresh[name].std()) == pytest.approx(0.02, rel=0.15)
-    assert result.first_held_out == pytest.approx(np.log(37), abs=0.1)
-    assert same_weights(model_of(train(order.with_(out=tmp_path / "b"))), model_of(result))
+    assert not torch.equal(weights(folder / "general")[name], weights(fresh)[name])
+    assert float(weights(fresh)[name].std()) == pytest.approx(0.02, rel=0.15)
+    assert fresh.first_held_out == pytest.approx(np.log(37), abs=0.1)
+    assert same(fresh, train(order.with_(out=folder / "scratch-2")))
+    roberta = make_roberta(folder / "roberta")
+    found = train(make_order(folder, out="r", n_steps=3).with_(general=roberta))
+    assert load_model(found.folder / "model").config.architecture == "roberta"
+    assert weights(found).keys() == weights(roberta).keys() and not same(roberta, found)
 
 
-def test_roberta_is_trained_too(tmp_path):
-    order = make_order(tmp_path, n_steps=3)
-    result = train(order.with_(general=make_roberta(tmp_path / "roberta")))
-    assert load_model(model_of(result)).config.architecture == "roberta"
-    assert not same_weights(model_of(result), tmp_path / "roberta")
+def test_who_is_on_the_candidate_list_is_trained_on(tmp_path: Path) -> None:
+    # 40 notes of 20 patients: note k is patient k % 20's. The list lies beside the notes.
+    plain = train(make_order(tmp_path, out="plain", n_steps=4))
+    write_listed(tmp_path, *range(19))
+    some = make_order(tmp_path, out="some", n_steps=4)
+    result = train(some)
+    facts = result.facts
+    assert (facts.n_documents, facts.n_held_out_documents, facts.n_listed_patients) == (38, 2, 19)
+    assert result.held_out is not None and not same(plain, result)
+    write_listed(tmp_path, *range(20))
+    with pytest.raises(AuditError, match="another training"):
+        train(some)
+    result = train(make_order(tmp_path, out="all", n_steps=4))
+    assert (result.held_out, result.first_held_out, result.facts.unigram_loss) == (None, None, None)
+    assert (result.facts.n_documents, result.facts.n_held_out_documents) == (40, 0)
+    write_listed(tmp_path, 1, n_notes=41)
+    with pytest.raises(AuditError, match="has 41 notes, but 40 were read"):
+        train(make_order(tmp_path, out="other", n_steps=4))
+    # Where nothing is to be held out, the list is not asked for.
+    assert train(make_order(tmp_path, out="none", n_steps=4, held_out_share=0.0)).is_whole
 
 
-def test_a_loss_that_is_no_number_ends_it_and_keeps_the_last_checkpoint(tmp_path, monkeypatch):
-    order = make_order(tmp_path, n_steps=20)
+def test_what_goes_wrong_on_the_way_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     right = loop.Learner.step
 
-    def wrong(self, step):
-        told = right(self, step)
-        return told * float("nan") if step == 11 else told
+    def at(step: int, answer: Any) -> None:
+        def step_of(self: loop.Learner, now: int) -> torch.Tensor:
+            told = right(self, now)
+            return answer(told) if now == step else told
 
-    monkeypatch.setattr(loop.Learner, "step", wrong)
-    with pytest.raises(AuditError, match="no longer a number") as caught:
-        train(order)
+        monkeypatch.setattr(loop.Learner, "step", step_of)
+
+    def full(_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    at(11, lambda told: told * float("nan"))
+    with pytest.raises(AuditError, match="The loss is no longer a number") as caught:
+        train(make_order(tmp_path, n_steps=20))
     assert "lower learning rate" in caught.value.do
     assert checkpoints(tmp_path / "run") == ["step-4", "step-8"]
     assert read_losses(tmp_path / "run")[-1].step == 10
+    at(1, full)
+    for micro, said in ((4, "Try `micro_batch` 2."), (1, "Take shorter rows")):
+        with pytest.raises(AuditError, match=f"Memory ran out with {micro} rows a pass") as caught:
+            train(make_order(tmp_path, out=f"m{micro}", micro_batch=micro))
+        assert caught.value.do.startswith(said)
 
 
-def test_memory_that_runs_out_says_what_to_try(tmp_path, monkeypatch):
-    def full(self, step):
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    monkeypatch.setattr(loop.Learner, "step", full)
-    with pytest.raises(AuditError, match="with 4 rows a pass") as caught:
-        train(make_order(tmp_path))
-    assert caught.value.do == "Try `micro_batch` 2."
-
-
-def test_refusals_of_the_order(tmp_path):
-    with pytest.raises(AuditError, match="longer than the 32"):
-        train(make_order(tmp_path, n_tokens=64))
-    with pytest.raises(AuditError, match="was asked for, but the training has 12"):
-        train(make_order(tmp_path, order={"snapshot_epochs": (9.0,)}))
-    (tmp_path / "few.jsonl").write_text(json.dumps({"text": "pain"}) + "\n")
-    few = make_order(tmp_path, held_out_share=0.0).with_(notes=tmp_path / "few.jsonl")
-    with pytest.raises(AuditError, match="fewer than one row of 14"):
-        train(few)
-    with pytest.raises(AuditError, match="of one patient"):
-        train(few.with_(settings=few.settings.with_(held_out_share=0.1)))
-    (tmp_path / "none.jsonl").write_text(json.dumps({"text": "[**Name**]"}) + "\n")
-    with pytest.raises(AuditError, match="no text to train on"):
-        train(few.with_(notes=tmp_path / "none.jsonl"))
+@pytest.mark.parametrize(
+    ("changes", "settings", "said"),
+    [
+        ({}, {"n_tokens": 64}, "Rows of 64 tokens are longer than the 32"),
+        ({"snapshot_epochs": (9.0,)}, {}, "step .* was asked for, but the training has 12 steps"),
+        ({"notes": "few"}, {"held_out_share": 0.0}, "2 tokens .* fewer than one row of 14"),
+        ({"notes": "few"}, {}, "All notes are of one patient"),
+        ({"notes": "none"}, {}, "The notes hold no text to train on"),
+    ],
+)
+def test_orders_that_cannot_be_done(
+    tmp_path: Path, changes: dict[str, Any], settings: dict[str, Any], said: str
+) -> None:
+    for name, text in (("few", "pain"), ("none", "[**Name**]")):
+        (tmp_path / name).write_text(json.dumps({"text": text}) + "\n")
+    if "notes" in changes:
+        changes = {"notes": tmp_path / changes["notes"]}
+    with pytest.raises(AuditError, match=said):
+        train(make_order(tmp_path, **settings).with_(**changes))
 
 
-def test_progress_is_told_by_phase_to_the_end(tmp_path):
-    told = []
-    train(make_order(tmp_path), progress=told.append)
-    assert [phase for phase, _ in told[-1].by_phase] == ["tokenizing the notes", "training"]
+def test_progress_is_told_by_phase_to_the_end(tmp_path: Path) -> None:
+    told: list[Any] = []
+    points: list[LossPoint] = []
+    train(make_order(tmp_path), progress=told.append, on_point=points.append)
+    assert told[-1].by_phase == (("tokenizing the notes", 1.0), ("training", 1.0))
+    assert (told[0].phase, told[-1].phase) == ("tokenizing the notes", "training")
     assert told[-1].share == pytest.approx(1.0)
     assert [p.done for p in told] == sorted(p.done for p in told)
+    ends = [p.done for p in told if p.phase == "tokenizing the notes"]
+    assert max(ends) == pytest.approx(0.05)
+    assert tuple(points) == read_losses(tmp_path / "run")
+
+
+def test_numbers_and_sums_by_the_hardware(tmp_path: Path) -> None:
+    for text, is_fast in (("flags\t\t: fpu avx512_bf16\n", True), ("bugs: amx_bf16\n", False)):
+        (tmp_path / "cpu").write_text(f"model name: x\n{text}")
+        assert multiplies_bfloat16(tmp_path / "cpu") is is_fast
+    assert not multiplies_bfloat16(tmp_path / "none")
+    assert pick_precision("float32", device="cuda") == "float32"
+    assert pick_precision("bfloat16", device="cpu") == "bfloat16"
+    assert pick_precision("auto", device="cpu") == "float32"
+    asked = torch.are_deterministic_algorithms_enabled
+    with same_sums("cpu"):
+        assert not asked()
+    with same_sums("cuda"):
+        assert asked()
+    assert not asked()

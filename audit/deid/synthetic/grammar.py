@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from audit.names.people import draw
+from audit.names.people import draw, rules_of, words_of
 
 T = TypeVar("T")
 _FOLDER = Path(__file__).resolve().parent
@@ -60,7 +60,6 @@ class Dice:
         return re.sub(r"#+|\?", drawn, form)
 
 
-_HEAD = re.compile(r"^(==?|~) ([A-Za-z_][A-Za-z0-9_.]*)$", re.MULTILINE)
 _TOKEN = re.compile(r"\{[^{}]*\}|[<>|]|[^{}<>|]+")
 _SLOT = re.compile(
     r"@(?P<value>.+)|\*(?P<rule>\S+) (?P<least>\d+)-(?P<most>\d+)"
@@ -143,23 +142,6 @@ def _slot(text: str) -> Node:
     return Reference(match["rule"] or text, int(match["least"] or 1), int(match["most"] or 1))
 
 
-def rules_of(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    r"""Yield the rules of a file: name and alternatives as written.
-
-    `~ name` stands before words, `= name` before alternatives of a line (in which \n is a new
-    line), `== name` before alternatives of several lines with -- between them.
-    """
-    _, *parts = _HEAD.split(text)
-    for sign, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        if sign == "==":
-            found = [block.strip("\n") for block in body.split("\n--\n")]
-        else:
-            found = [one for one in body.split("\n") if one.strip() and not one.startswith("#")]
-            if sign == "~":
-                found = " ".join(found).split(" ")
-        yield name, tuple(each.replace("\\n", "\n") for each in found if each)
-
-
 def grammar_of(texts: Iterable[str]) -> Grammar:
     """Return the rules of some files together."""
     grammar: dict[str, tuple[Template, ...]] = {}
@@ -178,19 +160,9 @@ def grammar(language: str) -> Grammar:
     return grammar_of(path.read_text("utf-8") for path in paths)
 
 
-@functools.cache
 def words(name: str) -> tuple[str, ...]:
-    """Return a list of words by language and name, as "ja/towns".
-
-    It is a file of that name without comment lines, where _ is a blank, or else a rule of the
-    language's `values.txt`.
-    """
-    path = _FOLDER / f"{name}.txt"
-    if not path.exists():
-        return dict(rules_of(path.with_name("values.txt").read_text("utf-8")))[path.stem]
-    lines = path.read_text("utf-8").splitlines()
-    kept = (word for line in lines if not line.startswith("#") for word in line.split())
-    return tuple(word.replace("_", " ") for word in kept)
+    """Return a list of words by language and name, as "ja/towns"."""
+    return words_of(_FOLDER / f"{name}.txt")
 
 
 _MAX_DEPTH = 40

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import accumulate
+from pathlib import Path
 from string import ascii_letters, digits
 from typing import ClassVar
 
 from audit.deid.synthetic.grammar import Dice, Piece, words
-from audit.names import people
 from audit.names.people import (
     ENGLISH,
     JAPANESE,
@@ -27,7 +27,12 @@ from audit.names.people import (
     PersonName,
     full_form,
     label_of,
+    licence_number,
+    readings_of,
+    record_number,
     romaji_of,
+    time_of,
+    value_of,
     written,
 )
 from audit.notes.dates import era_year
@@ -36,7 +41,6 @@ from audit.notes.spans import QUASI_IDENTIFIER as QUASI
 
 Maker = Callable[[Dice], str]
 _LISTED_SHARE, _RARE_SHARE = 0.55, 0.12
-_OLD_BEFORE, _MIDDLE_BEFORE = 1950, 1980
 WIDE = {ord(sign): ord(sign) + 0xFEE0 for sign in digits + ascii_letters + "/()%+-=:.,"}
 """Digits, letters and some signs, with those of full width."""
 
@@ -47,9 +51,10 @@ def japanese_name(dice: Dice, *, sex: str, birth_year: int, is_wide: bool = Fals
     A wide one has a rare surname more often.
     """
     if dice.chance(_LISTED_SHARE):
-        totals = _totals(len(_readings("surnames")))
+        listed = _readings("surnames")
+        totals = _totals(len(listed))
         place = bisect_right(totals, dice.number() / 2**53 * totals[-1], hi=len(totals) - 1)
-        surname = _readings("surnames")[place]
+        surname = listed[place]
     else:
         surname = _composed("surname", dice)
     if is_wide and dice.chance(_RARE_SHARE):
@@ -60,10 +65,8 @@ def japanese_name(dice: Dice, *, sex: str, birth_year: int, is_wide: bool = Fals
 
 def _given(dice: Dice, *, sex: str, birth_year: int) -> tuple[str, str]:
     gender = "male" if sex == "M" else "female"
-    time = "old" if birth_year < _OLD_BEFORE else "middle"
-    time = "young" if birth_year >= _MIDDLE_BEFORE else time
     if dice.chance(_LISTED_SHARE):
-        return dice.pick(_readings(f"{gender}_{time}"))
+        return dice.pick(_readings(f"{gender}_{time_of(birth_year)}"))
     return _composed(gender, dice)
 
 
@@ -80,9 +83,7 @@ def _part(text: str, kana: str) -> NamePart:
 
 @functools.cache
 def _readings(name: str) -> tuple[tuple[str, str], ...]:
-    """Return names, or halves of names, each with its kana."""
-    listed = words(f"ja/{name}")
-    return tuple(zip(listed[::2], listed[1::2], strict=True))
+    return tuple(readings_of(Path(__file__).with_name("ja") / f"{name}.txt"))
 
 
 @functools.cache
@@ -190,9 +191,9 @@ def _digits(low: int, high: int) -> Maker:
     return lambda dice: dice.filled("#" * dice.between(low, high))
 
 
-def _public(number_of: Callable[[int], str]) -> Maker:
+def _public(kind: str, *, locale: str = JAPANESE) -> Maker:
     """Return a maker of numbers as a public office gives them."""
-    return lambda dice: number_of(dice.number())
+    return lambda dice: value_of(kind, dice.number(), locale=locale)
 
 
 def _telephone(dice: Dice) -> str:
@@ -249,7 +250,7 @@ def _specimen(dice: Dice) -> str:
 
 
 def _my_number(dice: Dice) -> str:
-    text = people.my_number(dice.number())
+    text = value_of("my_number", dice.number(), locale=JAPANESE)
     return dice.pick(("", "", " ", "-")).join((text[:4], text[4:8], text[8:]))
 
 
@@ -260,12 +261,12 @@ def _insured(dice: Dice) -> str:
 
 
 def _pension(dice: Dice) -> str:
-    text = people.pension_number(dice.number())
+    text = value_of("pension", dice.number(), locale=JAPANESE)
     return text if dice.chance(0.8) else text.replace("-", "")
 
 
 def _licence(dice: Dice) -> str:
-    return people.licence_number(dice.number(), year=dice.between(1960, 2015))
+    return licence_number(dice.number(), year=dice.between(1960, 2015))
 
 
 def _address(dice: Dice) -> str:
@@ -372,17 +373,17 @@ JAPANESE_MAKERS: dict[str, dict[str, Maker]] = {
         "email": email,
         "url": _web_address,
     },
-    LINKAGE_CODE: {"record": _record, "record.new": _record, "specimen": _specimen},
+    LINKAGE_CODE: {"record": _record, "specimen": _specimen},
     PERSONAL_ID_CODE: {
         "my_number": _my_number,
         "pension": _pension,
-        "insurer": _public(people.insurer_number),
+        "insurer": _public("insurer"),
         "insured": _insured,
         "insured.symbol": _digits(2, 8),
         "insured.number": _digits(1, 7),
-        "resident": _public(people.resident_code),
+        "resident": _public("resident"),
         "licence": _licence,
-        "passport": _public(people.passport_number),
+        "passport": _public("passport"),
         "care_insured": _filled("##########"),
         "welfare": _digits(7, 8),
         "residence_card": _filled("??########??", "ABCDEFGHJKLMNPRSTU"),
@@ -391,24 +392,19 @@ JAPANESE_MAKERS: dict[str, dict[str, Maker]] = {
     QUASI: {
         "address": _address,
         "hospital": _hospital,
-        "hospital2": _hospital,
         "clinic": _clinic,
         "home": _home,
         "pharmacy": _listed("ja/hospital_words", "ja/pharmacies"),
         "station": _nursing_station,
         "ward": _ward,
         "room": _room,
-        "room2": _room,
         "company": _company,
         "city": _listed("ja/cities"),
-        "city2": _listed("ja/cities"),
         "prefecture": _listed("ja/prefectures"),
         "country": _listed("ja/countries"),
         "place": _listed("ja/bare_places"),
-        "place2": _listed("ja/bare_places"),
         "craft": _listed("ja/jobs_more"),
         "nickname": _nickname,
-        "nickname2": _nickname,
         "holiday": _listed("ja/holidays"),
         "postcode": _postcode,
     },
@@ -435,7 +431,7 @@ def _american_ward(dice: Dice) -> str:
 
 
 def _american_record(dice: Dice) -> str:
-    text = people.record_number(dice.number(), n_digits=dice.between(6, 8))
+    text = record_number(dice.number(), n_digits=dice.between(6, 8))
     return dice.pick((text, text, f"{text[:3]}-{text[3:]}", f"{dice.pick('AMX')}{text}"))
 
 
@@ -505,10 +501,10 @@ ENGLISH_MAKERS: dict[str, dict[str, Maker]] = {
     },
     LINKAGE_CODE: {"record": _american_record, "specimen": _specimen, "device": _device},
     PERSONAL_ID_CODE: {
-        "ssn": _public(people.social_security_number),
-        "plan": _public(people.health_plan_number),
-        "licence": _public(people.us_licence_number),
-        "passport": _public(people.us_passport_number),
+        "ssn": _public("my_number", locale=ENGLISH),
+        "plan": _public("insurer", locale=ENGLISH),
+        "licence": _public("licence", locale=ENGLISH),
+        "passport": _public("passport", locale=ENGLISH),
         "health_number": _health_number,
         "insurance_number": _insurance_number,
         "any_passport": _passport,
@@ -516,7 +512,6 @@ ENGLISH_MAKERS: dict[str, dict[str, Maker]] = {
     QUASI: {
         "address": _american_address,
         "hospital": _american_hospital,
-        "hospital2": _american_hospital,
         "home": _listed("en/towns", "en/homes", gap=" "),
         "town": _listed("en/towns"),
         "ward": _american_ward,
@@ -524,7 +519,6 @@ ENGLISH_MAKERS: dict[str, dict[str, Maker]] = {
         "company": _listed("en/surnames", "en/companies", gap=" "),
         "job": _listed("en/jobs"),
         "place": _listed("en/places"),
-        "place2": _listed("en/places"),
         "craft": _listed("en/crafts"),
         "infirmary": _infirmary,
         "street": _street,
@@ -633,9 +627,10 @@ class Cast:
                 self._foreign.pop(who, None)
                 form = ""
             return self._named(who, form)
+        maker_of = kind.removesuffix(".new").removesuffix("2")
         for label, makers in self.makers.items():
-            if kind in makers:
-                return Piece(self._made(kind, makers[kind]), label)
+            if maker_of in makers:
+                return Piece(self._made(kind, makers[maker_of]), label)
         if who in ("age", "sex"):
             return Piece(self._age(form) if who == "age" else self._sex(form), QUASI)
         return self._other(who, form)

@@ -1,8 +1,14 @@
-"""Small annotated notes whose spans follow from the words around them."""
+"""Small annotated notes whose spans follow from the words around them, and an encoder's reader."""
 
 from __future__ import annotations
 
+import string
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
 from audit.deid.network.config import Shape, TaggerSettings
+from audit.deid.network.decode import TokenizerReader
 from audit.notes.spans import CONTACT, IDENTIFIER, LINKAGE_CODE, Span, TaggedDocument
 
 SURNAMES = ["山田", "鈴木", "高橋", "中村", "小林", "吉川", "森田", "池上"]
@@ -36,3 +42,22 @@ def note(number: int) -> TaggedDocument:
 
 def notes(n: int) -> tuple[TaggedDocument, ...]:
     return tuple(note(number) for number in range(n))
+
+
+def reader_of(inner: Tokenizer, *, pad: str, unk: str | None) -> TokenizerReader:
+    return TokenizerReader.of(
+        PreTrainedTokenizerFast(tokenizer_object=inner, pad_token=pad, unk_token=unk)
+    )
+
+
+def wordpiece() -> TokenizerReader:
+    signs = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    pieces = [*string.ascii_lowercase, *string.digits, "山", "田", "太", "郎", "##郎", "##b", "キ"]
+    vocabulary = {sign: i for i, sign in enumerate([*signs, *pieces])}
+    inner = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    inner.normalizer = normalizers.Sequence(
+        [normalizers.NFKC(), normalizers.BertNormalizer(handle_chinese_chars=True)]
+    )
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return reader_of(inner, pad="[PAD]", unk="[UNK]")

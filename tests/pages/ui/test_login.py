@@ -53,10 +53,6 @@ def test_without_secrets_there_is_no_login() -> None:
     assert not app.button
 
 
-def test_secrets_of_other_things_ask_for_no_login() -> None:
-    assert [title.value for title in gate(other="x").title] == ["Behind the gate"]
-
-
 def test_with_a_login_set_up_only_the_way_to_it_is_shown() -> None:
     app = gate(auth=OIDC)
     assert not app.exception

@@ -4,27 +4,8 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
-from audit.report.names import masked_name
-from audit.report.report import Verdict
 from audit.stats import Estimate
 from pages.ui import text
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "shown"),
-    [
-        ("Sophia", "Wright", "S*** W***"),
-        ("花子", "山田", "山*** 花***"),
-        ("翔", "森", "*** ***"),  # an initial would be the whole name
-        ("", "Wright", "W***"),
-        ("O", "", "***"),
-        ("<b>", "Wright", "<*** W***"),
-    ],
-)
-def test_a_masked_name_keeps_its_initials_only(first: str, last: str, shown: str) -> None:
-    assert masked_name(first, last) == shown
 
 
 def test_markdown_is_shown_as_it_is() -> None:
@@ -35,19 +16,6 @@ def test_markdown_is_shown_as_it_is() -> None:
 
 def test_html_is_shown_as_it_is() -> None:
     assert text.escaped('<img src="x">&') == "&lt;img src=&quot;x&quot;&gt;&amp;"
-
-
-@pytest.mark.parametrize(
-    ("sentence", "rest"),
-    [
-        ("Leak found: a member, at 10:30: so.", "A member, at 10:30: so."),
-        ("漏えいが見つかりました：検査した。", "検査した。"),
-        ("no colon", "No colon"),
-        ("Leak found: 5 % of 7 %.", "5\N{NO-BREAK SPACE}% of 7\N{NO-BREAK SPACE}%."),
-    ],
-)
-def test_the_state_is_cut_off_a_verdict(sentence: str, rest: str) -> None:
-    assert Verdict(state="leak_found", english=sentence).facts("en") == rest
 
 
 def test_numbers_are_written_for_people() -> None:

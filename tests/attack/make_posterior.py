@@ -1,0 +1,74 @@
+"""Passages and names of scenario 2, the question about them, and shards that answer it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from audit.attack.posterior import PosteriorTask
+from audit.attack.prompts import part_columns
+from audit.models.load import load_model
+from audit.names.spelling import PartPieces
+from audit.notes.passages import Passage
+from tests.reference_masking import make_task
+
+RIGHT = " was seen by dr jones for pain."
+PASSAGES = (
+    Passage("", ("full",), "", RIGHT, "1", None),
+    Passage("the patient ", ("full",), "", RIGHT, "2", None),
+    Passage("", ("first", "last"), " ", RIGHT, "3", None),
+    Passage("in pain and ", ("first", "last"), " ", " was seen for pain", "4", None),
+    Passage("", ("last", "first"), ", ", RIGHT, "5", None),
+    Passage("the patient - ", ("last", "first"), ", ", " seen", "6", None),
+)
+NAMES = (
+    ("john", "smith"),
+    ("mary", "jones"),
+    ("anna", "jonesson"),
+    ("johns", "smiths"),
+    ("mary", "smith-jones"),
+    ("", "smith"),
+    ("johns", ""),
+    ("zoe", "smith"),
+)
+
+
+def task_of(
+    folder: Path, passages: Any = PASSAGES, names: Any = NAMES, **more: Any
+) -> PosteriorTask:
+    return make_task(load_model(folder).tokenizer, passages, names, **more)
+
+
+def plain_pieces(ids: np.ndarray) -> PartPieces:
+    """Known names, the first name written first, of these pieces [N, 2, K] (-1: none)."""
+    n_pieces = (ids >= 0).sum(axis=2)
+    roles = np.where(n_pieces > 0, np.array([0, 1]), -1)
+    return PartPieces(ids, n_pieces, roles, np.ones(len(ids), dtype=bool))
+
+
+def plain_task(*, templates: Any, kind_of_passage: Any, pieces: Any, **more: Any) -> PosteriorTask:
+    """A task of pieces made by hand."""
+    kind_of = list(kind_of_passage)
+    has_between = [bool(templates[kind_of.index(kind)].between) for kind in range(len(pieces))]
+    return PosteriorTask(
+        templates=templates,
+        kind_of_passage=np.asarray(kind_of_passage),
+        pieces=pieces,
+        part_columns=part_columns(pieces, has_between=has_between),
+        **more,
+    )
+
+
+def posterior_sums(p: np.ndarray, log_p: np.ndarray) -> dict[str, np.ndarray]:
+    """What one model said in scenario 2, as `all_scores` takes it."""
+    return {"p": p, "log_p": log_p}
+
+
+def sums_of(
+    hospital: dict[str, np.ndarray], general: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """What both models said, as `all_scores` takes it."""
+    both = {"hospital": hospital, "general": general}
+    return {f"{who}_{name}": x for who, sums in both.items() for name, x in sums.items()}

@@ -1,0 +1,183 @@
+"""The cohort test and what a list could have shown."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from audit.attack.cohort import cohort_test, relabelling_test, smallest_detectable_auc
+from audit.attack.scores import NameParts
+from audit.names.candidates import Candidates, make_candidates
+from audit.stats import auc
+
+quick = settings(deadline=None, max_examples=25)
+
+
+def cohort(members, **columns):
+    arrays = {name: np.asarray(x) for name, x in columns.items() if not isinstance(x, int)}
+    numbers = {name: x for name, x in columns.items() if isinstance(x, int)}
+    return SimpleNamespace(**cohort_test(np.asarray(members, float), **arrays, **numbers))
+
+
+def one_length(members, controls, **settings_):
+    return cohort(
+        members,
+        control_scores=controls,
+        member_n_pieces=[2] * len(members),
+        control_n_pieces=[2] * len(controls),
+        **settings_,
+    )
+
+
+def test_two_lengths_are_permuted_within_themselves():
+    # Every labelling within the lengths, by hand: 2 pieces 1 of 3, 3 pieces 1 of 2.
+    members, lengths = np.array([3.0, 10.0]), np.array([2, 3])
+    controls, control_lengths = np.array([2.0, 1.0, 20.0]), np.array([2, 2, 3])
+    sums = [a[0] / 4 + b[0] / 3 for a in permutations([3, 2, 1]) for b in permutations([1, 2])]
+    share = np.mean(np.array(sums) >= 3 / 4 + 1 / 3 - 1e-9)
+    result = cohort(
+        members,
+        control_scores=controls,
+        member_n_pieces=lengths,
+        control_n_pieces=control_lengths,
+        seed=2,
+    )
+    assert result.p == pytest.approx(share, abs=0.02)
+    assert result.effect == pytest.approx(2 / 3)  # two of the three pairs of equal length
+
+
+@quick
+@given(
+    st.lists(st.integers(-4, 4), min_size=1, max_size=15),
+    st.lists(st.integers(-4, 4), min_size=1, max_size=15),
+)
+def test_effect_of_one_length_is_the_auc(members, controls):
+    result = one_length(members, controls, seed=1, n_permutations=9)
+    truth = [1] * len(members) + [0] * len(controls)
+    assert result.effect == pytest.approx(auc(members + controls, truth))
+    assert 0.1 <= result.p <= 1
+
+
+def test_p_is_near_mann_whitneys():
+    rng = np.random.default_rng(8)
+    members, controls = rng.normal(size=60) + 0.3, rng.normal(size=80)
+    expected = stats.mannwhitneyu(members, controls, alternative="greater").pvalue
+    assert one_length(members, controls, seed=1).p == pytest.approx(expected, abs=0.01)
+
+
+def test_p_is_uniform_where_nothing_leaks():
+    rng = np.random.default_rng(5)
+    p = [
+        one_length(rng.normal(size=20), rng.normal(size=20), seed=s, n_permutations=199).p
+        for s in range(300)
+    ]
+    assert stats.kstest(p, "uniform").pvalue > 0.01
+    assert np.mean(np.array(p) <= 0.05) <= 0.09
+
+
+def test_order_of_rows_never_matters():
+    rng = np.random.default_rng(6)
+    members, controls = np.round(rng.normal(size=25), 1), np.round(rng.normal(size=30), 1)
+    first = one_length(members, controls, seed=4, n_permutations=299)
+    assert one_length(members[::-1], controls[::-1], seed=4, n_permutations=299) == first
+
+
+def test_names_left_out_are_counted():
+    result = cohort(
+        [1.0, math.nan, 3.0],
+        control_scores=[0.5, 2.0, math.nan],
+        member_n_pieces=[2, 2, 5],
+        control_n_pieces=[2, 3, 2],
+        seed=1,
+        n_permutations=9,
+    )
+    assert (result.n_members, result.n_controls) == (1, 1)
+    assert (result.n_not_scored, result.n_unmatched) == (2, 2)
+
+
+# --- what a list could have shown -----------------------------------------------------------
+
+
+def a_list(n_members: int, n_controls: int, *, n_surnames: int = 0) -> Candidates:
+    """A list of names of their own, or whose members share a few surnames."""
+    last = [f"L{i % n_surnames if n_surnames else i}" for i in range(n_members)]
+    members = make_candidates([(f"F{i}", last[i]) for i in range(n_members)], is_member=True)
+    controls = [(f"G{i}", f"M{i}") for i in range(n_controls)]
+    return members + make_candidates(controls, is_member=False, control_kind="easy")
+
+
+@pytest.mark.parametrize(("m", "n"), [(130, 130), (130, 260), (20, 500), (5, 5)])
+def test_names_of_their_own_have_the_rank_sum_tests_error(m, n):
+    # The variance of the Mann-Whitney U under the null: m n (m + n + 1) / 12.
+    error = math.sqrt((m + n + 1) / (12 * m * n))
+    found = smallest_detectable_auc(a_list(m, n), n_drawn=4000)
+    assert found == pytest.approx(0.5 + (1.959964 + 0.841621) * error, rel=0.02)
+
+
+def test_shared_surnames_make_a_list_worth_less():
+    by_number = [smallest_detectable_auc(a_list(60, 120, n_surnames=k)) for k in (1, 3, 10, 0)]
+    assert by_number == sorted(by_number, reverse=True)
+    assert by_number[0] > 0.8 > 0.66 > by_number[-1]
+
+
+@pytest.mark.parametrize(("m", "n"), [(4, 500), (0, 500), (5, 4)])
+def test_under_five_names_nothing_can_be_shown(m, n):
+    assert math.isnan(smallest_detectable_auc(a_list(m, n)))
+
+
+# --- relabelling ----------------------------------------------------------------------------
+
+
+def parts_of(n_firsts: int, n_lasts: int, n_reference: int = 400) -> NameParts:
+    """`n_firsts` + `n_lasts` listed parts, then as many of the reference controls as are asked."""
+    is_last = [False] * n_firsts + [True] * n_lasts
+    is_last += [False] * (n_reference // 2) + [True] * (n_reference // 2)
+    n_parts, n_listed = len(is_last), n_firsts + n_lasts
+    held = np.where(np.arange(n_parts) < n_listed, 0, 1)
+    return NameParts(
+        of_name=np.zeros((0, 2), dtype=np.int64), log_share=np.zeros(n_parts),
+        n_pieces=np.ones(n_parts, dtype=np.int64), is_last=np.array(is_last),
+        is_known=np.ones(n_parts, dtype=bool), n_reference=held,
+    )  # fmt: skip
+
+
+def relabelled(seed: int, *, n_surnames: int, shift: float = 0.0, n: int = 199, m: int = 30):
+    """m members with few surnames against 60 controls with surnames of their own."""
+    rng = np.random.default_rng(seed)
+    parts = parts_of(m + 60, n_surnames + 60)
+    evidence = rng.normal(size=len(parts.is_last))
+    evidence[:m] += shift
+    evidence[m + 60 : m + 60 + n_surnames] += shift
+    first = np.arange(m + 60)
+    last = m + 60 + np.concatenate([np.arange(m) % n_surnames, n_surnames + np.arange(60)])
+    return relabelling_test(
+        np.stack([first, last], axis=1), np.arange(m + 60) < m, by_part=evidence, parts=parts,
+        seed=seed, n_relabelled=n,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("n_surnames", [1, 3, 30])
+def test_without_a_leak_p_is_uniform_however_many_names_share_a_surname(n_surnames):
+    p = [relabelled(seed, n_surnames=n_surnames).p for seed in range(200)]
+    assert stats.kstest(p, "uniform").pvalue > 0.01
+    assert np.mean(np.array(p) <= 0.05) <= 0.09
+
+
+def test_the_relabelled_auc_is_that_of_the_list():
+    found = relabelled(5, n_surnames=3, m=7)
+    rng = np.random.default_rng(5)
+    evidence = rng.normal(size=7 + 60 + 3 + 60 + 400)
+    first = evidence[:67]
+    last = evidence[67 + np.concatenate([np.arange(7) % 3, 3 + np.arange(60)])]
+    score = -np.log(np.exp(-first) + np.exp(-last))
+    wins = [a > b for a in score[:7] for b in score[7:]]
+    assert found.auc == pytest.approx(np.mean(wins))
+    # 199 relabellings, and the list itself counted in.
+    assert found.p * 200 == pytest.approx(round(found.p * 200)) and 1 / 200 <= found.p <= 1

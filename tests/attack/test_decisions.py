@@ -1,0 +1,218 @@
+"""p-values, q-values, critical scores and held-out thresholds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from audit.attack.decisions import (
+    critical_score,
+    decide,
+    held_out_threshold,
+    name_p_values,
+    q_values,
+    rank_p_values,
+    undecided_mask,
+)
+from audit.stats import benjamini_hochberg
+
+quick = settings(deadline=None, max_examples=40)
+values = st.integers(-5, 5).map(float)
+
+
+def as_arrays(columns):
+    return {k: np.array(v) if isinstance(v, list) and k != "is_member" else v
+            for k, v in columns.items()}  # fmt: skip
+
+
+def decided(scores, **columns):
+    return decide(np.array(scores, float), **as_arrays(columns))
+
+
+def p_values(scores, **columns):
+    return name_p_values(np.array(scores, float), **as_arrays(columns))
+
+
+def test_p_by_hand():
+    # controls 1 2 2 3 (n = 4): as high as 2: three, (1 + 3) / 5; above all: 1 / 5; below all: 1
+    p = rank_p_values([2, 4, 0, math.nan], controls=[3, 1, 2, 2, math.nan])
+    np.testing.assert_allclose(p, [0.8, 0.2, 1.0, math.nan])
+
+
+@quick
+@given(st.lists(values, min_size=1, max_size=20), st.lists(values, min_size=1, max_size=20))
+def test_p_counts_controls_as_high_and_falls_with_the_score(scores, controls):
+    p = rank_p_values(scores, controls=controls)
+    for score, value in zip(scores, p, strict=True):
+        assert value == (1 + sum(c >= score for c in controls)) / (1 + len(controls))
+    order = np.argsort(scores)
+    assert (np.diff(p[order]) <= 0).all()
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_p_of_exchangeable_scores_is_super_uniform(ties):
+    rng = np.random.default_rng(4)
+    draws = rng.normal(size=(20_000, 20))
+    draws = np.round(draws) if ties else draws
+    p = np.array([rank_p_values(row[:1], controls=row[1:])[0] for row in draws])
+    for level in (0.05, 0.1, 0.25, 0.5, 0.9):
+        # four standard errors of 20,000 independent trials
+        assert (p <= level + 1e-9).mean() <= level + 4 * math.sqrt(level / 20_000)
+    if not ties:  # and it is exact, not merely timid
+        assert (p <= 0.05 + 1e-9).mean() == pytest.approx(0.05, abs=0.007)
+
+
+def test_names_are_compared_with_controls_of_their_own_group():
+    p = p_values(
+        [5.0, 5.0, 5.0],
+        group=[2, 3, 4],
+        control_scores=[1.0, 6.0, 7.0, 4.0, 5.0, math.nan],
+        control_group=[2, 2, 2, 3, 3, 3],
+        min_controls=2,
+    )
+    np.testing.assert_allclose(p, [3 / 4, 2 / 3, math.nan])
+
+
+@pytest.mark.parametrize(("n_controls", "is_judged"), [(200, True), (199, False)])
+def test_fewer_than_200_comparable_controls_judge_nobody(n_controls, is_judged):
+    scores = [*np.arange(float(n_controls)), math.nan, math.nan]
+    decisions = decided(
+        [1e9],
+        standard_error=[0.0],
+        n_blocks=20,
+        group=[2],
+        is_member=[True],
+        reference_scores=scores,
+        reference_group=[2] * len(scores),
+    )
+    assert decisions.decision.tolist() == ["flagged" if is_judged else "not judged"]
+    assert np.isnan(decisions.q[0]) != is_judged
+
+
+def test_controls_are_a_family_of_their_own():
+    p = np.array([0.01, 0.03, 0.2, 0.02, 0.5])
+    q = q_values(p, is_member=[True, None, True, False, False])
+    np.testing.assert_allclose(q[:3], stats.false_discovery_control(p[:3]))
+    np.testing.assert_allclose(q[3:], stats.false_discovery_control(p[3:]))
+
+
+def test_q_of_exactly_5_percent_is_not_missed_by_rounding():
+    # 17 of 25 names at p = 34 / 1000: q = .034 * 25 / 17 = .05, and .05000000000000001 in floats.
+    p = np.where(np.arange(25) < 17, 34 / 1000, 1.0)
+    assert benjamini_hochberg(p)[0] > 0.05
+    assert (q_values(p, is_member=[True] * 25) <= 0.05).sum() == 17
+
+
+def test_critical_score_by_hand():
+    # 99 controls 1..99, five of ten names rejected: p* = .025, r = floor(2.5) = 2: second highest.
+    controls = np.arange(1.0, 100.0)
+    assert critical_score(controls, n_flagged=5, n_tested=10) == 98.0
+    # none rejected: p* = .05 / 10 = .005, r = 0: a hundred controls cannot flag one of ten.
+    assert critical_score(controls, n_flagged=0, n_tested=10) == math.inf
+    # 999 controls could: r = floor(.005 * 1000) = 5, the fifth highest.
+    assert critical_score(np.arange(1.0, 1000.0), n_flagged=0, n_tested=10) == 995.0
+
+
+def test_critical_score_survives_rounding():
+    # p* (n + 1) = .05 * 43 / 43 * 1000 is 50, and 49.99999999999999 in floats: rank 50 of 1..999.
+    assert 0.05 * 43 / 43 * 1000 < 50
+    assert critical_score(np.arange(1.0, 1000.0), n_flagged=43, n_tested=43) == 950.0
+
+
+@quick
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-5, 9).map(float), st.integers(2, 3), st.sampled_from([True, None, False])
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    st.integers(0, 200),
+    st.integers(0, 10_000),
+)
+def test_above_the_threshold_is_the_same_as_q_at_most_5_percent(rows, n_controls, seed):
+    scores, lengths, truth = (list(column) for column in zip(*rows, strict=True))
+    rng = np.random.default_rng(seed)
+    decisions = decided(
+        scores,
+        standard_error=np.zeros(len(scores)),
+        n_blocks=20,
+        group=lengths,
+        is_member=truth,
+        reference_scores=rng.integers(-5, 8, n_controls),
+        reference_group=rng.integers(2, 4, n_controls),
+        min_controls=40,
+    )
+    tested = np.array([is_member is not False for is_member in truth])
+    tested |= not tested.any()
+    np.testing.assert_array_equal(decisions.point_flag[tested], decisions.q[tested] <= 0.05)
+    # Of the wide grid of scores few lie on the threshold; with no error only those are undecided.
+    on_threshold = np.array(scores) == decisions.threshold
+    assert decisions.is_undecided.tolist() == on_threshold.tolist()
+
+
+def test_decisions_of_five_names():
+    # 999 controls 1..999, four tested names (one is not scored, so m = 3) and a listed control.
+    decisions = decided(
+        [2000.0, 1000.5, 500.0, math.nan, 3000.0],
+        standard_error=[1.0, 30.0, 1.0, 1.0, 1.0],
+        n_blocks=20,
+        group=[2] * 5,
+        is_member=[True, True, None, True, False],
+        reference_scores=np.arange(1.0, 1000.0),
+        reference_group=[2] * 999,
+    )
+    np.testing.assert_allclose(decisions.p, [0.001, 0.001, 0.501, math.nan, 0.001], rtol=2e-3)
+    # k = 2 of m = 3: p* = .0333, r = 33: the 33rd highest of 999 is 967, for the control too.
+    assert decisions.threshold.tolist() == [967.0] * 5
+    assert decisions.point_flag.tolist() == [True, True, False, False, True]
+    assert decisions.decision.tolist() == [
+        "flagged",
+        "flagged",
+        "not flagged",
+        "not scored",
+        "flagged",
+    ]
+    assert decisions.is_undecided.tolist() == [False, True, False, False, False]
+
+
+@pytest.mark.parametrize("n_blocks", [2, 20, 272])
+def test_undecided_lies_within_t_standard_errors(n_blocks):
+    t = float(stats.t.ppf(0.975, n_blocks - 1))
+    mask = undecided_mask(
+        [t - 0.01, t + 0.01, 0.01 - t, math.nan, 99.0, 5.0],
+        standard_error=[1, 1, 1, 1, math.nan, 1],
+        threshold=[0, 0, 0, 0, 0, math.inf],
+        n_blocks=n_blocks,
+    )
+    assert mask.tolist() == [True, False, True, False, True, False]
+
+
+# --- held-out threshold ---------------------------------------------------------------------
+
+
+def test_held_out_threshold_of_two_halves_by_hand():
+    # 40 controls 0..39, 20 a half: one may be passed, so each threshold is its half's second
+    # highest. The 10 members are above every control: all found.
+    scores = np.concatenate([np.arange(40.0), np.arange(10) + 100.0])
+    counts, thresholds = held_out_threshold(scores, np.arange(50) >= 40, seed=1)
+    assert (counts.tp, counts.fn) == (10, 0)
+    assert counts.n_controls == 40
+    assert all(30 <= t < 39 for t in thresholds)
+
+
+def test_held_out_false_positive_rate_is_near_5_percent_on_average():
+    rng = np.random.default_rng(0)
+    is_member = np.arange(260) < 130
+    rates = [
+        held_out_threshold(rng.normal(size=260), is_member, seed=s)[0].false_positive_rate
+        for s in range(200)
+    ]
+    # 65 controls a half, 3 may be passed: the expected rate outside is 4 / 66 = .0606.
+    assert np.mean([rate.value for rate in rates]) == pytest.approx(4 / 66, abs=0.008)

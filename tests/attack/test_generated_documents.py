@@ -1,0 +1,172 @@
+"""Generated documents against a plain loop: of a table, of a small BERT, in shards of any size."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from dataclasses import dataclass
+from itertools import accumulate, product
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from audit.attack.generation import GeneratedShard, GenerationTask, shard_draws
+from audit.models.forward import logits_at
+from audit.models.load import load_model
+from tests.attack.make_documents import TABLES, generate, model_of, task_of
+from tests.models.make_models import make_bert
+from tests.one_thread import one_thread
+from tests.table_model import CLS, MASK, N_VOCABULARY, SEP, SIDE_BY_SIDE, WORD, TableModel
+
+__all__ = ["one_thread"]
+
+
+# --- a loop, one document at a time ---
+
+
+@dataclass
+class SlowDocument:
+    tokens: list[int]
+    mass: dict[int, float]
+    slot_mass: dict[int, float]
+    part_mass: list[float]
+
+
+def fits(part: tuple[int, ...], tokens: list[int], *, start: int, but: int) -> bool:
+    """Whether a part stands at `start`, its piece at `but` left out."""
+    if start < 0 or start + len(part) > len(tokens):
+        return False
+    return all(start + i == but or tokens[start + i] == piece for i, piece in enumerate(part))
+
+
+def slow_document(
+    model: nn.Module, task: GenerationTask, positions: list[int], uniforms: list[float]
+) -> SlowDocument:
+    document = SlowDocument(list(task.prompt), {}, {}, [0.0] * len(task.multi_piece_parts))
+    tokens = document.tokens
+    for position, uniform in zip(positions, uniforms, strict=True):
+        if task.is_remasked:
+            tokens[position] = task.mask_id
+        with torch.inference_mode():
+            ids, where = torch.tensor([tokens]), torch.tensor([[position]])
+            logits = logits_at(model, ids, positions=where)[0, 0]
+        ranked = sorted(range(len(logits)), key=lambda token: -float(logits[token]))[: task.top_k]
+        weights = torch.softmax(logits[ranked] / task.temperature, dim=0).tolist()
+        for token, weight in zip(ranked, weights, strict=True):
+            document.mass[token] = document.mass.get(token, 0.0) + weight
+            if position in task.name_slots:
+                document.slot_mass[token] = document.slot_mass.get(token, 0.0) + weight
+        for number, part in enumerate(task.multi_piece_parts):
+            chances = [
+                weights[ranked.index(piece)]
+                for j, piece in enumerate(part)
+                if piece in ranked and fits(part, tokens, start=position - j, but=position)
+            ]
+            document.part_mass[number] += sum(chances)
+        cumulative = list(accumulate(weights))
+        tokens[position] = ranked[bisect(cumulative, uniform * cumulative[-1])]
+    return document
+
+
+def assert_equals_slow_loop(
+    model: nn.Module, task: GenerationTask, *, n_documents: int, n_vocabulary: int, atol: float
+) -> GeneratedShard:
+    found = generate(model, task, n_documents=n_documents)
+    positions, uniforms = shard_draws(task, first=0, n_documents=n_documents)
+    slow = [
+        slow_document(model, task, positions[:, i].tolist(), uniforms[:, i].tolist())
+        for i in range(n_documents)
+    ]
+    assert found.documents.tolist() == [document.tokens for document in slow]
+    ends = np.cumsum(found.n_documents)
+    assert ends[-1] == n_documents
+    for block, (end, size) in enumerate(zip(ends, found.n_documents, strict=True)):
+        assert size == (1 if end <= 40 else min(5, n_documents - ends[block - 1]))
+        documents = slow[end - size : end]
+        for sums, name in ((found.mass, "mass"), (found.slot_mass, "slot_mass")):
+            plain = np.zeros(n_vocabulary)
+            for document in documents:
+                for token, weight in getattr(document, name).items():
+                    plain[token] += weight
+            np.testing.assert_allclose(sums[block], plain, rtol=0, atol=atol)
+        parts = np.sum([document.part_mass for document in documents], axis=0)
+        np.testing.assert_allclose(found.part_mass[block], parts, rtol=0, atol=atol)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("top_k", "is_remasked", "temperature"), [(3, True, 1.0), (2, True, 0.7), (3, False, 2.0)]
+)
+def test_table_documents_equal_a_loop_over_documents(top_k, is_remasked, temperature):
+    parts = ((0, 1), (2, 2), (1, 2, WORD), (CLS, 0), (SEP, 0), (0, SEP))
+    task = task_of(
+        SIDE_BY_SIDE, n_steps=11, top_k=top_k, is_remasked=is_remasked, temperature=temperature,
+        multi_piece_parts=parts, name_slots=(1,),
+    )  # fmt: skip
+    found = assert_equals_slow_loop(
+        model_of(TABLES["incompatible"], SIDE_BY_SIDE), task,
+        n_documents=120, n_vocabulary=N_VOCABULARY, atol=1e-9,
+    )  # fmt: skip
+    totals = found.part_mass.sum(axis=0)
+    assert (totals[:4] > 0).all()
+    assert totals[4:].tolist() == [0, 0]  # nothing stands before [CLS], and [SEP] after no slot
+
+
+def test_a_part_at_the_edge_of_the_document_is_not_found_beyond_it():
+    # No special tokens: slots are the first and the last position.
+    table = np.broadcast_to(np.array([0.8, 0.1, 0.1]), (2, 4, 4, 3))
+    task = task_of((MASK, MASK), n_steps=8, name_slots=(0, 1),
+                   multi_piece_parts=((0, 0), (0, 0, 0)))  # fmt: skip
+    found = assert_equals_slow_loop(
+        TableModel(table, slots=(0, 1)), task, n_documents=60, n_vocabulary=N_VOCABULARY, atol=1e-9
+    )
+    assert found.part_mass[:, 0].sum() > 10
+    assert (found.part_mass[:, 1] == 0).all()
+
+
+@dataclass
+class Bert:
+    model: nn.Module
+    task: GenerationTask
+    n_vocabulary: int
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    loaded = load_model(make_bert(tmp_path_factory.mktemp("bert") / "bert", scale=0.3))
+    ids = loaded.tokenizer.convert_tokens_to_ids
+    mask, smith, son, plural = ids(["[MASK]", "smith", "##son", "##s"])
+    prompt = (*ids(["[CLS]", "mr"]), mask, mask, mask, ids("was"), mask, mask, ids("[SEP]"))
+    task = GenerationTask(
+        prompt=prompt, name_slots=(2, 3, 4), mask_id=mask, seed=1, n_steps=15, top_k=20,
+        multi_piece_parts=((smith, son, plural), *product(range(5, 37, 2), repeat=2)),
+    )  # fmt: skip
+    return Bert(loaded.model, task, len(loaded.tokenizer))
+
+
+def test_documents_of_a_real_model_equal_a_loop_over_documents(bert):
+    found = assert_equals_slow_loop(
+        bert.model, bert.task, n_documents=25, n_vocabulary=bert.n_vocabulary, atol=1e-4
+    )
+    assert (found.part_mass.sum(axis=0) > 0).sum() > 100
+
+
+# --- shards ---
+
+
+def both_sizes(model, task, n_vocabulary):
+    whole = generate(model, task, n_documents=300, n_shard=400)
+    small = {
+        shard: generate(model, task, n_documents=100, shard=shard, n_shard=100)
+        for shard in (2, 0, 1)  # in any order
+    }
+    return whole, [small[shard] for shard in range(3)]
+
+
+def test_what_is_generated_does_not_depend_on_shard_size_or_order():
+    task = task_of(SIDE_BY_SIDE, n_steps=14, multi_piece_parts=((0, 1), (2, 1)))
+    whole, small = both_sizes(model_of(TABLES["incompatible"], SIDE_BY_SIDE), task, N_VOCABULARY)
+    for name in vars(whole):
+        joined = np.concatenate([getattr(shard, name) for shard in small])
+        np.testing.assert_array_equal(getattr(whole, name), joined, err_msg=name)

@@ -1,0 +1,129 @@
+"""Linking: ranks by hand and against a loop, ties, passages without an owner."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.attack.attacks import link_passages, owner_rows
+from audit.attack.posterior import PosteriorShard
+from audit.names.candidates import make_candidates
+from audit.notes.passages import Passage
+
+NAMES = make_candidates(
+    [("Anna", "Able"), ("Bert", "Bold"), ("Carl", "Cool"), ("花子", "山田"), ("", "Solo")]
+)
+
+
+def passages_of(owners: list[Any]) -> tuple[Passage, ...]:
+    return tuple(Passage("", ("full",), "", "", f"id{k}", o) for k, o in enumerate(owners))
+
+
+def shard_of(mean_log_p: Any, n_drawn: list[int]) -> PosteriorShard:
+    """Evidence in which passage p, drawn n times, has these means of ln p [P, N]."""
+    mean = np.array(mean_log_p, dtype=float)
+    none = np.zeros((1, mean.shape[1]))
+    counts = np.array(n_drawn)
+    return PosteriorShard(np.array([counts.sum()]), none, none, counts, mean * counts[:, None])
+
+
+def link(owners: list[Any], log_h: Any, log_g: Any, n_drawn: list[int]) -> dict[str, Any] | None:
+    found: Any = link_passages(
+        passages_of(owners),
+        candidates=NAMES,
+        hospital=shard_of(log_h, n_drawn),
+        general=shard_of(log_g, n_drawn),
+    )
+    return found
+
+
+def test_owners_are_found_by_name_or_by_row_whatever_case_and_width() -> None:
+    owners = [
+        ("anna", "ABLE"), ("Ｂｅｒｔ", "Bold"), 2, ("花子", "山田"), ("", "solo"),
+        None, 5, ("Bold", "Bert"), ("Anna", "Bold"),
+    ]  # fmt: skip
+    rows = owner_rows(passages_of(owners), candidates=NAMES)
+    assert rows == [0, 1, 2, 3, 4, None, None, None, None]
+
+
+def test_ranks_by_hand() -> None:
+    log_g = [[-1.0] * 5] * 3
+    log_h = [
+        [0.5, 0.1, 0.2, 0.3, 0.4],  # the first passage is row 0's: rank 1
+        [0.5, 0.1, 0.2, 0.3, 0.4],  # row 1's: rank 5
+        [0.5, 0.1, 0.3, 0.3, 0.4],  # row 2's: two are better, one is equal: rank 3.5
+    ]
+    found = link([0, ("Bert", "Bold"), 2], log_h, log_g, [4, 1, 3])
+    assert found is not None
+    assert found["n_passages"] == 3
+    assert found["n_names"] == 5
+    assert found["chance"] == {"top_1": 1 / 5, "top_5": 1.0, "median_rank": 3.0}
+    for way in ("hospital_against_general", "hospital_alone"):
+        assert found[way] == {"top_1": 1 / 3, "top_5": 1.0, "median_rank": 3.5}
+    # M_general cannot tell: everybody's rank is the middle one.
+    assert found["general_alone"] == {"top_1": 0.0, "top_5": 1.0, "median_rank": 3.0}
+    assert found["rank_by_passage"] == [
+        {"passage_id": "id0", "name_id": 0, "rank": 1.0},
+        {"passage_id": "id1", "name_id": 1, "rank": 5.0},
+        {"passage_id": "id2", "name_id": 2, "rank": 3.5},
+    ]
+
+
+def test_passages_without_owner_or_draw_and_owners_without_score_are_left_out() -> None:
+    log = np.tile(np.array([-1.0, math.nan, -2.0, -3.0, -4.0]), (5, 1))
+    found = link([0, None, 2, 1, 0], log, log * 0.5, [2, 2, 0, 2, 1])
+    assert found is not None
+    assert [one["passage_id"] for one in found["rank_by_passage"]] == ["id0", "id4"]
+    assert found["n_passages"] == 2
+    assert found["n_names"] == 4  # names that can be scored
+    assert found["chance"]["top_1"] == 1 / 4
+
+
+tables = st.lists(
+    st.lists(st.integers(-4, 0).map(float), min_size=5, max_size=5), min_size=1, max_size=6
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(tables, st.data())
+def test_ranks_equal_a_loop(log_h: list[list[float]], data: st.DataObject) -> None:
+    n = len(log_h)
+    owners = data.draw(st.lists(st.one_of(st.none(), st.integers(0, 4)), min_size=n, max_size=n))
+    log_g = data.draw(
+        st.lists(st.lists(st.integers(-4, 0), min_size=5, max_size=5), min_size=n, max_size=n)
+    )
+    n_drawn = data.draw(st.lists(st.sampled_from([0, 1, 2, 4]), min_size=n, max_size=n))
+    ranks: dict[str, list[float]] = {
+        "hospital_against_general": [],
+        "hospital_alone": [],
+        "general_alone": [],
+    }
+    for p, owner in enumerate(owners):
+        if owner is None or not n_drawn[p]:
+            continue
+        fits = {
+            "hospital_against_general": [h - g for h, g in zip(log_h[p], log_g[p], strict=True)],
+            "hospital_alone": log_h[p],
+            "general_alone": log_g[p],
+        }
+        for way, fit in fits.items():
+            better = sum(x > fit[owner] for x in fit)
+            as_good = sum(x == fit[owner] for k, x in enumerate(fit) if k != owner)
+            ranks[way].append(1 + better + as_good / 2)
+    found = link(owners, log_h, log_g, n_drawn)
+    if not ranks["hospital_alone"]:
+        assert found is None
+        return
+    assert found is not None
+    for way, expected in ranks.items():
+        assert found[way]["top_1"] == pytest.approx(sum(r <= 1 for r in expected) / len(expected))
+        assert found[way]["top_5"] == pytest.approx(sum(r <= 5 for r in expected) / len(expected))
+        assert found[way]["median_rank"] == statistics.median(expected)
+    by_passage = [one["rank"] for one in found["rank_by_passage"]]
+    assert by_passage == ranks["hospital_against_general"]

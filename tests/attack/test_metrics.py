@@ -1,0 +1,318 @@
+"""Measures of a list against the papers' tables, hand counts, loops and scikit-learn."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import (
+    accuracy_score,
+    confusion_matrix,
+    f1_score,
+    precision_score,
+    recall_score,
+    roc_auc_score,
+)
+
+from audit.attack.decisions import Confusion, confusion, f1_interval, held_out_threshold
+from audit.attack.metrics import (
+    MAX_ROLES,
+    ScoredNames,
+    measures_by_role,
+    membership_metrics,
+    plain,
+    score_file,
+)
+from audit.errors import AuditError
+from audit.names.candidates import Candidates, make_candidates
+from audit.stats import auc
+from tests.scored_lists import quick, tpr_at_fpr
+
+LOSSES = Path(__file__).parents[3] / "shared" / "data" / "clinical_mlm_losses"
+TABLES = json.loads(
+    (Path(__file__).parents[1] / "golden" / "kart_tables.json").read_text(encoding="utf-8")
+)
+PUBLISHED = [row for table in ("table1", "table2") for row in TABLES[table] if "tp" in row]
+
+# --- counts and rates ---
+
+
+def test_published_counts_give_the_published_rates() -> None:
+    assert len(PUBLISHED) == 6
+    for row in PUBLISHED:
+        table = Confusion(row["tp"], row["fn"], row["fp"], row["tn"])
+        assert (table.n_members, table.n_controls) == (TABLES["n_members"], TABLES["n_negatives"])
+        rates = (table.f1, table.accuracy.value, table.recall.value, table.precision.value)
+        published = tuple(row[key] for key in ("f1", "accuracy", "recall", "precision"))
+        assert tuple(round(rate, 4) for rate in rates) == published
+
+
+@quick
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
+def test_counts_and_rates_equal_sklearns(rows: list[tuple[bool, bool]]) -> None:
+    flagged, is_member = (np.array(column) for column in zip(*rows, strict=True))
+    table = confusion(flagged, is_member)
+    tn, fp, fn, tp = confusion_matrix(is_member, flagged, labels=[False, True]).ravel()
+    assert (table.tp, table.fn, table.fp, table.tn) == (tp, fn, fp, tn)
+    assert table.accuracy.value == pytest.approx(accuracy_score(is_member, flagged))
+    assert table.false_positive_rate.value == pytest.approx(fp / (fp + tn) if fp + tn else math.nan,
+                                                            nan_ok=True)  # fmt: skip
+    for ours, theirs in (
+        (table.recall.value, recall_score),
+        (table.precision.value, precision_score),
+        (table.f1, f1_score),
+    ):
+        expected = theirs(is_member, flagged, zero_division=np.nan)
+        assert ours == pytest.approx(expected, nan_ok=True)
+
+
+def test_unequal_columns_are_refused() -> None:
+    with pytest.raises(ValueError, match="two columns"):
+        confusion([True], [True, False])
+
+
+def test_f1_interval_equals_a_plain_bootstrap_over_names() -> None:
+    table = Confusion(40, 90, 30, 100)
+    flagged = np.repeat([True, False, True, False], [40, 90, 30, 100])
+    is_member = np.arange(260) < 130
+    rng = np.random.default_rng(2)
+    f1 = []
+    for _ in range(2000):
+        rows = np.concatenate([rng.integers(0, 130, 130), rng.integers(130, 260, 130)])
+        f1.append(confusion(flagged[rows], is_member[rows]).f1)
+    found = f1_interval(table, seed=1)
+    assert found.value == pytest.approx(0.4)
+    assert [found.low, found.high] == pytest.approx(np.quantile(f1, [0.025, 0.975]), abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("counts", "low", "value", "high"),
+    [
+        ((130, 0, 130, 0), 2 / 3, 2 / 3, 2 / 3),  # always "member" has no sampling error
+        # Wilson for 3 of 3: from 3 / (3 + z^2); worst case: 1.3155 hits, 1.6845 false alarms.
+        ((3, 0, 0, 3), 2 * (9 / 6.841459) / 6, 1.0, 1.0),
+        # None of 4 found, none of 6 wrongly: at best z^2 / (4 + z^2) are.
+        ((0, 4, 0, 6), 0.0, 0.0, 2 * 4 * 0.489890 / (4 + 4 * 0.489890)),
+        ((0, 0, 0, 0), math.nan, math.nan, math.nan),
+    ],
+)
+def test_a_rule_without_spread_is_not_certain(
+    counts: tuple[int, ...], low: float, value: float, high: float
+) -> None:
+    found = f1_interval(Confusion(*counts), seed=1)
+    assert list(vars(found).values()) == pytest.approx([value, low, high], abs=1e-6, nan_ok=True)
+
+
+@quick
+@given(st.builds(Confusion, *[st.integers(0, 60)] * 4).filter(lambda c: c.tp + c.fn + c.fp > 0))
+def test_f1_interval_contains_f1_up_to_the_bootstraps_own_bias(table: Confusion) -> None:
+    found = f1_interval(table, seed=1, n_replicates=400)
+    assert 0 <= found.low <= found.high <= 1
+    assert found.low - 1e-9 <= table.f1 <= found.high + 1e-9
+
+
+# --- a whole list (all of its numbers: test_judgement.py) ---
+
+
+def a_list(
+    n_members: int = 40, n_easy: int = 40, n_hard: int = 30, n_unknown: int = 3
+) -> ScoredNames:
+    rng = np.random.default_rng(0)
+    truth = (True,) * n_members + (False,) * (n_easy + n_hard) + (None,) * n_unknown
+    kinds = ("",) * n_members + ("easy",) * n_easy + ("hard",) * n_hard + ("",) * n_unknown
+    n = len(truth)
+    score = rng.normal(size=n) + np.array([t is True for t in truth])
+    return ScoredNames(
+        is_member=truth,
+        control_kind=kinds,
+        scores={"mean_log_ratio": score, "difference": rng.normal(size=n)},
+        rules={"paper": score > 0.5},
+        baselines={"general_alone": rng.normal(size=n), "popularity": rng.normal(size=n)},
+        baseline_rules={"paper_general": rng.normal(size=n) > 0},
+        fixed_score="mean_log_ratio",
+        undecided={"paper": np.abs(score - 0.5) < 0.2},
+    )
+
+
+def test_every_ranking_is_that_of_its_own_rows() -> None:
+    names = a_list()
+    metrics = membership_metrics(names, seed=1)
+    assert (list(metrics["strata"]), metrics["n_unknown"]) == (["all", "easy", "hard"], 3)
+    for kind, stratum in metrics["strata"].items():
+        rows = np.array(
+            [
+                t is True or (t is False and kind in ("all", k))
+                for t, k in zip(names.is_member, names.control_kind, strict=True)
+            ]
+        )
+        truth = np.array([t is True for t in names.is_member])[rows]
+        assert (stratum["n_members"], stratum["n_controls"]) == (40, (~truth).sum())
+        for name, column in {**names.scores, **names.baselines}.items():
+            ranking = {**stratum["scores"], **stratum["baselines"]}[name]
+            assert ranking.auc.value == auc(column[rows], truth)
+            assert ranking.auc.low < ranking.auc.value < ranking.auc.high
+            assert dict(ranking.tpr_at_fpr)[0.1].value == tpr_at_fpr(column[rows], truth, fpr=0.1)
+            held_out = stratum["held_out"][name]
+            expected = held_out_threshold(column[rows], truth, seed=1)
+            assert (held_out["confusion"], held_out["thresholds"]) == expected
+
+
+def test_rules_and_undecided_names_are_counted_by_hand() -> None:
+    names = ScoredNames(
+        is_member=(True, True, True, False, False, None),
+        control_kind=("", "", "", "given", "given", ""),
+        scores={"score": np.array([3.0, 2.0, 1.0, 2.5, 0.0, 9.0])},
+        rules={"paper": np.array([True, True, False, True, False, True])},
+        baselines={},
+        baseline_rules={"paper_general": np.array([True] * 6)},
+        fixed_score="score",
+        undecided={"paper": np.array([False, True, True, False, True, True])},
+    )
+    metrics = membership_metrics(names, seed=1, threshold=2.0)
+    assert list(metrics["strata"]) == ["all", "given"]
+    stratum = metrics["strata"]["all"]
+    rule, general = stratum["rules"]["paper"], stratum["baseline_rules"]["paper_general"]
+    assert (rule["confusion"], rule["n_undecided"]) == (Confusion(tp=2, fn=1, fp=1, tn=1), 3)
+    # Undecided: members 1, 2 and control 4.
+    assert rule["all_right"] == Confusion(tp=3, fn=0, fp=1, tn=1)
+    assert rule["all_wrong"] == Confusion(tp=1, fn=2, fp=2, tn=0)
+    assert (general["confusion"], general["n_undecided"]) == (Confusion(3, 0, 2, 0), None)
+    assert stratum["always_member"]["confusion"] == Confusion(3, 0, 2, 0)
+    # Strictly greater than 2: the member at 2 is not flagged.
+    free = stratum["free"]
+    assert (free["confusion"], free["thresholds"]) == (Confusion(tp=1, fn=2, fp=1, tn=1), [2.0])
+
+
+def test_unscored_names_are_left_out_of_scores_and_counted() -> None:
+    names = a_list()
+    score = names.scores["mean_log_ratio"].copy()
+    score[[0, 50]] = math.nan  # one member, one easy control
+    names = replace(names, scores={"mean_log_ratio": score})
+    stratum = membership_metrics(names, seed=1, threshold=0.0)["strata"]["all"]
+    ranking, free = stratum["scores"]["mean_log_ratio"], stratum["free"]
+    assert (ranking.n_members, ranking.n_controls, ranking.n_not_scored) == (39, 69, 2)
+    assert (free["n_not_scored"], free["confusion"].n_members) == (2, 39)
+    assert stratum["held_out"]["mean_log_ratio"]["n_not_scored"] == 2
+
+
+def test_long_lists_have_fewer_replicates_but_for_the_two_that_are_read_first() -> None:
+    stratum = membership_metrics(a_list(2000, 1000, 1000), seed=1)["strata"]["all"]
+    n_of = {
+        name: one.n_replicates for name, one in (stratum["scores"] | stratum["baselines"]).items()
+    }
+    assert n_of == {
+        "mean_log_ratio": 2000, "difference": 500, "general_alone": 2000, "popularity": 500,
+    }  # fmt: skip
+
+
+def test_undefined_and_infinite_numbers_become_none() -> None:
+    assert plain((math.nan, math.inf, -math.inf, 1.5)) == [None, None, None, 1.5]
+    nothing = {"n_hits": 0, "n_total": 0, "value": None, "low": None, "high": None}
+    assert plain(Confusion(0, 3, 0, 2))["precision"] == nothing
+
+
+# --- by role ---
+
+
+def names_of(roles: list[str], *, n_controls: int = 4) -> Candidates:
+    members = [(f"F{i}", f"L{i}") for i in range(len(roles))]
+    controls = [(f"C{i}", "X") for i in range(n_controls)]
+    listed = make_candidates(members, is_member=True, n_mentions=list(range(1, len(roles) + 1)))
+    listed += make_candidates(controls, is_member=False, control_kind="easy")
+    return replace(listed, role=(*roles, *[""] * n_controls))
+
+
+def measured(names: Candidates, score: np.ndarray, **more: Any) -> list[dict[str, Any]]:
+    scores = (score, -score)
+    return measures_by_role(names, scores=scores, flags=[one > 2 for one in scores], **more)
+
+
+def test_each_role_is_ranked_against_the_same_controls_by_hand() -> None:
+    names = names_of(["patient", "staff", "patient", "staff", "patient"])
+    names = replace(names, role=(*names.role[:5], "staff", "", "", ""))
+    score = np.array([9.0, 1.5, 3.0, 0.5, math.nan, 2.5, 1.0, 0.0, 2.0])
+    patient, staff = measured(names, score, threshold=1.2)
+    counts = ("role", "n_members", "n_controls", "n_not_scored", "n_role_controls")
+    assert [patient[key] for key in counts] == ["patient", 3, 4, 1, 0]
+    assert [staff[key] for key in counts] == ["staff", 2, 4, 0, 1]
+    assert (patient["median_mentions"], staff["median_mentions"]) == (3, 3)
+    # 1.5 beats 0 and 1, 0.5 beats 0: 3 of 8 pairs.
+    aucs = [[role[key]["value"] for key in ("auc", "general_auc")] for role in (patient, staff)]
+    assert aucs == [[1.0, 0.0], pytest.approx([3 / 8, 5 / 8])]
+    rates = ("flagged", "role_controls_flagged", "above", "general_flagged")
+    of_role = [[(role[key]["n_hits"], role[key]["n_total"]) for key in rates]
+               for role in (patient, staff)]  # fmt: skip
+    assert of_role == [[(2, 2), (0, 0), (2, 2), (0, 2)], [(0, 2), (1, 1), (1, 2), (0, 2)]]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-5, 5)), min_size=2, max_size=12))
+def test_the_auc_of_a_role_is_scikit_learns(rows: list[tuple[str, int]]) -> None:
+    names = names_of([role for role, _ in rows], n_controls=5)
+    score = np.array([*(value for _, value in rows), -2, 0, 0, 1, 3], dtype=float)
+    lines = measured(names, score)
+    assert sum(line["n_members"] for line in lines) == len(rows)
+    for line in lines:
+        own = np.array([role == line["role"] for role, _ in rows] + [True] * 5)
+        truth = np.array([1] * len(rows) + [0] * 5)[own]
+        assert line["auc"]["value"] == pytest.approx(roc_auc_score(truth, score[own]))
+
+
+def test_without_a_role_there_is_nothing_and_many_roles_are_cut_off() -> None:
+    assert measured(names_of(["", ""]), np.arange(6.0)) == []
+    roles = [f"r{i}" for i in range(MAX_ROLES + 3)] + ["r1"]
+    lines = measured(names_of(roles), np.arange(len(roles) + 4.0))
+    assert len(lines) == MAX_ROLES and lines[0]["role"] == "r1" and lines[0]["n_members"] == 2
+
+
+# --- a plain column of scores ---
+
+
+def test_five_names_by_hand() -> None:
+    # members 3, 1; controls 2, 1, 0; above 1: one member, one control; two are not scored
+    scores, truth = [3, 1, 2, 1, 0, math.nan, math.nan], [1, 1, 0, 0, 0, 1, 0]
+    found = score_file(scores, truth, threshold=1.0, seed=1)
+    assert found.pop("auc_low") < 0.75 < found.pop("auc_high")  # type: ignore[operator]
+    # One of three controls is 33 %: finer rates are not resolvable.
+    nothing = dict.fromkeys(["0.1", "0.01", "0.001"])
+    assert found == {
+        "n_members": 2, "n_controls": 3, "n_not_scored": 2, "auc": 0.75, "tpr_at_fpr": nothing,
+        "tpr_at_fpr_low": nothing, "tpr_at_fpr_high": nothing, "threshold": 1.0, "tp": 1, "fn": 1,
+        "fp": 1, "tn": 2, "f1": 0.5, "accuracy": 0.6, "precision": 0.5, "recall": 0.5,
+    }  # fmt: skip
+    assert "tp" not in score_file([1, 0], [1, 0], seed=1)
+    assert score_file([1, 0], [1, 0], threshold=5.0, seed=1)["precision"] is None
+
+
+@pytest.mark.parametrize(
+    ("scores", "truth", "what"),
+    [([1, 2], [1, 1], "controls"), ([1, math.nan], [0, 1], "members"), ([], [], "members")],
+)
+def test_a_file_with_one_kind_of_rows_is_refused_in_words(
+    scores: list[float], truth: list[int], what: str
+) -> None:
+    with pytest.raises(
+        AuditError, match=f"no {what} with a score.* is_member = {int(what == 'members')}"
+    ):
+        score_file(scores, truth, seed=1)
+
+
+@pytest.mark.skipif(not LOSSES.is_dir(), reason="the shared data folder is not beside the checkout")
+def test_published_losses_give_the_known_numbers() -> None:
+    columns = {path.stem: np.loadtxt(path) for path in LOSSES.glob("*.txt")}
+    members = columns["members_reference"] - columns["members_target"]
+    controls = columns["nonmembers_reference"] - columns["nonmembers_target"]
+    scores = np.concatenate([members, controls])
+    found: Any = score_file(scores, np.arange(len(scores)) < len(members), threshold=0.0, seed=1)
+    assert found["auc"] == pytest.approx(0.928009, abs=5e-7)
+    assert found["tpr_at_fpr"] == pytest.approx(
+        {"0.1": 0.8099, "0.01": 0.6045, "0.001": 0.3721}, abs=5e-5
+    )
+    assert [found[k] for k in ("tp", "fn", "fp", "tn")] == [13701, 282, 1054, 664]
+    assert found["f1"] == pytest.approx(0.954, abs=5e-4)

@@ -1,0 +1,266 @@
+"""Scores by part: residuals against scikit-learn, with few and with unknown parts, and minima."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LinearRegression
+
+from audit.attack.scores import (
+    SCORES,
+    NameParts,
+    Sums,
+    both_parts,
+    name_limits,
+    name_parts,
+    part_limits,
+    part_p_values,
+    part_residuals,
+    soft_minimum,
+)
+from audit.names.candidates import make_candidates
+from audit.names.pools import NamePool
+from tests.reference_masking import PART_SCORES, part_scores, studentised
+
+quick = settings(deadline=None, max_examples=60)
+
+
+def parts_of(n: int, *, seed: int = 0, n_unknown: int = 0, roles: int = 2) -> NameParts:
+    """n parts, every other one a last name, the last `n_unknown` of them unknown; names of two."""
+    rng = np.random.default_rng(seed)
+    is_last = np.arange(n) % roles == 1
+    is_known = np.arange(n) < n - n_unknown
+    second = [k + 1 if roles == 2 and k + 1 < n else -1 for k in range(0, n, roles)]
+    return NameParts(
+        of_name=np.array(list(zip(range(0, n, roles), second, strict=True))),
+        log_share=rng.normal(-7, 2, size=n),
+        n_pieces=rng.integers(1, 4, size=n),
+        is_last=is_last,
+        is_known=is_known,
+        n_reference=is_known.astype(np.int64),
+    )  # fmt: skip
+
+
+def evidence(parts: NameParts, *, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """What both models say of the parts: curved, and noisier where M_general says less."""
+    rng = np.random.default_rng(seed)
+    n = len(parts.log_share)
+    general = -6 + 0.5 * parts.log_share + rng.normal(0, 1.5, size=n)
+    hospital = 0.9 * general - 0.1 * general**2 / 6 + 0.2 * parts.log_share
+    hospital += 0.1 * parts.n_pieces + parts.is_last + rng.normal(size=n) * (0.3 - 0.05 * general)
+    return hospital, general
+
+
+def slow_residuals(hospital: Any, general: Any, parts: NameParts) -> list[float]:
+    found = [math.nan] * len(hospital)
+    for role in (False, True):
+        rows = [k for k in range(len(hospital)) if parts.is_last[k] == role]
+        if rows:
+            of_role = studentised(
+                [hospital[k] for k in rows], [general[k] for k in rows],
+                log_share=[parts.log_share[k] for k in rows],
+                n_pieces=[parts.n_pieces[k] for k in rows],
+                is_known=[parts.is_known[k] for k in rows],
+            )  # fmt: skip
+            for k, value in zip(rows, of_role, strict=True):
+                found[k] = value
+    return found
+
+
+# Residuals
+
+
+@pytest.mark.parametrize(
+    ("n", "n_unknown", "roles"),
+    [(200, 0, 2), (100, 0, 1), (200, 30, 2), (70, 11, 1), (60, 0, 1), (59, 0, 1), (60, 1, 1),
+     (40, 9, 2), (15, 0, 1), (14, 0, 1), (20, 6, 1), (5, 1, 1), (4, 0, 2)],
+)  # fmt: skip
+def test_residuals_equal_the_slow_reference(n: int, n_unknown: int, roles: int) -> None:
+    parts = parts_of(n, n_unknown=n_unknown, roles=roles)
+    hospital, general = evidence(parts)
+    found = part_residuals(hospital, general, parts=parts)
+    slow = slow_residuals(hospital, general, parts)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, slow, rtol=1e-7, atol=1e-9)
+
+
+def test_residuals_of_100_parts_by_scikit_learn_alone() -> None:
+    """The regression on raw columns: standardising and centring move no fitted value."""
+    parts = parts_of(100, roles=1)
+    hospital, general = evidence(parts)
+    g, s = general, parts.log_share
+    raw = np.stack([g, s, parts.n_pieces, g * g, s * s, g * s], axis=1)
+    residual = hospital - LinearRegression().fit(raw, hospital).predict(raw)
+    size = np.abs(residual)
+    scale = LinearRegression().fit(raw, size).predict(raw) * math.sqrt(math.pi / 2)
+    scale = np.clip(scale, np.median(scale) / 3, np.median(scale) * 5)
+    found = part_residuals(hospital, general, parts=parts)
+    np.testing.assert_allclose(found, residual / scale, rtol=1e-6)
+    assert 0.8 < found.std() < 1.3
+
+
+@pytest.mark.parametrize("n", [100, 30, 8])
+def test_beyond_the_known_parts_a_change_of_the_general_model_is_carried_over(n: int) -> None:
+    parts = parts_of(n, n_unknown=1, roles=1)
+    hospital, general = evidence(parts)
+    general[-1] = general[:-1].min()
+    at_the_edge = part_residuals(hospital, general, parts=parts)[-1]
+    # Rarer to both models by the same: nothing was added to it.
+    hospital[-1], general[-1] = hospital[-1] - 25, general[-1] - 25
+    assert part_residuals(hospital, general, parts=parts)[-1] == pytest.approx(at_the_edge)
+
+
+@pytest.mark.parametrize("n_known", [0, 1])
+def test_of_less_than_two_known_parts_nothing_is_said(n_known: int) -> None:
+    parts = parts_of(6, n_unknown=6 - n_known, roles=1)
+    hospital, general = evidence(parts)
+    assert np.isnan(part_residuals(hospital, general, parts=parts)).all()
+
+
+@pytest.mark.parametrize("n", [100, 30, 8])
+def test_where_nothing_was_added_to_any_part_every_residual_is_zero(n: int) -> None:
+    parts = parts_of(n, roles=1)
+    zero = np.zeros(n)
+    assert part_residuals(zero, zero, parts=parts).tolist() == [0.0] * n
+
+
+# Minima
+
+
+numbers = st.floats(-50, 50)
+
+
+@quick
+@given(numbers, numbers)
+def test_the_soft_minimum_is_below_both_by_no_more_than_ln_2(first: float, last: float) -> None:
+    found = float(soft_minimum(np.array(first), np.array(last)))
+    low = min(first, last)
+    assert low - math.log(2) - 1e-9 <= found <= low
+    assert found == float(soft_minimum(np.array(last), np.array(first)))
+    assert found == pytest.approx(-math.log(math.exp(-first) + math.exp(-last)), abs=1e-9)
+
+
+# From parts to names
+
+
+def part_score_columns(
+    hospital: np.ndarray, general: np.ndarray, *, parts: NameParts
+) -> dict[str, np.ndarray]:
+    sums = Sums({"hospital_log_p": hospital, "general_log_p": general}, 1, 1, parts)
+    return {kind.name: kind.of(sums) for kind in SCORES if kind.scenarios == (1, 2)}
+
+
+@pytest.mark.parametrize("n", [120, 30, 9])
+def test_scores_of_names_equal_the_slow_reference(n: int) -> None:
+    parts = parts_of(n, n_unknown=3)
+    names = [(0, 1), (0, 3), (2, 1), (-1, 5), (4, -1), (-1, -1), (n - 2, n - 1), (n - 3, -1)]
+    parts = NameParts(**{**vars(parts), "of_name": np.array(names)})
+    hospital, general = evidence(parts)
+    found = part_score_columns(hospital, general, parts=parts)
+    assert set(found) == set(PART_SCORES)
+    residual = slow_residuals(hospital, general, parts)
+    shift = []
+    for k in range(n):
+        of_role = [
+            hospital[m] - general[m]
+            for m in range(n)
+            if parts.is_last[m] == parts.is_last[k] and parts.is_known[m]
+        ]
+        shift.append(hospital[k] - general[k] - float(np.median(of_role)))
+    nothing = (math.nan, math.nan)
+    for row, pair in enumerate(names):
+        both = [(residual[k], shift[k]) if k >= 0 else nothing for k in pair]
+        for name, value in part_scores(*both).items():
+            assert found[name][row] == pytest.approx(value, nan_ok=True, abs=1e-7), name
+
+
+def test_a_sum_over_parts_is_that_of_the_names_and_nan_without_any() -> None:
+    of_name = np.array([(0, 1), (-1, 1), (0, -1), (-1, -1)])
+    parts = NameParts(**{**vars(parts_of(2)), "of_name": of_name})
+    by_part = np.array([[1.0, 10.0], [2.0, 20.0]])
+    np.testing.assert_array_equal(parts.whole(by_part), [[11, 10, 1, np.nan], [22, 20, 2, np.nan]])
+    first, last = parts.pairs(by_part[0])
+    np.testing.assert_array_equal(first, [1, np.nan, 1, np.nan])
+    np.testing.assert_array_equal(last, [10, 10, np.nan, np.nan])
+
+
+def test_parts_are_described_by_what_the_generator_says_of_them() -> None:
+    pool = NamePool("en_US", ("Ann", "Bo", "Cy"), ("Lee", "Hill"), (0.6, 0.3, 0.1), (0.75, 0.25))
+    names = make_candidates(
+        [
+            ("ANN", "Lee"),
+            ("Zoe", "Lee"),
+            ("", "Quux"),
+            ("Ann", "Hill"),
+            ("Bo", "Lee"),
+            ("Cy", "Ann"),
+        ]
+    )
+    columns = np.array([(0, 1), (2, 1), (-1, 3), (0, 4), (5, 1), (-1, -1)])
+    n_pieces = np.array([(1, 2), (3, 2), (0, 4), (1, 1), (2, 2), (9, 9)])
+    parts = name_parts(names, columns=columns, n_pieces=n_pieces, pool=pool, n_listed=3)
+    # Zoe and Quux count as the generator's rarest first and last name.
+    shares = [0.6, 0.75, 0.1, 0.25, 0.25, 0.3]
+    np.testing.assert_allclose(parts.log_share, np.log(shares))
+    assert parts.is_known.tolist() == [True, True, False, False, True, True]
+    assert parts.is_last.tolist() == [False, True, False, True, True, False]
+    assert parts.n_pieces.tolist() == [1, 2, 3, 4, 1, 2]
+    # Reference controls: Ann Hill, Bo Lee, and one that cannot be scored.
+    assert parts.n_reference.tolist() == [1, 1, 0, 0, 1, 1]
+    assert parts.of_name.tolist() == columns.tolist()
+
+
+# --- both parts -----------------------------------------------------------------------------
+
+
+def a_table(residual: list[float], n_reference: int = 99) -> tuple[np.ndarray, NameParts]:
+    """Listed first and last parts in turn, then reference ones with residuals 1 ... n."""
+    n_listed, n_parts = len(residual), len(residual) + 2 * n_reference
+    references = np.arange(1.0, n_reference + 1)
+    place = np.arange(n_parts)
+    return np.concatenate([residual, references, references]), NameParts(
+        of_name=place[:n_listed].reshape(-1, 2),
+        log_share=np.zeros(n_parts),
+        n_pieces=np.ones(n_parts, dtype=np.int64),
+        is_last=np.where(place < n_listed, place % 2 == 1, place >= n_listed + n_reference),
+        is_known=np.ones(n_parts, dtype=bool),
+        n_reference=(place >= n_listed) * 1,
+    )
+
+
+def test_limits_are_what_one_reference_part_in_twenty_passes():
+    residual, parts = a_table([0.0, 0.0])
+    # 99 parts 1..99: floor(.05 * 100) = 5, the fifth highest.
+    assert part_limits(residual, parts=parts) == (95.0, 95.0)
+    residual, parts = a_table([0.0, 0.0], n_reference=18)
+    assert part_limits(residual, parts=parts) == (math.inf, math.inf)
+
+
+def test_one_part_alone_however_strong_is_held_at_the_limit():
+    residual, parts = a_table([96.0, 97.0, 1e6, 95.0, 1e6, 3.0, 95.5, 1e6])
+    limits = part_limits(residual, parts=parts)
+    score = both_parts(*parts.pairs(residual), limits=limits)
+    at = 95.0 - math.log(2)
+    assert name_limits(*parts.pairs(residual), limits=limits) == pytest.approx([at] * 4)
+    expected = [-math.log(math.exp(-96 + 96) + math.exp(-97 + 96)) + 96, at, 3.0, 95.5]
+    assert score == pytest.approx(expected)
+    # Who passes exceeds the limit, who does not is at it or below; the p of parts says the same.
+    p = part_p_values(residual, parts=parts)
+    assert (score > at + 1e-12).tolist() == (p <= 0.05).tolist() == [True, False, False, True]
+    assert p == pytest.approx([5 / 100, 6 / 100, 98 / 100, 5 / 100])
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_names_at_or_below_their_limit_are_those_of_which_a_part_fails(seed):
+    rng = np.random.default_rng(seed)
+    residual, parts = a_table(rng.normal(80, 30, size=60).round(1).tolist())
+    limits = part_limits(residual, parts=parts)
+    pair = parts.pairs(residual)
+    fails = part_p_values(residual, parts=parts) > 0.05
+    beyond = both_parts(*pair, limits=limits) > name_limits(*pair, limits=limits)
+    assert not (beyond & fails).any() and (beyond | fails).all()

@@ -1,0 +1,374 @@
+"""Scenario 2's evidence, of all parts at once and by chain: a slow reference, dropout, draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from audit.attack.posterior import (
+    PosteriorShard,
+    PosteriorTask,
+    chain_shard,
+    draw_inputs,
+    layouts,
+    n_chain_rows,
+    n_rows,
+    posterior_shard,
+)
+from audit.attack.prompts import Template
+from audit.models.forward import body_of
+from audit.models.load import load_model
+from audit.notes.passages import Passage
+from tests.attack.make_posterior import NAMES, PASSAGES, RIGHT, plain_pieces, plain_task, task_of
+from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
+from tests.reference_masking import (
+    Name,
+    can_be_scored,
+    log_by_role,
+    log_chain,
+    log_product,
+    plain_model,
+)
+
+SHARDS: dict[str, Callable[..., PosteriorShard]] = {
+    "inputs": partial(posterior_shard, device="cpu"),
+    "chain inputs": partial(chain_shard, device="cpu"),
+}
+
+
+def run(
+    model: Any,
+    task: PosteriorTask,
+    n: int,
+    *,
+    shard: int = 0,
+    tick: Callable[[int], None] = lambda _: None,
+    kind: str = "inputs",
+) -> PosteriorShard:
+    model = load_model(model).model if isinstance(model, Path) else model
+    return SHARDS[kind](model, task, shard=shard, first=100 * shard, n=n, tick=tick)
+
+
+def bytes_of(shard: PosteriorShard) -> dict[str, bytes]:
+    return {name: value.tobytes() for name, value in vars(shard).items()}
+
+
+# --- evaluation mode: equal to the reference ---
+
+JAPANESE_NAMES = (
+    ("花子", "山田"), ("太郎", "佐藤"), ("太郎", "佐藤さん"), ("花子さん", "山田"), ("", "山田"),
+    ("花", "山田"),
+)  # fmt: skip
+CASES: dict[str, tuple[Callable[..., Path], tuple[Passage, ...], tuple[Name, ...]]] = {
+    "bert": (make_bert, PASSAGES, NAMES),
+    "roberta": (make_roberta, PASSAGES, NAMES),
+    "distilbert": (make_distilbert, PASSAGES, NAMES),
+    "japanese": (
+        make_japanese_bert,
+        (
+            Passage("", ("full",), "", "さんは受診した。", "1", None),
+            Passage("患者", ("full",), "", "は医師の診察を受診した。", "2", None),
+            Passage("患者", ("first", "last"), "", "さんは受診した。", "3", None),
+            Passage("医師が", ("last", "first"), "\u3000", "を診察した。", "4", None),
+        ),
+        JAPANESE_NAMES,
+    ),
+    # Parts of one to three pieces, of names that share them, and passages that show one part.
+    "shared parts": (
+        make_bert,
+        (
+            Passage("in pain ", ("last", "first"), ", ", " seen", "1", None),
+            Passage("the patient ", ("last",), "", RIGHT, "2", None),
+            Passage("seen by dr ", ("full",), "", RIGHT, "3", None),
+        ),
+        (*NAMES, ("mary", "smith"), ("john", "jonesson"), ("", "jones")),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_evidence_of_every_part_and_name_equals_the_slow_reference(
+    kind: str, tmp_path: Path
+) -> None:
+    make, passages, names = CASES[kind]
+    plain = plain_model(make(tmp_path / "m", seed=1))
+    # 51 inputs: blocks of one, of five, and a shorter last one; 3 rows a pass: groups are cut.
+    task = task_of(tmp_path / "m", passages, names, is_dropout_on=False, micro_batch=3)
+    drawn = draw_inputs(task, first=0, n_inputs=51)
+    assert [len(block) for block in drawn] == [1] * 40 + [5, 5, 1]
+    found, chain = (run(tmp_path / "m", task, 51, kind=kind) for kind in SHARDS)
+    n_drawn = np.bincount(np.concatenate(drawn), minlength=len(passages))
+    assert found.passage_n_inputs.tolist() == n_drawn.tolist()
+    chain_draws = draw_inputs(task, first=0, n_inputs=51, purpose="chain inputs")
+    n_shared = 0
+    for row, name in enumerate(names):
+        whole = (found.sum_p, found.passage_sum_log_p, chain.sum_p, chain.sum_log_p)
+        if not can_be_scored(plain, passages, name):
+            assert task.part_columns[row].tolist() == [-1, -1]
+            assert all(np.isnan(table[:, row]).all() for table in whole)
+            continue
+        logs = [log_by_role(plain, passage, name) for passage in passages]
+        for role, part, column in zip(
+            ("first", "last"), name, task.part_columns[row].tolist(), strict=True
+        ):
+            assert (column == -1) == (not part)
+            if part:
+                n_shared += int((task.part_columns == column).sum() > 1)
+                by_block = [sum(logs[p].get(role, 0.0) for p in block) for block in drawn]
+                np.testing.assert_allclose(found.sum_log_p[:, column], by_block, rtol=1e-6)
+        log_p = np.array([sum(one.values()) for one in logs])
+        log_c = np.array([log_chain(plain, passage, name) for passage in passages])
+        expected = (
+            [np.exp(log_p[block]).sum() for block in drawn], log_p * n_drawn,
+            [np.exp(log_c[block]).sum() for block in chain_draws],
+            [log_c[block].sum() for block in chain_draws],
+        )  # fmt: skip
+        for table, of_name in zip(whole, expected, strict=True):
+            np.testing.assert_allclose(table[:, row], of_name, rtol=2e-6)
+    assert np.isfinite(found.sum_log_p).all()  # a part that cannot be spelled has no column
+    assert n_shared >= 2 or kind != "shared parts"  # some of it was read once for several names
+
+
+def test_reference_controls_have_evidence_of_their_parts_and_not_of_their_whole(
+    tmp_path: Path,
+) -> None:
+    folder = make_bert(tmp_path / "m")
+    every = task_of(folder, is_dropout_on=False, micro_batch=5)
+    fewer = task_of(folder, is_dropout_on=False, micro_batch=5, n_listed=3)
+    for kind in SHARDS:
+        some, whole = (run(folder, task, 42, kind=kind) for task in (fewer, every))
+        assert some.sum_p.shape == (41, 3) and some.passage_sum_log_p.shape == (len(PASSAGES), 3)
+        np.testing.assert_allclose(some.sum_p, whole.sum_p[:, :3], rtol=1e-6)
+        n = some.sum_log_p.shape[1]
+        np.testing.assert_allclose(some.sum_log_p, whole.sum_log_p[:, :n], rtol=1e-6)
+
+
+# --- a table in which the two parts depend on each other ---
+
+JOHN, MARY, SMITH, JONES = 5, 6, 7, 8
+MASK, N_VOCABULARY = 4, 10
+JOINT = {(JOHN, SMITH): 0.49, (MARY, JONES): 0.49, (JOHN, JONES): 0.01, (MARY, SMITH): 0.01}
+
+
+class Table(torch.nn.Module):
+    """A model that gives the conditionals of `JOINT` at positions 1 (first) and 2 (last)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bert = TableBody()
+        self.cls = torch.nn.Identity()
+
+
+class TableBody(torch.nn.Module):
+    def forward(self, input_ids: torch.Tensor) -> Any:
+        class Output:
+            last_hidden_state = torch.full((*input_ids.shape, N_VOCABULARY), 1e-9)
+
+        for row, ids in enumerate(input_ids.tolist()):
+            for (first, last), p in JOINT.items():
+                if ids[2] in (MASK, last):
+                    Output.last_hidden_state[row, 1, first] += p
+                if ids[1] in (MASK, first):
+                    Output.last_hidden_state[row, 2, last] += p
+        Output.last_hidden_state = Output.last_hidden_state.log()
+        return Output
+
+
+def table_task(ids: Any, n_passages: int = 1, *, seed: int = 1, **more: Any) -> PosteriorTask:
+    asked = {"pieces": (plain_pieces(np.array(ids)),), "kind_of_passage": np.zeros(n_passages, int)}
+    return plain_task(
+        templates=(Template((2,), (), (3,)),) * n_passages, n_listed=len(ids), mask_id=MASK,
+        seed=seed, **asked | more,
+    )  # fmt: skip
+
+
+def test_a_recombined_name_is_told_from_a_real_one_by_chain_and_not_by_product() -> None:
+    task = table_task([[[f], [last]] for f, last in JOINT])
+    product, chain = (run(Table(), task, 10, kind=kind) for kind in SHARDS)
+    np.testing.assert_allclose(product.sum_p, [[0.25] * 4] * 10, rtol=1e-5)
+    np.testing.assert_allclose(chain.sum_p, [list(JOINT.values())] * 10, rtol=1e-5)
+    np.testing.assert_allclose(chain.sum_log_p, np.log(chain.sum_p), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", SHARDS)
+def test_a_name_unknown_in_one_kind_of_passage_is_nan_even_if_that_kind_is_not_drawn(
+    kind: str,
+) -> None:
+    ids = [[[JOHN], [SMITH]], [[JOHN], [JONES]]]
+    known = plain_pieces(np.array(ids))
+    partly = replace(known, is_known=np.array([True, False]))
+    task = table_task(ids, 2, pieces=(known, partly), kind_of_passage=np.array([0, 1]))
+    found = run(Table(), task, 1, kind=kind)
+    assert task.part_columns.tolist() == [[0, 1], [-1, -1]]
+    assert sorted(found.passage_n_inputs.tolist()) == [0, 1]
+    for table in (found.sum_p, found.passage_sum_log_p):
+        assert np.isnan(table).tolist() == [[False, True]] * len(table)
+
+
+def test_names_of_equal_total_share_a_layout_only_where_nothing_stands_between() -> None:
+    n = np.array([[1, 2], [2, 1], [3, 0], [1, 1], [1, 2]])
+    ids = np.full((5, 2, 3), -1)
+    for row in range(5):
+        for k in (0, 1):
+            ids[row, k, : n[row, k]] = 10 * row + 5 * k + np.arange(n[row, k])
+    pieces = replace(plain_pieces(ids), is_known=np.array([True, True, True, True, False]))
+
+    def task_between(between: tuple[int, ...]) -> PosteriorTask:
+        return plain_task(
+            templates=(Template((2,), between, (3,)),), kind_of_passage=[0], pieces=(pieces,),
+            n_listed=5, mask_id=4, seed=1,
+        )  # fmt: skip
+
+    grouped = [{g.n_pieces: g.listed.tolist() for g in layouts(task_between(between), 0)}
+               for between in ((), (9,))]  # fmt: skip
+    assert grouped[0] == {(2, 0): [3], (3, 0): [0, 1, 2]}
+    assert grouped[1] == {(1, 1): [3], (1, 2): [0], (2, 1): [1], (3, 0): [2]}
+    three = layouts(task_between(()), 0)[1]
+    # Each part's pieces, read from the mask where it begins.
+    spelled: dict[int, tuple[int, list[int]]] = {}
+    for place, mask, piece in three.reads.T.tolist():
+        spelled.setdefault(place, (mask, []))[1].append(piece)
+    assert [[spelled.get(int(k)) for k in pair] for pair in three.pairs] == [
+        [(0, [0]), (1, [5, 6])], [(0, [10, 11]), (2, [15])], [(0, [20, 21, 22]), None],
+    ]  # fmt: skip
+
+
+# --- dropout, shards, progress ---
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT with much dropout, so that what it does is seen."""
+    return make_bert(tmp_path_factory.mktemp("model") / "m", seed=1, dropout=0.3, scale=0.3)
+
+
+def test_the_model_is_left_in_evaluation_mode_even_when_stopped(folder: Path) -> None:
+    model = load_model(folder).model
+
+    def stop(_: int) -> None:
+        assert model.training
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(model, task_of(folder), 50, tick=stop)
+    assert not model.training
+
+
+@pytest.mark.parametrize("kind", SHARDS)
+def test_equal_weights_give_equal_bytes_whatever_torchs_global_state_and_the_order(
+    folder: Path, tmp_path: Path, kind: str
+) -> None:
+    copy = make_bert(tmp_path / "copy", seed=1, dropout=0.3, scale=0.3)
+    task = task_of(folder, PASSAGES[:3], NAMES[:5], micro_batch=16)
+    torch.manual_seed(1)
+    quiet = [bytes_of(run(folder, task, 20, shard=k, kind=kind)) for k in (0, 1)]
+    torch.manual_seed(2)
+    disturbed = [bytes_of(run(copy, task, 20, shard=k, kind=kind, tick=lambda n: torch.rand(n)))
+                 for k in (1, 0)]  # fmt: skip
+    assert quiet == disturbed[::-1]
+    assert quiet[0]["sum_p"] != quiet[1]["sum_p"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "micro_batch"), [("inputs", 1), ("inputs", 4), ("chain inputs", 1)]
+)
+def test_no_two_inputs_share_their_masks(folder: Path, kind: str, micro_batch: int) -> None:
+    model = load_model(folder).model
+    # Of 2, 3 and 4 pieces: three layouts; by chain a name takes three rows.
+    names = NAMES[:4] if kind == "inputs" else NAMES[:1]
+    task = task_of(folder, PASSAGES[:1], names, micro_batch=micro_batch)
+    seen: list[bytes] = []
+
+    def keep(_: Any, __: Any, output: Any) -> None:
+        seen.extend(row.numpy().tobytes() for row in output.last_hidden_state[:, 0])
+
+    handle = body_of(model).register_forward_hook(keep)
+    for shard in (0, 1):
+        run(model, task, 30, shard=shard, kind=kind)
+    handle.remove()
+    assert len(seen) == 2 * 30 * 3 == len(set(seen))
+
+
+def test_the_mean_with_dropout_is_the_references(folder: Path) -> None:
+    passage, name = PASSAGES[1], NAMES[2]
+    task = task_of(folder, (passage,), (name,), micro_batch=32)
+    found = run(folder, task, 2000)
+    plain = plain_model(folder)
+    without = log_product(plain, passage, name)
+    plain.model.train()
+    torch.manual_seed(5)
+    logs = np.array([log_product(plain, passage, name) for _ in range(300)])
+    for sums, sample in ((found.sum_p[:, 0], np.exp(logs)),
+                         (found.sum_log_p.sum(axis=1), logs)):  # fmt: skip
+        error = sample.std(ddof=1) * math.sqrt(1 / len(sample) + 1 / 2000)
+        assert abs(sums.sum() / 2000 - sample.mean()) < 5 * error
+    assert abs(sample.mean() - without) > 5 * error  # dropout moves the mean by more than that
+
+
+def test_one_shard_or_two_give_the_same_sums_without_dropout(folder: Path) -> None:
+    task = task_of(folder, is_dropout_on=False)
+    whole, parts = run(folder, task, 150), [run(folder, task, n, shard=k)
+                                            for k, n in ((0, 100), (1, 50))]  # fmt: skip
+    for field in ("n_inputs", "sum_p", "sum_log_p"):
+        joined = np.concatenate([getattr(part, field) for part in parts])
+        np.testing.assert_allclose(getattr(whole, field), joined, rtol=1e-6)
+    for field in ("passage_n_inputs", "passage_sum_log_p"):
+        added = sum(getattr(part, field) for part in parts)
+        np.testing.assert_allclose(getattr(whole, field), added, rtol=1e-6)
+
+
+@pytest.mark.parametrize("is_dropout_on", [True, False])
+def test_ticks_count_the_rows_of_every_pass(folder: Path, is_dropout_on: bool) -> None:
+    task = task_of(folder, PASSAGES[:2], NAMES[:5], is_dropout_on=is_dropout_on, micro_batch=4)
+    # Layouts of 2, 3 and 4 pieces. By chain, of one piece each: john, mary; smith, jones (1 + 4
+    # rows); of one and two: anna jonesson; of two
+    # and two: johns smiths; of one and three: mary smith-jones (1 + 2 rows each).
+    for kind, n_of_input, announced in (("inputs", 3, n_rows), ("chain inputs", 14, n_chain_rows)):
+        ticks: list[int] = []
+        run(folder, task, 20, kind=kind, tick=ticks.append)
+        assert sum(ticks) == n_of_input * (20 if is_dropout_on else 2) and max(ticks) <= 4
+        assert announced(task, n_inputs=20) == 20 * n_of_input
+
+
+# --- the draw of inputs ---
+
+
+def drawn(n: int, first: int = 0, *, n_passages: int = 50, seed: int = 3, **more: Any) -> Any:
+    task = table_task([[[5], [6]]], n_passages, seed=seed)
+    return [block.tolist() for block in draw_inputs(task, first=first, n_inputs=n, **more)]
+
+
+def test_blocks_grow_and_are_the_same_wherever_a_draw_begins_and_ends() -> None:
+    sizes = [len(block) for block in drawn(10_000)]
+    assert sizes == [1] * 40 + [5] * 72 + [20] * 80 + [100] * 80
+    for n, n_blocks in ((100, 52), (300, 92), (10_000, 272)):
+        assert len(drawn(n)) == n_blocks
+    assert drawn(2500)[:112] == drawn(400)
+    assert [p for block in drawn(130) for p in block] == [p for b in drawn(250) for p in b][:130]
+    # Inputs 200 and on: 40 blocks of one, 12 of five and 32 of five come before them.
+    assert drawn(100, first=200) == drawn(300)[72:]
+    assert [len(b) for b in drawn(500, first=1900)] == [20] * 5 + [100] * 4
+    assert drawn(0) == []
+
+
+def test_draws_are_uniform_with_replacement_and_differ_by_place_seed_and_purpose() -> None:
+    counts, repeats = np.zeros(37), []
+    for block in drawn(20_000, n_passages=37):
+        counts += np.bincount(block, minlength=37)
+        repeats += [a == b for a, b in pairwise(block)]
+    assert stats.chisquare(counts).pvalue > 0.001
+    # One draw is the same as the one before it in 1 of 37 cases.
+    assert stats.binomtest(sum(repeats), len(repeats), 1 / 37).pvalue > 0.001
+    others = [{"first": 100}, {"first": 200}, {"seed": 4}, {"purpose": "chain inputs"}, {}]
+    draws = [[p for block in drawn(100, **other) for p in block] for other in others]
+    assert all(a != b for a, b in pairwise(sorted(draws)))

@@ -1,0 +1,229 @@
+"""Questions: what their digest hangs on, what is refused, and their way through a file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.attack.question import (
+    AuditRequest,
+    GenerationSettings,
+    PosteriorSettings,
+    question_digest,
+)
+from audit.errors import AuditError
+from audit.names.candidates import Candidates, make_candidates
+from audit.notes.passages import read_passages
+from tests.models.make_models import make_bert
+
+NAMES = make_candidates(
+    [("Mary", "Smith"), ("", "佐藤")], is_member=True, n_mentions=[3, None]
+) + make_candidates([("Al", "Bo")], is_member=False, control_kind="easy", popularity=[0.25])
+PASSAGES = read_passages(
+    b"text,first_name,last_name\nmr [NAME] was seen,Mary,Smith\n[FIRST] [LAST] is well,,\nno,,\n"
+)
+OTHER: dict[str, dict[str, Any]] = {
+    "generation": {
+        "n_documents": 9_999, "n_steps": 499, "n_tokens": 31, "top_k": 99, "temperature": 1.5,
+        "prompt": "mr [MASK]", "is_remasked": False,
+    },
+    "posterior": {
+        "n_inputs": 9_999, "n_chain_inputs": 0, "is_dropout_on": False, "micro_batch": 31,
+        "max_tokens": 128,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return {name: make_bert(folder / name, seed=seed)
+            for seed, name in enumerate(("general", "hospital", "other"))}  # fmt: skip
+
+
+def request_of(folders: dict[str, Path], scenario: int = 1, **changes: Any) -> AuditRequest:
+    request = AuditRequest(
+        scenario_number=scenario, general=folders["general"], hospital=folders["hospital"],
+        candidates=NAMES, passages=PASSAGES,
+    )  # fmt: skip
+    return request.with_(**changes)
+
+
+def digest(request: AuditRequest) -> str:
+    return question_digest(request.question())
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_every_part_of_a_question_changes_its_digest_and_nothing_else_does(
+    folders: dict[str, Path], scenario: int, tmp_path: Path
+) -> None:
+    asked = request_of(folders, scenario)
+    copy = make_bert(tmp_path / "a copy elsewhere", seed=1)
+    other = read_passages(b"text\nmr [NAME] was ill\n")
+    same: list[dict[str, Any]] = [
+        {}, {"device": "cpu"}, {"device": "cuda"}, {"hospital": copy},
+        *({"passages": one} for one in (other, None) if scenario == 1),
+    ]  # fmt: skip
+    changed: list[dict[str, Any]] = [
+        {"seed": 1}, {"threshold": 0.0}, {"threshold": 0.5}, {"dtype": "bfloat16"},
+        {"candidates": NAMES.rows([1, 0, 2])}, {"candidates": NAMES.rows([0])},
+        {"scenario_number": 3 - scenario}, {"hospital": folders["other"]},
+        {"general": folders["hospital"], "hospital": folders["general"]},
+        *({"passages": one} for one in (other,) if scenario == 2),
+    ]  # fmt: skip
+    for number, (kind, values) in enumerate(OTHER.items(), start=1):
+        usual = getattr(asked, kind)
+        assert set(values) == set(type(usual).model_fields)
+        # Settings of the other scenario are no part of the question.
+        (changed if number == scenario else same).extend(
+            {kind: usual.with_(**{name: value})} for name, value in values.items()
+        )
+    assert {digest(asked.with_(**change)) for change in same} == {digest(asked)}
+    digests = {digest(asked.with_(**change)) for change in changed}
+    assert len(digests) == len(changed) and digest(asked) not in digests
+    assert asked.audit_digest() == digest(asked) and len(digest(asked)) == 64
+
+
+def test_every_column_of_a_list_changes_its_digest() -> None:
+    base = make_candidates([("A", "B"), ("C", "D")], is_member=False, control_kind="easy")
+    other: dict[str, tuple[Any, ...]] = {
+        "first": ("A", "X"), "last": ("B", "X"), "control_kind": ("easy", "hard"),
+        "role": ("", "staff"), "sex": ("", "F"), "n_mentions": (None, 1), "popularity": (0.5, 0.5),
+        "row": (2, 4), "is_kind_guessed": (False, True),
+    }  # fmt: skip
+    changed = [replace(base, **{name: column}) for name, column in other.items()]
+    changed.append(replace(base, is_member=(False, None), control_kind=("easy", "")))
+    assert {*other, "is_member"} == {f.name for f in fields(Candidates)}
+    digests = {names.digest() for names in (base, *changed)}
+    assert len(digests) == 1 + len(changed)
+    one, moved = make_candidates([("Ann", "Lee")]), make_candidates([("An", "nLee")])
+    assert one.digest() != moved.digest()
+
+
+def test_a_question_is_plain_json_without_names_or_paths(folders: dict[str, Path]) -> None:
+    asked = request_of(folders, 2, threshold=0.5)
+    question = asked.question()
+    text = json.dumps(question)
+    assert not any(secret in text for secret in ("Mary", "Smith", "well", str(folders["other"])))
+    assert [question[key] for key in ("scenario", "n_rows_left_out", "seed", "threshold")] == [
+        2, 1, 0, 0.5,
+    ]  # fmt: skip
+    assert question["settings"] == PosteriorSettings().plain()
+    assert (asked.scenario.number, asked.scenario.resource) == (2, "{ D_public }")
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_one_model_twice_is_no_question(folders: dict[str, Path], scenario: int) -> None:
+    request = request_of(folders, scenario)
+    with pytest.raises(AuditError, match="M_general and M_hospital are the same model"):
+        request.with_(hospital=request.general).question()
+    with pytest.raises(AuditError, match="the same model"):
+        request.question(digest_of=lambda folder: "one digest")
+
+
+def asked_of(**changes: Any) -> AuditRequest:
+    return request_of({"general": Path("g"), "hospital": Path("h")}, **changes)
+
+
+@pytest.mark.parametrize(
+    ("make", "changes", "reason"),
+    [
+        (asked_of, {"scenario_number": 3}, "scenario: must be 1 or 2"),
+        (asked_of, {"scenario_number": 2, "passages": None}, "passages: Scenario 2 needs"),
+        (asked_of, {"candidates": NAMES.rows([])}, "names: The list has no names"),
+        (asked_of, {"dtype": "int8"}, "dtype: is unknown.*float32, bfloat16"),
+        (asked_of, {"device": "tpu"}, "device: is unknown.*auto, cpu, cuda"),
+        *((asked_of, {"seed": n}, "seed: must be a whole number") for n in (-1, 2**63, True, 1.0)),
+        *((GenerationSettings, {name: n}, f"{where}: must be a whole number")
+          for name, where, n in (("n_documents", "documents", 0), ("n_steps", "steps", 0),
+                                 ("n_steps", "steps", 2.5), ("n_tokens", "tokens", 2),
+                                 ("top_k", "top k", 0))),
+        *((GenerationSettings, {"temperature": t}, "temperature: must be above 0")
+          for t in (0.0, math.nan, math.inf)),
+        *((GenerationSettings, {"prompt": p}, r"prompt: has no \[MASK\]") for p in ("[mask]", "")),
+        *((PosteriorSettings, {name: n}, f"{where}: must be a whole number")
+          for name, where, n in (("n_inputs", "inputs", 0), ("n_chain_inputs", "chain inputs", -1),
+                                 ("micro_batch", "micro-batch", 0),
+                                 ("max_tokens", "max tokens", 11))),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_refused(
+    make: Callable[..., Any], changes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(AuditError, match=reason):
+        make(**changes)
+
+
+# --- through a file ---
+
+
+def full_request(**changes: Any) -> AuditRequest:
+    asked = asked_of(
+        scenario=2, generation=GenerationSettings(n_documents=7, temperature=0.5),
+        posterior=PosteriorSettings(n_inputs=9, is_dropout_on=False), seed=2**62, threshold=0.1,
+        dtype="bfloat16", device="cpu",
+    )  # fmt: skip
+    return asked.with_(**changes)
+
+
+def through_file(request: AuditRequest) -> AuditRequest:
+    return AuditRequest.read(request.written(), where="request")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"scenario_number": 1, "passages": None, "threshold": None, "device": "auto"},
+        {"passages": read_passages(b'{"text": "[NAME] x", "name_id": 1}', file_name="a.jsonl")},
+    ],
+)
+def test_a_request_comes_back_as_it_was(changes: dict[str, Any]) -> None:
+    request = full_request(**changes)
+    again = through_file(request)
+    assert repr(again) == repr(request)
+    assert again.candidates.digest() == request.candidates.digest()
+
+
+@given(
+    names=st.lists(st.tuples(st.text(min_size=1), st.text()), min_size=1, max_size=5),
+    popularity=st.floats(0, 1) | st.just(math.nan),
+)
+@settings(max_examples=50, deadline=None)
+def test_any_name_comes_back(names: list[tuple[str, str]], popularity: float) -> None:
+    candidates = make_candidates(names, popularity=[popularity] * len(names))
+    assert repr(through_file(full_request(candidates=candidates)).candidates) == repr(candidates)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("version", 2), ("extra", 1), ("general", None), ("device", "tpu"),
+        ("scenario_number", True), ("threshold", "0"), ("dtype", ["float32"]),
+        ("candidates.first", ["Mary"]), ("candidates.first.0", 3), ("candidates.is_member.0", 1),
+        ("candidates.n_mentions.0", 1.5), ("candidates.extra", []),
+        ("candidates.popularity", None), ("passages.notes.0", {"row": 1}),
+        ("passages.passages.0.owner", ["a"]), ("passages.passages.0.slots", [1]),
+        ("passages.passages", [[]]), ("generation", []), ("posterior.n_inputs", 0),
+        ("posterior.n_inputs", "9"),
+    ],
+)  # fmt: skip
+def test_what_is_no_request_is_refused_without_a_name(path: str, value: object) -> None:
+    plain: Any = json.loads(full_request().written())
+    place, steps = plain, [int(step) if step.isdigit() else step for step in path.split(".")]
+    for step in steps[:-1]:
+        place = place[step]
+    place[steps[-1]] = value
+    with pytest.raises(AuditError) as refused:
+        AuditRequest.read(json.dumps(plain), where="request")
+    assert not any(part in str(refused.value) for part in ("Mary", "Smith"))
+    with pytest.raises(AuditError, match="request"):
+        AuditRequest.read(json.dumps([None]), where="request")

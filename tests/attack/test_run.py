@@ -1,0 +1,171 @@
+"""A whole audit: answered once, answered again from the store, and what its report says."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from audit import run
+from audit.errors import AuditError
+from audit.models.load import pick_device
+from audit.report.export import write_report
+from audit.report.report import AuditReport, kept_inspection
+from cache.store import Store
+from tests.cache.make_store import value_files
+from tests.one_thread import one_thread
+from tests.small_audit import (
+    answer,
+    content,
+    finished,
+    made,
+    models,
+    request_of,
+    same_answer,
+    small,
+)
+
+__all__ = ["finished", "made", "models", "one_thread", "small"]
+
+
+def files_of(report: AuditReport, out: Path) -> dict[str, bytes]:
+    """Return the bytes of the files an audit is given out in, `made` excluded."""
+    paths = write_report(report.changed(made={}), out)
+    return {path.name: path.read_bytes() for path in paths}
+
+
+# --- the store ---
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_the_same_question_is_answered_without_loading_a_model(
+    models, finished, tmp_path, monkeypatch, scenario
+):
+    def refuse(*args, **kwargs):
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr("audit.models.load.load_pair", refuse)
+    report, directory = finished[scenario]
+    again = answer(request_of(models, scenario), directory)
+    assert again.made == report.made
+    assert same_answer(report, again)
+    assert files_of(report, tmp_path / "a") == files_of(again, tmp_path / "b")
+
+
+def test_evidence_of_the_general_model_serves_a_second_hospital(models, finished, tmp_path, made):
+    for scenario, kind, n_shards in ((1, "generated", 5), (2, "posterior", 4)):
+        store = tmp_path / str(scenario)
+        answer(request_of(models, scenario), store)
+        assert made == [kind] * 2 * n_shards
+        made.clear()
+        answer(request_of(models, scenario, hospital=models.other), store)
+        assert made == [kind] * n_shards
+        made.clear()
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_a_damaged_shard_is_made_again_to_the_same_bytes(
+    models, finished, tmp_path, made, scenario
+):
+    report, directory = finished[scenario]
+    answer(request_of(models, scenario), tmp_path)
+    whole, n_made = content(tmp_path), len(made)
+    assert whole == content(directory)
+    made.clear()
+    n_damaged = 0
+    shards: list[Path] = []
+    for path in value_files(tmp_path):
+        data = bytearray(path.read_bytes())
+        if b"shard/" in data[:60]:
+            shards.append(path)
+        if b"audit/" in data[:60] or path in shards[:1]:
+            data[-40] ^= 1
+            path.write_bytes(data)
+            n_damaged += 1
+    assert (len(shards), n_damaged) == (n_made, 2)
+    with Store(tmp_path) as store:
+        again = run.run_audit(request_of(models, scenario), store=store)
+        assert store.n_corrupt == 2
+    assert len(made) == 1
+    assert same_answer(report, again)
+    assert content(tmp_path) == whole
+
+
+def test_a_report_of_another_version_is_made_again_from_its_evidence(models, tmp_path, made):
+    first = answer(request_of(models, 1), tmp_path)
+    made.clear()
+    with Store(tmp_path) as store:
+        store.put_record(f"audit/{first.digest}", {**first.to_json(), "schema": 0})
+        again = run.run_audit(request_of(models, 1), store=store)
+        assert same_answer(first, again)
+        assert same_answer(first, AuditReport.from_json(store.get_record(f"audit/{first.digest}")))
+    assert made == []
+
+
+def test_more_documents_reuse_the_shards_that_exist(models, tmp_path, made):
+    short = answer(request_of(models, 1), tmp_path)
+    made.clear()
+    settings = request_of(models, 1).generation.with_(n_documents=600)
+    long = answer(request_of(models, 1, generation=settings), tmp_path)
+    assert made == ["generated"] * 4  # two models: the fifth shard, which had 50, and the sixth
+    with Store(tmp_path) as store:
+        texts = [run.stored_documents(r.digest, store=store) for r in (short, long)]
+    for who in ("general", "hospital"):
+        assert len(texts[1][who]) == 600
+        assert texts[1][who][:450] == texts[0][who]
+
+
+# --- what a report says ---
+
+
+def test_hits_in_the_report_are_counts_of_documents_with_the_name(finished):
+    report, directory = finished[1]
+    with Store(directory) as store:
+        texts = run.stored_documents(report.digest, store=store)
+    pairs = list(zip(report.names["first_name"], report.names["last_name"], strict=True))
+    for who in ("general", "hospital"):
+        words = [re.findall(r"\w+", text) for text in texts[who]]
+        for row, (first, last) in enumerate(pairs):
+            first, last = first.lower(), last.lower()
+            n_either = sum(first in document or last in document for document in words)
+            n_both = sum((first, last) in pairwise(document) for document in words)
+            assert report.names[f"{who}_hits"][row] == n_either
+            assert report.names[f"{who}_full_hits"][row] == n_both
+        assert sum(report.names[f"{who}_hits"]) > 0
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_blocks_of_the_inspection_add_up_to_the_scores(finished, scenario):
+    report, directory = finished[scenario]
+    with Store(directory) as store:
+        found = kept_inspection(report.digest, store=store)
+    weights = found.n_per_block[:, None] / found.n_per_block.sum()
+    column = "mean_log_ratio" if scenario == 2 else "hospital_product"
+    score = np.array(report.names[column], dtype=float)
+    if scenario == 2:
+        ratio = ((found.hospital - found.general) * weights).sum(axis=0)
+        np.testing.assert_allclose(ratio, score, rtol=1e-3, atol=1e-5)
+        assert found.passages
+        assert (found.best_passages[:, 0] >= 0).all()
+    else:
+        assert found.hospital.shape == found.general.shape == (len(found.n_per_block), len(score))
+        assert found.best_passages.shape == (len(score), 0)
+        if len(found.n_per_block) == 1:
+            np.testing.assert_allclose(found.hospital[0], score, rtol=1e-4)
+    assert len(found.reference_score) == report.candidates.n_reference
+
+
+def test_a_kept_report_of_the_same_model_twice_is_no_longer_judged(finished):
+    report, _ = finished[2]
+    models = {who: {"digest": "same"} for who in ("general", "hospital")}
+    kept = report.changed(models=models)
+    assert kept.verdict.state == "not_compared"
+    assert AuditReport.from_json(report.to_json()).verdict.state != "not_compared"
+
+
+def test_an_unknown_device_is_refused():
+    with pytest.raises(AuditError, match="auto, cpu or cuda"):
+        pick_device("tpu")

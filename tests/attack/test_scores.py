@@ -1,0 +1,256 @@
+"""Scores and their jackknife errors: by hand, against loops, and as properties."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.attack.scores import NameParts, Score, all_scores, jackknife, shown_blocks
+from audit.stats import blocks_of
+from tests.attack.make_posterior import posterior_sums, sums_of
+from tests.reference_masking import PART_SCORES, SCORES, score_with_error
+
+quick = settings(deadline=None, max_examples=40)
+probability = st.floats(1e-6, 1.0)
+Inputs = list[list[dict[str, float]]]
+
+
+@st.composite
+def posterior_blocks(draw: st.DrawFn, min_blocks: int = 1) -> Inputs:
+    """Blocks of unequal size of one name's p and ln p under both models."""
+    sizes = draw(st.lists(st.integers(1, 4), min_size=min_blocks, max_size=5))
+    blocks = []
+    for size in sizes:
+        block = []
+        for _ in range(size):
+            p_h, p_g = draw(probability), draw(probability)
+            block.append({"p_h": p_h, "p_g": p_g, "l_h": math.log(p_h), "l_g": math.log(p_g)})
+        blocks.append(block)
+    return blocks
+
+
+def of_parts(*of_name: tuple[int, int], is_last: list[bool] | None = None) -> NameParts:
+    """Names by their parts' columns; the generator knows all of the parts."""
+    columns = np.array(of_name)
+    n = int(columns.max(initial=-1)) + 1
+    last = [False] * n if is_last is None else is_last
+    ones = np.ones(n, dtype=np.int64)
+    return NameParts(columns, np.zeros(n), ones, np.array(last, bool), ones > 0, ones)
+
+
+def scored(blocks: Inputs, parts: NameParts | None = None) -> dict[str, Score]:
+    """Scores of one whole name, or of a name whose only part has this evidence."""
+
+    def column(key: str) -> np.ndarray:
+        return np.array([[sum(one[key] for one in block)] for block in blocks])
+
+    scores = all_scores(
+        sums_of(
+            posterior_sums(column("p_h"), column("l_h")),
+            posterior_sums(column("p_g"), column("l_g")),
+        ),
+        counts=np.array([len(block) for block in blocks]),
+        parts=parts,
+    )
+    return {name.removeprefix("chain_"): score for name, score in scores.items()}
+
+
+@quick
+@given(posterior_blocks())
+def test_scores_and_errors_equal_a_loop_that_leaves_out_one_block_at_a_time(blocks: Inputs) -> None:
+    scores = scored(blocks)
+    for name, statistic in SCORES.items():
+        value, error = score_with_error(statistic, blocks)
+        assert scores[name].value[0] == pytest.approx(value, rel=1e-9, abs=1e-12)
+        assert scores[name].standard_error[0] == pytest.approx(
+            error, rel=1e-6, abs=1e-9, nan_ok=True
+        )
+
+
+# The jackknife
+
+
+def mean_of(sums: dict[str, Any], n: float) -> dict[str, Any]:
+    return {"mean": sums["x"] / n}
+
+
+def test_the_error_of_a_mean_over_blocks_of_1_2_and_5_by_hand() -> None:
+    # Means 4, 1, 2 of 1, 2 and 5 inputs: 16 / 8 = 2. Pseudo-values are the means, weights h - 1 are
+    # 7, 3 and 0.6: variance (2^2 / 7 + 1^2 / 3 + 0) / 3 = 0.3015873.
+    score = jackknife(mean_of, {"x": np.array([[4.0], [2.0], [10.0]])}, counts=np.array([1, 2, 5]))
+    assert score["mean"].value[0] == 2
+    assert score["mean"].standard_error[0] == pytest.approx(math.sqrt((4 / 7 + 1 / 3) / 3))
+
+
+# Blocks of evidence
+
+
+@quick
+@given(st.integers(1, 12_000))
+def test_some_twenty_blocks_are_shown_whose_sizes_are_near_each_other(n: int) -> None:
+    counts = np.bincount(blocks_of(0, n))
+    begins = shown_blocks(counts)
+    assert begins[0] == 0
+    assert (np.diff(begins) > 0).all()
+    assert len(begins) <= 20
+    shown = np.add.reduceat(counts, begins)
+    assert shown.sum() == n
+    if n >= 400:  # from here on no block is more than a twentieth
+        assert len(begins) == 20
+    assert shown.max() <= n / 20 + 2 * counts.max()
+
+
+def test_names_that_are_not_scored_are_nan_in_every_score_and_leave_others_alone() -> None:
+    p = np.array([[0.1, math.nan, 0.2], [0.3, math.nan, 0.3]])
+    columns = [0, 2]
+    sums = [posterior_sums(p**k, np.log(p[:, columns]) * k) for k in (1, 2)]
+    parts, counts = of_parts((0, -1), (-1, -1), (1, -1)), np.array([1, 1])
+    whole = [posterior_sums(p**k, np.log(p) * k) for k in (1, 2)]
+    found = {"chain": all_scores(sums_of(whole[0], whole[1]), counts=counts, parts=None)}
+    found["by part"] = all_scores(sums_of(sums[0], sums[1]), counts=counts, parts=parts)
+    mass = [dict(mass=p[:, columns] ** k, hits=p**k, full_hits=p**k) for k in (1, 2)]
+    found["masses"] = all_scores(sums_of(mass[0], mass[1]), counts=counts, parts=parts)
+    for scores in found.values():
+        for name, score in scores.items():
+            assert np.isnan(score.value).tolist() == [False, True, False], name
+            assert np.isnan(score.standard_error).tolist() == [False, True, False], name
+
+
+# Scenario 1
+
+
+@st.composite
+def masses(draw: st.DrawFn) -> tuple[list[list[dict[str, float]]], str]:
+    """Blocks of documents of one name, and which parts the name has."""
+    parts = draw(st.sampled_from(["both", "first", "last"]))
+    blocks = []
+    for size in draw(st.lists(st.integers(1, 3), min_size=1, max_size=5)):
+        block = []
+        for _ in range(size):
+            document: dict[str, float] = {}
+            for model in "hg":
+                document[f"first_{model}"] = math.nan if parts == "last" else draw(probability)
+                document[f"last_{model}"] = math.nan if parts == "first" else draw(probability)
+                document[f"hits_{model}"] = draw(st.sampled_from([0.0, 1.0]))
+                document[f"full_hits_{model}"] = draw(st.sampled_from([0.0, 1.0]))
+                document[f"other_{model}"] = draw(probability)
+            block.append(document)
+        blocks.append(block)
+    return blocks, parts
+
+
+def slow_generation(parts: str, n_all: int) -> dict[str, Callable[[Any], float]]:
+    def mean(documents: Any, key: str) -> float:
+        return sum(one[key] for one in documents) / len(documents)
+
+    def product(documents: Any, model: str) -> float:
+        if parts != "both":
+            return mean(documents, f"{parts}_{model}")
+        return mean(documents, f"first_{model}") * mean(documents, f"last_{model}")
+
+    def minimum(documents: Any, model: str) -> float:
+        if parts != "both":
+            return mean(documents, f"{parts}_{model}")
+        return min(mean(documents, f"first_{model}"), mean(documents, f"last_{model}"))
+
+    return {
+        "product": lambda d: product(d, "h"),
+        "minimum": lambda d: minimum(d, "h"),
+        "half_log_ratio": lambda d: sum(
+            math.log(
+                (sum(one[f"{part}_h"] for one in d) * n_all / len(d) + 0.5)
+                / (sum(one[f"{part}_g"] for one in d) * n_all / len(d) + 0.5)
+            )
+            for part in (("first", "last") if parts == "both" else (parts,))
+        ),
+        "product_log_ratio": lambda d: math.log(product(d, "h") / product(d, "g")),
+        "minimum_log_ratio": lambda d: math.log(minimum(d, "h") / minimum(d, "g")),
+        "hits": lambda d: mean(d, "hits_h"),
+        "full_hits": lambda d: mean(d, "full_hits_h"),
+        "general_product": lambda d: product(d, "g"),
+        "general_minimum": lambda d: minimum(d, "g"),
+        "general_hits": lambda d: mean(d, "hits_g"),
+        "general_full_hits": lambda d: mean(d, "full_hits_g"),
+    }
+
+
+def slow_shifts(parts: str) -> Callable[[Any], float]:
+    """`part_log_ratio`: of two first names, ours and another one, the median is their mean."""
+
+    def shift(documents: Any, part: str, n_all: int) -> float:
+        scale = n_all / len(documents)
+        h, g = (sum(one[f"{part}_{m}"] for one in documents) * scale + 0.5 for m in "hg")
+        return math.log(h / g)
+
+    def score(documents: Any, n_all: int) -> float:
+        shifts = []
+        for part in ("first", "last"):
+            if parts in ("both", part):
+                known = [shift(documents, part, n_all)]
+                known += [shift(documents, "other", n_all)] if part == "first" else []
+                shifts.append(known[0] - sum(known) / len(known))
+        return min(shifts)
+
+    return score
+
+
+@quick
+@given(masses())
+def test_generation_scores_and_errors_equal_a_loop(case: Any) -> None:
+    blocks, kind = case
+    # Parts: the name's first, another first name that no listed name has, the name's last.
+    parts = of_parts(
+        (-1 if kind == "last" else 0, -1 if kind == "first" else 2), (1, -1), (-1, 2),
+        is_last=[False, False, True],
+    )  # fmt: skip
+    n_all = sum(map(len, blocks))
+
+    def sums(model: str) -> dict[str, np.ndarray]:
+        def column(field: str) -> Any:
+            found = [sum(d[f"{field}_{model}"] for d in block) for block in blocks]
+            return np.nan_to_num(np.array(found)[:, None])
+
+        return dict(
+            mass=np.concatenate([column(part) for part in ("first", "other", "last")], axis=1),
+            hits=column("hits"),
+            full_hits=column("full_hits"),
+        )
+
+    counts = np.array([len(block) for block in blocks])
+    scores = all_scores(sums_of(sums("h"), sums("g")), counts=counts, parts=parts)
+    slow = slow_generation(kind, n_all)
+    assert set(scores) == {*slow, *PART_SCORES}
+    shifts = slow_shifts(kind)
+    if kind != "last":
+        slow["part_log_ratio"] = lambda d: shifts(d, n_all)
+    for name, statistic in slow.items():
+        value, error = score_with_error(statistic, blocks)
+        assert scores[name].value[0] == pytest.approx(value, rel=1e-9, abs=1e-12), name
+        assert scores[name].standard_error[0] == pytest.approx(
+            error, rel=1e-6, abs=1e-9, nan_ok=True
+        ), name
+    for name in ("hits", "full_hits", "general_hits", "general_full_hits"):
+        assert scores[name].value.shape == (1,)  # of listed names alone
+    for name in ("product", "residual", "half_log_ratio"):
+        assert scores[name].value.shape == (3,)
+
+
+def test_no_mass_in_the_general_model_is_nan_and_not_zero_or_infinite() -> None:
+    none = np.zeros((2, 1))
+    hospital = dict(mass=np.array([[0.5, 0.5], [0.7, 0.7]]), hits=none, full_hits=none)
+    general = dict(mass=np.array([[0.0, 0.5], [0.0, 0.7]]), hits=none, full_hits=none)
+    parts = of_parts((0, 1), is_last=[False, True])
+    counts = np.array([1, 1])
+    scores = all_scores(sums_of(hospital, general), counts=counts, parts=parts)
+    for name in ("product_log_ratio", "minimum_log_ratio"):
+        assert np.isnan(scores[name].value[0])
+        assert np.isnan(scores[name].standard_error[0])
+    assert scores["product"].value[0] == pytest.approx(0.36)
+    assert scores["general_product"].value[0] == 0.0
+    assert scores["half_log_ratio"].value[0] == pytest.approx(math.log(1.7 / 0.5))

@@ -1,0 +1,262 @@
+"""AUC, ROC, TPR at an FPR and intervals against hand counts, properties and second sources."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import roc_auc_score
+from sklearn.metrics import roc_curve as sk_roc_curve
+
+from audit.stats import auc, auc_interval, bootstrap_ranking, roc_curve, wilson
+from tests.scored_lists import quick, scored_lists, tpr_at_fpr
+
+LOSSES = Path(__file__).parents[2].parent / "shared" / "data" / "clinical_mlm_losses"
+
+
+def slow_auc(scores, is_member):
+    wins = [
+        1.0 if m > c else 0.5 if m == c else 0.0
+        for m in scores[is_member]
+        for c in scores[~is_member]
+    ]
+    return sum(wins) / len(wins)
+
+
+def slow_tpr(scores, is_member, fpr):
+    members, controls = scores[is_member], scores[~is_member]
+    thresholds = [*np.unique(scores), -math.inf]
+    return max(
+        (members > t).mean() for t in thresholds if (controls > t).sum() / len(controls) <= fpr
+    )
+
+
+# --- AUC, ROC, TPR at FPR -------------------------------------------------------------------
+
+
+@quick
+@given(scored_lists())
+def test_auc_equals_the_pairwise_count_and_sklearn_and_mann_whitney(case):
+    scores, is_member = case
+    value = auc(scores, is_member)
+    assert value == pytest.approx(slow_auc(scores, is_member), abs=1e-12)
+    assert value == pytest.approx(roc_auc_score(is_member, scores), abs=1e-12)
+    u = stats.mannwhitneyu(scores[is_member], scores[~is_member], method="asymptotic").statistic
+    assert value == pytest.approx(u / (is_member.sum() * (~is_member).sum()), abs=1e-12)
+
+
+@quick
+@given(scored_lists(), st.randoms(use_true_random=False))
+def test_order_of_rows_never_matters(case, random):
+    scores, is_member = case
+    order = list(range(len(scores)))
+    random.shuffle(order)
+    fprs = (0.5, 0.2)
+    given_order = bootstrap_ranking(scores, is_member, fprs=fprs, n_replicates=20, seed=3)
+    shuffled = bootstrap_ranking(
+        scores[order], is_member[order], fprs=fprs, n_replicates=20, seed=3
+    )
+    assert repr(given_order) == repr(shuffled)  # repr: NaN is equal to itself there
+
+
+@quick
+@given(scored_lists())
+def test_roc_equals_sklearn(case):
+    scores, is_member = case
+    curve = roc_curve(scores, is_member)
+    fpr, tpr, _ = sk_roc_curve(is_member, scores, drop_intermediate=False)
+    np.testing.assert_allclose(curve.fpr, fpr)
+    np.testing.assert_allclose(curve.tpr, tpr)
+
+
+def test_13_of_130_controls_are_10_percent():
+    # Fourteen controls from the top, a member below each: exactly 13 controls may be passed.
+    scores = np.concatenate([np.arange(130) + 0.5, np.arange(130)])
+    is_member = np.arange(260) >= 130
+    assert tpr_at_fpr(scores, is_member, fpr=0.1) == 13 / 130
+
+
+@quick
+@given(scored_lists(), st.sampled_from([0.1, 0.25, 0.5, 1.0]))
+def test_tpr_equals_the_best_of_all_thresholds(case, fpr):
+    scores, is_member = case
+    value = tpr_at_fpr(scores, is_member, fpr=fpr)
+    if fpr < 1 / (~is_member).sum():
+        assert math.isnan(value)
+    else:
+        assert value == slow_tpr(scores, is_member, fpr)
+
+
+def test_nan_scores_are_left_out_and_counted():
+    scores, is_member = [3, math.nan, 1, 2, math.nan], [1, 1, 1, 0, 0]
+    assert auc(scores, is_member) == 0.5
+    ranking = bootstrap_ranking(scores, is_member, n_replicates=5, seed=1)
+    assert (ranking.n_members, ranking.n_controls, ranking.n_not_scored) == (2, 1, 2)
+
+
+def test_columns_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="two columns"):
+        auc([1, 2, 3], [1, 0])
+
+
+# --- bootstrap ------------------------------------------------------------------------------
+
+
+def test_bootstrap_equals_a_plain_loop_over_drawn_names():
+    rng = np.random.default_rng(5)
+    scores = np.round(rng.normal(size=90) + 0.8 * (np.arange(90) < 40), 1)
+    is_member = np.arange(90) < 40
+    tprs = []
+    for _ in range(2000):
+        rows = np.concatenate([rng.integers(0, 40, 40), rng.integers(40, 90, 50)])
+        tprs.append(tpr_at_fpr(scores[rows], is_member, fpr=0.1))
+    ranking = bootstrap_ranking(scores, is_member, fprs=(0.1,), seed=7)
+    # Two sets of 2,000 replicates: percentiles differ by a few hundredths at most.
+    assert [ranking.tpr_at_fpr[0][1].low, ranking.tpr_at_fpr[0][1].high] == pytest.approx(
+        np.quantile(tprs, [0.025, 0.975]), abs=0.051
+    )
+
+
+# --- the interval of an AUC -----------------------------------------------------------------
+
+
+def plain_delong(scores, is_member):
+    """AUC, variance and Satterthwaite's degrees of freedom, pair by pair."""
+    ups, downs = scores[is_member], scores[~is_member]
+    wins = np.array([[(a > b) + 0.5 * (a == b) for b in downs] for a in ups])
+    by_up, by_down = wins.mean(axis=1).var(ddof=1), wins.mean(axis=0).var(ddof=1)
+    parts = np.array([by_up / len(ups), by_down / len(downs)])
+    freedom = parts.sum() ** 2 / (parts**2 / [len(ups) - 1, len(downs) - 1]).sum()
+    return wins.mean(), parts.sum(), freedom
+
+
+def test_names_of_their_own_have_delongs_interval():
+    rng = np.random.default_rng(2)
+    is_member = np.arange(90) < 40
+    scores = np.round(rng.normal(size=90) + 0.8 * is_member, 1)
+    area, variance, freedom = plain_delong(scores, is_member)
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(variance) / (area * (1 - area))
+    odds = math.log(area / (1 - area))
+    own = [np.arange(90), np.full(90, -1)]
+    for found in (auc_interval(scores, is_member), auc_interval(scores, is_member, clusters=own)):
+        assert found.value == pytest.approx(area)
+        for bound, sign in ((found.low, -1), (found.high, 1)):
+            assert bound == pytest.approx(1 / (1 + math.exp(-odds - sign * half)))
+
+
+def test_names_that_share_a_part_widen_the_interval_as_a_plain_sum_says():
+    rng = np.random.default_rng(4)
+    is_member = np.arange(120) < 60
+    first, last = (rng.integers(0, n, 120) + n * is_member for n in (20, 30))
+    scores = rng.normal(size=40)[first] + rng.normal(size=60)[last]
+    area, alone, own_freedom = plain_delong(scores, is_member)
+    wins = np.array([[a > b for b in scores[~is_member]] for a in scores[is_member]])
+    share = np.concatenate(
+        [(wins.mean(axis=1) - area) / math.sqrt(60 * 59),
+         (wins.mean(axis=0) - area) / math.sqrt(60 * 59)]
+    )  # fmt: skip
+    pairs = [
+        share[i] * share[j]
+        for i in range(120) for j in range(120)
+        if first[i] == first[j] or last[i] == last[j]
+    ]  # fmt: skip
+    both = [
+        share[i] * share[j]
+        for i in range(120) for j in range(120)
+        if i != j and first[i] == first[j] and last[i] == last[j]
+    ]  # fmt: skip
+    # Both sums count a pair that shares both parts twice.
+    expected = sum(pairs) + sum(both)
+    found = auc_interval(scores, is_member, clusters=[first, last])
+    narrow = auc_interval(scores, is_member)
+    assert expected > 1.2 * alone
+    widths = [
+        math.log(e.high / (1 - e.high)) - math.log(e.low / (1 - e.low)) for e in (found, narrow)
+    ]
+    sizes = [np.bincount(one[side]) / side.sum()
+             for one in (first, last) for side in (is_member, ~is_member)]  # fmt: skip
+    freedom = min(min(1 / (s**2).sum() for s in sizes) - 1, own_freedom)
+    wider = stats.t.ppf(0.975, freedom) / stats.t.ppf(0.975, own_freedom)
+    assert widths[0] / widths[1] == pytest.approx(wider * math.sqrt(expected / alone))
+
+
+def test_too_few_different_parts_have_a_value_and_no_interval():
+    scores = np.arange(60.0)
+    is_member, surname = np.arange(60) < 30, np.where(np.arange(60) < 30, 0, np.arange(60))
+    found = auc_interval(scores, is_member, clusters=[np.arange(60), surname])
+    assert found.value == 0.0 and math.isnan(found.low) and math.isnan(found.high)
+    ten = np.where(np.arange(60) < 30, np.arange(60) % 10, np.arange(60))
+    assert not math.isnan(auc_interval(scores, is_member, clusters=[ten]).low)
+    nine = np.where(np.arange(60) < 30, np.arange(60) % 9, np.arange(60))
+    assert math.isnan(auc_interval(scores, is_member, clusters=[nine]).low)
+
+
+@pytest.mark.parametrize("m", [1, 2, 4])
+def test_under_five_names_the_interval_is_wilsons_of_that_many(m):
+    rng = np.random.default_rng(m)
+    is_member = np.arange(m + 50) < m
+    found = auc_interval(rng.normal(size=m + 50), is_member)
+    expected = wilson(found.value, n_total=m)
+    assert (found.low, found.high) == (expected.low, expected.high)
+
+
+FAMILIES = {
+    "binormal": lambda rng, m, n, d: (rng.normal(d, 1, m), rng.normal(0, 1, n)),
+    "mixture": lambda rng, m, n, d: (rng.normal(0, 1, m) + 4 * (rng.random(m) < d),
+                                     rng.normal(0, 1, n)),
+    "unequal": lambda rng, m, n, d: (rng.normal(d, 3, m), rng.normal(0, 1, n)),
+}  # fmt: skip
+SHIFTS = {  # that give an AUC of .5, .75, .95
+    "binormal": lambda a: stats.norm.ppf(a) * math.sqrt(2),
+    "mixture": lambda a: (a - 0.5) / (stats.norm.cdf(4 / math.sqrt(2)) - 0.5),
+    "unequal": lambda a: stats.norm.ppf(a) * math.sqrt(10),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("m", "n"), [(5, 20), (5, 130), (10, 10), (20, 130)])
+def test_the_interval_covers_from_five_members_on(family, m, n):
+    # The whole table, 2,000 lists a case, is made by benchmarks/verdict_rates.py.
+    is_member = np.arange(m + n) < m
+    for area in (0.5, 0.75, 0.95):
+        rng = np.random.default_rng([m, n, int(100 * area)])
+        n_covered = 0
+        for _ in range(200):
+            scores = np.concatenate(FAMILIES[family](rng, m, n, SHIFTS[family](area)))
+            found = auc_interval(scores, is_member)
+            n_covered += found.low <= area <= found.high
+        assert n_covered >= 180, (area, n_covered)  # 92 % less two standard errors
+
+
+def test_three_against_three_is_never_certain():
+    ranking = bootstrap_ranking([6, 5, 4, 3, 2, 1], [1, 1, 1, 0, 0, 0], seed=1)
+    assert ranking.auc.value == 1.0
+    assert ranking.auc.low == pytest.approx(
+        stats.binomtest(3, 3).proportion_ci(method="wilson").low
+    )
+
+
+# --- known answers --------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not LOSSES.is_dir(), reason="the shared data folder is not beside the checkout")
+def test_published_losses_give_the_known_auc_and_tprs():
+    target, reference = (
+        np.concatenate(
+            [np.loadtxt(LOSSES / f"{who}_{which}.txt") for who in ("members", "nonmembers")]
+        )
+        for which in ("target", "reference")
+    )
+    n_members = len(np.loadtxt(LOSSES / "members_target.txt"))
+    is_member = np.arange(len(target)) < n_members
+    scores = reference - target
+    assert auc(scores, is_member) == pytest.approx(0.928009, abs=5e-7)
+    tprs = [tpr_at_fpr(scores, is_member, fpr=fpr) for fpr in (0.1, 0.01, 0.001)]
+    assert tprs == pytest.approx([0.8099, 0.6045, 0.3721], abs=5e-5)
+    assert auc(-target, is_member) == pytest.approx(0.660573, abs=5e-7)
+    assert auc(reference, is_member) == pytest.approx(0.812, abs=5e-4)

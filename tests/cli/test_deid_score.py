@@ -1,0 +1,157 @@
+"""`python -m audit deid score` and `deid build`: one JSON object, or one plain sentence."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.cli import called, main, parsed
+from audit.errors import AuditError
+
+
+def deid(*words: object) -> Any:
+    return called(parsed(["deid", *words]))
+
+
+def written(path: Path, *records: object) -> Path:
+    path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records), "utf-8")
+    return path
+
+
+def note(doc_id: str, text: str, *spans: tuple[int, int, str], **more: str) -> dict[str, Any]:
+    named = [{"start": s, "end": e, "label": label} for s, e, label in spans]
+    return {"doc_id": doc_id, "text": text, "spans": named, **more}
+
+
+def test_a_score_by_criterion_and_label(tmp_path, capsys):
+    text = "氏名:山田太郎 電話03-1"
+    golds = [
+        note("1", text, (3, 7, "識別子"), (10, 14, "連絡先情報"), patient_id="p"),
+        note("2", "abc", (0, 1, "identifier"), patient_id="p"),
+        note("3", "abc"),
+    ]
+    said = [
+        note("2", "abc"),
+        note("1", text, (3, 6, "identifier"), (10, 14, "contact")),
+        note("4", "zz", (0, 1, "contact")),
+    ]
+    options = ["--replicates", 50, "--seed", 3]
+    found = deid("score", "--gold", written(tmp_path / "g", *golds),
+                 "--pred", written(tmp_path / "p", *said), *options)  # fmt: skip
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    entry = found["criteria"]["relaxed"]["labels"]["identifier"]
+    assert [entry[name] for name in ("precision", "recall", "complete", "clean", "exact")] == [
+        1.0, 0.5, 0.5, 1.0, 0.5,
+    ]  # fmt: skip
+    assert [entry[name] for name in ("n_gold", "n_predicted", "n_missed", "label_ja")] == [
+        2, 1, 1, "識別子",
+    ]  # fmt: skip
+    assert found["criteria"]["strict"]["labels"]["identifier"]["recall"] == 0.0
+    assert found["criteria"]["label_relaxed"]["matrix"] == {
+        "columns": ["identifier", "contact", "missed"],
+        "rows": {"identifier": [1, 0, 1], "contact": [0, 1, 0], "spurious": [0, 0, 0]},
+    }
+    assert found["coverage"]["together"]["n_covered_whole"] == 1
+    assert [found[name] for name in ("n_documents", "n_patients", "seed", "n_replicates")] == [
+        3, 2, 3, 50,
+    ]  # fmt: skip
+    assert found["notes"] == [
+        "1 notes were not predicted: their spans count as missed.",
+        "1 predicted notes have no gold and were left out.",
+    ]
+    told = capsys.readouterr().err
+    assert "山田" not in told
+    assert "2 of 2 identifiers are still readable, in whole or in part" in told
+    random.Random(1).shuffle(golds)
+    assert found == deid("score", "--gold", written(tmp_path / "g", *golds),
+                         "--pred", written(tmp_path / "p", *said[::-1]), *options)  # fmt: skip
+
+
+def test_other_label_sets_are_kept_or_mapped(tmp_path):
+    spans = ((0, 3, "NOMBRE_SUJETO_ASISTENCIA"), (4, 7, "FECHAS"), (8, 9, "ROOM-X"))
+    gold = written(tmp_path / "g", note("1", "Ana hoy 7", *spans))
+    sides = ("score", "--gold", gold, "--pred", gold, "--replicates", 2)
+    assert set(deid(*sides)["criteria"]["strict"]["labels"]) == {label for *_, label in spans}
+    with pytest.raises(AuditError, match="1 labels belong to none of the five types: ROOM-X") as no:
+        deid(*sides, "--five-types")
+    assert no.value.where == "--five-types"
+    table = tmp_path / "map.json"
+    table.write_text('{"fechas": "連絡先情報"}')
+    assert "ROOM-X" in deid(*sides, "--label-map", table)["notes"][0]
+    table.write_text('{"room-x": null, "fechas": "連絡先情報"}')
+    own = deid(*sides, "--five-types", "--label-map", table)
+    assert list(own["criteria"]["strict"]["labels"]) == ["identifier", "contact"]
+    table.write_text("[]")
+    with pytest.raises(AuditError, match="no JSON object"):
+        deid(*sides, "--label-map", table)
+
+
+def test_labels_in_use_belong_to_the_five_types(tmp_path):
+    types = {
+        "PATIENT_NAME": "identifier", "DOCTOR-NAME": "identifier", "FACILITY": "quasi_identifier",
+        "Date of birth": "quasi_identifier", "DATE_OF_BIRTH": "quasi_identifier",
+        "Medical_Record_Number": "linkage_code", "SSN": "personal_id_code",
+        "PHONE-NUMBER": "contact",
+    }  # fmt: skip
+    for label, name in types.items():
+        gold = written(tmp_path / "g", note("1", "Ana", (0, 3, label)))
+        found = deid("score", "--gold", gold, "--pred", gold, "--five-types", "--replicates", 1)
+        assert (list(found["criteria"]["strict"]["labels"]), found["notes"]) == ([name], [])
+
+
+@pytest.mark.parametrize(
+    ("gold", "pred", "options", "said"),
+    [
+        ([], [note("1", "Ann.")], (), "predicted notes, line 1: .*not that of the gold"),
+        ([], [note("1", "Ann", (0, 9, "x"))], (), "predicted notes, line 1: .*behind"),
+        ([], [note("1", "Ann")] * 2, (), "twice"),
+        ([note("1", "Ann")] * 2, [], (), "twice"),
+        ([], [note("3", "zz")], (), "no note in common"),
+        ([], [], ("--replicates", 0), "--replicates: Choose 1 to 100,000 replicates"),
+        ([], [], ("--misses", "misses.txt"), "--misses: .*ends in .csv or .jsonl"),
+        ([], [], ("--gold", "no"), "Cannot be read"),
+        ([], [], ("--pred", "bad"), "not UTF-8"),
+        ([], [], ("--gold", "empty"), "no note to score"),
+        ([], [], ("--outputs", "empty"), "--pred, --outputs"),
+    ],
+)
+def test_what_is_wrong_is_said_without_its_text(tmp_path, monkeypatch, gold, pred, options, said):
+    monkeypatch.chdir(tmp_path)
+    good = [note("1", "Ann", (0, 3, "x"))]
+    written(tmp_path / "empty")
+    (tmp_path / "bad").write_bytes(b"\xff\n")
+    with pytest.raises(AuditError, match=said) as refused:
+        deid("score", "--gold", written(tmp_path / "g", *(gold or good)),
+             "--pred", written(tmp_path / "p", *(pred or good)), *options)  # fmt: skip
+    assert "Ann" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["misses.csv", "misses.jsonl"])
+def test_misses_of_a_note_with_half_a_character_are_written(tmp_path, name):
+    gold, pred = tmp_path / "gold.jsonl", tmp_path / "pred.jsonl"
+    gold.write_text(json.dumps(note("1", "\ud800森 x", (0, 2, "identifier"))) + "\n", "utf-8")
+    pred.write_text(json.dumps(note("1", "\ud800森 x")) + "\n", "utf-8")
+    deid("score", "--gold", gold, "--pred", pred, "--misses", tmp_path / name, "--replicates", 2)
+    assert "?森" in (tmp_path / name).read_text("utf-8")
+
+
+def test_a_corpus_is_built_and_counted_or_refused(tmp_path, capsys):
+    rows = [{"id": str(i), "text": f"症例は{40 + i}歳，男性．軽快した．{i}"} for i in range(20)]
+    words = ["deid", "build", "--notes", str(written(tmp_path / "n.jsonl", *rows)),
+             "--out", str(tmp_path / "o")]  # fmt: skip
+    for options, said in (
+        (("--test", "3"), "all three sizes"), (("--typer", str(tmp_path)), "no model directory"),
+    ):  # fmt: skip
+        assert main([*words, *options]) != 0
+        assert said in capsys.readouterr().err
+    sizes = ("--validation", "3", "--test", "2", "--train", "10", "--names", "en", "--json")
+    assert not main([*words, *sizes])
+    told = json.loads(capsys.readouterr().out)
+    assert told["splits"] == {"train": 10, "validation": 3, "test": 2, "rest": 5}
+    assert (told["n_templates"], told["locale"], told["leaks"]["is_clean"]) == (20, "en_US", True)
+    assert json.loads((tmp_path / "o/summary.json").read_text("utf-8")) == told
+    assert main([*words, *sizes]) != 0, "there is something already"

@@ -1,0 +1,412 @@
+"""Making a corpus: the same bytes everywhere, whole or not there, and true to the notes."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.corpus.candidate_lists import read_candidates
+from audit.corpus.examine import read_examination
+from audit.corpus.kept import CORPORA, KeptCorpus
+from audit.corpus.other_names import write_other_names
+from audit.corpus.truth import read_listed
+from audit.errors import AuditCancelled, AuditError
+from audit.home import DEMO_HOSPITAL, HOME_VARIABLE
+from audit.names.candidates import Candidates
+from audit.notes.passages import read_passages
+from audit.notes.placeholders import find_placeholders
+from audit.progress import Progress
+from audit.shelf import building_folder, whole_folder
+from benchmarks.example_notes import COLUMNS, example_csv
+from tests.corpus.make_notes import (
+    CATEGORIES,
+    DATES,
+    contents,
+    dummy_notes,
+    dummy_rows,
+    every_category,
+    lines,
+    made,
+    note_row,
+    register_files,
+    write_notes,
+)
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "corpora.json").read_text())
+CANARIES: dict[str, Any] = {"canary_counts": (1, 2), "n_canaries": 3}
+EXAMPLE = DEMO_HOSPITAL / "notes.csv"
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    return dummy_notes(tmp_path)
+
+
+def names_of(corpus: KeptCorpus, *lists: str) -> Candidates:
+    return read_candidates((corpus.path / "candidates.csv").read_bytes(), lists=lists)
+
+
+def full_names(names: Candidates) -> list[str]:
+    return [names.full_name(row) for row in range(len(names))]
+
+
+def texts(corpus: KeptCorpus, file: str) -> dict[int, str]:
+    return {line["row"]: line["text"] for line in lines(corpus.path / f"{file}.jsonl")}
+
+
+def summary(corpus: KeptCorpus) -> dict[str, Any]:
+    return json.loads((corpus.path / "summary.json").read_bytes())
+
+
+def built(what: str, folder: Path) -> KeptCorpus:
+    """Make one of the corpora whose bytes are written down."""
+    if what == "hard rows":
+        rows = [note_row(i, patient=i % 3, text=every_category(number=str(i))) for i in range(4)]
+        rows += [
+            ("77", "1", "too", "few"),
+            note_row(6, patient=2, text="  "),
+            note_row(7, patient="", text="Mrs. [**Known lastname 2**]: [**open, 45 y/o F"),
+        ]
+        path, choices = write_notes(folder / "n.csv", rows), {"seed": 4}
+    elif what == "blanks":
+        text = "Name: ___ Unit No: ___\nDate of Birth: ___ Sex: F\nMs. ___ is a ___ year old. ___"
+        path = write_notes(folder / "n.csv", [note_row(i, patient=i % 3, text=text)
+                                              for i in range(5)])  # fmt: skip
+        choices = {"canary_counts": (2,), "n_canaries": 1}
+    elif what in ("register", "japanese register"):
+        path, register = register_files(folder, is_japanese=what.startswith("japanese"))
+        choices = {"register_file": register, "seed": 2, "canary_counts": (1,), "n_canaries": 1}
+    else:
+        path, choices = EXAMPLE, {"seed": 3, "title": " A  ward ", **CANARIES}
+        if what == "sample":
+            choices = {"seed": 1, "sample": 40, "has_left": True, "n_sentences": 2,
+                       "language": "ja"}  # fmt: skip
+    return made(folder / "corpus", path, **choices)
+
+
+def digests(corpus: KeptCorpus) -> dict[str, str]:
+    """Return 16 digits of the SHA-256 of each file; of records without what is not repeated."""
+    write_other_names(corpus, seed=7)
+    found = {}
+    for path in corpus.path.iterdir():
+        data = path.read_bytes()
+        if path.name in ("corpus.json", "summary.json"):
+            said = {k: v for k, v in json.loads(data).items() if k not in ("created", "faker")}
+            data = json.dumps(said).encode()
+        found[path.name] = hashlib.sha256(data).hexdigest()[:16]
+    return dict(sorted(found.items()))
+
+
+def check_truth(corpus: KeptCorpus) -> Counter[str]:
+    """Check that the notes differ only where the truth says; return how many places there are."""
+    public, private = texts(corpus, "public"), texts(corpus, "private")
+    known = {line["row"]: line for line in lines(corpus.path / "truth.jsonl")}
+    kinds: Counter[str] = Counter()
+    for row, new in private.items():
+        old, rebuilt, done = public[row], "", 0
+        truth = known.get(row, {"inserted": [], "left": []})
+        for place in sorted(truth["inserted"], key=lambda each: each["start"]):
+            assert new[place["start"] : place["stop"]] == place["value"]
+            assert re.fullmatch(r"\[.*?\]|___", old[place["source_start"] : place["source_stop"]])
+            rebuilt += old[done : place["source_start"]] + place["value"]
+            done = place["source_stop"]
+            kinds[place["kind"]] += 1
+        assert rebuilt + old[done:] == new
+        for left in truth["left"]:
+            mark = new[left["start"] : left["stop"]]
+            assert mark == old[left["source_start"] : left["source_stop"]]
+            assert mark[:3] in ("[**", "___")
+    return kinds
+
+
+@pytest.mark.parametrize("what", GOLDEN)
+def test_every_byte_is_what_it_was_and_the_truth_stands_where_it_says(
+    what: str, tmp_path: Path
+) -> None:
+    corpus = built(what, tmp_path)
+    assert digests(corpus) == GOLDEN[what]
+    kinds = check_truth(corpus)
+    said = summary(corpus)
+    n_planted = sum(map(int, names_of(corpus, "canary").n_mentions))
+    assert sum(kinds.values()) == said["n_inserted"] + n_planted
+    assert {path.stat().st_mode & 0o777 for path in corpus.path.iterdir()} == {0o600}
+    assert corpus.path.stat().st_mode & 0o777 == 0o700
+    if what == "hard rows":
+        assert set(kinds) == {*CATEGORIES.values()}
+        assert kinds["date"] == 4 * (sum(k == "date" for k in CATEGORIES.values()) * 2 + len(DATES))
+        refused = lines(corpus.path / "refused.jsonl")
+        assert [line["row"] for line in refused] == [6, 7]
+        assert refused[0]["what"]["text"] == "The row has 4 cells where the header has 11."
+
+
+def test_the_example_notes_are_mimics_with_every_kind_of_placeholder() -> None:
+    assert EXAMPLE.read_bytes() == example_csv() != example_csv(seed=8)
+    rows = list(csv.reader(EXAMPLE.read_text(encoding="utf-8").splitlines(keepends=True)))
+    assert tuple(rows[0]) == COLUMNS and {len(row) for row in rows} == {len(COLUMNS)}
+    found = [place for row in rows for place in find_placeholders(row[-1]).places]
+    assert {place.category for place in found if place.kind == "unknown"} == {"Device"}
+    assert {place.kind for place in found} >= {*CATEGORIES.values()}
+
+
+def test_workers_change_no_byte(
+    notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.corpus.make._BATCH_NOTES", 7)
+    one = made(tmp_path / "1", notes, seed=1, **CANARIES)
+    two = made(tmp_path / "2", notes, seed=1, n_workers=2, **CANARIES)
+    assert contents(one.path) == contents(two.path)
+
+
+def test_the_examination_counts_what_is_there(notes: Path, tmp_path: Path) -> None:
+    corpus = made(tmp_path / "c", notes, seed=1)
+    found = read_examination(corpus.path)
+    # Patient p is named p + 1 times beside an age, patient 0 once more without one.
+    assert found.coverage.by_form == (("is_a", 21),)
+    assert dict(found.coverage.by_reason)["generic"] == 1
+    assert (found.coverage.n_true_names, found.coverage.n_elsewhere) == (22, 1)
+    assert found.mention_table == ((6, 1), (5, 1), (4, 1), (3, 1), (2, 1), (1, 1))
+    assert found.pattern_table == ((2, 5), (1, 1))
+    assert (found.n_positives, found.n_patterns, found.n_occurrences) == (6, 11, 21)
+    assert [one.plain() for one in found.unknown] == [
+        {"category": "Spaceship", "kind": "unknown", "n": 1, "first_row": 24}
+    ]
+    counts = {(each.control_kind, each.role): each.n for each in found.candidates}
+    assert counts["", "patient"] == counts["easy", ""] == counts["matched", ""] == 6
+    assert dict(found.carriers)["patient"] == ((1, 6),)
+    members = names_of(corpus, "patient")
+    assert (members.n_mentions, members.sex) == ((1, 2, 3, 4, 5, 6), ("M",) * 6)
+    passages = read_passages((corpus.path / "passages.jsonl").read_bytes(), file_name="p.jsonl")
+    assert (len(passages), found.n_passages) == (11, 11)
+    first = passages.passages[0]
+    assert (first.left, first.slots, first.separator) == ("", ("first", "last"), " ")
+    assert first.right.startswith(" is a 42 year old man with gout. He slept well.")
+    assert first.right.endswith("He went home.")  # five sentences
+    owners = set(zip(members.first, members.last, strict=True))
+    assert {passage.owner for passage in passages.passages} == owners
+    # The last two notes name nobody beside an age: of their patients others are listed.
+    listed = read_listed(corpus.path / "listed.json")
+    assert list(listed.notes) == list(range(21))
+    assert (listed.n_notes, listed.n_patients, listed.n_listed_patients) == (23, 6, 6)
+
+
+def test_controls_stand_nowhere_and_canaries_as_often_as_planned(
+    notes: Path, tmp_path: Path
+) -> None:
+    plain = made(tmp_path / "plain", notes, seed=1)
+    corpus = made(tmp_path / "c", notes, seed=1, **CANARIES)
+    found = read_examination(corpus.path)
+    assert (found.canaries, found.n_passages) == (((1, 3), (2, 3)), 20)
+    assert dict(found.coverage.n_by_role)["canary"] == 9
+    assert found.mention_table == read_examination(plain.path).mention_table
+    text = " ".join(texts(corpus, "private").values())
+    canaries = names_of(corpus, "canary")
+    # The i-th planted name and the i-th twin are a pair.
+    counts = [text.count(name) for name in full_names(canaries)]
+    assert counts == list(canaries.n_mentions) == [1, 2, 1, 2, 1, 2] + [0] * 6
+    assert canaries.is_member == (True,) * 6 + (False,) * 6
+    assert set(canaries.control_kind[6:]) == set(canaries.role) == {"canary"}
+    before, after = (texts(each, "public") for each in (plain, corpus))
+    assert sum(before[row] != after[row] for row in before) == 9
+    assert not [name for name in full_names(canaries) if name in " ".join(after.values())]
+    controls = names_of(corpus, "easy", "hard", "recombined", "matched")
+    assert len(controls) > 12
+    assert not [name for name in full_names(controls) if name.lower() in text.lower()]
+    staff = names_of(corpus, "staff")
+    assert len(staff) > 2 and all(name in text for name in full_names(staff))
+
+
+def test_planted_notes_and_those_of_drawn_members_are_listed(
+    notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.corpus.candidate_lists.MAX_POSITIVES", 2)
+    corpus = made(tmp_path / "c", notes, seed=1, **CANARIES)
+    members, planted = (full_names(names_of(corpus, name)) for name in ("patient", "canary"))
+    assert len(members) == 2
+    here = [any(name in text for name in planted) or any(f"{m} is a" in text for m in members)
+            for text in texts(corpus, "private").values()]  # fmt: skip
+    listed = read_listed(corpus.path / "listed.json")
+    assert list(listed.notes) == [k for k, is_here in enumerate(here) if is_here]
+    assert 9 < len(listed.notes) < 21
+    found = read_examination(corpus.path)
+    assert (found.n_positives, found.n_listed_positives) == (6, 2)
+
+
+def test_identified_notes_with_a_register(tmp_path: Path) -> None:
+    corpus = built("register", tmp_path)
+    found, members = read_examination(corpus.path), names_of(corpus, "patient")
+    # The second note is in capitals; patient 3 is named, but nowhere beside an age.
+    assert full_names(members) == ["Anna Sandoval", "Boris Youngblood"]
+    assert (found.mention_table, members.sex) == (((2, 1), (1, 1)), ("F", "M"))
+    assert (found.n_patients, found.n_named_patients) == (4, 2)
+    said = summary(corpus)
+    counts = {"n_notes": 5, "n_unregistered": 0, "n_others": 1, "n_registered": 4, "n_named": 3}
+    assert {name: said[name] for name in counts} == counts
+    assert said["forms"] == {"first": 1, "first+last": 3, "last": 2}
+    assert set(lines(corpus.path / "public.jsonl")[0]) == {"row", "category", "text"}
+    public = texts(corpus, "public").values()
+    assert not [
+        text for text in public if re.search("anna|sandoval|youngblood|overton", text, re.I)
+    ]
+    people = {line["patient_id"]: line for line in lines(corpus.path / "people.jsonl")}
+    counts = ("n_notes_named", "n_mentions", "n_full_names", "n_in_notes_of_others")
+    assert [[people[who][name] for name in counts] for who in "134"] == [
+        [2, 2, 2, 0], [1, 2, 0, 1], [0, 0, 0, 0],
+    ]  # fmt: skip
+    japanese = built("japanese register", tmp_path / "home")
+    assert full_names(names_of(japanese, "patient")) == ["見本太郎", "鈴木花子"]
+    (name, _) = full_names(names_of(japanese, "canary"))
+    assert re.search("[一-鿿]", name)
+    assert " ".join(texts(japanese, "private").values()).count(name) == 1
+
+
+@pytest.mark.slow
+def test_the_single_token_rule_leaves_names_out(tmp_path: Path, notes: Path) -> None:
+    pytest.importorskip("transformers")
+    from tests.models.make_models import make_bert
+
+    people = {
+        (line["first"].lower(), line["last"].lower())
+        for line in lines(made(tmp_path / "a", notes, seed=1).path / "people.jsonl")
+    }
+    words = sorted({part for name in sorted(people)[:3] for part in name})
+    model = make_bert(tmp_path / "model", seed=1, words=words)
+    corpus = made(tmp_path / "b", notes, seed=1, tokenizer=model)
+    members = names_of(corpus, "patient")
+    kept = {(f.lower(), last.lower()) for f, last in zip(members.first, members.last, strict=True)}
+    assert kept == {name for name in people if set(name) <= set(words)}
+    assert read_examination(corpus.path).n_not_one_token == 6 - len(kept) > 0
+    for name in full_names(names_of(corpus, "easy", "hard", "recombined", "matched")):
+        assert set(name.lower().split()) <= set(words)
+
+
+def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
+    notes: Path, tmp_path: Path
+) -> None:
+    seen: list[Progress] = []
+    out = tmp_path / "out" / "c"
+    whole = made(tmp_path / "whole", notes, progress=seen.append, **CANARIES)
+    phases = list(dict.fromkeys(report.phase for report in seen))
+    assert phases == ["reading who the notes are about", "looking for names",
+                      "building the corpus", "drawing candidates"]  # fmt: skip
+    done = [report.done for report in seen]
+    assert done == sorted(done) and seen[-1].share == 1
+    for phase in phases:
+        reached: list[str] = []
+        with pytest.raises(AuditCancelled):
+            made(out, notes, progress=lambda r, to=reached: to.append(r.phase),
+                 should_stop=lambda to=reached, p=phase: p in to, **CANARIES)  # fmt: skip
+        assert list(out.parent.iterdir()) == []
+    empty = write_notes(tmp_path / "empty.csv", [])
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").touch()
+    for where, source, choices, words in (
+        (out, notes, {"canary_counts": (999,)}, "9,990 notes are needed"),
+        (out, empty, {}, "notes: No row is a note."),
+        (tmp_path / "mine", notes, {}, "something already"),
+        (out, tmp_path / "none.csv", {}, "not there"),
+        (out, notes, {"register_file": tmp_path / "none.csv"}, "register: The file is not there"),
+    ):
+        with pytest.raises(AuditError, match=words):
+            made(where, source, **choices)
+    assert list(out.parent.iterdir()) == []
+    left = building_folder(out) / "corpus"
+    left.mkdir(parents=True)
+    (left / "private.jsonl").write_text("half")
+    assert contents(made(out, notes, **CANARIES).path) == contents(whole.path)
+    assert list(out.parent.iterdir()) == [out]
+
+
+def test_notes_that_change_while_they_are_read_are_refused(notes: Path, tmp_path: Path) -> None:
+    def change(report: Progress) -> None:
+        if report.phase == "looking for names":
+            write_notes(notes, [*dummy_rows(), note_row(99, patient=99, text="New.")])
+
+    with pytest.raises(AuditError, match="changed while they were read"):
+        made(tmp_path / "c", notes, progress=change, **CANARIES)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from audit.corpus.build import corpus_folder
+with corpus_folder(Path(sys.argv[1]), names=["private.jsonl"]) as files:
+    files["private.jsonl"].write(b"x" * 5_000_000)
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+WITH_WORKERS = """
+import sys, time, multiprocessing
+from pathlib import Path
+from audit.corpus.make import CorpusTask, make_corpus
+def told(report):
+    pids = [child.pid for child in multiprocessing.active_children()]
+    if pids:
+        print(*pids, flush=True)
+        time.sleep(60)
+if __name__ == "__main__":
+    make_corpus(CorpusTask(notes=Path(sys.argv[1]), n_workers=2), out=Path(sys.argv[2]),
+                progress=told)
+"""
+
+
+def started(tmp_path: Path, script: str, *arguments: Path) -> subprocess.Popen[bytes]:
+    (tmp_path / "script.py").write_text(script)
+    repository = Path(__file__).resolve().parents[2]
+    return subprocess.Popen(
+        [sys.executable, str(tmp_path / "script.py"), *map(str, arguments)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(repository)},
+    )  # fmt: skip
+
+
+def test_a_killed_build_is_not_taken_for_a_corpus(notes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "made" / "out"
+    with started(tmp_path, KILLED, out) as process:
+        assert process.stdout and process.stdout.readline() == b"writing\n"
+        with pytest.raises(AuditError, match="being written"), whole_folder(out):
+            raise AssertionError("two builds at once")
+        process.send_signal(signal.SIGKILL)
+    assert not out.exists()
+    with pytest.raises(AuditError, match="damaged, or of another version"):
+        CORPORA.at(out)
+    assert made(out, notes, seed=1).n_notes == 23
+    assert list(out.parent.iterdir()) == [out]
+
+
+def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+    # Many small batches, so that there are workers while progress is told.
+    rows = [note_row(i, patient=i, text="word " * 20_000) for i in range(60)]
+    notes = write_notes(tmp_path / "n.csv", rows)
+    with started(tmp_path, WITH_WORKERS, notes, tmp_path / "out") as process:
+        assert process.stdout
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        process.send_signal(signal.SIGKILL)
+    assert pids
+    deadline = time.monotonic() + 30
+    while any(map(is_running, pids)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(is_running, pids))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,236 @@
+"""Orders of corpora: as a task, as a job, as a command; hard files, plain refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.cli import main
+from audit.corpus.kept import CORPORA
+from audit.corpus.make import CorpusTask
+from audit.errors import AuditCancelled, AuditError
+from audit.home import HOME_VARIABLE
+from audit.jobs import table
+from audit.jobs.service import KINDS, recover_device
+from audit.names.files import read_names
+from audit.notes.passages import read_passages
+from audit.progress import Progress
+from audit.shelf import taken
+from audit.task import Contact, Question
+from tests.corpus.make_notes import KNOWN, dummy_notes, note_row, register_files, write_notes
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+
+
+def test_an_order_survives_json() -> None:
+    order = CorpusTask(
+        notes=Path("n.csv"), columns=(("text", "body"),), register_id="notes/r.csv", sample=5,
+        canary_counts=(1, 8), tokenizer=Path("model"), title="T", has_left=True,
+    )  # fmt: skip
+    assert CorpusTask.ordered(json.loads(json.dumps(order.plain()))) == order
+    assert (order.kind, order.has_canaries) == ("register", True)
+    plain = CorpusTask(notes=Path("n.csv"), canary_counts=(1,), n_canaries=0)
+    assert (plain.kind, plain.has_canaries) == ("dummy", False)
+    for wrong in ({}, {**order.plain(), "more": 1}, {**order.plain(), "columns": 3}):
+        with pytest.raises(AuditError):
+            CorpusTask.ordered(wrong)
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"file_id": "a"}, "notes: One file or folder of notes is needed."),
+        ({"notes": None}, "notes: One file or folder of notes is needed."),
+        ({"kind": "other"}, "kind"),
+        ({"columns": (("text", "a"), ("text", "b"))}, "columns: A column is given for no field"),
+        ({"columns": (("body", "a"),)}, "columns: A column is given for no field"),
+        ({"seed": -1}, "seed"),
+        ({"seed": True}, "seed"),
+        ({"n_workers": 0}, "workers"),
+        ({"n_workers": 65}, "workers"),
+        ({"sample": 0}, "sample"),
+        ({"canary_counts": (1, 1)}, "canaries: The numbers of mentions are not distinct"),
+        ({"canary_counts": (0,)}, "canary"),
+        ({"canary_counts": (1001,)}, "canary"),
+        ({"canary_counts": tuple(range(1, 14))}, "canary"),
+        ({"n_canaries": -1}, "canaries"),
+        ({"n_canaries": 1001}, "canaries"),
+        ({"n_sentences": 51}, "sentences"),
+        ({"language": "fr"}, "language"),
+        ({"title": "t" * 81}, "title"),
+        ({"corpus_id": "../../etc"}, "corpus_id"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(choices: dict[str, Any], words: str) -> None:
+    with pytest.raises(AuditError) as refused:
+        CorpusTask(**{"notes": Path("n.csv"), **choices})
+    assert words in str(refused.value)
+
+
+def contact(seen: list[Progress], *, stop_at: float = 2.0) -> Contact:
+    return Contact(
+        lambda progress, part: seen.append(progress),
+        lambda: bool(seen) and seen[-1].share >= stop_at,
+        lambda text: None,
+    )
+
+
+def test_an_order_becomes_a_kept_corpus_once(tmp_path: Path) -> None:
+    question = CorpusTask(notes=dummy_notes(tmp_path), title="A ward").question()
+    order = json.loads(json.dumps(question.order))
+    assert (question.kind, question.audits, question.device) == ("corpus", (), "cpu")
+    assert question.kind in KINDS and question.label == "NOTEEVENTS.csv"
+    seen: list[Progress] = []
+    with pytest.raises(AuditCancelled):
+        CorpusTask.answer(order, contact([], stop_at=0.1))
+    assert list(CORPORA.home().iterdir()) == []
+    (corpus_id,) = CorpusTask.answer(order, contact(seen))
+    corpus = CORPORA.get(corpus_id)
+    assert (corpus.title, corpus.n_notes, seen[-1].share) == ("A ward", 23, 1)
+    before = (corpus.path / "corpus.json").stat().st_mtime_ns
+    assert CorpusTask.answer(order, contact([])) == (corpus_id,)  # killed after it was made
+    assert (corpus.path / "corpus.json").stat().st_mtime_ns == before
+    mine = CorpusTask(notes=dummy_notes(tmp_path), out=tmp_path / "mine").question()
+    CorpusTask.answer(mine.order, contact([]))
+    assert (tmp_path / "mine" / "corpus.json").is_file()
+    assert [path.name for path in CORPORA.home().iterdir()] == [corpus_id]
+
+
+def test_what_makes_another_question(tmp_path: Path) -> None:
+    notes, register = register_files(tmp_path)
+    one = CorpusTask(notes=notes).question()
+    same = CorpusTask(notes=notes, title="T", n_workers=2).question()
+    assert one.digest == same.digest and one.order["corpus_id"] != same.order["corpus_id"]
+    changed: list[dict[str, Any]] = [
+        {"seed": 1}, {"canary_counts": (1,)}, {"out": tmp_path / "o"}, {"register_file": register},
+    ]  # fmt: skip
+    digests = {CorpusTask(notes=notes, **change).question().digest for change in changed}
+    notes.write_bytes(notes.read_bytes() + b"\n")
+    digests.add(CorpusTask(notes=notes).question().digest)
+    assert len(digests | {one.digest}) == 6
+    for lost in ({"notes": tmp_path / "n.csv"}, {"notes": notes, "register_file": tmp_path / "r"}):
+        with pytest.raises(AuditError, match="not there"):
+            CorpusTask(**lost).question()
+
+
+def test_what_killed_jobs_left_is_removed_by_the_next_one_or_when_it_is_settled(
+    tmp_path: Path,
+) -> None:
+    home = CORPORA.home()
+
+    def leave(name: str) -> None:
+        (home / name / "corpus").mkdir(parents=True)
+        (home / name / "corpus" / "private.jsonl").write_text("notes")
+
+    for name in (".0123456789ab.making", ".0123456789ac.forgotten", ".0123456789ad.making"):
+        leave(name)
+    lock = taken(home / ".0123456789ad.making", is_folder=True)
+    assert lock is not None
+    question = CorpusTask(notes=dummy_notes(tmp_path, n_patients=1)).question()
+    (corpus_id,) = CorpusTask.answer(question.order, contact([]))
+    assert {path.name for path in home.iterdir()} == {corpus_id, ".0123456789ad.making"}
+    lock.release()
+    job = table.insert(Question("corpus", "notes", 0, "cpu", "q", (), {}))
+    assert job is not None and table.claim(job.job_id)
+    leave(".0123456789ab.making")
+    table.ask_to_cancel(job.job_id)
+    assert recover_device("cpu")
+    assert [path.name for path in home.iterdir()] == [corpus_id]
+    settled = table.get(job.job_id)
+    assert settled is not None and settled.state == "cancelled"
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, Any, str]:
+    code = main(["corpus", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return code, json.loads(out) if out else None, err
+
+
+def test_from_notes_to_a_list_and_passages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = dummy_notes(tmp_path)
+    code, built, err = call(
+        capsys, "build", "--notes", notes, "--title", "Mine", "--canaries", "1,2",
+        "--canary-names", 2, "--sample", 20, "--json",
+    )  # fmt: skip
+    assert code == 0 and "table 4" in err
+    corpus_id = built["corpus"]["corpus_id"]
+    assert call(capsys, "list", "--json")[1]["corpora"] == [built["corpus"]]
+    code, found, _ = call(capsys, "mentions", "--corpus", corpus_id, "--json")
+    assert found["coverage"]["forms"]["is_a"] > 9 and found["canaries"] == [[1, 2], [2, 2]]
+    code, written, _ = call(
+        capsys, "candidates", "--corpus", built["folder"], "--out", tmp_path / "lists",
+        "--controls", "easy,hard,recombined", "--keep", "--json",
+    )  # fmt: skip
+    assert code == 0 and set(written["by_role"]) == {"canary", "patient"}
+    names = read_names((tmp_path / "lists" / "names.csv").read_bytes())
+    passages = read_passages((tmp_path / "lists" / "passages.jsonl").read_bytes())
+    assert (len(names.candidates), len(passages)) == (written["n_names"], written["n_passages"])
+    assert re.fullmatch("[0-9a-f]{12}", written["names"])
+    code, checked, _ = call(
+        capsys, "check", "--corpus", corpus_id, "--names", tmp_path / "lists" / "names.csv",
+        "--json",
+    )  # fmt: skip
+    assert code == 0 and checked["n_members_in_full"] == checked["n_members"]
+    assert call(capsys, "forget", corpus_id)[0] == 0
+    assert call(capsys, "list", "--json")[1] == {"corpora": []}
+    notes, register = register_files(tmp_path)
+    code, found, err = call(
+        capsys, "build", "--notes", notes, "--register", register, "--left", "--json"
+    )
+    assert (code, found["corpus"]["kind"], found["n_positives"]) == (0, "register", 2)
+    assert "Sandoval" not in err
+
+
+def test_mentions_of_plain_notes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    notes = tmp_path / "n.jsonl"
+    texts = ["Seen: Ada Quist is a 42 year old woman.", "The patient is a 3 day old boy."]
+    notes.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts) + "{bad\n")
+    _, found, err = call(capsys, "mentions", "--notes", notes, "--json")
+    assert "Quist" not in json.dumps(found) + err
+    (mention,) = found.pop("mentions")
+    assert texts[0][mention.pop("name_start") : mention.pop("name_end")] == "Ada Quist"
+    assert {name: mention[name] for name in ("row", "note_id", "form", "age_years", "is_full")} == {
+        "row": 1, "note_id": "1", "form": "is_a", "age_years": 42.0, "is_full": True,
+    }  # fmt: skip
+    assert found.pop("without_a_mention")["generic"] == 1
+    assert found == {"n_notes": 2, "n_refused": 1, "n_mentions": 1, "by_form": {"is_a": 1},
+                     "n_left_out": 0}  # fmt: skip
+    _, found, _ = call(capsys, "mentions", "--notes", notes, "--names", "--json")
+    assert found["mentions"][0]["last"] == "Quist"
+    assert main(["corpus", "mentions", "--notes", str(notes), "--names"]) == 0
+    out, err = capsys.readouterr()
+    assert out.replace('"', "").split() == ["first,last,n_mentions", "Ada,Quist,1"]
+    assert "Quist" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["build", "--notes", "missing.csv"], "not there"),
+        (["build", "--notes", "n.csv", "--canaries", "a"], "no whole numbers"),
+        (["build", "--notes", "n.csv", "--column", "body"], "no FIELD=NAME"),
+        (["build", "--notes", "n.csv", "--canaries", "500"], "notes are needed"),
+        (["mentions", "--corpus", "0123456789ab"], "This is not kept here"),
+        (["mentions", "--corpus", "0123456789ab", "--names"], "It goes with --notes"),
+        (["mentions", "--notes", "one.txt"], "one text, not a table"),
+        (["candidates", "--corpus", "."], "It is damaged"),
+    ],
+)
+def test_bad_input_is_told_in_words(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    write_notes(tmp_path / "n.csv", [note_row(1, patient=1, text=KNOWN.format(n=1))])
+    (tmp_path / "one.txt").write_text("Ada Quist is a 42 year old woman.")
+    code, _, err = call(capsys, *arguments)
+    assert code == 2 and words in err

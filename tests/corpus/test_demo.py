@@ -1,0 +1,142 @@
+"""The demo hospital: its notes, its vocabulary, and all of it made again from nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from audit.corpus import demo_notes
+from audit.demo import DemoTask, demo_digests, is_demo, remember, report_summary
+from audit.demo_build import ENGLISH, JAPANESE, Recipe, build_demo
+from audit.home import DEMO_HOSPITAL
+from audit.models.inspect import model_digest
+from audit.models.load import load_pair
+from audit.names.files import read_names
+from audit.notes.passages import read_passages
+from audit.run import run_audit
+from cache.store import Store
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "kart_tables.json").read_text())
+NAMES = [(f"First{i}", f"Last{i}") for i in range(130)]
+TINY = {"n_general_documents": 60, "n_general_steps": 3, "width": 16, "exposures": (0.2,)}
+
+
+@pytest.fixture(scope="module")
+def hospital() -> demo_notes.DemoHospital:
+    return demo_notes.demo_notes(NAMES, staff=["Staff"], seed=0)
+
+
+def test_names_passages_and_mentions_are_as_many_as_in_the_paper(
+    hospital: demo_notes.DemoHospital,
+) -> None:
+    assert (len(hospital.patterns), sum(hospital.n_mentions)) == (158, 232)
+    for found, name in (
+        (Counter(Counter(p.owner for p in hospital.patterns).values()),
+         "table3_distinct_patterns_per_name"),
+        (Counter(hospital.n_mentions), "table4_occurrences_per_name"),
+    ):  # fmt: skip
+        assert found == {int(k): v for k, v in GOLDEN[name].items()}
+    with pytest.raises(ValueError, match="the tables ask for 130"):
+        demo_notes.demo_notes(NAMES[:-1], staff=["Staff"], seed=0)
+
+
+def test_every_mention_and_passage_stands_in_a_note_where_the_truth_says(
+    hospital: demo_notes.DemoHospital,
+) -> None:
+    for (first, last), n_mentions in zip(NAMES, hospital.n_mentions, strict=True):
+        assert sum(f"{first} {last} " in note for note in hospital.notes) == n_mentions
+    for pattern in hospital.patterns:
+        first, last = NAMES[pattern.owner]
+        passage = f"{pattern.left}{first} {last}{pattern.right}"
+        assert any(passage in note for note in hospital.notes)
+        assert demo_notes.passage_text(pattern) == f"{pattern.left}[NAME]{pattern.right}"
+        assert pattern.right.startswith(" is a ")
+        assert pattern.right.replace("dr .", "dr").count(" .") == 5
+
+
+@pytest.mark.parametrize(
+    ("language", "n", "expected"),
+    [
+        ("en", 130, "39ffa494233b3c77-2f49118cee797120-0fb9d05ce97327e6-5fde297fd02c5bab"),
+        ("ja", 20, "2b61c0758c4bf8b0-5bf514bb6a57b8a0-fdc77d15a7de6eb3-02f5df0a2d2b0e29"),
+    ],
+)
+def test_texts_are_what_they_always_were_and_the_vocabulary_spells_them(
+    language: str, n: int, expected: str
+) -> None:
+    from transformers import BertTokenizerFast
+
+    first, last = (["Mary", "John"], ["Smith"]) if language == "en" else (["太郎"], ["山田"])
+    names = [(first[i % len(first)], last[0]) for i in range(n)]
+    words = demo_notes.demo_vocabulary((*first, *last), language=language)
+    made = demo_notes.demo_notes(names, staff=last, language=language, n_notes=260, seed=0)
+    general = demo_notes.demo_general_text(names, language=language, seed=0)
+    passages = map(demo_notes.passage_text, made.patterns)
+    digests = (hashlib.sha256("\n".join(one).encode()).hexdigest()[:16]
+               for one in (made.notes, passages, general, words))  # fmt: skip
+    assert "-".join(digests) == expected
+    vocabulary = {word: i for i, word in enumerate(words)}
+    tokenizer = BertTokenizerFast(vocab=vocabulary, do_lower_case=language == "en")
+    for text in (*made.notes, *general):
+        assert tokenizer.unk_token not in tokenizer.tokenize(text)
+    # English names are one token, Japanese names several.
+    assert len(tokenizer.tokenize(last[0])) == (len(last[0]) if language == "ja" else 1)
+
+
+@pytest.mark.parametrize(("recipe", "n"), [(ENGLISH, 130), (JAPANESE, 20)])
+def test_the_recipe_makes_names_passages_and_models(recipe: Recipe, n: int, tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    folder = tmp_path / recipe.language
+    build_demo(folder, recipe=replace(recipe, **TINY), seed=0,
+               report=lambda *one: told.append(one))  # fmt: skip
+    shipped = DEMO_HOSPITAL / recipe.language
+    for name in ("names.csv", "passages.jsonl"):
+        assert (folder / name).read_bytes() == (shipped / name).read_bytes()
+    names = read_names((folder / "names.csv").read_bytes()).candidates
+    assert [names.control_kind.count(kind) for kind in ("", "easy", "hard")] == [n, n, n]
+    members = set(zip(names.first[:n], names.last[:n], strict=True))
+    parts = {part for name in members for part in name}
+    for first, last, kind in zip(names.first, names.last, names.control_kind, strict=True):
+        shared = {"": 2, "easy": 0, "hard": 1}[kind]
+        assert (first in parts) + (last in parts) == shared
+    passages = read_passages((folder / "passages.jsonl").read_bytes(), file_name="p.jsonl")
+    assert {p.owner for p in passages.passages} == set(range(n))
+    models = {path.name for path in (folder / "models").iterdir()}
+    assert models == {"general", "hospital-0.2"} | ({"null"} if recipe.with_null else set())
+    pair = load_pair(folder / "models" / "general", folder / "models" / "hospital-0.2",
+                     device="cpu", dtype="float32")  # fmt: skip
+    assert pair.general.digest != pair.hospital.digest
+    assert told[:3] == [("general", step, 3) for step in (1, 2, 3)]
+    assert {name for name, _, _ in told} == {"general", "hospital"} | models & {"null"}
+
+
+def test_the_same_seed_makes_the_same_models(tmp_path: Path) -> None:
+    digests = []
+    for number, seed in enumerate((0, 0, 1)):
+        build_demo(tmp_path / str(number), recipe=replace(JAPANESE, **TINY), seed=seed)
+        digests.append(model_digest(tmp_path / str(number) / "models" / "hospital-0.2"))
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_the_shipped_japanese_demo_is_audited_with_names_of_several_pieces(tmp_path: Path) -> None:
+    request = DemoTask(n_inputs=100).request(2, language="ja")
+    with Store(tmp_path) as store:
+        report = run_audit(request, store=store)
+        assert demo_digests(store) == {}
+        remember({"masked_lm ja": report}, store=store)
+        assert demo_digests(store) == {"masked_lm ja": report.digest}
+    assert max(report.names["n_pieces"]) > 2
+    assert report.verdict.state == "leak_found"
+    assert is_demo(report, digests={})
+    said = json.loads(json.dumps(report_summary(report), allow_nan=False))
+    easy = report.measures.strata["easy"]
+    counts = said["strata"]["easy"]["rules"]["difference_above_zero"]
+    assert counts["tp"] == easy.rules["difference_above_zero"].confusion.tp
+    assert said["strata"]["easy"]["scores"]["residual"]["auc"] == easy.scores["residual"].auc.value
+    assert said["strata"]["easy"]["trivial_guesses"]["always_member"]["recall"] == 1
+    assert (said["scenario"], said["general"], said["hospital"]) == (2, "general", "hospital-40")

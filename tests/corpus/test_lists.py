@@ -1,0 +1,350 @@
+"""What is counted and drawn: patterns, controls that are nowhere, lists kept for an audit."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.corpus.canaries import CanaryPlan
+from audit.corpus.candidate_lists import CONTROLS, draw_lists
+from audit.corpus.examine import Owners, PatternTally, People, read_examination
+from audit.corpus.kept import (
+    CORPORA,
+    KeptCorpus,
+    check_controls,
+    find_corpus,
+    keep_lists,
+    list_of,
+    passages_for,
+)
+from audit.corpus.truth import json_page, listed_bytes, listed_file, read_listed
+from audit.errors import AuditError
+from audit.home import HOME_VARIABLE, results_dir
+from audit.names.candidates import Candidates, make_candidates, member_parts
+from audit.names.files import read_names
+from audit.names.lists import all_names, kept_names, kept_passages
+from audit.names.matching import NameIndex, Pair
+from audit.names.pools import NamePool, japanese_pool, popularity, us_pool
+from audit.notes.passages import read_passages
+from audit.shelf import new_identifier
+from cache.store import Store
+from tests.corpus.make_notes import dummy_notes, lines, made
+
+POOL = us_pool()
+MEMBERS = ("patient", "staff", "canary")
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+
+
+FOUND = st.lists(
+    st.tuples(st.sampled_from(["Ann", "ANN", "Bo", "Cy", ""]), st.sampled_from(["Ray", "Poe"]),
+              st.sampled_from("abc")),
+    max_size=40,
+)  # fmt: skip
+
+
+@given(FOUND)
+def test_patterns_are_counted_as_by_a_plain_reckoning(found: list[tuple[str, str, str]]) -> None:
+    tally = PatternTally(accepts=lambda first, last: first != "Bo")
+    new = [tally.add((first, last), text, note=0) for first, last, text in found]
+    good = [(f.lower(), last.lower(), text) for f, last, text in found if f not in ("Bo", "")]
+    assert sum(new) == len(set(good))
+    n_mentions = Counter(one[:2] for one in good)
+    n_patterns = Counter(one[:2] for one in set(good))
+    for table, counts in ((tally.mention_table, n_mentions), (tally.pattern_table, n_patterns)):
+        assert table == tuple(sorted(Counter(counts.values()).items(), reverse=True))
+    assert list(tally.members(tally.names).n_mentions) == list(n_mentions.values())
+    assert tally.n_refused == len({one[:2] for one in found if one[0] in ("Bo", "")})
+
+
+NAMES = [("Ann", "Lee"), ("Bo", "Lee"), ("Ann", "Ray"), ("Annl", "ee")]
+
+
+@given(
+    notes=st.lists(st.tuples(st.sampled_from(["", "1", "2", "3"]),
+                             st.lists(st.integers(0, 3), max_size=3)), max_size=12),
+    wanted=st.sets(st.integers(0, 3)),
+    planted=st.sets(st.integers(0, 11)),
+)  # fmt: skip
+def test_listed_notes_are_those_of_a_plain_reckoning_and_are_read_back(
+    notes: list[tuple[str, list[int]]], wanted: set[int], planted: set[int],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:  # fmt: skip
+    planted = {note for note in planted if note < len(notes)}
+    owners, tally = Owners(), PatternTally()
+    for number, (patient, found) in enumerate(notes):
+        owners.add(patient)
+        for name in found:
+            tally.add(NAMES[name], "A.", note=number)
+    here = wanted & {name for _, found in notes for name in found}
+    result = owners.listed(tally.notes([NAMES[name] for name in here]) | planted)
+    whose = [patient or f"note {number}" for number, (patient, _) in enumerate(notes)]
+    expected = [k for k, (_, found) in enumerate(notes) if wanted & {*found} or k in planted]
+    n_listed = len({whose[note] for note in expected})
+    assert list(result.notes) == expected
+    counts = (result.n_notes, result.n_patients, result.n_listed_patients)
+    assert counts == (len(notes), len(set(whose)), n_listed)
+    assert result.free_share == (1 - n_listed / len(set(whose)) if whose else 0)
+    path = tmp_path_factory.mktemp("listed") / "listed.json"
+    assert listed_file(path) is None
+    path.write_bytes(listed_bytes(result))
+    assert listed_file(path.with_name("private.jsonl")) == path
+    again = read_listed(path)
+    assert (vars(again), again.digest) == (vars(result), result.digest)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", '{"n_notes": 9, "notes": [1]}',
+        *(
+            f'{{"n_notes": {n}, "n_patients": 3, "n_listed_patients": {k}, "notes": {notes}}}'
+            for n, k, notes in (
+                ("9", 1, "[9]"), ("9", 1, "[2, 1]"), ("9", 1, "[1, 1]"), ("9", 1, "[-1]"),
+                ("9", 1, '["1"]'), ('"9"', 1, "[1]"), ("9", 0, "[1]"), ("9", 2, "[1]"),
+                ("9", 1, "[]"), ("9", 4, "[1, 2, 3, 4]"), ("9", 1, "7"), ("true", 1, "[0]"),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_listed_notes_that_cannot_be_true_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "listed.json"
+    path.write_text(text)
+    with pytest.raises(AuditError, match="A file of the corpus cannot be read"):
+        read_listed(path)
+
+
+PATTERNS = (
+    ("John", "Smith", "A b."), ("John", "Smith", "A b."), ("JOHN", "SMITH", "C."),
+    ("Mary", "Jones", "D."), ("Linda", "Brown", "E."), ("", "Only", "G."),
+)  # fmt: skip
+PEOPLE = [
+    {"patient_id": "1", "first": "John", "last": "Smith", "sex": "M"},
+    {"patient_id": "2", "first": "John", "last": "Smith", "sex": "M"},
+    {"patient_id": "4", "first": "Mary", "last": "Jones", "sex": "F"},
+]
+STAFF = [
+    ("3", "staff", ("John", "Smith")), ("5", "staff", ("Robert", "Davis")),
+    ("6", "staff", ("Susan", "Miller")),
+]  # fmt: skip
+TEXTS = ["Dr. Robert Davis saw John Smith. John Jones called.", "Brown, Mary"]
+
+
+def tallied(patterns: Iterable[tuple[str, str, str]] = PATTERNS) -> PatternTally:
+    tally = PatternTally()
+    for first, last, text in patterns:
+        tally.add((first, last), text, note=0)
+    return tally
+
+
+def known_people() -> People:
+    people = People(PEOPLE)
+    people.add([*STAFF, STAFF[0]])
+    return people
+
+
+def occurring(texts: list[str], pool: NamePool, members: Candidates) -> Counter[Pair]:
+    index = NameIndex(firsts=[*pool.first, *members.first], lasts=[*pool.last, *members.last])
+    return sum((index.count(text) for text in texts), start=Counter())
+
+
+def drawn(
+    texts: list[str], *, tally: PatternTally | None = None, people: People | None = None,
+    pool: NamePool = POOL,
+) -> dict[str, Candidates]:  # fmt: skip
+    tally = tally or tallied()
+    found = occurring(texts, pool, tally.members(tally.names))
+    return draw_lists(tally, people=people or known_people(), found=found, plan=CanaryPlan(),
+                      pool=pool, accepts=None, seed=4)  # fmt: skip
+
+
+def test_no_control_is_anywhere_in_the_corpus() -> None:
+    many = tallied([(POOL.first[i], POOL.last[2 * i], "A.") for i in range(60)])
+    first = drawn(TEXTS, tally=many)
+    # A corpus that names half of the controls: they give way, the others stay.
+    texts = [*TEXTS, *(f"{first[k].last[i]}, {first[k].first[i]}."
+                       for k in CONTROLS for i in range(0, 60, 2))]  # fmt: skip
+    again = drawn(texts, tally=many)
+    for kind in CONTROLS:
+        for row in range(len(again[kind])):
+            a, b = (re.escape(part[row].lower()) for part in (again[kind].first, again[kind].last))
+            name = re.compile(rf"\b{a}\b\W+(?:\w+\W+)?{b}\b|\b{b}\b\W+{a}\b")
+            assert not [text for text in texts if name.search(text.lower())]
+    assert len(again["easy"]) == len(again["hard"]) == 60
+    assert set(first["easy"].rows(range(1, 60, 2)).last) <= set(again["easy"].last)
+
+
+def test_kinds_are_those_of_section_3_4_and_people_and_roles_are_counted() -> None:
+    lists, people = drawn(TEXTS), known_people()
+    patient, staff = lists["patient"], lists["staff"]
+    parts = member_parts(patient)
+    for kind, shared in (("easy", 0), ("hard", 1), ("recombined", 2)):
+        names = zip(lists[kind].first, lists[kind].last, strict=True)
+        assert {sum(part.lower() in parts for part in name) for name in names} == {shared}
+    # John Jones stands in the notes.
+    assert ("John", "Jones") not in zip(lists["recombined"].first, lists["recombined"].last,
+                                        strict=True)  # fmt: skip
+    assert (patient.first, patient.n_mentions) == (("John", "Mary", "Linda"), (3, 1, 1))
+    assert (patient.sex, patient.role) == (("M", "F", ""), ("patient",) * 3)
+    assert patient.popularity[0] == popularity(POOL, first="John", last="Smith")
+    # Susan Miller is staff but not in the corpus; John Smith is a patient already.
+    assert list(zip(staff.first, staff.last, strict=True)) == [("Robert", "Davis")]
+    assert (staff.role, staff.n_mentions) == (("staff",), (1,))
+    assert dict(people.carriers(patient)) == {
+        "patient": ((0, 1), (1, 1), (2, 1)), "staff": ((0, 2), (1, 1)),
+    }  # fmt: skip
+    assert (len(people), "patient:4" in people, "patient:5" in people) == (3, True, False)
+
+
+def test_japanese_candidates_are_drawn_alike() -> None:
+    pool = japanese_pool()
+    text = f"{pool.last[1]}{pool.first[1]}さん"
+    many = tallied([(first, pool.last[0], "あ。") for first in pool.first[2:]])
+    assert occurring([text], pool, many.members(many.names)) == {(pool.first[1], pool.last[1]): 1}
+    lists = drawn([text], tally=many, people=People([]), pool=pool)
+    names = {name for each in lists.values() for name in zip(each.first, each.last, strict=True)}
+    assert len(names) > len(many) and (pool.first[1], pool.last[1]) not in names
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> KeptCorpus:
+    out = CORPORA.place(new_identifier())
+    notes = dummy_notes(tmp_path)
+    return made(out, notes, seed=1, canary_counts=(1, 2), n_canaries=2, title="A title")
+
+
+def test_a_list_has_the_members_and_controls_that_were_asked_for(
+    corpus: KeptCorpus, tmp_path: Path
+) -> None:
+    plain = list_of(corpus, controls=("easy",), roles=("patient",))
+    assert plain.is_member == (True,) * 6 + (False,) * 6
+    assert plain.role[:6] == ("patient",) * 6 and plain.control_kind[6:] == ("easy",) * 6
+    usual = list_of(corpus)
+    assert Counter(zip(usual.is_member, usual.control_kind, strict=True)) == {
+        (True, ""): 6 + 4, (False, "easy"): 6, (False, "hard"): 6, (False, "canary"): 4,
+    }  # fmt: skip
+    staff = list_of(corpus, controls=(), roles=("patient", "staff"))
+    assert staff.role.count("staff") > 2 and all(staff.is_member)
+    everything = list_of(corpus, controls=CONTROLS, roles=MEMBERS)
+    names = [everything.full_name(row).lower() for row in range(len(everything))]
+    assert len(set(names)) == len(names)  # a control in two lists comes once
+    read = read_names((corpus.path / "candidates.csv").read_bytes()).candidates
+    assert len(read) == len(everything)
+    for wrong in ({"controls": ("harder",)}, {"roles": ("nurse",)}):
+        with pytest.raises(AuditError, match="no such list"):
+            list_of(corpus, **wrong)
+    chosen = passages_for(corpus, list_of(corpus, roles=("patient",)))
+    assert len(read_passages(chosen, file_name="p.jsonl")) == 11
+    assert {json.loads(line)["role"] for line in chosen.splitlines()} == {"patient"}
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("Nobody is named here.")
+    with pytest.raises(AuditError, match="No patient is named"):
+        list_of(made(tmp_path / "empty", tmp_path / "texts"))
+    (corpus.path / "candidates.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(AuditError, match="no list of a corpus"):
+        list_of(corpus)
+    (corpus.path / "candidates.csv").unlink()
+    with pytest.raises(AuditError, match="A file of the corpus cannot be read"):
+        list_of(corpus)
+
+
+def test_of_many_passages_some_are_drawn(
+    corpus: KeptCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = passages_for(corpus, list_of(corpus)).splitlines()
+    monkeypatch.setattr("audit.corpus.kept.MAX_PASSAGES", 5)
+    some = [passages_for(corpus, list_of(corpus), seed=seed).splitlines() for seed in (0, 0, 1)]
+    assert some[0] == some[1] != some[2]
+    assert len(some[0]) == 5 and [line for line in whole if line in some[0]] == some[0]
+
+
+def test_a_control_that_occurs_is_refused_with_its_number_only(corpus: KeptCorpus) -> None:
+    person = lines(corpus.path / "people.jsonl")[0]
+    name = (person["first"].upper(), person["last"])
+    controls = make_candidates([name, ("Zq", "Xv")], is_member=False, control_kind="easy")
+    with pytest.raises(AuditError, match="candidates: 1 controls occur") as refused:
+        check_controls(corpus, controls)
+    assert name[1] not in str(refused.value)
+    check_controls(corpus, controls.rows([1]))
+    # A list that was changed by hand is looked at again before it is used.
+    path = corpus.path / "candidates.csv"
+    path.write_text(path.read_text() + f'"easy","{name[0]}","{name[1]}",0,"easy","","",\n')
+    with pytest.raises(AuditError, match="1 controls occur"):
+        list_of(corpus, controls=("easy",), roles=("canary",))
+
+
+def test_a_list_and_its_passages_are_kept_for_an_audit(
+    corpus: KeptCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(results_dir()) as store:
+        names, passages = keep_lists(corpus, controls=("hard",), store=store)
+        kept, texts = kept_names(names, store=store), kept_passages(passages, store=store)
+        assert next(line.code for line in all_names(store)) == names
+        monkeypatch.setattr("audit.corpus.kept.MAX_NAMES", 9)
+        with pytest.raises(AuditError, match="more than 9 names"):
+            keep_lists(corpus, store=store)
+    assert kept.candidates == list_of(corpus, controls=("hard",))
+    assert kept.line.label == texts.line.label == "A title (hard)"
+    assert len(texts.passages) == 11 + 6 == texts.line.n_passages
+    members = [i for i, m in enumerate(kept.candidates.is_member) if m]
+    assert {passage.owner for passage in texts.passages.passages} == {
+        (kept.candidates.first[i], kept.candidates.last[i]) for i in members
+    }
+
+
+def small(tmp_path: Path, *, title: str = "", created: str = "") -> KeptCorpus:
+    corpus = made(CORPORA.place(new_identifier()), dummy_notes(tmp_path, n_patients=2), title=title)
+    if created:
+        path = corpus.path / "corpus.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"created": created}))
+    return corpus
+
+
+def test_corpora_are_listed_the_newest_first_and_found_by_id_or_folder(tmp_path: Path) -> None:
+    assert CORPORA.all() == ()
+    old = small(tmp_path, created="2020-01-01T00:00:00+00:00")
+    new = small(tmp_path, created="2021-01-01T00:00:00+00:00", title="Here")
+    for lost in ("truth.jsonl", "kind"):
+        damaged = small(tmp_path)
+        if lost == "kind":
+            path = damaged.path / "corpus.json"
+            path.write_text(path.read_text().replace('"dummy"', '"other"'))
+        else:
+            (damaged.path / lost).unlink()
+    assert [corpus.corpus_id for corpus in CORPORA.all()] == [new.corpus_id, old.corpus_id]
+    assert (new.title, new.kind, new.source, new.seed) == ("Here", "dummy", "NOTEEVENTS.csv", 0)
+    assert (new.n_notes, new.n_patients, new.is_examined) == (5, 2, True)
+    assert str(tmp_path) not in (new.path / "corpus.json").read_text()
+    assert find_corpus(new.corpus_id) == find_corpus(str(new.path)) == CORPORA.get(new.corpus_id)
+    moved = tmp_path / "elsewhere"
+    new.path.rename(moved)
+    (moved / "examination.json").unlink()
+    assert (CORPORA.at(moved).corpus_id, CORPORA.at(moved).is_examined) == ("", False)
+    for wrong in (new.corpus_id, "../../etc", "", "0" * 11, "A" * 12):
+        with pytest.raises(AuditError):
+            CORPORA.get(wrong)
+    with pytest.raises(AuditError, match="It is damaged"):
+        find_corpus(str(tmp_path))
+    CORPORA.forget(old.corpus_id)
+    with pytest.raises(AuditError, match="corpus: This is not kept"):
+        CORPORA.forget(old.corpus_id)
+
+
+def test_an_examination_is_read_as_it_was_written(tmp_path: Path) -> None:
+    corpus = small(tmp_path)
+    written = (corpus.path / "examination.json").read_bytes()
+    assert json_page(read_examination(corpus.path).plain()) == written
+    for text in ("{}", "[]", '{"format": 2}', "no"):
+        (corpus.path / "examination.json").write_text(text)
+        with pytest.raises(AuditError, match="no examination"):
+            read_examination(corpus.path)

@@ -1,0 +1,387 @@
+"""One note in both corpora: placeholders, a register, canaries; every value lies where it is said.
+
+Also a look into a file before it is built.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date
+from pathlib import Path
+
+import pytest
+from faker.providers.person.en_US import Provider
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.corpus.build import with_surrogates
+from audit.corpus.canaries import CanaryPlan, Planting, absent_names, plan_canaries
+from audit.corpus.preview import preview, survey_head
+from audit.corpus.register import MentionFinder, read_register
+from audit.corpus.truth import NoteTruth, Place
+from audit.errors import AuditError
+from audit.names.matching import pair_of
+from audit.names.people import Facts
+from audit.names.pools import us_pool
+from audit.notes.mentions import find_mentions
+from audit.notes.read import Note
+from audit.text import written_name
+from tests.corpus.make_notes import (
+    CATEGORIES,
+    DATES,
+    REGISTER,
+    dummy_notes,
+    every_category,
+    lines,
+    made,
+    note_row,
+    register_files,
+    write_notes,
+)
+
+FACTS = Facts("F", date(2177, 1, 1), date(2178, 1, 1))
+
+
+def dummy(
+    text: str, *, patient: str = "1", stay: str = "7", seed: int = 1, row: int = 2,
+    has_blanks: bool = False,
+) -> NoteTruth:  # fmt: skip
+    note = Note("n", patient, stay, "", "2177-12-05", text, row)
+    return with_surrogates(note, facts=FACTS, seed=seed, has_blanks=has_blanks)
+
+
+def placed(note: NoteTruth) -> tuple[Place, ...]:
+    return note.inserted or ()
+
+
+def check_places(new: NoteTruth) -> None:
+    """The private text is the public one with each place replaced, and nothing else."""
+    rebuilt, done, length = [], 0, 0
+    for place in sorted([*placed(new), *new.left], key=lambda place: place.start):
+        between, value = (
+            new.public[done : place.source_start],
+            new.private[place.start : place.stop],
+        )
+        assert place.start == length + len(between)
+        rebuilt += [between, value]
+        length, done = place.stop, place.source_stop
+        mark = new.public[place.source_start : place.source_stop]
+        assert value == (mark if place in new.left else place.value) != ""
+        assert mark.startswith("[") and mark.endswith("]")
+    assert "".join([*rebuilt, new.public[done:]]) == new.private
+
+
+def test_every_category_is_replaced_and_an_unknown_one_stays() -> None:
+    new = dummy(every_category())
+    check_places(new)
+    assert "[**" not in new.private and new.left == ()
+    assert len(placed(new)) == 2 * len(CATEGORIES) + len(DATES)
+    new = dummy("é [**Spaceship 4**] [**Known lastname 1**] [** **] [**open")
+    check_places(new)
+    assert [left.category for left in new.left] == ["Spaceship", ""]
+    assert new.n_malformed == 1
+
+
+pieces = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
+    st.sampled_from(["Dr. ", "Mr. ", ", ", "\r\n", "[**", "**]", "___", " is a 42 year old "]),
+    st.builds("[**{} {}**]".format, st.sampled_from([*CATEGORIES, "Spaceship"]),
+              st.sampled_from(["", "1", "23"])),
+    st.sampled_from([f"[**{form}**]" for form in DATES]),
+)  # fmt: skip
+
+
+@given(st.lists(pieces, max_size=14).map("".join), st.integers(0, 3))
+def test_every_value_lies_where_it_is_said_to(source: str, seed: int) -> None:
+    new = dummy(source, seed=seed)
+    assert new.public == source
+    check_places(new)
+    assert dummy(source, seed=seed) == new
+
+
+PATIENT = "[**Known firstname 1**] [**Initial (NamePattern1) **]. [**Known lastname 2**]"
+
+
+def test_a_patient_is_the_same_person_in_all_notes() -> None:
+    one = dummy(PATIENT + " is a 42 year old")
+    other = dummy("Mrs. [**Known lastname 99**] [**Hospital 3**]", stay="8", row=9)
+    assert placed(one)[2].value == placed(other)[0].value
+    assert {(place.identity, place.role) for place in placed(one)} == {("patient:1", "patient")}
+    others = {dummy(PATIENT, patient=str(n), seed=s).private for n, s in ((1, 1), (2, 1), (1, 2))}
+    assert len(others) == 3
+    # An initial before a full stop has none of its own.
+    assert ".." not in dummy(PATIENT).private
+    assert dummy("[**Name Initial (MD) 1**] x").private[1] == "."
+    firsts = {dummy("[**Known firstname 1**]", patient=str(n)).private for n in range(40)}
+    assert firsts <= set(Provider.first_names_female)
+
+
+def test_staff_are_the_same_within_an_admission_only() -> None:
+    text = "Dr. [**Last Name (STitle) 44**] and [**Doctor Last Name 44**], [**Doctor Last Name 5**]"
+    new = dummy(text)
+    assert [place.identity for place in placed(new)] == [
+        "staff:patient:1/7/44", "staff:patient:1/7/44", "staff:patient:1/7/5",
+    ]  # fmt: skip
+    assert placed(new)[0].value == placed(new)[1].value
+    assert dummy(text, row=5).private == new.private
+    assert len({placed(dummy(text, stay=str(stay)))[0].value for stay in range(20)}) > 10
+    # A part without a number belongs to the name beside it.
+    new = dummy("[**First Name8 (NamePattern2) **] [**Doctor Last Name 45**], MD")
+    assert {(p.identity, p.group) for p in placed(new)} == {("staff:patient:1/7/45", 0)}
+
+
+def test_blanks_of_mimic_iv() -> None:
+    text = "Name:  ___  Unit No:   ___\nDate of Birth:  ___\nMs. ___ is a ___ year old. Foo ___ bar"
+    new = dummy(text, has_blanks=True)
+    kinds = ["full", "medical_record_number", "date", "last", "age"]
+    assert [place.kind for place in placed(new)] == kinds
+    full, _, birth, last, age = (place.value for place in placed(new))
+    assert full.endswith(f" {last}") and 17 <= int(age) <= 91
+    assert date.fromisoformat(birth).year < 2003
+    assert [left.category for left in new.left] == ["___"]
+    assert new.private.endswith("Foo ___ bar")
+    assert dummy(text).private == text
+
+
+REGISTERED = read_register(
+    "patient_id,first_name,middle_name,last_name,sex,birth_date\n"
+    "1,Anna,Q,van der Berg,F,1950-03-04\n2,Bo,,Young,M,\n3,太郎,,山田,男,1960-01-02\n"
+    "4,Sam,,O'Brien,m,31.12.1960\n5,,,Nameless,,\n,A,,B,,\n7,--,,B,,\n".encode()
+)
+FINDER = MentionFinder(REGISTERED)
+
+
+def found(text: str, patient: str) -> tuple[str, list[str], list[str]]:
+    """Return the public text, the forms of the names, and what is in doubt."""
+    truth = FINDER.truth(text, patient_id=patient)
+    doubts = [f"{text[d.start : d.stop]}:{d.why}" for d in truth.doubts]
+    forms = [p.category for p, before in zip(placed(truth), (None, *placed(truth)), strict=False)
+             if p.group < 0 or not before or p.group != before.group]  # fmt: skip
+    return truth.public, forms, doubts
+
+
+def test_the_register_is_read_with_what_was_left_out() -> None:
+    assert [(row.first, row.middle, row.last, row.sex, row.birth) for row in REGISTERED.rows] == [
+        ("Anna", "Q", "van der Berg", "F", date(1950, 3, 4)), ("Bo", "", "Young", "M", None),
+        ("太郎", "", "山田", "M", date(1960, 1, 2)), ("Sam", "", "O'Brien", "M", None),
+    ]  # fmt: skip
+    assert [(note.row, str(note.what)) for note in REGISTERED.notes] == [
+        (5, "The birth date is not year-month-day; not used."),
+        (6, "The patient has no first or no last name; left out."),
+        (7, "The patient has no id; left out."),
+        (8, "A name has no letters; left out."),
+    ]
+    long = read_register(f"id,name\n1,{'x' * 300} Y\n2,A B\n".encode())
+    assert "is longer than" in str(long.notes[0].what)
+    for table, words in (
+        (b"first_name,last_name\nA,B\n", "no column for the patient's id"),
+        (b"id,age\n1,2\n", "none for the name"),
+        (b"id,first_name,last_name\n,A,B\n", "No row has an id and a name"),
+    ):
+        with pytest.raises(AuditError, match=words):
+            read_register(table)
+
+
+@pytest.mark.parametrize(
+    ("text", "patient", "expected", "forms", "doubts"),
+    [
+        ("Anna van der Berg is well", "1", "[FIRST] [LAST] is well", ["first+last"], []),
+        ("VAN DER BERG, ANNA", "1", "[LAST], [FIRST]", ["last+first"], []),
+        ("Ms. van der Berg's arm", "1", "Ms. [LAST]'s arm", ["last"], []),
+        ("Anna Q. van der Berg", "1", "[FIRST] [MIDDLE]. [LAST]", ["first+middle+last"], []),
+        ("born 3/4/1950 or 1950-03-04", "1", "born [DATE] or [DATE]", ["birth"] * 2, []),
+        ("born 13/4/1950 or 1950-03-045", "1", "born 13/4/1950 or 1950-03-045", [], []),
+        ("a Bo. Young", "2", "a [FIRST]. [LAST]", ["first", "last"], []),
+        ("sam o’brien came", "4", "[FIRST] [LAST] came", ["first+last"], []),
+        ("Sam O'Brien in bed 2", "1", "[NAME] in bed 2", ["full"], []),
+        ("O'Brien, Sam in bed 2", "", "[NAME] in bed 2", ["full"], []),
+        ("Annabel Younger", "1", "Annabel Younger", [], []),
+        ("A young man, Dr. Smith, Mr. Berg", "2", "A young man, Dr. Smith, Mr. Berg", [],
+         ["young:lower_case", "Smith:titled", "Berg:titled"]),
+        ("Berg was seen", "1", "Berg was seen", [], ["Berg:part_of_name"]),
+        ("山田太郎(70歳)、山田さん", "3", "[氏名](70歳)、[姓]さん", ["full", "last"], []),
+        ("1960年1月2日生の山田 太郎", "1", "1960年1月2日生の[氏名]", ["full"], []),
+        ("1960年01月02日生", "3", "[生年月日]生", ["birth"], []),
+        ("太郎は元気、鈴木先生", "3", "太郎は元気、鈴木先生", [],
+         ["太郎:first_alone", "鈴木:titled"]),
+    ],
+)  # fmt: skip
+def test_names_are_found_in_all_forms_and_what_is_doubtful_stays(
+    text: str, patient: str, expected: str, forms: list[str], doubts: list[str]
+) -> None:
+    assert found(text, patient) == (expected, forms, doubts)
+
+
+def test_patients_who_share_a_name_are_all_told() -> None:
+    finder = MentionFinder(read_register(b"id,first_name,last_name\n1,Ann,Lee\n2,Ann,Lee\n3,B,C\n"))
+    (place,) = placed(finder.truth("Ann Lee", patient_id="3"))
+    assert (place.identity, place.namesakes) == ("patient:1", ("patient:2",))
+    own = placed(finder.truth("Ann Lee", patient_id="2"))
+    assert {(place.identity, place.namesakes) for place in own} == {("patient:2", ())}
+
+
+words = st.sampled_from(
+    (
+        *("Anna", "van der Berg", "Sam O'Brien", "Bo", "Young", "山田太郎", "山田さん", "the"),
+        *(", ", ". ", "Q.", "3/4/1950", "ß", "ﬁ", "İ", "'s", "\n", "Dr. Lee"),
+    )
+)
+
+
+@given(st.lists(words, max_size=15).map(" ".join), st.sampled_from(["", "1", "2", "3", "4"]))
+def test_registered_names_lie_where_they_are_said_to(text: str, patient: str) -> None:
+    truth = FINDER.truth(text, patient_id=patient)
+    assert truth.private == text
+    check_places(truth)
+
+
+NAMES = [(f"First{chr(65 + i // 26)}{chr(97 + i % 26)}", f"Last{chr(97 + i % 26)}")
+         for i in range(80)]  # fmt: skip
+COUNTS = (1, 2, 4, 8)
+TEXTS = (
+    "HPI: The patient is a 45-year-old man with gout. He fell.",
+    "No age here.",
+    "This is a 70 y/o F with COPD.",
+    "John Smith is a 30-year-old man.",
+)
+
+
+def plain(n: int = 200) -> list[NoteTruth]:
+    return [NoteTruth(TEXTS[i % 4], TEXTS[i % 4], ()) for i in range(n)]
+
+
+def planted(
+    source: list[NoteTruth], plan: CanaryPlan, *, is_register: bool = True
+) -> list[NoteTruth]:
+    planting = Planting(plan, is_register, is_blank=False, seed=3)
+    return [planting.planted(note, index=index) for index, note in enumerate(source)]
+
+
+def canary_of(note: NoteTruth) -> Place:
+    (place,) = [place for place in placed(note) if place.role == "canary"]
+    return place
+
+
+@given(st.integers(0, 10**6))
+def test_names_are_planned_evenly_and_twins_are_left_out(seed: int) -> None:
+    plan = plan_canaries(NAMES, n_notes=200, seed=seed, counts=COUNTS)
+    assert {(c.first, c.last) for c in plan.canaries} == set(NAMES)
+    assert Counter(c.n_mentions for c in plan.canaries) == dict.fromkeys(COUNTS, 10) | {0: 40}
+    pairs = {c.pair: c.group for c in plan.canaries if c.n_mentions}
+    assert pairs == {c.pair: c.group for c in plan.canaries if not c.n_mentions}
+    in_notes = Counter(plan.rows.values())
+    assert all(in_notes[row] == canary.n_mentions for row, canary in enumerate(plan.canaries))
+    assert set(plan.rows) <= set(range(200)) and len(plan.rows) == 150
+    assert plan == plan_canaries(NAMES, n_notes=200, seed=seed, counts=COUNTS)
+    assert plan != plan_canaries(NAMES, n_notes=200, seed=seed + 1, counts=COUNTS)
+
+
+@pytest.mark.parametrize("is_register", [False, True])
+def test_a_note_is_changed_only_where_the_planted_name_stands(is_register: bool) -> None:
+    source, plan = plain(), plan_canaries(NAMES, n_notes=200, seed=3, counts=COUNTS)
+    made_notes = planted(source, plan, is_register=is_register)
+    shapes: set[str] = set()
+    for index, (new, old) in enumerate(zip(made_notes, source, strict=True)):
+        if index not in plan.rows:
+            assert new is old
+            continue
+        canary, place = plan.canaries[plan.rows[index]], canary_of(new)
+        check_places(new)
+        assert place.value == written_name(canary.first, canary.last)
+        mask = new.public[place.source_start : place.source_stop]
+        number = 90_000 + plan.rows[index]
+        of_mimic = f"[**Known firstname {number}**] [**Known lastname {number}**]"
+        assert mask == ("[NAME]" if is_register else of_mimic)
+        mention = find_mentions(new.private)[0]
+        assert (mention.first, mention.last) == (canary.first, canary.last)
+        shape = new.private.replace(place.value, "X")
+        assert shape.endswith(old.private) or index % 4 in (0, 2)
+        shapes |= {shape} if index % 4 in (0, 2) else set()
+    assert shapes == {
+        "HPI: X is a 45-year-old man with gout. He fell.",
+        "X is a 70 y/o F with COPD.",
+    }
+
+
+def test_what_the_truth_says_still_stands_where_it_says() -> None:
+    private = "Dr. Lee, 3/4. The patient is a 45-year-old man. Ann. [**S**]"
+    public = "Dr. [L], [.]. The patient is a 45-year-old man. [X]. [**S**]"
+    at = private.index("Ann"), public.index("[X]")
+    places = (
+        Place(4, 7, 4, 7, "a", "last", "staff", "s", "Lee", 0),
+        Place(9, 12, 9, 12, "b", "date", "", "p", "3/4"),
+        Place(at[0], at[0] + 3, at[1], at[1] + 3, "c", "first", "patient", "p", "Ann", 1),
+    )
+    left = Place(private.index("[**"), len(private), public.index("[**"), len(public), "S")
+    plan = plan_canaries(NAMES[:2], n_notes=1, seed=1, counts=(1,))
+    (new,) = planted([NoteTruth(private, public, places, (left,))], plan)
+    check_places(new)
+    assert [place.value for place in placed(new)] == ["Lee", "3/4", canary_of(new).value, "Ann"]
+    assert canary_of(new).group == 2 and " is a 45-year-old man" in new.public
+
+
+def test_japanese_names_take_the_place_of_the_case() -> None:
+    source = [NoteTruth(text, text, ()) for text in ("【症例】症例は７０歳，男性．", "なし")]
+    names = [("太郎", "山田"), ("花子", "佐藤"), ("修", "渡辺"), ("恵", "林")]
+    plan = plan_canaries(names, n_notes=2, seed=1, counts=(1,))
+    new = sorted(n.private.replace(canary_of(n).value, "X") for n in planted(source, plan))
+    assert new[1] == "【症例】Xは７０歳，男性．"
+    assert new[0].startswith("Xは") and new[0].endswith("。\nなし")
+
+
+def test_canaries_are_names_that_are_not_in_the_notes() -> None:
+    pool = us_pool()
+    some = absent_names(pool, n=50, seed=1, taken=set())
+    first, last = some[0]
+    taken = {(last.lower(), first.lower()), pair_of(*some[1])}
+    again = absent_names(pool, n=50, seed=1, taken=taken)
+    assert len(set(some)) == 50 and again[:48] == some[2:]
+    with pytest.raises(AuditError, match="Only 0 names are left that nobody carries; 5 are"):
+        absent_names(pool, n=5, seed=1, taken=set(), accepts=lambda first, last: False)
+    with pytest.raises(AuditError, match="150 notes are needed, one for each mention"):
+        plan_canaries(NAMES, n_notes=149, seed=1, counts=COUNTS)
+
+
+def test_a_preview_has_marks_where_values_stand_and_the_names_of_the_build(tmp_path: Path) -> None:
+    rows = [note_row(1, patient=1, text="x [**Known firstname 1**] y [**Spaceship 2**] z"),
+            note_row(2, patient=1, text=every_category())]  # fmt: skip
+    notes = write_notes(tmp_path / "n.csv", rows)
+    first = preview(notes, number=1, seed=3)
+    assert (first.row, first.is_last) == (2, False)
+    assert [(m.category, m.kind, m.role) for m in first.before_marks] == [
+        ("Known firstname", "first", "patient"), ("Spaceship", "unknown", ""),
+    ]  # fmt: skip
+    marked = [first.before[m.start : m.end] for m in first.before_marks]
+    assert marked == ["[**Known firstname 1**]", "[**Spaceship 2**]"]
+    name = first.after[first.after_marks[0].start : first.after_marks[0].end]
+    assert first.after == f"x {name} y [**Spaceship 2**] z"
+    second = preview(notes, number=2)
+    assert second.is_last and len(second.before_marks) == len(second.after_marks) > 100
+    for number, said in ((3, "has 2 notes"), (0, "from 1 to"), (1001, "from 1 to 1,000")):
+        with pytest.raises(AuditError, match=said):
+            preview(notes, number=number)
+    notes = dummy_notes(tmp_path, n_patients=1)
+    built = lines(made(tmp_path / "c", notes, seed=5).path / "private.jsonl")
+    shown = preview(notes, number=1, seed=5).after
+    assert shown.split(" is a ")[0] == built[0]["text"].split(" is a ")[0]
+    notes, _ = register_files(tmp_path)
+    known = preview(notes, number=1, register=read_register(REGISTER.encode()))
+    assert known.after.startswith("[FIRST] [LAST] is a 72 year old woman")
+    assert [known.before[m.start : m.end] for m in known.before_marks] == ["Anna", "Sandoval"]
+    assert preview(notes, number=1).before_marks == ()
+
+
+def test_the_first_notes_are_counted(tmp_path: Path) -> None:
+    text = "[**Known firstname 1**] [**Spaceship 2**] [**Spaceship 3**] [**broken"
+    rows = [note_row(i, patient=i % 2, text=text) for i in range(5)]
+    rows += [note_row(6, patient="", text="no patient"), note_row(7, patient=1, text="  ")]
+    notes = write_notes(tmp_path / "n.csv", rows)
+    head = survey_head(notes, 100)
+    assert (head.n_notes, head.n_patients, head.n_without_patient) == (6, 2, 1)
+    assert head.n_chars == 5 * len(text) + 10
+    assert [(c.category, c.kind, c.n, c.first_row) for c in head.categories] == [
+        ("Spaceship", "unknown", 10, 2), ("Known firstname", "first", 5, 2),
+    ]  # fmt: skip
+    assert [note.row for note in head.refused] == [8]
+    assert head.has_placeholders and not head.has_blanks
+    assert survey_head(notes, 3).n_notes == 3

@@ -1,0 +1,113 @@
+"""Other names: every name of the truth is another one, all else stays."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+
+from audit.corpus.kept import KeptCorpus
+from audit.corpus.other_names import write_other_names
+from audit.errors import AuditCancelled, AuditError
+from audit.home import HOME_VARIABLE
+from audit.names.people import person_of
+from audit.names.pools import japanese_pool
+from tests.corpus.make_notes import dummy_notes, lines, made, register_files
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+
+
+def texts(path: Path) -> list[str]:
+    return [line["text"] for line in lines(path)]
+
+
+def replaced(corpus: KeptCorpus, seed: int = 1) -> tuple[list[str], dict[str, set[str]]]:
+    """Return the new texts, and new values by (person, kind), read along the truth."""
+    new = texts(write_other_names(corpus, seed=seed))
+    truth = {line["row"]: line for line in lines(corpus.path / "truth.jsonl")}
+    values: dict[str, set[str]] = defaultdict(set)
+    for line, text in zip(lines(corpus.path / "private.jsonl"), new, strict=True):
+        shift, old = 0, line["text"]
+        places = sorted(truth.get(line["row"], {}).get("inserted", []), key=lambda p: p["start"])
+        for place, behind in zip_longest(places, places[1:]):
+            rest = old[place["stop"] : behind["start"] if behind else len(old)]
+            start = place["start"] + shift
+            stop = text.index(rest, start) if rest else len(text)
+            if place["group"] < 0:
+                assert text[start:stop] == place["value"]
+            else:
+                values[f"{place['identity']} {place['kind']}"].add(text[start:stop])
+            shift = stop - place["stop"]
+    return new, values
+
+
+def test_every_name_is_another_one_and_the_same_everywhere(tmp_path: Path) -> None:
+    corpus = made(tmp_path / "c", dummy_notes(tmp_path), seed=1, canary_counts=(2,), n_canaries=2)
+    new, values = replaced(corpus)
+    assert len(values) > 20 and all(len(found) == 1 for found in values.values())
+    people = {line["identity"]: line for line in lines(corpus.path / "people.jsonl")}
+    joined = " ".join(new).lower()
+    for identity, person in people.items():
+        assert f"{person['first']} {person['last']}".lower() not in joined
+        (first,), (last,) = values[f"{identity} first"], values[f"{identity} last"]
+        assert (first, last) != (person["first"], person["last"])
+        others = {person_of(1, f"{identity}/other/{n}", sex=person["sex"]) for n in range(200)}
+        assert (first, last) in {(other.first, other.last) for other in others}  # of the same sex
+    canaries = [v for key, found in values.items() if key.startswith("canary:") for v in found]
+    assert len(canaries) == 2
+    assert (
+        texts(write_other_names(corpus, seed=1)) == new != texts(write_other_names(corpus, seed=2))
+    )
+    assert (corpus.path / "other_names.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_no_other_name_is_taken_even_where_all_common_ones_are(tmp_path: Path) -> None:
+    pool = japanese_pool()
+    taken = [(first, last) for first in pool.first for last in pool.last]
+    rows = "".join(f"{i},{last},{first}\n" for i, (first, last) in enumerate(taken))
+    (tmp_path / "register.csv").write_text(f"患者ID,姓,名\n{rows}", encoding="utf-8")
+    (tmp_path / "notes").mkdir()
+    for patient in range(50):
+        (tmp_path / "notes" / f"{patient}").mkdir()
+        name = taken[patient][1] + taken[patient][0]
+        (tmp_path / "notes" / f"{patient}" / "a.txt").write_text(f"{name}は70歳の男性。", "utf-8")
+    corpus = made(tmp_path / "c", tmp_path / "notes", register_file=tmp_path / "register.csv")
+    new = [text.removesuffix("は70歳の男性。") for text in texts(write_other_names(corpus, seed=1))]
+    assert len(new) == 50 and not {*new} & {last + first for first, last in taken}
+
+
+def test_a_stop_or_files_that_do_not_belong_together_leave_nothing(tmp_path: Path) -> None:
+    corpus = made(tmp_path / "c", dummy_notes(tmp_path))
+    before = sorted(path.name for path in corpus.path.iterdir())
+    with pytest.raises(AuditCancelled):
+        write_other_names(corpus, seed=1, should_stop=lambda: True)
+    truth = corpus.path / "truth.jsonl"
+    truth.write_bytes(truth.read_bytes().replace(b'"row": 5', b'"row": 4', 1))
+    with pytest.raises(AuditError, match="do not belong together"):
+        write_other_names(corpus, seed=1)
+    assert sorted(path.name for path in corpus.path.iterdir()) == before
+
+
+def test_a_corpus_of_the_older_form_is_read(tmp_path: Path) -> None:
+    notes, register = register_files(tmp_path)
+    corpus = made(tmp_path / "c", notes, register_file=register, canary_counts=(1,), n_canaries=1)
+    new = texts(write_other_names(corpus, seed=1))
+    path, older = corpus.path / "truth.jsonl", ""
+    for record in lines(path):
+        mentions = [
+            {"start": p["start"], "stop": p["stop"], "public_start": p["source_start"],
+             "public_stop": p["source_stop"], "form": p["category"], "kind": p["kind"],
+             "mention": p["group"], "is_own": p["identity"] == record["patient"],
+             "patient_ids": [p["identity"].removeprefix("patient:")]}
+            for p in record["inserted"]
+        ]  # fmt: skip
+        patient = record["patient"].removeprefix("patient:")
+        plain = {"row": record["row"], "patient_id": patient, "mentions": mentions[::-1]}
+        older += f"{plain}\n".replace("'", '"').replace("True", "true").replace("False", "false")
+    path.write_text(older)
+    assert texts(write_other_names(corpus, seed=1)) == new

@@ -1,0 +1,491 @@
+"""The generative tagger: a step by hand, tuning to the same bytes, greedy answers, the job."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from audit.cli import main
+from audit.deid.generative import model as greedy
+from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
+from audit.deid.generative.model import (
+    Asked,
+    CausalModel,
+    check_directory,
+    generated,
+    load_causal,
+    text_ids,
+)
+from audit.deid.generative.tagger import (
+    GenerativeTagger,
+    cache_bytes,
+    load_generative,
+    tagger_of,
+    tokens_at_once,
+)
+from audit.deid.generative.training import CopyLearner, Example
+from audit.deid.release import Release
+from audit.deid.tag import COPIES, SPANS, tag_notes
+from audit.deid.taggers import TAGGERS, known_taggers, load_tagger, trained_tagger
+from audit.deid.tasks import TaggerTask
+from audit.errors import AuditCancelled, AuditError
+from audit.jobs.service import KINDS
+from audit.notes.read import open_notes
+from audit.notes.spans import TaggedDocument
+from audit.task import Contact
+from audit.training.config import LossPoint, read_losses
+from audit.training.loop import Hardware, Learner
+from tests.deid.generation.tiny_model import (
+    NOTES,
+    documents,
+    line_of,
+    order,
+    tuned,
+    write_gold,
+    write_model,
+)
+
+FULL = {"n_epochs": 70.0}
+LORA = {
+    "n_epochs": 100.0, "learning_rate": 1e-2, "lora": Lora(rank=32, alpha=64.0, dropout=0.0),
+}  # fmt: skip
+SHORT: dict[str, Any] = {"n_epochs": 6.0, "checkpoint_every": 2, "micro_batch": 2}
+ROWS = tuple(
+    Example(np.array(prompt), np.array(answer))
+    for prompt, answer in (
+        ([1, 5, 6], [7, 8, 2]), ([1, 9, 10, 11, 12], [13, 2]), ([4], [14, 15, 16, 2]),
+    )
+)  # fmt: skip
+
+
+def learner(path: Path, *, kind: str = "llama", **settings: object) -> CopyLearner:
+    loaded = load_causal(write_model(path, kind=kind), device="cpu", is_frozen=False)
+    given = {"batch": 3, "micro_batch": 3, "clip": 1e6, "weight_decay": 0.0} | settings
+    return CopyLearner(
+        loaded.model, settings=TuningSettings(**given), pad_id=0,  # type: ignore[arg-type]
+        hardware=Hardware("cpu", "float32"), n_steps=10, rows=ROWS,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_the_loss_by_hand_whatever_the_padding_and_the_passes(tmp_path: Path, kind: str) -> None:
+    whole, parts = (learner(tmp_path / str(n), kind=kind, micro_batch=n) for n in (3, 1))
+    total, n = 0.0, 0
+    for row in ROWS:
+        ids = torch.tensor([[*row.prompt, *row.answer]])
+        with torch.no_grad():
+            said = torch.log_softmax(whole.model(input_ids=ids).logits[0].double(), dim=-1)
+        for i, token in enumerate(row.answer, start=len(row.prompt)):
+            total, n = total - float(said[i - 1, token]), n + 1
+    for one in (whole, parts):
+        assert one.loss_of(ROWS) == pytest.approx(total / n, rel=1e-5)
+    losses = [one.step(5)[0].item() for one in (whole, parts)]
+    if kind == "llama":  # without dropout
+        assert losses == pytest.approx([total / n] * 2, rel=1e-5)
+        gradients = [[p.grad for p in one.model.parameters()] for one in (whole, parts)]
+        for one_grad, other in zip(*gradients, strict=True):
+            torch.testing.assert_close(one_grad, other, atol=1e-6, rtol=1e-4)
+
+
+def test_every_epoch_has_every_row_once(tmp_path: Path) -> None:
+    made = learner(tmp_path / "m", batch=2, micro_batch=2)
+    answers = [
+        one.targets[one.targets >= 0].tolist() for step in range(1, 7)
+        for one, _ in made.passes(step)
+    ]  # fmt: skip
+    ends = [token for answer in answers for token in answer if token in (8, 13, 16)]
+    for some in (ends[:6], ends[6:]):
+        assert sorted(some) == [8, 8, 13, 13, 16, 16]
+
+
+@pytest.mark.parametrize(("settings", "with_chat"), [(FULL, False), (LORA, False), (FULL, True)])
+def test_tuned_on_a_few_notes_it_copies_them_with_their_tags(
+    tmp_path: Path, settings: dict[str, object], with_chat: bool
+) -> None:
+    if "lora" in settings:
+        pytest.importorskip("peft")
+    model = write_model(tmp_path / "m", with_chat=with_chat)
+    points: list[LossPoint] = []
+    asked = order(tmp_path, model, **settings)
+    told = tuned(asked, on_point=points.append).training
+    assert points[-1].loss and points[1].loss and points[-1].loss < 0.3 * points[1].loss
+    assert (told["n_notes"], told["n_windows"], told["n_steps"]) == (4, 4, points[-1].step)
+    tagger = load_generative(asked.folder, device="cpu")
+    readings = tagger.read(documents())
+    assert [one.status for one in readings] == ["exact"] * 4
+    assert [one.document for one in readings] == documents()
+    assert tagger.tag([note.text for note in documents()]) == tuple(d.spans for d in documents())
+    assert tagger.digest == GenerativeFacts.of_folder(asked.folder).digest()
+
+
+def test_the_folder_is_an_ordinary_model_for_its_owner_alone(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    model = write_model(tmp_path / "m")
+    asked = order(tmp_path, model, **SHORT | {"lora": Lora(dropout=0.1)})
+    asked = asked.with_(validation=(tmp_path / "gold.jsonl",))
+    told, made = tuned(asked), asked.folder
+    assert {path.name for path in made.iterdir()} == {
+        "tagger.json", "model", "losses.jsonl", "training.json",
+    }  # fmt: skip
+    plain, before = (load_file(one / "model.safetensors") for one in (made / "model", model))
+    assert plain.keys() == before.keys()
+    for path in made.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
+    assert load_causal(made / "model", device="cpu").n_context == 512
+    points = read_losses(made)
+    assert told == GenerativeFacts.of_folder(made) and told.title == "tiny"
+    assert told.measured == {
+        "loss": points[-1].loss, "first_validation": points[0].held_out,
+        "validation": points[-1].held_out,
+    }  # fmt: skip
+    assert told.measured["validation"] < told.measured["first_validation"]
+    kept = {name: told.training[name] for name in ("base", "versions")}
+    assert told.training == kept | {
+        "settings": asked.settings.plain(), "n_steps": 6, "n_notes": 4, "n_windows": 4,
+        "n_left_out": 0, "n_changed": 0, "n_cut": 0, "device": "cpu", "precision": "float32",
+    }  # fmt: skip
+    assert kept["base"] == load_causal(model, device="cpu").digest
+    assert (told.n_note_tokens, told.max_tokens, told.language) == (16, 512, "ja")
+    again: list[LossPoint] = []
+    assert tuned(asked, on_point=again.append) == told and again == []
+
+
+@pytest.mark.parametrize("lora", [None, Lora(rank=4, dropout=0.2)])
+def test_stopped_and_gone_on_the_weights_are_the_same(tmp_path: Path, lora: Lora | None) -> None:
+    if lora:
+        pytest.importorskip("peft")
+    model = write_model(tmp_path / "m")
+    whole, asked = (order(tmp_path, model, out=out, **SHORT | {"lora": lora}) for out in "ab")
+    n_steps = tuned(whole).training["n_steps"]
+    seen: list[int] = []
+    with pytest.raises(AuditCancelled):
+        tuned(asked, should_stop=lambda: bool(seen) and seen[-1] >= 3,
+              on_point=lambda point: seen.append(point.step))  # fmt: skip
+    assert seen == [0, 1, 2, 3]
+    tuned(asked, on_point=lambda point: seen.append(point.step))
+    assert seen == list(range(n_steps + 1))  # nothing was done twice
+    one, other = (
+        (made.folder / "model" / "model.safetensors").read_bytes() for made in (whole, asked)
+    )
+    assert one == other
+    assert len({GenerativeFacts.of_folder(made.folder).digest() for made in (whole, asked)}) == 1
+    with pytest.raises(AuditError, match="The folder holds another training"):
+        tuned(order(tmp_path, model, out="a", **SHORT | {"lora": lora, "seed": 1}))
+
+
+def test_gradient_checkpointing_two_formats_and_tags_in_english(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "m")
+    (tmp_path / "note.txt").write_text("<準識別子>森</準識別子>様", "utf-8")
+    gold = (write_gold(tmp_path / "one.jsonl", documents()[:2]), tmp_path / "note.txt")
+    asked = [order(tmp_path, model, out=name, gradient_checkpointing=name == "b", language="en",
+                   **SHORT).with_(gold=gold) for name in "ab"]  # fmt: skip
+    plain, other = (tuned(one) for one in asked)
+    assert plain.measured["loss"] == pytest.approx(other.measured["loss"], rel=1e-4)
+    assert plain.training["n_notes"] == 3
+    assert load_generative(asked[0].folder, device="cpu").facts.language == "en"
+
+
+@pytest.mark.slow
+def test_an_adapter_in_bfloat16_with_gradient_checkpointing(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    model = write_model(tmp_path / "m")
+    asked = order(tmp_path, model, **LORA | {"n_epochs": 25.0}, precision="bfloat16",
+                  gradient_checkpointing=True)  # fmt: skip
+    told = tuned(asked)
+    points = read_losses(asked.folder)
+    assert points[-1].loss and points[1].loss and points[-1].loss < 0.8 * points[1].loss
+    kinds = [{tensor.dtype for tensor in load_file(one / "model.safetensors").values()}
+             for one in (asked.folder / "model", model)]  # fmt: skip
+    assert kinds[0] == kinds[1]
+    loaded = load_causal(asked.folder / "model", device="cpu", precision="bfloat16")
+    assert loaded.precision == "bfloat16"
+    assert len(tagger_of(loaded, told).tag([documents()[0].text])) == 1
+
+
+def test_what_cannot_be_tuned_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("peft")
+    model = write_model(tmp_path / "m")
+    asked = order(tmp_path, model, **SHORT)
+    none = tmp_path / "none.jsonl"
+    for wrong, said in (
+        (asked.with_(gold=(none,)), "is not there"),
+        (asked.with_(settings=TuningSettings(max_tokens=64)), "no room"),
+        (order(tmp_path, model, **SHORT | {"lora": Lora(targets=("x",))}), "no module of these"),
+    ):
+        with pytest.raises(AuditError, match=said):
+            tuned(wrong)
+    with monkeypatch.context() as patch, pytest.raises(AuditError, match="the package peft"):
+        patch.setitem(sys.modules, "peft", None)
+        tuned(order(tmp_path, model, out="peft", **SHORT | {"lora": Lora()}))
+    with monkeypatch.context() as patch, pytest.raises(AuditError, match="no longer a number"):
+        patch.setattr(Learner, "step", lambda *_: torch.full((2,), float("nan")))
+        tuned(order(tmp_path, model, out="nan", **SHORT))
+    for changes in (
+        {"batch": 3, "micro_batch": 2}, {"seed": -1}, {"schedule": "up"}, {"what": 1},
+        {"n_epochs": float("nan")}, {"lora": {"rank": 0}}, {"max_tokens": 63}, {"overlap": -1},
+    ):  # fmt: skip
+        with pytest.raises(AuditError):
+            TuningSettings(**changes)
+    settings = TuningSettings(lora=Lora(targets=("q_proj", "v_proj")), learning_rate=1e-3)
+    assert TuningSettings.read(settings.written(), where="x") == settings
+    rates = [one.highest_rate for one in (TuningSettings(), TuningSettings(lora=Lora()), settings)]
+    assert rates == [2e-5, 2e-4, 1e-3]
+    assert [TuningSettings(batch=4, micro_batch=1).n_steps(n) for n in (1, 4, 5)] == [1, 2, 3]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tuned")
+    task = order(path, write_model(path / "m"), **FULL)
+    tuned(task)
+    return task.folder
+
+
+@pytest.fixture
+def tagger(folder: Path) -> GenerativeTagger:
+    return load_generative(folder, device="cpu")
+
+
+def by_hand(loaded: CausalModel, asked: Asked, stops: Sequence[int]) -> list[int]:
+    """The most likely token, again and again, without a cache."""
+    ids, answer = list(asked.prompt), list[int]()
+    while len(answer) < asked.n_answer:
+        with torch.no_grad():
+            token = int(loaded.model(input_ids=torch.tensor([ids])).logits[0, -1].argmax())
+        if token in stops:
+            break
+        answer.append(token)
+        ids.append(token)
+    return answer
+
+
+def test_answers_are_a_greedy_loop_s_together_alone_and_in_halves(
+    tagger: GenerativeTagger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [text for text, _ in NOTES] + ["森", "足立 5/3 受診 電話 99"]
+    notes = [text_ids(tagger.loaded.tokenizer, text) for text in texts]
+    asked = [Asked(tagger.frame.prompt(n), tagger.room.n_answer(len(n))) for n in notes]
+    asked[0] = replace(asked[0], n_answer=5)  # each has a limit of its own
+    stops, sizes = tagger.frame.stops, list[int]()
+    expected = [by_hand(tagger.loaded, one, stops) for one in asked]
+    assert len(expected[0]) == 5
+    real = tagger.loaded.model.generate
+
+    def small(**given: Any) -> Any:
+        sizes.append(len(given["input_ids"]))
+        if len(given["input_ids"]) > most:
+            raise torch.OutOfMemoryError
+        return real(**given)
+
+    monkeypatch.setattr(tagger.loaded.model, "generate", small)
+    for limit, n_tokens, seen in (
+        (9, None, [6]), (9, 1, [1] * 6), (2, None, [6, 3, 1, 2, 3, 1, 2]),
+    ):  # fmt: skip
+        most = limit
+        sizes.clear()
+        assert generated(tagger.loaded, asked, stops=stops, n_tokens=n_tokens) == expected
+        assert sizes == seen
+    most = 0
+    with pytest.raises(AuditError, match="Memory ran out with a single window"):
+        generated(tagger.loaded, asked[:1], stops=stops, n_tokens=1)
+    # Keys and values, 2 layers, 2 heads of 16 numbers of 4 bytes.
+    assert (cache_bytes(tagger.loaded.model), tokens_at_once(tagger.loaded)) == (512, 16_384)
+
+
+def test_a_long_note_is_read_in_windows_and_it_tells_how_far_it_is(
+    tagger: GenerativeTagger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(greedy, "_ASK_SECONDS", 0.0)
+    text, shares = "\n".join(text for text, _ in NOTES[:3]), list[float]()
+    small = replace(tagger, n_tokens_at_once=1)
+    notes = [TaggedDocument("long", text), TaggedDocument("a", ""), TaggedDocument("b", " \n")]
+    reading, *others = small.read(notes, on_share=shares.append)
+    assert [(one.status, one.tags) for one in others] == [("exact", ())] * 2
+    assert len(reading.pieces) > 1
+    assert {i for one in reading.pieces for i in range(one.start, one.end)} == {*range(len(text))}
+    for before, after in zip(reading.tags, reading.tags[1:], strict=False):
+        assert before.end <= after.start
+    assert len(shares) > 2 * len(reading.pieces) and shares == sorted(shares)
+    assert 0 < shares[0] < 0.1 and shares[-1] == 1.0
+    with pytest.raises(AuditCancelled):
+        tagger.read(documents(), should_stop=lambda: True)
+
+
+def test_a_file_of_notes_its_copies_and_a_stop_in_the_middle(
+    folder: Path, tagger: GenerativeTagger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.deid.tag._KEEP_SECONDS", 0.0)
+    lines = [line_of(doc_id=f"n{i}", patient_id=f"p{i % 6}", text=NOTES[i % 4][0] if i % 5 else
+                     "森様\n特記なし。 " + NOTES[i % 3][0]) for i in range(30)]  # fmt: skip
+    (tmp_path / "notes.jsonl").write_text("".join(lines), "utf-8")
+
+    def tag(by: GenerativeTagger, out: str, **more: Any) -> Any:
+        return tag_notes(open_notes(tmp_path / "notes.jsonl"), tagger=by, out=tmp_path / out,
+                         release=Release(), **more)  # fmt: skip
+
+    copies = tag(tagger, "kept", keep_outputs=True)["copies"]
+    told, spans = (
+        [json.loads(line) for line in (tmp_path / "kept" / name).read_text("utf-8").splitlines()]
+        for name in (COPIES, SPANS)
+    )
+    statuses = [line["status"] for line in told]
+    assert copies["n_notes"] == len(told) == 30
+    assert copies["statuses"] == {name: statuses.count(name) for name in copies["statuses"]}
+    assert copies["faithful"]["n"] == statuses.count("exact") >= 12
+    assert copies["error_rate"] == pytest.approx(sum(one["error_rate"] for one in told) / 30)
+    assert copies["n_windows"] == sum(len(one["outputs"]) for one in told) > 30
+    assert [one.get("unaligned", []) for one in spans] == [one["unaligned"] for one in told]
+    tag(tagger, "whole")
+    assert "output" not in (tmp_path / "whole" / COPIES).read_text("utf-8")
+    real, calls = GenerativeTagger.read, list[int]()
+
+    def dying(self: GenerativeTagger, given: Any, **more: Any) -> Any:
+        calls.append(len(given))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(self, given, **more)
+
+    monkeypatch.setattr(GenerativeTagger, "read", dying)
+    with pytest.raises(KeyboardInterrupt):
+        tag(tagger, "parts")
+    tag(load_generative(folder, device="cpu"), "parts")
+    assert calls == [8, 8, 8, 8, 6]  # the batch that was lost, and the rest
+    for path in (tmp_path / "whole").iterdir():
+        assert path.read_bytes() == (tmp_path / "parts" / path.name).read_bytes(), path.name
+
+
+def test_models_and_facts_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "m", kind="gpt2", n_positions=400)
+    loaded = load_causal(model, device="cpu")
+    tagger = tagger_of(loaded, GenerativeFacts(model=loaded.digest))
+    (reading,) = tagger.read(documents()[:1])
+    assert reading.status != "exact" and reading.document.text == NOTES[0][0]
+    assert (tagger.room.growth, tagger.loaded.n_context) == (2.0, 400)
+    with pytest.raises(AuditError, match="no room"):
+        tagger_of(loaded, GenerativeFacts(model="", max_tokens=100))
+    facts = GenerativeFacts(title="a", model="0" * 64)
+    assert facts.digest() == facts.with_(title="b").digest() != facts.with_(overlap=3).digest()
+    with pytest.raises(AuditError, match="must be"):
+        GenerativeFacts(title="", model="", language="de")  # type: ignore[arg-type]
+    copied = shutil.copytree(folder, tmp_path / "copy")
+    write_model(copied / "model")
+    with pytest.raises(AuditError, match=r"is not the one that tagger.json describes"):
+        load_generative(copied, device="cpu")
+    (copied / "tagger.json").write_text("{}")
+    with pytest.raises(AuditError, match="does not describe a tagger"):
+        load_generative(copied, device="cpu")
+    (model / "adapter_config.json").write_text('{"base_model_name_or_path": "elsewhere"}')
+    with pytest.raises(AuditError, match="holds an adapter"):
+        check_directory(model)
+    (model / "adapter_config.json").unlink()
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"n_layer": 3}))
+    with pytest.raises(AuditError, match="lacks tensors"):
+        load_causal(model, device="cpu")
+    (model / "config.json").write_text("{}")
+    with pytest.raises(AuditError, match="cannot be loaded as a causal language model"):
+        load_causal(model, device="cpu")
+    for name, said in (
+        ("model.safetensors", "no safetensors weights"),
+        ("config.json", "no model"),
+    ):
+        (model / name).unlink()
+        with pytest.raises(AuditError, match=said):
+            check_directory(model)
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TaggerTask:
+    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
+    return order(tmp_path, write_model(tmp_path / "m"), **SHORT).with_(out=None)
+
+
+def test_other_notes_settings_or_models_are_another_question(
+    asked: TaggerTask, tmp_path: Path
+) -> None:
+    question = asked.with_(title="山田").question()
+    assert json.loads(json.dumps(dict(question.order))) == question.order
+    assert (question.kind, question.label) == ("tagger", "m")
+    changed = [asked, asked.with_(settings=asked.settings.with_(seed=1)),
+               asked.with_(validation=asked.gold), asked.with_(out=Path("/o")),
+               asked.with_(start=write_model(tmp_path / "n"))]  # fmt: skip
+    digests = [one.question().digest for one in changed]
+    assert len({*digests}) == 5 and question.digest == digests[0]
+    write_gold(asked.gold[0], documents()[:2])
+    assert asked.question().digest not in digests
+    for wrong, said in (
+        ({"gold": (Path("none"),)}, "cannot be read"), ({"start": tmp_path}, "no model directory"),
+        ({"gold": ()}, "Give annotated notes"), ({"start": None}, "gold notes"),
+    ):  # fmt: skip
+        with pytest.raises(AuditError, match=said):
+            asked.with_(**wrong).question()
+
+
+def test_the_job_tunes_a_tagger_that_is_kept(asked: TaggerTask) -> None:
+    question, said = asked.question(), list[str]()
+
+    def contact(*, stop: bool) -> Contact:
+        return Contact(report=lambda *_: None, should_stop=lambda: stop, say=said.append)
+
+    with pytest.raises(AuditCancelled):
+        KINDS[question.kind](question.order, contact(stop=True))
+    assert TAGGERS.all() == ()
+    with pytest.raises(AuditError, match="not finished"):
+        trained_tagger(question.order["tagger_id"])
+    (tagger_id,) = KINDS[question.kind](question.order, contact(stop=False))
+    kept = trained_tagger(tagger_id)
+    assert (kept.kind, kept.title, kept.points[-1].step) == ("generative", "tiny", 6)
+    assert [one.kind for one in known_taggers()][-1] == "generative"
+    tagger = load_tagger(tagger_id, device="cpu")
+    assert tagger.digest == kept.digest and len(tagger.tag(["森様"])) == 1
+    assert said[-1] == "6 steps on 4 windows of 4 notes."
+
+
+def test_the_command_from_gold_notes_to_the_score_of_copies(
+    asked: TaggerTask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def deid(*options: object, code: int = 0) -> dict[str, Any]:
+        capsys.readouterr()
+        assert main(["deid", *map(str, options), "--json"]) == code
+        captured = capsys.readouterr()
+        return {"said": captured.err} if code else dict(json.loads(captured.out))
+
+    gold, model, out = asked.gold[0], asked.start, tmp_path / "out"
+    tune = ("train", "--kind", "generative", "--gold", gold, "--model", model, "--device", "cpu")
+    told = deid(*tune, "--gen-epochs", 70, "--gen-batch", 4, "--gen-micro-batch", 4,
+                "--gen-learning-rate", "3e-3")  # fmt: skip
+    assert told["tagger_id"].startswith("trained/") and told["training"]["n_windows"] == 4
+    notes = tmp_path / "notes.jsonl"
+    notes.write_text(
+        "".join(line_of(doc_id=f"d{i}", text=t) for i, (t, _) in enumerate(NOTES)), "utf-8"
+    )
+    census = deid("tag", "--tagger", told["tagger_id"], "--notes", notes, "--out", out,
+                  "--device", "cpu", "--keep-outputs")  # fmt: skip
+    assert census["copies"]["faithful"] | {"interval": None} == {
+        "share": 1, "n": 4, "of": 4, "interval": None,
+    }  # fmt: skip
+    spans = deid("score", "--gold", gold, "--pred", out / "spans.jsonl")
+    copies = deid("score", "--gold", gold, "--outputs", out / "copies.jsonl")
+    assert copies["criteria"] == spans["criteria"] == copies["verbatim"]["criteria"]
+    assert copies["copies"] == census["copies"]
+    assert spans["criteria"]["strict"]["together"]["f1"] == 1
+    for sides in ((), ("--pred", gold, "--outputs", gold)):
+        assert "--pred, --outputs" in deid("score", "--gold", gold, *sides, code=2)["said"]
+    wrong = deid("train", "--kind", "generative", "--gold", gold, code=2)
+    assert "Which model" in wrong["said"]
+    pytest.importorskip("peft")
+    told = deid(*tune, "--validation", gold, "--out", tmp_path / "o", "--lora", "--lora-rank", 4,
+                "--lora-targets", "q_proj,v_proj", "--gen-epochs", 2)  # fmt: skip
+    assert told["tagger_id"] is None
+    assert told["training"]["settings"]["lora"]["targets"] == ["q_proj", "v_proj"]
+    assert told["measured"]["validation"] < told["measured"]["first_validation"]

@@ -1,0 +1,234 @@
+"""Copies of notes: spans brought back from windows, sums by hand, files of outputs scored."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.cli import deid_score
+from audit.deid.copies import (
+    CopyingTagger,
+    Piece,
+    added,
+    align_outputs,
+    copies_summary,
+    numbers_of,
+    read_copies,
+    read_pieces,
+)
+from audit.deid.rules import RuleTagger
+from audit.errors import AuditError
+from audit.notes.formats import PairedFiles, write_tags
+from audit.notes.spans import Span, TaggedDocument
+from tests.deid.generation.tiny_model import documents, line_of, write_gold
+
+NOTE = TaggedDocument("d", "森健一様 52歳", patient_id="p")
+NAME, AGE = Span(0, 3, "identifier"), Span(5, 8, "quasi_identifier")
+
+
+def read(output: str, note: TaggedDocument = NOTE, **more: Any):  # type: ignore[no-untyped-def]
+    return read_pieces(note, [Piece(start=0, end=len(note.text), output=output)], **more)
+
+
+@pytest.mark.parametrize(
+    ("output", "status", "spans", "tags", "unaligned"),
+    [
+        ("<識別子>森健一</識別子>様 <準識別子>52歳</準識別子>", "exact", (NAME, AGE),
+         (NAME, AGE), ()),
+        ("<識別子>森健一</識別子>さま 52歳", "edited", (NAME,), (NAME,), ()),
+        ("森健一様 52歳 <識別子>高橋</識別子>", "edited", (), (), ("identifier",)),
+        ("<識別子><準識別子>森</準識別子>健一</識別子>様 52歳", "exact",
+         (Span(0, 1, "quasi_identifier"), NAME), (NAME,), ()),
+        ("<識別子>森健一</識別子>様\n５２歳", "normalised", (NAME,), (NAME,), ()),
+        ("森健一様 <準識別子>52</準識別子>", "truncated", (Span(5, 7, AGE.label),),
+         (Span(5, 7, AGE.label),), ()),
+        (" ", "empty", (), (), ()),
+    ],
+)  # fmt: skip
+def test_spans_come_back_to_the_note(
+    output: str, status: str, spans: Any, tags: Any, unaligned: Any
+) -> None:
+    reading = read(output)
+    assert (reading.status, reading.document.spans, reading.tags) == (status, spans, tags)
+    assert reading.document.unaligned == unaligned
+    assert (reading.document.doc_id, reading.document.patient_id) == ("d", "p")
+
+
+def test_what_is_kept_of_a_copy_and_windows_are_put_together() -> None:
+    tags = dict.fromkeys(("n_tags", "n_unclosed", "n_stray", "n_crossing", "n_nested", "n_unknown",
+                          "n_empty", "n_malformed"), 0)  # fmt: skip
+    edits = dict.fromkeys(("n_inserted", "n_deleted", "n_substituted", "n_inside"), 0)
+    assert read("<識別子>森健一</識別子>様 <準識別子>52歳</準識別子>").line() == {
+        "doc_id": "d", "status": "exact", "n_windows": 1, "error_rate": 0.0,
+        "edits": edits | {"n_source_chars": 8}, "tags": tags | {"n_tags": 2}, "unaligned": [],
+    }  # fmt: skip
+    pieces = [Piece(start=0, end=5, output="<識別子>森健一</識別子>様 "),
+              Piece(start=3, end=8, output="様 <準識別子>52歳")]  # fmt: skip
+    reading = read_pieces(NOTE, pieces)
+    assert reading.tags == reading.document.spans == (NAME, AGE)
+    assert reading.line(with_outputs=True) == {
+        "doc_id": "d", "status": "exact", "n_windows": 2, "error_rate": 0.0,
+        "edits": edits | {"n_source_chars": 10}, "unaligned": [],
+        "tags": tags | {"n_tags": 2, "n_unclosed": 1, "n_malformed": 1},
+        "outputs": [{"start": 0, "end": 5, "output": pieces[0].output},
+                    {"start": 3, "end": 8, "output": pieces[1].output}],
+    }  # fmt: skip
+    worst = read_pieces(NOTE, [pieces[0], Piece(start=3, end=8, output="森")])
+    assert (worst.status, worst.tags) == ("truncated", (NAME,))
+    assert worst.line()["error_rate"] == 0.5 and worst.edits["n_inside"] == 0
+    for wrong in ([Piece(start=3, end=9, output="")], pieces[::-1]):
+        with pytest.raises(ValueError, match="behind the note"):
+            read_pieces(NOTE, wrong)
+    assert read_pieces(TaggedDocument("d", ""), []).line()["error_rate"] is None
+    assert [read_pieces(TaggedDocument("d", text), []).status for text in (" ", "a")] == [
+        "exact", "empty",
+    ]  # fmt: skip
+    own = TaggedDocument("d", "森")
+    assert read("<WARD>森</WARD>", own, labels=("WARD",)).tags == (Span(0, 1, "WARD"),)
+    assert read("<WARD>森</WARD>", own).tags == ()
+    assert not isinstance(RuleTagger(), CopyingTagger)
+
+
+def test_sums_by_hand() -> None:
+    sums: dict[str, float] = {}
+    for output in (
+        "森健一様 52歳",  # exact
+        "森健一様  52歳",  # one more space
+        "<識別子>森健二</識別子>様 52歳",  # one of eight characters, inside a tag
+        "<識別子>森健一様 52歳</連絡先情報></識別子>",  # a crossing
+        "森",  # the end is missing
+        "",
+    ):
+        sums = added(sums, numbers_of(read(output).line()))
+    told = copies_summary(sums)
+    shares = {name: (told[name]["n"], told[name]["of"], told[name]["share"])
+              for name in ("faithful", "truncated", "malformed")}  # fmt: skip
+    assert shares == {"faithful": (2, 6, 2 / 6), "truncated": (1, 6, 1 / 6),
+                      "malformed": (1, 6, 1 / 6)}  # fmt: skip
+    assert told["faithful"]["interval"] == pytest.approx([0.0968, 0.7000], abs=1e-4)
+    # 0, 1, 1, 0, 7 and 8 of 8 characters
+    assert {name: told[name] for name in told if name not in shares} == {
+        "n_notes": 6, "n_windows": 6,
+        "statuses": {"exact": 2, "normalised": 1, "edited": 1, "truncated": 1, "empty": 1},
+        "error_rate": pytest.approx(17 / 48), "pooled_error_rate": pytest.approx(17 / 48),
+        "n_edits": 17, "n_edits_inside": 1, "n_characters": 48, "n_unaligned": 0,
+        "n_malformed": 2, "tags": {"n_tags": 2, "n_unclosed": 0, "n_stray": 1, "n_crossing": 1,
+                                   "n_nested": 0, "n_unknown": 0, "n_empty": 0},
+    }  # fmt: skip
+    told = copies_summary(added(sums, numbers_of(read("x", TaggedDocument("e", "y")).line())))
+    assert told["pooled_error_rate"] == pytest.approx(18 / 49)
+    assert told["error_rate"] == pytest.approx((17 / 8 + 1) / 7)
+    told = copies_summary({})
+    assert told["faithful"] == {"share": None, "n": 0, "of": 0, "interval": None}
+    assert told["error_rate"] is told["pooled_error_rate"] is None
+
+
+FAITHFUL = {note.doc_id: write_tags(note) for note in documents()}
+
+
+def outputs_file(path: Path, outputs: dict[str, str]) -> Path:
+    path.write_text("".join(line_of(doc_id=k, output=v) for k, v in outputs.items()), "utf-8")
+    return path
+
+
+def score(tmp_path: Path, outputs: Path, **more: Any) -> dict[str, Any]:
+    gold = write_gold(tmp_path / "gold.jsonl")
+    return deid_score(gold=gold, outputs=outputs, **{"replicates": 20} | more)
+
+
+def test_an_edited_copy_counts_in_one_column_only(tmp_path: Path) -> None:
+    outputs = FAITHFUL | {"d0": "はい。" + FAITHFUL["d0"] + "<識別子>高橋</識別子>"}
+    misses = tmp_path / "misses.jsonl"
+    edited = outputs_file(tmp_path / "o.jsonl", outputs)
+    faithful = outputs_file(tmp_path / "f.jsonl", FAITHFUL)
+    counts = {}
+    for name, summary in (("faithful", score(tmp_path, faithful)),
+                          ("edited", score(tmp_path, edited, misses=misses))):  # fmt: skip
+        columns = [column["criteria"]["strict"]["together"]
+                   for column in (summary, summary["verbatim"])]  # fmt: skip
+        copies = summary["copies"]
+        counts[name] = [tuple(column[n] for n in ("n_gold", "n_missed", "n_spurious"))
+                        for column in columns]  # fmt: skip
+        counts[f"{name} copies"] = [copies["statuses"]["exact"], copies["statuses"]["edited"],
+                                    copies["n_unaligned"], copies["n_edits"],
+                                    copies["n_edits_inside"]]  # fmt: skip
+    assert counts == {
+        "faithful": [(5, 0, 0), (5, 0, 0)], "faithful copies": [4, 0, 0, 0, 0],
+        "edited": [(5, 0, 1), (5, 2, 0)], "edited copies": [3, 1, 1, 5, 2],
+    }  # fmt: skip
+    listed = [json.loads(line) for line in misses.read_text("utf-8").splitlines()]
+    assert [(one["kind"], one["column"], one["doc_id"]) for one in listed] == [
+        ("spurious", "identifier", "d0")
+    ]
+
+
+def test_windows_of_a_kept_copy_are_scored_as_the_tagger_read_them(tmp_path: Path) -> None:
+    note = documents()[0]
+    pieces = [
+        {"start": 0, "end": 8, "output": "氏名:<識別子>足立志保</識別子> "},
+        {"start": 7, "end": len(note.text), "output": " 番号:<連結符号>53662</連結符号>"},
+    ]
+    path = tmp_path / "o.jsonl"
+    path.write_text(
+        line_of(doc_id="d0", outputs=pieces, status="exact")
+        + line_of(doc_id="d1", output="")
+        + line_of(doc_id="x", output="y"),
+        "utf-8",
+    )
+    gold = write_gold(tmp_path / "gold.jsonl")
+    chars: list[float] = []
+    assert align_outputs(gold, path, folder=tmp_path, on_chars=chars.append) == 1
+    assert chars == [float(len(one.text)) for one in documents()]
+    files, copies = PairedFiles(gold, tmp_path / "predicted.jsonl"), read_copies(tmp_path)
+    pairs = list(files)
+    assert pairs[0] == (note, note) and files.n_gold_only == 2
+    assert (copies.exact, copies.sums["n_notes"]) == (frozenset({"d0"}), 2)
+    doubled = [(note, note), (documents()[1], documents()[1])]
+    verbatim = [doubled[0], (documents()[1], documents()[1].with_spans(()))]
+    assert list(copies.verbatim(doubled)) == verbatim
+    with pytest.raises(AuditError, match="copies cannot be read"):
+        read_copies(tmp_path / "none")
+
+
+def test_outputs_without_gold_are_counted_and_labels_of_the_gold_are_tags(tmp_path: Path) -> None:
+    outputs = {"d0": FAITHFUL["d0"], "other": "x"}
+    summary = score(tmp_path, outputs_file(tmp_path / "o.jsonl", outputs))
+    assert summary["copies"]["n_notes"] == 1
+    assert any(note.startswith("3 notes were not predicted") for note in summary["notes"])
+    assert any(note.startswith("1 predicted notes have no gold") for note in summary["notes"])
+    assert summary["criteria"]["strict"]["together"]["n_missed"] == 3
+    gold = tmp_path / "g.jsonl"
+    spans = [{"start": 0, "end": 2, "label": "WARD"}]
+    gold.write_text(line_of(doc_id="a", text="東5", spans=spans)
+                    + line_of(doc_id="b", text="西6", spans=[]), "utf-8")  # fmt: skip
+    align_outputs(gold, outputs_file(tmp_path / "p.jsonl", {"b": "<WARD>西6</WARD>"}),
+                  folder=tmp_path)  # fmt: skip
+    predicted = list(PairedFiles(gold, tmp_path / "predicted.jsonl"))[1][1]
+    assert predicted.spans == (Span(0, 2, "WARD"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("{}\n", "doc_id"),
+        (line_of(doc_id="d0"), "no `output`"),
+        ("[]\n", "line 1: cannot be taken"),
+        (line_of(doc_id="", output="x"), "doc_id"),
+        (line_of(doc_id="d0", output="x") * 2, "twice"),
+        (line_of(doc_id="zz", output="x"), "no note in common"),
+        (line_of(doc_id="d0", outputs=[{"start": 3, "end": 1, "output": ""}]), "windows of this"),
+        (line_of(doc_id="d0", outputs=[{"start": 3, "end": 99, "output": ""}]), "windows of this"),
+        ('{"doc_id": "d0", "outputs": [{"start": 0, "end": 1e400, "output": ""}]}', "s.0.end"),
+        (line_of(doc_id="d0", outputs=[{"start": 0, "end": 1, "output": None}]), "0.output"),
+        (line_of(doc_id="d0", outputs=[{"start": False, "end": 1, "output": ""}]), "0.start"),
+    ],
+    ids=range(11),
+)  # fmt: skip
+def test_what_is_no_file_of_outputs_is_said(tmp_path: Path, text: str, match: str) -> None:
+    path = tmp_path / "o.jsonl"
+    path.write_text(text, "utf-8")
+    with pytest.raises(AuditError, match=match):
+        score(tmp_path, path)

@@ -1,0 +1,266 @@
+"""Notes that come in: annotated files of a path, uploads to be scored or tagged, hostile ones."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.cli import called, parsed
+from audit.deid import given
+from audit.deid.given import annotated_notes, as_jsonl, is_table, notes_lines, notes_to_tag
+from audit.errors import AuditError
+from audit.home import HOME_VARIABLE
+from audit.notes.formats import FORMATS, write_files
+from audit.notes.read import Note
+from audit.tables import RowNote
+from tests.deid.unseen_notes import marked
+
+TEXTS = {
+    "高橋 太郎": "氏名：⟦I:高橋健一⟧　⟦Q:2024年5月3日⟧ 受診。電話 ⟦C:03-1234-5678⟧。",
+    "note.v2": "Patient: ⟦I:John Smith⟧, seen on ⟦Q:04/11/2026⟧ by Dr. ⟦I:Alice Warren⟧.",
+    "ward b%2": "Nothing personal stands here, <5 mg/dL.",
+}
+NOTES = {name: replace(marked(text, patient=None), doc_id=name) for name, text in TEXTS.items()}
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+
+
+def deid(*words: object) -> dict[str, Any]:
+    return called(parsed(["deid", *words]))
+
+
+def put(folder: Path, files: Mapping[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def written(folder: Path, form: str) -> Path:
+    return put(folder, write_files([*NOTES.values()], form=form))
+
+
+def zipped(files: Mapping[str, bytes], *, how: int = zipfile.ZIP_DEFLATED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", how) as folder:
+        for name, data in files.items():
+            folder.writestr(name, data)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_folder_is_tagged_scored_and_written_in_every_other_form(
+    tmp_path: Path, form: str
+) -> None:
+    gold = written(tmp_path / "gold", form)
+    census = deid("tag", "--tagger", "rules", "--notes", gold, "--out", tmp_path / "out")
+    assert (census["n_notes"], census["n_refused"]) == (3, 0)
+    for pred in (tmp_path / "out", tmp_path / "out" / "spans.jsonl"):
+        found = deid("score", "--gold", gold, "--pred", pred, "--replicates", 5)
+        assert found["notes"] == [] and found["n_documents"] == 3
+        assert found["criteria"]["strict"]["together"]["recall"] == 1.0
+    for other in FORMATS:
+        out = tmp_path / other
+        done = deid("convert", "--notes", gold, "--to", other, "--out", out)
+        assert (done["n_notes"], done["n_flattened"]) == (3, 0)
+        assert out.stat().st_mode & 0o777 == 0o700
+        assert {one.doc_id: one for one in annotated_notes(out).all()} == NOTES
+    for words in (("convert", "--to", "brat"), ("tag", "--tagger", "rules")):
+        with pytest.raises(AuditError, match="something already"):
+            deid(*words, "--notes", gold, "--out", gold)
+
+
+def test_folders_are_patients_and_one_file_is_a_note(tmp_path: Path) -> None:
+    note = b"Seen by Dr. Gray."
+    put(tmp_path / "a", {"p1/a.txt": note, "p2/a.txt": note, "p1/cp932.txt": "高橋".encode("cp932"),
+                         "p1/empty.txt": b"", "p1/zip.txt": b"PK\x03\x04", ".x/a.txt": note,
+                         "p1/.y.txt": note, "p2/a.csv": b"x"})  # fmt: skip
+    (tmp_path / "a" / "p1" / "link.txt").symlink_to(tmp_path / "a" / "p1" / "a.txt")
+    source = notes_to_tag(tmp_path / "a")
+    assert (source.kind, source.n_bytes) == ("inline", 2 * len(note) + 4 + 4)
+    rows = [(r.row, *(("", "") if isinstance(r, RowNote) else (r.note_id, r.patient_id)))
+            for r in source.read()]  # fmt: skip
+    assert rows == [(1, "p1/a", "p1"), (2, "p1/cp932", "p1"), (3, "", ""), (4, "", ""),
+                    (5, "p2/a", "p2")]  # fmt: skip
+    (one,) = notes_to_tag(tmp_path / "a" / "p1" / "a.txt").read()
+    assert isinstance(one, Note) and (one.note_id, one.text) == ("a", note.decode())
+    path = tmp_path / "n.jsonl"
+    path.write_text('{"note_id": "b", "text": "x"}\n')
+    assert [one.note_id for one in notes_to_tag(path).read()] == ["b"]  # type: ignore[union-attr]
+
+
+def test_overlaps_are_flattened_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "n.jsonl"
+    spans = [{"start": 0, "end": end, "label": "x"} for end in (7, 3)]
+    path.write_text(json.dumps({"doc_id": "a", "text": "Ann Lee", "spans": spans}))
+    done = deid("convert", "--notes", path, "--to", "conll", "--out", tmp_path / "b")
+    assert done["n_flattened"] == 1 and "1 notes had spans that overlap" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("files", "why", "where"),
+    [
+        ({}, "format of these files", ""),
+        ({"a.pdf": b"x"}, "format of these files", ""),
+        ({"Smith.ann": b""}, "beside an .ann file", ""),
+        ({"Smith.txt": b"Ann", "Smith.ann": b"T1\tNAME 0 9\tAnn\n"}, "offsets", ", file 1, line 1"),
+        ({"Smith.xml": b"<a/>"}, "XML", ", file 1"),
+        ({"Smith.txt": b"\xff\xfe"}, "UTF-16", ", file 1"),
+        ({"a.xml": b"<r><TEXT>x</TEXT></r>", "a.XML": b""}, "twice", ""),
+        ({"a.jsonl": b""}, "no note in it", ", file 1"),
+    ],
+)
+def test_what_is_not_understood_is_told_without_its_name(
+    tmp_path: Path, files: dict[str, bytes], why: str, where: str
+) -> None:
+    (tmp_path / "gold").mkdir()
+    with pytest.raises(AuditError, match=why) as refused:
+        as_jsonl(put(tmp_path / "gold", files), tmp_path, what="gold notes")
+    assert refused.value.where == f"gold notes{where}" and "Smith" not in str(refused.value)
+    with pytest.raises(AuditError, match="not there"):
+        annotated_notes(tmp_path / "none")
+
+
+def test_what_is_given_is_kept_under_its_digest_and_cleared_after_days(tmp_path: Path) -> None:
+    for form in FORMATS:
+        files = write_files([*NOTES.values()], form=form)
+        name, data = next(iter(files.items()))
+        name, data = (name, data) if len(files) == 1 else ("n.zip", zipped(files))
+        kept = given.keep_given(data, name=name, what="gold notes")
+        assert (kept.n_notes, kept.n_spans, kept.n_patients) == (3, 6, 0)
+        assert kept.labels == (("identifier", 3), ("quasi_identifier", 2), ("contact", 1))
+        back = annotated_notes(given.given_path(kept.digest)).all()
+        assert {one.doc_id: one for one in back} == NOTES
+    outputs = b'{"doc_id": "a", "output": "x"}\n\n{"doc_id": 2, "outputs": []}\n'
+    copies = given.keep_outputs(outputs, what="outputs")
+    assert (copies.n_notes, copies.n_spans, copies.labels) == (2, 0, ())
+    assert given.given_path(copies.digest).read_bytes() == outputs
+    for path in given.given_path(copies.digest).parent.iterdir():
+        os.utime(path, (0, 0))
+    given.clear_given(keep=[copies.digest])
+    assert given.given_path(copies.digest).is_file()
+    for digest in (kept.digest, "../x"):
+        with pytest.raises(AuditError, match="no longer kept"):
+            given.given_path(digest)
+    for data, why in ((b"\n", "no note"), (b"{}", "doc_id"), (b'{"doc_id": 1}', "no `output`")):
+        with pytest.raises(AuditError, match=why):
+            given.keep_outputs(data, what="outputs")
+
+
+LINE = '{"doc_id": "a", "text": "%s", "spans": []}\n' % ("fever and cough " * 200)
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_with_wrong_bytes_is_read_or_refused_and_never_a_crash(packing: int) -> None:
+    good, rng = zipped({"notes.jsonl": LINE.encode()}, how=packing), random.Random(packing)
+    n_refused = 0
+    for _ in range(300):
+        bad = bytearray(good)
+        for _ in range(rng.randint(1, 4)):
+            bad[rng.randrange(len(bad))] = rng.randrange(256)
+        try:
+            given.keep_given(bytes(bad), name="notes.zip", what="gold notes")
+        except AuditError:
+            n_refused += 1
+    assert n_refused > 150
+
+
+NOTE = marked("氏名：⟦I:高橋健一⟧\n<5 mg/dL & more")
+
+
+def read(*files: tuple[str, bytes]) -> list[tuple[str, str]]:
+    records = map(json.loads, notes_lines(files).decode().splitlines())
+    return [(record["note_id"], record["text"]) for record in records]
+
+
+@pytest.mark.parametrize("form", ["brat", "i2b2"])
+def test_annotated_files_give_their_texts_alone(form: str) -> None:
+    files = write_files([NOTE], form=form)
+    assert read(("n.zip", zipped(files))) == read(*files.items()) == [("1", NOTE.text)]
+    wrong = b"T1\tX 900 901\tnothing\n"
+    assert read(("a.txt", b"one"), ("a.ann", wrong)) == [("a", "one")]
+    xml = b'<r><TEXT>one</TEXT><TAGS><NAME start="9" end="x"/></TAGS></r>'
+    assert read(("a.xml", xml)) == [("a", "one")]
+
+
+def test_texts_come_in_the_order_of_their_names_and_names_are_no_paths() -> None:
+    files = [("b.txt", b"two"), ("A/c.TXT", "三".encode("cp932")), ("z.txt", b"")]
+    assert read(*files) == [("c", "三"), ("b", "two"), ("z", "")]
+    assert notes_lines(files) == notes_lines(files[::-1])
+    assert read(("n.zip", zipped(dict(files)))) == read(*files)
+    assert read(("x" * 200 + ".txt", b"a"), ("y" * 201 + ".txt", b"b")) == [
+        ("x" * 200, "a"), ("2", "b"),
+    ]  # fmt: skip
+    hidden = {"../../etc/passwd.txt": b"one", "/root.txt": b"two", "__MACOSX/._a.txt": b"\0",
+              ".x": b""}  # fmt: skip
+    assert read(("n.zip", zipped(hidden))) == [("passwd", "one"), ("root", "two")]
+    assert is_table([("n.CSV", b"")]) and is_table([("n.jsonl", b"")])
+    assert not is_table([("a.txt", b""), ("b.txt", b"")])
+    with pytest.raises(AuditError, match="with other files"):
+        is_table([("n.csv", b""), ("a.txt", b"")])
+
+
+def test_bombs_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    bomb = zipped({"a.txt": b"\n" * 150_000_000})
+    assert len(bomb) < 1_000_000
+    two = [("a.txt", b"12345"), ("b.txt", b"67890")]
+    small = [("n.zip", zipped(dict(two)))]
+    for files, why, limits in (
+        ([("n.zip", bomb)], "too large when unpacked", {}),
+        ([("a.txt", b"x" * 8_000_001)], "longer than 1 MB", {}),
+        (small, "too large when unpacked", {"MAX_UNPACKED_BYTES": 9}),
+        (small * 2, "more than 3 files", {"MAX_FILES": 3, "MAX_UNPACKED_BYTES": 99}),
+        (two, "larger than 0 MB", {"MAX_UPLOAD_MB": 0}),
+    ):
+        for name, value in limits.items():
+            monkeypatch.setattr(given, name, value)
+        with pytest.raises(AuditError, match=why):
+            notes_lines(files)
+    monkeypatch.setattr(given, "MAX_NOTES", 1)
+    monkeypatch.setattr(given, "MAX_LINES", 1)
+    for name in ("n.jsonl", "n.conll"):
+        with pytest.raises(AuditError, match="more than 1 lines"):
+            given.keep_given(b"a\nb\n", name=name, what="gold notes")
+    monkeypatch.setattr(given, "ANNOTATED_FILES_MAX_FILES", 1)
+    with pytest.raises(AuditError, match="more than 1 files"):
+        annotated_notes(Path(__file__).parent)
+
+
+def damaged() -> bytes:
+    data = bytearray(zipped({"a.txt": b"some text " * 99}))
+    data[45:55] = b"\xff" * 10
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("n.zip", b"PK\3\4 no archive", "damaged or locked"),
+        ("n.zip", damaged(), "damaged or locked"),
+        ("n.zip", zipped({}), "no note in it"),
+        ("n.zip", zipped({"a.ann": b"T1"}), "no note in it"),
+        ("n.zip", zipped({"Smith.pdf": b"%PDF"}), "neither .txt, .xml nor .ann"),
+        ("n.zip", zipped({"inner.zip": zipped({"a.txt": b"1"})}), "neither"),
+        ("n.zip", zipped({"Smith.txt": b"\x89PNG\0"}), "not text"),
+        ("Smith.xml", b"<!DOCTYPE x><r><TEXT>1</TEXT></r>", "entities"),
+        ("Smith.xml", b"<r><TAGS/></r>", "no element TEXT"),
+    ],
+)
+def test_what_is_no_note_is_refused_without_its_name(name: str, data: bytes, why: str) -> None:
+    with pytest.raises(AuditError, match=why) as refused:
+        notes_lines([(name, data)])
+    assert "Smith" not in str(refused.value) and refused.value.where.startswith("notes")

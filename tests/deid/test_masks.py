@@ -1,0 +1,348 @@
+"""Masks: typed by rules or a model, translated, filled; profiles of the patients behind them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.deid.fill import (
+    FilledNote,
+    NoteContext,
+    ProfileTable,
+    age_in,
+    filled,
+    with_marked_ages,
+)
+from audit.deid.generative.model import LocalModel
+from audit.deid.masks import (
+    KINDS,
+    find_marks,
+    has_marks,
+    known_kind,
+    mark_text,
+    translated,
+    typed_notes,
+)
+from audit.names.people import ENGLISH, JAPANESE, LOCALES, Profile, age_on, identity_of, written
+from audit.notes.dates import Interval
+from audit.notes.read import Note
+from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES
+
+
+def typed(text: str) -> str:
+    return typed_notes([text], has_blanks="___" in text)[0].text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[**Known firstname 7**] [**Known lastname 8**] is", "{{Patient Name 7}} is"),
+        ("Name: [**Known lastname 8**],[**Known firstname 7**]",
+         "Name: {{Patient Name Reversed 8}}"),
+        ("[**Known firstname 7**] [**Initials (NamePattern4) **] [**Known lastname 8**] is",
+         "{{Patient Name 7}} is"),
+        ("Mrs. [**Known lastname 8**] rests", "Mrs. {{Patient Surname 8 F}} rests"),
+        ("Dr. [**Last Name (STitle) 13**] agreed", "Dr. {{Physician Surname 13}} agreed"),
+        ("Wife [**Name (NI) 44**] called", "Wife {{Family Member Given Name 44 F}} called"),
+        ("His son, [**Name (NI) 44**] called",
+         "His son, {{Family Member Given Name 44 M}} called"),
+        ("Date of Birth: [**2082-3-1**]", "Date of Birth: {{Birth Date|2082-3-1}}"),
+        ("Date of Birth:\n[**2082-3-1**]", "Date of Birth:\n{{Date|2082-3-1}}"),
+        ("Admission Date: [**2151-8-4**]", "Admission Date: {{Admission Date|2151-8-4}}"),
+        ("Discharge Date: [**2151-8-4**]", "Discharge Date: {{Discharge Date|2151-8-4}}"),
+        ("MRN [**Medical Record Number 33**]", "MRN {{Record Number 33}}"),
+        ("SSN [**Social Security Number 4**], [**Job Number 3**]",
+         "SSN {{My Number 4}}, {{Identifier 3}}"),
+        ("at [**Hospital1 18**] by [**Telephone/Fax (1) 12**]",
+         "at {{Hospital Name 18}} by {{Telephone 12}}"),
+        ("on [**Month/Day (2) 5**]", "on {{Date 5|Month/Day (2)}}"),
+        ("[**Age over 90 **] year", "{{Age|over 89}} year"),
+        ("[**Foo bar 3**]", "[**Foo bar 3**]"),
+        ("Ms. ___ came", "Ms. {{Patient Surname F}} came"),
+        ("Husband ___ called", "Husband {{Family Member Name M}} called"),
+        ("Unit No:   ___", "Unit No:   {{Record Number}}"),
+        ("Date of Birth:  ___", "Date of Birth:  {{Birth Date}}"),
+        ("Discharge Date:   ___", "Discharge Date:   {{Discharge Date}}"),
+        ("a ___ year old", "a {{Age}} year old"),
+        ("Hgb ___ today", "Hgb ___ today"),
+    ],
+)  # fmt: skip
+def test_rules_type_mimic(text: str, expected: str) -> None:
+    assert typed(text) == expected
+
+
+def test_an_answer_is_read_however_it_is_written_and_the_others_are_counted() -> None:
+    reply = (
+        "Sure:\n1: Patient Name\n [[2]]: {{Physician Name 3}}\n3. TEXT 7.4 {{x\n4：医師名\n"
+        "5: shoe size\n6: TEXT\n1: Hospital Name\n7 Patient\n8: Date 1234"
+    )
+    text = " ".join(f"{n} ___" for n in range(1, 9)) + " [**Foo 3**]"
+    (done,) = typed_notes([text], has_blanks=True, ask=lambda prompts: [reply for _ in prompts])
+    assert done.text == (
+        "1 {{Patient Name}} 2 {{Physician Name 3}} 3 7.4 ((x 4 {{Physician Name}} 5 ___ 6 ___ "
+        "7 ___ 8 ___ [**Foo 3**]"
+    )
+    assert (done.n_masks, done.n_restored, done.unknown) == (9, 1, {"___": 4, "Foo": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("patient_name", "Patient Name"), ("Ｐａｔｉｅｎｔ  NAME", "Patient Name"),
+     ("患者氏名", "Patient Name"), ("医師名", "Physician Name"), ("phone number", "Telephone"),
+     ("カルテ番号", "Record Number"), ("Typed Name", "Patient Name"), ("shoe size", "")],
+)  # fmt: skip
+def test_many_names_of_one_kind_are_understood(name: str, kind: str) -> None:
+    assert known_kind(name) == KINDS.get(kind)
+    kinds = sorted((one.name, one.value, one.role, one.label) for one in KINDS.values())
+    assert hashlib.sha256(repr(kinds).encode()).hexdigest()[:8] == "f811173b"
+
+
+def test_a_placeholder_is_read_as_it_was_written() -> None:
+    text = "a " + mark_text(KINDS["Date"], number="12", sex="F", content="=3/4") + " {{Foo 3}}"
+    known, unknown = find_marks(text)
+    assert (known.start, known.stop, known.kind, known.number, known.sex, known.content) == (
+        2, 20, KINDS["Date"], "12", "F", "=3/4",
+    )  # fmt: skip
+    assert (unknown.kind, unknown.number, unknown.sex, unknown.content) == (None, "3", "", None)
+    assert has_marks(text)
+    assert not has_marks("{{Foo 3}} { {")
+    with pytest.raises(ValueError, match="cannot be written"):
+        mark_text(KINDS["Date"], content="}")
+
+
+# A language model reads and translates.
+
+
+def test_the_model_is_asked_about_blanks_alone_and_rules_fill_the_gaps() -> None:
+    asked: list[str] = []
+
+    def ask(prompts: Sequence[str]) -> list[str]:
+        asked.extend(prompts)
+        return ["1: TEXT 9.1\n9: Patient Name" if "names:" in one else "" for one in prompts]
+
+    far = "x" * 481
+    notes = [f"Hgb ___ then Ms. ___.{far}Na ___", "Mr. [**Known lastname 3**] came", "K ___. " * 41]
+    done = typed_notes(notes, has_blanks=True, ask=ask)
+    assert done[0].text == f"Hgb 9.1 then Ms. {{{{Patient Surname F}}}}.{far}Na 9.1"
+    assert done[1].text == "Mr. {{Patient Surname 3 M}} came"
+    assert done[2].text == "K 9.1. " + "K ___. " * 7 + "K {{Patient Name}}. " + "K ___. " * 31 + (
+        "K 9.1. "
+    )
+    shown = [prompt.split("Note:\n")[1].split("\n\nMasks")[0] for prompt in asked]
+    assert shown[:2] == [f"Hgb [[1]] then Ms. [[2]].{'x' * 239}", f"{'x' * 237}Na [[1]]"]
+    assert [part.count("[[") for part in shown] == [2, 1, 40, 1]
+    assert f"names: {', '.join(KINDS)}." in asked[0]
+
+
+def test_a_translation_keeps_placeholders_or_is_not_taken() -> None:
+    def ask(prompts: Sequence[str]) -> list[str]:
+        texts = [prompt.split("Passage:\n", 1)[1] for prompt in prompts]
+        return ["退院。{{Patient Name}}" if "KEEP" not in one else "落ちた" for one in texts]
+
+    texts = ["{{Patient Name}} left.\n", "KEEP {{Patient Name}}\n", "  \n"]
+    done = translated(texts, ask=ask)
+    assert [(one.text, one.n_passages, one.n_kept) for one in done] == [
+        ("退院。{{Patient Name}}\n", 1, 0), (texts[1], 1, 1), (texts[2], 0, 0),
+    ]  # fmt: skip
+
+
+@given(st.lists(st.integers(0, 1700), max_size=12), st.booleans())
+def test_passages_are_the_text(lengths: list[int], ends: bool) -> None:
+    asked: list[str] = []
+
+    def ask(prompts: Sequence[str]) -> list[str]:
+        asked.extend(prompt.split("Passage:\n", 1)[1] for prompt in prompts)
+        return asked
+
+    text = "\n".join("x" * n for n in lengths) + "\n" * ends
+    assert translated([text], ask=ask)[0].text == text
+    assert "".join(asked).replace("\n", "") == "x" * sum(lengths)
+    assert all(len(piece) <= 1500 or "\n" not in piece for piece in asked)
+    for piece, after in itertools.pairwise(asked):
+        assert len(piece) + len(after.split("\n", 1)[0]) > 1490
+
+
+def test_a_tiny_model_answers_for_real(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from tests.deid.generation.tiny_model import write_model
+
+    directory = write_model(tmp_path / "m")
+    model = LocalModel(directory, max_new_tokens=6, n_batch=2)
+    prompts = ["Ms. ___ is a much longer prompt", "a", "Hgb ___"]
+    answers = model(prompts)
+    assert len(answers) == 3 and any(answers)
+    # Greedy: the same alone as in a batch with padding, and in any order.
+    assert [model([prompt])[0] for prompt in prompts] == answers
+    assert model(prompts[::-1]) == answers[::-1]
+    assert len(LocalModel(directory, max_new_tokens=2048)(["a b c", "番号"])) == 2
+    digests = [LocalModel(directory, max_new_tokens=n).digest for n in (3, 4, 3)]
+    assert digests[0] == digests[2] != digests[1]
+    (done,) = typed_notes(["Ms. ___ left"], has_blanks=True, ask=model)
+    assert done.text == "Ms. {{Patient Surname F}} left"
+
+
+# Filling.
+
+NEAR = date(2151, 8, 4)
+WEEKS = Interval(-7 * 7305, -140)
+DAY = WEEKS.move(NEAR)
+
+
+def context(locale: str, *, note: str = "n1", stay: str = "s1") -> NoteContext:
+    identity = identity_of(1, "patient:7", Profile("F", 70, DAY), locale=locale)
+    return NoteContext(1, identity, stay, note, NEAR, WEEKS, locale)
+
+
+def values_of(done: FilledNote) -> tuple[str, ...]:
+    return tuple(done.text[span.start : span.end] for span in done.spans)
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="{}"), max_size=12)
+MARKS = st.builds(
+    lambda kind, number, sex, content: mark_text(kind, number=number, sex=sex, content=content),
+    st.sampled_from(list(KINDS.values())), st.sampled_from(["", "1", "23"]),
+    st.sampled_from(["", "M", "F"]),
+    st.sampled_from([None, "2151-8-4", "8-4", "Month/Day (2)", "=７０歳", "over 89"]),
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(TEXTS, MARKS), max_size=8), TEXTS, st.sampled_from(LOCALES))
+def test_every_value_lies_where_its_span_says(
+    parts: list[tuple[str, str]], tail: str, locale: str
+) -> None:
+    text = "".join(a + b for a, b in parts) + tail
+    done = filled(text, context=context(locale))
+    # What is left when the values are cut out is the text around the placeholders, and titles.
+    rest, at = "", 0
+    for span in done.spans:
+        assert span.start >= at
+        rest, at = rest + done.text[at : span.start], span.end
+    rest += done.text[at:]
+    if not any("{{Title" in mark for _, mark in parts):
+        assert rest == "".join(a for a, _ in parts) + tail
+    assert filled(text, context=context(locale)) == done
+    assert all(span.start < span.end and span.label in TYPES for span in done.spans)
+
+
+@pytest.mark.parametrize(("locale", "digest"), [(ENGLISH, "5e61b72d"), (JAPANESE, "5160e23c")])
+def test_values_of_every_kind_stay_the_same_in_every_version(locale: str, digest: str) -> None:
+    text = "\n".join(
+        mark_text(kind, number=number, sex=sex, content=content)
+        for kind in KINDS.values()
+        for number, sex in (("", ""), ("2", ""), ("3", "M"))
+        for content in ((None, "2151-8-4", "Month/Day (2)") if "date" in kind.value else (None,))
+    )
+    done = filled(text + "{{Age|over 89}}", context=context(locale))
+    assert (done.n_left, done.text.count("{{")) == (0, 0)
+    told = repr([(s.label, s.kind, s.person, v)
+                 for s, v in zip(done.spans, values_of(done), strict=True)])  # fmt: skip
+    assert hashlib.sha256((done.text + told).encode()).hexdigest()[:8] == digest
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_a_patient_is_the_same_in_all_notes_and_staff_within_a_stay(locale: str) -> None:
+    text = (
+        "{{Patient Name}}; {{Patient Surname}}; {{Patient Initials}}; {{Record Number}}; "
+        "{{Physician Surname 3}}; {{Physician Surname 4}}"
+    )
+    one = filled(text, context=context(locale, note="n1", stay="s1"))
+    two = filled(text + "{{Patient Name 99}}", context=context(locale, note="n2", stay="s1"))
+    other = filled(text, context=context(locale, note="n3", stay="s2"))
+    name = context(locale).identity.name
+    forms = {written(name, form) for form in ("joined", "spaced", "wide", "middle")}
+    firsts = {values_of(one)[0], values_of(two)[0], values_of(two)[-1], values_of(other)[0]}
+    assert firsts <= forms
+    assert values_of(one)[1:4] == values_of(two)[1:4] == values_of(other)[1:4] == (
+        name.surname.written, written(name, "initials"),
+        context(locale).identity.values["record_number"],
+    )  # fmt: skip
+    assert values_of(one)[4:6] == values_of(two)[4:6]
+    assert [span.label for span in one.spans[:3]] == [
+        IDENTIFIER, QUASI_IDENTIFIER, QUASI_IDENTIFIER,
+    ]  # fmt: skip
+    people = [[span.person for span in done.spans] for done in (one, two, other)]
+    assert people[0][:4] == ["patient:7"] * 4 and people[0] == people[1][:6]
+    assert len({*people[0][4:], *people[2][4:]}) == 4
+
+
+def test_dates_move_by_the_patients_interval_and_ages_fit() -> None:
+    text = "{{Admission Date|2151-8-4}} {{Birth Date}} {{Age}} {{Sex}}"
+    done = filled(text, context=context(ENGLISH))
+    assert values_of(done)[0] == f"{DAY.year}-{DAY.month}-{DAY.day}"
+    assert values_of(done)[2:] == ("70", "female")
+    assert age_on(context(ENGLISH).identity.birth, DAY) == 70
+    ja = filled("{{Date|2151-8-4}}／{{Sex}}", context=context(JAPANESE))
+    assert values_of(ja)[1] == "女性" and "2151" not in ja.text
+
+
+def test_what_is_known_stays_units_stand_once_and_families_share_surnames() -> None:
+    done = filled("{{Age|=７０歳}}の{{Title}}{{Shoe Size}}", context=context(JAPANESE))
+    assert (values_of(done), done.n_left) == (("７０歳",), 1)
+    assert done.text.startswith("７０歳の") and done.text.endswith("{{Shoe Size}}")
+    for unit in ("歳", "才"):
+        done = filled(f"（{{{{Age}}}}{unit}）{{{{Age|=７０{unit}}}}}", context=context(JAPANESE))
+        assert done.text == f"（{values_of(done)[0]}）{values_of(done)[1]}"
+        assert values_of(done) == (f"70{unit}", f"７０{unit}")
+    text = "".join(f"{{{{Family Member Surname {n}}}}}" for n in range(80))
+    done = filled(text, context=context(JAPANESE))
+    own = context(JAPANESE).identity.name.surname.written
+    assert 45 <= values_of(done).count(own) <= 75
+
+
+# What notes say of their patients.
+
+
+def note(text: str, *, patient: str = "p", day: str = "2151-08-04", row: int = 2) -> Note:
+    return Note(str(row), patient, "a", "", day, text, row)
+
+
+@pytest.mark.parametrize(
+    ("text", "age"),
+    [("a 70-year-old man", 70), ("70 y/o", 70), ("症例は７０歳，男性", 70), ("12.5歳 then 8歳", 8),
+     ("for 3 years", None), ("999 years old, 41 yo", 41), ("0歳", 0), ("110 yo", 110)],
+)  # fmt: skip
+def test_the_first_age_is_read(text: str, age: int | None) -> None:
+    assert age_in(text) == age
+
+
+def test_a_patients_profile_comes_from_all_notes() -> None:
+    table = ProfileTable()
+    for one in (
+        note("came again, she is well"),
+        note("a 70 year old woman", day="2152-01-02", row=3),
+        note("71 yo", day="2153-01-02", row=5),
+        note("nothing", patient="", row=4),
+        note("６歳女児．", patient="q", row=6),
+    ):
+        table.add(one)
+    known = table.profile(note(""), seed=1)
+    assert (known.profile.sex, known.profile.age) == ("F", 70)
+    assert known.profile.on == known.interval.move(date(2152, 1, 2))
+    assert known.first_day == date(2151, 8, 4) and 2000 <= known.profile.on.year <= 2019
+    assert (len(table), [table.is_alone(place) for place in (-1, 0, 1)]) == (2, [True, False, True])
+    assert table.profile(note("", patient="q"), seed=1).profile.sex == "F"
+    with pytest.raises(KeyError):
+        table.profile(note("", patient="r"), seed=1)
+
+
+def test_a_note_of_nobody_tells_its_own_sex_and_age() -> None:
+    for text, sex, age in (
+        ("４０歳男性．娘は女性", "M", 40), ("性別：女", "F", None), ("不明", "", None),
+    ):  # fmt: skip
+        known = ProfileTable().profile(note(text, patient="", day=""), seed=1)
+        assert (known.profile.sex, known.profile.age) == (sex, age)
+        assert known.first_day == date(2150, 1, 1)
+
+
+def test_ages_in_the_text_are_marked_and_kept() -> None:
+    assert (
+        with_marked_ages("a 70-year-old man, ８歳") == "a {{Age|=70}}-year-old man, {{Age|=８}}歳"
+    )

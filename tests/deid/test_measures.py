@@ -1,0 +1,376 @@
+"""Measures of a tagger against plain counts, the published tables and what can be said by hand."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import itertools
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.deid.cases import misses_csv, misses_jsonl, misses_of
+from audit.deid.matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
+from audit.deid.metrics import MEASURES, compare, f1, measured
+from audit.deid.score import published_deid, score_pairs, score_summary
+from audit.errors import AuditError
+from audit.notes.spans import TYPES, Span, known_label, tagged
+from tests.deid.make_scores import gold_notes, predicted_notes
+
+TEXT = "x" * 30
+SPANS = st.lists(
+    st.builds(
+        lambda start, n, label: Span(start, min(start + n, 30), label),
+        st.integers(0, 28), st.integers(1, 9), st.sampled_from(("identifier", "contact", "OTHER")),
+    ),
+    max_size=4,
+)  # fmt: skip
+NOTES = st.lists(
+    st.tuples(st.sampled_from((None, "a", "b")), SPANS, SPANS, st.sampled_from(((), ("contact",)))),
+    min_size=1, max_size=5,
+)  # fmt: skip
+
+
+def pairs_of(notes):
+    return [
+        (tagged(str(i), text=TEXT, spans=golds, patient_id=patient),
+         tagged(str(i), text=TEXT, spans=saids, patient_id=patient, unaligned=unaligned))
+        for i, (patient, golds, saids, unaligned) in enumerate(notes)
+    ]  # fmt: skip
+
+
+def plain_counts(pairs, criterion: str, matcher: str, *, is_blind: bool = False):
+    """Count spans and records by label, and the cells of the matrix, one note after the other."""
+    rows: dict[str, Counter[str]] = {}
+    cells: Counter[tuple[str, str]] = Counter()
+    for gold, said in pairs:
+        sides = [gold.spans, said.spans]
+        if is_blind:
+            sides = [{Span(s.start, s.end, "any") for s in side} for side in sides]
+        found = match(*sides, criterion=criterion, matcher=matcher)
+        note = [(g.label, p.label) for g, p in found.pairs]
+        note += [(g.label, MISSED) for g in found.missed]
+        note += [(SPURIOUS, p.label) for p in found.spurious]
+        note += [(SPURIOUS, "any" if is_blind else label) for label in said.unaligned]
+        cells.update(note)
+        for label in {ANY, *itertools.chain.from_iterable(note)} - {MISSED, SPURIOUS}:
+            of_gold = [p for g, p in note if g != SPURIOUS and label in (ANY, g)]
+            of_said = [g for g, p in note if p != MISSED and label in (ANY, p)]
+            n_missed, n_spurious = of_gold.count(MISSED), of_said.count(SPURIOUS)
+            is_any = bool(of_gold or of_said)
+            row = (
+                len(of_gold), len(of_said), n_missed, n_spurious, bool(of_gold),
+                bool(of_gold) and not n_missed, bool(of_said), bool(of_said) and not n_spurious,
+                is_any, is_any and not n_missed and not n_spurious,
+            )  # fmt: skip
+            rows.setdefault(label, Counter()).update(dict(zip(COLUMNS, map(int, row), strict=True)))
+    return rows, cells
+
+
+def measures_of(n: Counter[str]) -> dict[str, float | None]:
+    def share(hits: int, total: int) -> float | None:
+        return hits / total if total else None
+
+    precision = share(n["n_predicted"] - n["n_spurious"], n["n_predicted"])
+    recall = share(n["n_gold"] - n["n_missed"], n["n_gold"])
+    both = None if None in (precision, recall) else precision + recall
+    return {
+        "precision": precision, "recall": recall,
+        "f1": 2 * precision * recall / both if both else both,
+        "complete": share(n["n_complete"], n["n_with_gold"]),
+        "clean": share(n["n_clean"], n["n_with_predicted"]),
+        "exact": share(n["n_exact"], n["n_with_either"]),
+    }  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(NOTES, st.sampled_from(("optimal", "document_order")), st.randoms(use_true_random=False))
+def test_a_summary_against_plain_counts(notes, matcher, randomly):
+    pairs = pairs_of(notes)
+    summary = score_summary(score_pairs(pairs, matcher=matcher), matcher=matcher, n_replicates=20)
+    told = summary.plain()
+    assert (told["matcher"], told["n_documents"]) == (matcher, len(pairs))
+    assert told["n_patients"] == len({gold.patient for gold, _ in pairs})
+    sides = [side for note in notes for side in note[1:3]]
+    assert told["n_duplicate_spans"] == sum(len(side) - len(set(side)) for side in sides)
+    assert told["n_overlapping_gold"] == sum(
+        any(set(range(s.start, s.end)) & set(range(o.start, o.end)) for o in gold.spans[:i])
+        for gold, _ in pairs for i, s in enumerate(gold.spans)
+    )  # fmt: skip
+    for criterion, one in told["criteria"].items():
+        rows, cells = plain_counts(pairs, criterion, matcher)
+        assert one["n_pairs_differ"] == sum(
+            match(gold.spans, said.spans, criterion=criterion).n_differing for gold, said in pairs
+        )
+        labels = [x for x in ("identifier", "contact", "OTHER") if x in rows]
+        assert list(one["labels"]) == labels
+        for label, line in (*one["labels"].items(), (ANY, one["together"])):
+            counts = rows.get(label, Counter())
+            assert {name: line[name] for name in COLUMNS} == {n: counts[n] for n in COLUMNS}
+            expected = measures_of(counts)
+            assert {name: line[name] for name in MEASURES} == pytest.approx(expected)
+            for name, interval in line["intervals"].items():
+                assert interval is None or 0 <= interval[0] <= interval[1] <= 1
+                assert interval is None or expected[name] is not None
+        for name in MEASURES:
+            of_labels = [measures_of(rows[x])[name] for x in labels]
+            defined = [value for value in of_labels if value is not None]
+            mean = sum(defined) / len(defined) if defined else None
+            assert one["macro"][name] == (None if mean is None else pytest.approx(mean))
+        assert one["matrix"] == {
+            "columns": [*labels, MISSED],
+            "rows": {g: [cells[g, p] for p in (*labels, MISSED)] for g in (*labels, SPURIOUS)},
+        }
+    assert list(told["type_blind"]) == ["strict", "label_relaxed"]
+    for criterion, line in told["type_blind"].items():
+        rows, _ = plain_counts(pairs, criterion, matcher, is_blind=True)
+        assert {name: line[name] for name in COLUMNS} == rows.get(ANY, Counter({COLUMNS[0]: 0}))
+    randomly.shuffle(pairs)
+    again = score_summary(score_pairs(pairs, matcher=matcher), matcher=matcher, n_replicates=20)
+    assert again == summary
+
+
+@settings(max_examples=100, deadline=None)
+@given(NOTES)
+def test_coverage_against_sets_of_characters(notes):
+    def chars(spans):
+        return {i for s in spans for i in range(s.start, s.end)}
+
+    n_left = n_over = n_removed = n_personal = 0
+    rows: dict[str, Counter[str]] = {}
+    for _, golds, saids, _ in notes:
+        removed, personal = chars(saids), chars(golds)
+        n_left += len(personal - removed)
+        n_over += len(removed - personal)
+        n_removed, n_personal = n_removed + len(removed), n_personal + len(personal)
+        for label in {s.label for s in golds} | {ANY}:
+            own = {s for s in golds if label in (ANY, s.label)}
+            rows.setdefault(label, Counter()).update(
+                n_gold=len(own), n_covered_whole=sum(chars([s]) <= removed for s in own),
+                n_gold_chars=len(chars(own)), n_covered_chars=len(chars(own) & removed),
+            )  # fmt: skip
+    n_text = 30 * len(notes)
+    scored = score_pairs(pairs_of(notes))
+    told = score_summary(scored, matcher="optimal", n_replicates=1).coverage.plain()
+    lines = {**told.pop("labels"), ANY: told.pop("together")}
+    assert told == {
+        "n_text_chars": n_text, "n_predicted_chars": n_removed, "n_left_chars": n_left,
+        "left_per_1000_chars": 1000 * n_left / n_text, "n_over_chars": n_over,
+        "over_redaction": n_over / (n_text - n_personal) if n_text > n_personal else None,
+    }  # fmt: skip
+    for label, counts in rows.items():
+        n, n_chars = counts["n_gold"], counts["n_gold_chars"]
+        assert lines.pop(label) == dict(
+            counts,
+            covered_whole=counts["n_covered_whole"] / n if n else None,
+            covered_chars=counts["n_covered_chars"] / n_chars if n else None,
+        )
+    assert lines == {}
+
+
+def test_measures_by_hand():
+    gold = [Span(0, 2, "identifier"), Span(4, 6, "identifier"), Span(8, 9, "contact")]
+    said = [Span(0, 3, "identifier"), Span(8, 9, "identifier"), Span(20, 22, "contact")]
+    found = measured(score_pairs(pairs_of([(None, gold, said, ())])).criteria["label_relaxed"])
+    entry = found.labels["identifier"]
+    values = [entry.estimate(name).value for name in MEASURES]
+    assert values == [1.0, 0.5, pytest.approx(2 / 3), 0.0, 1.0, 0.0]
+    rates = [entry.rate(name) for name in MEASURES]
+    assert [(rate.n_hits, rate.n_total) if rate else None for rate in rates] == [
+        (2, 2), (1, 2), None, (0, 1), (1, 1), (0, 1),
+    ]  # fmt: skip
+    assert found.line(ANY) is found.together and found.line("OTHER") is None
+    assert (entry.label_ja, entry.is_few) == ("識別子", True)
+    assert f1(np.array([0.0, 0.5]), np.array([0.0, 1.0])).tolist() == [0.0, pytest.approx(2 / 3)]
+
+
+def test_intervals_come_from_patients_and_their_numbers_stay():
+    def width(patients):
+        spans = [Span(0, 2, "contact")]
+        notes = [(patient, spans, spans * (patient in "acegi"), ()) for patient in patients]
+        counts = score_pairs(pairs_of(notes)).criteria["strict"]
+        recall = measured(counts).labels["contact"].estimate("recall")
+        assert recall.value == 0.5
+        return recall.high - recall.low
+
+    # Ten notes of one patient that agree are one observation; of ten patients, ten.
+    assert width("abcdefghij") < width("ab" * 5)
+    golds = gold_notes(24)
+    scored = score_pairs(zip(golds, predicted_notes(golds), strict=True))
+    summary = score_summary(scored, matcher="optimal", seed=3, n_replicates=200)
+    relaxed = summary.criteria["label_relaxed"]
+    names, telephones = (relaxed.labels[x].intervals["recall"] for x in ("identifier", "contact"))
+    assert names == pytest.approx((0.541667, 0.791667), abs=1e-6)
+    assert telephones == pytest.approx((0.862024, 1.0), abs=1e-6)
+    # All of its numbers, to the last bit: the same seed gives them in every version.
+    assert hashlib.sha256(summary.written()).hexdigest()[:16] == "093ce96f75d64577"
+
+
+def test_labels_that_cannot_be():
+    document = tagged("1", text=TEXT, spans=[Span(0, 1, "missed")])
+    unplaced = tagged("1", text=TEXT, spans=[], unaligned=["spurious"])
+    for pairs, said in (([(document,) * 2], "margins"), ([(unplaced,) * 2], "margins"),
+                        ([], "no note")):  # fmt: skip
+        with pytest.raises(AuditError, match=said):
+            score_pairs(pairs)
+
+
+# Two taggers.
+
+
+def counts_of(hits: list[int]):
+    """Counts of notes with two golds each, of which `hits` are found."""
+    spans = [Span(0, 3, "identifier"), Span(8, 11, "contact")]
+    notes = [(str(i), spans, spans[:n], ()) for i, n in enumerate(hits)]
+    return score_pairs(pairs_of(notes)).criteria["strict"]
+
+
+def test_the_p_of_a_difference_against_all_swaps_and_its_interval():
+    first, second = [2, 2, 1, 2, 2, 0, 2, 1], [1, 2, 1, 0, 1, 1, 0, 1]
+    found = compare(counts_of(first), counts_of(second), n_replicates=20_000)
+    recall = found[1]
+    gaps = [a - b for a, b in zip(first, second, strict=True)]
+    assert [one.measure for one in found] == ["precision", "recall", "f1"]
+    assert recall.estimate.value == pytest.approx(sum(gaps) / 16)
+    swaps = [abs(sum(s * g for s, g in zip(signs, gaps, strict=True)))
+             for signs in itertools.product((1, -1), repeat=8)]  # fmt: skip
+    exact = sum(one >= abs(sum(gaps)) for one in swaps) / len(swaps)
+    assert recall.p == pytest.approx(exact, abs=0.01)
+    assert recall.estimate.low < recall.estimate.value < recall.estimate.high
+    assert (recall.estimate.low, recall.estimate.high) == (0.0, 0.6875)
+    again = compare(counts_of(second), counts_of(first), n_replicates=20_000)[1]
+    assert again.estimate.value == -recall.estimate.value and again.p == recall.p
+    of_label = compare(counts_of(first), counts_of(second), label="contact")[1]
+    assert of_label.estimate.value == pytest.approx((5 - 1) / 8)
+    for one in compare(counts_of(first), counts_of(first)):
+        assert (one.estimate.value, one.estimate.low, one.estimate.high, one.p) == (0, 0, 0, 1)
+    nowhere = compare(counts_of(first), counts_of(first), label="OTHER")[0]
+    assert math.isnan(nowhere.estimate.value) and math.isnan(nowhere.p)
+
+
+# The published tables.
+
+TABLES = json.loads(
+    (Path(__file__).resolve().parents[1] / "golden" / "deid_tables.json").read_text("utf-8")
+)
+FIGURE = TABLES["figure2_label_relaxed"]
+CELLS = {
+    (known_label(gold), known_label(said)): n
+    for gold, row in FIGURE["rows"].items()
+    for said, n in zip(FIGURE["columns"], row, strict=True)
+    if n
+}
+CODE = "personal_id_code"
+
+
+def percent(entry, names, *, digits: int = 1) -> list[float]:
+    return [round(100 * entry.estimate(name).value, digits) for name in names]
+
+
+def test_the_published_matrix_gives_tables_1_and_3_to_the_digit():
+    def records():
+        """Notes of a hundred spans, ten characters apart, that give the published matrix."""
+        flat = [cell for cell, n in CELLS.items() for _ in range(n)]
+        for at in range(0, len(flat), 100):
+            gold, said = [], []
+            for i, (actual, other) in enumerate(flat[at : at + 100]):
+                if actual != SPURIOUS:
+                    gold.append(Span(10 * i, 10 * i + 6, actual))
+                if other != MISSED:
+                    said.append(Span(10 * i + i % 3, 10 * i + 7, other))
+            yield tuple(tagged(str(at), text="x" * 1000, spans=one) for one in (gold, said))
+
+    counts = score_pairs(records()).criteria["label_relaxed"]
+    assert dict(counts.cells) == CELLS
+    entries = measured(counts, n_replicates=10).labels
+    assert {label: percent(entry, MEASURES[:3]) for label, entry in entries.items()} == {
+        known_label(k): v for k, v in TABLES["entity_prf_percent"]["label_relaxed"].items()
+    }
+    assert {label: entry.n_gold for label, entry in entries.items()} == {
+        known_label(k): v for k, v in TABLES["table1_counts"]["test"].items()
+    }
+    published = published_deid()
+    for label in TYPES:
+        again = [round(100 * value, 1) for value in published.recomputed(label)]
+        assert again == list(published.percent["label_relaxed"][label])
+
+
+def test_what_is_shipped_of_the_paper_is_what_it_prints():
+    published, names = published_deid(), TABLES["labels_en"]
+    assert published.n_gold == {names[k]: n for k, n in TABLES["table1_counts"]["test"].items()}
+    for table, key in (
+        (published.percent, "entity_prf_percent"),
+        (published.records, "record_percent_complete_clean_exact"),
+    ):
+        assert table == {
+            criterion: {names[k]: tuple(values) for k, values in TABLES[key][criterion].items()}
+            for criterion in CRITERIA
+        }
+
+
+@pytest.mark.parametrize(
+    ("criterion", "shares"),
+    [
+        ("label_relaxed", [(12, 12), (10, 11), (12, 13)]),
+        ("relaxed", [(10, 12), (10, 11), (10, 13)]),
+        ("strict", [(10, 12), (10, 11), (10, 13)]),
+    ],
+)
+def test_record_rates_have_their_own_denominators(criterion, shares):
+    """Twelve notes with a code, two found under another label; one with an invented code."""
+    said = {10: "quasi_identifier", 11: "linkage_code"}
+    notes = [
+        (None, [Span(0, 4, CODE)] * (i < 12), [Span(0, 4, said.get(i, CODE))], ())
+        for i in range(13)
+    ]
+    entry = measured(score_pairs(pairs_of(notes)).criteria[criterion]).labels[CODE]
+    found = [entry.rate(name) for name in ("complete", "clean", "exact")]
+    assert [(rate.n_hits, rate.n_total) for rate in found if rate] == shares
+    published = TABLES["record_percent_complete_clean_exact"][criterion]["個人識別符号"]
+    assert percent(entry, ("complete", "clean", "exact"), digits=2) == published
+    published = TABLES["entity_prf_percent"][criterion]["個人識別符号"]
+    assert percent(entry, ("precision", "recall", "f1")) == published
+
+
+# The list of misses.
+
+NOTE = "氏名:山田太郎 電話03-1234 2024年"
+
+
+def note(*spans: tuple[int, int, str], unaligned: tuple[str, ...] = ()):
+    return tagged("n1", text=NOTE, spans=[Span(*s) for s in spans], unaligned=unaligned)
+
+
+def test_misses_stand_with_their_text_as_lines_and_as_a_table():
+    gold = note((3, 7, "identifier"), (10, 17, "contact"), (18, 23, "quasi_identifier"))
+    predicted = note((3, 5, "identifier"), (10, 17, "linkage_code"), (0, 2, "contact"),
+                     unaligned=("identifier",))  # fmt: skip
+    found = misses_of(gold, predicted=predicted, n_context=3)
+    rows = list(csv.reader(io.StringIO(misses_csv(found))))
+    assert rows[0] == [
+        "doc_id", "patient_id", "kind", "gold_label", "predicted_label", "gold_start", "gold_end",
+        "predicted_start", "predicted_end", "before", "gold_text", "predicted_text", "after",
+    ]  # fmt: skip
+    assert [",".join(row) for row in rows[1:]] == [
+        "n1,,spurious,,contact,,,0,2,,,氏名,:山田",
+        "n1,,other place,identifier,identifier,3,7,3,5,氏名:,山田太郎,山田, 電話",
+        "n1,,other label,contact,linkage_code,10,17,10,17, 電話,03-1234,03-1234, 20",
+        "n1,,missed,quasi_identifier,,18,23,,,34 ,2024年,,",
+        "n1,,spurious,,identifier,,,,,,,,",
+    ]
+    for row, line in zip(rows[1:], misses_jsonl(found), strict=True):
+        told = json.loads(line)
+        assert row == ["" if told[name] is None else str(told[name]) for name in rows[0]]
+    assert told["gold_label"] is told["gold_start"] is told["predicted_end"] is None
+    assert misses_of(gold, predicted=gold) == ()
+    bad = tagged("=1+1", text="=cmd", spans=[Span(0, 4, "x")])
+    table = misses_csv(misses_of(bad, predicted=bad.with_spans(())))
+    row = list(csv.reader(io.StringIO(table)))[1]
+    assert (row[0], row[10]) == ("'=1+1", "'=cmd")

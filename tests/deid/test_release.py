@@ -1,0 +1,243 @@
+"""The text that is released: source and replacements, placeholders, surrogates, moved dates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.deid.release import (
+    MASK_CHAR,
+    MAX_OFFSET_DAYS,
+    MODES,
+    Release,
+    is_placeholder,
+    language_of,
+)
+from audit.errors import AuditError
+from audit.notes.dates import era_year
+from audit.notes.spans import TYPES, Span, TaggedDocument, merged, n_overlapping, tagged
+from tests.deid.unseen_notes import clinical_sentences, marked
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> TaggedDocument:
+    text = draw(st.text("山田a7\n ", min_size=1, max_size=25))
+    spans = []
+    for _ in range(draw(st.integers(0, 5))):
+        start = draw(st.integers(0, len(text) - 1))
+        end = draw(st.integers(start + 1, len(text)))
+        spans.append(Span(start, end, draw(st.sampled_from(TYPES))))
+    return tagged("1", text=text, spans=spans)
+
+
+@settings(max_examples=200)
+@given(documents(), st.sampled_from(MODES))
+def test_every_character_of_every_span_goes_and_every_other_stays(
+    document: TaggedDocument, mode: str
+) -> None:
+    done = Release(mode=mode).of(document)
+    rebuilt, at = "", 0
+    for one in done.replacements:
+        rebuilt += document.text[at : one.start] + one.text
+        assert done.text[one.new_start : one.new_end] == one.text
+        at = one.end
+    assert rebuilt + document.text[at:] == done.text
+    removed = {i for one in done.replacements for i in range(one.start, one.end)}
+    assert removed == {i for s in document.spans for i in range(s.start, s.end)}
+    if mode == "mask":
+        assert done.text == "".join(
+            MASK_CHAR if i in removed and char != "\n" else char
+            for i, char in enumerate(document.text)
+        )
+
+
+def test_overlapping_spans_are_one_stretch_named_after_the_longest_then_by_risk() -> None:
+    spans = [Span(0, 4, "quasi_identifier"), Span(2, 6, "identifier"), Span(6, 7, "contact")]
+    done = Release().of(tagged("1", text="abcdefgh", spans=spans))
+    assert done.text == "[NAME][CONTACT]h"
+    assert done.replacements[0].labels == ("identifier", "quasi_identifier")
+    longer = tagged("1", text="abcdefgh", spans=[*spans, Span(0, 8, "phone")])
+    assert Release(language="en").of(longer).text == "[PHONE]"
+    for mode in MODES:  # what is equal to what it replaces hides nothing, and is counted
+        done = Release(mode=mode, language="en").of(marked("⟦I:[NAME]⟧ ⟦x:■⟧ ⟦x:■⟧"))
+        assert done.n_unchanged == (2 if mode == "mask" else 1)
+
+
+def test_spans_and_documents_are_checked_once() -> None:
+    for start, end, label in ((2, 2, "x"), (-1, 2, "x"), (0, 1, ""), (0, 1, "a b"), (0, 1, "a\n")):
+        with pytest.raises(ValueError, match=r"span|label"):
+            Span(start, end, label)
+    with pytest.raises(ValueError, match="ends at 3"):
+        tagged("1", text="ab", spans=[Span(0, 3, "x")])
+    with pytest.raises(ValueError, match="sorted"):
+        TaggedDocument("1", "abc", (Span(1, 2, "x"), Span(0, 1, "x")))
+    doubled = tagged("1", text="abc", spans=[Span(1, 2, "x"), Span(1, 2, "x"), Span(0, 2, "x")])
+    assert (doubled.n_duplicates, n_overlapping(doubled.spans)) == (1, 1)
+    assert merged(doubled.spans) == ((0, 2),)
+
+
+def test_what_decides_a_release_is_in_its_key() -> None:
+    plain = {"mode": "placeholder", "language": "text", "seed": None, "version": 2}
+    assert Release(seed=4).decisive() == plain
+    assert Release(language="en").decisive() == plain | {"language": "en"}
+    surrogate = Release(mode="surrogate", seed=2, language="ja").decisive()
+    assert surrogate == {"mode": "surrogate", "language": None, "seed": 2, "version": 2}
+    for wrong in ({"mode": "blur"}, {"language": "fr"}, {"seed": -1}):
+        with pytest.raises(AuditError):
+            Release(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "said"),
+    [
+        ("Seen by ⟦I:Ann Lee⟧ on 4/11/2026.", "en", "[NAME]"),
+        ("山田は受診した。 ⟦I:Ann Lee⟧", "ja", "【氏名】"),
+        ("Der Patient ⟦I:Ann Lee⟧ wurde mit Fieber und Husten gebracht", "", "[NAME]"),
+        ("El paciente ⟦I:Ann Lee⟧ con dolor en el pecho, no fuma", "", "[NAME]"),
+        ("Пациент ⟦I:Ann Lee⟧ поступил с болью в груди", "", "[NAME]"),
+        ("환자 ⟦I:Ann Lee⟧ 는 흉통으로 입원하였다", "", "[NAME]"),
+    ],
+)
+def test_placeholders_are_in_the_language_of_the_note(text: str, language: str, said: str) -> None:
+    document = marked(text)
+    done = Release().of(document)
+    assert done.language == language_of(document.text) == language
+    assert done.text == text.replace("⟦I:Ann Lee⟧", said)
+    for asked, words in (("ja", "【氏名】"), ("en", "[NAME]")):
+        assert words in Release(language=asked).of(document).text
+
+
+ROWS = (Path(__file__).parent / "released.txt").read_text("utf-8").split("\n\n")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=range(len(ROWS)))
+def test_placeholders_say_what_stood_there_and_surrogates_have_its_form(row: str) -> None:
+    """A note of one patient, its placeholders and its surrogates: what nothing tells has none."""
+    text, placeholders, released = row.strip().split("\n")
+    assert Release().of(marked(text)).text == placeholders
+    assert Release(mode="surrogate", seed=1).of(marked(text)).text == released
+    if released != placeholders:
+        for patient in ("p2", None):
+            other = Release(mode="surrogate", seed=1).of(marked(text, patient=patient)).text
+            assert other != released
+
+
+def test_no_clinical_value_is_invented_whatever_a_tagger_calls_it() -> None:
+    for sentence in clinical_sentences():
+        for value in sentence.spans:
+            for label in TYPES:
+                note = TaggedDocument("1", sentence.text, (replace(value, label=label),))
+                done = Release(mode="surrogate", seed=1).of(note)
+                assert is_placeholder(done.replacements[0].text), sentence.text[
+                    value.start : value.end
+                ]
+
+
+def of_form(form: str) -> Callable[[str], date]:
+    return lambda text: datetime.strptime(text, form).replace(tzinfo=UTC).date()
+
+
+def read_era(text: str) -> date:
+    name, *numbers = re.fullmatch(r"(\D+?)(\d+)\D(\d+)\D(\d+)\D?", text).groups()  # type: ignore[union-attr]
+    year, month, day = map(int, numbers)
+    first = {"令": 2019, "R": 2019, "平": 1989, "H": 1989, "昭": 1926, "S": 1926}[name[0]]
+    return date(first + year - 1, month, day)
+
+
+def plain(day: date, form: str) -> str:
+    return form.format(y=day.year, m=day.month, d=day.day, b=f"{day:%B}")
+
+
+FORMS: dict[str, tuple[Callable[[date], str], Callable[[str], date]]] = {
+    "iso": (date.isoformat, date.fromisoformat),
+    "us": (lambda d: plain(d, "{m}/{d}/{y}"), of_form("%m/%d/%Y")),
+    "us short": (lambda d: f"{d:%m/%d/%y}", of_form("%m/%d/%y")),
+    "name": (lambda d: plain(d, "{b} {d}, {y}"), of_form("%B %d, %Y")),
+    "slashes": (lambda d: plain(d, "{y}/{m}/{d}"), of_form("%Y/%m/%d")),
+    "packed": (lambda d: f"{d:%Y%m%d}", of_form("%Y%m%d")),
+    "japanese": (lambda d: plain(d, "{y}年{m}月{d}日"), of_form("%Y年%m月%d日")),
+    "era": (lambda d: plain(d, "{}年{{m}}月{{d}}日".format("".join(map(str, era_year(d)[::2])))),
+            lambda text: read_era(text.replace("元", "1"))),
+    "letter": (lambda d: plain(d, "{}.{{m}}.{{d}}".format("".join(map(str, era_year(d)[1:])))),
+               read_era),
+}  # fmt: skip
+DAYS = st.dates(date(1950, 1, 1), date(2030, 12, 31))
+# In a Japanese note three short numbers begin with the year.
+LATE, ENGLISH = st.dates(date(1975, 1, 1), date(2060, 1, 1)), ("iso", "us", "us short", "name")
+CASES = st.lists(st.tuples(DAYS, st.sampled_from([f for f in FORMS if f != "us short"])),
+                 min_size=2, max_size=5) | st.lists(st.tuples(LATE, st.sampled_from(ENGLISH)),
+                                                    min_size=2, max_size=5)  # fmt: skip
+
+
+def moved(text: str, seed: int) -> list[str]:
+    """Return what took the place of the marks of a patient's note."""
+    done = Release(mode="surrogate", seed=seed).of(marked(text))
+    return [one.text for one in done.replacements]
+
+
+@settings(max_examples=200)
+@given(CASES, st.integers(0, 99))
+def test_intervals_order_validity_and_form_of_whole_dates_stay(
+    dates: list[tuple[date, str]], seed: int
+) -> None:
+    written = [FORMS[form][0](day) for day, form in dates]
+    new = moved("".join(f"visit, on ⟦Q:{text}⟧ he came.\n" for text in written), seed)
+    offsets = {(FORMS[form][1](text) - day).days
+               for text, (day, form) in zip(new, dates, strict=True)}  # fmt: skip
+    (offset,) = offsets
+    assert offset % 7 == 0 and -MAX_OFFSET_DAYS <= offset < -300
+    shapes = [[re.sub(r"[0-9]+|元|[A-Z][a-z]+|令和|平成|昭和|[SHR]", "x", one) for one in texts]
+              for texts in (written, new)]  # fmt: skip
+    assert shapes[0] == shapes[1]
+
+
+@settings(max_examples=100)
+@given(DAYS, st.lists(st.integers(-150, 150), min_size=1, max_size=4), st.integers(0, 99),
+       st.sampled_from(["{m}/{d}", "{m}月{d}日", "{b} {d}"]))  # fmt: skip
+def test_days_without_a_year_keep_their_distance_to_the_date_before(
+    first: date, steps: list[int], seed: int, form: str
+) -> None:
+    days = [first + timedelta(days=step) for step in steps]
+    start = plain(first, "{y}/{m}/{d}")
+    text = "".join(f"on ⟦Q:{start}⟧ and on ⟦Q:{plain(day, form)}⟧ again\n" for day in days)
+    new = moved(text, seed)
+    bases = [FORMS["slashes"][1](one) for one in new[::2]]
+    assert new[1::2] == [plain(base + (day - first), form)
+                         for base, day in zip(bases, days, strict=True)]  # fmt: skip
+
+
+@settings(max_examples=100)
+@given(DAYS, DAYS, st.integers(0, 99))
+def test_months_and_years_never_contradict_whole_dates(day: date, other: date, seed: int) -> None:
+    form = (
+        "⟦Q:{0.year}年{0.month}月{0.day}日⟧入院、⟦Q:{1.year}年{1.month}月⟧発症、⟦Q:{1.year}年⟧手術"
+    )
+    new = moved(form.format(day, other), seed)
+    whole = FORMS["japanese"][1](new[0])
+    year, month, alone = (int(number) for text in new[1:] for number in re.findall(r"\d+", text))
+    before, after = (day.year, day.month), (other.year, other.month)
+    order = (whole.year, whole.month), (year, month)
+    assert (order[0] <= order[1]) if before <= after else (order[0] >= order[1])
+    assert (before != after) or order[0] == order[1]
+    assert alone == (whole.year if day.year == other.year else year)
+    months = (year - whole.year) * 12 + month - whole.month
+    assert abs(months - (other.year - day.year) * 12 - other.month + day.month) <= 1
+
+
+def test_a_patient_moves_as_one_and_others_otherwise() -> None:
+    def offset(doc_id: str, patient: str | None, day: str) -> int:
+        note = TaggedDocument(doc_id, f"on {day}.", (Span(3, 13, "quasi_identifier"),), patient)
+        new = Release(mode="surrogate", seed=1).of(note).replacements[0].text
+        return (date.fromisoformat(new) - date.fromisoformat(day)).days
+
+    assert offset("1", "p1", "2024-05-03") == offset("2", "p1", "2019-01-31") == -581
+    assert offset("1", "q", "2024-05-03") != -581
+    alone = {offset(str(i), None, "2024-05-03") for i in range(30)}
+    assert len(alone) > 20, "a note of unknown owner is a patient of its own"

@@ -1,0 +1,312 @@
+"""Tagging a file of notes: what is written, in which batches, and that a kill leaves no trace."""
+
+from __future__ import annotations
+
+import json
+import stat
+import tracemalloc
+import weakref
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.deid.copies import CopyReading, Piece, copies_summary, read_pieces
+from audit.deid.release import Release
+from audit.deid.rules import RuleTagger
+from audit.deid.tag import tag_notes
+from audit.deid.tagger import Tagger, windows_of
+from audit.errors import AuditCancelled, AuditError
+from audit.notes.read import open_notes
+from audit.notes.spans import TYPES, TaggedDocument
+from audit.progress import Progress
+
+LINE = "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。特記なし。\n"
+LONG = "氏名：高橋健一　受診。特記なし。" * 1875
+
+
+class Killed(BaseException):
+    """What no code catches."""
+
+
+class Dying(RuleTagger):
+    """Tags so many batches and is killed."""
+
+    n_left = 100
+
+    def tag(self, texts):  # type: ignore[no-untyped-def]
+        type(self).n_left -= 1
+        if type(self).n_left < 0:
+            raise Killed
+        return super().tag(texts)
+
+
+class Copying:
+    """Copies notes window by window, without tags, and tells how far it is."""
+
+    name, digest, labels = "copying", "0" * 64, TYPES
+    n_notes_at_once = 8
+
+    def __init__(self, *, n_left: int = 10_000) -> None:
+        self.n_left = n_left
+        self.calls: list[list[int]] = []
+
+    def tag(self, texts: Sequence[str]) -> list[tuple[()]]:
+        return [() for _ in texts]
+
+    def read(
+        self,
+        notes: Sequence[TaggedDocument],
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+        on_share: Callable[[float], None] = lambda share: None,
+    ) -> list[CopyReading]:
+        self.n_left -= 1
+        if self.n_left < 0:
+            raise Killed
+        self.calls.append([len(note.text) for note in notes])
+        found = []
+        for number, note in enumerate(notes):
+            windows = windows_of(note.text, size=1000, overlap=50)
+            pieces = []
+            for i, one in enumerate(windows):
+                output = note.text[one.start : one.end]
+                pieces.append(Piece(start=one.start, end=one.end, output=output))
+                on_share((number + (i + 1) / len(windows)) / len(notes))
+            found.append(read_pieces(note, pieces))
+        return found
+
+
+def of_texts(path: Path, texts: Sequence[str]) -> Path:
+    lines = [json.dumps({"id": str(i), "text": text}) + "\n" for i, text in enumerate(texts)]
+    path.write_text("".join(lines), "utf-8")
+    return path
+
+
+def notes_file(path: Path, *, n: int = 300) -> Path:
+    with path.open("w", encoding="utf-8") as file:
+        for i in range(n):
+            text = LINE * (1 + i % 3) if i % 10 else "特記なし。"
+            record = {"doc_id": f"d{i // 2}", "patient_id": f"p{i % 7}", "text": text}
+            file.write(json.dumps(record if i % 25 else {"doc_id": "x", "text": " "}) + "\n")
+    return path
+
+
+def tag(path: Path, out: Path, tagger: Tagger | None = None, **more: Any) -> dict[str, Any]:
+    release = more.pop("release", Release())
+    return tag_notes(
+        open_notes(path), tagger=tagger or RuleTagger(), out=out, release=release, **more
+    )
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds go by between any two looks at the clock: every step is told and noted."""
+    clock = count(0.0, 10.0)
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+
+
+def test_spans_released_texts_and_a_census(tmp_path: Path) -> None:
+    census = tag(notes_file(tmp_path / "n.jsonl"), tmp_path / "out")
+    files = bytes_of(tmp_path / "out")
+    notes = lines_of(tmp_path / "out" / "spans.jsonl")
+    released = lines_of(tmp_path / "out" / "redacted.jsonl")
+    refused = lines_of(tmp_path / "out" / "refused.jsonl")
+    assert json.loads(files.pop("census.json")) == census
+    n = 528
+    assert census == {
+        "tagger": {"name": "rules", "digest": RuleTagger().digest, "labels": [*TYPES]},
+        "mode": "placeholder", "n_notes": 288, "n_refused": 12,
+        "n_characters": sum(len(note["text"]) for note in notes), "n_notes_without_spans": 24,
+        "n_replaced": 3 * n, "n_replaced_by_itself": 0, "n_notes_of_no_language": 0,
+        "spans": {"identifier": {"n": n, "n_characters": 4 * n},
+                  "quasi_identifier": {"n": n, "n_characters": 9 * n},
+                  "contact": {"n": n, "n_characters": 12 * n}},
+        "sha256": {name: sha256(content).hexdigest() for name, content in files.items()},
+    }  # fmt: skip
+    assert sorted(files) == ["redacted.jsonl", "refused.jsonl", "spans.jsonl"]
+    assert [one["row"] for one in refused] == list(range(1, 301, 25))
+    assert [one["row"] for one in released] == [row for row in range(1, 301) if row % 25 != 1]
+    assert released[0] == {"row": 2, "text": 2 * (
+        "氏名：【氏名】　【日付】 受診。電話 【連絡先】。特記なし。\n")}  # fmt: skip
+    assert [note["doc_id"] for note in notes[:4]] == ["d0", "d1", "d1#4", "d2"]
+    assert notes[0]["patient_id"] == "p1" and len({note["doc_id"] for note in notes}) == 288
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "out").iterdir()} == {0o600}
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("n_batches", [1, 2, 4])
+def test_a_run_that_was_killed_goes_on_and_gives_equal_bytes(
+    tmp_path: Path, always: None, n_batches: int
+) -> None:
+    path = notes_file(tmp_path / "n.jsonl")
+    tag(path, tmp_path / "whole")
+    Dying.n_left = n_batches
+    with pytest.raises(Killed):
+        tag(path, tmp_path / "out", Dying())
+    assert not (tmp_path / "out").exists()
+    with (tmp_path / ".out.making" / "spans.jsonl").open("ab") as file:
+        file.write(b'{"half a li')
+    Dying.n_left = 100
+    tag(path, tmp_path / "out", Dying())
+    assert 100 - Dying.n_left == 5 - n_batches, "what was finished is not tagged again"
+    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+    assert not (tmp_path / ".out.making").exists()
+
+
+def test_other_settings_begin_anew_and_other_notes_are_refused(
+    tmp_path: Path, always: None
+) -> None:
+    path = notes_file(tmp_path / "n.jsonl")
+    text = path.read_text("utf-8")
+    fewer = "".join(text.splitlines(keepends=True)[:70])
+    fewer += "\n" * (len(text.encode()) - len(fewer.encode()))
+    for changed in (text.replace("p1", "p2"), fewer, None):
+        Dying.n_left = 1
+        with pytest.raises(Killed):
+            tag(path, tmp_path / "out", Dying())
+        if changed:
+            path.write_text(changed, "utf-8")
+            with pytest.raises(AuditError, match="changed while"):
+                tag(path, tmp_path / "out")
+            path.write_text(text, "utf-8")
+    for out in ("out", "mask"):
+        tag(path, tmp_path / out, release=Release(mode="mask"))
+    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "mask")
+
+
+def test_surrogates_are_the_same_in_every_note_of_a_patient(tmp_path: Path) -> None:
+    path = notes_file(tmp_path / "n.jsonl", n=60)
+    census = tag(path, tmp_path / "out", release=Release(mode="surrogate", seed=1))
+    assert (census["mode"], census["n_replaced_by_itself"]) == ("surrogate", 0)
+    of_patient: dict[str, set[str]] = {}
+    for one, other in zip(lines_of(tmp_path / "out" / "spans.jsonl"),
+                          lines_of(tmp_path / "out" / "redacted.jsonl"), strict=True):  # fmt: skip
+        if one["spans"]:
+            of_patient.setdefault(one["patient_id"], set()).add(other["text"].splitlines()[0])
+    assert {len(lines) for lines in of_patient.values()} == {1}
+    assert len({line for lines in of_patient.values() for line in lines}) == len(of_patient) == 7
+
+
+def test_a_folder_that_holds_something_and_a_file_without_notes(tmp_path: Path) -> None:
+    path = notes_file(tmp_path / "n.jsonl", n=3)
+    with pytest.raises(AuditError, match="There is something already"):
+        tag(path, tmp_path)
+    with pytest.raises(AuditError, match="No row is a note"):
+        tag(of_texts(tmp_path / "none.jsonl", [" "]), tmp_path / "out")
+
+
+def test_a_slow_tagger_gets_little_at_once_and_loses_no_more(tmp_path: Path, always: None) -> None:
+    texts = ["短い。"] * 10 + [LONG, "短い。", LONG] + ["a" * 9_000] * 3
+    path = of_texts(tmp_path / "n.jsonl", texts)
+    whole = Copying()
+    census = tag(path, tmp_path / "whole", whole, keep_outputs=True)
+    assert whole.calls == [[3] * 8, [3, 3, 30_000], [3, 30_000], [9_000] * 3]
+    lines = lines_of(tmp_path / "whole" / "copies.jsonl")
+    assert [line["doc_id"] for line in lines] == [str(i) for i in range(16)]
+    assert ["".join(one["output"] for one in line["outputs"])[:3] for line in lines[9:]] == [
+        "短い。", "氏名：", "短い。", "氏名：", "aaa", "aaa", "aaa",
+    ]  # fmt: skip
+    assert census["copies"]["statuses"]["exact"] == census["copies"]["n_notes"] == 16
+    assert census["copies"].keys() == copies_summary({}).keys()
+    with pytest.raises(Killed):
+        tag(path, tmp_path / "out", Copying(n_left=2), keep_outputs=True)
+    rest = Copying()
+    tag(path, tmp_path / "out", rest, keep_outputs=True)
+    assert rest.calls == whole.calls[2:]
+    assert bytes_of(tmp_path / "whole") == bytes_of(tmp_path / "out")
+    with pytest.raises(Killed):
+        tag(path, tmp_path / "new", Copying(n_left=2), keep_outputs=True)
+    other = Copying()
+    tag(path, tmp_path / "new", other)
+    assert other.calls == whole.calls, "outputs that are not kept are another run"
+    assert "outputs" not in lines_of(tmp_path / "new" / "copies.jsonl")[0]
+
+
+def test_progress_moves_inside_a_long_note_and_a_person_can_stop_there(
+    tmp_path: Path, always: None
+) -> None:
+    path = of_texts(tmp_path / "n.jsonl", [LONG])
+    reports: list[Progress] = []
+    tag(path, tmp_path / "out", Copying(), progress=reports.append)
+    shares = [one.share for one in reports]
+    assert shares == sorted(shares) and len(set(shares)) >= 30
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
+    seen: list[float] = []
+    with pytest.raises(AuditCancelled):
+        tag(path, tmp_path / "stopped", Copying(), progress=lambda one: seen.append(one.share),
+            should_stop=lambda: bool(seen) and seen[-1] > 0.5)  # fmt: skip
+    assert 0.5 < seen[-1] < 0.6
+    with pytest.raises(AuditCancelled):
+        tag(path, tmp_path / "never", should_stop=lambda: True)
+    assert not (tmp_path / "never").exists()
+
+
+def test_units_are_counted_once_whatever_a_tagger_tells(tmp_path: Path, always: None) -> None:
+    class Telling(Copying):
+        def read(self, notes, **more):  # type: ignore[no-untyped-def]
+            for share in (0.5, 0.25, 1.7, 0.9):
+                more["on_share"](share)
+            return super().read(notes)
+
+    path = of_texts(tmp_path / "n.jsonl", ["x" * 99, " "])
+    seen: list[Progress] = []
+    tag(path, tmp_path / "out", Telling(), progress=seen.append)
+    assert [(one.done, one.total) for one in seen[1:]] == [(0, 101), (50.5, 101), (101, 101)]
+
+
+def test_the_borders_of_batches_depend_on_the_rows_alone(tmp_path: Path, always: None) -> None:
+    calls: list[int] = []
+
+    class Counting(RuleTagger):
+        def tag(self, texts):  # type: ignore[no-untyped-def]
+            calls.append(len(texts))
+            return super().tag(texts)
+
+    texts = ["aaa", " ", "b" * 199_000, "c" * 997, "d", *["e"] * 130]
+    tag(of_texts(tmp_path / "n.jsonl", texts), tmp_path / "out", Counting(("dates",)))
+    assert calls == [3, 64, 64, 3]
+    path = of_texts(tmp_path / "small.jsonl", ["5月3日に受診。"] * 640)
+    assert path.stat().st_size < 1 << 20, "less than what a file is read by"
+    shares: set[float] = set()
+    tag(path, tmp_path / "small", progress=lambda one: shares.add(one.share))
+    assert sorted(shares) == pytest.approx([i / 10 for i in range(11)])
+
+
+def test_no_note_of_an_earlier_batch_is_held(tmp_path: Path) -> None:
+    alive: list[int] = []
+    seen: list[weakref.ref[object]] = []
+
+    class Watching(Copying):
+        def read(self, notes, **more):  # type: ignore[no-untyped-def]
+            found = super().read(notes, **more)
+            alive.append(sum(one() is not None for one in seen))
+            seen.extend(map(weakref.ref, (*notes, *found)))
+            return found
+
+    tag(of_texts(tmp_path / "n.jsonl", [LONG[:40]] * 300), tmp_path / "out", Watching())
+    assert (len(alive), len(seen)) == (38, 600)
+    assert max(alive) <= 3, "the last note of the batch before, and what came of it"
+
+
+def test_memory_does_not_grow_with_the_file_and_a_long_note_is_a_note(tmp_path: Path) -> None:
+    peaks = []
+    for n in (100, 400):
+        path = of_texts(tmp_path / f"{n}.jsonl", [LINE * (30_000 // len(LINE)), *[LINE * 5] * n])
+        tracemalloc.start()
+        census = tag(path, tmp_path / f"out{n}", RuleTagger(("dates",)))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert census["n_notes"] == n + 1
+    assert peaks[1] < 1.3 * peaks[0] + 1_000_000

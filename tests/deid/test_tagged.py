@@ -1,0 +1,417 @@
+"""Kept sets of tagged notes: read, searched, corrected by hand, handed out as files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import stat
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.deid import tagged as sets
+from audit.deid.release import MODES, Release
+from audit.deid.rules import RuleTagger
+from audit.deid.tag import tag_notes
+from audit.deid.tagged import (
+    ADDED,
+    REMOVED,
+    RESULT,
+    TAGGED_SETS,
+    UNDONE,
+    Correction,
+    TaggedSet,
+    corrected,
+    note_at,
+    notes_of,
+)
+from audit.errors import AuditCancelled, AuditError
+from audit.home import HOME_VARIABLE
+from audit.notes.formats import read_files
+from audit.notes.read import open_notes
+from audit.notes.spans import Span, TaggedDocument, tagged
+
+ID = "0123456789ab"
+NOTES = (
+    "氏名：高橋健一　2024年5月3日 受診。\n電話 03-1234-5678。",
+    "特記なし。",
+    '=cmd|"quoted" 氏名：伊藤花子 <5 mg/dL',
+)
+TEXT = "高橋健一は高橋病院へ。Ann saw Annual Ann; 高橋"
+LABEL = "identifier"
+QUASI = "quasi_identifier"
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+
+
+def begun(tagged_id: str = ID, *, how: Release | None = None, title: str = "") -> TaggedSet:
+    return sets.begin_set(
+        tagged_id, source="uploaded", tagger_id="rules", tagger_digest=RuleTagger().digest,
+        how=how or Release(), given=b"private", title=title,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Any:
+    """Return what tags the notes into a set."""
+
+    def made(**how: Any) -> TaggedSet:
+        one = begun(how=Release(**how), title=" Ward \n 7 ")
+        source = tmp_path / "notes.jsonl"
+        lines = [json.dumps({"doc_id": f"d{i}", "patient_id": "p1", "text": text})
+                 for i, text in enumerate(NOTES)]  # fmt: skip
+        source.write_text("\n".join(lines), "utf-8")
+        tag_notes(open_notes(source), tagger=RuleTagger(), out=one.path / RESULT, release=one.how)
+        assert not TAGGED_SETS.get(ID).is_whole
+        sets.write_index(one.path)
+        return TAGGED_SETS.get(ID)
+
+    return made
+
+
+def add(one: TaggedSet, number: int, text: str) -> None:
+    note = note_at(one, number, index=sets.read_index(one))
+    spans = sets.missing_marks(note.document, text=text, label=QUASI, is_everywhere=True)
+    sets.keep_correction(one, Correction(number=number, kind=ADDED, spans=spans, who="ann"))
+
+
+def take(one: TaggedSet, number: int) -> Span:
+    span = note_at(one, number, index=sets.read_index(one)).document.spans[0]
+    sets.keep_correction(one, Correction(number=number, kind=REMOVED, spans=(span,), who="ben"))
+    return span
+
+
+def undo(one: TaggedSet, number: int) -> None:
+    sets.keep_correction(one, Correction(number=number, kind=UNDONE, who="cy"))
+
+
+def note(*spans: Span, text: str = TEXT) -> TaggedDocument:
+    return tagged("1", text=text, spans=spans)
+
+
+def missing(document: TaggedDocument, text: str, **more: Any) -> list[tuple[int, int, str]]:
+    spans = sets.missing_marks(
+        document, text=text, **{"label": LABEL, "is_everywhere": True} | more
+    )
+    return [(one.start, one.end, one.label) for one in spans]
+
+
+def test_every_place_of_a_text_is_marked_but_those_that_are_marked_already() -> None:
+    whole = note(Span(0, 4, LABEL))
+    assert missing(whole, " 高橋 ", label=QUASI) == [(5, 7, QUASI), (31, 33, QUASI)]
+    assert missing(whole, "高橋", is_everywhere=False) == [(5, 7, LABEL)]
+    assert missing(whole, "Ann") == [(11, 14, LABEL), (26, 29, LABEL)]
+    short = note(Span(0, 2, LABEL), Span(3, 4, LABEL))
+    assert missing(short, "高橋健一") == [(0, 4, LABEL)]
+    many = note(text="あ" * (sets.MAX_SPANS + 1))
+    assert missing(many, "あ", is_everywhere=False) == [(0, 1, LABEL)]
+    assert sets.mark_between(note(), start=16, end=22, label=LABEL) == (Span(16, 22, LABEL),)
+    one, two, other = Span(0, 2, LABEL), Span(5, 7, LABEL), Span(31, 33, "contact")
+    assert sets.same_marks(note(one, two, other), one) == (one, two)
+    touching = note(Span(0, 2, LABEL), Span(2, 4, LABEL))
+    for document, text, why in (
+        (touching, "高橋健一", "marked already"), (note(), "  ", "No text"),
+        (note(), "佐藤", "does not stand"), (note(), "nnua", "does not stand"),
+        (many, "あ", "more than 1,000 times"),
+    ):  # fmt: skip
+        with pytest.raises(AuditError, match=why):
+            missing(document, text)
+    for start, end in ((3, 3), (5, 4), (0, len(TEXT) + 1), (-1, 2)):
+        with pytest.raises(AuditError, match="characters 0 to 33"):
+            sets.mark_between(note(), start=start, end=end, label=LABEL)
+    with pytest.raises(AuditError, match="marked already"):
+        sets.mark_between(note(Span(0, 4, "contact")), start=1, end=3, label=LABEL)
+    with pytest.raises(ValueError, match="type"):
+        missing(many, "あ", label="PERSON")
+
+
+@given(st.text("ab é高", max_size=30), st.text("abé高", min_size=1, max_size=3))
+def test_places_are_those_of_a_regular_expression(text: str, wanted: str) -> None:
+    before = "(?<![abé])" if wanted[0] != "高" else ""
+    behind = "(?![abé])" if wanted[-1] != "高" else ""
+    places = [m.start() for m in re.finditer(before + re.escape(wanted) + behind, text)]
+    if not places:
+        with pytest.raises(AuditError):
+            missing(note(text=text), wanted)
+        return
+    assert [start for start, *_ in missing(note(text=text), wanted)] == places
+
+
+def test_corrections_are_applied_in_their_order_and_lose_nothing_else() -> None:
+    def fix(kind: Any, *spans: Span, number: int = 0) -> Correction:
+        return Correction(number=number, kind=kind, spans=spans, who="ann")
+
+    wrong, right = Span(4, 5, LABEL), Span(0, 4, LABEL)
+    whole = TaggedDocument("1", TEXT, (wrong,), "p", 2, ("contact",))
+    done = corrected(whole, [fix(REMOVED, wrong), fix(ADDED, right), fix(ADDED, wrong)])
+    assert done == TaggedDocument("1", TEXT, (right, wrong), "p", 2, ("contact",))
+    assert corrected(whole, []) == whole
+    with pytest.raises(AuditError, match="does not fit"):
+        corrected(whole, [fix(ADDED, Span(0, 99, LABEL), Span(2, 3, LABEL))])
+    many = [Span(i, i + 1, LABEL) for i in range(sets.MAX_SPANS + 1)]
+    for kind, spans, number in (("changed", (right,), 0), (ADDED, many, 0), (ADDED, (right,), -1)):
+        with pytest.raises(AuditError):
+            fix(kind, *spans, number=number)
+
+
+def test_a_set_is_begun_found_and_removed(make: Any) -> None:
+    one = begun("a" * 12, title="x" * 200)
+    assert not one.is_whole and one.n_notes == 0 and one.census is None and len(one.title) == 80
+    assert begun("a" * 12, title="other").title == one.title, "what is there stays"
+    whole = make()
+    assert (whole.is_whole, whole.n_notes, whole.title) == (True, 3, "Ward 7")
+    assert {k: one["n"] for k, one in whole.census["spans"].items()} == {
+        LABEL: 2, QUASI: 1, "contact": 1,
+    }  # fmt: skip
+    assert {one.tagged_id for one in TAGGED_SETS.all()} == {ID, "a" * 12}
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in TAGGED_SETS.home().rglob("*")}
+    assert modes == {0o700, 0o600}
+    (whole.path / RESULT / "census.json").write_text('{"n_notes": 3, "spans": {"contact": 2}}')
+    assert [one.tagged_id for one in TAGGED_SETS.all()] == ["a" * 12], "a damaged one is left out"
+    with pytest.raises(AuditError, match="damaged"):
+        TAGGED_SETS.get(ID)
+    TAGGED_SETS.forget(ID)
+    for call, name in ((TAGGED_SETS.forget, ID), (TAGGED_SETS.get, ID),
+                       (TAGGED_SETS.get, "../../etc/pa")):  # fmt: skip
+        with pytest.raises(AuditError, match="This is not kept here"):
+            call(name)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_any_note_is_read_alone_and_corrected_and_the_taggers_own_stay(
+    make: Any, mode: str
+) -> None:
+    one = make(mode=mode, seed=3)
+    index, own = sets.read_index(one), one.spans_path.read_bytes()
+    assert index[:, 2].tolist() == [3, 0, 1]
+    alone = [note_at(one, number, index=index) for number in (2, 0, 1)]
+    assert [note.document.text for note in alone] == [NOTES[2], NOTES[0], NOTES[1]]
+    assert [alone[i] for i in (1, 2, 0)] == list(notes_of(one))
+    lines = (one.path / RESULT / "redacted.jsonl").read_text("utf-8").splitlines()
+    for note, line in zip(notes_of(one), lines, strict=True):
+        assert {"row": note.row, "text": note.released} == json.loads(line)
+        assert [note.released[r.new_start : r.new_end] for r in note.replacements] == [
+            r.text for r in note.replacements
+        ]
+        assert len(note.replacements) == len(note.document.spans)
+    add(one, 1, "特記")
+    gone = take(one, 0)
+    shown = note_at(one, 1, index=index)
+    assert shown.document.spans == (Span(0, 2, QUASI),)
+    assert [one.kind for one in shown.corrections] == [ADDED]
+    # No name: of surrogates too it becomes a placeholder.
+    assert shown.released == ("■■" if mode == "mask" else "【その他】") + "なし。"
+    assert NOTES[0][gone.start : gone.end] in note_at(one, 0, index=index).released
+    assert list(notes_of(one)) == [note_at(one, n, index=index) for n in range(3)]
+    assert one.spans_path.read_bytes() == own
+    assert note_at(one, 1, index=index, corrections={}).document.spans == ()
+    data = sets.exported(notes_of(one), form="brat", n_notes=3, language="ja")
+    with zipfile.ZipFile(io.BytesIO(data)) as folder:
+        assert b"quasi_identifier 0 2" in folder.read("d1.ann")
+
+
+def test_a_text_that_is_released_already_stays() -> None:
+    document = note(Span(3, 7, LABEL), text="氏名：高橋健一")
+    kept = sets.released_note(document, row=1, release=Release(), kept="氏名：〇〇")
+    assert (kept.released, kept.replacements) == ("氏名：〇〇", ())
+
+
+def test_notes_are_searched_in_name_and_text_and_chosen_by_their_marks(make: Any) -> None:
+    one = make()
+    found = {text: sets.notes_with(one, text=text) for text in ("高橋", '"quoted"', "\n電話", "d1")}
+    assert found == {"高橋": (0,), '"quoted"': (2,), "\n電話": (0,), "d1": (1,)}
+    for word in (LABEL, "doc_id", "start", "p1"):
+        assert sets.notes_with(one, text=word) == ()
+    index = sets.read_index(one)
+    assert sets.chosen_notes(index, only="with").tolist() == [0, 2]
+    add(one, 1, "特記")
+    take(one, 2)
+    kept = sets.corrections_of(one)
+    chosen = {
+        only: sets.chosen_notes(index, only=only, corrections=kept).tolist()
+        for only in ("all", "with", "without", "corrected")
+    }
+    assert chosen == {"all": [0, 1, 2], "with": [0, 1], "without": [2], "corrected": [1, 2]}
+    for only, numbers in (("corrected", [2]), ("with", [0]), ("all", [0, 2])):
+        assert (
+            sets.chosen_notes(index, only=only, hits=[0, 2], corrections=kept).tolist() == numbers
+        )
+
+
+def test_the_census_counts_what_is_handed_out_and_keeps_what_the_tagger_found(make: Any) -> None:
+    one = make()
+    own, index = one.census, sets.read_index(one)
+    assert sets.corrected_census(one, index=index, corrections={}) == own | {"n_notes_corrected": 0}
+    add(one, 1, "特記")
+    add(one, 1, "なし")
+    gone = take(one, 2)
+    census = sets.corrected_census(one, index=index, corrections=sets.corrections_of(one))
+    alone = {name: own[name] for name in ("n_notes_without_spans", "n_replaced",
+                                          "n_replaced_by_itself", "spans", "sha256")}  # fmt: skip
+    assert census == {
+        **{name: value for name, value in own.items() if name not in alone},
+        "n_notes_without_spans": 1, "n_replaced": 5, "n_replaced_by_itself": 0,
+        "spans": {LABEL: {"n": 1, "n_characters": 4}, QUASI: {"n": 3, "n_characters": 13},
+                  "contact": {"n": 1, "n_characters": 12}},
+        "n_notes_corrected": 2, "corrections": {"n_removed": 1, "n_added": 2},
+        "tagger_alone": alone,
+    }  # fmt: skip
+    assert gone.label == LABEL and own["n_replaced"] == 4
+
+
+def test_undo_takes_the_last_one_back_and_stays_on_record(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = make()
+    stamps = {sets.corrections_stamp(one)}
+    for text in ("特記", "なし"):
+        add(one, 1, text)
+        stamps.add(sets.corrections_stamp(one))
+    undo(one, 1)
+    undo(one, 2)  # nothing to undo there
+    assert {n: [(c.spans, c.who) for c in own] for n, own in sets.corrections_of(one).items()} == {
+        1: [((Span(0, 2, QUASI),), "ann")]
+    }
+    undo(one, 1)
+    assert sets.corrections_of(one) == {}
+    path = one.path / sets.CORRECTIONS
+    kinds = [json.loads(line)["kind"] for line in path.read_text("utf-8").splitlines()]
+    assert kinds == ["added", "added", "undone", "undone", "undone"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and len(stamps) == 3
+    assert "特記" not in path.read_text("utf-8")
+    with pytest.raises(ValueError, match="no such note"):
+        undo(one, 3)
+    monkeypatch.setattr("audit.deid.tagged.MAX_LINES", 6)
+    add(one, 1, "特記")
+    with pytest.raises(AuditError, match="have 6 corrections"):
+        add(one, 1, "なし")
+
+
+def test_what_is_damaged_is_refused_and_making_an_index_can_be_stopped(make: Any) -> None:
+    one = make()
+    with pytest.raises(AuditCancelled):
+        sets.write_index(one.path, should_stop=lambda: True)
+    for line in ("{", '{"number": 0, "spans": [], "who": ""}'):
+        (one.path / sets.CORRECTIONS).write_text(line + "\n", "utf-8")
+        for call in (lambda: sets.corrections_of(one), lambda: list(notes_of(one))):
+            with pytest.raises(AuditError, match="damaged"):
+                call()
+    (one.path / RESULT / "redacted.jsonl").write_text("")
+    with pytest.raises(AuditError, match="damaged"):
+        sets.write_index(one.path)
+    for wrong in (np.zeros((3, 2), np.int64), np.zeros((3, 3)), np.zeros(3, np.int64), None):
+        if wrong is None:
+            (one.path / "index.npy").write_bytes(b"no array")
+        else:
+            np.save(one.path / "index.npy", wrong)
+        with pytest.raises(AuditError, match="damaged"):
+            sets.read_index(one)
+
+
+def test_the_line_of_each_copy_is_found(make: Any) -> None:
+    one = make()
+    assert sets.copy_at(one, 0) is None
+    lines = [
+        {"doc_id": "高橋", "status": status, "error_rate": rate, "tags": {"n_malformed": 2},
+         "unaligned": unaligned}
+        for status, rate, unaligned in (("exact", 0.0, []), ("truncated", 0.25, ["contact"]),
+                                        ("empty", None, []), ("perfect", 0.0, []))
+    ]  # fmt: skip
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    (one.path / RESULT / "copies.jsonl").write_text(text, "utf-8")
+    assert [sets.copy_at(one, number) for number in range(3)] == [
+        sets.CopyOfNote("exact", 0.0, 0, 2), sets.CopyOfNote("truncated", 0.25, 1, 2),
+        sets.CopyOfNote("empty", None, 0, 2),
+    ]  # fmt: skip
+    for number in (3, 4):
+        with pytest.raises(AuditError, match="damaged"):
+            sets.copy_at(one, number)
+
+
+@pytest.mark.parametrize("form", sets.PRIVATE)
+def test_spans_come_back_from_every_format(make: Any, form: str) -> None:
+    notes = list(notes_of(make()))
+    data = sets.exported(notes, form=form, n_notes=3, language="ja")
+    name = sets.export_name(form, n_notes=3)
+    files = {name: data}
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(io.BytesIO(data)) as folder:
+            files = {n: folder.read(n) for n in folder.namelist()}
+    back = read_files(files, form="jsonl" if form == "spans" else form)
+    assert [(d.doc_id, d.text, d.spans) for d in back] == [
+        (note.document.doc_id, note.document.text, note.document.spans) for note in notes
+    ]
+
+
+def test_released_texts_hold_no_name_and_no_formula(make: Any) -> None:
+    notes = list(notes_of(make()))
+    files = {form: sets.exported(notes, form=form, n_notes=3, language="ja")
+             for form in ("csv", "jsonl", "text")}  # fmt: skip
+    rows = list(csv.reader(io.StringIO(files["csv"].decode("utf-8-sig"))))
+    texts = [note.released for note in notes]
+    assert rows == [["row", "text"], ["1", texts[0]], ["2", texts[1]], ["3", "'" + texts[2]]]
+    assert rows[3][1].startswith("'=cmd") and "高橋" not in files["csv"].decode()
+    assert list(map(json.loads, files["jsonl"].splitlines())) == [
+        {"row": row, "text": text} for row, text in enumerate(texts, start=1)
+    ]
+    with zipfile.ZipFile(io.BytesIO(files["text"])) as folder:
+        assert [folder.read(f"note-{n}.txt").decode() for n in (1, 2, 3)] == texts
+        assert {(one.date_time[0], one.external_attr >> 16) for one in folder.infolist()} == {
+            (1980, 0o600)
+        }
+    assert sets.exported(notes[:1], form="text", n_notes=1, language="ja") == texts[0].encode()
+    names = [sets.export_name("text", n_notes=n) for n in (1, 2)]
+    assert names == ["redacted.txt", "redacted-texts.zip"]
+    with pytest.raises(ValueError, match="no such form"):
+        sets.exported(notes, form="pdf", n_notes=2, language="ja")
+
+
+def test_what_a_format_cannot_say_is_listed() -> None:
+    spans = [Span(3, 5, LABEL), Span(4, 6, QUASI)]
+    notes = [sets.released_note(tagged(str(i), text=text, spans=spans), row=i, release=Release())
+             for i, text in enumerate(("氏名：高橋健一", "bell \x07 氏名：高橋健一"))]  # fmt: skip
+    data = sets.exported(notes, form="i2b2", n_notes=2, language="ja")
+    with zipfile.ZipFile(io.BytesIO(data)) as folder:
+        assert folder.namelist() == ["0.xml", "left_out.csv"]
+        assert "control character" in folder.read("left_out.csv").decode("utf-8-sig")
+    data = sets.exported(notes[:1], form="inline", n_notes=1, language="text")
+    with zipfile.ZipFile(io.BytesIO(data)) as folder:
+        assert folder.read("0.txt").decode() == (
+            "氏名：<識別子>高橋</識別子><準識別子>健</準識別子>一"
+        ), "flattened"
+
+
+def test_one_text_is_tagged_at_once_and_corrected_in_the_same_way() -> None:
+    release = Release(language="en")
+    found = sets.tagged_text(NOTES[0], tagger=RuleTagger(), release=release)
+    assert found.released == "氏名：[NAME]　[DATE] 受診。\n電話 [CONTACT]。"
+    expected = {
+        "n_notes": 1, "n_characters": len(NOTES[0]), "n_notes_without_spans": 0, "n_replaced": 3,
+        "n_replaced_by_itself": 0, "n_notes_of_no_language": 0,
+        "spans": {LABEL: {"n": 1, "n_characters": 4}, QUASI: {"n": 1, "n_characters": 9},
+                  "contact": {"n": 1, "n_characters": 12}},
+        "n_notes_corrected": 0,
+    }  # fmt: skip
+    assert json.loads(sets.census_file(sets.census_of(found, release=release))) == expected
+    fix = Correction(kind=REMOVED, spans=found.document.spans, who="ann")
+    done = sets.released_note(found.document, row=1, release=release, corrections=[fix])
+    assert done.released == NOTES[0]
+    changed = {"n_notes_without_spans": 1, "n_replaced": 0, "spans": {}, "n_notes_corrected": 1}
+    assert sets.census_of(done, release=release) == expected | changed
+    for text, why in (
+        (" \n", "empty"),
+        ("x" * (sets.MAX_TYPED_CHARS + 1), "more than"),
+        ("a\0", "NUL"),
+    ):
+        with pytest.raises(AuditError, match=why):
+            sets.tagged_text(text, tagger=RuleTagger(), release=release)

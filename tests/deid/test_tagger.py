@@ -1,0 +1,195 @@
+"""Windows of long notes, and two taggers as one: nothing is lost at a border or between the two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.deid.tagger import Tags, Window, from_windows, tag_checked, windows_of
+from audit.deid.taggers import WAYS, CombinedTagger, put_together
+from audit.notes.spans import Span, merged
+
+SIZES = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n // 2)))
+TEXT = "氏名：山田 太郎、ID 1234 です"
+
+
+def spans_of(n_chars: int, *, most: int, labels: Sequence[str]) -> st.SearchStrategy[Tags]:
+    """Spans of a text that share no character."""
+
+    def laid(rows: list[tuple[int, int, str]]) -> Tags:
+        spans, at = [], 0
+        for gap, size, label in rows:
+            at += gap + size
+            if at <= n_chars:
+                spans.append(Span(at - size, at, label))
+        return tuple(spans)
+
+    row = st.tuples(st.integers(0, most), st.integers(1, most), st.sampled_from(labels))
+    return st.lists(row, max_size=30).map(laid)
+
+
+ANNOTATED = st.text(st.sampled_from("ab。 \n、"), max_size=200).flatmap(
+    lambda text: st.tuples(st.just(text), spans_of(len(text), most=12, labels="xy"))
+)
+
+
+def places(spans: Sequence[Span]) -> set[int]:
+    return {i for span in spans for i in range(span.start, span.end)}
+
+
+@given(ANNOTATED, SIZES)
+def test_a_span_that_lies_whole_in_a_window_comes_out_as_it_was(
+    note: tuple[str, Tags], sizes: tuple[int, int]
+) -> None:
+    (text, spans), (size, overlap) = note, sizes
+    windows = windows_of(text, size=size, overlap=overlap)
+    assert all(0 < window.end - window.start <= size for window in windows)
+    assert {i for w in windows for i in range(w.start, w.end)} == set(range(len(text)))
+    for one, other in pairwise(windows):
+        assert one.start < other.start == one.end - overlap and one.end < other.end
+    # What a tagger that errs nowhere says about a window: it knows no text outside.
+    cut = [[Span(max(s.start, w.start) - w.start, min(s.end, w.end) - w.start, s.label)
+            for s in spans if s.start < w.end and w.start < s.end] for w in windows]  # fmt: skip
+    found = from_windows(windows, cut, n_chars=len(text))
+    whole = {s for s in spans if any(w.start <= s.start and s.end <= w.end for w in windows)}
+    assert whole <= set(found) and whole >= {span for span in spans if span.n_chars <= overlap}
+    assert list(found) == sorted(found) and places(found) == places(spans)
+    assert all(a.end <= b.start for a, b in pairwise(found))
+    assert not overlap or found == spans, "a span longer than the overlap is joined again"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "found"),
+    [
+        ([(5, 9, "x")], [(1, 4, "y")], [(5, 9, "x")]),
+        ([(5, 10, "x")], [(1, 4, "y")], [(5, 8, "y")]),
+        ([(5, 10, "x")], [(0, 6, "x")], [(4, 10, "x")]),
+        ([(5, 10, "x")], [(0, 4, "x"), (5, 8, "x")], [(9, 12, "x")]),
+        ([(2, 10, "x")], [(0, 5, "y")], [(2, 10, "x")]),
+        ([(0, 3, "x")], [(2, 10, "y")], [(0, 3, "x"), (6, 14, "y")]),
+        ([(2, 6, "x"), (8, 10, "y")], [(0, 3, "x")], [(2, 6, "x"), (8, 10, "y")]),
+    ],
+)
+def test_of_two_that_disagree_the_one_with_more_text_around_it_stays(
+    left: list[tuple[int, int, str]],
+    right: list[tuple[int, int, str]],
+    found: list[tuple[int, int, str]],
+) -> None:
+    windows = (Window(0, 10), Window(4, 14))
+    spans = [[Span(*one) for one in side] for side in (left, right)]
+    assert from_windows(windows, spans, n_chars=14) == tuple(Span(*one) for one in found)
+
+
+def test_windows_end_where_a_line_or_a_sentence_does() -> None:
+    text = "a" * 90 + "。" + "b" * 60
+    assert windows_of(text, size=100, overlap=20) == (Window(0, 91), Window(71, 151))
+    line = "a" * 89 + "\n" + "。" + "b" * 60
+    assert windows_of(line, size=100, overlap=50) == (
+        Window(0, 90),
+        Window(40, 140),
+        Window(90, 151),
+    )
+    early = "a" * 87 + "。" + "b" * 60
+    assert windows_of(early, size=100, overlap=20)[0] == Window(0, 100)
+    assert windows_of("", size=10, overlap=2) == ()
+    for start, end in ((-1, 2), (3, 3)):
+        with pytest.raises(ValueError, match=f"from {start} to {end}"):
+            Window(start, end)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A tagger that always says the same."""
+
+    spans: Tags
+    digest: str = "d"
+    name: str = "fixed"
+    labels: tuple[str, ...] = ("x",)
+
+    def tag(self, texts: Sequence[str]) -> list[Tags]:
+        return [self.spans for _ in texts]
+
+
+TAGS = spans_of(len(TEXT), most=6, labels=("contact", "identifier"))
+
+
+@given(TAGS, TAGS, st.sampled_from(WAYS))
+def test_every_sign_that_either_found_is_found_and_nothing_else(
+    one: Tags, other: Tags, way: str
+) -> None:
+    found = put_together(TEXT, one, other, way=way)
+    covered, either = places(found), places((*one, *other))
+    assert covered <= either
+    assert not any(TEXT[i].isalnum() for i in either - covered)
+    tagger = CombinedTagger(Fixed(one), Fixed(other), way)
+    assert tag_checked(tagger, [TEXT]) == (found,) and tagger.labels == ("x",)
+    assert put_together(TEXT, one, (), way=way) == one
+    tidy = put_together(TEXT, (), other, way=way)
+    assert put_together(TEXT, tidy, tidy, way=way) == tidy
+    assert merged(tidy) == tuple((span.start, span.end) for span in tidy) or len(tidy) > 1
+
+
+RULE, MODEL = Span(3, 5, "contact"), Span(3, 8, "identifier")
+PARTS = (RULE, Span(6, 8, "identifier"))
+NAME = Span(3, 5, "quasi_identifier")
+
+
+@pytest.mark.parametrize(
+    ("way", "rule", "expected"),
+    [
+        ("longest", RULE, (MODEL,)),
+        ("model first", RULE, (MODEL,)),
+        ("rules first", RULE, PARTS),
+        ("codes by rule", RULE, PARTS),
+        ("codes by rule", NAME, (MODEL,)),
+        ("rules first", NAME, (NAME, PARTS[1])),
+        ("longest", Span(3, 8, "contact"), (MODEL,)),
+        ("codes by rule", Span(3, 8, "contact"), (Span(3, 8, "contact"),)),
+    ],
+)
+def test_which_of_two_stays_whole(way: str, rule: Span, expected: Tags) -> None:
+    assert put_together(TEXT, (rule,), (MODEL,), way=way) == expected
+
+
+def test_the_digest_follows_what_it_is_made_of() -> None:
+    one, other = Fixed((), "a"), Fixed((), "b")
+    made = [CombinedTagger(one, other, "longest"), CombinedTagger(other, one, "longest"),
+            CombinedTagger(one, other, "model first")]  # fmt: skip
+    assert len({tagger.digest for tagger in made}) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "found"),
+    [
+        ("、076-437-2930-", [(0, 14)], ["076-437-2930"]),
+        ("（0242-07-5519", [(0, 13)], ["0242-07-5519"]),
+        ("(0242)07-5519", [(0, 13)], ["(0242)07-5519"]),
+        ("Nguyen Thi Lan)", [(0, 15)], ["Nguyen Thi Lan"]),
+        ("聖マリア病院（分院）", [(0, 10)], ["聖マリア病院（分院）"]),
+        ("A.B.", [(0, 4)], ["A.B."]),
+        ("Tanaka.", [(0, 7)], ["Tanaka"]),
+        (" 58♂\n", [(0, 5)], ["58♂"]),
+        ("、。", [(0, 2)], []),
+        ("5/10に軽快", [(0, 1)], ["5/10"]),
+        ("電話 0564‐23‐8711。", [(3, 10)], ["0564‐23‐8711"]),
+        ("10.29 より", [(3, 5)], ["10.29"]),
+        ("5/3-5/10", [(0, 3), (4, 8)], ["5/3", "5/10"]),
+        ("ID 8900", [(3, 5)], ["89"]),
+        ("佐藤 120/80", [(0, 2)], ["佐藤"]),
+    ],
+)
+def test_finds_of_a_model_are_tidy_and_numbers_whole(
+    text: str, model: list[tuple[int, int]], found: list[str]
+) -> None:
+    spans = tuple(Span(*one, "contact") for one in model)
+    done = put_together(text, (), spans, way="longest")
+    assert [text[span.start : span.end] for span in done] == found
+    if text == "5/3-5/10":
+        done = put_together(text, (Span(4, 8, "identifier"),), (Span(0, 1, "contact"),),
+                            way="rules first")  # fmt: skip
+        assert done == (Span(0, 1, "contact"), Span(4, 8, "identifier")), "left to others"

@@ -1,0 +1,418 @@
+"""The token tagger: rows, training to the same bytes, its files, the job and the command."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch.nn import functional
+from transformers import BertConfig, BertModel
+
+from audit.cli import called, parsed
+from audit.deid.network.config import Material, TaggerFacts, TaggerSettings, split_off, synthetic
+from audit.deid.network.decode import characters_of, places_of
+from audit.deid.network.model import load_token_tagger, new_model, rows_of, scores_of
+from audit.deid.network.training import (
+    TaggerOrder,
+    TokenLearner,
+    figures_of,
+    in_five_types,
+    predicted,
+    train_tagger,
+)
+from audit.deid.tagger import tag_checked
+from audit.deid.taggers import TAGGERS, load_tagger, trained_tagger
+from audit.deid.tasks import TaggerTask
+from audit.errors import AuditCancelled, AuditError
+from audit.jobs.service import KINDS
+from audit.notes.formats import write_jsonl
+from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
+from audit.task import Contact
+from audit.training.config import read_losses
+from tests.deid.token.make_notes import SMALL, notes, quick, wordpiece
+
+NOTES = Material(notes(40), notes(48)[40:])
+SIZES = st.integers(1, 30).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n // 2)))
+
+
+def order(out: Path, **changes: Any) -> TaggerOrder:
+    values = {"settings": quick(), "shape": SMALL, "device": "cpu"}
+    return TaggerOrder(out=out, **values | changes)
+
+
+def stopping_after(n: int) -> Any:
+    """Ask to stop at the n-th question."""
+    left = iter(range(n - 1))
+    return lambda: next(left, None) is None
+
+
+@given(st.integers(0, 200), SIZES)
+def test_every_token_counts_in_one_row(n_tokens: int, sizes: tuple[int, int]) -> None:
+    size, overlap = sizes
+    rows = rows_of(0, n_tokens=n_tokens, size=size, overlap=overlap)
+    assert [at for row in rows for at in range(row.first, row.last)] == list(range(n_tokens))
+    for row in rows:
+        assert row.start <= row.first < row.last <= row.end <= n_tokens
+        assert row.end - row.start == min(size, n_tokens)
+        # What counts has half the overlap beside it, but at the ends of the note.
+        assert row.start == 0 or row.first - row.start >= overlap // 2
+        assert row.end == n_tokens or row.end - row.last == overlap // 2
+    for wrong in ((4, 3), (0, 0), (4, -1)):
+        with pytest.raises(ValueError, match="overlap"):
+            rows_of(0, n_tokens=9, size=wrong[0], overlap=wrong[1])
+
+
+def test_padding_batches_and_rows_change_no_score() -> None:
+    reader = characters_of([one.text for one in notes(8)], n_most=200, n_times=1)
+    model = new_model(reader, shape=SMALL, n_tags=11, seed=1)
+    model.module.eval()
+    texts = ["山田 03-1", "氏名：山田太郎　様\nID 1000 電話：03-0000-55。" * 6, "", "x" * 3000]
+    read = reader.read(texts)
+    whole = scores_of(read, model=model, size=4000, overlap=0)
+    for tokens, together in zip(read, whole, strict=True):
+        assert len(together) == len(places_of(tokens)) and together.dtype == np.float32
+        (alone,) = scores_of([tokens], model=model, size=4000, overlap=0)
+        np.testing.assert_allclose(together, alone, rtol=0, atol=1e-4)
+    # Rows that share twice the reach score like the whole note.
+    reach = model.module.reach
+    assert reach == 8
+    (cut,) = scores_of([read[1]], model=model, size=6 * reach, overlap=2 * reach)
+    (small,) = scores_of([read[1]], model=model, size=8, overlap=0)
+    np.testing.assert_allclose(cut, whole[1], rtol=0, atol=1e-4)
+    assert np.abs(small - whole[1]).max() > 0.01
+
+
+def test_the_loss_is_the_mean_over_the_tokens_that_a_step_is_told(tmp_path: Path) -> None:
+    settings = quick(unknown_share=0.0, hidden_share=0.0, n_tokens=60, batch=8, micro_batch=3)
+    learner = TokenLearner(order(tmp_path, settings=settings), NOTES, device="cpu")
+    assert (learner.n_steps, learner.facts["n_rows"]) == (20, 40)
+    learner.model.eval()
+    reader, tags = learner.token_model.reader, learner.scheme.tags
+    seen: list[str] = []
+    for step in range(1, 6):
+        told = sum(learner.loss(rows).item() for rows in learner.passes(step))
+        rows = [row for some, _ in learner.passes(step) for row in some]
+        total, n = 0.0, 0
+        for row in rows:
+            logits = learner.token_model.logits([row])[0, len(reader.prefix) :]
+            asked = np.flatnonzero(row["tag"] >= 0)
+            said = functional.log_softmax(logits.double(), dim=1)[asked]
+            wanted = torch.from_numpy(row["tag"][asked].astype(np.int64))
+            total -= said.gather(1, wanted[:, None]).sum().item()
+            n += len(asked)
+            seen.append(" ".join(tags[tag] for tag in row["tag"][asked]))
+        assert told == pytest.approx(total / n, rel=1e-5)
+    # An epoch has every note once; every place has a tag, and white space has none.
+    (tokens,) = reader.read([NOTES.train[0].text])
+    places = tokens[places_of(tokens)]
+    names = dict.fromkeys(range(len(NOTES.train[0].text)), "O")
+    for span in NOTES.train[0].spans:
+        names |= {at: f"I-{span.label}" for at in range(span.start, span.end)}
+        names[span.start] = f"B-{span.label}"
+    by_hand = " ".join(names[at] for at in places["start"].tolist())
+    assert len(seen) == 40 and seen.count(by_hand) == sum(
+        [s.label for s in one.spans] == [s.label for s in NOTES.train[0].spans]
+        and len(one.text) == len(NOTES.train[0].text) for one in NOTES.train
+    )  # fmt: skip
+
+
+def test_hidden_tokens_are_unknown_and_whole_spans(tmp_path: Path) -> None:
+    settings = quick(hidden_share=0.9, unknown_share=0.0, n_epochs=2.0, n_tokens=500)
+    learner = TokenLearner(order(tmp_path, settings=settings), NOTES, device="cpu")
+    rows = [row for some, _ in learner.passes(1) for row in some]
+    again = [row for some, _ in learner.passes(1) for row in some]
+    assert [row["id"].tolist() for row in rows] == [row["id"].tolist() for row in again]
+    unknown = learner.token_model.reader.unknown_id
+    n_hidden = n_spans = 0
+    for row in rows:
+        for span in np.unique(row["span"]):
+            is_hidden = row["id"][row["span"] == span] == unknown
+            assert is_hidden.all() or not is_hidden.any()
+            n_hidden, n_spans = n_hidden + bool(is_hidden.all() and span), n_spans + (span > 0)
+        assert not (row["id"][row["span"] == 0] == unknown).any()
+    assert n_spans == 24 and 0.6 * n_spans < n_hidden < n_spans
+    learner = TokenLearner(
+        order(tmp_path, settings=quick(hidden_share=0.0, unknown_share=0.3)), NOTES, device="cpu"
+    )
+    ids = np.concatenate([row["id"] for some, _ in learner.passes(1) for row in some])
+    assert (ids == unknown).mean() == pytest.approx(0.3, abs=0.1)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("trained") / "tagger"
+    train_tagger(order(out, title="small", about={"synthetic": 7}), NOTES)
+    return out
+
+
+def test_it_learns_notes_with_a_plain_rule(trained: Path) -> None:
+    tagger = load_token_tagger(trained, device="cpu")
+    tags = tag_checked(tagger, [one.text for one in NOTES.validation])
+    figures = figures_of(predicted(NOTES.validation, tags), beta=2.0)
+    facts = TaggerFacts.of_folder(trained)
+    assert facts.measured == figures and figures["n_gold"] == 24 and figures["f"] > 0.95
+    assert (facts.title, facts.labels, facts.n_tokens, facts.overlap) == ("small", TYPES, 1024, 16)
+    assert (
+        tagger.digest == facts.digest() and tagger.labels == TYPES and facts.bias in quick().biases
+    )
+    told = dict(facts.training)
+    assert told.pop("settings") == quick().plain() and told.pop("shape") == SMALL.plain()
+    kept = {name: told[name] for name in ("notes", "key", "versions", "best_step", "n_threads")}
+    assert {name: value for name, value in told.items() if name not in kept} == {
+        "version": 1, "encoder": None, "is_halved": False, "n_steps": 40, "n_rows": 80,
+        "n_notes": 40, "n_spans": 120, "n_validation_notes": 8, "device": "cpu",
+        "precision": "float32", "synthetic": 7,
+    }  # fmt: skip
+    points = read_losses(trained)
+    measured = {point.step: point.f for point in points if point.f is not None}
+    assert list(measured) == [20, 40] and measured[told["best_step"]] == max(measured.values())
+    empty, blank = tag_checked(tagger, ["", " \n"])
+    assert not empty and not blank
+    one = NOTES.validation[0]
+    long = (one.text + "血圧は正常である。\n" * 20) * 12
+    spans, alone = tag_checked(tagger, [long, one.text])
+    assert len(spans) == 36 and len(alone) == 3
+    assert {long[s.start : s.end] for s in spans} == {one.text[s.start : s.end] for s in alone}
+    assert {path.name for path in trained.iterdir()} == {
+        "tagger.json", "model", "training.json", "losses.jsonl",
+    }  # fmt: skip
+    for path in trained.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
+    text = (trained / "tagger.json").read_text() + (trained / "training.json").read_text()
+    assert "山田" not in text and str(trained.parent) not in text
+
+
+def test_stopped_it_ends_with_the_same_bytes_and_another_is_refused(
+    trained: Path, tmp_path: Path
+) -> None:
+    cut = tmp_path / "cut"
+    for n in (9, 3, 14):
+        with pytest.raises(AuditCancelled):
+            train_tagger(order(cut), NOTES, should_stop=stopping_after(n))
+    assert (cut / "checkpoint").is_dir() and not (cut / "tagger.json").exists()
+    train_tagger(order(cut), NOTES)
+    for name in ("model.safetensors", "characters.json", "config.json"):
+        assert (cut / "model" / name).read_bytes() == (trained / "model" / name).read_bytes()
+    assert TaggerFacts.of_folder(cut).digest() == TaggerFacts.of_folder(trained).digest()
+    curves = [[(p.step, p.loss, p.f) for p in read_losses(one)] for one in (cut, trained)]
+    assert curves[0] == curves[1]
+    before = (trained / "tagger.json").read_bytes()
+    train_tagger(order(trained, title="other"), NOTES)
+    assert (trained / "tagger.json").read_bytes() == before
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "tagger.json").write_text("{}")
+    for out, settings in ((trained, quick(seed=1)), (tmp_path / "x", quick())):
+        with pytest.raises(AuditError, match="The folder holds another training"):
+            train_tagger(order(out, settings=settings), NOTES)
+
+
+def test_a_changed_file_of_a_tagger_is_refused(trained: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(trained, tmp_path / "copy")
+    load_token_tagger(folder, device="cpu")
+    weights = load_file(folder / "model" / "model.safetensors")
+    weights["head.bias"] = weights["head.bias"] + 1
+    save_file(weights, folder / "model" / "model.safetensors")
+    with pytest.raises(AuditError, match="not those that the tagger was saved with"):
+        load_token_tagger(folder, device="cpu")
+    content = json.loads((folder / "tagger.json").read_text())
+    (folder / "tagger.json").write_text(json.dumps(content | {"bias": 9.0}))
+    with pytest.raises(AuditError, match="does not describe"):
+        TaggerFacts.of_folder(folder)
+    with pytest.raises(AuditError, match="cannot be read"):
+        TaggerFacts.of_folder(tmp_path / "nowhere")
+    facts = TaggerFacts.of_folder(trained).with_(n_tokens=8, overlap=0, files={})
+    for wrong in ({"overlap": 5}, {"labels": ("x", "x")}):
+        with pytest.raises(AuditError):
+            facts.with_(**wrong)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("encoders") / "bert"
+    reader = wordpiece()
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=len(reader.tokenizer), hidden_size=32, num_hidden_layers=1,
+                         num_attention_heads=2, intermediate_size=64,
+                         max_position_embeddings=40)).save_pretrained(path)  # fmt: skip
+    reader.tokenizer.save_pretrained(path)
+    return path
+
+
+@pytest.mark.parametrize(("scheme", "is_halved"), [("BIO", False), ("BILOU", True)])
+def test_an_encoder_with_a_fast_tokenizer_is_trained_and_loaded_again(
+    encoder: Path, tmp_path: Path, scheme: str, is_halved: bool
+) -> None:
+    out = tmp_path / "tagger"
+    settings = quick(scheme=scheme, n_epochs=1.0, n_tokens=512, overlap=16)
+    with pytest.raises(AuditError, match="Rows of 16 tokens are too short for this overlap"):
+        train_tagger(order(out, encoder=encoder, settings=quick(n_tokens=16)), NOTES)
+    asked = order(out, encoder=encoder, settings=settings, is_halved=is_halved)
+    facts = train_tagger(asked, NOTES)
+    assert (facts.n_tokens, facts.overlap, facts.scheme) == (40, 16, scheme)
+    assert facts.training["encoder"] == "bert" and facts.training["shape"] is None
+    weights = load_file(out / "model" / "model.safetensors")
+    assert {one.dtype for one in weights.values()} == {torch.half if is_halved else torch.float}
+    tagger = load_token_tagger(out, device="cpu")
+    found = tag_checked(tagger, [one.text for one in NOTES.validation])
+    assert figures_of(predicted(NOTES.validation, found), beta=2.0) == facts.measured
+
+
+def test_what_is_no_encoder_is_refused(encoder: Path, tmp_path: Path) -> None:
+    broken = shutil.copytree(encoder, tmp_path / "broken")
+    config, path = json.loads((broken / "config.json").read_text()), broken / "model.safetensors"
+    weights = load_file(path)
+    lacking = {k: v for k, v in weights.items() if "attention" not in k}
+    endless = weights | {"embeddings.LayerNorm.bias": torch.full((32,), float("inf"))}
+    for changed, kept, said in (
+        ({"auto_map": {"AutoModel": "x.Y"}}, weights, "can load code"),
+        ({}, lacking, "cannot be loaded as an encoder"),
+        ({"model_type": "none"}, weights, "cannot be loaded as an encoder"),
+        ({}, endless, "The weights hold numbers that are not finite"),
+    ):
+        (broken / "config.json").write_text(json.dumps(config | changed))
+        save_file(kept, path, metadata={"format": "pt"})
+        with pytest.raises(AuditError, match=said):
+            train_tagger(order(tmp_path / "o", encoder=broken), NOTES)
+
+
+def test_material() -> None:
+    documents = [dataclasses.replace(one, patient_id=f"p{i % 7}")
+                 for i, one in enumerate(notes(40))]  # fmt: skip
+    found = split_off(documents, seed=3, share=0.2)
+    sides = [{d.patient for d in side} for side in (found.train, found.validation)]
+    assert not sides[0] & sides[1] and len(found.train) + len(found.validation) == 40
+    assert sorted({d.patient_id for d in found.validation}) == ["p0", "p3"]
+    assert len({m.digest for m in (found, Material(found.validation, found.train), NOTES)}) == 3
+    for made, said in (
+        (lambda: split_off(documents[:1], seed=0), "too few notes"),
+        (lambda: Material((tagged("a", text="x", spans=()),), notes(1)), "nothing to learn"),
+    ):
+        with pytest.raises(AuditError, match=said):
+            made()
+    text, spans = "Dr. Smith, 555-1234 x", ((4, 9, "DOCTOR"), (11, 19, "PHONE"), (20, 21, "dose"))
+    given = TaggedDocument("d", text, tuple(Span(*one) for one in spans))
+    (mapped,), unknown = in_five_types([given])
+    assert unknown == ("dose",) and mapped == given.with_spans(
+        [Span(4, 9, "identifier"), Span(11, 19, "contact")]
+    )
+    made = list(synthetic(5, seed=1, languages=("ja", "en")))
+    assert [one.doc_id[:3] for one in made] == ["ja/", "ja/", "ja/", "en/", "en/"]
+    held_out = list(synthetic(5, seed=1, languages=("ja", "en"), is_held_out=True))
+    assert {one.text for one in held_out}.isdisjoint(one.text for one in made)
+    with pytest.raises(AuditCancelled):
+        list(synthetic(5, seed=1, languages=("ja",), should_stop=lambda: True))
+
+
+def test_figures_by_hand() -> None:
+    gold = tagged("a", text="abcdef", spans=[Span(0, 1, "x"), Span(2, 3, "x"), Span(4, 5, "y")])
+    found = gold.with_spans([Span(0, 1, "x"), Span(2, 4, "x")])
+    f = 5 * (1 / 2) * (1 / 3) / (4 * (1 / 2) + 1 / 3)
+    assert figures_of([(gold, found)], beta=2.0) == {
+        "criterion": "strict", "n_gold": 3, "n_predicted": 2, "n_missed": 2, "n_spurious": 1,
+        "beta": 2.0, "precision": 1 / 2, "recall": pytest.approx(1 / 3), "f": pytest.approx(f),
+    }  # fmt: skip
+    nothing = figures_of([(gold.with_spans([]), gold.with_spans([]))])
+    assert (nothing["precision"], nothing["recall"], nothing["f"]) == (None, None, 0.0)
+
+
+def test_settings_are_checked_and_come_back() -> None:
+    settings = quick(biases=(0.0, 1.0))
+    assert TaggerSettings.read(settings.written(), where="setting") == settings
+    rates = [TaggerSettings().rate_factor(step, n_steps=100) for step in range(1, 101)]
+    by_hand = [k / 10 for k in range(1, 11)] + [(101 - k) / 91 for k in range(11, 101)]
+    assert rates == pytest.approx(by_hand) and TaggerSettings().highest_rate == 5e-5
+    for wrong in ({"batch": 0}, {"scheme": "x"}, {"learning_rate": float("nan")}, {"overlap": 17},
+                  {"hidden_share": 1.0}, {"biases": ()}, {"recall_weight": 0}):  # fmt: skip
+        with pytest.raises(AuditError, match=r"must be|overlap|least"):
+            quick(**wrong)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
+    (tmp_path / "gold.jsonl").write_text(write_jsonl(notes(24)), "utf-8")
+    (tmp_path / "more.jsonl").write_text(write_jsonl(notes(30)[24:]), "utf-8")
+    return tmp_path
+
+
+def wanted(place: Path, **changes: Any) -> TaggerTask:
+    values = {"settings": quick(n_epochs=0.5), "gold": (place / "gold.jsonl",), "device": "cpu"}
+    return TaggerTask(**values | changes)
+
+
+def test_other_notes_settings_or_places_are_another_question(place: Path) -> None:
+    question = wanted(place, title="山田's").question()
+    assert json.loads(json.dumps(dict(question.order))) == question.order
+    assert (question.kind, question.label) == ("tagger", "characters") and "tagger" in KINDS
+    assert wanted(place).question().digest == question.digest
+    orders = [wanted(place), wanted(place, validation=(place / "more.jsonl",)),
+              wanted(place, settings=quick(n_epochs=1.0)), wanted(place, out=place / "o"),
+              wanted(place, gold=(), n_synthetic=9)]  # fmt: skip
+    assert len({one.question().digest for one in orders}) == 5
+    (place / "gold.jsonl").write_text(write_jsonl(notes(25)), "utf-8")
+    assert wanted(place).question().digest != question.digest
+
+
+def test_the_job_trains_a_tagger_that_is_kept_and_says_how_far_it_is(place: Path) -> None:
+    said: list[str] = []
+
+    def contact(*, stop: bool) -> Contact:
+        return Contact(report=lambda *_: None, should_stop=lambda: stop, say=said.append)
+
+    question = wanted(place, validation=(place / "more.jsonl",), title="mine").question()
+    with pytest.raises(AuditCancelled):
+        TaggerTask.answer(question.order, contact(stop=True))
+    (tagger_id,) = TaggerTask.answer(question.order, contact(stop=False))
+    assert [one.tagger_id for one in TAGGERS.all()] == [tagger_id]
+    kept = trained_tagger(tagger_id)
+    assert (kept.title, kept.training["n_validation_notes"]) == ("mine", 6)
+    assert load_tagger(tagger_id, device="cpu").digest == kept.digest
+    assert "24 notes to learn from, 6 to measure on." in said and "recall" in said[-1]
+    assert TaggerTask.ordered(question.order).folder.name == tagger_id.removeprefix("trained/")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"gold": ()}, {"n_synthetic": 5}, {"gold": (), "n_synthetic": -1}, {"title": "x" * 300},
+     {"gold": (), "n_synthetic": 5, "languages": ("fr",)}, {"gold": (Path("none.jsonl"),)},
+     {"start": Path("none")}],
+)  # fmt: skip
+def test_an_order_that_cannot_be_done_is_refused(place: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(AuditError):
+        wanted(place, **changes).question()
+
+
+def test_the_command_trains_and_its_taggers_tag(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def deid(*words: object) -> dict[str, Any]:
+        return dict(called(parsed(["deid", *words])))  # type: ignore[list-item]
+
+    fast = ("--epochs", "0.5", "--tokens", "32", "--batch", "8", "--device", "cpu")
+    told = deid("train", "--gold", place / "gold.jsonl", *fast, "--title", "mine")
+    assert told["tagger_id"].startswith("trained/") and told["training"]["n_notes"] == 22
+    assert told["tagger_id"] in capsys.readouterr().err
+    taggers = {told["tagger_id"]: told["digest"], told["directory"]: told["digest"], "default": ""}
+    for number, (name, digest) in enumerate(taggers.items()):
+        out = place / f"out-{number}"
+        census = deid("tag", "--tagger", name, "--notes", place / "gold.jsonl", "--out", out,
+                      "--device", "cpu")  # fmt: skip
+        assert census["tagger"]["digest"] == digest or name == "default"
+        assert census["n_notes"] == 24
+    told = deid("train", "--synthetic", 6, "--language", "ja", *fast, "--out", place / "o",
+                "--scheme", "BILOU")  # fmt: skip
+    assert told["tagger_id"] is None and told["training"]["synthetic"] == 6
+    assert told["training"]["settings"]["scheme"] == "BILOU"
+    for words in (("--gold", "a", "--gold", "b"), ("--synthetic", "5", "--batch", "0"),
+                  ("--synthetic", "5", "--kind", "generative")):  # fmt: skip
+        with pytest.raises(AuditError):
+            deid("train", *words)

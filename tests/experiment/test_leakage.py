@@ -1,0 +1,483 @@
+"""Leakage against missed names: what is asked, what an arm leaves, its numbers, and all of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.attack import judgement, metrics
+from audit.attack.cohort import cohort_test
+from audit.cli import FieldsOf, leakage_task, main, parsed
+from audit.deid.taggers import known_taggers
+from audit.errors import AuditCancelled, AuditError
+from audit.experiment import leakage
+from audit.experiment.leakage import (
+    LEAKAGE,
+    MENTIONS,
+    MISSED,
+    PART,
+    PATIENTS,
+    PERFECT,
+    RAW,
+    TAGGER,
+    WHOLE,
+    Arm,
+    LeakageTables,
+    LeakageTask,
+    hospital_notes,
+    leakage_id,
+    missed_at_random,
+    name_misses,
+    quick,
+    released_texts,
+    replaced_spans,
+    run_leakage,
+)
+from audit.home import DEMO_HOSPITAL
+from audit.jobs.service import KINDS
+from audit.models.inspect import model_digest, trained_name
+from audit.notes.passages import read_passages
+from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span
+from audit.progress import Progress
+from audit.task import Contact
+from audit.training.small import PretrainSettings
+from cache.store import Store
+from tests.experiment.tiny_leakage import demo_notes, tiny_notes, tiny_tables
+
+FOLDER = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
+
+
+def test_an_order_survives_json_and_says_its_arms() -> None:
+    order = LeakageTask(language="ja", taggers=("rules",), shares=(0.2,), scenarios=(2, 1))
+    assert LeakageTask.ordered(json.loads(json.dumps(order.plain()))) == order
+    codes = [arm.code for arm in LeakageTask(taggers=("rules",), shares=(0.01, 0.5)).arms]
+    assert codes == [
+        "raw", "perfect", "tagger rules", "mentions 1 %", "mentions 50 %", "patients 1 %",
+        "patients 50 %",
+    ]  # fmt: skip
+    short = quick(order.with_(seed=5))
+    assert (short.taggers, short.language, short.seed) == (("rules",), "ja", 5)
+    assert (short.shares, short.units, short.epochs) == ((0.1, 0.5), ("mentions",), 4)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where"),
+    [
+        ({"language": "fr"}, "language"), ({"mode": "blur"}, "mode"), ({"device": "tpu"}, "device"),
+        ({"shares": (0.5, 0.1)}, "shares"), ({"shares": (0.1, 0.1)}, "shares"),
+        ({"shares": (0.0,)}, "shares"), ({"shares": (1.0,)}, "shares"),
+        ({"shares": (float("nan"),)}, "shares"), ({"units": ("words",)}, "units"),
+        ({"epochs": 0}, "epochs"), ({"epochs": float("inf")}, "epochs"),
+        ({"scenarios": ()}, "scenario"), ({"scenarios": (3,)}, "scenario"),
+        ({"scenarios": (2, 2)}, "tagger or scenario"), ({"n_inputs": 0}, "inputs"),
+        ({"taggers": ("rules", "rules")}, "tagger or scenario"), ({"n_documents": 0}, "documents"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(wrong: dict[str, Any], where: str) -> None:
+    with pytest.raises(AuditError) as refused:
+        LeakageTask(**wrong)
+    assert where in refused.value.where
+    with pytest.raises(AuditError, match="cannot be read"):
+        LeakageTask.ordered({**LeakageTask().plain(), "x": 1})
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_the_notes_are_the_shipped_ones_with_every_name_known(language: str) -> None:
+    notes = demo_notes(language)
+    data = (DEMO_HOSPITAL / language / "passages.jsonl").read_bytes()
+    assert notes.passages.digest() == read_passages(data, file_name="passages.jsonl").digest()
+    found, text = Counter(mention.owner for mention in notes.mentions), "\n".join(notes.texts)
+    for owner in range(notes.n_patients):
+        first, last = notes.names.first[owner], notes.names.last[owner]
+        written = f"{last}{first}" if language == "ja" else f"{first} {last}"
+        assert found[owner] == notes.names.n_mentions[owner] == text.count(written)
+    cue = {"en": "dr . ", "ja": "担当医"}[language]
+    labels = Counter(span.label for document in notes.documents for span in document.spans)
+    assert labels == {IDENTIFIER: len(notes.mentions), QUASI_IDENTIFIER: text.count(cue)}
+    for document in notes.documents:
+        assert all(document.text[: span.start].endswith(cue)
+                   for span in document.spans if span.label == QUASI_IDENTIFIER)  # fmt: skip
+    of_patients = {mention.note: mention.owner for mention in notes.mentions}
+    assert [document.patient_id for document in notes.documents] == [
+        f"P{of_patients[i]:03d}" if i in of_patients else None for i in range(len(notes.documents))
+    ]
+
+
+def test_without_the_demos_files_it_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(AuditError, match=r"missing.*--retrain"):
+        hospital_notes("en", directory=tmp_path)
+
+
+class HalfTagger:
+    """Finds the first three characters of every note."""
+
+    name, digest, labels = "half", "0" * 64, ("identifier",)
+
+    def tag(self, texts: list[str]) -> list[tuple[Span, ...]]:
+        return [(Span(0, 3, "identifier"),) for _ in texts]
+
+
+def test_raw_leaves_everything_perfect_nothing_and_a_tagger_what_it_misses() -> None:
+    notes, half = tiny_notes(), Arm(TAGGER, tagger="half")
+    raw, perfect, tagged = (
+        replaced_spans(notes, arm=arm, tagger=HalfTagger() if arm == half else None, seed=0)
+        for arm in (Arm(RAW), Arm(PERFECT), half)
+    )
+    for spans, states, exposed, staff in (
+        (raw, (MISSED,) * 3, (True, True), (1, 0)),
+        (perfect, (WHOLE,) * 3, (False, False), (1, 1)),
+        (tagged, (PART,) * 3, (True, True), (1, 0)),  # "Ann" of "Ann Lee", "A" behind "x "
+    ):
+        found = name_misses(notes, spans)
+        assert (found.mentions, tuple(found.is_exposed)) == (states, exposed)
+        assert found.coverage.row("quasi_identifier")[:2] == staff
+    assert name_misses(notes, tagged).coverage.n_over_chars == 2  # "x " is outside every name
+    assert released_texts(notes, raw, mode="placeholder", seed=0) == notes.texts
+    assert released_texts(notes, perfect, mode="placeholder", seed=0) == (
+        "[NAME] is ill .", "[NAME] saw dr . [NAME] .", "x [NAME] .",
+    )  # fmt: skip
+    first, _, third = released_texts(notes, perfect, mode="surrogate", seed=0)
+    assert "Ann Lee" not in first + third
+    assert third == f"x {first.removesuffix(' is ill .')} ."
+    with pytest.raises(AuditCancelled):
+        replaced_spans(notes, arm=half, tagger=HalfTagger(), seed=0, should_stop=lambda: True)
+
+
+@pytest.mark.parametrize("unit", [MENTIONS, PATIENTS])
+def test_shares_are_nested_as_large_as_asked_and_what_stays(unit: str) -> None:
+    notes = demo_notes("ja")
+    before: set[int] = set()
+    for share in (0.01, 0.05, 0.1, 0.25, 0.5):
+        left = set(missed_at_random(notes, unit=unit, share=share, seed=0))
+        owners = {notes.mentions[i].owner for i in left}
+        n, total = ((len(left), len(notes.mentions)) if unit == MENTIONS
+                    else (len(owners), notes.n_patients))  # fmt: skip
+        assert before <= left and n == max(1, round(share * total))
+        if unit == PATIENTS:
+            assert left == {i for i, m in enumerate(notes.mentions) if m.owner in owners}
+        before = left
+    assert left != set(missed_at_random(notes, unit=unit, share=0.5, seed=1))
+    spans = replaced_spans(notes, arm=Arm(unit, 0.5), tagger=None, seed=0)
+    states = name_misses(notes, spans).mentions
+    assert {i for i, state in enumerate(states) if state == MISSED} == left
+    texts = released_texts(notes, spans, mode="mask", seed=0)
+    for i, mention in enumerate(notes.mentions):
+        name = notes.texts[mention.note][mention.span.start : mention.span.end]
+        assert (name in texts[mention.note]) == (i in left)
+
+
+@given(st.lists(st.tuples(st.integers(0, 14), st.integers(1, 8)), max_size=4))
+def test_how_much_of_a_name_is_left_is_what_counting_characters_says(
+    found: list[tuple[int, int]],
+) -> None:
+    notes = tiny_notes()
+    spans = tuple(
+        tuple(sorted({Span(start, min(start + n, len(text)), "contact")
+                      for start, n in found if start < len(text)}))
+        for text in notes.texts
+    )  # fmt: skip
+    misses = name_misses(notes, spans)
+    for mention, state in zip(notes.mentions, misses.mentions, strict=True):
+        covered = {i for span in spans[mention.note] for i in range(span.start, span.end)}
+        n_left = len({*range(mention.span.start, mention.span.end)} - covered)
+        assert state == (
+            WHOLE if not n_left else MISSED if n_left == mention.span.n_chars else PART
+        )
+    # The same mentions as `deid score` counts them.
+    assert misses.coverage.row("identifier")[:2] == (3, misses.mentions.count(WHOLE))
+
+
+def test_numbers_of_three_arms_by_hand() -> None:
+    tables = tiny_tables()
+    rows = {(row.code, row.controls, row.group): row for row in tables.leaks}
+    # Raw: patients 9 8 7 6; easy controls 1 2; hard controls 3 6.5. Perfect: patients 4 1 3 2,
+    # easy 1.5 2.5, hard 3.5 0. Half missed: left 9 8, caught 3 2, controls as in perfect.
+    assert {key: row.auc.value for key, row in rows.items() if key[1] == "easy"} == pytest.approx({
+        ("raw", "easy", "all"): 1.0, ("raw", "easy", "left"): 1.0,
+        ("perfect", "easy", "all"): 5 / 8, ("perfect", "easy", "caught"): 5 / 8,
+        ("mentions 50 %", "easy", "all"): 7 / 8, ("mentions 50 %", "easy", "left"): 1.0,
+        ("mentions 50 %", "easy", "caught"): 3 / 4,
+    })  # fmt: skip
+    assert rows["raw", "hard", "all"].auc.value == pytest.approx(7 / 8)
+    left, caught = (rows["mentions 50 %", "easy", group] for group in ("left", "caught"))
+    # On the perfect model the same two patients have 4 and 1 against 1.5 and 2.5.
+    assert left.minus_perfect.value == pytest.approx(1.0 - 2 / 4)
+    assert left.minus_perfect.low <= 0.5 <= left.minus_perfect.high
+    assert (left.minus_raw.value, caught.minus_perfect.value) == pytest.approx((0, 0))
+    assert caught.minus_raw.value == pytest.approx(3 / 4 - 1)
+    assert math.isnan(rows["raw", "easy", "all"].minus_raw.value)
+    assert math.isnan(rows["perfect", "easy", "all"].minus_perfect.value)
+    assert (rows["raw", "easy", "all"].flagged.n_hits, caught.flagged.n_hits) == (1, 0)
+    (split,) = tables.splits
+    assert (split.code, split.n_left, split.n_caught) == ("mentions 50 %", 2, 2)
+    assert (split.auc.value, split.on_perfect, split.difference.value) == pytest.approx(
+        (1.0, 0.5, 0.5)
+    )
+    arm = tables.arms[2]
+    assert (arm.left.n_hits, arm.left.n_total, arm.n_exposed) == (2, 4, 2)
+    assert (arm.n_staff, arm.n_staff_whole) == (3, 2)
+    assert arm.other_chars == pytest.approx(0.1)
+
+
+def rounded(text: str) -> str:
+    """Return a text whose numbers have six digits behind the point at most."""
+    return re.sub(r"\d+\.\d{6,}(e-\d+)?", lambda number: f"{float(number[0]):.6f}", text)
+
+
+def test_files_are_written_as_they_always_were_and_rows_are_found() -> None:
+    tables = tiny_tables()
+    files = {name: data.decode() for name, data in tables.files().items()}
+    assert list(files) == ["leakage.md", "leakage.csv", "leakage.json"]
+    assert files.pop("leakage.md") == (FOLDER / "leakage.md").read_text(encoding="utf-8")
+    assert rounded(files["leakage.csv"]) == rounded((FOLDER / "leakage.csv").read_text())
+    found = tables.of(scenario=2, controls="hard")
+    assert [arm.kind for arm, _ in found] == ["raw", "perfect", "mentions"]
+    assert [arm.code for arm, _ in found] == [row.code for _, row in found]
+    assert tables.of(scenario=1, controls="hard") == ()
+    ((arm, (left, caught)),) = tables.split(scenario=2, controls="easy")
+    assert (arm.code, left.group, caught.group) == ("mentions 50 %", "left", "caught")
+    assert (left.n_members, caught.n_members) == (2, 2)
+
+
+ORDER = LeakageTask(taggers=("rules",), device="cpu")
+
+
+def test_the_same_question_has_the_same_identifier() -> None:
+    one, question = leakage_id(ORDER), ORDER.question()
+    assert leakage_id(ORDER.with_(device="auto")) == one
+    others = [ORDER.with_(seed=1), ORDER.with_(language="ja"), ORDER.with_(taggers=())]
+    assert len({one, *map(leakage_id, others)}) == 4
+    assert question.kind in KINDS
+    assert (question.device, question.label) == ("cpu", "demo en")
+    assert LeakageTask.ordered(json.loads(json.dumps(question.order))) == ORDER
+    assert ORDER.question().digest == question.digest != others[0].question().digest
+    with pytest.raises(AuditError, match="no such tagger"):
+        ORDER.with_(taggers=("trained/000000000000",)).question()
+
+
+def test_what_was_answered_is_kept_and_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def fake(order: LeakageTask, **how: Any) -> LeakageTables:
+        asked.append((order, how["arms_folder"].name))
+        return tiny_tables(order)
+
+    monkeypatch.setattr(leakage, "run_leakage", fake)
+    question, contact = ORDER.question(), Contact(lambda *_: None, lambda: False, lambda _: None)
+    assert LeakageTask.answer(question.order, contact) == (leakage_id(ORDER),)
+    assert LeakageTask.answer(question.order, contact) == (leakage_id(ORDER),)
+    assert asked == [(ORDER, "arms")]
+    kept = LEAKAGE.get(leakage_id(ORDER))
+    assert kept.tables.order == ORDER and kept.tables.files() == tiny_tables(ORDER).files()
+    assert math.isnan(kept.tables.arms[0].share) and math.isnan(kept.tables.leaks[0].minus_raw.low)
+    folder = LEAKAGE.place(kept.leakage_id)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (folder, folder.parent)} == {0o700}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+
+
+def test_the_newest_comes_first_and_what_cannot_be_read_is_left_out() -> None:
+    assert LEAKAGE.all() == ()
+    for number, name in enumerate(("a" * 12, "b" * 12, "c" * 12)):
+        LEAKAGE.put(name, tiny_tables().files())
+        os.utime(LEAKAGE.place(name) / "leakage.json", (number, number))
+    whole = json.loads((LEAKAGE.place("b" * 12) / "leakage.json").read_text())
+    (LEAKAGE.home() / "arms").mkdir()
+    (LEAKAGE.place("a" * 12) / "leakage.json").write_text("{")
+    lost = [{k: v for k, v in whole.items() if k != name}
+            for name in ("order", "arms", "leaks", "n_notes")]  # fmt: skip
+    for number, other in enumerate([whole | {"schema": 99}, *lost]):
+        place = LEAKAGE.place(f"d{number:011d}")
+        place.mkdir()
+        (place / "leakage.json").write_text(json.dumps(other))
+        with pytest.raises(AuditError, match="another version"):
+            LEAKAGE.at(place)
+    assert [one.leakage_id for one in LEAKAGE.all()] == ["c" * 12, "b" * 12]
+    for wrong in ("", "../results", "0" * 11, "f" * 12):
+        with pytest.raises(AuditError, match="This is not kept here"):
+            LEAKAGE.get(wrong)
+
+
+RUN = LeakageTask(
+    language="ja", taggers=("two",), shares=(0.5,), units=("mentions",), epochs=0.1, n_inputs=20,
+    device="cpu",
+)  # fmt: skip
+
+
+class TwoCharacters:
+    """Finds the two characters before は of every note that names somebody."""
+
+    name, digest, labels = "two", "2" * 64, ("identifier",)
+
+    def tag(self, texts: list[str]) -> list[tuple[Span, ...]]:
+        places = [text.find("は", text.find("現病歴")) for text in texts]
+        return [(Span(at - 2, at, "identifier"),) if at > 2 else () for at in places]
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judgement, "cohort_test", partial(cohort_test, n_permutations=99))
+        patch.setattr(metrics, "N_REPLICATES", 100)
+        patch.setattr(leakage, "N_REPLICATES", 100)
+        patch.setattr(leakage, "SETTINGS", {"n_rows": 4, "n_tokens_per_row": (32,)})
+        patch.setattr(leakage, "load_tagger", lambda *_, **__: TwoCharacters())
+        patch.setattr(leakage, "hospital_notes", demo_notes)
+        yield
+    torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class Done:
+    folder: Path
+    result: LeakageTables
+    told: tuple[Progress, ...]
+    said: tuple[str, ...]
+
+
+def digests(tables: LeakageTables) -> set[str]:
+    return {row.digest for row in tables.leaks}
+
+
+def run(folder: Path, order: LeakageTask = RUN, **how: Any) -> LeakageTables:
+    with Store(folder / "store") as store:
+        return run_leakage(order, arms_folder=folder, store=store, **how)
+
+
+@pytest.fixture(scope="module")
+def done(small: None, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder = tmp_path_factory.mktemp("leakage")
+    told: list[Progress] = []
+    said: list[str] = []
+    result = run(folder, progress=told.append, say=said.append)
+    return Done(folder, result, tuple(told), tuple(said))
+
+
+def test_every_arm_is_trained_on_its_notes_and_audited_alike(done: Done) -> None:
+    arms = {arm.code: arm for arm in done.result.arms}
+    assert list(arms) == ["raw", "perfect", "tagger two", "mentions 50 %"]
+    n = arms["raw"].n_mentions
+    lengths = [mention.span.n_chars for mention in demo_notes("ja").mentions]
+    assert [arm.left.n_hits for arm in arms.values()] == [
+        n, 0, sum(length > 2 for length in lengths), round(0.5 * n),
+    ]  # fmt: skip
+    two = arms["tagger two"]
+    assert (two.n_part, two.tagger_digest) == (two.left.n_hits, TwoCharacters.digest)
+    settings = PretrainSettings(n_rows=4, n_tokens_per_row=(32,))
+    for arm in arms.values():
+        assert arm.n_steps == max(1, round(0.1 * settings.steps_per_epoch(arm.n_tokens)))
+    assert len(digests(done.result)) == 4
+    with Store(done.folder / "store") as store:
+        reports = [store.get_record(f"audit/{digest}") for digest in sorted(digests(done.result))]
+    questions = [{k: v for k, v in r["question"].items() if k != "hospital"} for r in reports]
+    assert all(question == questions[0] for question in questions)
+    assert len({report["question"]["hospital"] for report in reports}) == 4
+    models = sorted(done.folder.glob("*/model"))
+    assert {trained_name(model) for model in models} == {f"demo ja: {code}" for code in arms}
+    assert {path.stat().st_mode & 0o777 for path in models} == {0o700}
+    assert (models[0] / "model.safetensors").stat().st_mode & 0o777 == 0o600
+    shares = [report.share for report in done.told]
+    assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0)
+    phases = list(dict.fromkeys(report.phase.partition(":")[0] for report in done.told))
+    assert phases[:5] == ["raw", "raw, scenario 2", "perfect", "perfect, scenario 2",
+                          "tagger two, tagging"]  # fmt: skip
+    assert done.said[1].startswith(f"perfect: 0 of {n} mentions left, {arms['perfect'].n_steps} ")
+    listed = demo_notes("ja").names
+    text = b"".join(done.result.files().values()).decode()
+    for first, last in zip(listed.first[:20], listed.last[:20], strict=True):
+        assert f"{last}{first}" not in text and first not in text
+
+
+@pytest.mark.slow
+def test_stopped_in_the_middle_it_goes_on_to_the_same_tables(
+    done: Done, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = [""]
+    for phase in ("raw: training", "perfect: training", "tagger two, scenario 2"):
+        with pytest.raises(AuditCancelled):
+            run(tmp_path, progress=lambda progress: seen.append(progress.phase),
+                should_stop=lambda phase=phase: seen[-1].startswith(phase))  # fmt: skip
+    assert run(tmp_path).files() == done.result.files()
+    monkeypatch.setattr("audit.training.small.pretrain", None)  # nothing is trained twice
+    assert digests(run(tmp_path)) == digests(done.result)
+
+
+@pytest.mark.slow
+def test_another_seed_trains_other_models(done: Done, tmp_path: Path) -> None:
+    other = run(tmp_path, RUN.with_(seed=1, taggers=(), units=()))
+    first, second = ({model_digest(path) for path in folder.glob("*/model")}
+                     for folder in (done.folder, tmp_path))  # fmt: skip
+    assert len(second) == 2 and not first & second
+    assert not digests(other) & digests(done.result)
+
+
+def order_of(*options: str) -> LeakageTask:
+    given_ = parsed(["experiment", "--deid", "--out", "x", *options])
+    return leakage_task(FieldsOf(LeakageTask).chosen(given_), is_quick="quick" in given_)
+
+
+def test_options_become_an_order() -> None:
+    words = ("--tagger rules --miss 0.2,0.4 --epochs 3 --language ja --mode surrogate --scenario 1 "
+             "--inputs 7 --seed 2")  # fmt: skip
+    assert order_of(*words.split()) == LeakageTask(
+        taggers=("rules",), shares=(0.2, 0.4), epochs=3.0, language="ja", mode="surrogate",
+        scenarios=(1,), n_inputs=7, seed=2,
+    )  # fmt: skip
+    listed = {tagger.tagger_id for tagger in known_taggers()} & {"rules", "default"}
+    assert set(order_of().taggers) == listed >= {"rules"}
+    short = order_of("--quick", "--epochs", "1")
+    assert (short.epochs, len(short.arms)) == (1.0, 2 + len(listed) + 2)
+
+
+def test_one_command_writes_three_private_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leakage, "run_leakage", lambda order, **_: tiny_tables(order))
+    code = main(["experiment", "--deid", "--quick", "--out", str(tmp_path / "out"), "--json"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    assert [arm["kind"] for arm in json.loads(out)["arms"]] == ["raw", "perfect", "mentions"]
+    assert "| Arm |" in err
+    files = sorted((tmp_path / "out").iterdir())
+    assert [path.name for path in files] == ["leakage.csv", "leakage.json", "leakage.md"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    main(["jobs", "--json"])
+    (job,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert (job["kind"], job["state"]) == ("leakage", "done")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("--deid", "--tagger", "nobody"), "tagger"), (("--deid", "--miss", "0.5,0.1"), "shares"),
+        (("--deid", "--miss", "2"), "shares"), (("--deid", "--epochs", "0"), "epochs"),
+        (("--deid", "--inputs", "0"), "inputs"), ((), "--notes"),
+    ],
+)  # fmt: skip
+def test_wrong_options_are_told_plainly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: tuple[str, ...], said: str
+) -> None:
+    code = main(["experiment", "--out", str(tmp_path), *wrong])
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert said in err and "Traceback" not in err

@@ -1,0 +1,471 @@
+"""The paper's experiment: what is asked, its stages, its tables, all of it on invented notes."""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+from audit.attack import judgement, metrics
+from audit.attack.cohort import cohort_test
+from audit.attack.decisions import Confusion
+from audit.attack.metrics import ScoredNames, membership_metrics, plain
+from audit.attack.question import GenerationSettings, PosteriorSettings
+from audit.cli import main
+from audit.corpus.examine import Examination
+from audit.errors import AuditCancelled, AuditError
+from audit.experiment import paper
+from audit.experiment.paper import (
+    CORPUS,
+    GENERAL,
+    HOSPITAL,
+    TRAINING,
+    ExperimentTask,
+    StageProgress,
+    Tables,
+    audit_stage,
+    run_experiment,
+    stage_costs,
+    tables_json,
+    tables_markdown,
+    tables_of,
+)
+from audit.jobs.service import KINDS
+from audit.models.inspect import model_digest
+from audit.progress import Progress
+from audit.report.published import published_tables
+from audit.report.report import AuditReport
+from audit.stats import wilson
+from audit.training.config import largest_pass
+from cache.store import Store
+from tests.experiment.small_experiment import GENERAL as GENERAL_MODEL
+from tests.experiment.small_experiment import N_NOTES, N_PATIENTS, write_notes
+
+FOLDER = Path(__file__).parents[1] / "golden"
+PUBLISHED = json.loads((FOLDER / "kart_tables.json").read_text(encoding="utf-8"))
+ORDER = ExperimentTask(
+    notes=Path("/n/notes.csv"), general=Path("/m/general"), out=Path("/o"),
+    general_notes=Path("/n/other.jsonl"), columns=(("text", "body"),), epochs=(0.5, 2, 20),
+    training=TRAINING.with_(batch=32, learning_rate=1e-4), canary_counts=(1, 4), seed=3,
+    generation=GenerationSettings(n_documents=7), posterior=PosteriorSettings(n_inputs=9),
+)  # fmt: skip
+
+
+def test_an_order_survives_json_and_its_parts_follow_it() -> None:
+    assert ExperimentTask.ordered(json.loads(json.dumps(ORDER.plain()))) == ORDER
+    training = ORDER.training
+    assert (training.n_epochs, training.schedule, training.held_out_share) == (20, "constant", 0)
+    assert (training.seed, ORDER.general_training.seed, training.batch) == (3, 3, 32)
+    corpus = ORDER.corpus()
+    assert (corpus.tokenizer, corpus.seed, corpus.canary_counts) == (ORDER.general, 3, (1, 4))
+    assert (corpus.notes, corpus.columns) == (ORDER.notes, ORDER.columns)
+    assert ORDER.with_(single_tokens=False).corpus().tokenizer is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        *(({"epochs": epochs}, "epochs") for epochs in (
+            (), (2, 1), (1, 1), (0, 1), (float("nan"),), (1, float("inf")), (True,), ("1",))),
+        ({"canary_counts": (0,)}, "canar"),
+        ({"general_training": TRAINING.with_(from_scratch=True)}, "from scratch"),
+        ({"seed": -1}, "seed"),
+    ],
+)  # fmt: skip
+def test_odd_orders_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(AuditError, match=words):
+        ORDER.with_(**changes)
+    with pytest.raises(AuditError):
+        ExperimentTask.ordered(ORDER.plain() | {"epochs": None})
+
+
+def test_what_makes_another_question_and_what_another_training(tmp_path: Path) -> None:
+    one = ORDER.answer_digest(), ORDER.trained_digest()
+    same = ORDER.with_(device="cpu", out=Path("/p"))
+    assert (same.answer_digest(), same.trained_digest()) == one
+    changes: tuple[dict[str, Any], ...] = (
+        {"seed": 4}, {"epochs": (1, 20)}, {"sample": 5}, {"single_tokens": False},
+    )  # fmt: skip
+    others = [ORDER.with_(**change) for change in changes]
+    assert len({one[0], *(other.answer_digest() for other in others)}) == 5
+    assert len({one[1], *(other.trained_digest() for other in others)}) == 5
+    more = ORDER.with_(posterior=ORDER.posterior.with_(n_inputs=10))
+    assert more.answer_digest() != one[0] and more.trained_digest() == one[1]
+    task = write_notes(tmp_path)
+    question = task.question()
+    assert question.kind in KINDS
+    assert (question.device, question.label) == ("cpu", "general")
+    assert ExperimentTask.ordered(json.loads(json.dumps(question.order))) == task
+    assert task.question().digest == question.digest
+    assert task.with_(out=tmp_path / "other").question().digest != question.digest
+    with pytest.raises(AuditError):
+        task.with_(general=tmp_path).question()
+
+
+def test_costs_are_tokens_of_forward_passes(tmp_path: Path) -> None:
+    (tmp_path / "notes.csv").write_bytes(b"x" * 4300)
+    order = ORDER.with_(
+        notes=tmp_path / "notes.csv", epochs=(1, 10), general_notes=None,
+        generation=GenerationSettings(n_documents=3, n_steps=10, n_tokens=32),
+        posterior=PosteriorSettings(n_inputs=100, n_chain_inputs=2),
+    )  # fmt: skip
+    costs = stage_costs(order)
+    assert costs == pytest.approx({
+        CORPUS: 1.43, HOSPITAL: 3 * 10 * 1000,
+        audit_stage(1, scenario=2): 2 * 130 * (100 + 800),
+        audit_stage(10, scenario=2): 130 * (100 + 800),
+        audit_stage(1, scenario=1): 2 * 960, audit_stage(10, scenario=1): 960,
+    })  # fmt: skip
+    assert list(costs)[2:4] == [audit_stage(epochs, scenario=2) for epochs in (1, 10)]
+    assert audit_stage(0.5, scenario=2) == "audit after 0.5 epochs, scenario 2"
+    training = order.general_training
+    more = stage_costs(order.with_(general_notes=tmp_path / "other"))
+    assert more[GENERAL] == 3 * training.n_steps * training.batch * training.n_tokens
+    (tmp_path / "texts" / "deep").mkdir(parents=True)
+    (tmp_path / "texts" / "deep" / "a.txt").write_bytes(b"x" * 4300)
+    assert stage_costs(order.with_(notes=tmp_path / "texts")) == costs
+    with pytest.raises(AuditError, match="notes: Cannot be read"):
+        stage_costs(order.with_(notes=tmp_path / "none.csv"))
+
+
+def test_stages_are_told_as_one_piece_of_work() -> None:
+    told: list[Progress] = []
+    progress = StageProgress({"a": 1.0, "b": 3.0}, listener=told.append)
+    progress.of("a")(Progress("reading", 1, 2, None))
+    progress.finish("a")
+    progress.of("b")(Progress("training", 1, 3, None))
+    progress.finish("b", was_kept=True)
+    assert [p.phase for p in told] == ["a: reading", "a", "b: training", "b"]
+    assert [p.share for p in told] == pytest.approx([0.125, 0.25, 0.5, 1.0])
+
+
+MENTIONS = (25, 7, 3, 2, 2, 1, 1, 1, 1, 1)
+N = len(MENTIONS)
+KINDS_OF_NAMES = np.array([""] * N + ["easy"] * 8 + ["hard"] * 6)
+SCORES = {1: ("product", "product_log_ratio", "hits"),
+          2: ("mean_log_ratio", "log_ratio", "difference")}  # fmt: skip
+
+
+def fake_report(scenario: int, *, lift: float, digest: str, **details: Any) -> AuditReport:
+    """Return a report, measured by the real measures: members score `lift` more when doubled."""
+    rng = np.random.default_rng([0, scenario])
+    score = rng.normal(size=len(KINDS_OF_NAMES))
+    score[:N] += lift * np.log2(np.array(MENTIONS) + 1.0)
+    rule = {1: "name_occurs", 2: "difference_above_zero"}[scenario]
+    general = rng.normal(size=len(score))
+    measured = ScoredNames(
+        is_member=tuple(bool(kind == "") for kind in KINDS_OF_NAMES),
+        control_kind=tuple(KINDS_OF_NAMES.tolist()), rules={rule: score > 0},
+        scores={name: score + place for place, name in enumerate(SCORES[scenario])},
+        baselines={"general_alone": general, "popularity": rng.random(len(score))},
+        baseline_rules={"name_occurs_general": general > 0} if scenario == 1 else {},
+        fixed_score=SCORES[scenario][0],
+    )  # fmt: skip
+    columns: dict[str, list[Any]] = {
+        "role": ["patient"] * N + [""] * (len(score) - N),
+        "is_member": [int(kind == "") for kind in KINDS_OF_NAMES],
+        "control_kind": KINDS_OF_NAMES.tolist(), "score": score.tolist(),
+        "q_value": [0.01 if s > 3 else 0.9 for s in score],
+        "n_mentions": [*MENTIONS, *([None] * (len(score) - N))],
+    }  # fmt: skip
+    settings = {1: {"n_documents": 40}, 2: {"n_inputs": 300}}[scenario]
+    return AuditReport.of(
+        digest=digest, question={"seed": 0, "settings": settings}, scenario={"number": scenario},
+        models={}, candidates={}, fixed_score=SCORES[scenario][0], columns=list(columns),
+        names=columns, measures=plain(membership_metrics(measured, seed=0)), cohort={}, curve=(),
+        verdict={"state": "leak_found"}, mentions=(), details=details, notes=(), made={},
+    )  # fmt: skip
+
+
+def planted() -> dict[str, Any]:
+    bits = {"value": 2.5, "low": 1.0, "high": 3.25}
+    group = {
+        "n_mentions": 4, "n_names": 6, "bits": bits, "found": {**bits, "n_hits": 3, "n_total": 6},
+        "above_twin": {**bits, "n_hits": 5, "n_total": 6}, "above_twin_p": 0.1,
+    }  # fmt: skip
+    measured = {
+        "groups": [group], "all": group, "max_bits": 3.585, "n_held_out": 11, "smallest_p": 0.1,
+        "bits_without_leak": 1.2, "found_from": bits,
+    }  # fmt: skip
+    return {
+        "n_planted": 6, "n_held_out": 11, "is_paired": False, "fixed_score": "mean_log_ratio",
+        "alpha": 0.05, "english": "", "japanese": "", "names": [],
+        "scores": {"mean_log_ratio": measured},
+    }  # fmt: skip
+
+
+REPORTS = {
+    (epochs, scenario): fake_report(
+        scenario, lift=lift, digest=f"e{epochs:g}-{scenario}",
+        **({"canaries": planted()} if (epochs, scenario) == (20.0, 2) else {}),
+    )
+    for epochs, lift in ((1.0, 0.3), (20.0, 2.0))
+    for scenario in (1, 2)
+}  # fmt: skip
+EXAMINATION = cast(
+    Examination,
+    SimpleNamespace(
+        n_notes=44, n_patients=10, n_passages=13, pattern_table=((2, 3), (1, 7)),
+        mention_table=((25, 1), (7, 1), (3, 1), (2, 2), (1, 5)),
+    ),
+)  # fmt: skip
+EXPOSURES = [{"epochs": 1.0, "step": 16, "loss": 3.456},
+             {"epochs": 20.0, "step": 320, "loss": math.nan}]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tables() -> Tables:
+    return tables_of(REPORTS, examination=EXAMINATION, exposures=EXPOSURES)
+
+
+def test_the_tables_are_written_as_they_always_were(tables: Tables) -> None:
+    assert tables_markdown(tables) == (FOLDER / "experiment_tables.md").read_text()
+
+
+def rounded(text: str) -> Any:
+    """Return a text of JSON as values, numbers to nine digits."""
+    return json.loads(text, parse_float=lambda digits: float(f"{float(digits):.9g}"))
+
+
+def test_the_tables_as_json_are_whole_and_strict(tables: Tables) -> None:
+    written = json.dumps(tables_json(tables), allow_nan=False)
+    assert rounded(written) == rounded((FOLDER / "experiment_tables.json").read_text())
+
+
+def test_numbers_agree_with_a_second_source(tables: Tables) -> None:
+    value = tables_json(tables)
+    for row in value["table1"]:
+        scenario = {"generation": 1, "masked_lm": 2}[row["attack"]]
+        score = np.array(REPORTS[row["epochs"], scenario].names["score"])
+        counts = row["confusion"]
+        assert counts["tp"] == (score[:N] > 0).sum()
+        assert counts["fp"] == (score[row["controls"] == KINDS_OF_NAMES] > 0).sum()
+        recall = wilson(counts["tp"] / N, n_total=N)
+        assert (counts["recall"]["low"], counts["recall"]["high"]) == (recall.low, recall.high)
+    mentions = np.array([*MENTIONS, *[0] * (len(KINDS_OF_NAMES) - N)])
+    for row in value["mentions"]:
+        scenario = {"generation": 1, "masked_lm": 2}[row["attack"]]
+        score = np.array(REPORTS[row["epochs"], scenario].names["score"])
+        members = (mentions >= row["low"]) & (mentions <= (row["high"] or 99))
+        rows = members | (row["controls"] == KINDS_OF_NAMES)
+        assert row["auc"]["value"] == pytest.approx(roc_auc_score(members[rows], score[rows]))
+        assert row["flagged"]["n_hits"] == (score[members] > 3).sum()
+    for row in value["always_member"]:
+        assert (row["confusion"]["fn"], row["confusion"]["tn"]) == (0, 0)
+
+
+def test_canaries_are_no_patients_and_both_scenarios_are_needed() -> None:
+    report = REPORTS[1.0, 2]
+    roles = ["canary", *report.names["role"][1:]]
+    reports = {**REPORTS, (1.0, 2): report.changed(names={**report.names, "role": roles})}
+    found = tables_json(tables_of(reports, examination=EXAMINATION))
+    bins = {row["low"] for row in found["mentions"]
+            if (row["epochs"], row["attack"]) == (1.0, "masked_lm")}  # fmt: skip
+    assert bins == {1, 2, 3, 5}  # nobody with ten mentions or more is left
+    assert found["found"][1]["members"]["n_total"] == N - 1
+    with pytest.raises(ValueError, match="each scenario"):
+        tables_of({key: one for key, one in REPORTS.items() if key[1] == 2},
+                  examination=EXAMINATION)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["table1", "table2"])
+def test_published_figures_are_the_papers_and_follow_from_its_counts(name: str) -> None:
+    known = published_tables()
+    for row, fact in zip(getattr(known, name), PUBLISHED[name], strict=True):
+        assert (row.controls, row.attack) == (fact["negatives"], fact.get("attack", "generation"))
+        assert row.model == fact.get("model", "hospital")
+        rates = [fact[rate] for rate in ("f1", "accuracy", "recall", "precision")]
+        assert [row.f1, row.accuracy, row.recall, row.precision] == rates
+        four = tuple(fact[k] for k in ("tp", "fn", "fp", "tn")) if "tp" in fact else None
+        assert (row.four, bool(row.implied)) == (four, "counts" in fact)
+        found = known.row(controls=row.controls, attack=row.attack, model=row.model)
+        assert found is not None and found.f1 == row.f1
+        if row.four:
+            counts = Confusion(*row.four)
+            own = [counts.f1, counts.accuracy.value, counts.recall.value, counts.precision.value]
+            assert own == pytest.approx(rates, abs=5e-5)
+            assert (counts.n_members, counts.n_controls) == (known.n_members, known.n_controls)
+    assert known.row(controls="easy", attack="masked_lm", model="general") is None
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judgement, "cohort_test", partial(cohort_test, n_permutations=99))
+        patch.setattr(metrics, "N_REPLICATES", 200)
+        yield
+    torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class Done:
+    order: ExperimentTask
+    folder: Path
+    result: Tables
+    told: tuple[Progress, ...]
+    said: tuple[str, ...]
+
+
+@pytest.fixture(scope="module")
+def done(small: None, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder = tmp_path_factory.mktemp("experiment")
+    order = write_notes(folder)
+    told: list[Progress] = []
+    said: list[str] = []
+    with Store(folder / "store") as store:
+        result = run_experiment(order, store=store, progress=told.append, say=said.append)
+    return Done(order, folder, result, tuple(told), tuple(said))
+
+
+def test_the_whole_experiment_finds_what_was_trained(done: Done) -> None:
+    result, out = tables_json(done.result), done.folder / "out"
+    assert [(row["epochs"], row["attack"]) for row in result["found"]] == [
+        (e, a) for e in (1.0, 20.0) for a in ("generation", "masked_lm")
+    ]
+    assert len({row["digest"] for row in result["found"]}) == 4
+    # 16 patients have 24 notes: eight have two, eight have one.
+    text = (out / "tables.json").read_text()
+    assert json.loads(text) == json.loads(json.dumps(result))
+    assert json.loads(text)["table4"] == [[2, 8], [1, 8]]
+    assert [result[name] for name in ("n_notes", "n_patients", "n_members", "n_passages")] == [
+        N_NOTES, N_PATIENTS, N_PATIENTS, N_NOTES,
+    ]  # fmt: skip
+    first, last = (
+        row["auc"]["value"] for row in result["rankings"]
+        if (row["attack"], row["controls"], row["score"]) == ("masked_lm", "easy", "mean_log_ratio")
+    )  # fmt: skip
+    assert first < last > 0.9
+    first, last = result["exposures"]
+    assert last["step"] > 10 * first["step"] > 0 and last["loss"] < first["loss"]
+    text = (out / "tables.md").read_text()
+    people = map(json.loads, (out / "corpus" / "people.jsonl").read_text().splitlines())
+    names = {person["last"] for person in people if person.get("last")}
+    assert len(names) >= N_PATIENTS // 2 and not any(f" {name} " in text for name in names)
+    assert stat.S_IMODE((out / "tables.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE(out.stat().st_mode) == 0o700
+    shares = [report.share for report in done.told]
+    assert shares == sorted(shares) and shares[-1] == 1.0
+    phases = list(dict.fromkeys(report.phase.partition(":")[0] for report in done.told))
+    assert phases == list(stage_costs(done.order))
+    assert done.said[0] == "Corpus: 24 notes, 16 members, 24 passages."
+    assert [line.partition(":")[0] for line in done.said[1:4]] == [
+        "General model", "Hospital model", "Audit after 1 epochs, scenario 2",
+    ]  # fmt: skip
+
+
+def test_asked_again_nothing_is_made_twice_and_another_order_is_refused(
+    done: Done, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = done.folder / "out"
+    before = (out / "tables.json").read_bytes()
+    with monkeypatch.context() as patch, Store(done.folder / "store") as store:
+        patch.setattr(paper, "make_corpus", None)
+        again = run_experiment(done.order, store=store)
+    assert tables_json(again) == tables_json(done.result)
+    assert (out / "tables.json").read_bytes() == before
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "letter.txt").write_text("mine")
+    with Store(tmp_path / "store") as store:
+        for order, folder, words in (
+            (done.order.with_(notes=tmp_path / "none.csv"), full, "notes: Cannot be read"),
+            (done.order.with_(seed=5), out, "other notes or settings"),
+            (done.order.with_(general_notes=done.order.notes), out, "other notes or settings"),
+            (done.order, full, "something already"),
+        ):
+            with pytest.raises(AuditError, match=words):
+                run_experiment(order.with_(out=folder), store=store)
+    assert [path.name for path in full.iterdir()] == ["letter.txt"]
+
+
+def test_stopped_anywhere_it_goes_on_to_the_same_tables(done: Done, tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def go_on(*, until: str) -> Tables:
+        with Store(tmp_path / "store") as store:
+            return run_experiment(
+                done.order.with_(out=tmp_path / "out"), store=store,
+                progress=lambda report: seen.append(report.phase),
+                should_stop=lambda: bool(until) and seen[-1].startswith(until),
+            )  # fmt: skip
+
+    for phase in ("corpus", "hospital model: training", "audit after 1 epochs, scenario 2"):
+        with pytest.raises(AuditCancelled):
+            go_on(until=phase)
+        assert not (tmp_path / "out" / "tables.json").exists()
+    assert tables_json(go_on(until="")) == tables_json(done.result)
+
+
+SMALL = (
+    "--batch", 8, "--tokens", 32, "--learning-rate", "1e-3", "--documents", 2, "--steps", 2,
+    "--inputs", 20, "--epochs", "0.5", "--all-names", "--device", "cpu", "--json",
+)  # fmt: skip
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def given(small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
+    monkeypatch.setenv("KART_AUDIT_HOME", str(tmp_path / "home"))
+    write_notes(tmp_path)
+    return ("experiment", "--notes", tmp_path / "notes.csv", "--general", GENERAL_MODEL,
+            "--out", tmp_path / "out")  # fmt: skip
+
+
+def test_one_command_goes_from_notes_to_tables(
+    given: tuple[object, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = call(capsys, *given, *SMALL, "--canaries", "1,3", "--canary-names", 3)
+    assert code == 0, err
+    tables = json.loads(out)
+    assert [row["epochs"] for row in tables["table1"]] == [0.5] * 4
+    assert tables["table4"] == [[2, 8], [1, 8]]
+    assert [row["n_mentions"] for row in tables["canaries"]] == [1, 3, 1, 3]
+    assert "**Table 1." in err
+    (job,) = json.loads(call(capsys, "jobs", "--json")[1])["jobs"]
+    assert (job["kind"], job["state"]) == ("experiment", "done")
+    with Store(tmp_path / "home" / "results") as store:
+        reports = [store.get_record(f"audit/{digest}") for digest in job["result"]]
+    assert [report["scenario"]["number"] for report in reports] == [2, 1]
+    assert {r["models"]["general"]["digest"] for r in reports} == {model_digest(GENERAL_MODEL)}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("--epochs", "2,1"), "epochs"), (("--general", "/nowhere"), "--general"),
+        (("--batch", "0"), "batch"), (("--documents", "0"), "documents"),
+        (("--canaries", "0"), "canar"), (("--notes", "/nowhere.csv"), "notes"),
+        (("--epochs", "one"), "--epochs"), (("--column", "text"), "--column"),
+        (("--canaries", "a"), "--canaries"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_said_plainly(
+    given: tuple[object, ...], wrong: tuple[str, ...], said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    code, out, err = call(capsys, *given, *SMALL, *wrong)
+    assert (code, out) == (2, "")
+    assert said in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(("batch", "rows"), [(64, 32), (48, 24), (7, 7), (37, 1), (1, 1), (0, 1)])
+def test_a_forward_pass_takes_rows_that_divide_the_step(batch: int, rows: int) -> None:
+    assert largest_pass(batch) == rows

@@ -1,0 +1,438 @@
+"""Lists of names: as people have them in files, as a value, put together, kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit import demo
+from audit.errors import AuditError
+from audit.home import HOME_VARIABLE, results_dir
+from audit.names.candidates import (
+    Candidates,
+    control_kind_against,
+    guessed_kinds,
+    make_candidates,
+    member_parts,
+)
+from audit.names.files import names_file, names_template, read_names
+from audit.names.lists import (
+    Wanted,
+    all_names,
+    all_passages,
+    keep_names,
+    keep_passages,
+    kept_names,
+    kept_passages,
+    make_draft,
+)
+from audit.notes.passages import read_passages
+from audit.tables import RowNote
+from cache.store import Store
+from pages.ui.setup_facts import name_facts, spelling
+from tests.models.make_models import make_bert
+
+MEMBERS = make_candidates(
+    [("Thomas", "Young"), ("Mary", "James"), ("太郎", "山田")], is_member=True
+)
+HOSTILE = [
+    ("=cmd()", "+1"), ("<img src=x>", "![x](http://evil.example)"), ("NA", "None"),
+    ("太郎", "見本"), ("", "Single"), ('Jo"e', "O'Neil, Jr."), ("-", "@x"), ("\u2019Abd", "＝x"),
+]  # fmt: skip
+
+
+def pairs(names: Candidates) -> list[tuple[str, str]]:
+    return list(zip(names.first, names.last, strict=True))
+
+
+# As a value
+
+
+def test_names_are_written_in_the_order_of_their_script() -> None:
+    names = MEMBERS + make_candidates([("", "Cher")])
+    assert names.parts(0) == (("first", "Thomas"), ("last", "Young"))
+    assert names.parts(2) == (("last", "山田"), ("first", "太郎"))
+    assert list(map(names.full_name, range(4))) == [
+        "Thomas Young",
+        "Mary James",
+        "山田太郎",
+        "Cher",
+    ]
+    for row in range(4):
+        joined = names.separator(row).join(text for _, text in names.parts(row))
+        assert joined == names.full_name(row)
+    control = make_candidates(
+        [("Ann", "Lee")], is_member=False, control_kind="easy", n_mentions=[0], popularity=[0.25]
+    )
+    both = MEMBERS + control
+    assert (len(both), both.has_truth, MEMBERS.has_truth) == (4, True, False)
+    assert both.rows([3]) == control
+    assert pairs(both.rows([2, 0])) == [("太郎", "山田"), ("Thomas", "Young")]
+    assert math.isnan(both.without_popularity().popularity[3])
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("is_member", (True, True, np.True_)),
+        ("is_member", (True, True, 1)),
+        ("is_member", (True, True, False)),
+        ("control_kind", ("", "", "easy")),
+        ("control_kind", ("", "", "unheard")),
+        ("n_mentions", (1, 2, -1)),
+        ("popularity", (0.1, 0.1, 1.5)),
+        ("popularity", (0.1, 0.1, -0.5)),
+        ("last", ("Young", "James", "")),
+        ("first", ("Ann", "Bo")),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(column: str, value: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError, match=r"row 2|argument"):
+        replace(MEMBERS, **{"first": ("Ann", "Bo", "")} | {column: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "kind"),
+    [
+        ("Ann", "Lee", "easy"), ("MARY", "Lee", "hard"), ("Ann", "Ｙoung", "hard"),
+        ("Young", "Lee", "hard"), ("James", "Thomas", "recombined"), ("", "山田", "hard"),
+        ("Mary", "Young", "recombined"), ("", "Lee", "easy"), ("Quux", "Lee", "easy"),
+    ],
+)  # fmt: skip
+def test_kinds_compare_with_patients_across_roles_and_case(
+    first: str, last: str, kind: str
+) -> None:
+    others = make_candidates([("Ann", "Lee")], is_member=False, control_kind="easy")
+    planted = replace(make_candidates([("Quux", "Lee")], is_member=True), role=("canary",))
+    parts = member_parts(MEMBERS + others + make_candidates([("Bo", "Hill")]) + planted)
+    assert parts == {"thomas", "young", "mary", "james", "太郎", "山田"}
+    assert control_kind_against(parts, first=first, last=last) == kind
+
+
+# From files
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("first_name,last_name\nMary Ann,Smith\n", ("Mary Ann", "Smith")),
+        ("Last Name;First Name\nSmith; Mary Ann \n", ("Mary Ann", "Smith")),
+        ("surname\tgiven_name\nSmith\tMary Ann\n", ("Mary Ann", "Smith")),
+        ("姓,名前\nSmith,Mary Ann\n", ("Mary Ann", "Smith")),
+        ("名前\nMary Ann Smith\n", ("Mary Ann", "Smith")),
+        ('full_name\n"Smith, Mary Ann"\n', ("Mary Ann", "Smith")),
+        ("姓,名\n山田,太郎\n", ("太郎", "山田")),
+        ("患者名\n山田　太郎\n", ("太郎", "山田")),
+        ("first_name,last_name\nNA,None\n", ("NA", "None")),
+        ("first_name,last_name\ntrue,007\n", ("true", "007")),
+        ('first_name,last_name\n"Jo""e","Smith, Jr."\n', ('Jo"e', "Smith, Jr.")),
+        ("first_name,last_name\n=cmd(),<img src=x>\n", ("=cmd()", "<img src=x>")),
+    ],
+)
+def test_names_are_read_under_any_heading_and_as_they_are(text: str, name: tuple[str, str]) -> None:
+    codecs = {"utf-8": "UTF-8", "utf-8-sig": "UTF-8 with BOM", "cp932": "CP932"}
+    for codec in codecs if not text.isascii() else ("utf-8", "utf-8-sig"):
+        found = read_names(text.encode(codec))
+        assert (pairs(found.candidates), found.encoding) == ([name], codecs[codec])
+
+
+def test_all_columns_are_read_and_what_is_odd_is_noted_by_row() -> None:
+    data = (
+        "名,姓,is_member,role,n_mentions,sex,control_kind,memo\n"
+        "A,B,はい,staff,3,F,,x\n\nC,D,NO,patient,0,,reference,\n, ,,,,,,\nE,F,,,,,,\n"
+        "Ａ,b,1,,,,,\nA\u200b,G,１,,1.0,,,\nX\ufffd,H,FALSE,,,,,\n,山田太郎,0.0,,,,,\nA,D,0,,,,,\n"
+    )
+    found = read_names(data.encode())
+    listed = found.candidates
+    assert vars(listed) | {"popularity": ()} == {
+        "first": ("A", "C", "E", "A\u200b", "X\ufffd", "", "A"),
+        "last": ("B", "D", "F", "G", "H", "山田太郎", "D"),
+        "is_member": (True, False, None, True, False, False, False),
+        "control_kind": ("", "reference", "", "", "easy", "easy", "hard"),
+        "role": ("staff", "patient", "", "", "", "", ""),
+        "sex": ("F", "", "", "", "", "", ""),
+        "n_mentions": (3, 0, None, 1, None, None, None),
+        "popularity": (),
+        "row": (2, 4, 6, 8, 9, 10, 11),
+        "is_kind_guessed": (False, False, False, False, True, True, True),
+    }
+    assert guessed_kinds(listed) == {"n": 3, "easy": 2, "hard": 1, "recombined": 0}
+    assert [(note.row, str(note.what)) for note in found.notes] == [
+        (1, "These columns are not read: 8."),
+        (3, "The row is empty and was left out."),
+        (5, "The row has no name and was left out."),
+        (7, "The name is that of row 2; left out."),
+        (8, "The name holds control, invisible or private characters."),
+        (9, "The name holds a sign for a letter that was lost."),
+        (10, "The name has one part only or could not be split."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "why"),
+    [
+        *(("member", cell, "is_member cannot be understood") for cell in ("2", "maybe", "NA")),
+        *(("n_mentions", cell, "not a whole number") for cell in ("-1", "1.5", "9" * 99)),
+        ("file_row", "0", "file_row is not the number of a row"),
+        ("control_kind", "easy", "has a control_kind but is no control"),
+        ("is_member,control_kind", "1,easy", "has a control_kind but is no control"),
+        ("is_member,control_kind", "0,soft", "Write one of given, easy, hard, recombined"),
+        ("role", "canary", "does not say whether it was planted"),
+        ("role,is_member", "canary,1", "does not say how often it was planted"),
+        ("role,is_member,control_kind", "canary,0,easy", "another control_kind"),
+        ("role", "r" * 201, "A cell is longer than 200 characters"),
+        ("is_member", '"1\n"x', "quot"),
+    ],
+)
+def test_values_that_cannot_be_understood_are_refused_by_row(
+    header: str, cells: str, why: str
+) -> None:
+    empty = "," * header.count(",")
+    data = f"name,{header}\nAnn Lee,{empty}\nZaphodina Quux,{cells}\n".encode()
+    with pytest.raises(AuditError, match=why) as caught:
+        read_names(data, what="list.csv")
+    assert str(caught.value).startswith("list.csv, row 3: ")
+    assert "Zaphodina" not in str(caught.value) and len(str(caught.value)) < 250
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("first_name,role\nAnn,x\n", "No column holds names.*The first row must name the columns"),
+        ("Ann,Lee\nBo,Hill\n", "No column holds names"),
+        ("name\n", "The file holds no names"),
+        ("first_name,last_name\n,\n", "The file holds no names"),
+        ("name,名前\nAnn,Lee\n", "Columns 1 and 2 hold the same part of the name"),
+        ("name,sex,gender\nAnn Lee,F,F\n", "Columns 2 and 3 both mean sex"),
+        ("name\n" + "x" * 201 + "\n", "The name is longer than 200 characters"),
+        ("name,m,member\nAnn Lee,,1\nB H,,1\nANN LEE,,0\n", "Rows 2 and 4 hold the same name"),
+        ("name,member\nAnn Lee,1\nANN LEE,\n", "Rows 2 and 3 hold the same name"),
+        ("name,file_row\nAnn Lee,7\nBo Hill,7\n", "Rows 2 and 3 have the same file_row"),
+        ("PK\x03\x04xlsx", "not a text|CSV|spreadsheet"),
+        ("first_name,last_name\nA,B,C\n", "row 2"),
+    ],
+)
+def test_files_without_usable_names_are_refused(text: str, why: str) -> None:
+    with pytest.raises(AuditError, match=why) as caught:
+        read_names(text.encode())
+    assert "Lee" not in str(caught.value) and "LEE" not in str(caught.value)
+
+
+def test_the_template_is_read_without_complaint() -> None:
+    names = read_names(names_template().encode())
+    assert names.notes == () and names.candidates.is_member == (True, False, None)
+    assert pairs(names.candidates)[2] == ("太郎", "見本")
+
+
+part = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=12).map(str.strip)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(part, part), max_size=6))
+def test_every_row_is_read_or_noted_and_survives_the_file(names: list[tuple[str, str]]) -> None:
+    named = [name for name in names if any(name)]
+    if not named:
+        return
+    once = read_names(names_file(make_candidates(named, is_member=True)))
+    left_out = {note.row for note in once.notes if "left out" in note.what}
+    assert sorted({*left_out, *map(int, once.candidates.row)}) == [*range(2, len(named) + 2)]  # type: ignore[arg-type]
+    again = read_names(names_file(once.candidates)).candidates
+    assert pairs(again) == pairs(once.candidates)
+
+
+def test_a_list_that_is_handed_out_and_read_again_is_the_same_question() -> None:
+    names = (
+        make_candidates(HOSTILE, is_member=True, n_mentions=[0, 1, 2, 3, None, 5, 6, 7])
+        + make_candidates([("Hans", "Easy")], is_member=False, control_kind="easy")
+        + make_candidates([("Una", "Known")])
+    )
+    data = names_file(names)
+    assert read_names(data).candidates.digest() == names.digest()
+    for line in data.decode("utf-8-sig").splitlines()[1:]:
+        assert not any(cell.strip('"').startswith(tuple("=+-@＝")) for cell in line.split(","))
+    own = replace(
+        names, row=(*range(30, 38), None, 2), is_kind_guessed=(False,) * 8 + (True, False)
+    )
+    again = read_names(names_file(own)).candidates
+    assert again.digest() == own.digest() != names.digest()
+    assert (again.row, again.is_kind_guessed) == (own.row, own.is_kind_guessed)
+
+
+# Put together
+
+CSV = b"first_name,last_name,is_member\nAnna,Smith,1\nBert,Jones,0\nAnna,Smith,1\n"
+
+
+def test_a_file_typed_names_and_controls_come_in_this_order() -> None:
+    for nothing in (Wanted(), Wanted(typed=" \n\n")):
+        assert make_draft(None, base=None, wanted=nothing) is None
+    wanted = Wanted("Carl Miller\nDoe, Jane\nanna smith\n見本 太郎\nCher", True, 3, 2, 1, seed=1)
+    draft = make_draft(CSV, base=None, wanted=wanted)
+    assert draft is not None
+    assert (draft.n_given, draft.n_typed, draft.n_drawn, draft.encoding) == (2, 4, 6, "UTF-8")
+    assert draft.candidates.first[:6] == ("Anna", "Bert", "Carl", "Jane", "太郎", "")
+    assert draft.candidates.is_member[:6] == (True, False, True, True, True, True)
+    drawn = ("easy",) * 3 + ("hard",) * 2 + ("recombined",)
+    assert draft.candidates.control_kind[6:] == drawn
+    assert draft.candidates.row == (2, 3, *(None,) * 10)
+    assert [note.row for note in draft.notes] == [4]
+    assert [(note.row, str(note.what)) for note in draft.typed_notes] == [
+        (3, "The name is on the list already; left out."),
+        (5, "The name has one part only or could not be split."),
+    ]
+    again = read_names(names_file(draft.candidates)).candidates
+    assert again.digest() == draft.candidates.digest()
+    based = make_draft(None, base=draft.candidates, wanted=Wanted())
+    assert based is not None and based.candidates.digest() == draft.candidates.digest()
+    assert (based.n_given, based.n_typed, based.n_drawn, based.encoding) == (12, 0, 0, "")
+
+
+def test_kinds_that_the_list_says_are_kept_and_only_raised_by_members_that_come() -> None:
+    said = (
+        "first_name,last_name,is_member,control_kind,role,n_mentions\n"
+        "Anna,Smith,1,,,\nBert,Zorn,0,hard,,\nUdo,Roth,0,given,,\nIda,Berg,0,easy,,\n"
+        "Eva,Berg,0,,,\nNevah,Was,1,,canary,2\nNeither,Is,0,,canary,\n"
+    )
+    for typed, kinds in (
+        (Wanted("Karl Roth", True), "- hard given easy easy - canary -"),
+        (Wanted("Karl Berg", True), "- hard given hard hard - canary -"),
+        (Wanted("Karl Berg", False), "- hard given easy easy - canary easy"),
+    ):
+        draft = make_draft(said.encode(), base=None, wanted=typed)
+        assert draft is not None
+        assert [kind or "-" for kind in draft.candidates.control_kind] == kinds.split()
+
+
+def test_what_cannot_be_put_together_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for wanted, where, why in (
+        (Wanted("x y\nAnna Smith", False), "typed names, line 2", "another truth"),
+        (Wanted("x " + "y" * 300), "typed names, line 1", "longer than 200"),
+        (Wanted("y" * 200_001), "typed names", "longer than 200,000"),
+    ):
+        with pytest.raises(AuditError, match=why) as refused:
+            make_draft(CSV, base=None, wanted=wanted)
+        assert refused.value.where == where and "Anna" not in str(refused.value)
+    with pytest.raises(AuditError, match="larger than 20 MB"):
+        make_draft(b"n" * 20_000_001, base=None, wanted=Wanted())
+    monkeypatch.setattr("audit.names.lists.MAX_NAMES", 1)
+    with pytest.raises(AuditError, match="more than 1 names"):
+        make_draft(CSV, base=None, wanted=Wanted())
+
+
+def test_facts_and_spelling_by_hand(tmp_path: Path) -> None:
+    facts = name_facts(
+        make_candidates([("Mary", "Smith"), ("太郎", "見本"), ("Анна", "И"), ("", "Solo")])
+    )
+    assert facts.scripts == {"latin": 2, "han_kana": 1, "other": 1}
+    assert (facts.n_one_part, facts.n_with_mentions) == (1, 0)
+    known = [log for log in facts.log_popularity if not math.isnan(log)]
+    assert len(known) == sum(facts.popularity.n_tested) == 4 - facts.popularity.n_missing
+    model = make_bert(tmp_path / "model", words=("mary", "smith", "jo", "##hn"))
+    names = make_candidates([("Mary", "Smith"), ("John", "Smith"), ("Xqx", "Smith")])
+    found = spelling(names, model=model)
+    assert found.n_pieces == (2, 3, 0)
+    assert (found.by_pieces.starts, found.by_pieces.n_tested) == ((2.0, 3.0), (1, 1))
+    assert found.by_pieces.n_missing == 1
+    drawn = make_draft(CSV, base=None, wanted=Wanted(n_easy=2, model=model))
+    assert drawn is not None and {*drawn.candidates.first[2:]} <= {"Mary", "John"}
+
+
+# Kept
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    return Store(results_dir())
+
+
+def test_a_kept_list_comes_back_and_is_named_by_a_salted_digest(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = make_candidates(HOSTILE, is_member=True, n_mentions=[1] * 7 + [None])
+    names = members + make_candidates([("Bert", "Yard")], is_member=False, control_kind="easy")
+    names += replace(make_candidates([("Q", "R")], is_member=True), role=("canary",))
+    notes = [RowNote(3, "Looks odd.")]
+    digest = keep_names(names, label="  Ward 3 ", notes=notes, encoding="CP932", store=store)
+    found = kept_names(digest[:12], store=store)
+    assert found.candidates.digest() == names.digest() != digest
+    assert (found.notes, found.encoding) == (tuple(notes), "CP932")
+    line = found.line
+    assert (line.code, line.label, line.n_names) == (digest[:12], "Ward 3", 10)
+    assert (line.n_members, line.n_unknown, line.by_kind) == (8, 0, {"easy": 1, "planted": 1})
+    record = str(store.get_record(f"list-line/{digest}"))
+    assert not any(part in record for part in ("Bert", "Yard", "Single"))
+    # Kept again without a title it keeps the one it has; the newest comes first.
+    other = keep_names(MEMBERS, label="Other", notes=(), encoding="", store=store)
+    old = store.get_record(f"list-line/{other}")
+    store.put_record(f"list-line/{other}", old | {"at": "2001-01-01T00:00:00"})
+    assert keep_names(names, label=" ", notes=(), encoding="", store=store) == digest
+    lines = [(one.code, one.label) for one in all_names(store)]
+    demos = [("demo-en", ""), ("demo-ja", "")]
+    assert lines == [(digest[:12], "Ward 3"), (other[:12], "Other"), *demos]
+    store.put_record(f"list-line/{digest}", {"of": "another version"})
+    assert [one.code for one in all_names(store)] == [other[:12], "demo-en", "demo-ja"]
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "other"))
+    with Store(results_dir()) as elsewhere:
+        again = keep_names(names, label="", notes=(), encoding="", store=elsewhere)
+    assert again != digest
+
+
+@pytest.mark.parametrize("code", ["", "0" * 12, "../etc", "demo-fr", "f" * 65, "%"])
+def test_a_link_that_fits_nothing_is_refused(store: Store, code: str) -> None:
+    with pytest.raises(AuditError, match="This list of names is not kept here"):
+        kept_names(code, store=store)
+    with pytest.raises(AuditError, match="These passages are not kept here"):
+        kept_passages(code, store=store)
+
+
+def test_an_empty_list_and_one_that_is_too_long_are_refused(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.names.lists.MAX_NAMES", 1)
+    for names in ([], [("A", "B"), ("C", "D")]):
+        with pytest.raises(AuditError, match="A list has 1 to 1 names"):
+            keep_names(make_candidates(names), label="", notes=(), encoding="", store=store)
+
+
+PASSAGES = (
+    b'{"text": "[NAME] was seen.", "passage_id": "a", "name_id": 0}\n'
+    b'{"text": "no place for it", "passage_id": "b"}\n'
+    b'{"text": "Seen: [LAST], [FIRST] today", "passage_id": "c"}\n'
+)
+
+
+def test_kept_passages_are_the_file_itself(store: Store) -> None:
+    digest = keep_passages(PASSAGES, file_name="Jane Doe.jsonl", label="", store=store)
+    found = kept_passages(digest[:12], store=store)
+    original = read_passages(PASSAGES, file_name="passages.jsonl")
+    assert (found.data, found.file_name) == (PASSAGES, "passages.jsonl")
+    assert found.passages.digest() == original.digest()
+    line, *demos = all_passages(store)
+    assert (line.n_passages, line.n_left_out, line.has_owners) == (2, 1, True)
+    assert [one.code for one in demos] == ["demo-en", "demo-ja"]
+    for data, name, kept_as in (
+        (b"text\n[NAME] came\n", "x", "csv"),
+        (b'\xef\xbb\xbf {"text": "[NAME] came"}\n', "x.csv", "jsonl"),
+    ):
+        kept = kept_passages(
+            keep_passages(data, file_name=name, label="", store=store), store=store
+        )
+        assert kept.file_name == f"passages.{kept_as}"
+        assert kept.passages.digest() == read_passages(data, file_name=kept.file_name).digest()
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_the_demo_lists_ask_the_demo_question(store: Store, language: str) -> None:
+    request = demo.DemoTask().request(2, language=language)
+    names = kept_names(f"demo-{language}", store=store)
+    passages = kept_passages(f"demo-{language}", store=store)
+    assert names.candidates.digest() == request.candidates.digest()
+    assert request.passages is not None
+    assert passages.passages.digest() == request.passages.digest()

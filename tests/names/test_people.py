@@ -1,0 +1,301 @@
+"""Invented people: the same for a key for ever, as common as in life, with numbers that check."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections import Counter
+from datetime import date, timedelta
+
+import pytest
+from faker.providers.person.en_US import Provider as English
+from faker.providers.person.ja_JP import Provider as Japanese
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from audit.names.people import (
+    ENGLISH,
+    FORMS,
+    JAPANESE,
+    LOCALES,
+    VALUE_KINDS,
+    Facts,
+    Identity,
+    NamePart,
+    PersonName,
+    Profile,
+    age_on,
+    draw,
+    full_form,
+    given_names,
+    identity_of,
+    insurer_check_digit,
+    label_of,
+    my_number_check_digit,
+    name_of,
+    namesakes_expected,
+    patient_of,
+    person_of,
+    prefix_of,
+    romaji_of,
+    surnames,
+    time_of,
+    value_of,
+    written,
+)
+from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER
+
+OWN = (
+    *("postcode", "address", "telephone", "email", "hospital", "record_number", "my_number"),
+    *("pension", "insurer", "insured", "resident", "licence", "passport"),
+)
+PLACES = ("hospital", "ward", "school", "company", "job", "telephone")
+JAPANESE_PLACES = ("address", "postcode", "city", "state", "country")
+
+
+def person(i: int, locale: str, *, seed: int = 1) -> Identity:
+    """Return one of many people: of either sex or any, some of known age."""
+    age = None if i % 3 == 0 else i % 107
+    on = date(2015, 7, 1) + timedelta(days=31 * (i % 50))
+    profile = Profile(("", "M", "F")[i % 3], age, on)
+    return identity_of(seed, f"p:{i}", profile, locale=locale)
+
+
+def digest(record: object) -> str:
+    return hashlib.sha256(json.dumps(record, default=str).encode()).hexdigest()[:16]
+
+
+# The demo, the examples and the default tagger were made of these.
+DIGESTS = {
+    "identities ja_JP": "abf5d55e95059113",
+    "places ja_JP": "0e22ac68567953fc",
+    "names ja_JP": "00a5b45e9e4e0917",
+    "identities en_US": "2e21ad3015bbd391",
+    "places en_US": "aa44b6f75509fe4f",
+    "names en_US": "4f736d047eb81f79",
+    "places": "4e8b593c790b00e3",
+    "values": "427bd94d1781a930",
+    "patients": "8e159dc1cd4d7811",
+    "prefixes": "67d67f8b27c9ab6f",
+}
+
+
+def test_people_are_the_same_in_every_version() -> None:
+    found: dict[str, object] = {}
+    for locale in LOCALES:
+        many = [person(i, locale) for i in range(300)]
+        found[f"identities {locale}"] = [
+            [one.key, one.sex, one.birth, *(written(one.name, form) for form in FORMS),
+             *(one.values[value] for value in OWN)] for one in many
+        ]  # fmt: skip
+        numbers = [draw(2, "place", str(i)) for i in range(200)]
+        found[f"places {locale}"] = [
+            [value_of(place, n, locale=locale) for n in numbers] for place in PLACES
+        ]
+        names = [name_of(3, str(n), sex="F", birth_year=1900 + n, locale=locale).full
+                 for n in range(120)]  # fmt: skip
+        found[f"names {locale}"] = [names, [full_form(locale, n) for n in numbers]]
+    found["places"] = [[value_of(p, n, locale=JAPANESE) for n in numbers] for p in JAPANESE_PLACES]
+    found["values"] = [[value_of(kind, n) for n in numbers] for kind in sorted(VALUE_KINDS)]
+    facts = [Facts("F", date(2150, 1, 1), date(2150 + i, 2, 1)) for i in range(40)]
+    facts += [
+        Facts("", None, None),
+        Facts("M", date(1990, 5, 5), None),
+        Facts("", date(2, 1, 1), date(3, 1, 1)),
+    ]
+    patients = [patient_of(4, str(i), one) for i, one in enumerate(facts * 3)]
+    found["patients"] = [
+        [p.key, p.person.full, p.person.initial, p.person.sex, p.first_day, p.birth,
+         p.interval.move(date(2151, 3, 4))] for p in patients
+    ]  # fmt: skip
+    prefixes = [prefix_of(sex, n, is_before_last_name=b) for sex in "MF" for n in range(12)
+                for b in (True, False)]  # fmt: skip
+    found["prefixes"] = prefixes
+    assert {what: digest(record) for what, record in found.items()} == DIGESTS
+
+
+def test_a_draw_depends_on_all_of_its_key_and_on_nothing_else() -> None:
+    keys = [("a", "b", "c"), ("b", "b", "c"), ("a", "bc", ""), ("a", "bc"), ("a", "", "bc")]
+    assert len({draw(1, *key) for key in keys} | {draw(2, *keys[0])}) == 6
+    some = [person(i, JAPANESE) for i in range(20)]
+    identity_of.cache_clear()
+    assert [person(i, JAPANESE) for i in reversed(range(30))][:9:-1] == some
+    other = [person(i, JAPANESE, seed=2) for i in range(20)]
+    assert not {one.values["my_number"] for one in some} & {
+        one.values["my_number"] for one in other
+    }
+
+
+def test_english_names_are_as_frequent_as_fakers() -> None:
+    n = 4000
+    found = [person_of(7, f"patient:{i}", sex="F") for i in range(n)]
+    weights = English.first_names_female
+    common = sorted(weights, key=lambda name: -weights[name])[:12]
+    counts = Counter(one.first for one in found)
+    seen = [counts[name] for name in common]
+    expected = [n * weights[name] / sum(weights.values()) for name in common]
+    assert chisquare([*seen, n - sum(seen)], [*expected, n - sum(expected)]).pvalue > 0.001
+    assert {one.first for one in found} <= set(weights)
+    assert {one.last for one in found} <= set(English.last_names)
+    assert {one.sex for one in found} == {"F"}
+    assert {person_of(1, str(i)).sex for i in range(50)} == {"M", "F"}
+
+
+def test_japanese_names_are_as_common_as_faker_has_them_and_have_a_reading() -> None:
+    shares = dict(zip((p.written for p in surnames().names), surnames().shares, strict=True))
+    assert shares["佐藤"] / shares["鈴木"] == pytest.approx(366803 / 321135)
+    assert surnames().picked(0).written == "佐藤"
+    assert surnames().picked(2**64 - 1) == surnames().names[-1]
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
+    assert [time_of(year) for year in (1949, 1950, 1979, 1980)] == [
+        "old", "middle", "middle", "young"
+    ]  # fmt: skip
+    for table in (
+        surnames(),
+        *(given_names(s, t) for s in "MF" for t in ("old", "middle", "young")),
+    ):
+        assert len({part.written for part in table.names}) == len(table.names)
+        assert abs(sum(table.shares) - 1) < 1e-9
+        for part in table.names:
+            name = PersonName(part, part, "", JAPANESE)
+            half = unicodedata.normalize("NFKC", written(name, "half_kana"))
+            assert half == written(name, "kana") == f"{part.kana} {part.kana}"
+            assert part.romaji.isascii()
+
+
+def test_namesakes_are_as_many_as_expected() -> None:
+    assert all(1 <= namesakes_expected(locale=locale) <= 9 for locale in LOCALES)
+    n, profile = 6000, Profile("", None, date(2015, 7, 1))
+    listed = (identity_of(2, f"listed:{i}", profile, locale=JAPANESE) for i in range(n))
+    names = Counter(one.name.full for one in listed)
+    pairs = sum(k * (k - 1) // 2 for k in names.values())
+    expected = n * (n - 1) / 2 * namesakes_expected(locale=JAPANESE) / 100_000
+    # Pairs are nearly Poisson; some are correlated, hence six standard deviations.
+    assert abs(pairs - expected) < 6 * expected**0.5
+
+
+DAYS = st.dates(date(2000, 1, 1), date(2019, 12, 31))
+
+
+@given(
+    st.integers(0, 9), st.sampled_from("MF"), st.integers(0, 110), DAYS, st.sampled_from(LOCALES)
+)
+def test_an_identity_fits_sex_and_age(seed: int, sex: str, age: int, on: date, locale: str) -> None:
+    one = identity_of(seed, "patient:7", Profile(sex, age, on), locale=locale)
+    assert (one.sex, age_on(one.birth, on)) == (sex, age)
+    if locale == JAPANESE:
+        assert one.name.given in given_names(sex, time_of(one.birth.year)).names
+
+
+def test_a_patients_age_fits_blanks() -> None:
+    for i in range(100):
+        patient = patient_of(3, f"patient:{i}", Facts("F", date(2150, 1, 1), date(2151, 1, 1)))
+        first = patient.interval.move(patient.first_day)
+        assert 17 < (first - patient.birth).days / 365.25 < 91
+
+
+OTA = PersonName(
+    NamePart("太田", "オオタ", "Ota"), NamePart("順子", "ジュンコ", "Junko"), "", JAPANESE
+)
+SMITH = PersonName(NamePart("Smith", "", "Smith"), NamePart("Mary", "", "Mary"), "J", ENGLISH)
+
+
+def test_the_forms_of_a_name() -> None:
+    assert [written(OTA, form) for form in FORMS] == [
+        *("太田順子", "太田 順子", "太田　順子", "太田 順子", "Ota, Junko", "太田", "順子", "O.J."),
+        *("オオタ ジュンコ", "ｵｵﾀ ｼﾞｭﾝｺ", "おおた じゅんこ", "Junko Ota"),
+    ]
+    assert [written(SMITH, form) for form in FORMS] == [
+        *("Mary Smith", "Mary Smith", "Mary Smith", "Mary J. Smith", "Smith, Mary", "Smith"),
+        *("Mary", "M.J.S.", "Mary Smith", "Mary Smith", "Mary Smith", "Mary Smith"),
+    ]
+    parts = {"surname", "given", "initials"}
+    assert {form: label_of(form) for form in FORMS} == {
+        form: QUASI_IDENTIFIER if form in parts else IDENTIFIER for form in FORMS
+    }
+    counts = Counter(full_form(JAPANESE, number) for number in range(20))
+    assert counts == {"joined": 12, "spaced": 5, "wide": 3}
+
+
+def test_readings_give_fakers_romaji_as_in_passports() -> None:
+    pairs = [*Japanese.last_name_pairs, *Japanese.first_name_pairs]
+    different = {kana: romaji for _, kana, romaji in pairs if romaji_of(kana) != romaji}
+    # Faker's own slips: Shūhei and Mitsuru.
+    assert different == {"シュウヘイ": "Shohei", "ミツル": "Mituru"}
+    readings = {"ハットリ": "Hattori", "ホンマ": "Homma", "イノウエ": "Inoue", "コウノ": "Kono",
+                "マッチ": "Matchi", "リョウタ": "Ryota", "セノオ": "Senoo"}  # fmt: skip
+    assert {kana: romaji_of(kana) for kana in readings} == readings
+
+
+def test_check_digits_agree_with_published_examples() -> None:
+    for whole in ("123456789018", "983205673214"):
+        assert my_number_check_digit(whole[:11]) == whole[11]
+    assert insurer_check_digit("3312001") == "5"
+
+
+NUMBERS = {
+    "postcode": (r"(?!000)\d{3}-\d{4}", r"\d{5}"),
+    "address": (r"[^0-9]+\d+-\d+-\d+", r"\d{3,5} .+"),
+    "telephone": (r"0\d{1,3}-\d{2,4}-\d{4}", r"\([2-9]\d\d\) [2-9]\d\d-\d{4}"),
+    "email": (r"[a-z.]+\d+@example\.(?:com|org|net)",) * 2,
+    "record_number": (r"[1-9]\d{7}", r"[1-9]\d{6}"),
+    "my_number": (r"\d{12}", r"9\d\d-\d\d-\d{4}"),
+    "pension": (r"\d{4}-\d{6}", ""),
+    "insurer": (r"\d{8}", r"[1-9][A-Z][0-9A-Z]\d-[A-Z][0-9A-Z]\d-[A-Z]{2}\d\d"),
+    "insured": (r"\d{5}-\d{3}",) * 2,
+    "resident": (r"\d{11}", ""),
+    "licence": (r"\d{11}0", r"[A-Z]\d{8}"),
+    "passport": (r"[TM][A-Z]\d{7}", r"\d{9}"),
+}
+
+
+def test_every_number_has_its_form_and_checks_by_a_second_formula() -> None:
+    doubled = {d: sum(map(int, str(2 * d))) for d in range(10)}
+    for i in range(300):
+        for place, locale in enumerate(LOCALES):
+            one = person(i, locale)
+            for value, forms in NUMBERS.items():
+                assert re.fullmatch(forms[place], one.values[value]), value
+        one = person(i, JAPANESE)
+        assert one.values["licence"][2:4] == f"{(one.birth.year + 20) % 100:02d}"
+        # P_n from the lowest digit, Q_n = n + 1 up to 6, then n - 5.
+        whole = one.values["my_number"]
+        rest = sum(int(whole[11 - n]) * (n + 1 if n <= 6 else n - 5) for n in range(1, 12)) % 11
+        assert int(whole[11]) == (0 if rest <= 1 else 11 - rest)
+        digits = [int(c) for c in reversed(one.values["insurer"])]  # Luhn
+        assert (sum(digits[::2]) + sum(doubled[d] for d in digits[1::2])) % 10 == 0
+        assert 1 <= int(one.values["insurer"][-6:-4]) <= 47
+
+
+FORM_OF_VALUES = {
+    "phone": r"\([2-9]\d\d\) [2-9]\d\d-\d{4}",
+    "ssn": r"9\d\d-\d\d-\d{4}",
+    "email": r"[^@\s]+@example\.\w+",
+    "url": r"www\.[\w.-]+",
+    "zipcode": r"[A-Z]{2} \d{5}",
+    "po_box": r"PO Box \d+",
+    "address": r"\d+ .+",
+    "medical_record_number": r"\d{7}",
+}
+
+
+def test_values_have_their_form_and_differ() -> None:
+    for kind in VALUE_KINDS:
+        values = [value_of(kind, draw(1, kind, str(i))) for i in range(200)]
+        assert all(re.fullmatch(FORM_OF_VALUES.get(kind, r"\S(.*\S)?"), value) for value in values)
+        assert len(set(values)) > (3 if kind in ("holiday", "ethnicity") else 40)
+
+
+def test_what_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="no such form"):
+        written(OTA, "signature")
+    with pytest.raises(ValueError, match="katakana"):
+        romaji_of("たなか")
+    with pytest.raises(ValueError, match="locale"):
+        identity_of(1, "a", Profile("F", 3, date(2010, 1, 1)), locale="de_DE")
+    for body in ("1234567890", "1234567890x", "１２３４５６７８９０１"):
+        with pytest.raises(ValueError, match="digits"):
+            my_number_check_digit(body)

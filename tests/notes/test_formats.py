@@ -1,0 +1,437 @@
+"""Formats of annotated notes: what is written is read back the same, and real files are read."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.cli import called, parsed
+from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
+from audit.errors import AuditError
+from audit.notes.formats import (
+    FORMATS,
+    PairedFiles,
+    file_name,
+    flattened,
+    guess_format,
+    jsonl_line,
+    read_files,
+    read_line,
+    scan_tags,
+    write_files,
+)
+from audit.notes.read import Note
+from audit.notes.spans import (
+    FIVE_TYPES,
+    TYPES,
+    LabelMap,
+    Span,
+    TaggedDocument,
+    merged,
+    n_overlapping,
+    ordered,
+    read_label_map,
+    relabelled,
+    tagged,
+)
+
+LABELS = (*TYPES, "PATIENT", "LOCATION-OTHER", "フリガナ")
+CHARS = st.one_of(
+    st.sampled_from("山田太郎は７０歳 \n\t\rab<>&\"'\\/;［］　ｶﾞé\u2028\x85𠮷1-"),
+    st.characters(exclude_categories=("Cs", "Cc")),
+)
+
+
+@st.composite
+def documents(draw, doc_id=None):
+    text = draw(st.text(CHARS, min_size=1, max_size=40))
+    cuts = st.integers(0, len(text))
+    spans = []
+    for _ in range(draw(st.integers(0, 5))):
+        start, end = sorted((draw(cuts), draw(cuts)))
+        if start < end:
+            spans.append(Span(start, end, draw(st.sampled_from(LABELS))))
+    name = doc_id or draw(st.text(CHARS, min_size=1, max_size=8))
+    return tagged(name, text=text, spans=spans, patient_id=draw(st.sampled_from((None, "p 1"))))
+
+
+def same(document, form):
+    """A document as a format can say it: patients are known to two of them."""
+    patient = document.patient_id if form in ("jsonl", "conll") else None
+    return tagged(document.doc_id, text=document.text, spans=document.spans, patient_id=patient)
+
+
+@settings(max_examples=200, deadline=None)
+@given(documents(), st.sampled_from(("jsonl", "brat", "i2b2")))
+def test_overlapping_spans_come_back(document, form):
+    assert read_files(write_files([document], form=form), form=form) == (same(document, form),)
+
+
+@settings(max_examples=150, deadline=None)
+@given(documents("a"), documents("b"), st.booleans())
+def test_conll_comes_back(first, second, is_iobes):
+    given_ = (same(flattened(first), "conll"), same(flattened(second), "conll"))
+    (text,) = write_files(given_, form="conll").values()
+    lines = text.decode().split("\n")
+    for i, line in enumerate(lines[:-1] if is_iobes else ()):
+        if "\tI-" not in lines[i + 1]:  # the ends of spans told apart
+            lines[i] = re.sub(r"\t([BI])-", lambda mark: f"\t{'SE'[mark[1] == 'I']}-", line)
+    assert read_files({"a.conll": "\n".join(lines).encode()}, form="conll") == given_
+
+
+@settings(max_examples=150, deadline=None)
+@given(documents(), st.sampled_from(("ja", "en")))
+def test_inline_tags_come_back_or_are_refused(document, language):
+    document = flattened(document)
+    try:
+        files = write_files([document], form="inline", language=language)
+    except AuditError as error:
+        said = [document.text[s.start : s.end] for s in document.spans]
+        assert "reads as a tag" in error.what and any(not text.strip() for text in said)
+        return
+    assert read_files(files, form="inline", labels=LABELS) == (same(document, "inline"),)
+
+
+@settings(max_examples=150, deadline=None)
+@given(documents())
+def test_flattened_spans_cover_the_same_characters_without_overlap(document):
+    def covered(d):
+        return {i for s in d.spans for i in range(s.start, s.end)}
+
+    flat = flattened(document)
+    assert n_overlapping(flat.spans) == 0 and covered(flat) == covered(document)
+    assert covered(document) == {i for s, e in merged(document.spans) for i in range(s, e)}
+    longest = max(document.spans, key=lambda s: s.n_chars, default=None)
+    assert longest is None or any(s.n_chars == longest.n_chars for s in flat.spans)
+
+
+RICH = tagged(
+    "n 1", text='Dr. <B>Bell</B>\tsaw\r\n山田 "x" &', patient_id="p",
+    spans=[Span(0, 11, "DOCTOR"), Span(20, 25, "identifier"), Span(26, 29, "contact")],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_files_are_written_as_ever(form: str) -> None:
+    folder = Path(__file__).with_name("written") / form
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert write_files([RICH], form=form) == kept
+
+
+def test_labels_in_english_and_japanese_are_the_same_type():
+    line = {"doc_id": 7, "text": "山田太郎", "unaligned": ["連絡先"], "spans": [
+        {"start": 0, "end": 4, "label": "識別子"},
+        {"start": 0, "end": 2, "label": "Quasi-Identifier"},
+        {"start": 0, "end": 4, "label": "identifier"}]}  # fmt: skip
+    found = read_files({"x.jsonl": json.dumps(line).encode()}, form="jsonl")
+    spans = (Span(0, 2, "quasi_identifier"), Span(0, 4, "identifier"))
+    assert found == (TaggedDocument("7", "山田太郎", spans, None, 1, ("contact",)),)
+    document = tagged("a", text="abcdef", unaligned=["PATIENT", "AGE", "odd"], spans=[
+        Span(0, 1, "PATIENT"), Span(1, 2, "Odd"), Span(2, 3, "識別子"), Span(3, 4, "x-y"),
+    ])  # fmt: skip
+    by = LabelMap({"patient": "identifier", "odd": "", "x_y": "contact", "age": "contact"})
+    done = relabelled(document, by=by)
+    assert (done.n_left_out, done.unknown) == (1, ())
+    assert done.document == tagged("a", text="abcdef", unaligned=["identifier", "contact"], spans=[
+        Span(0, 1, "identifier"), Span(2, 3, "identifier"), Span(3, 4, "contact")])  # fmt: skip
+    assert relabelled(document, by=LabelMap({})).unknown == ("Odd", "PATIENT", "x-y")
+    assert [FIVE_TYPES.of(label) for label in ("DOCTOR", "PHONE", "連絡先情報", "AGE", "?")] == [
+        "identifier", "contact", "contact", "quasi_identifier", None,
+    ]  # fmt: skip
+    assert ordered(["z", "contact", "a", "identifier", "z"]) == ("identifier", "contact", "a", "z")
+    found = read_label_map('{"Odd": null, "A b": "識別子"}', what="map")
+    assert found == LabelMap({"odd": "", "a_b": "identifier"})
+    for bad in ("[", "[]", '{"a": 1}', '{"a": "' + "x" * 101 + '"}'):
+        with pytest.raises(AuditError, match=r"^map: This is no JSON object from label to type\."):
+            read_label_map(bad, what="map")
+
+
+def test_what_is_wrong_with_a_span_is_no_span():
+    for start, end, label in ((-1, 2, "a"), (2, 2, "a"), (0, 1, ""), (0, 1, "a b"), (0, 1, "a\n"),
+                              (0, 1, "a" * 101)):  # fmt: skip
+        with pytest.raises(ValueError):
+            Span(start, end, label)
+    assert (
+        Span(0, 3, "a").overlap(Span(2, 9, "b")) == 1
+        and Span(0, 1, "a").overlap(RICH.spans[2]) == 0
+    )
+    for spans in ((Span(1, 2, "a"), Span(0, 1, "a")), (Span(0, 4, "a"),)):
+        with pytest.raises(ValueError):
+            TaggedDocument("a", "abc", spans)
+
+
+def test_tags_of_a_tired_model_are_read_and_counted():
+    output = (
+        "<識別子>山田太郎</識別子>は<準識別子>70歳</識別子>、<contact>090\n電話 </contact>"
+        " <PER>x</PER>"
+        "<identifier><contact>a</identifier></contact><連絡先情報> </連絡先情報><b> < y >"
+    )
+    scanned = scan_tags(output, source="the note has <b>", labels=["PER"])
+    assert scanned.plain == "山田太郎は70歳、090\n電話  xa <b> < y >"
+    assert [(s.start, s.end, s.label) for s in scanned.spans] == [
+        (0, 4, "identifier"), (5, 8, "quasi_identifier"), (9, 16, "contact"), (17, 18, "PER"),
+        (18, 19, "contact"), (18, 19, "identifier"),
+    ]  # fmt: skip
+    census = {"n_tags": 7, "n_unclosed": 0, "n_stray": 0, "n_crossing": 2, "n_nested": 0,
+              "n_unknown": 1, "n_empty": 1}  # fmt: skip
+    assert vars(scanned.census) == census and scanned.census.n_malformed == 4
+    assert vars(scanned.census + scanned.census) == {key: 2 * n for key, n in census.items()}
+    long = scan_tags("<identifier>" + "a" * 201 + "</identifier>")
+    assert long.spans == (Span(0, 200, "identifier"),)
+    assert (long.census.n_unclosed, long.census.n_stray) == (1, 1)
+
+
+LINE = '{"doc_id": 1, "text": "a", "spans": [{"start": 0, "end": 2, "label": "x"}]}'
+I2B2 = (
+    '<?xml version="1.0" encoding="UTF-8" ?>\n<deIdi2b2>\n<TEXT><![CDATA[\n'
+    "Seen by Bell & <5 mg\n]]></TEXT>\n<TAGS>\n"
+    '<NAME id="P0" start="9" end="13" text="Bell" TYPE="DOCTOR" comment="" />'
+    "\n</TAGS>\n</deIdi2b2>"
+)
+REFUSED = [
+    ("jsonl", "\n[1]", "line 2: This line has no `text`. A line is a JSON object with `doc_id`, "),
+    ("jsonl", "{", "line 1: This line is no JSON object."),
+    ("jsonl", '{"text": "a", "spans": []}', "line 1: This line has no `doc_id`."),
+    ("jsonl", LINE, "line 1: A span ends behind the text. Offsets count code points of the text"),
+    ("jsonl", LINE.replace("2", "0"), "line 1, span 1: This span is empty, begins before the text"),
+    ("jsonl", LINE.replace("2,", "1.0,"), "line 1, span 1: This span lacks `start`, `end` or `la"),
+    ("jsonl", LINE.replace("[{", "{").replace("}]", "}"), "line 1: `spans` is no list."),
+    ("jsonl", b"\xff", "a: The file is not UTF-8. Save it as UTF-8."),
+    ("jsonl", f"{LINE.replace('2,', '1,')}\n" * 2, "note 2: This note is there twice. Give every"),
+    ("conll", "word", "a, line 1: This line of a CoNLL file is not understood. A line is a token"),
+    ("conll", "a O\nword X-PER", "a, line 2: This line of a CoNLL file is not understood."),
+    ("conll", '# text = ab\nab\t0\t9\tO', "a, line 2: This token is not what stands at its offse"),
+    ("i2b2", I2B2.replace('"9"', '"7"'), "a, tag 1: The text of this tag is not what stands at i"),
+    ("i2b2", I2B2.replace('"9"', '"x"'), "a, tag 1: This tag lacks a usable `start`, `end` or `T"),
+    ("i2b2", f"<!DOCTYPE x [<!ENTITY e 'y'>]>{I2B2[40:]}", "a: The XML defines entities of its o"),
+    ("i2b2", I2B2.replace("</TAGS>", ""), "a: This is no well-formed XML."),
+    ("i2b2", "<a/>", "a: The XML has no element TEXT. Give i2b2 2014 files, one note each."),
+    ("i2b2", "<" * 500_001, "a: The XML has too many tags for one note."),
+    ("brat", "", "a.ann: The .txt file beside this .ann file is missing."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "data", "said"), REFUSED, ids=range(len(REFUSED)))
+def test_bad_files_are_refused_with_their_place(form: str, data: str | bytes, said: str) -> None:
+    name = "a.ann" if form == "brat" else "a"
+    with pytest.raises(AuditError) as refused:
+        read_files({name: data.encode() if isinstance(data, str) else data}, form=form)
+    assert said in str(refused.value)
+
+
+def test_what_a_format_cannot_say_is_not_written():
+    crossing = tagged("1", text="abcd", spans=[Span(0, 3, "x"), Span(1, 4, "y")])
+    odd = tagged("1", text="a\x01", spans=[Span(0, 1, "a/b")])
+    half = tagged("1", text="a\ud800", spans=[])
+    for document, form, said in (
+        (crossing, "conll", "Spans of a note overlap, and this format has one label for each"),
+        (crossing, "inline", "Spans of a note overlap"),
+        (odd, "inline", "A label holds a bracket or a slash"),
+        (odd, "i2b2", "A note holds a control character, for which XML has no form. Choose"),
+        (half, "brat", "A note holds half a character, which no file of this format can."),
+        (
+            tagged("名" * 100, text="", spans=[]),
+            "brat",
+            "The name of a note is too long for a file.",
+        ),
+    ):
+        with pytest.raises(AuditError, match=re.escape(said)):
+            write_files([document], form=form)
+    with pytest.raises(AuditError, match="note 2: This note is there twice"):
+        write_files([odd, odd], form="jsonl")
+    assert flattened(crossing).spans == (Span(0, 3, "x"), Span(3, 4, "y"))
+    document = tagged("d\ud800", text="\udfff森健一😀", spans=[Span(1, 4, "identifier")])
+    line = jsonl_line(document).encode("utf-8")
+    assert read_line(line.decode("utf-8"), what="notes", number=1) == document
+
+
+def test_published_files_are_read():
+    text = "Dr. Ann\nBell saw him, Mr. X of Y"
+    ann = (
+        "T1\tDOCTOR 4 7;8 12\tAnn Bell\n#1\tAnnotatorNotes T1\tsure\nR1\tRel Arg1:T1 Arg2:T2\n"
+        "T2\tPATIENT 22 25;31 32\tMr. Y\r\n"
+    )
+    (found,) = read_files({"a.txt": text.encode(), "a.ann": ann.encode()}, form="brat")
+    assert found.spans == (Span(4, 12, "DOCTOR"), Span(22, 25, "PATIENT"), Span(31, 32, "PATIENT"))
+    for bad, said in (
+        ("T1\tDOCTOR 4 8\tAnn Bell", "a.ann, line 1: The text of this span is not what stands at"),
+        ("\nT1\tDOCTOR 4 99\tAnn", "a.ann, line 2: The text of this span is not what stands"),
+        ("T1 DOCTOR 4 7 Ann", "a.ann, line 1: This line of a brat file is not understood. A span"),
+        ("T1\tDOCTOR\x01 4 7\tAnn", "a.ann, line 1: The label of this span cannot be used."),
+    ):
+        with pytest.raises(AuditError, match=said):
+            read_files({"a.txt": text.encode(), "a.ann": bad.encode()}, form="brat")
+    (found,) = read_files({"110%2D01.xml": I2B2.encode()}, form="i2b2")
+    assert found == tagged("110-01", text="\nSeen by Bell & <5 mg\n", spans=[Span(9, 13, "DOCTOR")])
+    columns = (
+        "-DOCSTART- -X- O O\n\nDr. O\nAnn I-PER\nBell I-PER\n\nBob B-PER\nBob B-PER\nX S-LOC\n"
+        "-DOCSTART-\n# doc_id = 7b\nA U-LOC\nB L-LOC"
+    )
+    found, other = read_files({"a.bio": columns.encode()}, form="conll")
+    assert found == tagged("1", text="Dr. Ann Bell\nBob Bob X", spans=[
+        Span(4, 12, "PER"), Span(13, 16, "PER"), Span(17, 20, "PER"), Span(21, 22, "LOC"),
+    ])  # fmt: skip
+    assert other == tagged("7b", text="A B", spans=[Span(0, 1, "LOC"), Span(2, 3, "LOC")])
+
+
+def test_names_of_files_tell_the_format():
+    names = {
+        "a.ann": "brat",
+        "A.XML": "i2b2",
+        "a.bio": "conll",
+        "x.txt": "inline",
+        "b.JSONL": "jsonl",
+    }
+    assert {name: guess_format([name, "y.txt"]) for name in names} == names
+    assert file_name("../a.b é_-%") == "%2E%2E%2Fa%2Eb é_-%25"
+    with pytest.raises(AuditError, match="format of these files is not known"):
+        guess_format(["a.pdf"])
+
+
+def test_two_files_are_paired_by_their_notes(tmp_path: Path) -> None:
+    gold = [tagged(name, text=name * 3, spans=[Span(0, 1, "x")]) for name in "abc"]
+    pred = [tagged(name, text=name * 3, spans=[Span(1, 2, "x")]) for name in "dca"]
+
+    def paired(*both: list[TaggedDocument] | bytes) -> PairedFiles:
+        paths = (tmp_path / "gold", tmp_path / "pred")
+        for path, given_ in zip(paths, both, strict=True):
+            data = (
+                given_ if isinstance(given_, bytes) else "".join(map(jsonl_line, given_)).encode()
+            )
+            path.write_bytes(data)
+        return PairedFiles(*paths)
+
+    pairs = paired(gold, pred)
+    assert list(pairs) == [
+        (gold[0], pred[2]),
+        (gold[1], gold[1].with_spans(())),
+        (gold[2], pred[1]),
+    ]
+    assert (pairs.n_gold_only, pairs.n_predicted_only) == (1, 1)
+    for one, other, said in (
+        (b"\n", pred, "gold notes: There is no note to score. Give files with at least one note."),
+        (gold, pred[:1], "predicted notes: The two files have no note in common. Give every note"),
+        (gold, [tagged("a", text="b", spans=[])], "predicted notes, line 1: The text of this note"),
+        (gold, [pred[1], pred[1]], "predicted notes, line 2: This note is there twice."),
+        (
+            gold,
+            b"\n\xff",
+            "predicted notes, line 2: This line is not UTF-8. Save the file as UTF-8.",
+        ),
+        (gold, b" " * 50_000_001, "predicted notes, line 1: This line is longer than 50 MB."),
+    ):
+        with pytest.raises(AuditError) as refused:
+            list(paired(one, other))  # type: ignore[arg-type]
+        assert str(refused.value).startswith(said)
+    with pytest.raises(
+        AuditError, match=r"gold notes: Cannot be read \(No such file or directory\)"
+    ):
+        list(PairedFiles(tmp_path / "gone", tmp_path / "gone"))
+
+
+TEXTS = {
+    "高橋 太郎": "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。",
+    "note.v2": "Patient: John Smith, seen on 04/11/2026 by Dr. Alice Warren.",
+    "ward b%2": "Nothing personal stands here, <5 mg/dL.",
+}
+MARKS = {
+    "高橋健一": "identifier", "2024年5月3日": "quasi_identifier", "03-1234-5678": "contact",
+    "John Smith": "identifier", "04/11/2026": "quasi_identifier", "Alice Warren": "identifier",
+}  # fmt: skip
+NOTES = {
+    name: tagged(name, text=text, spans=[
+        Span(text.index(mark), text.index(mark) + len(mark), label)
+        for mark, label in MARKS.items() if mark in text
+    ]) for name, text in TEXTS.items()
+}  # fmt: skip
+
+
+def deid(*words: object) -> dict[str, Any]:
+    return called(parsed(["deid", *words]))
+
+
+def written(folder: Path, form: str) -> Path:
+    folder.mkdir()
+    for name, content in write_files(NOTES.values(), form=form).items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_folder_is_tagged_scored_and_converted(tmp_path: Path, form: str) -> None:
+    gold = written(tmp_path / "gold", form)
+    census = deid("tag", "--tagger", "rules", "--notes", gold, "--out", tmp_path / "out")
+    assert (census["n_notes"], census["n_refused"]) == (3, 0)
+    for pred in (tmp_path / "out", tmp_path / "out" / "spans.jsonl"):
+        found = deid("score", "--gold", gold, "--pred", pred, "--replicates", 5)
+        assert found["notes"] == [] and found["n_documents"] == 3
+        assert found["criteria"]["strict"]["together"]["recall"] == 1.0
+    for other in FORMATS:
+        out = tmp_path / other
+        done = deid("convert", "--notes", gold, "--to", other, "--out", out)
+        assert (done["n_notes"], done["n_flattened"], out.stat().st_mode & 0o777) == (3, 0, 0o700)
+        back = {one.doc_id: one for one in annotated_notes(out).documents()}  # type: ignore[union-attr]
+        assert back == NOTES
+    with pytest.raises(AuditError, match="something already"):
+        deid("convert", "--notes", gold, "--to", form, "--out", tmp_path / form)
+    with pytest.raises(AuditError, match=r"^folder of tagged notes: .*something already"):
+        deid("tag", "--tagger", "rules", "--notes", gold, "--out", gold)
+
+
+def test_folders_are_patients_and_one_file_is_a_note(tmp_path: Path) -> None:
+    for ward in ("p1", "p2"):
+        (tmp_path / ward).mkdir()
+        (tmp_path / ward / "a.txt").write_text("Seen by Dr. Gray.", "utf-8")
+    (one,) = notes_to_tag(tmp_path / "p1" / "a.txt").read()
+    assert one.note_id == "a" and one.text == "Seen by Dr. Gray."  # type: ignore[union-attr]
+    for name, data in (
+        ("cp932", "高橋です".encode("cp932")),
+        ("empty", b""),
+        ("zip", b"PK\x03\x04"),
+    ):
+        (tmp_path / "p1" / f"{name}.txt").write_bytes(data)
+    rows = list(notes_to_tag(tmp_path).read())
+    found = [(row.note_id, row.patient_id, row.text) for row in rows if isinstance(row, Note)]
+    assert found == [("p1/a", "p1", "Seen by Dr. Gray."), ("p1/cp932", "p1", "高橋です"),
+                     ("p2/a", "p2", "Seen by Dr. Gray.")]  # fmt: skip
+    assert len(rows) == 5
+
+
+def test_overlaps_are_flattened_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spans = [Span(0, end, "x") for end in (7, 3)]
+    (tmp_path / "n.jsonl").write_text(jsonl_line(tagged("a", text="Ann Lee", spans=spans)))
+    done = deid(
+        "convert", "--notes", tmp_path / "n.jsonl", "--to", "conll", "--out", tmp_path / "b"
+    )
+    assert done["n_flattened"] == 1 and "1 notes had spans that overlap" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("files", "why", "where"),
+    [
+        ({}, "format of these files", "gold notes"),
+        ({"a.pdf": b"x"}, "format of these files", "gold notes"),
+        ({"Smith.ann": b""}, "beside an .ann file", "gold notes"),
+        ({"Smith.txt": b"Ann", "Smith.ann": b"T1\tNAME 0 9\tAnn\n"}, "offsets",
+         "gold notes, file 1, line 1"),
+        ({"Smith.xml": b"<a/>"}, "XML", "gold notes, file 1"),
+        ({"Smith.txt": b"\xff\xfe"}, "UTF-16", "gold notes, file 1"),
+    ],
+)  # fmt: skip
+def test_what_is_not_understood_is_told_without_its_name(
+    tmp_path: Path, files: dict[str, bytes], why: str, where: str
+) -> None:
+    (tmp_path / "gold").mkdir()
+    for name, content in files.items():
+        (tmp_path / "gold" / name).write_bytes(content)
+    with pytest.raises(AuditError, match=why) as refused:
+        as_jsonl(tmp_path / "gold", tmp_path, what="gold notes")
+    assert refused.value.where == where and "Smith" not in str(refused.value)

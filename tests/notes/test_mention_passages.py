@@ -1,0 +1,166 @@
+"""From mentions to passages: the public note's text, whose name it is, and how many there are."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from audit.corpus.demo_notes import demo_notes
+from audit.corpus.examine import (
+    MENTIONS_PER_NAME,
+    PATTERNS_PER_NAME,
+    MentionCoverage,
+    PatternTally,
+    Tally,
+    patterns_of,
+)
+from audit.corpus.make import CorpusTask, make_corpus
+from audit.corpus.truth import NoteTruth, Place, places_of
+from audit.names.pools import us_pool
+from audit.notes.mentions import examine, find_mentions
+from audit.text import fold_name
+
+PRIVATE = (
+    "Seen by Dr. Ann Lee. HPI: John K. Smith is a 45-year-old man with gout. He fell on 3/4/2011. "
+    "He lives in Boston. He takes aspirin 81 mg q.d. with food. Dr. Lee agrees. He is well."
+)
+PUBLIC = (
+    "Seen by Dr. [**First Name1 (NameIs)**] [**Last Name (STitle)**]. HPI: [**Known firstname 9**] "
+    "[**Initial (NamePattern1)**]. [**Known lastname 9**] is a 45-year-old man with gout. "
+    "He fell on [**2177-3-4**]. He lives in Boston. He takes aspirin 81 mg q.d. with food. "
+    "Dr. [**Last Name (STitle)**] agrees. He is well."
+)
+
+
+def paired() -> NoteTruth:
+    values = [("Ann", 0, "staff"), ("Lee", 0, "staff"), ("John", 1, "patient"), ("K", 1, "patient"),
+              ("Smith", 1, "patient"), ("3/4/2011", -1, ""), ("Lee", 2, "staff")]  # fmt: skip
+    inserted, at = [], 0
+    for (value, group, role), place in zip(
+        values, re.finditer(r"\[\*\*.*?\*\*\]", PUBLIC), strict=True
+    ):
+        at = PRIVATE.index(value, at)
+        inserted.append(
+            {"start": at, "stop": at + len(value), "source_start": place.start(),
+             "source_stop": place.end(), "group": group, "identity": f"{role}:{group and 1}",
+             "category": "", "role": role, "kind": "", "value": value}
+        )  # fmt: skip
+        at += len(value)
+    return NoteTruth(PRIVATE, PUBLIC, places_of({"inserted": inserted}))
+
+
+def coverage_of(*notes: NoteTruth) -> MentionCoverage:
+    total = Tally()
+    for note in notes:
+        tally = Tally()
+        tally.add_mentions(note, tuple(examine(note.private)))
+        total.merge(tally)
+    return total.coverage()
+
+
+def test_a_passage_is_that_of_the_public_note() -> None:
+    (pattern,) = patterns_of(paired())
+    assert (pattern.first, pattern.last, pattern.role) == ("John", "Smith", "patient")
+    assert pattern.text.startswith("John K. Smith is a") and pattern.text.endswith("Lee agrees.")
+    right = (
+        " is a 45-year-old man with gout. He fell on . He lives in Boston. "
+        "He takes aspirin 81 mg q.d. with food. Dr. agrees."
+    )
+    assert pattern.passage == f"[FIRST] [LAST]{right}"
+    (with_left,) = patterns_of(paired(), has_left=True)
+    assert with_left.passage == f"HPI: [FIRST] [LAST]{right}"
+
+
+def test_the_truth_says_whose_a_name_is() -> None:
+    (pattern,) = patterns_of(paired())
+    assert (pattern.first, pattern.last, pattern.person) == ("John", "Smith", "patient:1")
+    assert list(patterns_of(NoteTruth(PRIVATE, PRIVATE, ()))) == []
+    unknown = NoteTruth(PRIVATE, PRIVATE)
+    assert [(p.first, p.last, p.role) for p in patterns_of(unknown)] == [("John", "Smith", "")]
+
+
+def read_lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+def test_patterns_of_a_built_corpus_are_their_patients(tmp_path: Path) -> None:
+    note = (
+        "Attending:[**First Name4 (NamePattern1) **] [**Last Name (NamePattern1) 7**]\nHPI: "
+        "[**Known firstname 1**] [**Known lastname 2**] is a [**Age over 90 **] year old lady. "
+        "Seen [**2177-3-5**]. Ok. Ms. [**Known lastname 2**] is well."
+    )
+    rows = [{"note_id": str(i), "patient_id": f"p{i // 2}", "text": note} for i in range(8)]
+    (tmp_path / "n.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    make_corpus(CorpusTask(notes=tmp_path / "n.jsonl", seed=1), out=tmp_path / "out")
+    private, public, truth, people = (
+        read_lines(tmp_path / "out" / f"{name}.jsonl")
+        for name in ("private", "public", "truth", "people")
+    )
+    pairs = [
+        NoteTruth(str(a["text"]), str(b["text"]), places_of(t))
+        for a, b, t in zip(private, public, truth, strict=True)
+    ]
+    patterns = [pattern for pair in pairs for pattern in patterns_of(pair)]
+    by_key = {p["identity"]: (p["first"], p["last"]) for p in people}
+    assert [by_key[p.person] for p in patterns] == [(p.first, p.last) for p in patterns]
+    assert {p.passage.partition("]")[2].partition("]")[2] for p in patterns} == {
+        " is a year old lady. Seen . Ok. Ms. is well."
+    }
+    total = coverage_of(*pairs)
+    assert (total.n_mentions, total.n_by_role, total.n_elsewhere) == (8, (("patient", 8),), 8)
+
+
+def test_patterns_of_registered_patients() -> None:
+    private = "Jane Roe is a 45-year-old lady, born 2/3/1970. Her sister Ann Roe called."
+    public = "[FIRST] [LAST] is a 45-year-old lady, born [DATE]. Her sister [FIRST] [LAST] called."
+    values = ("Jane", "Roe", "2/3/1970", "Ann", "Roe")
+    places = zip(values, ("first", "last", "birth", "first", "last"), (0, 0, 1, 2, 2), strict=True)
+    mentions, at = [], 0
+    for (value, kind, number), place in zip(
+        places, re.finditer(r"\[[A-Z]+\]", public), strict=True
+    ):
+        at = private.index(value, at)
+        mentions.append({
+            "start": at, "stop": at + len(value), "public_start": place.start(),
+            "public_stop": place.end(), "kind": kind, "form": "full", "mention": number,
+            "patient_ids": ["p9"], "is_own": number < 2,
+        })  # fmt: skip
+        at += len(value)
+    # As corpora with a register had it once: they are read still.
+    record = {"note_id": "n", "patient_id": "p1", "mentions": mentions}
+    pair = NoteTruth(private, public, places_of(record))
+    assert [name.identity for name in pair.names or ()] == ["patient:p1", "patient:p9"]
+    (pattern,) = patterns_of(pair)
+    assert (pattern.person, pattern.first, pattern.last) == ("patient:p1", "Jane", "Roe")
+    assert pattern.passage.endswith("] is a 45-year-old lady, born . Her sister called.")
+
+
+def test_coverage_adds_up_over_notes() -> None:
+    text = "The patient is a 4 yo boy. Jane Roe, 45 yo F. John Smith left."
+    place = Place(47, 57, 47, 57, "", "full", "patient", "p", "John Smith", 0)
+    other = NoteTruth(text, text, (place,))
+    total = coverage_of(paired(), other)
+    assert (total.n_notes, total.n_notes_with_mention, total.n_mentions, total.n_full) == (
+        2,
+        2,
+        2,
+        2,
+    )
+    assert dict(total.by_form) == {"is_a": 1, "comma": 1} and dict(total.by_reason)["generic"] == 1
+    assert total.n_by_role == (("patient", 1),) and total.n_of_nobody == 1
+    assert (total.n_true_names, total.n_true_names_mentioned, total.n_elsewhere) == (2, 1, 1)
+
+
+def test_the_demo_corpus_gives_tables_3_and_4_of_the_paper() -> None:
+    pool = us_pool()
+    names = list(zip(pool.first, pool.last, strict=False))[:130]
+    hospital = demo_notes(names, staff=["Archer"], n_notes=400, seed=5)
+    known = {fold_name(part) for name in names for part in name}
+    tally = PatternTally()
+    for note in hospital.notes:
+        for pattern in patterns_of(NoteTruth(note, note), find_mentions(note, known=known)):
+            tally.add((pattern.first, pattern.last), pattern.text, note=0)
+    assert {*tally.names} == set(names)
+    assert dict(tally.pattern_table) == dict(PATTERNS_PER_NAME)
+    assert dict(tally.mention_table) == dict(MENTIONS_PER_NAME)

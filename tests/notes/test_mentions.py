@@ -1,0 +1,175 @@
+"""The finder of mentions: many texts with all that is found in them, hostile texts, recall.
+
+`mentions.tsv` holds a text a line and what is said of each of its ages: form, title, first and last
+name, roles, years, sex, offsets, whether it is a placeholder; or the reason why nobody is named.
+Its first 97 texts were judged by hand; the others are these taken apart and put together again, one
+for each way through the finder, as it found them: a change of any of them is to be looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import time
+from pathlib import Path
+
+import pytest
+from faker import Faker
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.notes.mention_words import Mention
+from audit.notes.mentions import examine, find_mentions
+from audit.notes.mentions_ja import split_japanese
+from tests.notes.clinical_prose import samples
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared texts are not here")
+LINES = Path(__file__).with_name("mentions.tsv").read_text("utf-8").splitlines()
+N_BY_HAND = 97
+
+
+def told(text: str) -> list[str]:
+    rows = []
+    for m in examine(text):
+        at = f"{m.start}-{m.end}"
+        if isinstance(m, Mention):
+            name = f"{m.title}|{m.first}|{m.last}|{' '.join(m.roles)}|{m.age_years:.5g}|{m.sex}"
+            at = f"{m.name_start}-{m.name_end}|{at}"
+            rows.append(f"{m.form}: {name}|{at}|{m.is_placeholder:d}")
+        else:
+            rows.append(f"{m.reason}: {at}|{m.subject_start}-{m.subject_end}")
+    return rows
+
+
+@pytest.mark.parametrize("lines", [LINES[:N_BY_HAND], LINES[N_BY_HAND:]], ids=["by hand", "drawn"])
+def test_every_age_has_its_person_or_its_reason(lines: list[str]) -> None:
+    for line in lines:
+        text, *expected = line.split("\t")
+        assert told(json.loads(text)) == expected, text
+
+
+def test_names_of_a_register_count_whatever_their_case() -> None:
+    text = "hpi : john smith is a 45 year old male with gout ."
+    assert find_mentions(text) == ()
+    found = find_mentions(text, known={"john", "smith"})
+    assert [(m.first, m.last) for m in found] == [("john", "smith")]
+
+
+def test_japanese_names_are_split() -> None:
+    names = {
+        "山田太郎": ("太郎", "山田"), "佐々木健": ("健", "佐々木"), "林 さくら": ("さくら", "林"),
+        "渡辺修": ("修", "渡辺"), "長谷川美咲": ("美咲", "長谷川"), "森": ("", "森"),
+        "五十嵐太一": ("太一", "五十嵐"), "ジョン・スミス": ("ジョン", "スミス"),
+        "水瀬サユリ": ("サユリ", "水瀬"), "早瀬　実": ("実", "早瀬"), "さくら": ("", "さくら"),
+        "一二三四五六七": ("四五六七", "一二三"),
+    }  # fmt: skip
+    assert {name: split_japanese(name) for name in names} == names
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["A", "a ", "[**", "___", "1 ", "45 year old ", "Mr. ", "John ", "1-", "(", ", ", "70歳", "の",
+     "\n", "is a 45-year-old ", "[", "Smith, ", "45 yo M, ", "y/o", "old ", "( 45 yo ", "、", "山",
+     " 70歳、", "年齢"],
+)  # fmt: skip
+def test_hostile_texts_take_time_linear_in_their_length(piece: str) -> None:
+    def seconds(n_chars: int) -> float:
+        text = (piece * n_chars)[:n_chars]
+        best = math.inf
+        for _ in range(2):
+            begin = time.perf_counter()
+            list(examine(text))
+            best = min(best, time.perf_counter() - begin)
+        return best
+
+    small, large = seconds(5_000), seconds(20_000)
+    # Four times the text; nine leaves room for a busy machine, and a square law needs sixteen.
+    assert large < 9 * small + 0.15
+    assert large < 15
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text("AJohn Smith.,()[]*_-\n'\"1 9yearsold/MF is a70歳男性の山田太郎は、（）", max_size=120)
+)
+def test_any_text_gives_offsets_within_it(text: str) -> None:
+    last = -1
+    for found in examine(text):
+        assert 0 <= found.start < found.end <= len(text)
+        if isinstance(found, Mention):
+            assert found.name_start >= last
+            last = found.end
+            assert found.is_placeholder or (found.last in text and found.first in text)
+
+
+@pytest.mark.parametrize("templates", ["WITH_MENTION", "FRESH"])
+def test_recall_and_precision_on_held_out_prose(templates: str) -> None:
+    n_found = n_exact = n_true = n_wrong = 0
+    for sample in samples(n=1500, seed=2026, templates=templates):
+        found = find_mentions(sample.text)
+        n_true += sample.has_mention
+        right = [
+            m for m in found if sample.has_mention and m.last.split()[-1] == sample.last.split()[-1]
+        ]
+        n_found += bool(right)
+        n_exact += any((m.first, m.last) == (sample.first, sample.last) for m in right)
+        n_wrong += len(found) - bool(right)
+    assert n_true > 1000
+    assert n_found / n_true >= 0.97 and n_exact / n_true >= 0.95
+    assert n_found / (n_found + n_wrong) >= 0.97
+
+
+def texts_of(file: str) -> list[str]:
+    lines = (DATA / file).read_text(encoding="utf-8").split("\n")
+    return [json.loads(line)["text"] for line in lines if line]
+
+
+SUBJECT = re.compile(
+    r"\b(?:The patient|This|Patient|She|He) (?=(?:is|was) an? (?:[\w-]+,? ){0,5}\d+[- ]year[- ]old "
+    r"(?:[\w-]+,? ){0,3}(?:man|woman|male|female|gentleman|lady)\b)"
+)
+JAPANESE_SUBJECT = re.compile(r"(?:症例|患者)(?:は|：|、)(?=[０-９]{1,3}歳[，、]?の?(?:男|女))")
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("file", "subject", "locale", "at_least", "share"),
+    [("mtsamples.jsonl", SUBJECT, "en_US", 500, 0.98),
+     ("medtxt_ja.jsonl", JAPANESE_SUBJECT, "ja_JP", 30, 0.95)],
+)  # fmt: skip
+def test_names_put_into_real_prose_are_found(
+    file: str, subject: re.Pattern[str], locale: str, at_least: int, share: float
+) -> None:
+    faker, rng = Faker(locale), random.Random(7)
+    faker.seed_instance(7)
+    is_english = locale == "en_US"
+
+    def name_for(match: re.Match[str]) -> tuple[str, str]:
+        if not is_english:
+            return faker.last_name() + faker.first_name(), match[0][-1].replace("：", "、")
+        name = f"{faker.first_name()} {faker.last_name()}"
+        if rng.random() < 0.3:
+            name = f"{rng.choice(('Mr.', 'Ms.'))} {faker.last_name()}"
+        return name, " "
+
+    n_true = n_found = n_wrong = n_without = 0
+    for text in texts_of(file):
+        n_before = len(find_mentions(text))  # names that the prose's authors left in
+        n_without += n_before
+        names: list[tuple[int, int]] = []
+        made, at = "", 0
+        for match in list(subject.finditer(text))[: None if is_english else 1]:
+            name, behind = name_for(match)
+            made += text[at : match.start()]
+            names.append((len(made), len(made) + len(name)))
+            made, at = made + name + behind, match.end()
+        found = find_mentions(made + text[at:])
+        hits = [n for n in names if any(m.name_start < n[1] and n[0] < m.name_end for m in found)]
+        n_true, n_found = n_true + len(names), n_found + len(hits)
+        n_wrong += max(0, len(found) - len(hits) - n_before)
+    assert n_without <= (4 if is_english else 0)
+    assert n_true > at_least
+    assert n_found / n_true >= share and n_found / (n_found + n_wrong) >= share

@@ -1,0 +1,264 @@
+"""Placeholders, what stands for dates among them, and sentences."""
+
+from __future__ import annotations
+
+import time
+from datetime import date, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.notes.dates import (
+    DateContext,
+    Interval,
+    in_japanese,
+    interval_for,
+    new_date,
+    parsed_day,
+    written_date,
+)
+from audit.notes.placeholders import (
+    NameSlot,
+    Placeholder,
+    find_name_slot,
+    find_placeholders,
+    has_marks,
+)
+from audit.notes.sentences import end_of_sentences, sentence_spans, start_of_sentence
+from tests.corpus.make_notes import CATEGORIES, DATES
+
+
+def only(text: str, **settings: bool) -> Placeholder:
+    (place,) = find_placeholders(text, **settings).places
+    return place
+
+
+def test_every_category_has_its_kind() -> None:
+    for category, kind in CATEGORIES.items():
+        for number in ("", "4"):
+            written = f"[**{category} {number}**]"
+            place = only(f"a {written} b")
+            assert (place.kind, place.category, place.number) == (kind, category, number)
+            assert (place.start, place.stop) == (2, 2 + len(written))
+    assert {only(f"[**{form}**]").kind for form in DATES} == {"date"}
+    for category in ("Spaceship", "", "Name3 (zz)", "12345678901"):
+        assert only(f"x [**{category} **]").kind == "unknown"
+    assert only("[**Last Name\n (STitle)  44**]") == Placeholder(
+        0, 29, "Last Name (STitle) 44", "Last Name (STitle)", "last", "44", "staff", "", 0
+    )
+    assert only("[**2177-12-05**]").category == "9999-99-99"
+
+
+def test_what_is_never_closed_is_counted() -> None:
+    parsed = find_placeholders("[**Name [**Hospital 3**] and [** more " + "x" * 300 + "**]")
+    assert [place.kind for place in parsed.places] == ["hospital"]
+    assert parsed.n_malformed == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[**Known lastname 1**], [**Known firstname 2**]", "last patient 0, first patient 0"),
+        ("[**First Name8 (NamePattern2) 1**] [**Known lastname 2**]",
+         "first patient 0, last patient 0"),
+        ("[**First Name4 (NamePattern1) 1**] [**Last Name (un) 2**] is a 42 year old",
+         "first patient 0, last patient 0"),
+        ("[**First Name3 (LF) 1**] [**Last Name (LF) 2**], a 42\nyear old man",
+         "first patient 0, last patient 0"),
+        ("[**Last Name (un) 2**] is a 3 day course", "last other 0"),
+        ("Mr. [**Last Name (STitle) 1**]", "last patient 0 M"),
+        ("Mrs. [**Known lastname 1**]", "last patient 0 F"),
+        ("Dr. [**Last Name (STitle) 1**]", "last staff 0"),
+        ("Dr. [**Known lastname 1**]", "last patient 0"),
+        ("Dr. [**Name (NI) 1**]", "last staff 0"),
+        ("met [**Name (NI) 1**]", "first other 0"),
+        ("[**Doctor First Name 1**] [**Doctor Last Name 2**], MD", "first staff 0, last staff 0"),
+        ("[**Female First Name (un) 1**]", "first other 0 F"),
+        ("[**Male First Name (un) 1**]", "first other 0 M"),
+        ("[**Attending Info **]", "full staff 0"),
+        ("[**Last Name (un) 1**] [**First Name (STitle) 2**]", "last other 0, first staff 1"),
+        ("[**First Name (STitle) 1**]. [**Last Name (un) 2**]", "first staff 0, last other 1"),
+        ("[**First Name4 (NamePattern1) 1**] [**Initial (NamePattern1) **]. [**Last Name (un) 2**],"
+         " [**First Name4 (NamePattern1) 3**] [**Last Name (un) 4**].\n\n[**Last Name (un) 5**]. "
+         "[**First Name (STitle) 6**]",
+         "first staff 0, initial staff 0, last staff 0, first staff 1, last staff 1, last other 2,"
+         " first staff 3"),
+    ],
+)  # fmt: skip
+def test_whose_name_it_is(text: str, told: str) -> None:
+    places = find_placeholders(text).places
+    said = (f"{p.kind} {p.role} {p.group} {p.sex}".strip() for p in places)
+    assert ", ".join(said) == told
+    numbers = [place.number for place in places]
+    assert numbers != ["1", "", "2", "3", "4", "5", "6"]  # an initial has its name's number
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Name:  ___ ", ("full", "patient")),
+        ("Unit No:   ___", ("medical_record_number", "")),
+        ("Admission Date:  ___", ("date", "")),
+        ("Date of Birth:  ___", ("date", "")),
+        ("Attending: ___.", ("full", "staff")),
+        ("seen by Dr. ___ today", ("last", "staff")),
+        ("Ms. ___ was well", ("last", "patient")),
+        ("___ is a 43 year old woman", ("full", "patient")),
+        ("a ___ year old woman", ("age", "")),
+        ("transferred to ___ for", ("hospital", "")),
+        ("at the ___ Clinic", ("city", "")),
+        ("phone number is ___", ("phone", "")),
+        ("discharged on ___ in good", ("date", "")),
+        ("foo ___ bar", ("unknown", "")),
+    ],
+)
+def test_blanks_are_told_by_the_words_around(text: str, expected: tuple[str, str]) -> None:
+    place = only(text, has_blanks=True)
+    assert (place.kind, place.role) == expected
+    assert find_placeholders(text).places == () and not has_marks(text)
+    assert find_placeholders("____ and _____", has_blanks=True).places == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "slot"),
+    [
+        ("\nSeen [DATE] [NAME] is a [**Age over 90**]\n y\n\x00.",
+         ("Seen ", ("full",), "", " is a y .")),
+        ("A. [**First Name 1**] [**Initial (NP) 2**]. [**Last Name**] b",
+         ("A. ", ("first", "last"), " ", " b")),
+        ("[LAST], [FIRST] K. [LAST]", ("", ("last", "first"), ", ", " K.")),
+        ("[姓][名]様", ("", ("last", "first"), "", "様")),
+        ("[姓]\u3000[名]様[別紙]", ("", ("last", "first"), "\u3000", "様[別紙]")),
+        ("[FIRST] [FIRST] [LAST]", ("", ("first", "last"), " ", "")),
+        ("[FIRST] and [LAST]. ___", None),
+        ("[FIRST]. [LAST]", None),
+        ("[name] [Name]", None),
+    ],
+)  # fmt: skip
+def test_the_place_of_a_full_name(text: str, slot: tuple[object, ...] | None) -> None:
+    assert find_name_slot(text) == (None if slot is None else NameSlot(*slot))  # type: ignore[arg-type]
+
+
+# 172 years are 62,822 days; the nearest whole number of weeks is 62,825.
+BACK = Interval(-7 * 8975, -172)
+
+
+def moved(content: str, category: str = "", *, number: str = "", draw: int = 5) -> str:
+    context = DateContext(BACK, date(2177, 12, 1), draw)
+    return new_date(content, category or content, number=number, context=context)
+
+
+def test_numbers_of_dates_are_moved_in_their_own_form() -> None:
+    forms = {
+        "2177-12-5": "2005-12-2", "2177-12-05": "2005-12-02", "12-5-2177": "12-2-2005",
+        "12/5/77": "12/2/05", "12-5": "12-2", "12/05": "12/02", "1-2": "12-30", "2177": "2005",
+        "12/2177": "12/2005", "12-/2177": "12-/2005", "2177-12": "2005-12", "-2177": "-2005",
+        "13-31": "13-31", "9999-1-1": "2005-1-1", "1877-2-3": "1909-2-1", "25-12-2177":
+        "22-12-2005", "2-29": "2-29", "6-3": "5-31", "12/77": "12/05", "2177-2-30": "2005-2-30",
+    }  # fmt: skip
+    assert {form: moved(form) for form in forms} == forms
+
+
+def test_dates_in_words_have_the_form_of_their_category() -> None:
+    forms = {
+        "Month (only)": "November", "Month Day": "November 3", "Day Month": "3 November",
+        "Month Day Year (2)": "November 3, 2005", "Day Month Year": "3 November 2005",
+        "Month/Day (2)": "11/3", "Month/Year 1": "11/2005", "Month Year": "November 2005",
+        "Year/Month/Day": "2005/11/3", "Month/Day/Year": "11/3/2005", "Year (4 digits)": "2005",
+        "Year (2 digits)": "05", "Date": "2005-11-03", "Date range (1)": "10/31-11/3",
+        "Date range (2)": "10/31/2005-11/3/2005", "Date range (3)": "10/31-11/3/2005",
+    }  # fmt: skip
+    assert {form: moved(f"{form} 7", form, number="7", draw=85) for form in forms} == forms
+    assert moved("January 2181", "January", number="2181") == "January 2009"
+    assert moved("July 10342", "July", number="10342") == "July 3"
+    assert moved("July 20", "July", number="20") == "July 17"
+
+
+days = st.dates(date(2100, 1, 1), date(2210, 1, 1))
+
+
+@given(days, st.integers(0, 365 * 18), st.integers(0, 2**64 - 1))
+def test_a_stay_of_18_years_lies_within_2000_to_2019(first: date, n_days: int, draw: int) -> None:
+    last = first + timedelta(days=n_days)
+    interval = interval_for(first, last, draw=draw)
+    assert date(2000, 1, 1) <= interval.move(first) <= interval.move(last) <= date(2019, 12, 31)
+    assert interval.n_days % 7 == 0
+    assert abs(interval.n_days - interval.n_years * 365.2425) <= 3.5
+    context = DateContext(interval, first, draw)
+    texts = [new_date(str(d), "9999-99-99", number="", context=context) for d in (first, last)]
+    one, other = (date(*map(int, text.split("-"))) for text in texts)
+    assert other - one == last - first and one.weekday() == first.weekday()
+    too_long = interval_for(first, first + timedelta(days=30 * 366), draw=draw)
+    assert too_long.move(first).year in (2000, 2001)
+
+
+def test_japanese_forms_of_dates() -> None:
+    styles = ("western", "slashes", "era", "letter", "wide", "dashes")
+    assert [written_date(date(2019, 5, 1), style=style) for style in styles] == [
+        "2019年5月1日", "2019/05/01", "令和元年5月1日", "R1.5.1",
+        "２０１９年５月１日", "2019-05-01",
+    ]  # fmt: skip
+    assert written_date(date(1989, 1, 7), style="era") == "昭和64年1月7日"
+    assert written_date(date(1860, 1, 7), style="era") == "1860年1月7日"
+    with pytest.raises(ValueError, match="no such style"):
+        written_date(date(2000, 1, 1), style="roman")
+    forms = {"2011-8-4": "平成23年8月4日", "8/4": "8月4日", "2011": "2011年", "2011/8": "2011年8月",
+             "8/4/2011": "平成23年8月4日",
+             "2011-2-30": "2011-2-30", "2011-1-1-2011": "2011-1-1-2011"}  # fmt: skip
+    assert {form: in_japanese(form, style="era") for form in forms} == forms
+    assert parsed_day("2151-08-04 12:00:00") == date(2151, 8, 4)
+    assert parsed_day("August") is None
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        "He fell.| She came.", "Seen by Dr. Lee today.| Well.", "John K. Smith is well.| Ok.",
+        "Took 2.5 mg q.d. with food.| Ok.", "Lasix 40 mg p.o. b.i.d.| She slept.",
+        "Plan:|\n1. Rest.|\n2. Fluids.", "He is a 42\nyear old man.| Ok",
+        "No stop here|\n\nNext one",
+        "HPI: Fell.|\nPLAN: Rest.", 'He said "no."| Then left!', "Well ...| Ok.", "p.o.",
+        "Dr. [**Name (STitle) 1.**] saw.| Ok.", "It was 12.| Well, 5.|\n 7. Then.",
+        "Mr. [**Name**] [**Initial (NamePattern1)**]. [**Name**] left.| Ok.",
+        "男性．|値４．６。|軽快。", "",
+    ],
+)  # fmt: skip
+def test_sentences_by_hand(sentences: str) -> None:
+    text = sentences.replace("|", "")
+    found = [text[start:end] for start, end in sentence_spans(f"  {text} \n")]
+    spans = list(sentence_spans(text))
+    assert [text[start:end] for start, end in spans] == [
+        s.strip() for s in sentences.split("|") if s
+    ]
+    assert len(found) == len(spans)
+    for n in range(len(spans) + 2):
+        end = end_of_sentences(text, start=0, n=n)
+        assert end == (spans[min(n, len(spans)) - 1][1] if n and spans else 0)
+
+
+def test_the_start_of_a_sentence_within_reach() -> None:
+    text = "One is here. Two is there."
+    assert start_of_sentence(text, at=text.index("there")) == text.index("Two")
+    assert start_of_sentence(text, at=2) == 0
+    assert start_of_sentence("word " * 200 + "name", at=1000, reach=100) == 1000
+
+
+@given(st.text(alphabet="Ab. \n!1)。[*]", max_size=80))
+def test_sentences_cover_all_that_is_not_white(text: str) -> None:
+    spans = list(sentence_spans(text))
+    assert all(start < end for start, end in spans)
+    assert all(one[1] <= two[0] for one, two in pairwise(spans))
+    kept = "".join(text[start:end] for start, end in spans)
+    assert "".join(kept.split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "piece", ["\n", ".", "a.", "[**", " \n", "1. ", "A", "。", "[**a Initial "]
+)
+def test_sentences_take_linear_time(piece: str) -> None:
+    text = (piece * 300_000)[:300_000]
+    begin = time.perf_counter()
+    assert sum(1 for _ in sentence_spans(text)) <= len(text)
+    assert time.perf_counter() - begin < 15

@@ -1,0 +1,331 @@
+"""Notes as a stream: every format, every way in which a row or a file is bad, and the list."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from audit.errors import AuditError
+from audit.home import HOME_VARIABLE
+from audit.notes import read as note_streams
+from audit.notes.read import (
+    EXAMPLE,
+    VARIABLE,
+    Note,
+    columns_of,
+    list_note_files,
+    open_notes,
+    resolve_note_file,
+)
+from audit.tables import RowNote
+from tests.corpus.make_notes import csv_text, note_row, write_notes
+
+TEXTS = ("one", 'two\r\nlines, "quoted"\n\n[**Name**]', "三\u2028四\x0b five")
+
+
+def read(path: Path, **columns: str) -> tuple[list[Note], list[tuple[int, str]]]:
+    found = list(open_notes(path, columns=columns).read())
+    notes = [item for item in found if isinstance(item, Note)]
+    return notes, [(item.row, str(item.what)) for item in found if isinstance(item, RowNote)]
+
+
+def test_noteevents_is_read_with_every_line_end(tmp_path: Path) -> None:
+    rows = [list(note_row(i, patient=i * 2, text=text)) for i, text in enumerate(TEXTS)]
+    rows[2][4] = "2177-12-03 10:11:12"  # the time comes before the day
+    notes, refused = read(write_notes(tmp_path / "NOTEEVENTS.csv", rows))
+    assert notes == [
+        Note("0", "0", "7", "Nursing", "2177-12-01", TEXTS[0], 2),
+        Note("1", "2", "7", "Nursing", "2177-12-02", TEXTS[1], 3),
+        Note("2", "4", "7", "Nursing", "2177-12-03 10:11:12", TEXTS[2], 4),
+    ]
+    assert refused == []
+
+
+def test_mimic_iv_gzip_and_cp932(tmp_path: Path) -> None:
+    header = "note_id,subject_id,hadm_id,note_type,note_seq,charttime,storetime,text\n"
+    path = tmp_path / "discharge.csv.gz"
+    path.write_bytes(gzip.compress((header + '1-DS-2,10,20,DS,2,2150-01-02,,"a\nb"\n').encode()))
+    assert read(path) == ([Note("1-DS-2", "10", "20", "DS", "2150-01-02", "a\nb", 2)], [])
+    path = tmp_path / "n.csv"
+    path.write_bytes("id;本文\n1;山田太郎は70歳の男性です。\n".encode("cp932"))
+    assert read(path) == ([Note("1", "", "", "", "", "山田太郎は70歳の男性です。", 2)], [])
+
+
+def test_jsonl_with_named_columns_and_bad_lines(tmp_path: Path) -> None:
+    good = {"BODY": "hello", "subject_id": 12.0, "hadm_id": 2.5, "date": 7, "nested": {"a": 1}}
+    lines = [json.dumps(good), "{", "[1]", '{"BODY": "\\ud800"}', "", '{"BODY": " "}',
+             json.dumps({"BODY": "x" * 1_000_001}), '{"BODY": "a", "id": "' + "7" * 201 + '"}',
+             '{"BODY": "b", "id": 1e999, "date": NaN, "category": -3}',
+             json.dumps({"BODY": "c", "x": "y" * 8_000_001})]  # fmt: skip
+    (tmp_path / "n.jsonl").write_text("\n".join(lines))
+    notes, refused = read(tmp_path / "n.jsonl", text="BODY")
+    assert notes == [
+        Note("1", "12", "2.5", "", "7", "hello", 1),
+        Note("1e999", "", "", "-3", "", "b", 9),
+    ]
+    assert refused == [
+        (2, "The line is not JSON."),
+        (3, "The line is not a JSON object."),
+        (4, "The line holds a NUL or half a character."),
+        (6, "The note is empty."),
+        (7, "A text is longer than 1 MB."),
+        (8, "An id, category or time is longer than 200 characters."),
+        (10, "The line is too long."),
+    ]
+
+
+def test_parquet_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    texts = [*(f"note {i}" for i in range(199)), None, "x" * 1_000_001, "\0"]
+    table = pa.table({"subject_id": list(range(202)), "text": texts, "mrn": ["1"] * 202})
+    pq.write_table(table, tmp_path / "n.parquet")
+    assert columns_of(tmp_path / "n.parquet").headings == ("subject_id", "text", "mrn")
+    told: list[int] = []
+    list(open_notes(tmp_path / "n.parquet").read(on_bytes=told.append))
+    assert len(told) == 4
+    assert 0.99 < sum(told) / (tmp_path / "n.parquet").stat().st_size <= 1
+    notes, refused = read(tmp_path / "n.parquet")
+    assert notes == [Note(str(i + 2), str(i), "", "", "", f"note {i}", i + 2) for i in range(199)]
+    assert refused == [
+        (201, "The note is empty."),
+        (202, "The note is longer than 1 MB."),
+        (203, "The note holds a NUL character or bytes outside its encoding."),
+    ]
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and more")
+    with pytest.raises(AuditError, match=r"^notes: The Parquet file is damaged\.$"):
+        open_notes(tmp_path / "bad.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(AuditError, match="needs the package pyarrow, which is not installed"):
+        open_notes(tmp_path / "n.parquet")
+
+
+def test_a_folder_of_texts(tmp_path: Path) -> None:
+    for name, data in (
+        ("p2/a.txt", b"\xef\xbb\xbfb\r\nc"), ("p1/a.TXT", b"a"), ("p1/b.txt", b"\xff\xfea\0b\0"),
+        ("p1/c.csv", b"no"), ("p1/d.txt", b"x" * 4_000_001), ("p3/in/e.txt", b""), ("f.txt", b"f"),
+    ):  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "p1" / "link.txt").symlink_to("/etc/hostname")
+    notes, refused = read(tmp_path)
+    assert notes == [
+        Note("1", "", "", "", "", "f", 1),
+        Note("2", "p1", "", "", "", "a", 2),
+        Note("5", "p2", "", "", "", "b\r\nc", 5),
+    ]
+    assert refused == [
+        (3, "The file is UTF-16 or not text."),
+        (4, "The note is longer than 1 MB."),
+        (6, "The note is empty."),
+    ]
+
+
+def test_bad_rows_are_refused_by_number_and_the_others_are_read(tmp_path: Path) -> None:
+    good = '{0},{0},7,2177-01-01,,,"N","R",,,"{1}"\n'
+    text = csv_text([]) + good.format(1, "a\nb")
+    text += "2,2,7,2177-01-01,too few\n"
+    text += good.format(3, "nul \0 Zaphodina") + good.format(4, "") + good.format(5, "e")
+    (tmp_path / "n.csv").write_bytes(
+        text.encode() + good.format(6, "@").encode().replace(b"@", b"caf\xe9") + b"\n7"
+    )
+    notes, refused = read(tmp_path / "n.csv")
+    assert [(note.note_id, note.row) for note in notes] == [("1", 2), ("5", 6)]
+    outside = "The row holds a NUL character or bytes outside its encoding."
+    assert refused == [
+        (3, "The row has 5 cells where the header has 11."), (4, outside),
+        (5, "The note is empty."), (7, outside),
+        (9, "The row has 1 cells where the header has 11."),
+    ]  # fmt: skip
+
+
+LEFT_OUT = "A quote is opened and not closed well, or the row is longer than 1 MB; "
+
+
+def test_an_open_quote_costs_its_own_row_only(tmp_path: Path) -> None:
+    good = '{0},{0},7,2177-01-01,,,"N","R",,,"first {0}\nsecond {0}\n"\n'
+    broken = '2,2,7,2177-01-01,,,"N","R",,,"never closed\nsecond line\nthird, line\n'
+    path = tmp_path / "n.csv"
+    path.write_text(csv_text([]) + good.format(1) + broken + good.format(3) + good.format(4))
+    notes, refused = read(path)
+    assert [(note.note_id, note.row, note.text) for note in notes] == [
+        (str(n), row, f"first {n}\nsecond {n}\n") for n, row in ((1, 2), (3, 4), (4, 5))
+    ]
+    assert refused == [(3, f"{LEFT_OUT}lines 5 to 7 left out.")]
+    path.write_text('id,text\n1,good\n2,"open\n3,good\n')
+    notes, refused = read(path)
+    assert [note.row for note in notes] == [2, 4]
+    assert refused == [(3, f"{LEFT_OUT}line 3 left out.")]
+
+
+def test_a_huge_cell_is_refused_and_the_next_row_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "n.csv"
+    path.write_text(
+        "id,text\n1," + "x" * 1_000_001 + '\n2,good\n3,"' + "y\n" * 600_000 + '"\n4,end\n'
+    )
+    notes, refused = read(path)
+    assert [note.text for note in notes] == ["good", "end"]
+    assert [row for row, _ in refused] == [2, 4]
+
+
+def test_a_line_without_end_is_cut_and_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(note_streams, "MAX_LINE_CHARS", 1000)
+    blocks = [b"a\n1", *[b"x" * 600] * 50, b"\n2,good\nlast"]
+    lines = list(note_streams.lines_of(iter(blocks), codec="utf-8-sig"))
+    assert lines == ["a\n", "1" + "x" * 600 + "x" * 600 + "\0\n", "2,good\n", "last"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "The file is empty."),
+        (b"id,note_number\n1,2\n", "There is no column of texts. Name the column of the notes"),
+        ("id,text\n1,x\n".encode("utf-16"), 'UTF-16 or not text. Save the file as "CSV UTF-8"'),
+        (b"PK\x03\x04rest", "This is a zip archive or an Excel workbook. Unpack it first"),
+        (b"\n\n", "The first row does not name the columns."),
+        (gzip.compress(b"id,text\n1,x\n", mtime=0)[:-9], "The gzip file ends in the middle."),
+        (b"\x1f\x8b\x08broken archive, no more than that", "The gzip file is damaged."),
+        (
+            "id,text\n1,Sébastien à Genève\n".encode("latin-1") * 9,
+            "The file is neither UTF-8 nor CP932. Save",
+        ),
+        (b"a" * 70_000 + b",text\n", "The header is longer than 64 KB."),
+        (b"a," * 256 + b"text\n", "There are more than 256 columns."),
+    ],
+)
+def test_a_bad_file_is_refused_whole(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "n.csv"
+    path.write_bytes(data)
+    with pytest.raises(AuditError) as refused:
+        list(open_notes(path).read())
+    assert str(refused.value).startswith("notes") and message in str(refused.value)
+
+
+def test_what_is_no_table_of_notes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "one.txt").write_text("One note.")
+    (tmp_path / "n.csv").write_text("text,b\nx,y\n")
+    for path, columns, said in (
+        ("none.csv", {}, "notes: The file is not there or cannot be read."),
+        ("a", {}, "notes: The folder holds no .txt files."),
+        ("/dev/null", {}, "notes: This is not a regular file."),
+        ("one.txt", {}, "notes: This is one text, not a table of notes. Give the folder that it "
+         "lies in: each .txt there is a note."),
+        ("n.csv", {"patient_id": "who"}, "notes: There is no column for patient_id of this name."),
+        ("n.csv", {"who": "text"}, "columns: `who` is no field of a note."),
+    ):  # fmt: skip
+        with pytest.raises(AuditError) as refused:
+            open_notes(tmp_path / path, columns=columns)  # type: ignore[arg-type]
+        assert str(refused.value) == said
+
+
+def test_a_gzip_bomb_is_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "n.csv.gz"
+    path.write_bytes(gzip.compress(b"id,text\n" + b"1,xxxxxxx\n" * 12_000_000, 9))
+    with pytest.raises(AuditError, match="unpacks to more than 100 times its size"):
+        list(open_notes(path).read())
+
+
+def test_bytes_are_reported_to_the_last(tmp_path: Path) -> None:
+    rows = [note_row(i, patient=1, text="word " * 5000) for i in range(100)]
+    plain = write_notes(tmp_path / "n.csv", rows)
+    packed = tmp_path / "n.csv.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    for path in (plain, packed):
+        told: list[int] = []
+        list(open_notes(path).read(on_bytes=told.append))
+        assert sum(told) == path.stat().st_size and min(told) >= 0
+
+
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(
+        st.text(
+            st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1
+        ).filter(str.strip),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_every_text_comes_back_as_it_was(tmp_path: Path, texts: list[str]) -> None:
+    path = tmp_path / "n.csv"
+    # The second source: the standard library's writer, and its reader of the whole file.
+    path.write_bytes(csv_text(enumerate(texts), header=("id", "text")).encode())
+    notes, refused = read(path)
+    whole = list(csv.reader(io.StringIO(path.read_bytes().decode(), newline="")))
+    assert refused == []
+    assert [note.text for note in notes] == texts == [row[1] for row in whole[1:]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    top = tmp_path / "notes"
+    for name, text in (
+        ("a.csv", "body,subject_id\nx,1\n"), ("deep/b.jsonl", '{"text": "x", "mrn": 3}\n'),
+        ("deep/er/c.tsv", "text\nx\n"), ("deep/letter.pdf", "no"), ("texts/1.txt", "one note"),
+        ("patients/p1/n.txt", "note"), ("patients/p2/n.txt", "note"), (".hidden.csv", "text\nx\n"),
+        ("1/2/3/4/y.csv", "text\nx\n"), ("1/2/3/4/5/x.csv", "text\nx\n"),
+        ("../outside/s.csv", "text"),
+    ):  # fmt: skip
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(text)
+    (top / "link.csv").symlink_to(tmp_path / "outside" / "s.csv")
+    (top / "linked").symlink_to(tmp_path / "outside")
+    monkeypatch.setenv(VARIABLE, str(top))
+    return top
+
+
+def test_files_and_folders_of_texts_are_listed_and_links_are_not(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = (folder / "a.csv").stat().st_size
+    found = [(file.file_id, file.kind, file.n_bytes, file.path) for file in list_note_files()]
+    example = found.pop()
+    assert example[:2] == (EXAMPLE, "csv") and columns_of(example[3]).has_text
+    assert found == [
+        ("notes/a.csv", "csv", size, folder / "a.csv"),
+        ("notes/1/2/3/4/y.csv", "csv", 7, folder / "1/2/3/4/y.csv"),
+        ("notes/deep/b.jsonl", "jsonl", 24, folder / "deep/b.jsonl"),
+        ("notes/deep/er/c.tsv", "csv", 7, folder / "deep/er/c.tsv"),
+        ("notes/patients", "folder", 0, folder / "patients"),
+        ("notes/texts", "folder", 8, folder / "texts"),
+    ]
+    for file_id, _, _, path in [*found, example]:
+        assert resolve_note_file(file_id) == path
+    for wrong in ("notes/link.csv", "notes/../outside/s.csv", "", str(folder / "a.csv")):
+        with pytest.raises(AuditError, match="No registered file has this identifier"):
+            resolve_note_file(wrong)
+    other = tmp_path / "other" / "example"
+    other.mkdir(parents=True)
+    (other / "z.csv").write_text("text\nx\n")
+    monkeypatch.setenv(VARIABLE, os.pathsep.join(["", str(other), str(other), "missing"]))
+    assert [file.file_id for file in list_note_files()] == ["example-2/z.csv", EXAMPLE]
+    monkeypatch.delenv(VARIABLE)
+    assert [file.file_id for file in list_note_files()] == [EXAMPLE]
+
+
+def test_columns_are_told_with_what_they_would_be_taken_for(folder: Path) -> None:
+    found = columns_of(folder / "a.csv")
+    assert (found.kind, found.headings, found.has_text) == ("csv", ("body", "subject_id"), False)
+    assert {field: names for field, names in found.taken.items() if names} == {
+        "patient_id": ("subject_id",)
+    }
+    found = columns_of(folder / "deep" / "b.jsonl")
+    assert (found.kind, found.headings, found.has_text) == ("jsonl", ("text", "mrn"), True)
+    found = columns_of(folder / "texts")
+    assert (found.kind, found.headings, found.has_text) == ("folder", (), True)
+    (folder / "both.csv").write_text("note,chartdate,text,charttime\n")
+    found = columns_of(folder / "both.csv")
+    assert found.taken["chart_time"] == ("charttime", "chartdate")
+    assert found.taken["text"] == ("text", "note")

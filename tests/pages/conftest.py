@@ -1,0 +1,29 @@
+"""A data directory for page tests in which workers seem to live, so that none is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import streamlit as st
+
+from audit.home import HOME_VARIABLE, results_dir
+from audit.jobs.locks import QUEUES, device_lock, worker_lock
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Hold the locks of all queues' workers and jobs while the test runs."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "data"))
+    for variable in ("KART_AUDIT_MODELS", "KART_AUDIT_NOTES"):
+        monkeypatch.delenv(variable, raising=False)
+    st.cache_resource.clear()
+    directory = results_dir()
+    held = [lock(queue) for queue in QUEUES for lock in (worker_lock, device_lock)]
+    assert all(held)
+    yield directory
+    for lock in held:
+        if lock is not None:
+            lock.release()
+    st.cache_resource.clear()

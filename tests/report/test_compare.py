@@ -1,0 +1,196 @@
+"""Two audits: McNemar against scipy, an interval as published, DeLong against brute force."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from audit.report.compare import (
+    MAX_REFERENCES,
+    Flags,
+    auc_difference,
+    compare_audits,
+    compare_references,
+)
+from audit.report.report import AuditReport
+from audit.stats import auc, bootstrap_ranking
+from tests.pages.make_reports import (
+    MEMBERS,
+    make_reference_reports,
+    make_report,
+    make_special_names,
+)
+
+
+@given(*(st.integers(0, 30) for _ in range(4)))
+def test_mcnemar_is_the_binomial_test_and_the_interval_turns_with_the_sides(
+    a: int, b: int, c: int, d: int
+) -> None:
+    flags, turned = Flags(a, b, c, d), Flags(a, c, b, d)
+    assert flags.p == pytest.approx(binomtest(b, b + c).pvalue if b + c else 1.0) == turned.p
+    found, other = flags.difference, turned.difference
+    if not flags.n_names:
+        assert math.isnan(found.value)
+        return
+    assert found.value == pytest.approx((b - c) / (a + b + c + d))
+    assert -1 <= found.low <= found.value <= found.high <= 1
+    assert (other.low, other.high) == (pytest.approx(-found.high), pytest.approx(-found.low))
+
+
+def test_the_difference_of_paired_shares_is_newcombes() -> None:
+    for counts, wanted in (((36, 12, 2, 0), (0.2, 0.0569, 0.3404)),
+                           ((20, 12, 2, 16), (0.2, 0.0562, 0.3292))):  # fmt: skip
+        found = Flags(*counts).difference
+        assert (found.value, found.low, found.high) == pytest.approx(wanted, abs=2e-4)
+
+
+def slow_delong(one: np.ndarray, other: np.ndarray, truth: np.ndarray) -> float:
+    """Variance by the structural components, pair by pair."""
+    parts = []
+    for score in (one, other):
+        pairs = score[truth][:, None] - score[~truth][None, :]
+        parts.append((pairs > 0) + 0.5 * (pairs == 0))
+    gap = parts[0] - parts[1]
+    return (
+        gap.mean(axis=1).var(ddof=1) / truth.sum() + gap.mean(axis=0).var(ddof=1) / (~truth).sum()
+    )
+
+
+def test_delong_against_brute_force_and_the_bootstrap() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.arange(150) < 60
+    base = rng.normal(size=150)
+    one, other = (base + 1.2 * truth).round(1), (base + 0.5 * truth + rng.normal(size=150)).round(1)
+    missing = np.append(one, math.nan), np.append(other, 99.0)
+    found = auc_difference(missing[0], other=missing[1], is_member=np.append(truth, True))
+    first, second, difference = found  # the name without a score is left out of both
+    assert (first, second) == (auc(one, truth), auc(other, truth))
+    half = 1.959964 * math.sqrt(slow_delong(one, other, truth))
+    assert (difference.value, difference.low, difference.high) == pytest.approx(
+        (first - second, first - second - half, first - second + half), rel=1e-4
+    )
+    drawn = []
+    for _ in range(600):
+        rows = np.concatenate([rng.integers(0, 60, 60), rng.integers(60, 150, 90)])
+        drawn.append(auc(one[rows], truth[rows]) - auc(other[rows], truth[rows]))
+    assert np.std(drawn) == pytest.approx(half / 1.959964, rel=0.15)
+
+
+def test_two_perfect_rankings_are_not_called_equal_for_certain() -> None:
+    truth = np.array([True] * 3 + [False] * 3)
+    scores = np.array([4.0, 5, 6, 1, 2, 3])
+    _, _, difference = auc_difference(scores, other=scores, is_member=truth)
+    assert difference.value == 0
+    assert difference.low < -0.4 and difference.high == -difference.low
+    assert bootstrap_ranking(scores, truth, seed=0).auc.low == pytest.approx(1 + difference.low)
+    _, _, lone = auc_difference(scores[2:], other=scores[2:], is_member=truth[2:])
+    assert (lone.low, lone.high) == pytest.approx((-0.7935, 0.7935), abs=1e-4)
+    for all_alike in (truth | True, truth & False):
+        found = auc_difference(scores, other=scores, is_member=all_alike)
+        assert all(map(math.isnan, (*found[:2], *vars(found[2]).values())))
+
+
+def with_names(report: AuditReport, **changes: list[Any]) -> AuditReport:
+    return report.changed(names={**report.names, **changes})
+
+
+def test_an_audit_against_itself_differs_in_nothing() -> None:
+    report = make_report(2, names=make_special_names(4))  # canaries are counted nowhere
+    found = compare_audits(report, other=report)
+    assert found.names.index.is_unique and len(found.names) == report.n_names == 80
+    assert not found.names["is_different"].any()
+    assert (found.n_only_one, found.n_only_other, found.n_kind_differs, found.n_truth_differs) == (
+        0, 0, 0, 0,
+    )  # fmt: skip
+    out = report.table["stands_out"]
+    n, m = int(out[:24].sum()), int(out[24:72].sum())
+    assert (found.tested, found.controls) == (Flags(n, 0, 0, 24 - n), Flags(m, 0, 0, 48 - m))
+    assert (found.tested.p, found.tested.difference.value) == (1.0, 0)
+    assert [(a.stratum, a.n_members, a.n_controls) for a in found.aucs] == [
+        ("all", 24, 48), ("easy", 24, 24), ("hard", 24, 24),
+    ]  # fmt: skip
+    for one in found.aucs:
+        pooled = report.measures.strata[one.stratum].scores[report.fixed_score].auc.value
+        assert (one.one, one.other, one.difference.value) == (pytest.approx(pooled), one.one, 0)
+    assert found.settings == {
+        key: (value, value)
+        for key, value in {
+            "general_name": "general", "hospital_name": "hospital-40", "scenario": "2",
+            "fixed_score": "residual", "n_names": "80",
+        }.items()
+    }  # fmt: skip
+
+
+def test_a_leak_against_none_by_hand() -> None:
+    leak = make_report(2)
+    quiet = make_report(2, leak=0.0, hospital="hospital-0")
+    asked = {"scenario": 2, "settings": {"n_inputs": 100, "prompt": None}}
+    found = compare_audits(leak.changed(question=asked), other=quiet)
+    n = leak.verdict.n_flagged
+    assert found.tested == Flags(0, n, 0, 24 - n)
+    assert found.names.loc[found.names["is_different"], "stands_out"].all()
+    assert found.names["is_different"].sum() == n + found.controls.only_one
+    assert found.tested.p == pytest.approx(2 / 2**n)
+    assert found.aucs[0].difference.low > 0
+    assert {k: pair for k, pair in found.settings.items() if pair[0] != pair[1]} == {
+        "hospital_name": ("hospital-40", "hospital-0"), "n_inputs": ("100", ""),
+    }  # fmt: skip
+
+
+def test_names_are_paired_by_their_folded_parts_and_lists_may_differ() -> None:
+    one = make_report(2)
+    first = [name.upper() + " " for name in one.names["first_name"]]
+    first[0], first[1] = "Somebody", first[2]
+    last = list(one.names["last_name"])
+    last[1] = last[2]  # listed twice: cannot be paired
+    q = [None if i in (3, 4) else x for i, x in enumerate(one.names["q_value"])]
+    other = with_names(one, first_name=first, last_name=last, q_value=q)
+    found = compare_audits(one, other=other)
+    assert found.n_only_one == found.n_only_other == 3
+    assert found.names["name_id"].tolist() == list(range(3, 72))
+    assert found.names["is_flagged_other"][:2].tolist() == [None, None]
+    assert found.tested.n_names == 24 - 3 - 2
+
+
+@pytest.mark.parametrize(
+    ("row", "truth", "control_kind", "kind", "n_kind", "n_truth"),
+    [
+        (24, 0, "hard", "easy", 1, 0),  # of two kinds of controls it is the first audit's
+        (0, 0, "easy", "differs", 0, 1),
+        (1, None, "", "member", 0, 0),
+        (72, 0, "canary", "differs", 0, 1),  # planted here, held out there
+    ],
+)
+def test_a_name_that_is_one_thing_here_and_another_there(
+    row: int, truth: int | None, control_kind: str, kind: str, n_kind: int, n_truth: int
+) -> None:
+    one = make_report(2, names=make_special_names(4))
+    is_member, kinds = list(one.names["is_member"]), list(one.names["control_kind"])
+    is_member[row], kinds[row] = truth, control_kind
+    found = compare_audits(one, other=with_names(one, is_member=is_member, control_kind=kinds))
+    assert found.names["kind"].iloc[row] == kind
+    assert (found.n_kind_differs, found.n_truth_differs) == (n_kind, n_truth)
+    assert found.tested.n_names == len(MEMBERS) - (row == 0)
+
+
+def test_without_truth_there_is_no_auc_to_compare() -> None:
+    blind = make_report(2, has_truth=False)
+    found = compare_audits(blind, other=blind)
+    assert (len(found.aucs), found.controls.n_names) == (0, 0)
+    assert math.isnan(found.controls.difference.value)
+    assert found.tested.n_names == blind.n_names
+
+
+def test_the_newest_audits_that_differ_in_the_reference_stand_beside_each_other() -> None:
+    own, other = make_reference_reports("general", "general-2")
+    found = compare_references(own, others=[other] * (MAX_REFERENCES + 2))
+    assert [one.other for one in found] == [other] * MAX_REFERENCES
+    assert found[0].tested == compare_audits(own, other=other).tested
+    shares = [one.verdict.flagged.value for one in (own, other)]
+    assert found[0].tested.difference.value == pytest.approx(shares[0] - shares[1])

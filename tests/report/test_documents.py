@@ -1,0 +1,165 @@
+"""Documents: hits as the attack counts them, marks that cover them, filters by hand."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.names.candidates import make_candidates
+from audit.names.matching import name_hits
+from audit.notes.passages import Passage
+from audit.report.documents import (
+    DocumentView,
+    DocumentWish,
+    Hit,
+    document_view,
+    find_hits,
+    listed_passages,
+    marks_of,
+    n_pages,
+    page_number,
+    page_rows,
+    select_documents,
+)
+from tests.pages.make_reports import make_inspection, make_report
+
+NAMES = [
+    ("Ann", "Lee"), ("Lee", "Ann"), ("Mary Jo", "de la Cruz"), ("Zoé", "O'Brien"), ("", "Straße"),
+    ("太郎", "山田"), ("花子", "山田"), ("Anna", "高橋"), ("ガブリエル", "ｶﾞﾙｼｱ"),
+    ("Мария", "Иванова"), ("Mask", "Sep"), ("Ann", "Ann"), ("한", "김"),
+]  # fmt: skip
+PIECES = [
+    *" ,.;-'_\n\u3000", "[MASK]", "[SEP]", "x", "Ｌｅｅ", "ＡＮＮ", "ann", "LEE", "zoe\u0301",
+    "Zoé", "ZOE", "o'brien", "mary  jo", "De La Cruz", "STRASSE", "straße", "山田", "太郎",
+    "花", "子", "anna", "高", "橋", "ガブリエル", "カ\u3099", "ｶﾞﾙｼｱ", "がるしあ", "мария",
+    "한", "김", "\u1112\u1161\u11ab", "ﬁ", "İ", "´", "🙂",
+]  # fmt: skip
+texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
+
+
+@given(texts)
+def test_hits_are_those_that_the_attack_counts_and_marks_cover_them(text: str) -> None:
+    names = make_candidates(NAMES)
+    either, full = name_hits(names, documents=[text])
+    (hits,) = find_hits([text], names=names)
+    assert {i for hit in hits for i in hit.name_ids} == set(np.flatnonzero(either[0]))
+    assert {i for hit in hits if hit.part == "full" for i in hit.name_ids} == set(
+        np.flatnonzero(full[0])
+    )
+    marks = marks_of(hits)
+    assert all(one.end <= two.start for one, two in pairwise(marks))
+    covered = [i for mark in marks for i in range(mark.start, mark.end)]
+    assert len(covered) == len(set(covered))
+    assert set(covered) == {i for hit in hits for i in range(hit.start, hit.end)}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("so Ann  Lee, came", [("Ann  Lee", "full", (0,))]),
+        ("LEE was here", [("LEE", "either", (0, 1))]),
+        ("annex leeds", []),
+        ("MARY jo", [("MARY jo", "first", (2,))]),
+        ("zoe\u0301 o'brien!", [("zoe\u0301 o'brien", "full", (3,))]),
+        ("患者は山田 太郎です", [("山田 太郎", "full", (5,))]),
+        ("山田さん", [("山田", "last", (5, 6))]),
+        ("[MASK] mask", [("mask", "first", (10,))]),
+        ("in der STRASSE", [("STRASSE", "full", (4,))]),
+    ],
+)
+def test_marks_by_hand(text: str, wanted: list[tuple[str, str, tuple[int, ...]]]) -> None:
+    marks = marks_of(find_hits([text], names=make_candidates(NAMES[:11]))[0])
+    assert [(text[m.start : m.end], m.part, m.name_ids) for m in marks] == wanted
+
+
+def test_a_hit_that_reaches_out_of_another_keeps_its_rest() -> None:
+    marks = marks_of([Hit(0, 4, "full", (1,)), Hit(2, 7, "full", (2,)), Hit(5, 6, "first", (3,))])
+    assert marks == (Hit(0, 4, "full", (1,)), Hit(4, 7, "full", (2,)))
+    assert marks_of([Hit(0, 3, "last", (1,)), Hit(0, 3, "first", (2,))])[0].part == "first"
+
+
+HOSPITAL = [
+    "the patient Sophia3 Wright3 is old", "seen by Zorn2", "nothing at all", "SOPHIA0, again",
+    *["filler"] * 20, "xwright3", "wright5",
+]  # fmt: skip
+GENERAL = ["nothing", "Emil1 Zorn1", "Other3", "nothing", *["filler"] * 20, "nothing"]
+N = len(HOSPITAL)
+
+
+@pytest.fixture(scope="module")
+def view() -> DocumentView:
+    found = document_view({"hospital": HOSPITAL, "general": GENERAL}, report=make_report(1))
+    assert found is not None
+    return found
+
+
+def test_documents_are_counted_by_whose_names_they_hold(view: DocumentView) -> None:
+    flags = make_report(1).table["decision"] == "flagged"
+    out = sum(bool(flags[i]) for i in (0, 3, 5))  # hard controls have first names of members
+    counts = {g: tuple(m.share(g).n_hits for m in view.models) for g in view.hospital.has}
+    assert counts == {
+        "candidate": (4, 2), "member": (3, 0), "control": (3, 2), "flagged": (out, 0),
+    }  # fmt: skip
+    assert view.hospital.share("candidate").n_total == len(view) == N
+    assert [model.who for model in view.models] == ["hospital", "general"]
+    assert [HOSPITAL[0][m.start : m.end] for m in view.hospital.marks(0)] == ["Sophia3 Wright3"]
+    assert view.general.marks(1)[0].part == "full"
+    assert view.general.texts == (*GENERAL, "")  # a missing one is empty
+    assert document_view({}, report=make_report(1)) is None
+
+
+@pytest.mark.parametrize(
+    ("wish", "wanted"),
+    [
+        ({}, list(range(N))),
+        ({"group": "member"}, [0, 3, 25]),
+        ({"group": "control"}, [0, 1, 2, 3]),
+        ({"group": "candidate"}, [0, 1, 2, 3, 25]),
+        ({"group": "none"}, list(range(4, 25))),
+        ({"name_id": 3}, [0]),
+        ({"name_id": 25}, [1]),
+        ({"text": "NOTHING"}, [0, 2, 3, 24]),
+        ({"text": "nothing", "group": "member"}, [0, 3]),
+        ({"text": ".*"}, []),
+        # A search passes over names that are masked: it would tell them letter by letter.
+        ({"text": "sophia3"}, []),
+        ({"text": "Wright"}, [24]),
+        ({"text": "patient s"}, []),
+        ({"text": "IS old"}, [0]),
+        ({"text": "sophia3 wright3", "is_revealed": True}, [0]),
+        ({"text": "Wright", "is_revealed": True}, [0, 24, 25]),
+    ],
+)
+def test_filters_by_hand(view: DocumentView, wish: dict[str, Any], wanted: list[int]) -> None:
+    assert select_documents(view, wish=DocumentWish(**wish)).tolist() == wanted
+
+
+def test_pages(view: DocumentView) -> None:
+    with pytest.raises(ValueError, match="no such filter"):
+        select_documents(view, wish=DocumentWish("<b>"))
+    assert [n_pages(n) for n in (0, 1, 10, 11, 25)] == [1, 1, 1, 2, 3]
+    for text, page in zip(("", "2", "99", "0", "-1", "x", "９", "1" * 99), (1, 2, 3, 1, 1, 1, 1, 1),
+                          strict=True):  # fmt: skip
+        assert page_number(text, n_rows=25) == page
+    assert page_rows(np.arange(25), page=3).tolist() == [20, 21, 22, 23, 24]
+
+
+def test_passages_are_listed_with_their_owner() -> None:
+    passages = (
+        Passage("Mr. ", ("full",), "", " is 50.", "a", ("SOPHIA2", "wright2")),
+        Passage("x", ("full",), "", "y", "b", 7),
+        Passage("", ("full",), "", "", "c", 72),
+        Passage("", ("full",), "", "", "d", ("No", "Body")),
+    )
+    report = make_report(2)
+    inspection = make_inspection(report, passages=passages)
+    assert listed_passages(inspection, table=report.table) == [
+        (1, passages[0], 2), (2, passages[1], 7), (3, passages[2], None), (4, passages[3], None),
+    ]  # fmt: skip
+    found = listed_passages(inspection, table=report.table, text="IS 50")
+    assert found == [(1, passages[0], 2)]

@@ -1,0 +1,417 @@
+"""The report as HTML: no script, nothing fetched, everything escaped, both languages complete."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import string
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from audit.attack.verdict import REASONS
+from audit.errors import AuditError
+from audit.report.compare import compare_references
+from audit.report.html import (
+    MAX_NAMES,
+    RECOMMENDATIONS,
+    ReportChoice,
+    SignOff,
+    command_of,
+    report_html,
+    score_strip,
+)
+from audit.report.names import NAME_FORMS, KindScores, strongest_names
+from audit.report.report import AuditReport
+from audit.stats import MIN_CONTROLS
+from audit.tables import decimal, percent, percent_interval
+from audit.words import catalogue
+from tests.pages.make_reports import (
+    MEMBERS,
+    make_reference_reports,
+    make_report,
+    make_special_names,
+)
+
+HOSTILE = "\"'><script>alert(1)</script><img src=http://evil.example/p.png>"
+AUDIT = Path(__file__).resolve().parents[2] / "audit" / "report"
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and texts, and whether tags are closed in their order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.texts.append(data)
+
+
+def shown(report: AuditReport, *, more: dict[str, Any] | None = None, **choice: Any) -> str:
+    """Return the texts of a report, joined."""
+    text = report_html(report, choice=ReportChoice(**choice), **(more or {}))
+    return "|".join(Reader(text).texts)
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def report(request: pytest.FixtureRequest) -> AuditReport:
+    return make_report(request.param, names=make_special_names())
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+@pytest.mark.parametrize("form", NAME_FORMS)
+def test_it_is_whole_and_runs_and_fetches_nothing(
+    report: AuditReport, language: str, form: Any
+) -> None:
+    choice = ReportChoice(language=language, names=form)
+    text = report_html(report, choice=choice, other=make_report(3 - report.scenario.number))
+    reader = Reader(text)
+    assert f'<html lang="{language}">' in text
+    assert not {"script", "iframe", "object", "embed", "img", "link", "form"} & set(reader.tags)
+    assert reader.tags.count("svg") == 3
+    for name, value in reader.attributes:
+        assert not name.startswith("on"), name
+        assert name not in ("src", "href", "srcset", "action", "data", "style"), name
+        if name != "xmlns":
+            assert "http" not in value.replace("http-equiv", ""), value
+    style = text[text.index("<style>") : text.index("</style>")]
+    assert "url(" not in style and "@import" not in style
+    assert "default-src &#39;none&#39;" in text
+
+
+@pytest.mark.parametrize("form", NAME_FORMS)
+def test_hostile_names_models_notes_and_free_text_are_shown_as_they_are(form: Any) -> None:
+    members = [(HOSTILE, HOSTILE), *MEMBERS[1:]]
+    report = make_report(2, members=members, hospital=HOSTILE, notes=[HOSTILE])
+    sign_off = SignOff(
+        recommendation="retrain", reasons=f"{HOSTILE}\nnext", auditor=HOSTILE, officer=HOSTILE
+    )
+    names = make_special_names()
+    roles = make_report(2, names=replace(names, role=(HOSTILE, *names.role[1:])))
+    own, other = make_reference_reports("general", HOSTILE)
+    beside = compare_references(own, others=[other])
+    for one, choice, references, n in (
+        (report, ReportChoice(names=form, sign_off=sign_off), [], 5),
+        (roles, ReportChoice(), [], 1),
+        (own, ReportChoice(), beside, 1),
+    ):
+        reader = Reader(report_html(one, choice=choice, references=references))
+        assert not {"script", "img"} & set(reader.tags)
+        assert "".join(reader.texts).count(HOSTILE) >= n
+        assert (choice.sign_off is not sign_off) or "next" in reader.texts
+
+
+def test_names_are_in_it_only_in_the_full_form(report: AuditReport) -> None:
+    masked, numbers, full = (shown(report, names=form) for form in NAME_FORMS)
+    for part in (part for name in MEMBERS for part in name):
+        assert part not in masked and part not in numbers
+    assert "S*** W***" in masked and "P-0002" in numbers and "Sophia0 Wright0" in full
+    assert "Confidential" in full and "Confidential" not in masked
+
+
+def test_the_numbers_are_the_reports(report: AuditReport) -> None:
+    text, verdict = shown(report), report.verdict
+    assert verdict.auc is not None and verdict.general_auc is not None
+    told = [
+        f"{verdict.auc.value:.3f}", f"{verdict.auc.low:.3f} – {verdict.auc.high:.3f}",
+        f"{verdict.general_auc.value:.3f}", f"{verdict.n_flagged} of {verdict.n_tested}",
+        report.digest, f"{report.candidates.n_reference}", report.models["hospital"].name,
+    ]  # fmt: skip
+    for name, stratum in report.measures.shown.items():
+        told += [" / ".join(map(str, rule.confusion.four)) for rule in stratum.rules.values()]
+        told += [decimal(ranking.auc.value) for ranking in report.headline(name).values()]
+    for one in report.mentions:
+        share = f"{percent(one.flagged.value)}|{percent_interval(one.flagged)}"
+        told.append(f"{one.label}|{one.n_names}|{one.flagged.n_hits}|{share}")
+    for role in report.details.roles:
+        told += [decimal(role.auc.value), f"{role.flagged.n_hits} / {role.flagged.n_total}"]
+    for name in strongest_names(report.table).itertuples():
+        told += [name.number, f"{name.q:.4f}"]
+    assert [one for one in told if one not in text] == []
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_canaries_and_roles_are_in_it_where_an_audit_has_them(
+    report: AuditReport, language: str
+) -> None:
+    text, words = shown(report, language=language), catalogue(language, "report")
+    canaries = report.details.canaries
+    assert canaries is not None
+    assert text.count(canaries.sentence(language)) == 2  # beside the verdict, and with its table
+    keys = ("canaries", "roles", "canaries_bits", "kind_planted")
+    found = canaries.scores[report.fixed_score].whole.found
+    assert f"{found.n_hits} / {found.n_total}|{percent_interval(found)}" in text
+    without = shown(make_report(2), language=language)
+    for key in keys:
+        assert words[key] in text and words[key] not in without
+    assert words["references"] not in without
+    names = make_special_names(24)
+    few = make_report(2, names=names.rows(list(range(len(names) - 2))))  # no pairs
+    assert "24 names were planted and 22 held out" in shown(few)
+
+
+def test_references_and_the_other_scenario_stand_beside_it(report: AuditReport) -> None:
+    other = make_report(3 - report.scenario.number, leak=0.0)
+    beside, alone = shown(report, more={"other": other}), shown(report)
+    assert other.digest[:12] in beside and other.digest[:12] not in alone
+    assert "The other scenario has not been run" in alone
+    own, third = make_reference_reports("general", "on-other-names")
+    view = compare_references(own, others=[third])
+    text, words = shown(own, more={"references": view}), catalogue("en", "report")
+    aucs = [one.difference for one in view[0].aucs if one.stratum != "all"]
+    told = ["on-other-names", words["references_differences"],
+            *(f"{one.value:+.3f}"[1:] for one in aucs),
+            decimal(third.measures.strata["hard"].scores[third.fixed_score].auc.value),
+            percent(third.verdict.flagged.value)]  # fmt: skip
+    assert [one for one in told if one not in text] == []
+
+
+def test_limits_and_sign_off_cannot_be_left_out(report: AuditReport) -> None:
+    short, whole = shown(report, sections=()), shown(report)
+    for title in ("1 Verdict", "2 What was audited", "7 What this does not show", "9 Sign-off"):
+        assert title in short
+    for title in ("5 Results", "6 Checks", "10 How to get", "11 Glossary"):
+        assert title in whole and title not in short
+    for code in ("", *RECOMMENDATIONS):
+        text = shown(report, sign_off=SignOff(recommendation=code))
+        assert text.count("☒") == (1 if code else 0)
+        assert ("The auditor has not chosen yet." in text) is not bool(code)
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_without_truth_a_leak_or_two_models_it_says_so(language: str) -> None:
+    words = catalogue(language, "report")
+    quiet, made = make_report(2, leak=0.0), make_report(2)
+    same = made.changed(models={who: {"name": who, "digest": "same"} for who in made.models})
+    for one, state in ((quiet, "not_enough_evidence"), (same, "not_compared")):
+        text = shown(one, language=language)
+        assert words[f"state_{state}"] in text and words["state_leak_found"] not in text
+        assert words["standing_out_none"] in text
+    blind = shown(make_report(2, has_truth=False))
+    assert "there are no rates and no confusion tables" in blind
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_the_method_tells_the_score_that_was_fixed(scenario: int, language: str) -> None:
+    """Of this version or of an older one; of a score that nobody described nothing is said."""
+    made, words = make_report(scenario), catalogue(language, "report")
+    told = {one: words[f"method_score_{one}"] for one in ("residual", "product", "mean_log_ratio")}
+    for one in (made.fixed_score, "mean_log_ratio" if scenario == 2 else "product"):
+        strata = {
+            name: {**part, "scores": {**part["scores"], one: part["scores"]["residual"]}}
+            for name, part in made.to_json()["measures"]["strata"].items()
+        }
+        text = shown(made.changed(fixed_score=one, measures={"strata": strata}), language=language)
+        assert [other for other in told if told[other] in text] == [one]
+        assert words["method_p"].format(min_controls=MIN_CONTROLS) in text
+
+
+def test_ten_thousand_names_stay_small_and_quick() -> None:
+    few = make_report(2, has_truth=False)
+    names = {name: column * 417 for name, column in few.names.items()}
+    report = few.changed(names=names | {"name_id": list(range(10_008))})
+    began = time.process_time()
+    text = report_html(report, choice=ReportChoice(names="full"))
+    assert time.process_time() - began < 2.0
+    assert len(text) < 150_000
+    n = len(strongest_names(report.table))
+    assert n > MAX_NAMES and f"Shown: {MAX_NAMES} of {n}" in text
+
+
+QUESTION = {"seed": 3, "dtype": "float32", "candidates": "ab" * 32, "passages": "cd" * 32,
+            "threshold": -0.5, "n_rows_left_out": 7}  # fmt: skip
+ASKED = {
+    1: ({"n_documents": 300, "n_steps": 50, "n_tokens": 32, "top_k": 100, "temperature": 0.5,
+         "prompt": "service : [MASK] 'x'", "is_remasked": False},
+        "--documents 300 --steps 50 --tokens 32 --top-k 100 --temperature 0.5 --prompt "
+        "\"service : [MASK] 'x'\" --keep-sampled"),
+    2: ({"n_inputs": 2000, "n_chain_inputs": 0, "micro_batch": 32, "max_tokens": 512,
+         "is_dropout_on": False},
+        "--passages passages.jsonl --inputs 2000 --chain-inputs 0 --micro-batch 32 "
+        "--max-tokens 512 --no-dropout"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_the_command_asks_the_same_question_and_the_run_is_told(scenario: int) -> None:
+    settings, options = ASKED[scenario]
+    made = make_report(scenario).changed(
+        question={"settings": settings, **QUESTION},
+        made={"at": "2026-11-20T10:00:00", "device": "cuda", "device_name": "H", "torch": "2.9",
+              "numpy": "2.1", "seconds": 1234.4},
+        candidates={"n_names": 1072, "by_kind": {"easy": 24, "hard": 23}, "n_reference": 600},
+    )  # fmt: skip
+    words = set(shlex.split(command_of(made)))
+    both = "python -m audit run --general GENERAL --hospital HOSPITAL --names names.csv"
+    more = f"--scenario {scenario} --seed=3 --dtype=float32 --threshold=-0.5 --out results"
+    assert words == set(shlex.split(f"{both} {more} {options}"))
+    text, said = shown(made), catalogue("en", "report")
+    kinds = [said["control_kind"].format(kind=said[f"kind_{k}"], n=n)
+             for k, n in (("easy", 24), ("hard", 23))]  # fmt: skip
+    for key, value in {
+        "n_names": "1,072", "n_reference": "600", "controls_by_kind": " · ".join(kinds),
+        "names_digest": "ab" * 32, "passages_digest": "cd" * 32, "rows_left_out": "7",
+        "hardware": "cuda H", "software": "torch 2.9 · numpy 2.1", "seconds": "1,234",
+        "seed": "3", "dtype": "float32", "ran_at": "2026-11-20 10:00",
+    }.items():  # fmt: skip
+        assert f"{said[key]}|{value}" in text, key
+
+
+def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
+    english, japanese = (catalogue(code, "report") for code in ("en", "ja"))
+
+    def places(sentence: str) -> set[str]:
+        return {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
+
+    assert {k: places(v) for k, v in english.items()} == {k: places(v) for k, v in japanese.items()}
+    for key, sentence in english.items():
+        assert re.fullmatch(r"[\x00-\x7f·×“”]+", sentence), key
+        is_bare = key == "control_kind"  # nothing but places
+        assert is_bare or re.search("[\u3040-\u30ff\u4e00-\u9fff]", japanese[key]), key
+    assert not any("匿名" in sentence for sentence in japanese.values())
+    assert not any(re.search(r"\bsafe\b", sentence) for sentence in english.values())
+    sources = [AUDIT / "html.py", AUDIT / "export.py", *(AUDIT / "templates").glob("*.html")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    literal = set(re.findall(r"""["']([a-z][a-z0-9_]*)["']""", text))
+    prefixes = set(re.findall(r"""f["']([a-z_]+_)\{|["']([a-z_]+_)["'] ~""", text))
+    known = tuple(one or other for one, other in prefixes)
+    assert {key for key in english if key not in literal and not key.startswith(known)} == set()
+    rules = {
+        rule
+        for scenario in (1, 2)
+        for one in (make_report(scenario).measures.strata["all"],)
+        for rule in (*one.rules, *one.baseline_rules)
+    }
+    assert {f"rule_{rule}" for rule in rules} <= set(english)
+    assert {f"reason_{code}" for code in REASONS} <= set(english)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"language": "fr"}, {"names": "half"}, {"sections": ("limits",)},
+     {"sign_off": {"recommendation": "safe"}}, {"sign_off": {"reasons": "x" * 10_001}},
+     {"sign_off": {"auditor": "x" * 201}}, {"sign_off": {"officer": "x" * 201}}],
+)  # fmt: skip
+def test_what_no_report_can_hold_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(AuditError):
+        ReportChoice(**wrong)
+
+
+# --- figures ---
+
+
+def pictures(report: AuditReport) -> list[ElementTree.Element]:
+    text = report_html(report, choice=ReportChoice(sections=("results",)))
+    found = re.findall("<svg.*?</svg>", text, flags=re.DOTALL)
+    return [ElementTree.fromstring(one.replace(' xmlns="http://www.w3.org/2000/svg"', ""))
+            for one in found]  # fmt: skip
+
+
+def at(share: float) -> float:
+    """Return where a share of the axis is drawn, never beyond its ends."""
+    return 170 + 530 * min(1.0, max(0.0, share))
+
+
+def drawn(row: ElementTree.Element) -> list[tuple[str, list[float]]]:
+    places = {"line": ("x1", "x2", "y1"), "circle": ("cx", "cy"), "rect": ("x", "width")}
+    return [
+        (one.get("class", ""), [float(one.get(key, "nan")) for key in places[one.tag]])
+        for one in row
+    ]
+
+
+def test_estimates_are_drawn_where_their_numbers_are() -> None:
+    report = make_report(2)
+    _, aucs, mentions = pictures(report)
+    assert (aucs.get("viewBox"), mentions.get("viewBox")) == ("0 0 720 198", "0 0 720 290")
+    for name, row in zip(("all", "easy", "hard"), aucs.findall("g"), strict=True):
+        found, wanted = report.headline(name), []
+        for who, tones, y in (("attack", ("rust", "rust"), -8.0),
+                              ("general_alone", ("grey", "open"), 8.0)):  # fmt: skip
+            one = found[who].auc
+            wanted.append((tones[0], [at(one.low), at(one.high), y]))
+            wanted.append((tones[1], [at(one.value), y]))
+        assert [tone for tone, _ in drawn(row)] == [tone for tone, _ in wanted]
+        for (_, is_there), (_, place) in zip(drawn(row), wanted, strict=True):
+            assert is_there == pytest.approx(place, abs=0.051)
+    for one, row in zip(report.mentions, mentions.findall("g"), strict=True):
+        (_, line), (_, dot) = drawn(row)
+        share = one.flagged
+        assert line[:2] == pytest.approx([at(share.low), at(share.high)], abs=0.051)
+        assert dot[0] == pytest.approx(at(share.value), abs=0.051)
+    band = mentions.find("rect")
+    controls = report.controls_flagged.interval()
+    assert band is not None
+    assert float(band.get("x", "")) == pytest.approx(at(controls.low), abs=0.051)
+    labels = [one.text for one in mentions.findall("text")]
+    assert labels == ["0", "25", "50", "75", "100", "1 (n = 8)", "2 (n = 4)", "3–4 (n = 4)",
+                      "5–9 (n = 4)", "10+ (n = 4)", *labels[-2:]]  # fmt: skip
+
+
+def test_the_scores_of_a_kind_are_drawn_with_their_middle_half_and_median() -> None:
+    report = make_report(2)
+    scores, *_ = pictures(report)
+    members, easy = scores.findall("g")[:2]
+    held = report.table["score"][:24]
+    low, high = report.table["score"].min(), report.table["score"].max()
+    margin = 0.03 * (high - low)
+    places = [(x - low + margin) / (high - low + 2 * margin) for x in held]
+    band, *dots, median = drawn(members)
+    quarters = [at(share) for share in np.quantile(places, [0.25, 0.5, 0.75])]
+    assert band[1] == pytest.approx([quarters[0], quarters[2] - quarters[0]], abs=0.11)
+    assert median[1] == pytest.approx([quarters[1], quarters[1], -17], abs=0.051)
+    assert [dot[0] for _, dot in dots] == pytest.approx([at(one) for one in places], abs=0.051)
+    assert [tone for tone, _ in drawn(members)] == ["rust-faint", *["rust"] * 24, "ink"]
+    assert [tone for tone, _ in drawn(easy)] == ["grey-faint", *["open"] * 24, "ink"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "is_log", "dots", "ticks"),
+    [
+        # Zeros stand a decade below the smallest logarithm.
+        ((0.0, 0.01, 1.0), True, [0, 1 / 3, 1], ["10⁻³", "10⁻²", "10⁻¹", "10⁰"]),
+        ((1.0,), True, [0], ["10⁰", "10¹"]),
+        ((0.0, 1.0), False, [3 / 106, 103 / 106], ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+        ((2.0, 2.0), False, [0.5, 0.5], ["1.97", "1.98", "1.99", "2", "2.01", "2.02"]),
+        (tuple(map(float, range(401))), False, [], ["0", "100", "200", "300", "400"]),
+    ],
+)
+def test_the_axis_of_scores_holds_them(
+    scores: tuple[float, ...], is_log: bool, dots: list[float], ticks: list[str]
+) -> None:
+    kinds = [KindScores("member", scores, 0), KindScores("easy", (), 2)]
+    found = score_strip(kinds, is_log=is_log)
+    assert found is not None
+    (row,) = found["rows"]
+    assert (row["kind"], row["n"], row["is_asked"]) == ("member", len(scores), True)
+    assert [share for share, _ in row["dots"]] == pytest.approx(dots)
+    assert all(-14 <= y <= 14 for _, y in row["dots"])
+    assert [text for _, text in found["ticks"]] == ticks
+    assert score_strip(kinds[1:], is_log=is_log) is None

@@ -1,0 +1,341 @@
+"""The table of names against plain loops; one name's detail by hand and against its p-value."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.attack.decisions import name_p_values
+from audit.notes.passages import Passage
+from audit.report.names import (
+    COLUMNS,
+    FACETS,
+    NUMBERS,
+    Wish,
+    among_controls,
+    block_mean,
+    fitting_passages,
+    is_number,
+    kind_scores,
+    masked_name,
+    row_of,
+    script,
+    select,
+    shown_name,
+    strongest_names,
+)
+from audit.report.report import AuditReport
+from audit.stats import Rate
+from audit.text import fold_name
+from tests.pages.make_reports import (
+    N_PER_KIND,
+    make_inspection,
+    make_report,
+    make_special_names,
+)
+
+ROLES = ("", "patient", "staff <b>")
+MENTIONS = (None, 0, 1, 2, 4, 9, 10, 25)
+
+
+@cache
+def report(scenario: int = 2) -> AuditReport:
+    made = make_report(scenario)
+    names = dict(made.names)
+    names["role"] = [ROLES[i % 3] for i in range(made.n_names)]
+    names["n_mentions"] = [MENTIONS[i % 8] for i in range(made.n_names)]
+    names["is_undecided"] = [i == 3 for i in range(made.n_names)]
+    names["hospital_posterior"] = [1e-3, 0.0, None, *made.table["hospital"][3:]]
+    names["general_posterior"] = [1e-5, 1e-5, 1e-5, 0.0, *made.table["general"][4:]]
+    return made.changed(names=names)
+
+
+def table() -> pd.DataFrame:
+    return report().table
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_every_column_is_the_reports_or_follows_from_it(scenario: int) -> None:
+    made = report(scenario)
+    shown, names = made.table, made.names
+    kept = {one.kept_as: one.name for one in COLUMNS if one.kept_as}
+    assert set(shown.columns) == {one.name for one in COLUMNS} | (set(names) - set(kept))
+    for key, column in names.items():
+        wanted = [word.replace(" ", "_") for word in column] if key == "decision" else column
+        held = [None if isinstance(x, float) and math.isnan(x) else x
+                for x in shown[kept.get(key, key)]]  # fmt: skip
+        assert held == wanted, key
+    kinds = ["member"] * N_PER_KIND + ["easy"] * N_PER_KIND + ["hard"] * N_PER_KIND
+    evidence = {1: "product", 2: "posterior"}[scenario]
+    bins = ["unknown", "0", "1", "2", "3-4", "5-9", "10up", "10up"]
+    wanted_columns: dict[str, list[Any]] = {
+        "number": [f"P-{i + 2:04d}" for i in range(72)],
+        "kind": kinds,
+        "is_control": [kind != "member" for kind in kinds],
+        "stands_out": [word == "flagged" for word in names["decision"]],
+        "certainty": ["undecided" if i == 3 else "clear" for i in range(72)],
+        "mentions": bins * 9,
+        "script": ["latin"] * 72,
+        "role": ["none", "r0", "r1"] * 24,
+        "hospital": shown[f"hospital_{evidence}"].tolist(),
+        "general": shown[f"general_{evidence}"].tolist(),
+        "low": [s - 1.959963985 * 0.05 for s in names["score"]],
+        "high": [s + 1.959963985 * 0.05 for s in names["score"]],
+    }
+    for column, wanted in wanted_columns.items():
+        same = pytest.approx(wanted, nan_ok=True) if column in NUMBERS else wanted
+        assert shown[column].tolist() == same, column
+    assert shown["mentions"].cat.categories.tolist() == bins[:7]
+    assert shown["kind"].cat.categories.tolist() == ["member", "easy", "hard"]
+    assert dict(zip(shown["role"], shown["role_name"], strict=True)) == {
+        "none": "", "r0": "patient", "r1": "staff <b>",
+    }  # fmt: skip
+    if scenario == 2:
+        assert shown["log10_ratio"][0] == pytest.approx(2)
+        assert shown["log10_ratio"][1:4].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("Anna", "latin"), ("Łukasz", "latin"), ("山田", "japanese"), ("Anna山", "japanese"),
+     ("Иван", "other"), ("김", "other"), ("123", "other"), ("Aи", "other")],
+)  # fmt: skip
+def test_scripts(text: str, wanted: str) -> None:
+    assert script(text) == wanted
+
+
+def test_canaries_are_kinds_of_their_own_and_in_no_table_of_patients() -> None:
+    made = make_report(2, names=make_special_names(4))
+    shown = made.table
+    kinds = ["member"] * 24 + ["easy"] * 24 + ["hard"] * 24 + ["planted"] * 4 + ["canary"] * 4
+    assert shown["kind"].tolist() == kinds
+    assert shown["kind"].cat.categories.tolist() == list(dict.fromkeys(kinds))
+    assert shown.loc[shown["is_control"], "kind"].unique().tolist() == ["easy", "hard"]
+    assert shown["stands_out"][72:].any()
+    assert set(strongest_names(shown)["kind"]) == {"member"}
+    flags = shown["stands_out"][24:72]
+    assert made.controls_flagged == Rate(int(flags.sum()), 48)
+
+
+def test_the_strongest_names_are_members_by_q_then_score() -> None:
+    made = make_report(2)
+    strongest = list(strongest_names(made.table).itertuples())
+    out = [i for i in range(N_PER_KIND) if made.names["q_value"][i] <= 0.05]
+    wanted = sorted(out, key=lambda i: (made.names["q_value"][i], -made.names["score"][i]))
+    assert [name.Index for name in strongest] == wanted
+    assert made.verdict.flagged == Rate(len(wanted), N_PER_KIND)
+    assert strongest_names(make_report(2, leak=0.0).table).empty
+
+
+def test_scores_by_kind_hold_what_can_be_drawn() -> None:
+    made = make_report(2)
+    scores = ["-inf", None, *made.names["score"][2:]]
+    kinds = kind_scores(made.changed(names={**made.names, "score": scores}).table)
+    assert [(one.kind, len(one.scores), one.n_not_scored) for one in kinds] == [
+        ("member", 22, 2), ("easy", 24, 0), ("hard", 24, 0),
+    ]  # fmt: skip
+    assert list(kinds[0].scores) == made.names["score"][2:24]
+    assert kinds[0].quartiles == pytest.approx(np.quantile(scores[2:24], [0.25, 0.5, 0.75]))
+    nothing = {**made.names, "score": [None] * made.n_names}
+    assert np.isnan(kind_scores(made.changed(names=nothing).table)[0].quartiles).all()
+    assert [k.kind for k in kind_scores(make_report(2, has_truth=False).table)] == ["unknown"]
+
+
+def slow_select(shown: pd.DataFrame, wish: Wish) -> tuple[list[int], dict[str, dict[str, int]]]:
+    def fits(row: int, *, but: str = "") -> bool:
+        for facet in FACETS:
+            chosen = set(wish.chosen.get(facet, ())) & set(shown[facet].cat.categories)
+            if facet != but and chosen and shown[facet][row] not in chosen:
+                return False
+        text = fold_name(wish.text)
+        if is_number(text):
+            return int(shown["file_row"][row]) == int(text.removeprefix("p-"))
+        if text and not wish.is_revealed:
+            return False
+        first, last = shown["first_name"][row], shown["last_name"][row]
+        orders = (f"{first} {last}", f"{last} {first}", f"{last}, {first}")
+        return any(text in fold_name(order) for order in orders)
+
+    def key(row: int) -> tuple[bool, float, int]:
+        value = float(shown[wish.sort][row])
+        is_missing = math.isnan(value)
+        return is_missing, 0 if is_missing else (-value if wish.is_descending else value), row
+
+    rows = sorted((row for row in range(len(shown)) if fits(row)), key=key)
+    counts = {
+        facet: {
+            code: sum(shown[facet][i] == code and fits(i, but=facet) for i in range(len(shown)))
+            for code in shown[facet].cat.categories
+        }
+        for facet in FACETS
+    }
+    return rows, counts
+
+
+@settings(max_examples=60)
+@given(
+    chosen=st.fixed_dictionaries({
+        facet: st.lists(st.sampled_from((*table()[facet].cat.categories, "no such")))
+        for facet in FACETS
+    }),
+    text=st.sampled_from(["", "SOPHIA1", "wright2", "wright3, soph", "P-0012", "p-3", "7", "*"]),
+    sort=st.sampled_from(NUMBERS),
+    is_descending=st.booleans(),
+    is_revealed=st.booleans(),
+)  # fmt: skip
+def test_the_choice_is_that_of_a_slow_loop(
+    chosen: dict[str, list[str]], text: str, sort: str, is_descending: bool, is_revealed: bool
+) -> None:
+    wish = Wish({f: tuple(c) for f, c in chosen.items()}, text, sort, is_descending, is_revealed)
+    found, counts = select(table(), wish=wish)
+    assert (found.index.tolist(), counts) == slow_select(table(), wish)
+
+
+@pytest.mark.parametrize("text", ["s", "Sophia1", "wright", "S***", "sophia1 wright1", "\ufffc"])
+def test_no_piece_of_a_masked_name_is_found(text: str) -> None:
+    found, counts = select(table(), wish=Wish(text=text))
+    assert found.empty
+    assert not any(sum(of_facet.values()) for of_facet in counts.values())
+
+
+def test_a_number_is_the_row_of_the_own_file() -> None:
+    made = report()
+    rows = [4, None, *range(6, made.n_names + 4)]
+    shown = made.changed(names={**made.names, "file_row": rows}).table
+    assert shown["number"].tolist()[:3] == ["P-0004", "L-0001", "P-0006"]
+    for text, wanted in (("P-0004", [0]), ("p4", [0]), ("4", [0]), ("L-1", [1]), ("1", [1])):
+        assert select(shown, wish=Wish(text=text))[0].index.tolist() == wanted
+    older = {column: cells for column, cells in made.names.items() if column != "file_row"}
+    assert made.changed(names=older).table["number"][3] == "L-0003"
+
+
+def test_a_column_and_a_row_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="no such column"):
+        select(table(), wish=Wish(sort="first"))
+    assert row_of(table(), "3") == 3
+    for text in ("", "-1", "99999", "3.0", "٣", "<b>", "1" * 40):
+        assert row_of(table(), text) is None
+
+
+@pytest.mark.parametrize(("leak", "state"), [(4.0, "leak_found"), (0.0, "")])
+def test_a_report_of_an_older_version_has_point_decisions_too(leak: float, state: str) -> None:
+    made = make_report(2, leak=leak)
+    older = {key: column for key, column in made.names.items() if key != "is_undecided"}
+    older["decision"] = ["undecided", "flagged", *made.names["decision"][2:]]
+    shown = made.changed(names=older).table
+    assert shown["certainty"].tolist() == ["undecided"] + ["clear"] * 71
+    small = [q <= 0.05 for q in made.names["q_value"]]
+    wanted = small if state else [False] * made.n_names
+    assert shown["decision"].tolist() == [("not_flagged", "flagged")[flag] for flag in wanted]
+    assert shown["stands_out"].tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "masked", "full"),
+    [("Sophia", "Wright", "S*** W***", "Sophia Wright"),
+     ("花子", "佐藤", "佐*** 花***", "佐藤花子"), ("X", "", "***", "X"),
+     ("", "Li", "L***", "Li"), ("明", "森", "*** ***", "森明")],
+)  # fmt: skip
+def test_a_name_in_each_form(first: str, last: str, masked: str, full: str) -> None:
+    assert masked_name(first, last) == masked
+    assert shown_name("P-0001", first, last, form="masked") == masked
+    assert shown_name("P-0001", first, last, form="full").replace(" ", "") == full.replace(" ", "")
+    assert shown_name("P-0001", first, last, form="pseudonyms") == "P-0001"
+
+
+def test_other_forms_take_away_what_would_give_a_name_back() -> None:
+    made = report()
+    seen = {form: made.with_names_as(form) for form in ("masked", "pseudonyms", "full")}
+    for form, one in seen.items():
+        same = {
+            key: column
+            for key, column in one.names.items()
+            if form == "full" or key not in ("first_name", "last_name", "popularity")
+        }
+        assert same == {key: made.names[key] for key in same}
+        assert one.made == {**made.made, "names": form}
+    assert seen["masked"].names["first_name"] == ["S***"] * 24 + ["E***"] * 24 + ["S***"] * 24
+    assert seen["masked"].names["popularity"] == [None] * 72
+    assert seen["pseudonyms"].names["first_name"] == [f"P-{i + 2:04d}" for i in range(72)]
+    assert set(seen["pseudonyms"].names["last_name"]) == {""}
+
+
+# --- one name ---
+
+PASSAGES = (
+    Passage("Mr. ", ("first", "last"), " ", " is 50.", "a", ("sophia0", "WRIGHT0")),
+    Passage("", ("full",), "", "は50歳", "b", 1),
+    Passage("by ", ("full",), "", "", "c", None),
+)
+
+
+def test_blocks_and_their_interval_by_hand() -> None:
+    evidence = np.array([1.0, 2.0, 3.0], dtype=np.float32)
+    mean = block_mean(evidence, n_per_block=np.array([100, 100, 50]))
+    # Blocks of 100, 100 and 50 inputs: the jackknife of Busing, Meijer & van der Leeden 1999.
+    whole, without, times = 450 / 250, [350 / 150, 250 / 150, 300 / 200], [2.5, 2.5, 5.0]
+    jack = 3 * whole - sum((1 - 1 / h) * x for x, h in zip(without, times, strict=True))
+    pseudo = [h * whole - (h - 1) * x for x, h in zip(without, times, strict=True)]
+    error = math.sqrt(
+        sum((p - jack) ** 2 / (h - 1) for p, h in zip(pseudo, times, strict=True)) / 3
+    )
+    half = 1.959964 * error
+    assert (mean.value, mean.low, mean.high) == pytest.approx((1.8, 1.8 - half, 1.8 + half))
+
+
+def test_the_share_below_agrees_with_the_p_value() -> None:
+    shown = make_report(2).table
+    controls, lengths = make_inspection(make_report(2)).reference_score, np.array([2, 3] * 300)
+    p = name_p_values(
+        shown["score"].to_numpy(), group=np.full(len(shown), 2),
+        control_scores=controls, control_group=lengths,
+    )  # fmt: skip
+    pool = controls[lengths == 2]
+    for row, name in shown.iterrows():
+        among = among_controls(
+            name["score"], threshold=name["threshold"], is_log=False, controls=pool
+        )
+        assert among is not None
+        assert (1 + 300 - among.below.n_hits) / (1 + 300) == pytest.approx(p[row])
+        assert (among.position, among.threshold) == (name["score"], name["threshold"])
+        within = [*pool, name["score"], name["threshold"]]
+        wanted, edges = np.histogram(pool, bins=40, range=(min(within), max(within)))
+        assert among.counts.tolist() == wanted.tolist()
+        assert among.edges == pytest.approx(edges)
+
+
+def test_zeros_have_no_logarithm_and_are_counted() -> None:
+    scores = np.array([0.0, 0.0, 1e-6, 1e-4, np.nan])
+    for score, position in ((1e-5, -5.0), (0.0, -math.inf), (math.nan, math.nan)):
+        among = among_controls(score, threshold=1e-3, controls=scores, is_log=True)
+        assert among is not None
+        assert among.position == pytest.approx(position, nan_ok=True)
+        assert (among.n_at_zero, int(among.counts.sum()), among.threshold) == (2, 2, -3)
+        assert (among.edges[0], among.edges[-1]) == pytest.approx((-6, -3))
+        assert among.below == Rate(3 if score == 1e-5 else 0, 4)
+    alone = among_controls(2.0, threshold=math.inf, controls=np.full(3, 2.0), is_log=False)
+    assert alone is not None
+    assert (alone.edges[0], alone.edges[-1], alone.threshold) == (1.5, 2.5, math.inf)
+    for none in (np.zeros(0), np.full(3, np.nan)):
+        assert among_controls(0.0, threshold=1.0, controls=none, is_log=False) is None
+
+
+def test_passages_say_whose_they_are() -> None:
+    shown = make_report(2).table
+    wanted = {0: [True, False, None], 1: [False, True, None], 2: [False, False, None]}
+    for row, whose in wanted.items():
+        found = fitting_passages(
+            PASSAGES, places=[2, 0, -1, 1], ratios=[3.0, 2.0, math.nan, 1.0], name=shown.loc[row]
+        )
+        assert [(one.place, one.passage, one.log_ratio, one.is_own) for one in found] == [
+            (2, PASSAGES[2], 3.0, whose[2]),
+            (0, PASSAGES[0], 2.0, whose[0]),
+            (1, PASSAGES[1], 1.0, whose[1]),
+        ]

@@ -1,0 +1,393 @@
+"""The typed report: JSON and back, what it says of its parts, which kept audit a link leads to."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.errors import AuditError
+from audit.notes.passages import Passage
+from audit.report.names import number
+from audit.report.report import (
+    LINKED_BY,
+    SCHEMA,
+    AuditReport,
+    Inspection,
+    KeptAudit,
+    MentionBin,
+    best_passages,
+    choose_audit,
+    estimate,
+    keep_inspection,
+    kept_audit,
+    kept_inspection,
+    other_scenario,
+    same_but_reference,
+)
+from audit.stats import Rate, auc, wilson
+from cache.store import Store
+from tests.pages.make_reports import (
+    N_PER_KIND,
+    make_inspection,
+    make_reference_reports,
+    make_report,
+    make_special_names,
+)
+from tests.small_audit import same_answer
+
+FLAGGED = {"n_hits": 0, "n_total": 1, "value": 0.0, "low": 0.0, "high": 0.8}
+NAMES = {
+    "name_id": [0, 1],
+    "first_name": ["Anna", 'O"Brien, the "2nd"'],
+    "last_name": ["山田", "NA"],
+    "is_member": [1, None],
+    "score": [0.25, math.nan],
+    "popularity": [1e-9, math.inf],
+    "is_unmatched": [False, True],
+}
+
+
+def report_of(**changes: Any) -> AuditReport:
+    parts = dict(
+        digest="d" * 64,
+        question={"seed": 1, "threshold": None},
+        scenario={"number": 1},
+        models={"general": {"name": "g"}, "hospital": {"name": "h"}},
+        candidates={"n_names": 2},
+        fixed_score="product",
+        columns=list(NAMES),
+        names=NAMES,
+        measures={"strata": {}, "more": {"auc": math.nan, "threshold": (-math.inf, 0.5)}},
+        verdict={"state": "not_enough_evidence"},
+        cohort={"p": 0.5},
+        curve=[{"n": 100, "strata": {}}],
+        mentions=[],
+        details={"ks": math.nan},
+        notes=["A sentence."],
+        made={"at": "2020-01-01"},
+    )
+    return AuditReport.of(**{**parts, **changes})
+
+
+def test_a_report_survives_json_and_back() -> None:
+    value = report_of().to_json()
+    assert value["measures"]["more"] == {"auc": None, "threshold": ["-inf", 0.5]}
+    assert value["names"]["score"] == [0.25, None]
+    assert value["names"]["popularity"] == [1e-9, "inf"]
+    back = AuditReport.from_json(json.loads(json.dumps(value, allow_nan=False)))
+    assert back.to_json() == value
+    assert same_answer(report_of(), back)
+    assert (back.n_names, back.at, back.is_log) == (2, "2020-01-01", True)
+    assert same_answer(report_of(), report_of(made={"at": "2030-12-31", "seconds": 5}))
+    assert not same_answer(report_of(), report_of(cohort={"p": math.nextafter(0.5, 1)}))
+
+
+def test_a_report_of_another_version_or_a_damaged_one_is_refused() -> None:
+    value = report_of().to_json()
+    less = {name: part for name, part in value.items() if name != "curve"}
+    for other in ({**value, "schema": SCHEMA + 1}, {**value, "extra": 1}, less, {}):
+        with pytest.raises(AuditError, match="written by another version"):
+            AuditReport.from_json(other)
+    no_name = {"models": {"general": {"name": 1}}}
+    for damaged in ({"verdict": {"state": 5}}, {"cohort": {"p": "x"}}, no_name, {"curve": 1}):
+        with pytest.raises(AuditError, match=r"damaged\. Run the audit again"):
+            AuditReport.from_json({**value, **damaged})
+
+
+@pytest.mark.parametrize("name", sorted(set(report_of().to_json()) - {"made", "schema"}))
+def test_every_part_but_how_it_was_made_is_part_of_the_answer(name: str) -> None:
+    value = report_of().to_json()[name]
+    mentions = {"from": 1, "to": 1, "n_names": 1, "flagged": FLAGGED}
+    other: object
+    if isinstance(value, dict):
+        more = {"models": {"name": "m"}, "names": [1, 2]}.get(name, 1)
+        other = {**value, "more": more}
+    elif isinstance(value, list):
+        other = [*value, {"curve": {"n": 1, "strata": {}}, "mentions": mentions}.get(name, "more")]
+    else:
+        other = value + type(value)(1)
+    assert not same_answer(report_of(), report_of(**{name: other}))
+
+
+def test_what_a_report_leaves_out_is_nan() -> None:
+    assert math.isnan(number(None)) and number("-inf") == -math.inf
+    assert np.isnan([*vars(estimate(None)).values()]).all()
+    held = estimate({"value": 0.5, "low": None, "high": 0.7})
+    assert (held.value, held.high, math.isnan(held.low)) == (0.5, 0.7, True)
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_every_rule_and_score_is_told_the_fixed_one_first(scenario: int) -> None:
+    report = make_report(scenario)
+    assert list(report.measures.strata) == ["all", "easy", "hard"]
+    assert list(report.measures.shown) == ["easy", "hard"]
+    for name, stratum in report.measures.strata.items():
+        kept = report.to_json()["measures"]["strata"][name]
+        held = [one for one in (report.fixed_score, "general_alone", "popularity")
+                if one in kept["held_out"]]  # fmt: skip
+        wanted = [
+            *(("hospital", rule, kept["rules"][rule]) for rule in kept["rules"]),
+            *(("general", rule, kept["baseline_rules"][rule]) for rule in kept["baseline_rules"]),
+            *(("held_out", rule, kept["held_out"][rule]) for rule in held),
+            ("guess", "always_member", kept["always_member"]),
+        ]
+        judged = list(stratum.judged(report.fixed_score))
+        assert [(judges, rule) for rule, judges, _ in judged] == [one[:2] for one in wanted]
+        for (_, _, reached), (_, _, record) in zip(judged, wanted, strict=True):
+            counts = record["confusion"]
+            assert reached.confusion.four == tuple(counts[k] for k in ("tp", "fn", "fp", "tn"))
+            for rate in ("recall", "false_positive_rate", "precision", "accuracy"):
+                found = getattr(reached.confusion, rate)
+                cells = {key: number(value) for key, value in counts[rate].items()}
+                assert vars(found) == pytest.approx(cells, nan_ok=True)
+            assert reached.f1.value == pytest.approx(number(record["f1"]["value"]), nan_ok=True)
+        ranked = stratum.ranked(report.fixed_score)
+        assert list(ranked) == list(
+            dict.fromkeys((report.fixed_score, *kept["scores"], *kept["baselines"]))
+        )
+        for score, ranking in ranked.items():
+            record = {**kept["scores"], **kept["baselines"]}[score]
+            assert ranking.auc.value == pytest.approx(number(record["auc"]["value"]), nan_ok=True)
+            assert ranking.n_controls == record["n_controls"]
+        first = ranked[report.fixed_score]
+        assert first.tpr(0.1).value == number(
+            kept["scores"][report.fixed_score]["tpr_at_fpr"]["0.1"]["value"]
+        )
+        assert math.isnan(first.tpr(0.001).value)  # 48 controls do not resolve 0.1 %
+    assert report.curve[-1].strata["easy"].auc[report.fixed_score] == pytest.approx(
+        report.measures.strata["easy"].scores[report.fixed_score].auc.value
+    )
+
+
+def test_headlines_are_those_of_the_per_name_scores() -> None:
+    report = make_report(2)
+    rows = [i for i, kind in enumerate(report.names["control_kind"]) if kind in ("", "hard")]
+    truth = np.array([report.names["is_member"][i] for i in rows], dtype=bool)
+    hard = report.headline("hard")
+    assert list(hard) == ["attack", "general_alone", "popularity"]
+    for who, column in (("attack", report.fixed_score), ("general_alone", "general_mean_log")):
+        scores = np.array([report.names[column][i] for i in rows])
+        assert hard[who].auc.value == pytest.approx(auc(scores, truth))
+        assert hard[who].auc.low < hard[who].auc.value <= hard[who].auc.high
+    assert math.isnan(hard["popularity"].auc.value)  # popularity is not known here
+    rule = report.measures.strata["easy"].rules["difference_above_zero"]
+    difference = report.names["difference"]
+    tp, fp = (sum(x > 0 for x in difference[at : at + 24]) for at in (0, 24))
+    assert rule.confusion.four == (tp, 24 - tp, fp, 24 - fp)
+    assert rule.all_right is not None and rule.all_wrong is not None
+    assert rule.all_wrong.tp <= tp <= rule.all_right.tp
+
+
+def test_mention_bins_say_who_stands_out() -> None:
+    report = make_report(2)
+    bins = {one.label: (one.low, one.high, one.n_names) for one in report.mentions}
+    assert bins == {
+        "1": (1, 1, 8), "2": (2, 2, 4), "3–4": (3, 4, 4), "5–9": (5, 9, 4), "10+": (10, None, 4),
+    }  # fmt: skip
+    for one in report.mentions:
+        rows = [i for i in range(N_PER_KIND)
+                if one.low <= report.names["n_mentions"][i] <= (one.high or 99)]  # fmt: skip
+        hits = sum(report.names["q_value"][i] <= 0.05 for i in rows)
+        assert (one.flagged.n_hits, one.flagged.n_total) == (hits, len(rows))
+    held = MentionBin.model_validate({"from": 2, "to": 2, "n_names": 1, "flagged": FLAGGED})
+    assert (held.label, held.flagged.high) == ("2", 0.8)
+
+
+def test_without_truth_nothing_is_made_up() -> None:
+    report = make_report(2, has_truth=False)
+    assert (report.has_truth, report.measures.shown, list(report.curve), list(report.mentions)) == (
+        False, {}, [], [],
+    )  # fmt: skip
+    assert (report.cohort.group, report.cohort.n_members) == ("unknown", N_PER_KIND)
+    assert report.verdict.flagged.n_total == N_PER_KIND
+    assert report.details.canaries is None and report.details.roles == ()
+
+
+LINKING = {
+    "n_passages": 4,
+    "n_names": 10,
+    "chance": {"top_1": 0.1, "top_5": 0.5, "median_rank": 5.5},
+    "hospital_against_general": {"top_1": 0.5, "top_5": 0.75, "median_rank": 2.0},
+    "hospital_alone": {"top_1": 0.25, "top_5": 0.75, "median_rank": 3.0},
+    "general_alone": {"top_1": 0.0, "top_5": 0.5, "median_rank": 5.0},
+    "rank_by_passage": [
+        {"passage_id": i, "name_id": i, "rank": rank} for i, rank in enumerate([1.0, 3.0, 1.0, 8.0])
+    ],
+}
+
+
+def test_linking_by_hand() -> None:
+    report = make_report(2).changed(details={"linking": LINKING})
+    found = report.details.linking
+    assert found is not None
+    ranks, share = found.reached()
+    assert (ranks.tolist(), share.tolist()) == ([1, 3, 8], [0.5, 0.75, 1.0])
+    told = {by: (top_1, top_5, rank) for by, top_1, top_5, rank in found.lines()}
+    assert list(told) == [*LINKED_BY, "chance"]
+    assert told["hospital_alone"] == (wilson(0.25, n_total=4), wilson(0.75, n_total=4), 3.0)
+    assert (told["chance"][0].value, told["chance"][1].value) == (0.1, 0.5)
+    assert math.isnan(told["chance"][0].low)
+    hidden = report.with_names_as("masked").to_json()["details"]["linking"]["rank_by_passage"]
+    assert {one["passage_id"] for one in hidden} == {""}  # a chart's number: the hospital's text
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_canaries_and_roles_are_the_reports(scenario: int) -> None:
+    report = make_report(scenario, names=make_special_names())
+    view, kept = report.details.canaries, report.to_json()["details"]
+    assert view is not None
+    assert list(view.ordered)[:2] == [report.fixed_score, "general_alone"]
+    assert set(view.ordered) == set(kept["canaries"]["scores"])
+    assert (view.n_planted, view.n_held_out, view.is_paired) == (24, 24, True)
+    assert [view.sentence(language) for language in ("en", "ja")] == [
+        kept["canaries"]["english"], kept["canaries"]["japanese"],
+    ]  # fmt: skip
+    first = view.scores[report.fixed_score]
+    record = kept["canaries"]["scores"][report.fixed_score]
+    for group, one in zip((*first.groups, first.whole), (*record["groups"], record["all"]),
+                          strict=True):  # fmt: skip
+        assert (group.n_mentions, group.bits.value) == (one["n_mentions"], one["bits"]["value"])
+        for share in ("found", "above_twin"):
+            assert vars(getattr(group, share)) == one[share]
+    assert sum(group.n_names for group in first.groups) == first.whole.n_names == 24
+    assert first.smallest_p == pytest.approx(1 / 25) == pytest.approx(2**-first.max_bits)
+    assert math.isinf(view.scores["general_alone"].found_from.value)
+    assert [one.name_id for one in view.names] == list(range(72, 96))
+    for line, role in zip(report.details.roles, kept["roles"], strict=True):
+        assert (line.role, line.n_members, line.n_controls) == (
+            role["role"], {"staff": 16, "patient": 8}[role["role"]], 48,
+        )  # fmt: skip
+        assert (line.auc.value, vars(line.flagged)) == (role["auc"]["value"], role["flagged"])
+        assert line.above is None
+
+
+def test_a_verdict_is_told_in_two_languages() -> None:
+    verdict = make_report(2).verdict
+    assert verdict.sentence("en") == verdict.english and verdict.sentence("ja") == verdict.japanese
+    assert verdict.facts("en").startswith("A member scores above a control in")
+    assert verdict.facts("ja").startswith("メンバーのスコアが対照を上回る組は")
+    assert " %" not in verdict.facts("en") + verdict.facts("ja")
+    assert (verdict.now("en"), verdict.now("ja")) == (
+        verdict.what_now["english"], verdict.what_now["japanese"],
+    )  # fmt: skip
+    assert report_of().verdict.now("en") == ""
+
+
+def test_one_model_compared_with_itself_shows_nothing() -> None:
+    made = make_report(2)
+    same = made.changed(models={who: {"name": who, "digest": "same"} for who in made.models})
+    assert same.verdict.state == "not_compared"
+    assert not any(same.stands_out)
+
+
+# --- the list of kept audits ---
+
+
+def line(digest: str, **more: Any) -> KeptAudit:
+    parts = {"at": "2026-01-01", "scenario": 2, "general": "g", "hospital": "h", "n_names": 260}
+    return KeptAudit(digest=digest * 64, state="leak_found", **{**parts, **more})
+
+
+OLD, NEW = line("a"), line("b", at="2026-02-01")
+DEMO, LATE = (line(d, at=f"2026-0{i}-01", is_demo=True) for d, i in (("d", 3), ("e", 4)))
+TWIN = replace(OLD, digest="aaaa" + "0" * 60)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kept", "demo", "found"),
+    [
+        ("", [OLD, NEW, DEMO], DEMO.digest, NEW),  # the newest own
+        ("", [DEMO, OLD], DEMO.digest, OLD),
+        ("", [LATE, DEMO], DEMO.digest, DEMO),  # alone, its headline
+        ("", [LATE, DEMO], "c" * 64, LATE),
+        ("", [], "", None),
+        ("dddd", [OLD, NEW, DEMO], "", DEMO),
+        ("aaaa", [OLD, NEW], "", OLD),
+        ("b" * 64, [OLD, NEW], "", NEW),
+        ("cccc", [OLD], OLD.digest, None),
+        ("aaaa", [OLD, TWIN], "", None),
+        ("aaaa0", [OLD, TWIN], "", TWIN),
+        *((wrong, [OLD], "", None) for wrong in ("a", "aaa", "AAAA", "aaaa\n", "<b>", "a" * 65)),
+    ],
+)
+def test_a_link_or_none_leads_to_an_audit(
+    wanted: str, kept: list[KeptAudit], demo: str, found: KeptAudit | None
+) -> None:
+    assert choose_audit(wanted, kept=kept, demo={"masked_lm": demo} if demo else {}) == found
+
+
+def test_the_other_scenario_is_of_the_same_pair_and_the_demo_stands_beside_no_own_audit() -> None:
+    one, two = (line(d, scenario=1, at=f"2026-01-0{i}") for d, i in (("c", 2), ("d", 3)))
+    foreign = line("e", scenario=1, hospital="x", at="2026-03-01")
+    made_up = line("f", scenario=1, at="2026-05-01", is_demo=True)
+    kept = [OLD, NEW, one, two, foreign, made_up]
+    assert other_scenario(OLD, kept=kept, demo={}) == two
+    assert other_scenario(OLD, kept=kept, demo={"generation": one.digest}) == one
+    assert other_scenario(foreign, kept=kept, demo={}) is None
+    assert other_scenario(OLD, kept=[OLD, made_up], demo={}) is None
+    assert other_scenario(DEMO, kept=[DEMO, one, made_up], demo={}) == made_up
+
+
+def test_a_line_says_what_the_report_says_and_a_family_differs_in_the_general_model() -> None:
+    made = make_report(1)
+    assert kept_audit(made, is_demo=True) == KeptAudit(
+        made.digest, made.at, 1, "general", "hospital-40", 72, made.verdict.state, "", True
+    )
+    own, other = make_reference_reports("general", "general-2")
+    reports = [
+        own,
+        other,
+        other.changed(question={**other.question, "hospital": "another"}),
+        other.changed(question={**other.question, "seed": 1}),
+        make_report(2, leak=2.0),
+    ]
+    kept = [kept_audit(report) for report in reports]
+    assert same_but_reference(kept[0], kept=kept) == (kept[1],)
+    assert same_but_reference(kept[4], kept=kept) == () and kept[4].family == ""
+
+
+# --- what is kept beside a report ---
+
+
+def test_the_best_passages_are_found_by_hand() -> None:
+    ratio = np.array([[1.0, np.nan], [3.0, np.nan], [2.0, -1.0]])
+    rows, ratios = best_passages(ratio, n_best=2)
+    assert rows.tolist() == [[1, 2], [2, -1]]
+    assert ratios.tolist() == [[3.0, 2.0], [-1.0, pytest.approx(math.nan, nan_ok=True)]]
+    for n, n_best, wanted in ((0, 10, 0), (3, 10, 3), (50, 4, 4), (50, 10, 10)):
+        assert best_passages(np.zeros((n, 5)), n_best=n_best)[1].shape == (5, wanted)
+
+
+def test_an_inspection_comes_back_and_one_of_another_version_is_as_none(tmp_path: Path) -> None:
+    passages = (
+        Passage("Mr. ", ("first", "last"), " ", " is a 50 year old", "1", ("Anna", "Berg")),
+        Passage("", ("full",), "", "は50歳", "b", 3),
+        Passage("left ", ("last", "first"), ", ", "", "c", None),
+    )
+    made: Inspection = make_inspection(make_report(2), passages=passages)
+    with Store(tmp_path / "results") as store:
+        assert kept_inspection("d", store=store) is None
+        keep_inspection("d", made, store=store)
+        found = kept_inspection("d", store=store)
+        assert found is not None and found.passages == passages
+        for name in vars(made).keys() - {"passages"}:
+            assert np.array_equal(getattr(found, name), getattr(made, name), equal_nan=True), name
+        stored = store.get("inspection/d")
+        assert stored is not None
+        arrays = {k: v for k, v in stored.arrays.items() if k != "hospital"}
+        store.put("inspection/e", arrays=arrays, meta=stored.meta)
+        store.put("inspection/f", arrays=stored.arrays, meta={"passages": [{"left": 1}]})
+        assert kept_inspection("e", store=store) is kept_inspection("f", store=store) is None
+
+
+def test_controls_that_stand_out_are_counted() -> None:
+    report = make_report(2)
+    flagged = [word == "flagged" for word in report.names["decision"]]
+    assert report.stands_out == flagged
+    assert report.controls_flagged == Rate(sum(flagged[24:]), 48)

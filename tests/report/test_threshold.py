@@ -1,0 +1,256 @@
+"""Thresholds and ROC: counts by hand, rates against scikit-learn, bands against the bootstrap."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from audit.attack.metrics import GENERAL_ALONE
+from audit.attack.scores import scores_of
+from audit.report.threshold import (
+    RankedNames,
+    ScoreAxis,
+    at_threshold,
+    calibration,
+    fdr_line,
+    first_threshold,
+    predictive_value,
+    ranked_names,
+    read_threshold,
+    roc_view,
+    score_codes,
+    strata_of,
+    useful_thresholds,
+    volcano,
+)
+from audit.stats import Estimate, Rate, bootstrap_ranking
+from tests.pages.make_reports import N_PER_KIND, make_report, make_special_names
+from tests.scored_lists import tpr_at_fpr
+
+REPORTS = {scenario: make_report(scenario) for scenario in (1, 2)}
+BLIND = make_report(2, has_truth=False)
+
+
+def named(
+    values: list[float], truth: list[bool], *, q: list[float] | None = None, critical: float = 9.0
+) -> RankedNames:
+    members = np.array(truth)
+    names = pd.DataFrame({
+        "value": np.array(values, dtype=float),
+        "is_member": members,
+        "kind": np.where(members, "member", "control"),
+        "q": q or [1.0] * len(values),
+        "critical": np.where(members, critical, math.nan),
+    })  # fmt: skip
+    return RankedNames("difference", "all", True, names, ScoreAxis(is_log=False, low=-10, high=10))
+
+
+def test_counts_by_hand_are_strict_and_leave_out_what_has_no_score() -> None:
+    names = named([3, 2, 1, 2, 0, math.nan], [True, True, True, False, False, False])
+    view = at_threshold(names, threshold=2, prevalence=0.1)
+    assert view.counts is not None
+    assert (view.counts.tp, view.counts.fn, view.counts.fp, view.counts.tn) == (1, 2, 0, 2)
+    assert (view.n_not_scored, view.flagged, view.prevalence) == (1, Rate(1, 5), 0.1)
+    assert view.counts.recall.value == pytest.approx(1 / 3)
+    assert (view.f1.value, view.ppv.value) == (pytest.approx(0.5), 1.0)
+
+
+def test_the_predictive_value_is_that_of_bayes() -> None:
+    found = predictive_value(
+        Estimate(0.8, 0.6, 0.9), fpr=Estimate(0.01, 0.005, 0.03), prevalence=0.02
+    )
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (0.016 / (0.016 + 0.0098), 0.012 / (0.012 + 0.0294), 0.018 / (0.018 + 0.0049))
+    )
+    nobody = predictive_value(Estimate(0, 0, 0), fpr=Estimate(0, 0, 0), prevalence=0.02)
+    assert math.isnan(nobody.value)
+
+
+def test_useful_thresholds_by_hand() -> None:
+    members = [197.5, 198.5, 300.0, 301.0]
+    q = [1.0] * 200 + [1.0, 1.0, 0.01, 0.01]
+    names = named([*map(float, range(200)), *members], [False] * 200 + [True] * 4, q=q,
+                  critical=250.0)  # fmt: skip
+    # FPR: 198 and 199 above it, 2 of 200; Youden: all members at an FPR of 1 %.
+    found = useful_thresholds(names)
+    assert list(found.items()) == [("fpr", 197.0), ("fdr", 250.0), ("youden", 197.0), ("paper", 0)]
+    assert first_threshold(found) == 250.0
+    assert first_threshold({**found, "fdr": math.nan}) == 197.0
+    assert first_threshold(dict.fromkeys(found, math.nan) | {"paper": 0.0}) == 0.0
+    few = named([1, 2, 3], [True, False, False])  # nobody stands out; 2 controls resolve no 1 %
+    endless = named([1, 2, 3], [True, False, False], q=[0.01, 1, 1], critical=math.inf)
+    for names in (few, endless):
+        found = useful_thresholds(names)
+        assert math.isnan(found["fpr"]) and math.isnan(found["fdr"])
+    blind = useful_thresholds(ranked_names(BLIND, score=BLIND.fixed_score))
+    assert math.isnan(blind["youden"])
+    assert read_threshold("1e-3") == 0.001
+    assert all(math.isnan(read_threshold(text)) for text in ("", "x", "inf", "nan"))
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_every_score_of_a_report_can_be_chosen(scenario: int) -> None:
+    report = REPORTS[scenario]
+    codes = score_codes(report)
+    columns = {kind.name: kind.column or kind.name for kind in scores_of(scenario)}
+    general = {1: "general_product", 2: "general_mean_log"}[scenario]
+    columns |= {GENERAL_ALONE: general, "popularity": "popularity"}
+    assert (codes[0], codes[-2:]) == (report.fixed_score, (GENERAL_ALONE, "popularity"))
+    assert set(codes[:-2]) <= set(report.measures.strata["all"].scores)
+    assert len(set(codes)) == len(codes) >= 7
+    assert strata_of(report) == ("all", "easy", "hard")
+    for code in codes:
+        for stratum in strata_of(report):
+            names = ranked_names(report, score=code, stratum=stratum)
+            measured = report.measures.strata[stratum]
+            assert int(names.names["is_member"].sum()) == measured.n_members
+            assert int((~names.names["is_member"]).sum()) == measured.n_controls
+            kinds = ["member", "easy", "hard"] if stratum == "all" else ["member", stratum]
+            wanted = report.table.loc[report.table["kind"].isin(kinds), columns[code]]
+            assert np.array_equal(names.names["value"], wanted, equal_nan=True)
+            for useful in useful_thresholds(names).values():
+                place = names.axis.place_of(useful) if not math.isnan(useful) else names.axis.low
+                assert names.axis.low <= place <= names.axis.high
+    with pytest.raises(ValueError, match="no such"):
+        ranked_names(report, score="evil")
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_the_q_threshold_flags_exactly_the_names_that_stand_out(scenario: int) -> None:
+    """Members by their q; controls are asked at the members' threshold, not by a q of their own."""
+    report = REPORTS[scenario]
+    names = ranked_names(report, score=report.fixed_score)
+    threshold = useful_thresholds(names)["fdr"]
+    assert (names.names["value"] > threshold).tolist() == report.stands_out
+    view = at_threshold(names, threshold=threshold, prevalence=0.01)
+    assert view.counts is not None
+    assert view.counts.tp == report.verdict.n_flagged > 0
+    assert view.counts.fp == sum(report.stands_out) - view.counts.tp
+
+
+def test_an_audit_without_a_leak_has_no_q_threshold_and_one_unjudged_name_does_not_hide_it() -> (
+    None
+):
+    quiet = make_report(2, leak=0.0)
+    assert quiet.verdict.state != "leak_found" and not any(quiet.stands_out)
+    names = ranked_names(quiet, score=quiet.fixed_score)
+    assert math.isnan(useful_thresholds(names)["fdr"])
+    report = REPORTS[2]
+    changed = {"q_value": None, "threshold": "inf", "decision": "not judged"}
+    cells = {key: [value, *report.names[key][1:]] for key, value in changed.items()}
+    fewer = report.changed(names={**report.names, **cells})
+    found = useful_thresholds(ranked_names(fewer, score=fewer.fixed_score))
+    assert found["fdr"] == report.names["threshold"][1] < math.inf
+
+
+def test_a_list_without_truth_has_counts_of_flagged_names_only() -> None:
+    names = ranked_names(BLIND, score=BLIND.fixed_score)
+    view = at_threshold(names, threshold=-math.inf, prevalence=0.01)
+    assert (view.counts, view.flagged) == (None, Rate(BLIND.n_names, BLIND.n_names))
+    assert math.isnan(view.f1.value) and math.isnan(view.ppv.value)
+    assert not len(roc_view(names).fpr)
+    assert strata_of(BLIND) == ("all",) and calibration(BLIND) is None
+    assert score_codes(BLIND) == (BLIND.fixed_score, GENERAL_ALONE, "popularity")
+
+
+def test_a_logarithmic_axis_has_a_place_for_zero_and_comes_back() -> None:
+    axis = ScoreAxis(is_log=True, low=-5.0, high=0.0)
+    places = axis.place(np.array([0.01, 0.0, math.nan, math.inf]))
+    assert places == pytest.approx([-2.0, -5.0, math.nan, math.nan], nan_ok=True)
+    assert (axis.score_at(-2.0), axis.score_at(-5.0)) == (pytest.approx(0.01), 0.0)
+    assert (axis.place_of(math.inf), axis.place_of(-3.0)) == (0.0, -5.0)
+    plain = ScoreAxis(is_log=False, low=-1, high=3)
+    assert (plain.score_at(0.5), plain.place_of(2.5)) == (0.5, 2.5)
+
+
+def test_axes_hold_their_scores_and_the_papers_threshold() -> None:
+    scores = REPORTS[1].table["hospital_product"]
+    axis = ranked_names(REPORTS[1], score="product").axis
+    logs = np.log10(scores[scores > 0])
+    assert (axis.is_log, axis.low, axis.high) == (
+        True, math.floor(logs.min()) - 1, math.ceil(logs.max()),
+    )  # fmt: skip
+    names = REPORTS[2].names
+    positive = {**names, "residual": [abs(x) + 1 for x in names["residual"]],
+                "score": [abs(x) + 1 for x in names["score"]]}  # fmt: skip
+    for changed, low in ((names, min(names["score"])), (positive, 0.0)):
+        axis = ranked_names(REPORTS[2].changed(names=changed), score="residual").axis
+        high = max(changed["score"])
+        margin = (high - low) / 50
+        assert (axis.low, axis.high) == pytest.approx((low - margin, high + margin))
+    nothing = REPORTS[2].changed(names={**names, "residual": [None] * 72, "score": [None] * 72})
+    assert ranked_names(nothing, score="residual").axis == ScoreAxis(False, -1.0, 1.0)
+    assert ranked_names(nothing, score="popularity").axis == ScoreAxis(True, -1.0, 0.0)
+
+
+@pytest.mark.parametrize("n_controls", [24, 400])
+def test_the_curve_is_the_tpr_at_each_fpr(n_controls: int) -> None:
+    rng = np.random.default_rng(1)
+    values = [*rng.normal(1, 1, 60).round(1), *rng.normal(0, 1, n_controls).round(1)]
+    truth = [True] * 60 + [False] * n_controls
+    view = roc_view(named(values, truth))
+    assert (view.fpr[0], view.fpr[-1], view.tpr[-1]) == (0, 1, 1)
+    assert (view.n_members, view.n_controls) == (60, n_controls)
+    assert len(view.fpr) == 25 if n_controls == 24 else 60 < len(view.fpr) <= 121
+    for fpr, tpr in zip(view.fpr[1:], view.tpr[1:], strict=True):
+        assert tpr == tpr_at_fpr(values, truth, fpr=fpr)
+    assert ((view.low <= view.tpr) & (view.tpr <= view.high)).mean() > 0.95
+    assert (np.diff(view.tpr) >= 0).all()
+
+
+def test_the_band_is_that_of_a_bootstrap_over_names() -> None:
+    rng = np.random.default_rng(2)
+    values = [*rng.normal(1, 1, 80), *rng.normal(0, 1, 100)]
+    truth = [True] * 80 + [False] * 100
+    view = roc_view(named(values, truth))
+    slow = bootstrap_ranking(values, truth, seed=3, fprs=(0.1, 0.5), n_replicates=4000)
+    for fpr, estimate in slow.tpr_at_fpr:
+        at = int(np.flatnonzero(view.fpr == fpr)[0])
+        assert view.tpr[at] == estimate.value
+        assert (view.low[at], view.high[at]) == pytest.approx(
+            (estimate.low, estimate.high), abs=0.03
+        )
+    sure = roc_view(named([5, 6, 7, 1, 2, 3], [True] * 3 + [False] * 3))
+    assert sure.tpr.tolist() == [1, 1, 1, 1] and sure.low[0] < 0.5  # not called certain
+
+
+def test_a_volcano_holds_every_patient_and_control_once_and_few_points() -> None:
+    report = make_report(2, names=make_special_names(4))
+    found, shown = volcano(report, score="mean_log_ratio"), report.table
+    assert found["kind"].unique().tolist() == ["control", "member"]
+    for kind, rows in (("member", shown[:24]), ("control", shown[24:72])):
+        of_kind = found[found["kind"] == kind]
+        assert of_kind["n_names"].sum() == len(rows)
+        points = set(zip(rows["mean_log_ratio"], -np.log10(rows["q"]), strict=True))
+        assert set(zip(of_kind["x"], of_kind["y"], strict=True)) <= points
+    assert fdr_line() == pytest.approx(-math.log10(0.05))
+    same = {**report.names, "q_value": [0.01] * 80, "mean_log_ratio": [1.0] * 79 + [None]}
+    thin = volcano(report.changed(names=same), score="mean_log_ratio")
+    assert thin.to_numpy().tolist() == [["control", 1.0, 2.0, 48], ["member", 1.0, 2.0, 24]]
+    every = {**same, "mean_log_ratio": [*range(79), None], "q_value": [0.1, 0.01, *[1] * 77, None]}
+    wide = volcano(report.changed(names=every), score="mean_log_ratio")
+    assert wide["n_names"].tolist() == [1] * 72
+    assert wide["x"].tolist() == [*range(24, 72), *range(24)]
+
+
+def test_the_controls_p_values_by_hand() -> None:
+    report = make_report(2, names=make_special_names(4))
+    found = calibration(report)
+    assert found is not None
+    p = sorted(report.names["p_value"][24:72])
+    assert (found.p.tolist(), found.n_controls) == (p, 2 * N_PER_KIND)
+    assert found.expected == pytest.approx(np.arange(1, 49) / 49)
+    assert found.n_low == sum(x <= 0.05 for x in p)
+    assert found.half_width == pytest.approx(0.1358 * math.sqrt(100 / 48), abs=2e-4)
+    rng, places = np.random.default_rng(0), np.arange(1, 49) / 48
+    strays = [  # the band holds uniform draws in most cases
+        max((places - p).max(), (p - places + 1 / 48).max())
+        for p in np.sort(rng.random((1000, 48)), axis=1)
+    ]
+    assert 0.93 <= (np.array(strays) <= found.half_width).mean() <= 0.99
+    many = REPORTS[2].changed(names={k: v * 20 for k, v in REPORTS[2].names.items()})
+    few = calibration(many)
+    assert few is not None and (len(few.p), few.n_controls) == (300, 960)

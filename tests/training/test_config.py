@@ -1,0 +1,106 @@
+"""Settings: defaults, ranges, the learning rate by hand, steps and epochs; the loss log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.errors import AuditError
+from audit.training.config import (
+    LossPoint,
+    TrainSettings,
+    append_point,
+    cut_log,
+    largest_pass,
+    point_every,
+    read_losses,
+)
+
+
+def test_the_defaults_are_the_papers_and_what_decides_the_weights() -> None:
+    decisive = {
+        "batch": 64, "micro_batch": 32, "warmup_share": 0.1, "weight_decay": 0.01, "clip": 1.0,
+        "precision": "auto", "seed": 0, "schedule": "linear", "n_tokens": 128, "n_steps": 100_000,
+        "n_epochs": None, "learning_rate": 2e-5, "head_learning_rate": None, "mask_share": 0.15,
+        "held_out_share": 0.01, "from_scratch": False,
+    }  # fmt: skip
+    settings = TrainSettings()
+    assert settings.decisive() == decisive
+    assert settings.plain() == decisive | {"evaluate_every": 1000, "checkpoint_every": 1000}
+    changed = TrainSettings(n_epochs=2.5, head_learning_rate=1e-3, schedule="constant")
+    assert TrainSettings.read(changed.written(), where="x") == changed != settings
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n_tokens": 7}, {"n_tokens": 4097}, {"n_tokens": 128.0}, {"batch": True}, {"batch": 0},
+        {"batch": 65_537}, {"n_steps": 0}, {"learning_rate": 0.0}, {"learning_rate": float("nan")},
+        {"learning_rate": 1.1}, {"mask_share": 0.41}, {"mask_share": 0.0}, {"schedule": "cosine"},
+        {"precision": "int8"}, {"from_scratch": 1}, {"batch": 64, "micro_batch": 24},
+        {"n_epochs": 0.0}, {"head_learning_rate": 2.0}, {"held_out_share": 0.51}, {"seed": -1},
+        {"warmup_share": 1.1}, {"weight_decay": -0.1}, {"clip": 0.0}, {"checkpoint_every": 0},
+        {"evaluate_every": 0}, {"seed": 2**63},
+    ],
+)  # fmt: skip
+def test_what_is_out_of_range_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(AuditError) as caught:
+        TrainSettings(**wrong)  # type: ignore[arg-type]
+    assert caught.value.where in {*wrong, "training settings"}
+
+
+def test_the_learning_rate_by_hand() -> None:
+    linear = TrainSettings(warmup_share=0.2)
+    factors = [linear.rate_factor(step, n_steps=10) for step in range(1, 11)]
+    expected = [0.5, 1.0, 1.0, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
+    assert factors == pytest.approx(expected)
+    constant = TrainSettings(warmup_share=0.2, schedule="constant")
+    assert [constant.rate_factor(s, n_steps=10) for s in (1, 2, 3, 10)] == [0.5, 1, 1, 1]
+    assert TrainSettings(warmup_share=0.0).rate_factor(1, n_steps=5) == 1.0
+
+
+@given(st.floats(0, 1), st.integers(1, 500), st.sampled_from(["linear", "constant"]))
+def test_every_step_learns_and_none_faster_than_asked(
+    share: float, n_steps: int, schedule: str
+) -> None:
+    s = TrainSettings(warmup_share=share, schedule=schedule)  # type: ignore[arg-type]
+    assert all(0 < s.rate_factor(k, n_steps=n_steps) <= 1 for k in range(1, n_steps + 1))
+
+
+def test_steps_epochs_points_and_passes() -> None:
+    s = TrainSettings(n_tokens=12, batch=4, micro_batch=4, n_epochs=1.5)
+    assert (s.n_rows(105), s.steps(105)) == (10, 4)  # 15 rows of 4
+    assert s.epochs(4, n_train_tokens=105) == pytest.approx(1.6)
+    assert s.steps_of_epochs(2, n_train_tokens=105) == 5
+    assert s.steps_of_epochs(0.01, n_train_tokens=105) == 1
+    assert TrainSettings(n_steps=7).steps(10**9) == 7
+    told = [point_every(n) for n in (1, 999, 1000, 1500, 24_999, 25_000, 10**6)]
+    assert told == [1, 1, 2, 3, 49, 50, 50]
+    assert [largest_pass(n) for n in (1, 32, 37, 48, 64, 66)] == [1, 32, 1, 24, 32, 22]
+
+
+def test_the_log_of_losses(tmp_path: Path) -> None:
+    points = (
+        LossPoint(step=0, held_out=5.0, learning_rate=0.0, seconds=0.1),
+        LossPoint(step=10, loss=4.5, learning_rate=1e-5, seconds=2.0),
+        LossPoint(step=20, loss=4.0, held_out=4.25, learning_rate=2e-5, seconds=4.0, f=0.5),
+    )
+    assert read_losses(tmp_path) == ()
+    for point in points:
+        append_point(tmp_path, point)
+    log = tmp_path / "losses.jsonl"
+    assert log.stat().st_mode & 0o777 == 0o600
+    with log.open("a") as file:
+        file.write('damaged\n{"step": 5, "loss": NaN}\n{"step": 30, "seconds": 1}')  # half a line
+    assert read_losses(tmp_path) == points
+    with log.open("a") as file:
+        file.write("\n")
+    later = LossPoint(step=10, loss=9.0, seconds=7.0)
+    append_point(tmp_path, later)
+    half = LossPoint(step=30, seconds=1.0)
+    assert read_losses(tmp_path) == (points[0], later, points[2], half)
+    cut_log(tmp_path, step=10)
+    assert read_losses(tmp_path) == (points[0], later)

@@ -1,0 +1,389 @@
+"""Kept trainings: the list, what one will take, and the job "pretrain", from its question on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit.cli import main
+from audit.corpus.kept import CORPORA
+from audit.errors import AuditError
+from audit.home import HOME_VARIABLE, data_home
+from audit.jobs.service import KINDS
+from audit.models.inspect import (
+    ModelSummary,
+    inspect_model,
+    model_digest,
+    parse_config,
+    trained_name,
+)
+from audit.models.load import load_model
+from audit.models.registry import VARIABLE, list_models
+from audit.shelf import write_whole
+from audit.task import Contact
+from audit.training import kept
+from audit.training.config import LossPoint, TrainSettings, append_point
+from audit.training.kept import (
+    MODELS,
+    NotesLoad,
+    PretrainTask,
+    TrainingFacts,
+    TrainingPlan,
+    make_training_plan,
+    measured_pace,
+    notes_load,
+    parent_of,
+    preset,
+    same_training,
+)
+from tests.models.make_models import make_bert
+from tests.pages.make_trainings import CORPUS_ID, make_corpus_folder
+from tests.training.make_training import quick, write_listed, write_notes
+
+RUN, ASKED = "0" * 12, TrainSettings(n_tokens=12, batch=4, micro_batch=4, n_steps=50)
+QUICK = (
+    "--tokens", "16", "--batch", "8", "--steps", "6", "--learning-rate", "1e-3", "--held-out",
+    "0.1", "--evaluate-every", "3", "--precision", "float32", "--device", "cpu", "--json",
+)  # fmt: skip
+
+
+@pytest.fixture
+def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    write_notes(tmp_path / "notes.jsonl")
+    return make_bert(tmp_path / "general", n_positions=32, scale=0.02)
+
+
+def summary(**changes: Any) -> ModelSummary:
+    names = {"n_positions": "max_position_embeddings"}
+    raw = {"model_type": "bert"} | {names.get(key, key): value for key, value in changes.items()}
+    return ModelSummary("m", parse_config(raw, where=""), 1_000, "BertTokenizer", ())
+
+
+def keep(
+    parent: Path, *, run_id: str = RUN, seconds: float = 100.0, is_whole: bool = True,
+    **changes: Any,
+) -> Path:  # fmt: skip
+    folder = MODELS.place(run_id)
+    folder.mkdir(parents=True)
+    facts = TrainingFacts(
+        title="<b>Ours</b>", parent=inspect_model(parent).name, parent_digest=model_digest(parent),
+        corpus_id="a" * 12, source="private", settings=ASKED, n_steps=50, n_documents=9,
+        n_train_tokens=105, n_held_out_documents=1, unigram_loss=5.5, key="k",
+        precision="float32", device="cpu", kernels="default", versions={"torch": "2"},
+        created="2024-01-01T00:00:00+00:00",
+    )  # fmt: skip
+    write_whole(folder / "training.json", facts.with_(**changes).written())
+    for step, loss, held_out in ((0, None, 5.0), (20, 4.5, 4.25), (50, 4.0, None)):
+        append_point(folder, LossPoint(step=step, loss=loss, held_out=held_out, seconds=seconds))
+    if is_whole:
+        make_bert(folder / "model")
+    return folder
+
+
+def test_the_list_is_newest_first_and_skips_what_is_no_training(parent: Path) -> None:
+    folder = keep(parent, snapshots=(5, 10))
+    (folder / "model-5").mkdir()
+    keep(parent, run_id="1" * 12, is_whole=False, created="2025-01-01T00:00:00+00:00")
+    (folder.parent / ("c" * 12)).mkdir()
+    (folder.parent / "elsewhere").mkdir()
+    new, old = MODELS.all()
+    assert (new.run_id, new.is_whole, old.run_id, old.is_whole) == ("1" * 12, False, RUN, True)
+    ends = (old.n_steps_done, old.loss, old.held_out, old.first_held_out, old.snapshots)
+    assert ends == (50, 4.0, 4.25, 5.0, (5,))
+    assert (old.title, old.created) == ("<b>Ours</b>", "2024-01-01T00:00:00+00:00")
+    assert old.n_epochs_done == pytest.approx(20.0)
+    assert MODELS.get(RUN) == old and old.facts.snapshots == (5, 10)
+    MODELS.forget(RUN)
+    for wrong in (RUN, "../../etc", ""):
+        with pytest.raises(AuditError, match="trained model: This is not kept here"):
+            MODELS.get(wrong)
+
+
+def test_a_trained_model_is_listed_with_its_title_and_never_by_a_link(
+    parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = data_home() / "models"
+    for name in (RUN, "other"):
+        make_bert(models / RUN / ("model" if name == RUN else "model-500"))
+    told = models / RUN / "training.json"
+    told.write_text(json.dumps({"title": "Ward 3,\nfive epochs"}))
+    outside = make_bert(tmp_path / "trained" / "x" / "model")
+    (models / "unfinished").mkdir()
+    (models / "linked-run").symlink_to(outside.parent)
+    (models / "linked").mkdir()
+    (models / "linked" / "model").symlink_to(outside)
+    (model,) = list_models()
+    assert (model.model_id, model.title) == (f"trained/{RUN}", "Ward 3, five epochs")
+    assert (model.path, model.refusal) == (models / RUN / "model", "")
+    assert inspect_model(model.path).name == "Ward 3, five epochs"
+    names = [trained_name(models / RUN / one) for one in ("model-500", "checkpoint")]
+    assert names == ["Ward 3, five epochs (model-500)", ""]
+    for text in ("", "[]", "{", '{"title": 3}', '{"title": " "}', "[" * 100_000):
+        told.write_text(text)
+        assert trained_name(models / RUN / "model") == RUN
+    # A registered folder cannot take its label.
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "trained"))
+    assert [m.model_id for m in list_models()] == [f"trained/{RUN}", "trained-2/x/model"]
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setenv(HOME_VARIABLE, "relative")
+    assert list_models() == ()
+
+
+def test_the_load_by_hand(parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*texts: str) -> Path:
+        lines = [json.dumps({"text": text}) + "\n" for text in texts]
+        (tmp_path / "n.jsonl").write_text("".join(lines))
+        return tmp_path / "n.jsonl"
+
+    # mary was seen by dr jones .  (7) + [SEP]; a placeholder is dropped; an empty note is none.
+    path = write("Mary was seen by Dr Jones.", "[**Name**] pain and pain for 1.", "")
+    assert notes_load(path, n_notes=3, model=parent) == NotesLoad(2, 8 + 7, is_exact=True)
+    write_listed(tmp_path, *range(5))
+    assert notes_load(path, n_notes=3, model=parent) == NotesLoad(2, 15, True, free_share=0.75)
+    path = write(*["Mary was seen by Dr Jones."] * 100)
+    monkeypatch.setattr(kept, "SAMPLE_BYTES", path.stat().st_size // 10)
+    assert notes_load(path, n_notes=99, model=parent) == NotesLoad(99, 800, False, 0.75)
+    for line in ("{", "[]", '{"note": 1}', "7"):
+        path.write_text(line + "\n")
+        with pytest.raises(AuditError, match="The notes are damaged"):
+            notes_load(path, n_notes=1, model=parent)
+    with pytest.raises(AuditError, match="The notes cannot be read"):
+        notes_load(tmp_path / "gone.jsonl", n_notes=1, model=parent)
+
+
+def test_a_plan_by_hand() -> None:
+    settings = TrainSettings(n_tokens=12, batch=4, micro_batch=2, n_epochs=3, held_out_share=0.5)
+    load = NotesLoad(9, 1_610, True)
+    plan = make_training_plan(settings, parent=summary(), load=load, seconds_per_work=1e-6)
+    # 805 tokens are 80 rows of 10 and 5 left over: 20 steps of 4 rows an epoch, 60 for three.
+    seconds = pytest.approx(60 * 4 * 12 * 1_000 * 1e-6)
+    assert plan == TrainingPlan(load, 805, 80, 60, 3.0, 20.0, seconds)
+    for free, n_train in ((1.0, 1_449), (0.1, 1_449), (0.05, 1_530), (0.0, 1_610)):
+        some = settings.with_(held_out_share=0.1)
+        found = make_training_plan(some, parent=summary(), load=replace(load, free_share=free))
+        assert (found.n_train_tokens, found.seconds) == (n_train, None)
+    with pytest.raises(AuditError, match="reads at most 11 tokens"):
+        make_training_plan(settings, parent=summary(n_positions=11), load=load)
+    with pytest.raises(AuditError, match="do not fill a single row"):
+        make_training_plan(settings, parent=summary(), load=replace(load, n_tokens=18))
+
+
+@given(st.integers(200, 10**9), st.integers(1, 10**6))
+def test_steps_and_epochs_say_the_same(n_tokens: int, n_steps: int) -> None:
+    load = NotesLoad(1, n_tokens, is_exact=False)
+    plan = make_training_plan(TrainSettings(n_steps=n_steps), parent=summary(), load=load)
+    assert plan.n_epochs * plan.steps_per_epoch == pytest.approx(plan.n_steps)
+
+
+def test_presets_fit_the_model() -> None:
+    short = summary(n_positions=64, hidden_size=256)
+    row = TrainSettings(n_tokens=64)
+    assert preset("clinicalbert", parent=summary(), n_tokens=1) == TrainSettings()
+    assert preset("clinicalbert", parent=short, n_tokens=1) == row
+    assert preset("scratch", parent=short, n_tokens=1) == row.with_(
+        from_scratch=True, learning_rate=1e-4
+    )
+    small = row.with_(batch=32, micro_batch=32, n_epochs=10, learning_rate=5e-4,
+                      held_out_share=0.05, evaluate_every=1, checkpoint_every=50)  # fmt: skip
+    # 5,000 tokens are 80 rows of 62: 2.5 steps of 32 an epoch, 25 for ten.
+    assert preset("small", parent=short, n_tokens=5_000) == small
+    assert preset("small", parent=summary(), n_tokens=10**9) == small.with_(
+        n_tokens=128, n_epochs=None, n_steps=2_000, learning_rate=1e-4, evaluate_every=100,
+        checkpoint_every=100,
+    )  # fmt: skip
+
+
+def test_time_is_told_by_a_like_training_only(parent: Path) -> None:
+    n = inspect_model(make_bert(parent.with_name("like"))).n_parameters
+    keep(parent, run_id="1" * 12, seconds=1.9)
+    keep(parent, run_id="2" * 12, is_whole=False)
+    assert measured_pace(MODELS.all(), device="cpu", n_parameters=n) is None
+    keep(parent)
+    told = {
+        (device, size): measured_pace(MODELS.all(), device=device, n_parameters=round(size * n))
+        for device, size in (("cpu", 1), ("cpu", 2.9), ("cpu", 0.35), ("cpu", 4), ("cpu", 0.3),
+                             ("cuda", 1))
+    }  # fmt: skip
+    pace = pytest.approx(100 / (50 * 4 * 12 * n))
+    assert list(told.values()) == [pace, pace, pace, None, None, None]
+
+
+def test_the_same_question_and_the_parent_are_found_again(
+    parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(parent)
+    (model,) = MODELS.all()
+
+    def found(**changes: Any) -> bool:
+        asked = {"parent": parent, "corpus_id": "a" * 12, "source": "private", "settings": ASKED}
+        return same_training(MODELS.all(), **asked | changes) == model  # type: ignore[arg-type]
+
+    # When it is looked at does not make it another training.
+    assert found() and found(settings=ASKED.with_(evaluate_every=7))
+    make_bert(tmp_path / "a" / "general", seed=1)
+    make_bert(tmp_path / "b" / "general", n_positions=32, scale=0.02)  # the parent's copy
+    others: tuple[dict[str, Any], ...] = (
+        {"settings": ASKED.with_(n_steps=51)}, {"source": "public"}, {"corpus_id": "b" * 12},
+        {"parent": tmp_path / "a" / "general"},
+    )  # fmt: skip
+    assert not any(found(**other) for other in others)
+    monkeypatch.setenv(VARIABLE, f"{tmp_path / 'a'}:{tmp_path / 'b'}")
+    assert getattr(parent_of(model, among=list_models()), "model_id", "") == "b/general"
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "a"))
+    assert parent_of(model, among=list_models()) is None
+    # The digest of a large model is not read: its name has to do.
+    monkeypatch.setattr(kept, "is_quick", lambda path: False)
+    assert getattr(parent_of(model, among=list_models()), "model_id", "") == "a/general"
+    assert found(parent=tmp_path / "a" / "general")
+
+
+def contact(said: list[str]) -> Contact:
+    return Contact(report=lambda *_: None, should_stop=lambda: False, say=said.append)
+
+
+def of_file(parent: Path, **changes: Any) -> PretrainTask:
+    values = {"general": parent, "settings": quick(), "notes": parent.with_name("notes.jsonl"),
+              "device": "cpu"}  # fmt: skip
+    return PretrainTask(**values | changes)
+
+
+def of_corpus(parent: Path, **changes: Any) -> PretrainTask:
+    return of_file(parent, notes=None, corpus_id=CORPUS_ID, **changes)
+
+
+def test_a_question_becomes_a_kept_model_and_is_answered_once(parent: Path) -> None:
+    question = of_file(parent, title="Ours").question()
+    assert (question.kind, question.label, question.device) == ("pretrain", "general", "cpu")
+    order = json.loads(json.dumps(question.order))
+    said: list[str] = []
+    (run_id,) = KINDS["pretrain"](order, contact(said))
+    (model,) = MODELS.all()
+    assert (model.run_id, model.title, model.is_whole) == (run_id, "Ours", True)
+    assert model.facts.source == "file" and model.facts.settings == quick()
+    assert [text.split(":")[0] for text in said] == ["Step 0", "Step 4", "Step 8", "Step 12"]
+    assert said[0] == f"Step 0: held-out loss {model.first_held_out:.3f} nats a token."
+    assert said[-1] == (
+        f"Step 12: loss {model.loss:.3f}, held-out loss {model.held_out:.3f} nats a token."
+    )
+    assert KINDS["pretrain"](order, contact(said)) == (run_id,) and len(said) == 4
+
+
+def test_the_same_question_has_the_same_name_and_others_have_others(parent: Path) -> None:
+    make_corpus_folder()
+
+    def run_id_of(task: PretrainTask) -> str:
+        return str(task.question().order["run_id"])
+
+    first = run_id_of(of_file(parent))
+    assert first == run_id_of(of_file(parent, title="another title", device="auto"))
+    own = [of_file(parent, out=out).question() for out in (None, parent.with_name("mine"))]
+    assert own[0].digest != own[1].digest
+    others = [
+        of_file(parent, settings=quick(seed=1)), of_file(parent, snapshot_epochs=(0.5,)),
+        of_corpus(parent), of_corpus(parent, source="public"),
+        of_corpus(parent, source="other_names"),
+        of_corpus(parent, source="other_names", other_names_seed=1),
+    ]  # fmt: skip
+    names = {first, *map(run_id_of, others)}
+    for positions in ((1,), (1, 2)):
+        write_listed(CORPORA.place(CORPUS_ID), *positions)
+        names.add(run_id_of(of_corpus(parent)))
+    assert len(names) == 9 and first == run_id_of(of_file(parent))
+    write_notes(parent.with_name("notes.jsonl"), n=41)
+    assert run_id_of(of_file(parent)) != first
+
+
+def test_a_corpus_of_listed_patients_alone_with_other_names(parent: Path) -> None:
+    folder = make_corpus_folder()
+    write_listed(folder, *range(10), n_patients=10)
+    said: list[str] = []
+    for source in ("other_names", "public"):
+        order = of_corpus(parent, source=source).question().order
+        PretrainTask.answer(order, contact(said))
+    nobody = "Every patient is on the candidate list: none was held out, no loss measured."
+    assert said == ["Writing the same notes with other names.", nobody, nobody]
+    assert (folder / "other_names.jsonl").read_bytes() == (folder / "private.jsonl").read_bytes()
+    told = {
+        (one.source, one.corpus_id, one.n_documents, one.n_held_out_documents,
+         one.n_listed_patients)
+        for one in (model.facts for model in MODELS.all())
+    }  # fmt: skip
+    assert told == {(source, CORPUS_ID, 40, 0, 10) for source in ("other_names", "public")}
+    assert (folder / "tokens").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"corpus_id": CORPUS_ID}, "one of the two"), ({"notes": None}, "one of the two"),
+        ({"source": "secret"}, "source"), ({"general": Path("none")}, "none: It cannot be read"),
+        ({"notes": None, "corpus_id": "f" * 12}, "corpus: This is not kept"),
+        ({"notes": Path("gone.jsonl")}, "cannot be read"),
+    ],
+)  # fmt: skip
+def test_orders_that_cannot_be_are_refused(
+    parent: Path, changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(AuditError, match=said):
+        of_file(parent, **changes).question()
+
+
+def test_a_folder_of_notes_has_no_list(parent: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    write_listed(tmp_path, 0)
+    (tmp_path / "notes" / "a.txt").write_text("the patient was seen for pain. " * 40)
+    (tmp_path / "notes" / "b.txt").write_text("the patient was seen by dr jones. " * 40)
+    run = of_file(parent, notes=tmp_path / "notes", out=tmp_path / "o", settings=quick(n_steps=1))
+    PretrainTask.answer(run.question().order, contact([]))
+    told = json.loads((tmp_path / "o" / "training.json").read_text())
+    assert (told["n_listed_patients"], told["n_documents"]) == (0, 1)
+
+
+def test_the_command(parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("pretrain", "--general", str(parent), "--notes", str(tmp_path / "notes.jsonl"), *QUICK)
+
+    def ran(*more: str) -> dict[str, Any]:
+        assert main([*asked, *more]) == 0
+        return dict(json.loads(capsys.readouterr().out))
+
+    own = ("--out", str(tmp_path / "out"), "--snapshots", "0.1")
+    result = ran(*own)
+    assert (result["n_steps"], result["source"]) == (6, "file")
+    assert result["settings"]["micro_batch"] == 8  # the largest that divides the batch
+    assert load_model(tmp_path / "out" / "model").digest != result["parent_digest"]
+    (snapshot,) = result["snapshots"].values()
+    load_model(Path(snapshot))
+    assert ran(*own) == result
+    run_id = ran("--title", "Ours")["run_id"]
+    assert (MODELS.place(run_id) / "model").is_dir()
+    assert main(["jobs", "--json"]) == 0
+    jobs = json.loads(capsys.readouterr().out)["jobs"]
+    told = [(job["kind"], job["state"]) for job in jobs if job["result"] == [run_id]]
+    assert told == [("pretrain", "done")]
+    for wrong, said in (
+        (("--tokens", "64"), "longer than the 32"), (("--batch", "0"), "must be a whole number"),
+        (("--micro-batch", "3"), "no multiple"), (("--column", "text"), "no FIELD=NAME"),
+        (("--snapshots", "one"), "no numbers"), (("--snapshots", "100"), "A snapshot after step"),
+        ((*own, "--seed", "1"), "holds another training"),
+    ):  # fmt: skip
+        assert main([*asked, "--out", str(tmp_path / "new"), *wrong]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_what_pages_read_needs_no_torch() -> None:
+    code = (
+        "import sys, audit.training.kept, audit.jobs.service;"
+        "bad = {'torch', 'transformers', 'faker'} & set(sys.modules);"
+        "sys.exit(str(bad) if bad else 0)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

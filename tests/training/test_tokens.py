@@ -1,0 +1,316 @@
+"""From notes to rows: text by hand, the token file, every token once an epoch, who is held out."""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.corpus.truth import ListedNotes
+from audit.errors import AuditCancelled, AuditError
+from audit.models.load import load_model
+from audit.notes.read import NoteSource, open_notes
+from audit.training.config import TrainSettings
+from audit.training.tokens import (
+    Rows,
+    SpecialIds,
+    Stream,
+    TokenFile,
+    held_out,
+    masked_rows,
+    notes_digest,
+    prepared_sentences,
+    split_notes,
+    tokenized,
+)
+from tests.models.make_models import make_bert, make_japanese_bert, make_roberta
+
+CLS, SEP, MASK, EMPTY = 2, 3, 4, -1
+SPECIAL = SpecialIds(cls=CLS, sep=SEP, mask=MASK, sentence_ends=(), n_vocabulary=5000)
+LONG = "心電図では異常を認めなかったため経過を観察した。"
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return load_model(make_bert(tmp_path_factory.mktemp("model") / "general")).tokenizer
+
+
+def source(path: Path, *notes: dict[str, str] | str) -> NoteSource:
+    lines = [{"text": note} if isinstance(note, str) else note for note in notes]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return open_notes(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        (" \n[**Name**] ___ ", []),
+        ("Yes. The patient was seen by Dr. Jones\nfor pain.  BP 120.5/80. No pain.\n\n"
+         "1. She went home in good health.",
+         ["Yes. The patient was seen by Dr. Jones for pain. BP 120.5/80. No pain.",
+          "She went home in good health."]),
+        (f"胸痛あり。{LONG}退院。", [f"胸痛あり。{LONG}退院。"]),
+        (LONG * 2, [LONG, LONG]),
+        ("She was well at home. Nineteen chars all. Twenty characters so.",
+         ["She was well at home. Nineteen chars all.", "Twenty characters so."]),
+        ("Seen by Dr. [**Last Name (STitle) 12**] today", ["Seen by Dr. today"]),
+        ("1. Aspirin 2.5 mg\n 12) Pain 10.2", ["Aspirin 2.5 mg Pain 10.2"]),
+        ("===\na well-known man\n-----", ["a well-known man"]),
+        ("open [** placeholder", ["open [** placeholder"]),
+        ("[**" + "x" * 200 + "**]a[**" + "y" * 201 + "**]", ["a[**" + "y" * 201 + "**]"]),
+    ],
+)  # fmt: skip
+def test_sentences_by_hand(text: str, sentences: list[str]) -> None:
+    assert prepared_sentences(text) == sentences
+
+
+def test_a_token_file_by_hand(tmp_path: Path, tokenizer: Any) -> None:
+    notes = source(
+        tmp_path / "n.jsonl",
+        {"text": "Pain in the [**Location**] PAIN.", "patient_id": "A"},
+        {"text": "___", "patient_id": "A"}, "",
+        {"text": "john was [SEP] seen [MASK]", "patient_id": "B"},
+        {"text": "pain", "patient_id": "A"}, "pain", "___",
+    )  # fmt: skip
+    tokens = tokenized(notes, tokenizer, store=tmp_path / "t")
+    words = " ".join(tokenizer.convert_ids_to_tokens(tokens.ids.tolist()))
+    assert words == (
+        "pain in the pain . [SEP] john was [UNK] seen [UNK] [SEP] pain [SEP] pain [SEP]"
+    )
+    assert tokens.ends.tolist() == [6, 12, 14, 16] and tokens.lengths.tolist() == [6, 6, 2, 2]
+    assert tokens.groups.tolist() == [0, 1, 0, 2] and tokens.missing.tolist() == [1, 2, 6]
+    assert tokens.about() == {
+        "n_tokens": 16, "n_documents": 4, "n_empty": 2, "n_refused": 1, "n_groups": 3,
+        "dtype": "uint16",
+    }  # fmt: skip
+    assert tokens.n_read == 7
+    assert tokens.documents_at(np.arange(7)).tolist() == [0, 1, 2, 3]
+    assert tokens.documents_at(np.array([2, 4, 6])).tolist() == [2]
+    for path in (tmp_path / "t").rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
+
+
+def test_every_kind_of_tokenizer_reads_sentences_one_by_one(tmp_path: Path) -> None:
+    pytest.importorskip("fugashi")
+    japanese = load_model(make_japanese_bert(tmp_path / "ja")).tokenizer
+    tokens = tokenized(source(tmp_path / "a", "患者は受診した。"), japanese, store=tmp_path / "t")
+    words = japanese.convert_ids_to_tokens(tokens.ids.tolist())
+    assert words == ["患者", "は", "受診", "し", "た", "。", "[SEP]"]
+    roberta = load_model(make_roberta(tmp_path / "roberta")).tokenizer
+    text = "John was seen by Dr. John for pain. The patient went home with John."
+    tokens = tokenized(source(tmp_path / "b", text), roberta, store=tmp_path / "t")
+    assert tokens.ids.tolist() == roberta(text, add_special_tokens=False)["input_ids"] + [2]
+    large = load_model(make_bert(tmp_path / "large")).tokenizer
+    large.add_tokens([f"word{i}" for i in range(70_000)])
+    tokens = tokenized(source(tmp_path / "c", "word69999"), large, store=tmp_path / "t")
+    assert tokens.ids.dtype == np.uint32
+    assert tokens.ids.tolist() == [large.convert_tokens_to_ids("word69999"), SEP]
+
+
+def test_kept_tokens_are_taken_again_until_something_changes(
+    tmp_path: Path, tokenizer: Any
+) -> None:
+    notes, store = source(tmp_path / "n.jsonl", "pain in the john", "___"), tmp_path / "t"
+    first = tokenized(notes, tokenizer, store=store)
+    (made,) = store.iterdir()
+    made_at = made.stat().st_ino
+    assert tokenized(notes, tokenizer, store=store).digest() == first.digest()
+    assert made.stat().st_ino == made_at
+    for name, damage in (("tokens.bin", b"cut"), ("places.npz", None), ("places.npz", b"[]")):
+        (made / name).unlink()
+        if damage:
+            (made / name).write_bytes(damage)
+        again = tokenized(notes, tokenizer, store=store)
+        assert (again.ids.tolist(), again.missing.tolist()) == (first.ids.tolist(), [1])
+    other = source(tmp_path / "n.jsonl", "pain in the mary")
+    assert tokenized(other, tokenizer, store=store).digest() != first.digest()
+    cased = load_model(make_bert(tmp_path / "cased", lower_case=False)).tokenizer
+    tokenized(other, cased, store=store)
+    assert len(list(store.iterdir())) == 3
+    with pytest.raises(AuditCancelled):
+        tokenized(other, tokenizer, store=tmp_path / "none", should_stop=lambda: True)
+    assert list((tmp_path / "none").glob("*")) == []
+
+
+def test_a_folder_of_texts_is_told_by_names_and_contents(tmp_path: Path) -> None:
+    (tmp_path / "notes" / "A").mkdir(parents=True)
+    file, found, counted = tmp_path / "notes" / "A" / "1.txt", set(), list[int]()
+    for name, text in (("1.txt", "pain"), ("2.txt", "pain"), ("2.txt", "pains")):
+        file = file.rename(file.with_name(name)) if file.exists() else file
+        file.write_text(text)
+        (tmp_path / "notes" / "A" / "x.md").write_text(text)
+        found.add(notes_digest(tmp_path / "notes", on_bytes=counted.append))
+    assert len(found) == 3 and counted == [4, 4, 5]
+    with pytest.raises(AuditError, match="The notes cannot be read"):
+        notes_digest(tmp_path / "gone")
+
+
+def tokens_of(notes: list[list[int]], *, groups: list[int] | None = None) -> TokenFile:
+    """Notes of ids, each with its [SEP]; one whose group is EMPTY gave no document."""
+    groups = list(range(len(notes))) if groups is None else groups
+    there = [i for i, group in enumerate(groups) if group != EMPTY]
+    known = sorted({groups[i] for i in there})
+    ids = np.array([token for i in there for token in (*notes[i], SEP)], dtype=np.uint16)
+    missing = np.array([i for i, group in enumerate(groups) if group == EMPTY], dtype=np.int64)
+    ends = np.cumsum([len(notes[i]) + 1 for i in there])
+    return TokenFile(ids, ends, np.array([known.index(groups[i]) for i in there]), missing)
+
+
+def numbered(lengths: list[int]) -> TokenFile:
+    """Notes in which no token is there twice."""
+    ends = np.cumsum([10, *lengths]).tolist()
+    return tokens_of([list(range(a, b)) for a, b in pairwise(ends)])
+
+
+def rows_of(tokens: TokenFile, *, n_inner: int, batch: int, seed: int = 0) -> Rows:
+    return Rows(Stream(tokens, np.arange(len(tokens.ends))), SPECIAL, n_inner, batch, seed)
+
+
+def test_a_stream_by_hand() -> None:
+    stream = Stream(tokens_of([[10, 11], [20], [30, 31, 32]]), np.array([0, 2]))
+    assert len(stream) == 7
+    assert stream.at(np.arange(7)).tolist() == [10, 11, SEP, 30, 31, 32, SEP]
+    assert stream.at(np.array([[6, 0], [3, 2]])).tolist() == [[SEP, 10], [30, SEP]]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.integers(1, 30), min_size=3, max_size=30), st.integers(2, 14), st.integers(1, 9),
+    st.integers(0, 99),
+)  # fmt: skip
+def test_an_epoch_has_every_token_once_and_borders_are_separators(
+    lengths: list[int], n_inner: int, batch: int, seed: int
+) -> None:
+    tokens = numbered(lengths)
+    if len(tokens.ids) < n_inner:
+        with pytest.raises(AuditError, match=f"{len(tokens.ids)} tokens to train on, fewer than"):
+            rows_of(tokens, n_inner=n_inner, batch=batch)
+        return
+    rows = rows_of(tokens, n_inner=n_inner, batch=batch, seed=seed)
+    n_steps = math.ceil(3 * rows.n_rows / batch)
+    seen = np.concatenate([rows.of_step(step) for step in range(1, n_steps + 1)])
+    for epoch in range(3):
+        inner = seen[epoch * rows.n_rows : (epoch + 1) * rows.n_rows, 1:-1]
+        plain, times = np.unique(inner[inner != SEP], return_counts=True)
+        left = len(tokens.ids) - inner.size
+        assert (times == 1).all() and 0 <= left < n_inner and sum(lengths) - len(plain) <= left
+    ids = tokens.ids.tolist()
+    neighbours = {*pairwise([*ids, ids[0]])}
+    assert {pair for row in seen.tolist() for pair in pairwise(row[1:-1])} <= neighbours
+    assert (seen[:, 0] == CLS).all() and (seen[:, -1] == SEP).all()
+
+
+def test_any_step_is_known_without_the_ones_before() -> None:
+    tokens = numbered([40] * 20)
+    rows = rows_of(tokens, n_inner=14, batch=8)
+    in_order = [rows.of_step(step) for step in range(1, 30)]
+    for step in (29, 3, 17):
+        fresh = rows_of(tokens, n_inner=14, batch=8)
+        assert (fresh.of_step(step) == in_order[step - 1]).all()
+    # The same numbers on every machine, epoch by epoch.
+    assert in_order[0][:4, 1].tolist() == [443, 710, 484, 724]
+    assert in_order[8][:4, 1].tolist() == [422, 695, 73, 59]
+    assert rows_of(tokens, n_inner=14, batch=8, seed=1).of_step(1)[:4, 1].tolist() == [
+        423,
+        464,
+        136,
+        150,
+    ]
+
+
+def listed_at(positions: list[int], *, n_notes: int) -> ListedNotes:
+    return ListedNotes(n_notes, n_notes, min(1, len(positions)), array("I", positions))
+
+
+@given(
+    st.lists(st.integers(EMPTY, 8), min_size=4, max_size=60), st.sets(st.integers(0, 59)),
+    st.floats(0.01, 0.5), st.integers(0, 5),
+)  # fmt: skip
+@settings(max_examples=120, deadline=None)
+def test_no_listed_patient_is_held_out_and_the_others_are(
+    groups: list[int], picks: set[int], share: float, seed: int
+) -> None:
+    everybody = set(groups) - {EMPTY}
+    positions = sorted(place for place in picks if place < len(groups))
+    listed = {groups[place] for place in positions} - {EMPTY}
+    if len(everybody) < 2:
+        return
+    tokens = tokens_of([[100 + group] for group in groups], groups=groups)
+    whose = [group for group in groups if group != EMPTY]
+    found = listed_at(positions, n_notes=len(groups))
+    split = split_notes(tokens, share=share, seed=seed, listed=found)
+    out, kept = ({whose[note] for note in side} for side in (split.held_out, split.train))
+    assert listed <= kept and not out & kept and out | kept == everybody
+    assert sorted([*split.train, *split.held_out]) == list(range(len(whose)))
+    wanted = min(len(everybody) - 1, max(1, round(share * len(everybody))))
+    assert len(out) == min(wanted, len(everybody - listed)) and split.n_listed == len(listed)
+    if not listed:
+        before = split_notes(tokens, share=share, seed=seed)
+        assert before.held_out.tolist() == split.held_out.tolist()
+
+
+def test_who_is_held_out_by_hand() -> None:
+    tokens = tokens_of([[9]] * 20)
+    assert split_notes(tokens, share=0.2, seed=0).held_out.tolist() == [1, 10, 16, 19]
+    assert split_notes(tokens, share=0.0, seed=0).train.tolist() == list(range(20))
+    one = tokens_of([[9], [9]], groups=[0, 0])
+    split = split_notes(one, share=0.1, seed=0, listed=listed_at([1], n_notes=2))
+    assert (split.train.tolist(), split.held_out.tolist()) == ([0, 1], [])
+    with pytest.raises(AuditError, match="All notes are of one patient"):
+        split_notes(one, share=0.1, seed=0, listed=listed_at([], n_notes=2))
+    three = tokens_of([[9]] * 3, groups=[0, 1, EMPTY])
+    with pytest.raises(AuditError, match="has 4 notes, but 3 were read"):
+        split_notes(three, share=0.1, seed=0, listed=listed_at([1], n_notes=4))
+
+
+def test_what_is_held_out_is_spread_and_its_baseline_counts_what_is_trained_on() -> None:
+    tokens = numbered([4] * 2000)
+    split = split_notes(tokens, share=0.5, seed=0)
+    asked = TrainSettings(n_tokens=8, mask_share=0.3)
+    special = SpecialIds(CLS, SEP, MASK, (), 9000)
+    measured = held_out(tokens, split, special=special, settings=asked)
+    assert measured is not None and measured.rows.ids.shape == (512, 8)
+    rows = measured.rows.ids.copy()
+    np.put_along_axis(rows, measured.rows.positions, measured.rows.targets, axis=1)
+    stream = Stream(tokens, split.held_out).at(np.arange(5000)).tolist()
+    at = [stream.index(row[1]) if row[1] != SEP else None for row in rows.tolist()]
+    # The first and the last of its 833 rows of 6, and 510 evenly between.
+    assert (at[0], at[-1]) == (0, 832 * 6)
+    assert {b - a for a, b in pairwise(at) if a is not None and b is not None} == {6, 12}
+    trained = Counter(Stream(tokens, split.train).at(np.arange(5000)).tolist())
+    del trained[SEP]
+    n = sum(trained.values()) + 9000
+    targets = measured.rows.targets.ravel().tolist()
+    by_hand = -sum(math.log((trained[one] + 1) / n) for one in targets) / len(targets)
+    assert measured.unigram_loss == pytest.approx(by_hand, rel=1e-12)
+    nobody = split_notes(tokens, share=0.0, seed=0)
+    assert held_out(tokens, nobody, special=special, settings=asked) is None
+
+
+def test_of_the_asked_80_percent_are_masked_10_replaced_10_kept() -> None:
+    rows = np.tile(np.concatenate([[CLS], np.arange(6, 36), [SEP]]), (2000, 1))
+    special = SpecialIds(CLS, SEP, MASK, (), 40)
+    found = masked_rows(rows, special=special, share=0.15, rng=np.random.default_rng(0))
+    assert found.positions.shape == (2000, 5)
+    assert (np.take_along_axis(rows, found.positions, axis=1) == found.targets).all()
+    assert not np.isin(found.targets, [CLS, SEP]).any()
+    assert all(len(set(row)) == 5 for row in found.positions)
+    shown = np.take_along_axis(found.ids, found.positions, axis=1)
+    n = shown.size
+    # Kept: one tenth as it is, and one in forty of the replaced tenth by chance.
+    for sign, share in ((shown == MASK, 0.8 + 0.1 / 40), (shown == found.targets, 0.1 + 0.1 / 40)):
+        assert sign.mean() == pytest.approx(share, abs=4 * (share * (1 - share) / n) ** 0.5)
+    untouched = np.ones_like(rows, dtype=bool)
+    np.put_along_axis(untouched, found.positions, False, axis=1)
+    assert (found.ids[untouched] == rows[untouched]).all()
+    assert [len(part.ids) for part in found.parts(900)] == [900, 900, 200]
+    assert (np.concatenate([p.targets for p in found.parts(7)]) == found.targets).all()
