@@ -47,7 +47,7 @@ from audit.experiment.leakage import (
     replaced_spans,
     run_leakage,
 )
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import KINDS
 from audit.models.inspect import model_digest, trained_name
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span
 from audit.progress import Progress
