@@ -71,17 +71,6 @@ def check_places(new: NoteTruth) -> None:
     assert "".join([*rebuilt, new.public[done:]]) == new.private
 
 
-def test_every_category_is_replaced_and_an_unknown_one_stays() -> None:
-    new = dummy(every_category())
-    check_places(new)
-    assert "[**" not in new.private and new.left == ()
-    assert len(placed(new)) == 2 * len(CATEGORIES) + len(DATES)
-    new = dummy("é [**Spaceship 4**] [**Known lastname 1**] [** **] [**open")
-    check_places(new)
-    assert [left.category for left in new.left] == ["Spaceship", ""]
-    assert new.n_malformed == 1
-
-
 pieces = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
     st.sampled_from(["Dr. ", "Mr. ", ", ", "\r\n", "[**", "**]", "___", " is a 42 year old "]),
@@ -114,33 +103,6 @@ def test_a_patient_is_the_same_person_in_all_notes() -> None:
     assert dummy("[**Name Initial (MD) 1**] x").private[1] == "."
     firsts = {dummy("[**Known firstname 1**]", patient=str(n)).private for n in range(40)}
     assert firsts <= set(Provider.first_names_female)
-
-
-def test_staff_are_the_same_within_an_admission_only() -> None:
-    text = "Dr. [**Last Name (STitle) 44**] and [**Doctor Last Name 44**], [**Doctor Last Name 5**]"
-    new = dummy(text)
-    assert [place.identity for place in placed(new)] == [
-        "staff:patient:1/7/44", "staff:patient:1/7/44", "staff:patient:1/7/5",
-    ]  # fmt: skip
-    assert placed(new)[0].value == placed(new)[1].value
-    assert dummy(text, row=5).private == new.private
-    assert len({placed(dummy(text, stay=str(stay)))[0].value for stay in range(20)}) > 10
-    # A part without a number belongs to the name beside it.
-    new = dummy("[**First Name8 (NamePattern2) **] [**Doctor Last Name 45**], MD")
-    assert {(p.identity, p.group) for p in placed(new)} == {("staff:patient:1/7/45", 0)}
-
-
-def test_blanks_of_mimic_iv() -> None:
-    text = "Name:  ___  Unit No:   ___\nDate of Birth:  ___\nMs. ___ is a ___ year old. Foo ___ bar"
-    new = dummy(text, has_blanks=True)
-    kinds = ["full", "medical_record_number", "date", "last", "age"]
-    assert [place.kind for place in placed(new)] == kinds
-    full, _, birth, last, age = (place.value for place in placed(new))
-    assert full.endswith(f" {last}") and 17 <= int(age) <= 91
-    assert date.fromisoformat(birth).year < 2003
-    assert [left.category for left in new.left] == ["___"]
-    assert new.private.endswith("Foo ___ bar")
-    assert dummy(text).private == text
 
 
 REGISTERED = read_register(
@@ -300,23 +262,6 @@ def test_a_note_is_changed_only_where_the_planted_name_stands(is_register: bool)
         "HPI: X is a 45-year-old man with gout. He fell.",
         "X is a 70 y/o F with COPD.",
     }
-
-
-def test_what_the_truth_says_still_stands_where_it_says() -> None:
-    private = "Dr. Lee, 3/4. The patient is a 45-year-old man. Ann. [**S**]"
-    public = "Dr. [L], [.]. The patient is a 45-year-old man. [X]. [**S**]"
-    at = private.index("Ann"), public.index("[X]")
-    places = (
-        Place(4, 7, 4, 7, "a", "last", "staff", "s", "Lee", 0),
-        Place(9, 12, 9, 12, "b", "date", "", "p", "3/4"),
-        Place(at[0], at[0] + 3, at[1], at[1] + 3, "c", "first", "patient", "p", "Ann", 1),
-    )
-    left = Place(private.index("[**"), len(private), public.index("[**"), len(public), "S")
-    plan = plan_canaries(NAMES[:2], n_notes=1, seed=1, counts=(1,))
-    (new,) = planted([NoteTruth(private, public, places, (left,))], plan)
-    check_places(new)
-    assert [place.value for place in placed(new)] == ["Lee", "3/4", canary_of(new).value, "Ann"]
-    assert canary_of(new).group == 2 and " is a 45-year-old man" in new.public
 
 
 def test_japanese_names_take_the_place_of_the_case() -> None:
