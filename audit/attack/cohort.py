@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -94,34 +93,6 @@ def _permuted_sums(
     return np.concatenate(sums)
 
 
-@dataclass(frozen=True)
-class RelabellingTest:
-    """Whether members rank above controls by more than their names alone explain.
-
-    Attributes
-    ----------
-    p
-        One-sided; NaN where there are no scored members or controls.
-    auc
-        Of the list itself.
-    spread
-        Standard deviation of the AUC under relabelling: it knows which names share parts.
-    smallest_auc
-        The AUC that this list would show to be above chance in four cases out of five.
-    n_relabelled
-        Times that parts were given others' evidence.
-    """
-
-    p: float
-    auc: float
-    spread: float
-    smallest_auc: float
-    n_relabelled: int
-
-
-_NOTHING = RelabellingTest(math.nan, math.nan, math.nan, math.nan, 0)
-
-
 def relabelling_test(
     columns: IntArray,
     is_member: BoolArray,
@@ -130,7 +101,7 @@ def relabelling_test(
     parts: NameParts,
     seed: int,
     n_relabelled: int = 1999,
-) -> RelabellingTest:
+) -> dict[str, float]:
     """Test whether members rank above controls by more than their names alone explain.
 
     Names that share a part rise and fall together. Here each distinct part is given the evidence of
@@ -145,12 +116,18 @@ def relabelling_test(
         [N] members; all others are controls.
     by_part
         [U] evidence of parts; NaN: not scored.
+
+    Returns
+    -------
+    "p", one-sided, and "smallest_auc", which this list would show to be above chance in four cases
+    out of five; NaN where there are no scored members or controls. "auc" of the list itself.
     """
     padded = np.append(by_part, math.nan)
     scored = ~np.isnan(padded[columns]).all(axis=1)
     columns, member = columns[scored], is_member[scored]
+    nothing = dict.fromkeys(("p", "auc", "smallest_auc"), math.nan)
     if not member.any() or member.all():
-        return _NOTHING
+        return nothing
     rng = np.random.default_rng(seed)
     listed = np.unique(columns[columns >= 0])
     drawn = _relabelled(listed, by_part, parts=parts, rng=rng, n_relabelled=n_relabelled)
@@ -168,16 +145,14 @@ def relabelling_test(
         for start in range(0, len(drawn), n_rows)
     ])  # fmt: skip
     if np.isnan(null).any():  # no reference control has a part of this role
-        return _NOTHING
+        return nothing
     observed = float(aucs(padded[None], *columns.T)[0])
     critical, spread = float(np.quantile(null, 0.975)), float(null.std())
-    return RelabellingTest(
-        p=(1 + int((null >= observed - 1e-12).sum())) / (1 + n_relabelled),
-        auc=observed,
-        spread=spread,
-        smallest_auc=critical + _Z_POWER * spread,
-        n_relabelled=n_relabelled,
-    )
+    return {
+        "p": (1 + int((null >= observed - 1e-12).sum())) / (1 + n_relabelled),
+        "auc": observed,
+        "smallest_auc": critical + _Z_POWER * spread,
+    }
 
 
 def _relabelled(

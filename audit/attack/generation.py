@@ -58,6 +58,11 @@ class GenerationTask:
     is_remasked: bool = True
 
     @property
+    def n_tokens(self) -> float:
+        """Tokens of a document."""
+        return float(len(self.prompt))
+
+    @property
     def sampled_positions(self) -> IntArray:
         """Positions that are [MASK] in x(0)."""
         return np.flatnonzero(np.array(self.prompt) == self.mask_id)

@@ -23,14 +23,12 @@ from audit.errors import AuditError
 from audit.models.inspect import model_digest
 from audit.names.candidates import Candidates
 from audit.names.pools import pool_for
-from audit.notes.passages import Passages
+from audit.notes.passages import Passage, Passages
 from audit.task import Record
 
 VERSIONS = {"generation": 2, "posterior": 2, "chain": 2}
 """Of the code that makes each kind of evidence, raised whenever a change of it moves a number:
 evidence of other versions is made anew, and an audit that rests on it has another name."""
-KINDS = {1: ("generation",), 2: ("posterior", "chain")}
-"""Kinds of evidence by scenario."""
 
 
 @dataclass(frozen=True)
@@ -229,9 +227,25 @@ class AuditRequest(Record):
         return SCENARIOS[self.scenario_number]
 
     @property
+    def shown_passages(self) -> tuple[Passage, ...]:
+        """What the attacker has of the de-identified notes: () in scenario 1."""
+        shown = self.passages if self.scenario_number == 2 else None
+        return shown.passages if shown else ()
+
+    @property
     def settings(self) -> GenerationSettings | PosteriorSettings:
         """The settings of the chosen scenario."""
         return self.generation if self.scenario_number == 1 else self.posterior
+
+    def sizes(self) -> dict[str, tuple[str, int]]:
+        """Return by kind of evidence the setting that says how much is made, and its value."""
+        if self.scenario_number == 1:
+            return {"generation": ("n_documents", self.generation.n_documents)}
+        settings = self.posterior
+        return {
+            "posterior": ("n_inputs", settings.n_inputs),
+            "chain": ("n_chain_inputs", settings.n_chain_inputs),
+        }
 
     def question(self, *, digest_of: Callable[[Path], str] = model_digest) -> dict[str, object]:
         """Return everything that determines the answer, as plain values; reads the model files.
@@ -244,7 +258,7 @@ class AuditRequest(Record):
             raise equal_models()
         passages = self.passages if self.scenario_number == 2 else None
         return {
-            "evidence_version": max(VERSIONS[kind] for kind in KINDS[self.scenario_number]),
+            "evidence_version": max(VERSIONS[kind] for kind in self.sizes()),
             "scenario": self.scenario_number,
             "general": general,
             "hospital": hospital,

@@ -231,14 +231,6 @@ def shown_blocks(counts: IntArray, *, n_shown: int = 20) -> IntArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Score:
-    """A score [N] and its standard error [N]; NaN: not scored, or fewer than two blocks."""
-
-    value: FloatArray
-    standard_error: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
 class Sums:
     """What both models said in n inputs or documents: what a score is worked out from.
 
@@ -445,8 +437,8 @@ def score_kind(name: str, *, scenario: int) -> ScoreKind | None:
 
 def all_scores(
     sums: Columns, *, counts: IntArray, parts: NameParts | None, with_errors: bool = True
-) -> dict[str, Score]:
-    """Return every score that both models' block sums can give.
+) -> dict[str, FloatArray]:
+    """Return every score that both models' block sums can give, each as `jackknife` has it.
 
     Parameters
     ----------
@@ -477,7 +469,7 @@ def jackknife(
     *,
     counts: IntArray,
     with_errors: bool = True,
-) -> dict[str, Score]:
+) -> dict[str, FloatArray]:
     """Evaluate scores of block sums, and their delete-one-block jackknife errors.
 
     Parameters
@@ -488,13 +480,17 @@ def jackknife(
         Name -> [b, K] block sums.
     counts
         [b] inputs or documents of each block, which may differ.
+
+    Returns
+    -------
+    Formula -> [2, N], value and standard error; NaN: not scored, or fewer than two blocks.
     """
     total, n = {name: block.sum(axis=0) for name, block in sums.items()}, float(counts.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         value = formulas(total, n)
-        errors = {name: np.full_like(x, math.nan) for name, x in value.items()}
+        found = {name: np.stack([x, np.full_like(x, math.nan)]) for name, x in value.items()}
         if len(counts) < 2 or not with_errors:
-            return {name: Score(x, errors[name]) for name, x in value.items()}
+            return found
         # With e_j = value - value without block j and h_j = n / n_j, the variance is the mean over
         # blocks of ((h_j - 1) e_j - D)^2 / (h_j - 1), where D = sum of (1 - 1 / h_j) e_j.
         added = {name: np.zeros((3, *x.shape)) for name, x in value.items()}
@@ -506,11 +502,9 @@ def jackknife(
                 e = value[name] - x
                 added[name] += [(1 - 1 / h) * e, (h - 1) * e**2, e]
         for name, (d, squares, plain) in added.items():
-            errors[name] = np.sqrt((squares - 2 * d * plain + d**2 * weights) / len(counts))
-    return {
-        name: Score(x, np.where(np.isfinite(x), errors[name], math.nan))
-        for name, x in value.items()
-    }
+            error = np.sqrt((squares - 2 * d * plain + d**2 * weights) / len(counts))
+            found[name][1] = np.where(np.isfinite(value[name]), error, math.nan)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -520,15 +514,14 @@ class AttackResult:
     Attributes
     ----------
     scores
-        Name of a score -> score [N + R]; of those that need "listed" or "chain" [N] only.
+        Name of a score -> its values and standard errors [2, N + R]; of those that need "listed" or
+        "chain" [2, N] only.
     n_pieces
         [N + R] word pieces of each name.
     parts
         All N + R names as pairs of U parts.
     part_residual
         [U] what M_hospital adds to M_general and popularity (`part_residuals`).
-    n_units
-        Inputs or documents.
     block_counts
         [b] inputs or documents of each block.
     after
@@ -544,27 +537,25 @@ class AttackResult:
         [P, N] mean of ln p_hospital - ln p_general by passage; P = 0 in scenario 1.
     """
 
-    scores: Mapping[str, Score]
+    scores: Columns
     n_pieces: IntArray
     parts: NameParts
     part_residual: FloatArray
-    n_units: int
     block_counts: IntArray
-    after: Callable[[int], Mapping[str, Score]]
+    after: Callable[[int], Columns]
     details: dict[str, object] = field(default_factory=dict)
     documents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    shown: Mapping[str, FloatArray] = field(default_factory=dict)
+    shown: Columns = field(default_factory=dict)
     shown_counts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    passage_log_ratio: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    passage_log_ratio: FloatArray | None = None
 
     def of_rows(self, rows: IntArray, *, n_listed: int) -> AttackResult:
         """Return what judgement needs of some listed names, all reference controls after them."""
         whole = np.concatenate([rows, np.arange(n_listed, len(self.n_pieces))])
 
-        def some(scores: Mapping[str, Score]) -> dict[str, Score]:
-            kept = {n: rows if len(s.value) == n_listed else whole for n, s in scores.items()}
+        def some(scores: Columns) -> Columns:
             return {
-                name: Score(score.value[kept[name]], score.standard_error[kept[name]])
+                name: score[:, rows if score.shape[1] == n_listed else whole]
                 for name, score in scores.items()
             }
 

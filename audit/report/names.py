@@ -410,7 +410,7 @@ def model_blocks(
         {"evidence": (values * n_per_block)[:, None]},
         counts=n_per_block,
     )["mean"]
-    value, half = float(found.value[0]), Z_95 * float(found.standard_error[0])
+    value, half = float(found[0, 0]), Z_95 * float(found[1, 0])
     return ModelBlocks(who, values, Estimate(value, value - half, value + half))
 
 

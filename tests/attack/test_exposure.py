@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from audit.attack.decisions import rank_p_values
-from audit.attack.exposure import exposure, exposure_bits, rising
+from audit.attack.metrics import exposure, exposure_bits, rising
 
 
 @given(
