@@ -95,14 +95,9 @@ def run_audit(
 ) -> AuditReport:
     """Answer one question, from the store as far as it is there.
 
-    Parameters
-    ----------
-    store
-        Where shards and reports are kept; every finished shard is kept at once.
-    progress
-        Called with phase, share done and seconds left.
-    should_stop
-        Asked between forward passes; True ends the run with what is finished kept.
+    Every finished shard is kept in `store` at once. `progress` is called with phase, share done
+    and seconds left; `should_stop` is asked between forward passes, and True ends the run with
+    what is finished kept.
     """
     from audit.attack import attacks
     from audit.models.load import check_rounding, chosen_kernels, load_pair, pick_device

@@ -34,6 +34,7 @@ Sources = Callable[[str, str], evidence.Source]
 """From ("general" | "hospital", kind of evidence) to the source of evidence."""
 
 WHO = ("general", "hospital")
+_LINKED = ("top_1", "top_5", "median_rank")
 MIN_REFERENCE = 2600
 MAX_REFERENCE = 20_000
 REFERENCE_PER_NAME = 20
@@ -309,17 +310,15 @@ def _quality(found: GeneratedShard, task: GenerationTask) -> dict[str, object]:
 
 def owner_rows(passages: Sequence[Passage], *, candidates: Candidates) -> list[int | None]:
     """Return for each passage the candidate's row that owns it; None: unknown or not listed."""
-    by_name = {
-        (fold_name(first), fold_name(last)): row
-        for row, (first, last) in enumerate(zip(candidates.first, candidates.last, strict=True))
-    }
-
-    def row_of(owner: tuple[str, str] | int | None) -> int | None:
+    names = zip(candidates.first, candidates.last, strict=True)
+    by_name = {tuple(map(fold_name, name)): row for row, name in enumerate(names)}
+    n, found = len(candidates), []
+    for passage in passages:
+        owner = passage.owner
         if isinstance(owner, tuple):
-            return by_name.get((fold_name(owner[0]), fold_name(owner[1])))
-        return owner if owner is not None and owner < len(candidates) else None
-
-    return [row_of(passage.owner) for passage in passages]
+            owner = by_name.get(tuple(map(fold_name, owner)))
+        found.append(owner if owner is not None and owner < n else None)
+    return found
 
 
 def link_passages(
@@ -331,11 +330,9 @@ def link_passages(
 ) -> dict[str, object] | None:
     """Rank each passage's own name among all candidates.
 
-    Returns
-    -------
-    For the mean log ratio ("hospital_against_general"), M_hospital alone and M_general alone:
-    number of passages, share with rank 1 and rank <= 5, median rank; beside them what chance
-    gives. None where no passage says whose it is; passages of canaries are left out.
+    For the mean log ratio ("hospital_against_general"), each model alone and chance: share with
+    rank 1 and rank <= 5, median rank. None where no passage says whose it is; those of canaries
+    are left out.
     """
     usable = [
         (p, row)
@@ -351,33 +348,22 @@ def link_passages(
     n = hospital.passage_n_inputs[rows, None]
     log_h, log_g = (model.passage_sum_log_p[rows] / n for model in (hospital, general))  # [U, N]
     n_names = int(np.isfinite(log_h[0]).sum())
-
-    def ranks(fit: FloatArray) -> FloatArray:
-        """Return the owner's rank [U], 1 = fits best; ties count half."""
-        own = fit[np.arange(len(owners)), owners][:, None]
-        found: FloatArray = 1 + (fit > own).sum(axis=1) + ((fit == own).sum(axis=1) - 1) / 2
-        return found
-
-    found = {
-        "hospital_against_general": ranks(log_h - log_g),
-        "hospital_alone": ranks(log_h),
-        "general_alone": ranks(log_g),
-    }
-    told = {
-        name: ((of <= 1).mean().item(), (of <= 5).mean().item(), float(np.median(of)))
-        for name, of in found.items()
-    } | {"chance": (1 / n_names, min(1.0, 5 / n_names), (n_names + 1) / 2)}
-    return {
-        "n_passages": len(usable),
-        "n_names": n_names,
-        **{
-            name: dict(zip(("top_1", "top_5", "median_rank"), numbers, strict=True))
-            for name, numbers in told.items()
-        },
+    told: dict[str, Any] = {"n_passages": len(usable), "n_names": n_names}
+    for name, fit in (
+        ("general_alone", log_g),
+        ("hospital_alone", log_h),
+        ("hospital_against_general", log_h - log_g),
+    ):
+        own = np.take_along_axis(fit, owners[:, None], axis=1)
+        # 1 = fits best; ties count half.
+        ranks = 1 + (fit > own).sum(axis=1) + ((fit == own).sum(axis=1) - 1) / 2
+        numbers = (ranks <= 1).mean(), (ranks <= 5).mean(), np.median(ranks)
+        told[name] = dict(zip(_LINKED, map(float, numbers), strict=True))
+    by_chance = (1 / n_names, min(1.0, 5 / n_names), (n_names + 1) / 2)
+    return told | {
+        "chance": dict(zip(_LINKED, by_chance, strict=True)),
         "rank_by_passage": [
             {"passage_id": passages[p].passage_id, "name_id": row, "rank": rank}
-            for (p, row), rank in zip(
-                usable, found["hospital_against_general"].tolist(), strict=True
-            )
+            for (p, row), rank in zip(usable, ranks.tolist(), strict=True)
         ],
     }

@@ -79,14 +79,8 @@ def n_rows(kind: str, task: AnyTask, n: int) -> int:
 def collect(source: Source, task: AnyTask, *, kind: str, n_total: int) -> Any:
     """Return one model's evidence, all shards together: a `GeneratedShard` or `PosteriorShard`.
 
-    Every shard is fetched or made, and what was made is kept at once.
-
-    Parameters
-    ----------
-    kind
-        "generation", "posterior" or "chain".
-    n_total
-        Documents or inputs.
+    Every shard is fetched or made, and what was made is kept at once. `kind` is "generation",
+    "posterior" or "chain", `n_total` documents or inputs.
     """
     from audit.attack import generation, posterior
 
@@ -186,16 +180,8 @@ def light_key(question: Mapping[str, Any], *, who: str, device: str) -> str:
     """Return a digest of what determines one model's evidence, its amount left out.
 
     Lighter than a shard's own key, which needs the tokenizer and the number of threads: what it
-    says is kept can, after a change of those, have to be made again.
-
-    Parameters
-    ----------
-    question
-        As `AuditRequest.question`, with the digest of the name pool.
-    who
-        "general" or "hospital".
-    device
-        "cpu" or "cuda".
+    says is kept can, after a change of those, have to be made again. `question` as
+    `AuditRequest.question` has it, `who` is "general" or "hospital", `device` "cpu" or "cuda".
     """
     names = ("evidence_version", "scenario", "candidates", "passages", "seed", "dtype", "name_pool")
     return _digest({name: question.get(name) for name in names} | {

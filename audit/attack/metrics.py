@@ -93,35 +93,19 @@ def plain(value: object) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ScoredNames:
-    """N names of a list with what attacks and baselines say of each; higher = more member-like.
+    """N names of a list with what attacks and baselines say of each; higher = more member-like."""
 
-    Attributes
-    ----------
-    is_member
-        None: unknown, left out of every measure and counted.
-    control_kind
-        One of `LISTED_KINDS` for controls; "" for others.
-    scores, baselines
-        Name of formula -> [N]; NaN: not scored.
-    rules, baseline_rules
-        Name of rule -> [N] decisions.
-    fixed_score
-        The one of `scores` chosen beforehand.
-    undecided
-        Name of rule -> [N], True where Monte-Carlo error covers its threshold.
-    parts
-        [N, 2] columns of each name's first and last part (-1: none): names that share one are no
-        independent draws. None: no two share any.
-    """
-
-    is_member: tuple[bool | None, ...]
-    control_kind: tuple[str, ...]
-    scores: Mapping[str, FloatArray]
-    rules: Mapping[str, BoolArray]
+    is_member: tuple[bool | None, ...]  # None: unknown, left out of every measure and counted.
+    control_kind: tuple[str, ...]  # One of `LISTED_KINDS` for controls; "" for others.
+    scores: Mapping[str, FloatArray]  # Name of formula -> [N]; NaN: not scored.
+    rules: Mapping[str, BoolArray]  # Name of rule -> [N] decisions.
     baselines: Mapping[str, FloatArray]
     baseline_rules: Mapping[str, BoolArray]
-    fixed_score: str
+    fixed_score: str  # The one of `scores` chosen beforehand.
+    # Name of rule -> [N], True where Monte-Carlo error covers its threshold.
     undecided: Mapping[str, BoolArray] = field(default_factory=dict)
+    # [N, 2] columns of each name's first and last part (-1: none): names that share one are no
+    # independent draws. None: no two share any.
     parts: IntArray | None = None
 
     def strata(self) -> dict[str, tuple[IntArray, BoolArray]]:
@@ -259,24 +243,11 @@ def measures_by_role(
 ) -> list[dict[str, Any]]:
     """Measure each role's members against all listed controls, so that roles can be compared.
 
-    Parameters
-    ----------
-    candidates
-        N names without canaries.
-    scores, flags
-        [N] each, of the attack and of M_general alone: the score fixed beforehand, and who is
-        flagged (q <= 0.05).
-    parts
-        [N, 2] columns of the names' parts, as in `ScoredNames`.
-    threshold
-        A free threshold on the fixed score, or None.
-
-    Returns
-    -------
-    Roles with most members first, then by name; () where no member has one. Of each the counts of
-    members, of all controls, of both without a score, and of controls that carry the role; median
-    mentions (a role that is mentioned more often is easier to find); AUCs; and the rates of members
-    flagged, of its own controls flagged, and of members above the free threshold.
+    `candidates` are N names without canaries; `scores` and `flags` (q <= 0.05) [N] are those of
+    the attack and of M_general alone, `parts` [N, 2] as in `ScoredNames`, `threshold` is free
+    or None. Roles with most members come first, then by name; [] where no member has one.
+    Median mentions stand beside them, for a role that is mentioned more often is easier to
+    find.
     """
     roles = np.array(candidates.role, dtype=np.str_)
     members, controls = (truth_mask(candidates, truth=truth) for truth in (True, False))
@@ -356,23 +327,15 @@ def exposure(
 ) -> dict[str, Any] | None:
     """Measure the exposure of K planted names by one score, higher being more member-like.
 
-    Parameters
-    ----------
-    n_mentions
-        [K] how often each was planted.
-    held_out
-        Scores of H names that were not planted; if H = K, twins in the same order.
-    seed
-        Of the intervals.
+    `n_mentions` [K] says how often each was planted; `held_out` [H] are scores of names that
+    were not, if H = K twins in the same order. None where no held-out name is scored.
 
-    Returns
-    -------
-    None where no held-out name is scored. "all" and "groups" (by number of mentions): `bits`, the
-    mean exposure with its bootstrap interval over names; `found`, names with p <= 0.05;
-    `above_twin`, pairs in which the planted name scores above its twin (ties count for the twin)
-    with the exact one-sided binomial p-value. `found_from`: the smallest planted number of mentions
-    from which on at least half of the names are found, the shares made to rise; infinite where none
-    reaches it; its interval comes from draws of the shares (beta, Jeffreys' prior).
+    "all" and "groups" (by number of mentions): `bits`, the mean exposure with its bootstrap
+    interval over names; `found`, names with p <= 0.05; `above_twin`, pairs in which the planted
+    name scores above its twin (ties count for the twin) with the exact one-sided binomial
+    p-value. `found_from`: the smallest planted number of mentions from which on at least half
+    of the names are found, the shares made to rise; infinite where none reaches it; its
+    interval comes from draws of the shares (beta, Jeffreys' prior).
     """
     score, others = (np.asarray(column, dtype=np.float64) for column in (scores, held_out))
     n_held_out = int((~np.isnan(others)).sum())
@@ -437,39 +400,24 @@ def _binomial_tail(rate: Rate) -> float:
     return float(ways / 2**n) if n else math.nan
 
 
-def rising(shares: FloatArray, *, weights: FloatArray) -> FloatArray:
-    """Return the rising sequence nearest to shares [..., G] in weighted squares.
-
-    Source: Ayer et al. 1955, doi:10.1214/aoms/1177728423, as a maximum of minima: the fit at g is
-    the largest, over starts up to g, of the smallest, over ends from g on, mean of that stretch.
-    """
-    fit = np.full(shares.shape, -np.inf)
-    for start in range(shares.shape[-1]):
-        sums = np.cumsum((shares * weights)[..., start:], axis=-1)
-        means = sums / np.cumsum(weights[start:])
-        smallest = np.minimum.accumulate(means[..., ::-1], axis=-1)[..., ::-1]
-        fit[..., start:] = np.maximum(fit[..., start:], smallest)
-    return fit
-
-
 def _found_from(groups: Sequence[Mapping[str, Any]], *, seed: int) -> Estimate:
+    from scipy.optimize import isotonic_regression
+
     scored = [group for group in groups if group["n_names"]]
     if not scored:
         return NOTHING
-    counts = np.array([group["n_mentions"] for group in scored], dtype=np.float64)
-    hits, totals = np.array(
-        [(group["found"].n_hits, group["found"].n_total) for group in scored], dtype=np.float64
-    ).T
+    hits, totals = np.array([list(vars(group["found"]).values()) for group in scored], float).T
 
-    def first_half(shares: FloatArray) -> FloatArray:
-        reached = rising(shares, weights=totals) >= 0.5 - 1e-12
-        return np.where(reached.any(axis=-1), counts[reached.argmax(axis=-1)], np.inf)
+    def first_half(shares: FloatArray) -> float:
+        reached = isotonic_regression(shares, weights=totals).x >= 0.5 - 1e-12
+        return float(scored[reached.argmax()]["n_mentions"]) if reached.any() else math.inf
 
     # Drawing names again would never move a share of 0 or 1.
     rng = generator(seed, "exposure/from")
     drawn = rng.beta(hits + 0.5, totals - hits + 0.5, size=(N_DRAWN, len(scored)))
-    low, high = np.sort(first_half(drawn))[[int(0.025 * N_DRAWN), int(0.975 * N_DRAWN)]]
-    return Estimate(float(first_half(hits / totals)), float(low), float(high))
+    ends = np.sort([first_half(shares) for shares in drawn])
+    low, high = ends[[int(0.025 * N_DRAWN), int(0.975 * N_DRAWN)]]
+    return Estimate(first_half(hits / totals), float(low), float(high))
 
 
 def exposure_record(
@@ -477,15 +425,8 @@ def exposure_record(
 ) -> dict[str, Any] | None:
     """Return what the canaries show, as plain values; None for a list without planted names.
 
-    Parameters
-    ----------
-    scores
-        Name of a score, M_general alone among them -> [N or more], the listed names first.
-
-    Returns
-    -------
-    Counts; `exposure` by each score; for the fixed score each planted name; a sentence in English
-    and Japanese. "scores" is empty where no held-out name is scored: then nothing can be ranked.
+    `scores`, M_general alone among them, hold the listed names first [N or more]. "scores" of
+    the result is empty where no held-out name is scored: then nothing can be ranked.
     """
     canaries = [row for row in range(len(candidates)) if candidates.is_canary(row)]
     planted = [row for row in canaries if candidates.is_member[row]]
@@ -548,15 +489,11 @@ def _sentence(record: Mapping[str, Any], words: Mapping[str, str]) -> str:
 def score_file(
     scores: ArrayLike, is_member: ArrayLike, *, seed: int, threshold: float | None = None
 ) -> dict[str, object]:
-    """Return AUC, TPR at FPR and, with a threshold, the confusion table of a column of scores.
+    """Return AUC, TPR at FPR and, with a threshold, the confusion table of columns [N].
 
-    Higher scores are more member-like; NaN scores are left out and counted; flagged is
-    score > threshold. A number that is undefined, or that so few controls cannot resolve, is None.
-
-    Parameters
-    ----------
-    scores, is_member
-        Columns [N]; truth is True or 1 for a member, False or 0 for a control.
+    Higher scores are more member-like, truth is True or 1 for a member; NaN scores are left out
+    and counted; flagged is score > threshold. A number that is undefined, or that so few
+    controls cannot resolve, is None.
     """
     score, member = np.asarray(scores, dtype=np.float64), np.asarray(is_member, dtype=np.bool_)
     told: dict[str, Any] = plain(bootstrap_ranking(score, member, seed=seed))

@@ -95,61 +95,31 @@ class Part:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What follows from a request alone; `question` and `digest` as `run_audit` names them.
-
-    Attributes
-    ----------
-    work
-        Kind of evidence -> rows of forward passes for one document or input x tokens of a row.
-    n_parameters
-        Of the models, "general" and "hospital".
-    smallest_auc
-        The AUC that the list would show in four cases out of five; NaN: none.
-    n_enough
-        The members, and as many controls, with which one of `NONE_BELOW` would be seen; None where
-        this list is enough, or says too little of who is a member.
-    """
+    """What follows from a request alone; `question` and `digest` as `run_audit` names them."""
 
     question: Mapping[str, object]
     digest: str
+    # Kind of evidence -> rows of forward passes for one document or input x tokens of a row.
     work: Mapping[str, float]
-    n_parameters: Mapping[str, int]
-    smallest_auc: float
+    n_parameters: Mapping[str, int]  # Of the models, "general" and "hospital".
+    smallest_auc: float  # The AUC that the list would show in four cases out of five; NaN: none.
+    # The members, and as many controls, with which one of `NONE_BELOW` would be seen; None where
+    # this list is enough, or says too little of who is a member.
     n_enough: int | None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What running a request means on this machine.
+    """What running a request means on this machine."""
 
-    Attributes
-    ----------
-    digest
-        The audit's name.
-    is_answered
-        Whether its report is kept.
-    device
-        "cpu" or "cuda".
-    unit
-        "documents" or "inputs".
-    parts
-        The general model's and the hospital model's.
-    seconds
-        Expected time; None where nothing like it was ever run on this device.
-    command
-        The command line that does the same.
-    power
-        What follows from the list alone.
-    """
-
-    digest: str
-    is_answered: bool
-    device: str
-    unit: str
-    parts: tuple[Part, ...]
-    seconds: float | None
-    command: str
-    power: Prepared
+    digest: str  # The audit's name.
+    is_answered: bool  # Whether its report is kept.
+    device: str  # "cpu" or "cuda".
+    unit: str  # "documents" or "inputs".
+    parts: tuple[Part, ...]  # The general model's and the hospital model's.
+    seconds: float | None  # Expected time; None where nothing like it was ever run on this device.
+    command: str  # The command line that does the same.
+    power: Prepared  # What follows from the list alone.
 
 
 def prepare(request: AuditRequest) -> Prepared:
@@ -196,16 +166,10 @@ def make_plan(
     prepared: Prepared | None = None,
     passages_file: str = "passages.jsonl",
 ) -> Plan:
-    """Say what a request would take now.
+    """Say what a request would take now; `store` is that of results.
 
-    Parameters
-    ----------
-    store
-        Of results.
-    prepared
-        As `prepare` gives it for this request; made here if it is not given.
-    passages_file
-        What the file of passages is called in the command.
+    `prepared` as `prepare` gives it for this request, or made here; `passages_file` is what the
+    file of passages is called in the command.
     """
     prepared = prepared or prepare(request)
     device, seconds, parts = queue_of(request.device), _START_SECONDS, []

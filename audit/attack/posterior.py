@@ -32,38 +32,24 @@ Tick = Callable[[int], None]
 
 @dataclass(frozen=True)
 class PosteriorShard:
-    """Evidence of one model on the inputs of one shard; all sums in float64.
+    """Evidence of one model on the inputs of one shard; all sums in float64."""
 
-    Attributes
-    ----------
-    n_inputs
-        [b] inputs of each block.
-    sum_p
-        [b, n_listed] sums over a block's inputs of a listed name's p; NaN: cannot be scored.
-    sum_log_p
-        [b, U] sums of a part's ln p (nats); of `chain` [b, n_listed], a listed name's.
-    passage_n_inputs
-        [P] how often each passage was drawn.
-    passage_sum_log_p
-        [P, n_listed] sums of ln p over the draws of a passage.
-    """
-
-    n_inputs: IntArray
+    n_inputs: IntArray  # [b] inputs of each block.
+    # [b, n_listed] sums over a block's inputs of a listed name's p; NaN: cannot be scored.
     sum_p: FloatArray
+    # [b, U] sums of a part's ln p (nats); of `chain` [b, n_listed], a listed name's.
     sum_log_p: FloatArray
-    passage_n_inputs: IntArray
-    passage_sum_log_p: FloatArray
+    passage_n_inputs: IntArray  # [P] how often each passage was drawn.
+    passage_sum_log_p: FloatArray  # [P, n_listed] sums of ln p over the draws of a passage.
 
 
 def draw_inputs(
     task: PosteriorTask, *, first: int, n_inputs: int, purpose: str = "inputs"
 ) -> list[IntArray]:
-    """Draw passages with replacement (section 4.2: S'' from S'), block by block.
+    """Draw passages with replacement (section 4.2: S'' from S'), one array of indices per block.
 
-    Returns
-    -------
-    One array of passage indices per block of evidence. Input k is the same whatever came before it
-    and however many come after; `first` is a multiple of `DRAW`.
+    Input k is the same whatever came before it and however many come after; `first` is a
+    multiple of `DRAW`.
     """
     drawn = [
         generator(task.seed, purpose, number).integers(len(task.templates), size=DRAW)
@@ -118,12 +104,8 @@ def posterior_shard(
 ) -> PosteriorShard:
     """Run one model on the inputs of one shard.
 
-    Parameters
-    ----------
-    shard, first, n
-        Which shard, its first input (a multiple of `DRAW`) and how many it has.
-    tick
-        Called with the number of rows done after each forward pass; may raise to stop.
+    Shard number, its first input (a multiple of `DRAW`) and how many it has. `tick` is called
+    with the number of rows done after each forward pass; it may raise to stop.
     """
     blocks = draw_inputs(task, first=first, n_inputs=n)
     n_parts = int(task.part_columns.max(initial=-1)) + 1

@@ -88,19 +88,12 @@ def part_columns(pieces: Sequence[PartPieces], *, has_between: Sequence[bool]) -
 def passage_templates(
     passages: Sequence[Passage], *, tokenizer: Any, max_tokens: int, n_name_tokens: int
 ) -> tuple[Template, ...]:
-    """Tokenise passages around the name's place, cut to what the model can hold.
+    """Tokenise P passages around the name's place, cut to what the model can hold.
 
-    Parameters
-    ----------
-    max_tokens
-        Longest row the model takes, special tokens and the name's masks included.
-    n_name_tokens
-        Most tokens that a name needs, what stands between its parts included.
-
-    Returns
-    -------
-    P templates. Where a passage is too long its end is cut first, and of what stands before the
-    name no more than half of the room is kept (its end, which stands next to the name).
+    `max_tokens` is the longest row, special tokens and masks included; `n_name_tokens` the most
+    that a name needs, what stands between its parts included. Where a passage is too long its
+    end is cut first, and of what stands before the name no more than half of the room is kept
+    (its end, which stands next to the name).
     """
     room = max_tokens - 2 - n_name_tokens
     if room < 8:
@@ -138,35 +131,22 @@ def kinds_of(passages: Sequence[Passage]) -> tuple[tuple[PassageKind, ...], IntA
 
 @dataclass(frozen=True)
 class PosteriorTask:
-    """One scenario-2 question, as integers; the same for both models of a pair.
+    """One scenario-2 question, as integers; the same for both models of a pair."""
 
-    Attributes
-    ----------
-    templates
-        P passages.
-    kind_of_passage
-        [P] index into `pieces`.
-    pieces
-        For each kind of passage the names' word pieces, N names, listed ones first.
-    part_columns
-        [N, 2] each name's first and last part as a column 0 to U-1; -1: none
-        (`prompts.part_columns`).
-    n_listed
-        Names whose whole is kept too (reference controls, known by their parts, come after them).
-    is_dropout_on
-        Training mode (the paper's), or evaluation mode, in which equal inputs are run once.
-    micro_batch
-        Rows of one forward pass; part of the question, since dropout masks depend on it.
-    """
-
-    templates: tuple[Template, ...]
-    kind_of_passage: IntArray
+    templates: tuple[Template, ...]  # P passages.
+    kind_of_passage: IntArray  # [P] index into `pieces`.
+    # For each kind of passage the names' word pieces, N names, listed ones first.
     pieces: tuple[PartPieces, ...]
+    # [N, 2] each name's first and last part as a column 0 to U-1; -1: none
+    # (`prompts.part_columns`).
     part_columns: IntArray
+    # Names whose whole is kept too (reference controls, known by their parts, come after them).
     n_listed: int
     mask_id: int
     seed: int
+    # Training mode (the paper's), or evaluation mode, in which equal inputs are run once.
     is_dropout_on: bool = True
+    # Rows of one forward pass; part of the question, since dropout masks depend on it.
     micro_batch: int = 32
 
     @property
@@ -203,23 +183,12 @@ def posterior_task(
 
 @dataclass(frozen=True)
 class Layout:
-    """What to read where names have one layout of masks: G distinct parts, C listed names.
+    """What to read where names have one layout of masks: G distinct parts, C listed names."""
 
-    Attributes
-    ----------
-    n_pieces
-        Masks before and after what stands between the parts.
-    parts
-        [G] columns of evidence.
-    reads
-        [3, K] which pieces are read: place in `parts`, mask, piece.
-    listed, pairs
-        [C] listed names, and [C, 2] the places of their parts in `parts`; G for a missing one.
-    """
-
-    n_pieces: tuple[int, int]
-    parts: IntArray
-    reads: IntArray
+    n_pieces: tuple[int, int]  # Masks before and after what stands between the parts.
+    parts: IntArray  # [G] columns of evidence.
+    reads: IntArray  # [3, K] which pieces are read: place in `parts`, mask, piece.
+    # [C] listed names, and [C, 2] the places of their parts in `parts`; G for a missing one.
     listed: IntArray
     pairs: IntArray
 
