@@ -51,10 +51,9 @@ from audit.deid.copies import PREDICTIONS, align_outputs, copies_summary, read_c
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
 from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
-from audit.deid.masks import ModelTranslation, ModelTyper, NoTranslation, RuleTyper
 from audit.deid.metrics import Pair
 from audit.deid.network.config import TaggerFacts, TaggerSettings
-from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
+from audit.deid.pipeline import ChainOrder, build_named
 from audit.deid.release import Release
 from audit.deid.score import ScoreSummary, score_pairs, score_summary
 from audit.deid.tag import REDACTED, SPANS, tag_notes
@@ -479,8 +478,8 @@ def _summary(report: AuditReport) -> Result:
 
 def _beside(report: AuditReport, others: list[AuditReport]) -> list[Result]:
     """Return each reference's audit, and this one's differences from it, paired by name."""
-    view = compare_references(report, others=others)
-    for one in (report, *view.others):
+    found = compare_references(report, others=others)
+    for one in (report, *(beside.other for beside in found)):
         for name, stratum in one.measures.shown.items():
             auc = stratum.scores[one.fixed_score].auc
             say(f"{one.models['general'].name}: AUC {auc.value:.3f} ({auc.low:.3f} to "
@@ -492,12 +491,12 @@ def _beside(report: AuditReport, others: list[AuditReport]) -> list[Result]:
             "difference": {
                 "digest": other.digest,
                 "name": other.models["general"].name,
-                "aucs": plain(found.aucs),
-                "flagged": plain(found.tested.difference),
-                "p": found.tested.p,
+                "aucs": plain(beside.aucs),
+                "flagged": plain(beside.tested.difference),
+                "p": beside.tested.p,
             }
         }
-        for other, found in zip(others, view.found, strict=True)
+        for other, beside in zip(others, found, strict=True)
     ]
 
 
@@ -630,7 +629,7 @@ def _bundle(
         report,
         choice=choice,
         other=reports[other.digest] if other else None,
-        references=compare_references(report, others=others) if others else None,
+        references=compare_references(report, others=others),
         documents=documents,
         seal=log_seal(),
     )
@@ -1020,16 +1019,13 @@ def deid_build(
             "Give all three sizes or none, none of them negative.",
             where="--validation, --test, --train",
         )
-    typing = typer and _asked(LocalModel(typer))
-    translating = translator and _asked(LocalModel(translator, max_new_tokens=2048))
     order = ChainOrder(
         seed=seed,
         locale={"ja": JAPANESE, "en": ENGLISH}[names],
         has_template=not no_template,
-        sizes=None if validation < 0 else SplitSizes(*sizes),
-        typer=ModelTyper(typing) if typing else RuleTyper(),
-        translator=ModelTranslation(translating) if translating else NoTranslation(),
-        models=tuple(model for model in (typing, translating) if model),
+        sizes=None if validation < 0 else sizes,
+        typer=LocalModel(typer) if typer else None,
+        translator=LocalModel(translator, max_new_tokens=2048) if translator else None,
     )
     summary = build_named(open_notes(notes), out=out, order=order, progress=progress_line())
     say(f"{summary.n_notes} notes with {sum(summary.n_spans.values())} values; "
@@ -1038,10 +1034,6 @@ def deid_build(
         say(f"Splits share {summary.leaks.n_shared_patients} patients and "
             f"{summary.leaks.n_shared_texts} texts.")  # fmt: skip
     return summary.plain()
-
-
-def _asked(model: LocalModel) -> AskedModel:
-    return AskedModel(model, digest=model.digest, n_at_once=model.n_batch)
 
 
 def deid_tag(

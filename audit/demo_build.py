@@ -173,7 +173,7 @@ def demo_controls(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
         matched_controls(
             members, n=recipe.n_controls, seed=seed, kind=kind, pool=pool, exclude=null,
             accepts=accepts,
-        ).controls
+        )
         for kind in ("easy", "hard")
     )  # fmt: skip
     return easy + hard

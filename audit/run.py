@@ -20,7 +20,7 @@ from audit.home import results_dir
 from audit.models.inspect import display_name
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
-from audit.names.controls import match_quality
+from audit.names.controls import match_quality, match_sentences
 from audit.names.pools import pool_for, with_popularity
 from audit.progress import Meter, Progress, ProgressListener, StopQuestion
 from audit.report.report import (
@@ -196,8 +196,8 @@ def _report(
     )  # fmt: skip
     quality = match_quality(listed, count_pieces=spelling.piece_counter(pair.hospital.tokenizer))
     details = attack.details | judged.pop("details")
-    if quality.kinds:
-        details["match"] = quality.to_json()
+    if quality:
+        details["match"] = quality
     n_flagged = judged.pop("n_flagged_by_general")
     notes = _notes(request, pair, judged["names"], n_reference, n_flagged)
     return AuditReport.of(
@@ -209,7 +209,7 @@ def _report(
         fixed_score=FIXED_SCORE[scenario],
         columns=list(judged["names"]),
         details=plain(details),
-        notes=[note.plain() for note in (*notes, *quality.sentences())],
+        notes=[note.plain() for note in (*notes, *match_sentences(quality))],
         made={},
         **judged,
     )

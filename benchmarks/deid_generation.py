@@ -26,8 +26,8 @@ import transformers
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from audit.deid.generative.config import Lora, TuningSettings
-from audit.deid.generative.model import CausalModel, load_causal
-from audit.deid.generative.tagger import Asked, cache_bytes, generated, tokens_at_once
+from audit.deid.generative.model import Asked, CausalModel, generated, load_causal
+from audit.deid.generative.tagger import cache_bytes, tokens_at_once
 from audit.deid.generative.training import CopyLearner, Example, with_adapter
 from audit.training.loop import Hardware
 

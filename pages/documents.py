@@ -12,7 +12,6 @@ from audit.report.documents import (
     DocumentWish,
     Rows,
     n_pages,
-    next_hit,
     page_number,
     page_rows,
     select_documents,
@@ -70,7 +69,6 @@ def draw(say: Words, view: DocumentView, table: pd.DataFrame, *, digest: str) ->
                 numbers=page_rows(rows, page=page).tolist(),
                 table=table,
                 wanted=wanted,
-                found=st.session_state.get("documents_found"),
                 is_revealed=is_revealed(),
             )
         )
@@ -89,7 +87,6 @@ def restore() -> None:
         state["documents_group"] = link["group"] if link["group"] in FILTERS else "all"
         linked.turn_to("documents", number=page_number(link["page"], n_rows=10**9))
         state["documents_has"] = link["has"]
-        state["documents_found"] = None
     state.setdefault("documents_group", "all")
     state.setdefault("documents_has", "")
 
@@ -161,21 +158,9 @@ def draw_wish(
 
 
 def draw_tools(say: Words, view: DocumentView, rows: Rows, *, digest: str) -> None:
-    """Draw how many fit, the way to the next hit, and the files."""
+    """Draw how many fit, and the files."""
     st.html(blocks.heading("", below=say.text("documents_shown", k=len(rows), n=len(view))))
-    shown = page_rows(rows, page=_page(rows))
-    found = st.session_state.get("documents_found")
-    after = found if found is not None else int(shown[0]) - 1 if len(shown) else -1
-    hit = next_hit(view, rows=rows, after=after)
     with st.container(horizontal=True):
-        st.button(
-            say.text("documents_next_hit"),
-            key="documents_next_hit",
-            icon=":material/arrow_downward:",
-            disabled=hit is None,
-            on_click=_go_to,
-            args=hit or (0, 1),
-        )
         for kind, mime in (("jsonl", "application/x-ndjson"), ("csv", "text/csv")):
             st.download_button(
                 say.text(f"documents_file_{kind}"),
@@ -205,17 +190,11 @@ def _page(rows: Rows) -> int:
 
 def _first_page() -> None:
     linked.turn_to("documents", number=1)
-    st.session_state["documents_found"] = None
 
 
 def _clear_name() -> None:
     st.session_state["documents_has"] = ""
     _first_page()
-
-
-def _go_to(number: int, page: int) -> None:
-    st.session_state["documents_found"] = number
-    linked.turn_to("documents", number=page)
 
 
 page()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import streamlit as st
 
 from audit.access_log import log_seal
-from audit.report.compare import References
+from audit.report.compare import Comparison
 from audit.report.export import bundle, bundle_files, bundle_name
 from audit.report.html import (
     LANGUAGES,
@@ -59,7 +59,7 @@ def draw(say: Words, here: Place, report: AuditReport) -> None:
     """Draw the preview, beside it what the auditor chooses and the files."""
     st.html(blocks.heading("", below=say.text("report_below")))
     other = cached.report(here.other.digest) if here.other else None
-    references = cached.references(report.digest, kept=here.kept)
+    references, _ = cached.references(report.digest, kept=here.kept)
     preview, form = st.columns([3, 2], gap="large")
     with form:
         try:
@@ -180,7 +180,7 @@ def draw_downloads(
     report: AuditReport,
     *,
     other: AuditReport | None,
-    references: References | None,
+    references: Sequence[Comparison],
     choice: ReportChoice,
     is_open: bool,
 ) -> None:

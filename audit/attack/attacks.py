@@ -139,10 +139,8 @@ def attack(
         raise equal_models()  # both say the same of every name
 
     def scored(n_blocks: int, *, with_errors: bool = False) -> dict[str, FloatArray]:
-        first = {name: block[:n_blocks] for name, block in sums.items()}
-        return scores.all_scores(
-            first, counts=counts[:n_blocks], parts=parts, with_errors=with_errors
-        )
+        first, here = {name: block[:n_blocks] for name, block in sums.items()}, counts[:n_blocks]
+        return scores.all_scores(first, counts=here, parts=parts, with_errors=with_errors)
 
     n, begins = float(counts.sum()), scores.shown_blocks(counts)
     totals = {name: block.sum(axis=0) for name, block in sums.items()}

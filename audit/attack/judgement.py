@@ -79,9 +79,7 @@ def judge(
         n_undecided=int(decisions.is_undecided[tested].sum()),
         n_tested=len(judged),
         ranked=_ranked(patients, listed, metrics["strata"].get("all"), fixed=fixed, seed=seed),
-        smallest=smallest_finding(
-            int(tested.sum()), n_reference=len(patients.n_pieces) - len(listed)
-        ),
+        smallest=smallest_finding(int(tested.sum()), n_reference=len(attack.n_pieces) - n),
     )
     if verdict["state"] != "leak_found":
         decisions, by_general = decisions.without_flags(), by_general.without_flags()

@@ -1,7 +1,6 @@
 """Builds notes with dummy identities: D_private, D_public as it was, and the truth about both.
 
-Comes in: a note with placeholders, facts about its patient, a seed. Goes out: the note in both
-corpora. Every value depends on these alone, not on the notes around it.
+Every value depends on the note, facts about its patient and a seed alone, not on other notes.
 
 Source: Nakamura et al., section 3.2.
 """
@@ -14,7 +13,7 @@ import os
 import re
 import threading
 from array import array
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -24,7 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from audit.corpus.truth import NoteTruth, Place, patient_key
+from audit.corpus.truth import NoteTruth, Place
 from audit.errors import AuditError
 from audit.names.people import (
     Facts,
@@ -40,7 +39,6 @@ from audit.notes.dates import DateContext, new_date, parsed_day
 from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeholders
 from audit.notes.read import Note
 from audit.shelf import new_file, whole_folder
-from audit.task import Record
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -119,7 +117,7 @@ def corpus_folder(
     """Write the files of a new folder; it appears when the block ends well.
 
     `kept` is the name of a file that the block itself writes in `audit.shelf.building_folder`: it
-    outlasts a block that fails, and is removed when the folder is whole. Raises as `whole_folder`.
+    outlasts a block that fails, and is removed when the folder is whole.
     """
     with whole_folder(out, where="corpus folder", stays=(kept,)) as folder:
         with ExitStack() as files:
@@ -128,48 +126,9 @@ def corpus_folder(
             (folder / kept).unlink(missing_ok=True)
 
 
-MAX_CATEGORIES = 5_000
-OTHERS = "(others)"
-
-
-class CategoryCount(Record):
-    """How often a category occurs, what stands for it, and the row where it occurs first."""
-
-    category: str
-    kind: str
-    n: int
-    first_row: int
-
-
-class CategoryCounter:
-    """Counts categories; beyond 5,000 different ones they are counted together."""
-
-    def __init__(self) -> None:
-        self._n: Counter[tuple[str, str]] = Counter()
-        self._first_row: dict[tuple[str, str], int] = {}
-
-    def add(self, places: Iterable[Place | Placeholder], *, row: int) -> None:
-        """Count the places of a note."""
-        for place in places:
-            self._add((place.category, place.kind), 1, row)
-
-    def merge(self, other: CategoryCounter) -> None:
-        """Add the counts of a later part."""
-        for key, n in other._n.items():
-            self._add(key, n, other._first_row[key])
-
-    def _add(self, key: tuple[str, str], n: int, row: int) -> None:
-        if key not in self._n and len(self._n) >= MAX_CATEGORIES:
-            key = (OTHERS, key[1])
-        self._n[key] += n
-        self._first_row.setdefault(key, row)
-
-    def ranked(self) -> tuple[CategoryCount, ...]:
-        """Return the counts, most frequent first, then by name."""
-        return tuple(
-            CategoryCount(category=key[0], kind=key[1], n=n, first_row=self._first_row[key])
-            for key, n in sorted(self._n.items(), key=lambda item: (-item[1], item[0]))
-        )
+def patient_key(note: Note) -> str:
+    """Return who a note is about, as the truth file says it."""
+    return f"patient:{note.patient_id}" if note.patient_id else f"note:{note.row}"
 
 
 _OLDEST_AGES = 10
@@ -182,21 +141,13 @@ _EACH = frozenset({"clip_number", "job_number", "serial_number", "identifier"})
 def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = False) -> NoteTruth:
     """Return a note in which every placeholder of a known kind is a dummy value.
 
-    Parameters
-    ----------
-    facts
-        About the patient, from all of the patient's notes.
-    seed
-        The same seed gives the same text, whatever other notes there are.
-    has_blanks
-        Whether `___` is a placeholder.
+    `facts` are from all of the patient's notes; `has_blanks`: `___` is a placeholder. The same
+    seed gives the same text, whatever other notes there are.
     """
     parsed = find_placeholders(note.text, has_blanks=has_blanks)
     writer = _Writer(note, patient_of(seed, patient_key(note), facts), seed)
-    private = ""
-    inserted: list[Place] = []
-    left: list[Place] = []
-    done = 0
+    private, done = "", 0
+    inserted, left = list[Place](), list[Place]()
     for place in parsed.places:
         private += note.text[done : place.start]
         done = place.stop
@@ -291,17 +242,13 @@ def dummy_people(patients: PatientTable, *, seed: int) -> Iterator[dict[str, obj
     for patient_id in patients:
         facts = patients.facts(patient_id)
         patient = patient_of(seed, f"patient:{patient_id}", facts)
-        person = patient.person
-        yield {
-            "identity": patient.key,
-            "patient_id": patient_id,
-            "first": person.first,
-            "initial": person.initial,
-            "last": person.last,
-            "sex": person.sex,
-            "is_sex_known": facts.sex != "",
-            "moved_days": patient.interval.n_days,
+        person = {
+            name: getattr(patient.person, name) for name in ("first", "initial", "last", "sex")
         }
+        yield {
+            "identity": patient.key, "patient_id": patient_id, **person,
+            "is_sex_known": facts.sex != "", "moved_days": patient.interval.n_days,
+        }  # fmt: skip
 
 
 MAX_PATIENTS = 2_000_000
@@ -334,10 +281,7 @@ class PatientTable:
         return iter(self._places)
 
     def add(self, note: Note) -> int | None:
-        """Take in a note and return its patient's place; one without a patient is left out.
-
-        Places are numbered from 0 in the order of the patients' first notes.
-        """
+        """Take in a note and return its patient's place, from 0 in the order of first notes."""
         if not note.patient_id:
             return None
         place = self._places.setdefault(note.patient_id, len(self._places))
@@ -365,10 +309,8 @@ class PatientTable:
     def facts(self, patient_id: str) -> Facts:
         """Return what is known about a patient."""
         place = self._places[patient_id]
-        first, last = (
-            date.fromordinal(days[place]) if days[place] else None
-            for days in (self._first, self._last)
-        )
+        days = (column[place] for column in (self._first, self._last))
+        first, last = (date.fromordinal(day) if day else None for day in days)
         return Facts(_sex(self._votes[place]), first, last)
 
 

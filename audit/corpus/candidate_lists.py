@@ -91,10 +91,10 @@ def draw_lists(
         "patient": positives,
         "staff": staff,
         "canary": canaries,
-        "easy": matched_controls(positives, kind="easy", **drawing).controls,
-        "hard": matched_controls(positives, kind="hard", **drawing).controls,
+        "easy": matched_controls(positives, kind="easy", **drawing),
+        "hard": matched_controls(positives, kind="hard", **drawing),
         "recombined": recombined_controls(positives, **drawing),
-        "matched": matched_controls(positives, **drawing).controls,
+        "matched": matched_controls(positives, **drawing),
     }
 
 

@@ -18,15 +18,13 @@ from pathlib import Path
 from sys import intern
 from typing import Any, Literal
 
-from audit.corpus.build import CategoryCount, CategoryCounter
-from audit.corpus.truth import CANARY, EXAMINATION, ListedNotes, NoteTruth, Place, patient_key
+from audit.corpus.truth import CANARY, EXAMINATION, ListedNotes, NoteTruth, Place
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.controls import Accepts, Name
 from audit.names.matching import Pair, pair_of
 from audit.notes.mention_words import FORMS, PLACEHOLDER, REASONS, Mention, Unnamed
 from audit.notes.mentions import examine, find_mentions
-from audit.notes.passages import Passage
 from audit.notes.placeholders import find_name_slot
 from audit.notes.read import Note, open_notes
 from audit.notes.sentences import end_of_sentences, start_of_sentence
@@ -35,9 +33,6 @@ from audit.task import Record
 from audit.text import fold_name, is_unspaced
 
 N_SENTENCES = 5
-_SLOTS = {"first": "[FIRST]", "last": "[LAST]"}
-# Between two places these are read back as they are; else one place takes the whole name.
-_SEPARATORS = ("", " ", ", ", "\u3000")
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,7 @@ class NamePattern:
     text
         The sentences of D_private with single spaces: two patterns with the same text are one.
     passage
-        The same sentences of D_public, with the place of the name.
+        The same sentences of D_public, the name's place in brackets, as `read_passages` reads it.
     """
 
     person: str
@@ -61,7 +56,7 @@ class NamePattern:
     first: str
     last: str
     text: str
-    passage: Passage
+    passage: str
 
 
 def patterns_of(
@@ -105,7 +100,7 @@ def owner_of(mention: Mention, names: Sequence[Place] | None) -> Place | None:
     return None
 
 
-def _passage(note: NoteTruth, mention: Mention, *, start: int, end: int) -> Passage:
+def _passage(note: NoteTruth, mention: Mention, *, start: int, end: int) -> str:
     left, name_start = note.in_public(start), note.in_public(mention.name_start)
     name_end, right = (note.in_public(at, is_end=True) for at in (mention.name_end, end))
     # What is left and right of the name is cleaned as the reader of passages does it; a name
@@ -113,33 +108,52 @@ def _passage(note: NoteTruth, mention: Mention, *, start: int, end: int) -> Pass
     masked = PLACEHOLDER.sub("[**x**]", note.public[left:name_start])
     before = find_name_slot(f"{masked}[NAME]")
     behind = find_name_slot(f"[NAME]{note.public[name_end:right]}")
-    return Passage(
-        left=before.left if before else "",
-        slots=mention.roles,
-        separator=_separator(note.private[mention.name_start : mention.name_end], mention),
-        right=behind.right if behind else "",
-        passage_id="",
-        owner=(mention.first, mention.last),
-    )
+    place = _place(note.private[mention.name_start : mention.name_end], mention)
+    return (before.left if before else "") + place + (behind.right if behind else "")
 
 
-def _separator(written: str, mention: Mention) -> str:
+def _place(written: str, mention: Mention) -> str:
+    """Return what stands for a name: its parts are read back where a known mark is between them."""
     if mention.roles == ("full",):
-        return ""
-    if "," in written:
-        return ", "
-    if "\u3000" in written:
-        return "\u3000"
-    if mention.form.startswith("ja_") and " " not in written:
-        return "・" if "・" in written else ""
-    return " "
+        return "[NAME]"
+    between = next((mark for mark in (", ", "\u3000") if mark.strip(" ") in written), " ")
+    if between == " " and mention.form.startswith("ja_") and " " not in written:
+        if "・" in written:
+            return "[NAME]"
+        between = ""
+    return between.join(f"[{role.upper()}]" for role in mention.roles)
 
 
-def written_passage(passage: Passage) -> str:
-    """Return a passage as `read_passages` reads it, the name's place in brackets."""
-    is_full = passage.slots == ("full",) or passage.separator not in _SEPARATORS
-    place = "[NAME]" if is_full else passage.separator.join(_SLOTS[slot] for slot in passage.slots)
-    return f"{passage.left}{place}{passage.right}"
+MAX_CATEGORIES = 5_000
+OTHERS = "(others)"
+
+
+class CategoryCount(Record):
+    """How often a category occurs, what stands for it, and the row where it occurs first."""
+
+    category: str
+    kind: str
+    n: int
+    first_row: int
+
+
+class CategoryCounter(dict[tuple[str, str], list[int]]):
+    """Counts (category, kind), with the first row; beyond 5,000 they are counted together."""
+
+    def add(self, category: str, kind: str, *, n: int = 1, row: int) -> None:
+        """Count a category of a note."""
+        is_new = (category, kind) not in self
+        key = (OTHERS if is_new and len(self) >= MAX_CATEGORIES else category, kind)
+        self.setdefault(key, [0, row])[0] += n
+
+    def ranked(self) -> tuple[CategoryCount, ...]:
+        """Return the counts, most frequent first, then by name."""
+        return tuple(
+            CategoryCount(category=category, kind=kind, n=n, first_row=row)
+            for (category, kind), (n, row) in sorted(
+                self.items(), key=lambda one: (-one[1][0], one[0])
+            )
+        )
 
 
 class MentionCoverage(Record):
@@ -151,14 +165,11 @@ class MentionCoverage(Record):
         Notes read, and those with a mention at least.
     forms, reasons
         Mentions for each of `FORMS`, and ages without a mention for each of `REASONS`.
-    n_full
-        Mentions with first and last name, or a placeholder for the whole name.
-    n_placeholder
-        Mentions whose name is a placeholder.
-    n_by_role
-        (role, mentions) of people that the truth knows, sorted; empty where it is not known.
-    n_of_nobody
-        Mentions that are no name of the truth.
+    n_full, n_placeholder
+        Mentions with first and last name, or a placeholder for the whole name; and mentions whose
+        name is a placeholder.
+    n_by_role, n_of_nobody
+        (role, mentions) of people that the truth knows, sorted; mentions that are no name of it.
     n_true_names, n_true_names_mentioned
         Names of patients in the notes according to the truth, and those that are a mention's: the
         others stand elsewhere.
@@ -212,9 +223,10 @@ class Tally:
     def add(self, note: Note, truth: NoteTruth) -> None:
         """Count what the truth says of a note."""
         counts, patient = self.counts, note.patient_id
-        own = patient_key(note) if patient else ""
-        self.inserted.add(truth.inserted or (), row=note.row)
-        self.unknown.add(truth.left, row=note.row)
+        own = f"patient:{patient}" if patient else ""
+        for counter, places in ((self.inserted, truth.inserted), (self.unknown, truth.left)):
+            for place in places or ():
+                counter.add(place.category, place.kind, row=note.row)
         counts["all"]["n_malformed"] += truth.n_malformed
         counts["doubts"].update(doubt.why for doubt in truth.doubts)
         names: defaultdict[int, list[Place]] = defaultdict(list)
@@ -223,17 +235,19 @@ class Tally:
                 names[place.group].append(place)
             elif place.identity == own:
                 counts["own forms"][place.category] += 1
+        is_named = False
         for parts in names.values():
             if parts[0].identity == own:
                 kinds = {part.kind for part in parts}
                 counts["own forms"][parts[0].category] += 1
                 counts["own"][patient] += 1
                 counts["full"][patient] += "full" in kinds or {"first", "last"} <= kinds
+                is_named = True
             else:
                 counts["all"]["n_others"] += 1
                 people = (parts[0].identity, *parts[0].namesakes)
                 counts["others"].update(person.removeprefix("patient:") for person in people)
-        counts["notes"][patient] += any(parts[0].identity == own for parts in names.values())
+        counts["notes"][patient] += is_named
 
     def add_mentions(self, truth: NoteTruth, found: Sequence[Mention | Unnamed]) -> None:
         """Count what `examine` found in the private text of a note."""
@@ -255,17 +269,16 @@ class Tally:
 
     def merge(self, other: Tally) -> None:
         """Add the counts of a later part."""
-        self.inserted.merge(other.inserted)
-        self.unknown.merge(other.unknown)
+        for mine, theirs in ((self.inserted, other.inserted), (self.unknown, other.unknown)):
+            for (category, kind), (n, row) in theirs.items():
+                mine.add(category, kind, n=n, row=row)
         for name, counter in other.counts.items():
             self.counts[name].update(counter)
 
     def coverage(self) -> MentionCoverage:
         """Return what was counted of mentions."""
-        counts = self.counts
-        of_notes: dict[str, Any] = {
-            name: n for name, n in counts["all"].items() if name in MentionCoverage.model_fields
-        }
+        counts, known = self.counts, MentionCoverage.model_fields
+        of_notes: dict[str, Any] = {name: n for name, n in counts["all"].items() if name in known}
         return MentionCoverage(
             **of_notes,
             n_by_role=tuple(sorted(counts["roles"].items())),
@@ -359,12 +372,12 @@ class PatternTally:
     @property
     def pattern_table(self) -> CountTable:
         """Names by distinct patterns (table 3)."""
-        return tuple(sorted(Counter(self._n_patterns.values()).items(), reverse=True))
+        return _table(self._n_patterns.values())[::-1]
 
     @property
     def mention_table(self) -> CountTable:
         """Names by occurrences (table 4)."""
-        return tuple(sorted(Counter(map(len, self._notes.values())).items(), reverse=True))
+        return _table(map(len, self._notes.values()))[::-1]
 
     def members(self, names: Sequence[Name]) -> Candidates:
         """Return some of the names as members of a list, with their occurrences."""
@@ -374,6 +387,10 @@ class PatternTally:
     def notes(self, names: Iterable[Name]) -> set[int]:
         """Return the positions of the notes with a pattern of some of the names."""
         return {note for name in names for note in self._notes[pair_of(*name)]}
+
+
+def _table(counts: Iterable[int]) -> CountTable:
+    return tuple(sorted(Counter(counts).items()))
 
 
 class Owners:
@@ -499,7 +516,7 @@ class People:
         """Return for each role (people who carry a name, number of such names), fewest first."""
         pairs = list(map(pair_of, names.first, names.last))
         return tuple(
-            (role, tuple(sorted(Counter(self._counts[role][pair] for pair in pairs).items())))
+            (role, _table(self._counts[role][pair] for pair in pairs))
             for role in sorted(self._counts)
         )
 
@@ -528,31 +545,20 @@ class Examination(Record):
 
     Attributes
     ----------
-    coverage
-        Mentions by form, ages without one by reason, names that stand elsewhere.
     n_refused, refused
         Rows of the source that are no notes, and how many for each reason.
     n_patients, n_named_patients
         Patients of the corpus, and those whose first and last name stand together somewhere.
-    inserted, unknown
-        Placeholders that were replaced and those that were not understood, by category; empty for
-        a corpus with a register.
-    n_malformed
-        Placeholders that are opened and never closed.
+    inserted, unknown, n_malformed
+        Placeholders that were replaced and those that were not understood, by category, empty for
+        a corpus with a register; and those that are opened and never closed.
     doubts
         A corpus with a register: places that look like names and were left, by reason.
-    pattern_table, mention_table
-        Tables 3 and 4: (count, number of names with it), the highest count first.
-    n_positives, n_not_one_token
-        Names of patients with a pattern; and those that were left out because a part is no single
-        token of the general model.
-    n_listed_positives
-        How many of the positives the candidate list has: 20,000 at most are drawn.
-    candidates
-        Names of the candidate list by kind and role.
+    n_positives, n_listed_positives, n_not_one_token
+        Names of patients with a pattern; those of them on the candidate list, 20,000 at most; and
+        those that were left out because a part is no single token of the general model.
     carriers
-        For each role, (people who carry a positive's name, number of such names), fewest people
-        first.
+        For each role, (people who carry a positive's name, number of such names), fewest first.
     canaries
         (mentions, planted names with it); as many twins were left out.
     n_passages

@@ -27,6 +27,7 @@ from audit.corpus.build import (
     dummy_people,
     facts_of_note,
     in_order,
+    patient_key,
     with_surrogates,
 )
 from audit.corpus.canaries import CanaryPlan, Planting, absent_names, plan_canaries
@@ -43,7 +44,6 @@ from audit.corpus.examine import (
     Tally,
     named_people,
     patterns_of,
-    written_passage,
 )
 from audit.corpus.kept import CORPORA, describe_corpus
 from audit.corpus.register import MentionFinder, read_register, registered_people
@@ -66,14 +66,11 @@ from audit.corpus.truth import (
     json_line,
     json_page,
     listed_bytes,
-    note_line,
-    truth_line,
 )
 from audit.errors import AuditError, Message
 from audit.home import salted_digest
 from audit.names.controls import Accepts
 from audit.names.matching import NameIndex, Pair
-from audit.names.people import Facts
 from audit.names.pools import japanese_pool, us_pool
 from audit.notes.mention_words import Mention
 from audit.notes.mentions import examine
@@ -185,11 +182,7 @@ class CorpusTask(Task):
         return self.asked(label=notes.name, about=salted_digest(json.dumps([asked, states])))
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Make the corpus; returns its identifier.
-
-        Where the job was interrupted, what it had left is cleared and the work begins anew: an
-        order names its corpus, so that nothing is made twice.
-        """
+        """Make the corpus, anew if interrupted; its name is the order's: none is made twice."""
         if self.out is None and self.folder.is_dir():  # made, and stopped before it was noted
             return (self.corpus_id,)
         if self.out is None:
@@ -212,8 +205,8 @@ _LATER = (PASSAGES, CANDIDATES, CANARIES, LISTED, EXAMINATION, CORPUS)
 _BATCH_CHARS, _BATCH_NOTES = 1_000_000, 1_000
 _REASONS = 200
 
-Batch = tuple[int, list[tuple[Note, Facts | None]]]
-"""The position of the first of some notes in a row, and the notes with facts of their patients."""
+Batch = tuple[int, list[Note]]
+"""The position of the first of some notes in a row, and the notes."""
 
 
 def make_corpus(
@@ -223,16 +216,9 @@ def make_corpus(
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> Path:
-    """Make a corpus and return its folder.
+    """Make a corpus in a new or empty folder, which appears when it is whole; returns the folder.
 
-    Parameters
-    ----------
-    order
-        What it is to be made of.
-    out
-        The folder to make: must not be there, or be empty. It appears when it is whole.
-    progress, should_stop
-        Told and asked some ten times a second.
+    `progress` is told and `should_stop` asked some ten times a second.
     """
     notes, register = paths_of(order)
     source = open_notes(notes, columns=dict(order.columns))
@@ -275,46 +261,49 @@ class _Built:
 class _Work:
     """What is done with every note, the same in every process.
 
-    `finder` is that of a register. `index` says which full names to count, None where they were
-    counted before; `known` are parts of names that count as names whatever their case.
+    `finder` is that of a register, `table` has the patients of notes without one. `index` says
+    which full names to count, None where they were counted before; `known` are parts of names that
+    count as names whatever their case.
     """
 
     order: CorpusTask
     finder: MentionFinder | None = None
+    table: PatientTable = field(default_factory=PatientTable)
     has_blanks: bool = True
     index: NameIndex | None = None
     known: frozenset[str] = frozenset()
     planting: Planting | None = None
 
-    def truth(self, note: Note, facts: Facts | None) -> NoteTruth:
+    def truth(self, note: Note) -> NoteTruth:
         """Return a note in both corpora."""
+        patient = note.patient_id
         if self.finder:
-            return self.finder.truth(
-                note.text, patient_id=note.patient_id, chart_time=note.chart_time
-            )
-        assert facts is not None
-        seed = self.order.seed
-        return with_surrogates(note, facts=facts, seed=seed, has_blanks=self.has_blanks)
+            return self.finder.truth(note.text, patient_id=patient, chart_time=note.chart_time)
+        try:
+            facts = self.table.facts(patient) if patient else facts_of_note(note)
+        except KeyError:
+            raise _changed() from None
+        seed, has_blanks = self.order.seed, self.has_blanks
+        return with_surrogates(note, facts=facts, seed=seed, has_blanks=has_blanks)
 
     def count(self, batch: Batch) -> tuple[int, Counter[Pair]]:
         """Return the number of notes, and how often each full name will stand in D_private."""
         assert self.index is not None
         found: Counter[Pair] = Counter()
-        for note, facts in batch[1]:
-            text = note.text if self.finder else self.truth(note, facts).private
-            found.update(self.index.count(text))
+        for note in batch[1]:
+            found.update(self.index.count(note.text if self.finder else self.truth(note).private))
         return len(batch[1]), found
 
     def build(self, batch: Batch) -> _Built:
         """Build, plant and examine some notes."""
         built = _Built()
-        for at, (note, facts) in enumerate(batch[1], start=batch[0]):
-            truth = self.truth(note, facts)
+        for at, note in enumerate(batch[1], start=batch[0]):
+            truth = self.truth(note)
             built.tally.add(note, truth)
             if self.planting:
                 truth = self.planting.planted(truth, index=at)
             for name, line in self._lines(note, truth):
-                built.lines[name].append(line)
+                built.lines[name].append(json_line({"row": note.row} | line))
             built.patients.append(note.patient_id)
             built.people += named_people(truth.inserted or ())
             found = tuple(examine(truth.private, known=self.known))
@@ -332,17 +321,27 @@ class _Work:
                 built.names.update(self.index.count(truth.private))
         return built
 
-    def _lines(self, note: Note, truth: NoteTruth) -> Iterator[tuple[str, bytes]]:
-        yield PRIVATE, note_line(note, text=truth.private, chart_time=truth.chart_time)
-        yield TRUTH, truth_line(note, truth)
+    def _lines(self, note: Note, truth: NoteTruth) -> Iterator[tuple[str, dict[str, object]]]:
+        whole = asdict(note)
+        yield PRIVATE, whole | {"chart_time": truth.chart_time, "text": truth.private}
         if self.finder:
             # The hospital's ids and dates are identifiers too.
-            public = {"row": note.row, "category": note.category, "text": truth.public}
-            yield PUBLIC, json_line(public)
+            yield PUBLIC, {"category": note.category, "text": truth.public}
         else:
-            yield PUBLIC, note_line(note, text=truth.public, chart_time=note.chart_time)
+            yield PUBLIC, whole | {"text": truth.public}
+        if truth.inserted or truth.left or truth.n_malformed:
+            yield (
+                TRUTH,
+                {
+                    "note_id": note.note_id,
+                    "patient": patient_key(note),
+                    "inserted": [place.plain() for place in truth.inserted or ()],
+                    "left": [place.plain() for place in truth.left],
+                    "n_malformed": truth.n_malformed,
+                },
+            )
         for doubt in truth.doubts:
-            yield DOUBTFUL, json_line({"row": note.row, **asdict(doubt)})
+            yield DOUBTFUL, doubt._asdict()
 
 
 class _Making:
@@ -355,7 +354,6 @@ class _Making:
         self._work = _Work(order)
         self._chosen: set[int] | None = None
         self._n_rows: int | None = None
-        self._table = PatientTable()
         self._accepts = one_token_each(order.tokenizer) if order.tokenizer else None
         self._patterns, self._planted = PatternTally(accepts=self._accepts), PatternTally()
         self._tally, self._owners, self._plan = Tally(), Owners(), CanaryPlan()
@@ -379,15 +377,14 @@ class _Making:
         else:
             for note in self._notes(SURVEY):
                 if isinstance(note, Note):
-                    self._table.add(note)
+                    work.table.add(note)
                     work.has_blanks = work.has_blanks and not has_marks(note.text)
         self._people = People(self._records())
         if work.finder:
             # A register says who is a name even in notes without capitals.
             work.known = self._people.folded_parts
-        is_japanese = order.language == "ja"
-        is_japanese |= order.language == "auto" and self._people.is_unspaced
-        self._pool = japanese_pool() if is_japanese else us_pool()
+        is_japanese = order.language == "auto" and self._people.is_unspaced
+        self._pool = japanese_pool() if is_japanese or order.language == "ja" else us_pool()
         firsts, lasts = self._people.parts
         work.index = NameIndex(
             firsts=firsts.union(self._pool.first), lasts=lasts.union(self._pool.last)
@@ -395,10 +392,10 @@ class _Making:
 
     def _records(self) -> Iterator[dict[str, object]]:
         """Yield what is known of each patient."""
-        finder = self._work.finder
-        if finder:
-            return registered_people(finder)
-        return dummy_people(self._table, seed=self._order.seed)
+        work = self._work
+        if work.finder:
+            return registered_people(work.finder)
+        return dummy_people(work.table, seed=self._order.seed)
 
     def build(self) -> None:
         """Build, plant and examine all notes."""
@@ -438,8 +435,7 @@ class _Making:
         for note in self._source.read(on_bytes=lambda n: self._meter.add(stage, weight * n)):
             n_rows += 1
             n_notes += isinstance(note, Note)
-            is_refusal = isinstance(note, RowNote)
-            if is_refusal or self._chosen is None or n_notes - 1 in self._chosen:
+            if isinstance(note, RowNote) or self._chosen is None or n_notes - 1 in self._chosen:
                 yield note
         if self._n_rows not in (None, n_rows):
             raise _changed()
@@ -447,29 +443,20 @@ class _Making:
         self._meter.finish(stage)
 
     def _batches(self, stage: str) -> Iterator[Batch]:
-        batch: list[tuple[Note, Facts | None]] = []
+        batch: list[Note] = []
         first = n_chars = 0
         for note in self._notes(stage):
-            if isinstance(note, RowNote):
-                if stage == BUILD:
-                    self._refuse(note)
-                continue
-            batch.append((note, self._facts(note)))
-            n_chars += len(note.text)
+            if isinstance(note, Note):
+                batch.append(note)
+                n_chars += len(note.text)
+            elif stage == BUILD:
+                self._refuse(note)
             if n_chars >= _BATCH_CHARS or len(batch) >= _BATCH_NOTES:
                 yield first, batch
                 first += len(batch)
                 batch, n_chars = [], 0
         if batch:
             yield first, batch
-
-    def _facts(self, note: Note) -> Facts | None:
-        if self._work.finder:
-            return None
-        try:
-            return self._table.facts(note.patient_id) if note.patient_id else facts_of_note(note)
-        except KeyError:
-            raise _changed() from None
 
     def _refuse(self, row: RowNote) -> None:
         self._n_refused += 1
@@ -497,12 +484,9 @@ class _Making:
             if tally.add(name, pattern.text, note=note):
                 self._n_passages += 1
                 passage = {
-                    "passage_id": passage_id,
-                    "text": written_passage(pattern.passage),
-                    "first_name": name[0],
-                    "last_name": name[1],
-                    "role": pattern.role or "patient",
-                }
+                    "passage_id": passage_id, "text": pattern.passage, "first_name": name[0],
+                    "last_name": name[1], "role": pattern.role or "patient",
+                }  # fmt: skip
                 self._files[PASSAGES].write(json_line(passage))
 
     def finish(self, *, name: str) -> None:
@@ -510,12 +494,8 @@ class _Making:
         files, people, counts = self._files, self._people, self._tally.counts
         of_patients = {"n_full_names": counts["full"]}
         if self._work.finder:
-            of_patients = {
-                "n_notes_named": counts["notes"],
-                "n_mentions": counts["own"],
-                "n_full_names": counts["full"],
-                "n_in_notes_of_others": counts["others"],
-            }
+            of_patients = {"n_notes_named": counts["notes"], "n_mentions": counts["own"],
+                           **of_patients, "n_in_notes_of_others": counts["others"]}  # fmt: skip
         for record in self._records():
             patient = str(record["patient_id"])
             numbers = {what: counter[patient] for what, counter in of_patients.items()}

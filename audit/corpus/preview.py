@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from audit.corpus.build import CategoryCount, CategoryCounter, facts_of_note, with_surrogates
+from audit.corpus.build import facts_of_note, with_surrogates
+from audit.corpus.examine import CategoryCount, CategoryCounter
 from audit.corpus.register import MentionFinder, Register
 from audit.errors import AuditError
 from audit.notes.placeholders import find_placeholders, has_marks
@@ -141,7 +142,8 @@ def survey_head(
     has_blanks = not any(has_marks(note.text) for note in notes)
     counter = CategoryCounter()
     for note in notes:
-        counter.add(find_placeholders(note.text, has_blanks=has_blanks).places, row=note.row)
+        for place in find_placeholders(note.text, has_blanks=has_blanks).places:
+            counter.add(place.category, place.kind, row=note.row)
     return Survey(
         n_notes=len(notes),
         refused=tuple(row for row in read if isinstance(row, RowNote)),

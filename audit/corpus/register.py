@@ -222,7 +222,7 @@ class MentionFinder:
         places, public = _masked(text, sorted(mentions))
         return NoteTruth(
             text, public, places, chart_time=chart_time,
-            doubts=tuple(sorted(free, key=lambda d: (d.start, d.stop, d.why))),
+            doubts=tuple(sorted(free)),
         )  # fmt: skip
 
     def _named(

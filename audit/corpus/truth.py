@@ -1,7 +1,6 @@
 """What is known of a corpus: its files, where its two texts differ, and whose names stand there.
 
-Comes in: a corpus's folder, or notes while it is built. Goes out: the truth about a note, and the
-notes that hold a listed name: whose patients a training must not hold out.
+Also the notes that hold a listed name, whose patients a training must not hold out.
 """
 
 from __future__ import annotations
@@ -11,22 +10,20 @@ import json
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from audit.errors import AuditError
-from audit.notes.read import Note
 
 PRIVATE, PUBLIC, TRUTH = "private.jsonl", "public.jsonl", "truth.jsonl"
-PEOPLE, REFUSED, SUMMARY, DOUBTFUL = (
-    "people.jsonl", "refused.jsonl", "summary.json", "doubtful.jsonl",
-)  # fmt: skip
+PEOPLE, REFUSED, SUMMARY = "people.jsonl", "refused.jsonl", "summary.json"
 CANDIDATES, PASSAGES, CANARIES = "candidates.csv", "passages.jsonl", "canaries.csv"
 EXAMINATION, LISTED, CORPUS = "examination.json", "listed.json", "corpus.json"
+DOUBTFUL = "doubtful.jsonl"
 
 CANARY = "canary"
 """Role of a planted name; the person is "canary:ROW", the row of the list of canaries."""
@@ -40,10 +37,8 @@ class Place:
 
     Attributes
     ----------
-    start, stop
-        In characters of D_private.
-    source_start, source_stop
-        In characters of D_public.
+    start, stop, source_start, source_stop
+        In characters of D_private, and of D_public.
     category
         Of the placeholder as written; with a register, the form of the mention ("first+last").
     kind, role
@@ -73,16 +68,12 @@ class Place:
 
     def plain(self) -> dict[str, object]:
         """Return the place as the truth file has it: of one that stayed, where it stands."""
-        n_fields = len(_FIELDS) - (not self.namesakes) if self.identity else 5
-        return {name: getattr(self, name) for name in _FIELDS[:n_fields]}
+        n_fields = 11 - (not self.namesakes) if self.identity else 5
+        return dict(list(vars(self).items())[:n_fields])
 
 
-_FIELDS = tuple(field.name for field in fields(Place))
-
-
-@dataclass(frozen=True)
-class Doubt:
-    """A place of an identified note that was left as it is.
+class Doubt(NamedTuple):
+    """A place of an identified note that looks like a name and was left as it is.
 
     `why`: "lower_case" (a part of the patient's name, written like a common word), "part_of_name"
     (one word of several), "first_alone" (of a name written without spaces), "titled" (after a
@@ -105,14 +96,12 @@ class NoteTruth:
     inserted
         Where the two differ, in order; None where the truth is not known: then a mention belongs
         to whom it names.
-    left
-        Placeholders that stayed in both.
-    n_malformed
-        Openings `[**` that are never closed; they stay.
+    left, n_malformed
+        Placeholders that stayed in both, and openings `[**` that are never closed.
     chart_time
         Of the note in D_private.
     doubts
-        Places of an identified note that look like names and were left.
+        In order, each once.
     """
 
     private: str
@@ -147,11 +136,6 @@ class NoteTruth:
         return place.source_stop if is_end else place.source_start
 
 
-def patient_key(note: Note) -> str:
-    """Return who a note is about, as the truth file says it."""
-    return f"patient:{note.patient_id}" if note.patient_id else f"note:{note.row}"
-
-
 def json_line(content: Mapping[str, object]) -> bytes:
     """Return a line of JSON."""
     return (_encode(content) + "\n").encode()
@@ -160,27 +144,6 @@ def json_line(content: Mapping[str, object]) -> bytes:
 def json_page(content: Mapping[str, object]) -> bytes:
     """Return a file of JSON that a person can read."""
     return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
-
-
-def note_line(note: Note, *, text: str, chart_time: str) -> bytes:
-    """Return a note as a line of JSON."""
-    return json_line({"row": note.row} | asdict(note) | {"chart_time": chart_time, "text": text})
-
-
-def truth_line(note: Note, truth: NoteTruth) -> bytes:
-    """Return what the truth file says of a note; nothing where both texts are the same."""
-    if not (truth.inserted or truth.left or truth.n_malformed):
-        return b""
-    return json_line(
-        {
-            "row": note.row,
-            "note_id": note.note_id,
-            "patient": patient_key(note),
-            "inserted": [place.plain() for place in truth.inserted or ()],
-            "left": [place.plain() for place in truth.left],
-            "n_malformed": truth.n_malformed,
-        }
-    )
 
 
 def places_of(record: Mapping[str, Any]) -> tuple[Place, ...]:
@@ -198,7 +161,7 @@ def places_of(record: Mapping[str, Any]) -> tuple[Place, ...]:
 
 
 def _of_register(place: Mapping[str, Any], *, own: str) -> Place:
-    ids = [own] if place["is_own"] or not place["patient_ids"] else list(place["patient_ids"])
+    ids = [own] if place["is_own"] or not place["patient_ids"] else place["patient_ids"]
     is_canary = ids[0].startswith(f"{CANARY}:")
     keys = ids if is_canary else [f"patient:{patient}" for patient in ids]
     return Place(
@@ -220,12 +183,11 @@ def corpus_notes(
         records = map(json.loads, truth)
         known = next(records, None)
         for line in private:
-            note = json.loads(line)
-            is_known = known is not None and known["row"] == note["row"]
-            yield line, note, places_of(known) if known and is_known else ()
+            note, places = json.loads(line), tuple[Place, ...]()
+            if known is not None and known["row"] == note["row"]:
+                places, known = places_of(known), next(records, None)
+            yield line, note, places
             on_bytes(len(line))
-            if is_known:
-                known = next(records, None)
         if known is not None:
             raise AuditError(
                 "The files of the corpus do not belong together.",
@@ -275,13 +237,13 @@ def read_listed(path: Path) -> ListedNotes:
     """Return what a `listed.json` says."""
     try:
         content = json.loads(path.read_bytes())
-        counts = [content[field.name] for field in fields(ListedNotes)[:-1]]
+        n_notes, n_patients, n_listed = counts = [
+            content[field.name] for field in fields(ListedNotes)[:-1]
+        ]
         notes = array("I", content["notes"])
-        if any(type(count) is not int for count in counts):
-            raise TypeError
-        n_notes, n_patients, n_listed = counts
-        is_rising = all(a < b for a, b in pairwise((-1, *notes, n_notes)))
-        if not is_rising or not bool(notes) <= n_listed <= min(n_patients, len(notes)):
+        is_right = all(type(count) is int for count in counts)
+        is_right &= all(a < b for a, b in pairwise((-1, *notes, n_notes)))
+        if not is_right or not bool(notes) <= n_listed <= min(n_patients, len(notes)):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         raise unreadable() from None

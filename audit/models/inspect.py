@@ -11,8 +11,8 @@ import json
 import math
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -32,6 +32,7 @@ MODEL_FOLDER = "model"
 RUN_FILE = "training.json"
 _MAX_RUN_BYTES = 1_000_000
 _MAX_RUNS = 5_000
+_COPY_FILE = "Copy the file again from where the model was saved."
 
 
 def trained_dir() -> Path | None:
@@ -72,6 +73,25 @@ def trained_name(directory: Path) -> str:
     return f"{name} ({directory.name})" if is_copy else name
 
 
+@contextmanager
+def _at(where: str) -> Iterator[None]:
+    """Give the errors of a block their place, where they have none."""
+    try:
+        yield
+    except AuditError as error:
+        if error.where:
+            raise
+        raise AuditError(error.what, where=where, do=error.do) from None
+
+
+def _refuse_more(n: int, *, than: int) -> None:
+    if n > than:
+        raise AuditError(
+            "This holds more bytes, lines or entries than are read here (at most {most:,}).",
+            most=than,
+        )
+
+
 _MAX_ENTRIES = 10_000
 _CODE_SUFFIXES = {".py", ".pyc", ".pyd", ".so", ".dll", ".dylib"}
 _UNSAFE_WEIGHTS = {
@@ -100,18 +120,14 @@ class ModelFolder:
     def read(self, file: str, *, max_bytes: int) -> bytes:
         """Read one small file whole."""
         if file not in self.files:
-            raise AuditError("The file {file} is missing.", where=self.where(), file=file)
-        try:
-            with (self.path / file).open("rb") as stream:
-                data = stream.read(max_bytes + 1)
-        except OSError as fault:
-            raise unreadable(fault, where=self.where(file)) from None
-        if len(data) > max_bytes:
-            raise AuditError(
-                "The file is larger than {max_bytes} MB.",
-                where=self.where(file),
-                max_bytes=max_bytes // 1000000,
-            )
+            raise AuditError("The file {file} is missing.", where=self.name, file=file)
+        with _at(self.where(file)):
+            try:
+                with (self.path / file).open("rb") as stream:
+                    data = stream.read(max_bytes + 1)
+            except OSError as fault:
+                raise unreadable(fault, where=self.where(file)) from None
+            _refuse_more(len(data), than=max_bytes)
         return data
 
     def json(self, file: str, *, max_bytes: int) -> dict[str, object]:
@@ -121,22 +137,17 @@ class ModelFolder:
 
 def unreadable(fault: Exception, *, where: str) -> AuditError:
     """Return the error for a file that the system does not give out, without its path."""
-    reason = getattr(fault, "strerror", None) or type(fault).__name__
     return AuditError(
         "It cannot be read ({reason}).",
         where=where,
         do="Check that it exists and that you may read it.",
-        reason=reason,
+        reason=getattr(fault, "strerror", None) or type(fault).__name__,
     )
 
 
 def parse_json(data: bytes, *, where: str) -> dict[str, object]:
     """Parse a JSON object strictly, as `audit.foreign.json_value` does."""
-    refusal = AuditError(
-        "This is not a valid JSON object.",
-        where=where,
-        do="Copy the file again from where the model was saved.",
-    )
+    refusal = AuditError("This is not a valid JSON object.", where=where, do=_COPY_FILE)
     value = json_value(data, refusal=refusal)
     if not isinstance(value, dict):
         raise refusal
@@ -151,35 +162,34 @@ def open_folder(path: Path) -> ModelFolder:
             raise AuditError("This is not a directory.", where=path.name)
         name = display_name(root)
         entries = sorted(root.iterdir())
-        if len(entries) > _MAX_ENTRIES:
-            raise AuditError(
-                "The directory holds more than {max_entries} entries.",
-                where=name,
-                max_entries=_MAX_ENTRIES,
-            )
+        with _at(name):
+            _refuse_more(len(entries), than=_MAX_ENTRIES)
         files = [one.name for one in entries if _is_file(one, name=name)]
     except (OSError, ValueError, RuntimeError) as fault:
         raise unreadable(fault, where=path.name) from None
-    suffixes = {file: Path(file).suffix.lower() for file in files}
-    for file, suffix in suffixes.items():
+    safe: list[str] = []
+    unsafe: list[str] = []
+    for file in files:
+        suffix = Path(file).suffix.lower()
         if suffix in _CODE_SUFFIXES:
             raise AuditError(
                 "The directory holds program code; a model that needs code of its own is not "
                 "loaded.",
                 where="{name}/{file}",
-                do="Remove it if the model is a plain BERT, RoBERTa or DistilBERT.",
                 name=name,
                 file=_plain(file),
+                do="Remove it if the model is a plain BERT, RoBERTa or DistilBERT.",
             )
-    unsafe = tuple(file for file in files if suffixes[file] in _UNSAFE_WEIGHTS)
-    return ModelFolder(root, name, tuple(file for file in files if file not in unsafe), unsafe)
+        (unsafe if suffix in _UNSAFE_WEIGHTS else safe).append(file)
+    return ModelFolder(root, name, tuple(safe), tuple(unsafe))
 
 
 def display_name(root: Path) -> str:
     """Return what a model's directory is called in messages and results."""
     # In a Hugging Face cache the directory's own name is a revision; the model's is two above.
-    own = root.parent.parent.name if _is_snapshot(root) else trained_name(root) or root.name
-    return _plain(own)
+    return _plain(
+        root.parent.parent.name if _is_snapshot(root) else trained_name(root) or root.name
+    )
 
 
 def _is_snapshot(root: Path) -> bool:
@@ -188,23 +198,21 @@ def _is_snapshot(root: Path) -> bool:
 
 def _is_file(entry: Path, *, name: str) -> bool:
     """Whether the entry is a file to be opened; directories are not, all else is refused."""
-    where = f"{name}/{_plain(entry.name)}"
+    what, do, root = "", "", entry.parent
     if entry.is_symlink():
         # Snapshots of a Hugging Face cache link into the blobs of the same model.
-        root = entry.parent
+        home = root.parent.parent if _is_snapshot(root) else root
         try:
-            entry = entry.resolve(strict=True)
+            if not entry.resolve(strict=True).is_relative_to(home):
+                what = "This is a link that leads out of the model's directory."
+                do = "Replace the link by a copy of the file."
         except (OSError, RuntimeError):
-            raise AuditError("This is a link that leads nowhere.", where=where) from None
-        if not entry.is_relative_to(root.parent.parent if _is_snapshot(root) else root):
-            raise AuditError(
-                "This is a link that leads out of the model's directory.",
-                where=where,
-                do="Replace the link by a copy of the file.",
-            )
-    mode = entry.lstat().st_mode
+            what = "This is a link that leads nowhere."
+    mode = 0 if what else entry.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise AuditError("This is neither a file nor a directory.", where=where)
+        what = what or "This is neither a file nor a directory."
+        place = f"{name}/{_plain(entry.name)}"
+        raise AuditError(what, where=place, do=do)
     return stat.S_ISREG(mode)
 
 
@@ -212,17 +220,25 @@ def _plain(name: str) -> str:
     return "".join(ch if ch.isprintable() and ch != '"' else "?" for ch in name)[:80]
 
 
+def _shown(value: object) -> str:
+    """Show a foreign value: at most 40 characters, no control characters."""
+    text = "".join(ch if ch.isprintable() else "?" for ch in str(value)[:41])
+    return f'"{text[:40]}…"' if len(text) > 40 else f'"{text}"'
+
+
 MAX_VOCABULARY = 1_000_000
 _MAX_CONFIG_BYTES = 1_000_000
 _ATTENTION_KEYS = ("attn_implementation", "experts_implementation")
 _PLAIN_ATTENTION = (None, "eager", "sdpa")
 _CODE_KEYS = {"auto_map", "trust_remote_code", "custom_pipelines", "quantization_config"}
+_MAX_DEPTH = 16
 
 Activation = Literal[
     "gelu", "gelu_new", "gelu_python", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish"
 ]
 Scalar = bool | int | float | str | None
 Id = Annotated[int, Field(ge=0, le=MAX_VOCABULARY)]
+VocabularySize = Annotated[int, Field(ge=1, le=MAX_VOCABULARY)]
 Layers = Annotated[int, Field(ge=1, le=200)]
 Width = Annotated[int, Field(ge=1, le=16_384)]
 InnerWidth = Annotated[int, Field(ge=1, le=8 * 16_384)]
@@ -244,12 +260,12 @@ class ModelConfig(BaseModel):
 
     architecture: ClassVar[str]
     n_layers: Layers
-    hidden_size: Width
+    hidden_size: Width = 768
     n_heads: Heads
-    intermediate_size: InnerWidth
+    intermediate_size: InnerWidth = 3072
     hidden_dropout: DropoutRate
     attention_dropout: DropoutRate
-    vocab_size: int = Field(default=30522, ge=1, le=MAX_VOCABULARY)
+    vocab_size: VocabularySize = 30522
     n_position_rows: int = Field(default=512, ge=2, le=131_072, alias="max_position_embeddings")
     pad_token_id: Id | None = 0
     is_tied: bool = Field(default=True, alias="tie_word_embeddings")
@@ -269,9 +285,7 @@ class ModelConfig(BaseModel):
 class _Bert(ModelConfig):
     architecture = "bert"
     n_layers: Layers = Field(default=12, alias="num_hidden_layers")
-    hidden_size: Width = 768
     n_heads: Heads = Field(default=12, alias="num_attention_heads")
-    intermediate_size: InnerWidth = 3072
     hidden_dropout: DropoutRate = Field(default=0.1, alias="hidden_dropout_prob")
     attention_dropout: DropoutRate = Field(default=0.1, alias="attention_probs_dropout_prob")
     hidden_act: Activation = "gelu"
@@ -281,7 +295,7 @@ class _Bert(ModelConfig):
 
 class _Roberta(_Bert):
     architecture = "roberta"
-    vocab_size: int = Field(default=50265, ge=1, le=MAX_VOCABULARY)
+    vocab_size: VocabularySize = 50265
     pad_token_id: Id = 1
 
     @property
@@ -302,17 +316,17 @@ class _DistilBert(ModelConfig):
     sinusoidal_pos_embds: bool = False
 
 
-_CONFIGS: dict[str, type[ModelConfig]] = {
+_CONFIGS: dict[object, type[ModelConfig]] = {
     kind.architecture: kind for kind in (_Bert, _Roberta, _DistilBert)
 }
 # Settings that change the arithmetic and have one value here: another one is refused, not ignored.
-_ONLY: dict[str, tuple[object, ...]] = {
-    "is_decoder": (False, None),
-    "add_cross_attention": (False, None),
-    "is_encoder_decoder": (False, None),
-    "position_embedding_type": ("absolute", None),
-    "pruned_heads": ({}, None),
-    "torchscript": (False, None),
+_ONLY: dict[str, object] = {
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "is_encoder_decoder": False,
+    "position_embedding_type": "absolute",
+    "pruned_heads": {},
+    "torchscript": False,
 }
 
 
@@ -322,23 +336,24 @@ def refuse_code_keys(value: object, *, where: str, _depth: int = 0) -> None:
     That is: `auto_map`, `trust_remote_code`, quantisation, any "kernel" key, or an attention or
     experts implementation that transformers does not ship.
     """
-    if _depth > 16:
+    if _depth > _MAX_DEPTH:
         raise AuditError("Its settings are nested too deeply.", where=where)
-    for key, item in value.items() if isinstance(value, dict) else ():
-        name = str(key).lower()
-        is_foreign = any(part in name for part in _ATTENTION_KEYS) and item not in _PLAIN_ATTENTION
-        if name in _CODE_KEYS or "kernel" in name or is_foreign:
-            raise AuditError(
-                (
-                    "The setting {key} can load code or change the arithmetic; such a "
-                    "model is not loaded."
-                ),
-                where=where,
-                do="Remove the setting if the model is a plain BERT, RoBERTa or DistilBERT.",
-                key=_shown(key),
-            )
-        refuse_code_keys(item, where=where, _depth=_depth + 1)
-    for item in value if isinstance(value, list) else ():
+    inner = value if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        inner = list(value.values())
+        for key, item in value.items():
+            name = str(key).lower()
+            is_attention = any(part in name for part in _ATTENTION_KEYS)
+            is_foreign = is_attention and item not in _PLAIN_ATTENTION
+            if name in _CODE_KEYS or "kernel" in name or is_foreign:
+                raise AuditError(
+                    "The setting {key} can load code or change the arithmetic; such a model is not "
+                    "loaded.",
+                    where=where,
+                    do="Remove the setting if the model is a plain BERT, RoBERTa or DistilBERT.",
+                    key=_shown(key),
+                )
+    for item in inner:
         refuse_code_keys(item, where=where, _depth=_depth + 1)
 
 
@@ -348,101 +363,79 @@ def parse_config(raw: Mapping[str, object], *, where: str) -> ModelConfig:
     kind = raw.get("model_type")
     if kind is None:
         # Configurations from before 2020 have no model_type; the class name says the same.
-        named = raw.get("architectures")
-        written = re.match(r"\['(Bert|Roberta|DistilBert)For", str(named))
-        kind = written[1].lower() if written else None
-    if not isinstance(kind, str) or kind not in _CONFIGS:
-        raise AuditError(
-            "Models of the kind {kind} cannot be audited.",
-            where=where,
-            do="The kinds that can: BERT, RoBERTa and DistilBERT.",
-            kind=_shown(kind),
-        )
-    for key, allowed in _ONLY.items():
-        if raw.get(key) not in allowed:
+        named = re.match(r"\['(Bert|Roberta|DistilBert)For", str(raw.get("architectures")))
+        kind = named[1].lower() if named else None
+    with _at(where):
+        if not isinstance(kind, str) or kind not in _CONFIGS:
             raise AuditError(
-                "The setting {key} = {raw} is not supported.",
-                where=where,
-                key=key,
-                raw=_shown(raw[key]),
+                "Models of the kind {kind} cannot be audited.",
+                do="The kinds that can: BERT, RoBERTa and DistilBERT.",
+                kind=_shown(kind),
             )
-    try:
-        config = _CONFIGS[kind].model_validate(raw)
-    except ValidationError as error:
-        key = str(error.errors(include_input=False)[0]["loc"][0])
-        raise AuditError(
-            "The setting {key} = {raw} is out of bounds.",
-            where=where,
-            do="Check that this is the config.json that was saved with the model.",
-            key=key,
-            raw=_shown(raw[key]),
-        ) from None
-    for name, field in _CONFIGS[kind].model_fields.items():
-        key = field.alias or name
-        config._settings[key] = raw.get(key, field.default)  # type: ignore[assignment]
-    _check_together(config, where=where)
+        wrong = [key for key, only in _ONLY.items() if raw.get(key) not in (only, None)]
+        try:
+            config = _CONFIGS[kind].model_validate(raw)
+        except ValidationError as error:
+            wrong += [str(error.errors(include_input=False)[0]["loc"][0])]
+        if wrong:
+            raise AuditError(
+                "The setting {key} = {raw} is not supported or out of bounds.",
+                do="Check that this is the config.json that was saved with the model.",
+                key=wrong[0],
+                raw=_shown(raw[wrong[0]]),
+            )
+        for name, field in _CONFIGS[kind].model_fields.items():
+            key = field.alias or name
+            config._settings[key] = raw.get(key, field.default)  # type: ignore[assignment]
+        is_split = config.hidden_size % config.n_heads == 0
+        is_inside = config.pad_token_id is None or config.pad_token_id < config.vocab_size
+        if not is_split or not is_inside or config.n_positions < 2:
+            raise AuditError(
+                "Its settings contradict one another: width and heads, padding token and "
+                "vocabulary, or the number of positions.",
+                do="Check that this is the config.json that was saved with the model.",
+            )
     return config
-
-
-def _check_together(config: ModelConfig, *, where: str) -> None:
-    if config.hidden_size % config.n_heads:
-        raise AuditError(
-            "The width {hidden_size} cannot be shared by {n_heads} heads.",
-            where=where,
-            hidden_size=config.hidden_size,
-            n_heads=config.n_heads,
-        )
-    if config.pad_token_id is not None and config.pad_token_id >= config.vocab_size:
-        raise AuditError("The padding token lies outside the vocabulary.", where=where)
-    if config.n_positions < 2:
-        raise AuditError("The model has no position for a token.", where=where)
-
-
-def _shown(value: object) -> str:
-    """Show a foreign value: at most 40 characters, no control characters."""
-    text = "".join(ch if ch.isprintable() else "?" for ch in str(value)[:41])
-    return f'"{text[:40]}…"' if len(text) > 40 else f'"{text}"'
 
 
 Shape = tuple[int, ...]
 
 
 class _Layout(NamedTuple):
-    """Names of tensors: of a layer's parts, and of the masked-language-model head's."""
+    """Parts of a model, each with a weight and a bias, and their sizes.
+
+    v: vocabulary, d: width, i: inner width. The head's matrix is the last part of `head`.
+    """
 
     layers: str
-    attention: tuple[str, ...]
-    norms: tuple[str, ...]
-    inner: str
-    outer: str
-    head: str
-    dense: str
-    head_norm: str
-    decoder: str
+    layer: Mapping[str, str]
+    head: Mapping[str, str]
     bias: str
 
 
-_BERT_LAYER = (
-    (
-        "attention.self.query", "attention.self.key", "attention.self.value",
-        "attention.output.dense",
-    ),
-    ("attention.output.LayerNorm", "output.LayerNorm"), "intermediate.dense", "output.dense",
-)  # fmt: skip
+_BERT_LAYER = {
+    "attention.self.query": "dd", "attention.self.key": "dd", "attention.self.value": "dd",
+    "attention.output.dense": "dd", "attention.output.LayerNorm": "d", "output.LayerNorm": "d",
+    "intermediate.dense": "id", "output.dense": "di",
+}  # fmt: skip
 _LAYOUTS = {
     "bert": _Layout(
-        "encoder.layer", *_BERT_LAYER, "cls.predictions.", "cls.predictions.transform.dense",
-        "cls.predictions.transform.LayerNorm", "cls.predictions.decoder", "cls.predictions.bias",
+        "encoder.layer", _BERT_LAYER,
+        {"cls.predictions.transform.dense": "dd", "cls.predictions.transform.LayerNorm": "d",
+         "cls.predictions.decoder": "vd"}, "cls.predictions.bias",
     ),
     "roberta": _Layout(
-        "encoder.layer", *_BERT_LAYER, "lm_head.", "lm_head.dense", "lm_head.layer_norm",
-        "lm_head.decoder", "lm_head.bias",
+        "encoder.layer", _BERT_LAYER,
+        {"lm_head.dense": "dd", "lm_head.layer_norm": "d", "lm_head.decoder": "vd"},
+        "lm_head.bias",
     ),
     "distilbert": _Layout(
         "transformer.layer",
-        ("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin"),
-        ("sa_layer_norm", "output_layer_norm"), "ffn.lin1", "ffn.lin2", "vocab_",
-        "vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias",
+        {"attention.q_lin": "dd", "attention.k_lin": "dd", "attention.v_lin": "dd",
+         "attention.out_lin": "dd", "sa_layer_norm": "d", "output_layer_norm": "d",
+         "ffn.lin1": "id", "ffn.lin2": "di"},
+        {"vocab_transform": "dd", "vocab_layer_norm": "d", "vocab_projector": "vd"},
+        "vocab_projector.bias",
     ),
 }  # fmt: skip
 # What a pre-training checkpoint carries besides its masked-LM head, and buffers of old versions.
@@ -460,40 +453,30 @@ def current_name(name: str) -> str:
 
 def same_tensors(config: ModelConfig) -> dict[str, str]:
     """Return the other name under which one and the same tensor is found in this model."""
-    root = config.architecture
-    decoder, bias = _LAYOUTS[root].decoder, _LAYOUTS[root].bias
-    same = {f"{decoder}.bias": bias} if bias != f"{decoder}.bias" else {}
+    layout = _LAYOUTS[config.architecture]
+    *_, decoder = layout.head
+    same = {f"{decoder}.bias": layout.bias} if layout.bias != f"{decoder}.bias" else {}
     if config.is_tied:
-        same[f"{decoder}.weight"] = f"{root}.embeddings.word_embeddings.weight"
+        same[f"{decoder}.weight"] = f"{config.architecture}.embeddings.word_embeddings.weight"
     return same
 
 
 def expected_shapes(config: ModelConfig) -> dict[str, Shape]:
     """Return name and shape of every parameter of the masked language model."""
-    root, d, inner = config.architecture, config.hidden_size, config.intermediate_size
-    layout = _LAYOUTS[root]
-    shapes: dict[str, Shape] = {
-        f"{root}.embeddings.word_embeddings.weight": (config.vocab_size, d),
-        f"{root}.embeddings.position_embeddings.weight": (config.n_position_rows, d),
-        layout.bias: (config.vocab_size,),
-    }
+    root, layout = config.architecture, _LAYOUTS[config.architecture]
+    sizes = {"v": config.vocab_size, "d": config.hidden_size, "i": config.intermediate_size}
+    tables = {"word": sizes["v"], "position": config.n_position_rows}
     if isinstance(config, _Bert):
-        shapes[f"{root}.embeddings.token_type_embeddings.weight"] = (config.type_vocab_size, d)
-    layer: dict[str, Shape] = {
-        **dict.fromkeys(layout.attention, (d, d)),
-        **dict.fromkeys(layout.norms, (d,)),
-        layout.inner: (inner, d),
-        layout.outer: (d, inner),
+        tables["token_type"] = config.type_vocab_size
+    shapes: dict[str, Shape] = {
+        f"{root}.embeddings.{name}_embeddings.weight": (n, sizes["d"]) for name, n in tables.items()
     }
-    weights: dict[str, Shape] = {
-        f"{root}.embeddings.LayerNorm": (d,),
-        layout.dense: (d, d),
-        layout.head_norm: (d,),
-        layout.decoder: (config.vocab_size, d),
-    }
+    shapes[layout.bias] = (sizes["v"],)
+    parts = {f"{root}.embeddings.LayerNorm": "d", **layout.head}
     for i in range(config.n_layers):
-        weights |= {f"{root}.{layout.layers}.{i}.{part}": shape for part, shape in layer.items()}
-    for name, shape in weights.items():
+        parts |= {f"{root}.{layout.layers}.{i}.{part}": d for part, d in layout.layer.items()}
+    for name, letters in parts.items():
+        shape = tuple(sizes[letter] for letter in letters)
         shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
     return shapes
 
@@ -509,169 +492,132 @@ _MAX_SHARDS = 200
 _FLOATS = ("F16", "BF16", "F32", "F64")
 
 
-class TensorHeader(NamedTuple):
-    """One tensor as the header of `file` announces it; `dtype` as in the format: "F32", ..."""
+class _TensorHeader(NamedTuple):
+    """One tensor as a file announces it; `dtype` as in the format: "F32", ..."""
 
-    name: str
     dtype: str
     shape: Shape
-    file: str
 
 
-def read_header(path: Path, *, where: str) -> tuple[TensorHeader, ...]:
+def _read_header(path: Path) -> dict[str, _TensorHeader]:
     """Read the header of one safetensors file; the library checks it against the file."""
-    broken = AuditError(
-        "This is not a whole safetensors file.",
-        where=where,
-        do="Copy the file again from where the model was saved.",
-    )
-    with path.open("rb") as start:
-        if int.from_bytes(start.read(8), "little") > _MAX_HEADER_BYTES:
-            raise broken
+    broken = AuditError("This is not a whole safetensors file.", do=_COPY_FILE)
+    try:
+        with path.open("rb") as start:
+            if int.from_bytes(start.read(8), "little") > _MAX_HEADER_BYTES:
+                raise broken
+    except OSError as fault:
+        raise unreadable(fault, where="") from None
     with refusing(broken), safe_open(path, framework="numpy") as file:
-        tensors = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-        return tuple(
-            TensorHeader(name, one.get_dtype(), tuple(one.get_shape()), path.name)
-            for name, one in tensors.items()
-        )
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        return {
+            name: _TensorHeader(one.get_dtype(), tuple(one.get_shape()))
+            for name, one in slices.items()
+        }
 
 
-def _weights(folder: ModelFolder) -> tuple[list[str], list[TensorHeader]]:
+def _weights(folder: ModelFolder) -> tuple[list[str], dict[str, _TensorHeader]]:
     """Return the files of the weights and the headers of all tensors in them."""
-    _refuse_other_weights(folder)
-    where, files, places = folder.where(INDEX_FILE), [SINGLE_FILE], None
+    with _at(folder.name):
+        _refuse_other_weights(folder)
+    files, places = [SINGLE_FILE], None
+    disagree = AuditError(
+        "The shard index does not fit the shards: one is missing, or holds other tensors.",
+        where=folder.where(INDEX_FILE),
+        do="Copy the model again from where it was saved, all shards of one saving.",
+    )
     if INDEX_FILE in folder.files:
         places = folder.json(INDEX_FILE, max_bytes=_MAX_INDEX_BYTES).get("weight_map")
         files = sorted(set(map(str, places.values()))) if isinstance(places, dict) else []
-        missing = [file for file in files if file not in folder.files]
-        if missing or not 0 < len(files) <= _MAX_SHARDS:
-            raise AuditError(
-                ("The shard index names {n_files} files, of which {n_missing} are missing."),
-                where=where,
-                do="Copy the model again from where it was saved, all shards.",
-                n_files=len(files),
-                n_missing=len(missing),
-            )
-    tensors: list[TensorHeader] = []
+        if not 0 < len(files) <= _MAX_SHARDS or not {*files} <= {*folder.files}:
+            raise disagree
+    tensors: dict[str, _TensorHeader] = {}
+    found: dict[str, str] = {}
+    n_tensors = 0
     for file in files:
-        try:
-            tensors += read_header(folder.path / file, where=folder.where(file))
-        except OSError as fault:
-            raise unreadable(fault, where=folder.where(file)) from None
-        if len(tensors) > _MAX_TENSORS:
-            raise AuditError(
-                "The files list more than {max_tensors:,} tensors.",
-                where=folder.where(),
-                max_tensors=_MAX_TENSORS,
-            )
-    found = {tensor.name: tensor.file for tensor in tensors}
-    if places is not None and (len(found) < len(tensors) or found != places):
-        raise AuditError(
-            "The shard index and the shards do not hold the same tensors.",
-            where=where,
-            do="Copy the model again from where it was saved, all shards of one saving.",
-        )
+        with _at(folder.where(file)):
+            header = _read_header(folder.path / file)
+            n_tensors += len(header)
+            _refuse_more(n_tensors, than=_MAX_TENSORS)
+        tensors |= header
+        found |= dict.fromkeys(header, file)
+    if places is not None and (n_tensors > len(found) or found != places):
+        raise disagree
     return files, tensors
 
 
 def _refuse_other_weights(folder: ModelFolder) -> None:
     n_kinds = (SINGLE_FILE in folder.files) + (INDEX_FILE in folder.files)
-    what, do = "", ""
     if any(file.startswith("adapter_") for file in folder.files):
-        what = "The directory holds an adapter; without it the model is another one."
-        do = "Merge the adapter into the model and save that."
-    elif n_kinds == 2:
-        what = Message(
+        raise AuditError(
+            "The directory holds an adapter; without it the model is another one.",
+            do="Merge the adapter into the model and save that.",
+        )
+    if n_kinds == 2:
+        raise AuditError(
             "There are two sets of weights: {single_file} and {index_file}.",
+            do="Keep the one that is meant.",
             single_file=SINGLE_FILE,
             index_file=INDEX_FILE,
         )
-        do = "Keep the one that is meant."
-    elif n_kinds == 0 and folder.unsafe:
-        what = Message(
-            ("The weights are there only in a form that can run code or is not read ({unsafe})."),
+    if n_kinds == 0 and folder.unsafe:
+        raise AuditError(
+            "The weights are there only in a form that can run code or is not read ({unsafe}).",
+            do="Convert them to safetensors on a machine that may run the model's code: "
+            "load with transformers, then save_pretrained.",
             unsafe=", ".join(folder.unsafe[:3]),
         )
-        do = (
-            "Convert them to safetensors on a machine that may run the model's code: "
-            "load with transformers, then save_pretrained."
+    if n_kinds == 0:
+        raise AuditError(
+            "There are no weights ({single_file}).",
+            do="Choose the directory into which the model was saved.",
+            single_file=SINGLE_FILE,
         )
-    elif n_kinds == 0:
-        what = Message("There are no weights ({single_file}).", single_file=SINGLE_FILE)
-        do = "Choose the directory into which the model was saved."
-    if what:
-        raise AuditError(what, where=folder.where(), do=do)
 
 
-def _check_tensors(
-    tensors: Sequence[TensorHeader], *, config: ModelConfig, where: str
-) -> list[str]:
-    """Check the announced tensors against the configuration; return the known extra ones."""
-    found = {current_name(tensor.name): tensor for tensor in tensors}
-    if len(found) != len(tensors):
-        raise AuditError("A tensor is there under its old and its new name.", where=where)
-    if not any(name.startswith(_LAYOUTS[config.architecture].head) for name in found):
+def _check_tensors(stored: Mapping[str, _TensorHeader], *, config: ModelConfig) -> None:
+    """Check the announced tensors against the configuration."""
+    found = {current_name(name): tensor for name, tensor in stored.items()}
+    if len(found) != len(stored):
+        raise AuditError("A tensor is there under its old and its new name.")
+    expected, twins = expected_shapes(config), same_tensors(config)
+    is_of_head = (not name.startswith(f"{config.architecture}.") for name in expected)
+    if not found.keys() & {name for name, is_it in zip(expected, is_of_head, strict=True) if is_it}:
         raise AuditError(
             "The model has no masked-language-model head, so it gives no word a probability.",
-            where=where,
             do="Use the checkpoint that was saved as ...ForMaskedLM or ...ForPreTraining.",
         )
-    expected = expected_shapes(config)
-    twins = same_tensors(config)
     twins |= {other: one for one, other in twins.items()}
     missing = [name for name in expected if name not in found and twins.get(name) not in found]
     if missing:
         raise AuditError(
-            (
-                '{n_missing} tensors are missing (first: "{missing}"); they would be '
-                "filled with random numbers."
-            ),
-            where=where,
+            '{n_missing} tensors are missing (first: "{missing}"); they would be filled with '
+            "random numbers.",
             do="Copy the model again, or save it as ...ForMaskedLM.",
             n_missing=len(missing),
             missing=missing[0],
         )
     extra = sorted(found.keys() - expected.keys())
-    unknown = [name for name in extra if not _KNOWN_EXTRA.fullmatch(name)]
-    if unknown:
+    if unknown := [name for name in extra if not _KNOWN_EXTRA.fullmatch(name)]:
         raise AuditError(
-            (
-                "The files hold {n_unknown} tensors that a {architecture} masked "
-                'language model does not have (first: "{unknown}").'
-            ),
-            where=where,
+            "The files hold {n_unknown} tensors that a {architecture} masked language model does "
+            'not have (first: "{unknown}").',
             do="Check that config.json belongs to these weights.",
             n_unknown=len(unknown),
             architecture=config.architecture,
             unknown=_plain(unknown[0]),
         )
-    for name, shape in expected.items():
-        if name in found:
-            _check_tensor(found[name], name=name, shape=shape, where=where)
-    return extra
-
-
-def _check_tensor(tensor: TensorHeader, *, name: str, shape: Shape, where: str) -> None:
-    if tensor.shape != shape:
-        raise AuditError(
-            ('The tensor "{name}" has the shape {shape}; config.json promises {promised}.'),
-            where=where,
-            do="Check that config.json belongs to these weights.",
-            name=name,
-            shape=str([*tensor.shape]),
-            promised=str([*shape]),
-        )
-    if tensor.dtype not in _FLOATS:
-        raise AuditError(
-            (
-                'The tensor "{name}" holds numbers of the kind {dtype}; only 16, 32 '
-                "and 64 bit floating point is read."
-            ),
-            where=where,
-            do="Save the model unquantised.",
-            name=name,
-            dtype=tensor.dtype,
-        )
+    for name in (name for name in expected if name in found):
+        if found[name].shape != expected[name] or found[name].dtype not in _FLOATS:
+            raise AuditError(
+                'The tensor "{name}" holds {dtype} numbers in the shape {shape}; config.json '
+                "promises {promised}, of 16, 32 or 64 bit floating point.",
+                do="Check that config.json belongs to these weights, and save them unquantised.",
+                name=name,
+                dtype=found[name].dtype,
+                shape=str([*found[name].shape]),
+                promised=str([*expected[name]]),
+            )
 
 
 CONFIG_FILE = "tokenizer_config.json"
@@ -683,13 +629,14 @@ _MAX_TOKENIZER_BYTES = 32_000_000
 _MAX_TOKENIZER_CONFIG_BYTES = 8_000_000
 _MAX_ADDED = 10_000
 _JAPANESE = "BertJapaneseTokenizer"
-# Files without tokenizer.json, and the model in it; () and "" where any will do.
-_CLASSES: dict[str, tuple[tuple[str, ...], str]] = {
-    "BertTokenizer": (("vocab.txt",), "WordPiece"),
-    "DistilBertTokenizer": (("vocab.txt",), "WordPiece"),
-    "RobertaTokenizer": (("vocab.json", "merges.txt"), "BPE"),
-    _JAPANESE: (("vocab.txt",), ""),
-    "PreTrainedTokenizerFast": ((), ""),
+_ANY_MODEL = ("WordPiece", "BPE", "WordLevel")
+# Files without tokenizer.json, and the models that may be in it.
+_CLASSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "BertTokenizer": (("vocab.txt",), ("WordPiece",)),
+    "DistilBertTokenizer": (("vocab.txt",), ("WordPiece",)),
+    "RobertaTokenizer": (("vocab.json", "merges.txt"), ("BPE",)),
+    _JAPANESE: (("vocab.txt",), _ANY_MODEL),
+    "PreTrainedTokenizerFast": ((FAST_FILE,), _ANY_MODEL),
 }
 _DEFAULT_CLASS = {
     "bert": "BertTokenizer",
@@ -727,7 +674,7 @@ class TokenizerFiles:
 
     `kind` is the class in transformers; `settings` what `tokenizer_config.json` says, by the
     allow-list; `used` are the contents of the files that it is built from, `present` of all;
-    `declared` is the token of each id; `notes` are what the reader should know.
+    `declared` is the token of each id.
     """
 
     kind: str
@@ -735,176 +682,140 @@ class TokenizerFiles:
     used: Mapping[str, bytes]
     present: Mapping[str, bytes]
     declared: Mapping[int, str]
-    notes: tuple[str, ...]
 
 
-def _tokenizer_files(
-    folder: ModelFolder, *, architecture: str, model_config: Mapping[str, object]
-) -> TokenizerFiles:
-    where = folder.where(CONFIG_FILE)
+def _tokenizer_files(folder: ModelFolder, *, named: str) -> TokenizerFiles:
+    """Read a tokenizer; `named` is its class where its own configuration names none."""
     raw: dict[str, object] = {}
+    where = folder.where(CONFIG_FILE)
     if CONFIG_FILE in folder.files:
         raw = folder.json(CONFIG_FILE, max_bytes=_MAX_TOKENIZER_CONFIG_BYTES)
     refuse_code_keys(raw, where=where)
-    named = raw.get("tokenizer_class") or model_config.get("tokenizer_class")
-    kind = _tokenizer_class(str(named or _DEFAULT_CLASS[architecture]), where=where)
     settings = {key: value for key, value in raw.items() if key in _SETTINGS}
-    _refuse_many_added(*settings.values(), where=where)
-    if kind == _JAPANESE:
-        _check_japanese(settings, where=where)
+    with _at(where):
+        kind = _tokenizer_class(str(raw.get("tokenizer_class") or named))
+        _refuse_many_added(*settings.values())
+        if kind == _JAPANESE:
+            _check_japanese(settings)
+        added = _table_of_added(settings.get("added_tokens_decoder"))
     present = {
         file: folder.read(file, max_bytes=_MAX_TOKENIZER_BYTES)
         for file in _ALL_FILES
         if file in folder.files
     }
-    used = {file: present[file] for file in _used_files(kind, present, where=folder.where())}
-    lines: dict[int, str] = {}
-    if "vocab.txt" in present:
-        lines = _vocabulary_lines(present["vocab.txt"], where=folder.where("vocab.txt"))
-    declared = _vocabulary(folder, kind=kind, used=used, lines=lines)
-    base = {i: token.rstrip() for i, token in declared.items() if i in lines}
-    notes: tuple[str, ...] = ()
-    if FAST_FILE in used and lines and base != {i: word.rstrip() for i, word in lines.items()}:
-        notes = (
-            "vocab.txt and tokenizer.json hold different vocabularies; tokenizer.json is used.",
-        )
-    declared |= _added(folder, settings, used=used)
-    return TokenizerFiles(kind, settings, used, present, declared, notes)
-
-
-def _refuse_many_added(*tables: object, where: str) -> None:
-    # transformers adds them one by one, and takes the longer the more there are.
-    if any(isinstance(table, list | dict) and len(table) > _MAX_ADDED for table in tables):
+    is_fast = FAST_FILE in present and kind != _JAPANESE
+    needed = (FAST_FILE,) if is_fast else _CLASSES[kind][0]
+    if missing := [file for file in needed if file not in present]:
         raise AuditError(
-            "The tokenizer adds more than {max_added:,} tokens to its vocabulary.",
-            where=where,
-            do="Save it with these tokens in the vocabulary itself.",
-            max_added=_MAX_ADDED,
+            "The tokenizer's files are missing ({missing}).",
+            where=folder.name,
+            do="Copy the files that the tokenizer was saved with into the directory.",
+            missing=" and ".join(missing),
         )
+    used = {file: present[file] for file in (*needed, *_LEGACY_FILES) if file in present}
+    declared: dict[int, str] = {}
+    for file, data in used.items():
+        with _at(folder.where(file)):
+            declared |= _declared(file, data, kind=kind)
+    if not declared:
+        raise AuditError("The vocabulary is empty.", where=folder.name)
+    return TokenizerFiles(kind, settings, used, present, declared | added)
 
 
-def _tokenizer_class(named: str, *, where: str) -> str:
-    for kind in (named, named.removesuffix("Fast")):
-        if kind in _CLASSES:
-            return kind
-    if named == "TokenizersBackend":
-        return "PreTrainedTokenizerFast"
-    shown = named.removesuffix("Fast")[:60] if named.isidentifier() else "?"
-    raise AuditError(
-        "Tokenizers of the class {shown} are not supported.",
-        where=where,
-        do="The classes that are: {classes}.",
-        shown=shown,
-        classes=", ".join(_CLASSES),
-    )
+def _refuse_many_added(*tables: object) -> None:
+    # transformers adds them one by one, and takes the longer the more there are.
+    for table in tables:
+        _refuse_more(len(table) if isinstance(table, list | dict) else 0, than=_MAX_ADDED)
 
 
-def _check_japanese(settings: Mapping[str, object], *, where: str) -> None:
+def _tokenizer_class(named: str) -> str:
+    plain = named.removesuffix("Fast")
+    found = next((kind for kind in (named, plain) if kind in _CLASSES), "")
+    if not found and named != "TokenizersBackend":
+        raise AuditError(
+            "Tokenizers of the class {shown} are not supported.",
+            do="The classes that are: {classes}.",
+            shown=plain[:60] if named.isidentifier() else "?",
+            classes=", ".join(_CLASSES),
+        )
+    return found or "PreTrainedTokenizerFast"
+
+
+def _check_japanese(settings: Mapping[str, object]) -> None:
     mecab = settings.get("mecab_kwargs") or {}
-    if isinstance(mecab, dict) and not any(
-        value and key not in _MECAB for key, value in mecab.items()
-    ):
+    if isinstance(mecab, dict) and {key for key, value in mecab.items() if value} <= _MECAB:
         mecab = mecab.get("mecab_dic", "unidic_lite")
     chosen = {**settings, "mecab_kwargs": mecab}
     for key, values in _JAPANESE_SETTINGS.items():
         if chosen.get(key, values[0]) not in values:
             raise AuditError(
                 "This {key} is not supported.",
-                where=where,
                 do="Supported: {values}.",
                 key=key,
                 values=", ".join(values),
             )
 
 
-def _used_files(kind: str, present: Mapping[str, bytes], *, where: str) -> list[str]:
-    needed = _CLASSES[kind][0]
-    if FAST_FILE in present and kind != _JAPANESE:
-        needed = (FAST_FILE,)
-    missing = [file for file in needed or (FAST_FILE,) if file not in present]
-    if missing:
-        raise AuditError(
-            "The tokenizer's files are missing ({missing}).",
-            where=where,
-            do="Copy the files that the tokenizer was saved with into the directory.",
-            missing=" and ".join(missing),
-        )
-    return [*needed, *(file for file in _LEGACY_FILES if file in present)]
+def _table_of_added(decoder: object) -> dict[int, str]:
+    """Return the tokens of `added_tokens_decoder`."""
+    table: Any = {} if decoder is None else decoder
+    if not isinstance(table, dict) or not all(
+        re.fullmatch("[0-9]{1,9}", key) and isinstance(token, dict) for key, token in table.items()
+    ):
+        raise AuditError("added_tokens_decoder is not a table of tokens.")
+    return {int(key): str(token.get("content")) for key, token in table.items()}
 
 
-def _vocabulary(
-    folder: ModelFolder, *, kind: str, used: Mapping[str, bytes], lines: dict[int, str]
-) -> dict[int, str]:
-    """Return the token of each id by tokenizer.json, vocab.json, or the lines of vocab.txt."""
-    where, declared, added = folder.where(), lines, {}
-    if FAST_FILE in used:
-        where = folder.where(FAST_FILE)
-        raw = parse_json(used[FAST_FILE], where=where)
-        declared = _by_id(_fast_vocabulary(raw, kind=kind, where=where), where)
-        added = _added_to_fast(raw, where=where)
-    elif "vocab.json" in used:
-        _refuse_many_lines(used["merges.txt"], where=folder.where("merges.txt"))
-        where = folder.where("vocab.json")
-        declared = _by_id(parse_json(used["vocab.json"], where=where), where)
-    if not declared:
-        raise AuditError("The vocabulary is empty.", where=where)
-    return declared | added
+def _declared(file: str, data: bytes, *, kind: str) -> dict[int, str]:
+    """Return the token of each id that one file of a tokenizer holds."""
+    if file.endswith(".txt"):
+        # Counted in the bytes: as objects they would be a hundred times as large.
+        _refuse_more(data.count(b"\n"), than=MAX_VOCABULARY)
+        with refusing(AuditError("The vocabulary is not UTF-8 text.")):
+            text = data.decode("utf-8").removesuffix("\n")
+        lines = text.split("\n") if text and file == "vocab.txt" else []
+        return {i: line.removesuffix("\r") for i, line in enumerate(lines)}
+    raw = parse_json(data, where="")
+    if file == "special_tokens_map.json":
+        refuse_code_keys(raw, where="")
+        _refuse_many_added(*raw.values())
+        return {}
+    if file == FAST_FILE:
+        return _by_id(_fast_vocabulary(raw, kind=kind)) | _added_to_fast(raw.get("added_tokens"))
+    if file == "added_tokens.json":
+        _refuse_many_added(raw)
+    return _by_id(raw)
 
 
-def _refuse_many_lines(data: bytes, *, where: str) -> None:
-    # Counted in the bytes: as objects they would be a hundred times as large.
-    if data.count(b"\n") > MAX_VOCABULARY:
-        raise AuditError(
-            "The file has more than {max_vocabulary:,} lines.",
-            where=where,
-            max_vocabulary=MAX_VOCABULARY,
-        )
-
-
-def _vocabulary_lines(data: bytes, *, where: str) -> dict[int, str]:
-    _refuse_many_lines(data, where=where)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise AuditError("The vocabulary is not UTF-8 text.", where=where) from None
-    lines = text.removesuffix("\n").split("\n") if text else []
-    return {i: line.removesuffix("\r") for i, line in enumerate(lines)}
-
-
-def _by_id(vocab: object, where: str) -> dict[int, str]:
+def _by_id(vocab: object) -> dict[int, str]:
     ids: dict[Any, str] = {}
     for token, i in vocab.items() if isinstance(vocab, dict) else [("", None)]:
         if type(i) is not int or i < 0 or i in ids:
-            raise AuditError("The vocabulary does not give each token its own number.", where=where)
+            raise AuditError("The vocabulary does not give each token its own number.")
         ids[i] = str(token)
     return ids
 
 
-def _fast_vocabulary(raw: Mapping[str, object], *, kind: str, where: str) -> object:
+def _fast_vocabulary(raw: Mapping[str, object], *, kind: str) -> object:
     """Return the vocabulary of tokenizer.json, of which every part is known and harmless."""
     for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
-        _check_component(raw.get(part), where=where)
-    model = raw.get("model")
-    if not isinstance(model, dict):
-        raise AuditError("The tokenizer holds no model.", where=where)
+        _check_component(raw.get(part))
+    model: Any = raw.get("model")
+    model = model if isinstance(model, dict) else {}
     # Files from before 2021 have no type: only byte-pair models have merges.
     written = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
-    if written not in (
-        _CLASSES[kind][1:] if _CLASSES[kind][1] else ("WordPiece", "BPE", "WordLevel")
-    ):
+    if written not in _CLASSES[kind][1] or model.get("dropout"):
         raise AuditError(
-            "The tokenizer's model is not the one of a {kind}.",
-            where=where,
+            "The tokenizer's model is not the one of a {kind}, or splits words at random "
+            "(dropout).",
             do="Check tokenizer_class in tokenizer_config.json.",
             kind=kind,
         )
-    if model.get("dropout"):
-        raise AuditError("The tokenizer splits words at random (dropout).", where=where)
     return model.get("vocab")
 
 
-def _check_component(component: object, *, where: str, _depth: int = 0) -> None:
-    inner: Iterable[object] = component if isinstance(component, list) else ()
+def _check_component(component: object, *, _depth: int = 0) -> None:
+    inner: Any = component if isinstance(component, list) else ()
     if isinstance(component, dict):
         inner, kind = component.values(), component.get("type")
         is_known = isinstance(kind, str | None) and kind in _COMPONENTS
@@ -912,45 +823,16 @@ def _check_component(component: object, *, where: str, _depth: int = 0) -> None:
             raise AuditError(
                 "The tokenizer uses a part that is not supported (a pattern or an unknown "
                 "component).",
-                where=where,
                 do="Supported are the tokenizers of BERT, DistilBERT and RoBERTa.",
             )
     for item in inner:
-        _check_component(item, where=where, _depth=_depth + 1)
+        _check_component(item, _depth=_depth + 1)
 
 
-def _added_to_fast(raw: Mapping[str, object], *, where: str) -> dict[int, str]:
-    added = raw.get("added_tokens") or []
-    _refuse_many_added(added, where=where)
+def _added_to_fast(added: object) -> dict[int, str]:
+    _refuse_many_added(added)
     entries = [one for one in added if isinstance(one, dict)] if isinstance(added, list) else []
     return {one["id"]: str(one.get("content")) for one in entries if type(one.get("id")) is int}
-
-
-def _added(
-    folder: ModelFolder, settings: Mapping[str, object], *, used: Mapping[str, bytes]
-) -> dict[int, str]:
-    """Return the entries that the legacy files add to the vocabulary."""
-    added: dict[int, str] = {}
-    if "special_tokens_map.json" in used:
-        where = folder.where("special_tokens_map.json")
-        table = parse_json(used["special_tokens_map.json"], where=where)
-        refuse_code_keys(table, where=where)
-        _refuse_many_added(*table.values(), where=where)
-    if "added_tokens.json" in used:
-        where = folder.where("added_tokens.json")
-        table = parse_json(used["added_tokens.json"], where=where)
-        _refuse_many_added(table, where=where)
-        added |= _by_id(table, where)
-    decoder = settings.get("added_tokens_decoder")
-    if decoder is not None:
-        where = folder.where(CONFIG_FILE)
-        if not isinstance(decoder, dict) or not all(
-            re.fullmatch("[0-9]{1,9}", key) and isinstance(token, dict)
-            for key, token in decoder.items()
-        ):
-            raise AuditError("added_tokens_decoder is not a table of tokens.", where=where)
-        added |= {int(key): str(token.get("content")) for key, token in decoder.items()}
-    return added
 
 
 _DIGEST_VERSION = 1
@@ -967,31 +849,22 @@ class ModelFiles:
     config: ModelConfig
     weight_files: Sequence[str]
     tokenizer: TokenizerFiles
-    notes: tuple[str, ...]
+    notes: tuple[Message, ...]
 
 
 @dataclass(frozen=True)
 class ModelSummary:
     """What a list of models shows of one.
 
-    `n_parameters` counts tied numbers once; `n_positions` is the longest input in tokens; `notes`
-    are what the reader should know, in sentences.
+    `n_parameters` counts tied numbers once; `tokenizer` is its class; `notes` are what the reader
+    should know, in sentences.
     """
 
-    path: Path
     name: str
-    architecture: str
-    n_layers: int
-    hidden_size: int
-    vocab_size: int
+    config: ModelConfig
     n_parameters: int
-    n_positions: int
     tokenizer: str
-    notes: tuple[str, ...]
-
-    def digest(self) -> str:
-        """Return the model's digest; reads every byte of the weights, so ask only when needed."""
-        return model_digest(self.path)
+    notes: tuple[Message, ...]
 
 
 def read_model_files(path: Path) -> ModelFiles:
@@ -1000,49 +873,33 @@ def read_model_files(path: Path) -> ModelFiles:
     with refusing(
         AuditError(
             "The model's files cannot be understood.",
-            where=folder.where(),
+            where=folder.name,
             do="Copy them again from where the model was saved.",
         )
     ):
         raw = folder.json("config.json", max_bytes=_MAX_CONFIG_BYTES)
         config = parse_config(raw, where=folder.where("config.json"))
         weight_files, tensors = _weights(folder)
-        extra = _check_tensors(tensors, config=config, where=folder.where())
-        tokenizer = _tokenizer_files(folder, architecture=config.architecture, model_config=raw)
-        notes = (*_notes(folder, weight_files, extra), *tokenizer.notes)
+        with _at(folder.name):
+            _check_tensors(tensors, config=config)
+        named = str(raw.get("tokenizer_class") or _DEFAULT_CLASS[config.architecture])
+        tokenizer = _tokenizer_files(folder, named=named)
+        notes: tuple[Message, ...] = ()
+        if unread := folder.unsafe:
+            shown = ", ".join(unread[:5]) + (", …" if len(unread) > 5 else "")
+            notes = (Message("Not opened: {shown}.", shown=shown),)
         return ModelFiles(folder, config, weight_files, tokenizer, notes)
-
-
-def _notes(folder: ModelFolder, weight_files: Sequence[str], extra: Iterable[str]) -> list[Message]:
-    notes = []
-    other = [f for f in folder.files if f.endswith(".safetensors") and f not in weight_files]
-    if unread := [*folder.unsafe, *other]:
-        shown = ", ".join(unread[:5]) + (", …" if len(unread) > 5 else "")
-        notes.append(Message("Not opened: {shown}.", shown=shown))
-    heads = {name.split(".")[1] for name in extra if name.count(".") >= 2} - {"embeddings"}
-    if heads:
-        known = ", ".join(sorted(heads))
-        notes.append(
-            Message("Weights that masked language modelling does not use: {known}.", known=known)
-        )
-    return notes
 
 
 def inspect_model(path: Path) -> ModelSummary:
     """Say what lies in a model directory, without torch."""
     files = read_model_files(path)
-    config = files.config
-    twice = same_tensors(config)
-    shapes = expected_shapes(config)
+    twice = same_tensors(files.config)
+    sizes = {name: math.prod(shape) for name, shape in expected_shapes(files.config).items()}
     return ModelSummary(
-        path=files.folder.path,
         name=files.folder.name,
-        architecture=config.architecture,
-        n_layers=config.n_layers,
-        hidden_size=config.hidden_size,
-        vocab_size=config.vocab_size,
-        n_parameters=sum(math.prod(s) for name, s in shapes.items() if name not in twice),
-        n_positions=config.n_positions,
+        config=files.config,
+        n_parameters=sum(n for name, n in sizes.items() if name not in twice),
         tokenizer=files.tokenizer.kind,
         notes=files.notes,
     )

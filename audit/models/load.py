@@ -88,17 +88,7 @@ class LoadedModel:
 
 
 def load_model(path: Path, *, device: str = "cpu", dtype: str = "float32") -> LoadedModel:
-    """Load a masked language model from a directory.
-
-    Parameters
-    ----------
-    path
-        Directory with config.json, safetensors weights and a tokenizer.
-    device
-        A torch device.
-    dtype
-        One of `DTYPES`; weights saved in 16 bits are widened by default.
-    """
+    """Load a masked language model from a directory, in the numbers of one of `DTYPES`."""
     if dtype not in DTYPES:
         raise AuditError(
             "Unknown kind of numbers; known: {dtypes}.", where="dtype", dtypes=", ".join(DTYPES)
@@ -123,7 +113,7 @@ def load_model(path: Path, *, device: str = "cpu", dtype: str = "float32") -> Lo
 def _refuse_without_memory(files: ModelFiles, *, dtype: torch.dtype) -> None:
     n_weights = sum(map(math.prod, expected_shapes(files.config).values())) * dtype.itemsize
     n_file = max((files.folder.path / file).stat().st_size for file in files.weight_files)
-    refuse_without_memory(n_weights + max(n_weights, 2 * n_file), where=files.folder.where())
+    refuse_without_memory(n_weights + max(n_weights, 2 * n_file), where=files.folder.name)
 
 
 def _read_weights(
@@ -248,70 +238,48 @@ class ModelPair:
         return min(self.general.n_positions, self.hospital.n_positions)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Message, ...]:
         """What the reader of a result should know of this pair, in sentences."""
-        one, other = self.general.config, self.hospital.config
+        configs = self.general.config, self.hospital.config
+        one, other = map(_shape, configs)
+        rates = [(config.hidden_dropout, config.attention_dropout) for config in configs]
+        lengths = [config.n_positions for config in configs]
         notes = []
-        if _shape(one) != _shape(other):
+        if one != other or rates[0] != rates[1]:
             notes.append(
                 Message(
-                    (
-                        "The models differ in shape ({one}; {other}), so they cannot share "
-                        "dropout masks."
-                    ),
-                    one=_shape(one),
-                    other=_shape(other),
+                    "The models differ in shape or dropout ({one}; {other}), so they cannot share "
+                    "dropout masks.",
+                    one=one,
+                    other=other,
                 )
             )
-        (h, a), (h2, a2) = ((c.hidden_dropout, c.attention_dropout) for c in (one, other))
-        if (h, a) != (h2, a2):
+        for side, both in zip(("general", "hospital"), rates, strict=True):
+            if not any(both):
+                text = "The {side} model has no dropout: repeated passes are all alike."
+                notes.append(Message(text, side=side))
+        if lengths[0] != lengths[1]:
             notes.append(
                 Message(
-                    (
-                        "The models differ in dropout rates (hidden {h:g} and {h2:g}, "
-                        "attention {a:g} and {a2:g}), so they cannot share dropout masks."
-                    ),
-                    h=h,
-                    h2=h2,
-                    a=a,
-                    a2=a2,
-                )
-            )
-        for side, hidden, attention in (("general", h, a), ("hospital", h2, a2)):
-            if hidden == attention == 0:
-                notes.append(
-                    Message(
-                        "The {side} model has no dropout: repeated passes are all alike.", side=side
-                    )
-                )
-            elif 0 in (hidden, attention):
-                which = "attention" if hidden else "hidden"
-                notes.append(
-                    Message(
-                        "The {which} dropout rate of the {side} model is 0.", which=which, side=side
-                    )
-                )
-        if one.n_positions != other.n_positions:
-            notes.append(
-                Message(
-                    (
-                        "The models take inputs of different length ({n_general} and "
-                        "{n_hospital} tokens); the shorter one counts."
-                    ),
-                    n_general=one.n_positions,
-                    n_hospital=other.n_positions,
+                    "The models take inputs of different length ({n_general} and {n_hospital} "
+                    "tokens); the shorter one counts.",
+                    n_general=lengths[0],
+                    n_hospital=lengths[1],
                 )
             )
         return tuple(notes)
 
 
-def _shape(c: ModelConfig) -> str:
+def _shape(config: ModelConfig) -> Message:
     return Message(
-        ("{architecture}, {n_layers} layers, {hidden_size} wide, {n_heads} heads"),
-        architecture=c.architecture,
-        n_layers=c.n_layers,
-        hidden_size=c.hidden_size,
-        n_heads=c.n_heads,
+        "{architecture}, {n_layers} layers, {hidden_size} wide, {n_heads} heads, dropout "
+        "{hidden:g} and {attention:g}",
+        architecture=config.architecture,
+        n_layers=config.n_layers,
+        hidden_size=config.hidden_size,
+        n_heads=config.n_heads,
+        hidden=config.hidden_dropout,
+        attention=config.attention_dropout,
     )
 
 

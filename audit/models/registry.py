@@ -148,11 +148,11 @@ def _tokenizer(path: Path, files: Signature) -> Any:
 
 
 DEMO_PREFIX = "demo:"
-_SUMMARY_TRAITS = (
+_OF_SUMMARY = ("n_parameters", "tokenizer")
+_TRAITS = (
     "architecture", "n_layers", "hidden_size", "vocab_size", "n_parameters", "n_positions",
-    "tokenizer",
+    "tokenizer", "n_heads", "hidden_dropout", "attention_dropout",
 )  # fmt: skip
-_CONFIG_TRAITS = ("n_heads", "hidden_dropout", "attention_dropout")
 
 
 @dataclass(frozen=True)
@@ -204,11 +204,10 @@ def check_pair(general: Path, hospital: Path) -> PairCheck:
     """Compare two models by their configurations and tokenizers."""
     from audit.models.tokenizer import tokenizer_differences, unlike_tokenizers
 
-    one, other = inspect_model(general), inspect_model(hospital)
-    configs = [read_model_files(path).config for path in (general, hospital)]
-    traits = (
-        *(Trait(name, getattr(one, name), getattr(other, name)) for name in _SUMMARY_TRAITS),
-        *(Trait(name, *(getattr(config, name) for config in configs)) for name in _CONFIG_TRAITS),
+    both = one, other = inspect_model(general), inspect_model(hospital)
+    traits = tuple(
+        Trait(code, *(getattr(s if code in _OF_SUMMARY else s.config, code) for s in both))
+        for code in _TRAITS
     )
     refusal = Message("")
     differences: tuple[str, ...] = ()

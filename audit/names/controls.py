@@ -1,7 +1,7 @@
 """Controls: names that are not in the notes; matched ones are as common and as long as a member's.
 
 With matched controls no model tells members from controls by how common or how long their names
-are. Who has no name within the caliper gets the nearest, and is counted.
+are. Who has no name within the caliper gets the nearest; `match_quality` counts them.
 
 Source: Nakamura et al., section 3.4 (easy and hard). Differs: matched by optimal assignment
 (Rosenbaum 1989, doi:10.1080/01621459.1989.10478868), where the paper draws by popularity alone;
@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,10 @@ CALIPER_NATS = 0.25
 as many word pieces and the same script."""
 PIECE_NATS = 4.0
 """A word piece more or less is as far as this difference of ln share."""
+MIN_CONTROLS = 200
+"""With fewer comparable controls a name is not judged."""
+MAX_RECOMBINED_PARTS = 1_000
+MAX_DRAWN = 5_000
 
 _ROLES = ("first", "last")
 _GROUP = 128  # names assigned together
@@ -50,30 +55,13 @@ Name = tuple[str, str]
 Accepts = Callable[[str, str], bool]
 """Whether a (first, last) will do, as when both are single word pieces."""
 Floats = NDArray[np.float64]
-Option = tuple[Name, float, bool]
-"""A name for a member: its squared distance, and whether it is within the caliper."""
+Option = tuple[Name, float]
+"""A name for a member, and what it costs: its squared distance, and more beyond the caliper."""
 
 
-@dataclass(frozen=True, eq=False)
-class MatchedControls:
-    """K controls, in the order of the members for whom they were drawn.
-
-    Attributes
-    ----------
-    controls
-        The names; fewer than were asked for where the generator has no more.
-    rows
-        [K] rows of the members.
-    is_within
-        [K] whether member and control lie within the caliper in both parts.
-    n_unmatched
-        Members in turn for whom no control within the caliper was drawn.
-    """
-
-    controls: Candidates
-    rows: tuple[int, ...]
-    is_within: tuple[bool, ...]
-    n_unmatched: int
+def characters(_: str, part: str) -> int:
+    """Count a part's pieces where no tokenizer is known: characters of Han and kana, else one."""
+    return len(part) if is_unspaced(part) else 1
 
 
 def matched_controls(
@@ -86,8 +74,10 @@ def matched_controls(
     exclude: Iterable[Name] = (),
     accepts: Accepts | None = None,
     count_pieces: CountPieces | None = None,
-) -> MatchedControls:
+) -> Candidates:
     """Draw n distinct controls for members: each in turn, again and again where n is larger.
+
+    They come in the order of the members; fewer where the generator has no more.
 
     Parameters
     ----------
@@ -100,49 +90,39 @@ def matched_controls(
         Where to draw from, for members in its script; None: for each script its own.
     exclude
         Full names that must not come, as those in the notes or on the list.
-    accepts
-        Whether a name will do.
     count_pieces
         None: a character of Han or kana is a piece; other parts are one.
     """
-    pools = {
-        script_of(one.last[0]): one for one in ([pool] if pool else [us_pool(), japanese_pool()])
+    known = [pool] if pool else [us_pool(), japanese_pool()]
+    pools = {script_of(one.last[0]): one for one in known}
+    script = {
+        row: script_of(members.full_name(row))
+        for row, is_member in enumerate(members.is_member)
+        if is_member and not members.is_canary(row)
     }
-    wanted = [r for r, m in enumerate(members.is_member) if m and not members.is_canary(r)]
-    script = {row: script_of(members.full_name(row)) for row in wanted}
     n_parts = 2 if kind == "hard" else 1  # a whole name beside another part is that name again
-    possible = [r for r in wanted if script[r] in pools and len(members.parts(r)) >= n_parts]
+    possible = [r for r in script if script[r] in pools and len(members.parts(r)) >= n_parts]
     rng = generator(seed, f"controls/matched {kind}")
     turns: list[int] = []  # every round in an order of its own
     while possible and len(turns) < n:
         turns += rng.permutation(possible).tolist()[: n - len(turns)]
     parts = member_parts(members)
     seen = _folded([*zip(members.first, members.last, strict=True), *exclude])
-    drawn: list[tuple[int, Name, bool, float]] = []
+    drawn: list[tuple[int, Name, float]] = []
     for of_script, one in pools.items():
-        draw = _Draw(members, one, kind=kind, taken=parts if kind else frozenset(), seen=seen,
-                     accepts=accepts, count=count_pieces or characters, rng=rng)  # fmt: skip
+        draw = _Draw(members, one, kind, parts if kind else frozenset(), seen, accepts,
+                     count_pieces or characters, rng)  # fmt: skip
         draw.take([row for row in turns if script[row] == of_script])
         drawn += draw.drawn
     drawn.sort(key=lambda one: one[0])
-    rows, names, is_within, shares = zip(*drawn, strict=True) if drawn else ((), (), (), ())
-    kinds = (kind or control_kind_against(parts, first=f, last=la) for f, la in names)
+    names, shares = [name for _, name, _ in drawn], [share for *_, share in drawn]
+    kinds = tuple(kind or control_kind_against(parts, first=f, last=la) for f, la in names)
     controls = make_candidates(names, is_member=False, control_kind="easy", popularity=shares)
-    matched = {row for row, ok in zip(rows, is_within, strict=True) if ok}
-    return MatchedControls(
-        controls=replace(controls, control_kind=tuple(kinds)),
-        rows=rows,
-        is_within=is_within,
-        n_unmatched=len({*turns, *(set(wanted) - set(possible))} - matched),
-    )
+    return replace(controls, control_kind=kinds)
 
 
 class _Parts:
-    """The parts of one role of a pool that may stand in a control, and how far they lie off.
-
-    `distance` gives for a part how far each of them is from it, in nats, and whether the generator
-    knows it: one that it does not know counts as the rarest that it knows.
-    """
+    """The parts of one role of a pool that may stand in a control, and how far they lie off."""
 
     def __init__(
         self, pool: NamePool, role: str, *, taken: frozenset[str], count: CountPieces
@@ -159,6 +139,10 @@ class _Parts:
         self.distance = cache(self._distance)
 
     def _distance(self, part: str) -> tuple[Floats, bool]:
+        """Return how far each lies from a part, in nats, and whether the generator knows it.
+
+        A part that it does not know counts as the rarest that it knows.
+        """
         share = self._shares.get(fold_name(part))
         target = math.log(min(self._shares.values()) if share is None else share)
         far = np.abs(self._log_share - target)
@@ -166,26 +150,27 @@ class _Parts:
         return far, share is not None
 
 
+@dataclass
 class _Draw:
     """Controls of one pool as they are drawn, each name once."""
 
-    def __init__(
-        self,
-        members: Candidates,
-        pool: NamePool,
-        *,
-        kind: str,
-        taken: frozenset[str],
-        seen: set[str],
-        accepts: Accepts | None,
-        count: CountPieces,
-        rng: np.random.Generator,
-    ) -> None:
-        self._members, self._pool, self._kind, self._rng = members, pool, kind, rng
-        self._seen, self._accepts = seen, accepts
-        self._parts = {role: _Parts(pool, role, taken=taken, count=count) for role in _ROLES}
-        self._is_new: dict[Name, bool] = {}
-        self.drawn: list[tuple[int, Name, bool, float]] = []
+    members: Candidates
+    pool: NamePool
+    kind: str
+    taken: frozenset[str]
+    seen: set[str]
+    accepts: Accepts | None
+    count: CountPieces
+    rng: np.random.Generator
+    drawn: list[tuple[int, Name, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Prepare the parts to draw from."""
+        self._parts = {
+            role: _Parts(self.pool, role, taken=self.taken, count=self.count) for role in _ROLES
+        }
+        self._key = cache(lambda name: fold_name(written_name(*name)))
+        self._accepts = cache(self.accepts or (lambda *_: True))
 
     def take(self, turns: Sequence[int]) -> None:
         """Draw a control for each member in turn: of near names by chance, else the nearest."""
@@ -204,98 +189,89 @@ class _Draw:
             row: list(islice((one for one in options(row) if self._may_come(one[0])), _GROUP))
             for row in dict.fromkeys(turns)
         }
-        names = list(dict.fromkeys(name for own in of_row.values() for name, _, _ in own))
+        names = list(dict.fromkeys(name for own in of_row.values() for name, _ in own))
         column = {name: i for i, name in enumerate(names)}
         costs = np.full((len(turns), len(names)), _NOBODY)
-        within = np.zeros(costs.shape, dtype=np.bool_)
         for slot, row in enumerate(turns):
-            for name, cost, is_within in of_row[row]:
-                # As many as can be lie within the caliper; then the sum of squares is least.
-                costs[slot, column[name]] = cost + (0 if is_within else _BEYOND)
-                within[slot, column[name]] = is_within
+            for name, cost in of_row[row]:
+                costs[slot, column[name]] = cost
         missing = dict(enumerate(turns))
         for slot, place in zip(*linear_sum_assignment(costs), strict=True):
             if costs[slot, place] < _NOBODY:
                 first, last = name = names[place]
-                self._seen.add(fold_name(written_name(*name)))
-                self._is_new[name] = False
-                share = popularity(self._pool, first=first, last=last)
-                row = missing.pop(int(slot))
-                self.drawn.append((row, name, bool(within[slot, place]), share))
+                self.seen.add(self._key(name))
+                share = popularity(self.pool, first=first, last=last)
+                self.drawn.append((missing.pop(int(slot)), name, share))
         return list(missing.values())
 
     def _may_come(self, name: Name) -> bool:
-        if name not in self._is_new:
-            is_new = fold_name(written_name(*name)) not in self._seen
-            self._is_new[name] = is_new and (self._accepts is None or self._accepts(*name))
-        return self._is_new[name]
+        return self._key(name) not in self.seen and self._accepts(*name)
 
-    def _distances(self, row: int) -> dict[str, tuple[Floats, bool]]:
-        own = {"first": self._members.first[row], "last": self._members.last[row]}
-        return {role: self._parts[role].distance(part) for role, part in own.items()}
+    def _distances(self, row: int) -> dict[str, tuple[Floats, NDArray[np.bool_]]]:
+        """Return by role how far each part is from the member's, and whether within the caliper."""
+        found = {}
+        for role in _ROLES:
+            far, is_known = self._parts[role].distance(getattr(self.members, role)[row])
+            found[role] = far, is_known & (far <= CALIPER_NATS)
+        return found
 
     def _near(self, row: int) -> Iterator[Option]:
         """Yield some names near a member's, drawn by chance from those within the caliper."""
-        near = {role: self._some_near(*far) for role, far in self._distances(row).items()}
-        if self._kind != "hard":
+        near = {role: self._some_near(*found) for role, found in self._distances(row).items()}
+        if self.kind != "hard":
             for i, far, is_within in near["first"]:
                 for j, farther, is_too in near["last"]:
-                    yield self._name(i, j), far**2 + farther**2, is_within and is_too
+                    yield self._name(i, j), _cost(far**2 + farther**2, is_within and is_too)
             return
         # One part stays: either, unless only one of the others has a match.
-        sides: list[str] = self._rng.permutation(_ROLES).tolist()
+        sides: list[str] = self.rng.permutation(_ROLES).tolist()
         sides.sort(key=lambda role: not any(is_within for *_, is_within in near[role]))
         for i, far, is_within in near[sides[0]]:
-            yield self._with_part(row, sides[0], i), far**2, is_within
+            yield self._with_part(row, sides[0], i), _cost(far**2, is_within)
 
-    def _some_near(self, far: Floats, is_known: bool) -> list[tuple[int, float, bool]]:
+    def _some_near(
+        self, far: Floats, is_within: NDArray[np.bool_]
+    ) -> list[tuple[int, float, bool]]:
         within = np.flatnonzero(far <= CALIPER_NATS)
-        chosen = self._rng.permutation(within)[:_N_NEAR].tolist()
+        chosen = self.rng.permutation(within)[:_N_NEAR].tolist()
         if len(chosen) < _N_NEAR:
-            shuffled = self._rng.permutation(len(far))
+            shuffled = self.rng.permutation(len(far))
             order = shuffled[np.argsort(far[shuffled], kind="stable")][len(within) :]
             chosen += order[: _N_NEAR - len(chosen)].tolist()
-        return [(i, float(far[i]), bool(is_known and far[i] <= CALIPER_NATS)) for i in chosen]
+        return [(i, float(far[i]), bool(is_within[i])) for i in chosen]
 
     def _nearest(self, row: int) -> Iterator[Option]:
         """Yield names from the nearest to a member's on; some 40,000 in all."""
-        far, is_within = {}, {}
-        for role, (distances, is_known) in self._distances(row).items():
-            far[role], is_within[role] = distances**2, is_known & (distances <= CALIPER_NATS)
-        if self._kind == "hard":
+        found = self._distances(row)
+        far = {role: distances**2 for role, (distances, _) in found.items()}
+        if self.kind == "hard":
             every = [(far[role][i], role, i) for role in _ROLES for i in range(len(far[role]))]
             for cost, role, i in sorted(every):
-                yield self._with_part(row, role, i), float(cost), bool(is_within[role][i])
+                yield self._with_part(row, role, i), _cost(float(cost), bool(found[role][1][i]))
             return
         rows, columns = (np.argsort(far[role], kind="stable")[:_N_FAR] for role in _ROLES)
         grid = (far["first"][rows][:, None] + far["last"][columns][None]).ravel()
+        is_within = (found["first"][1][rows][:, None] & found["last"][1][columns][None]).ravel()
         # The first are mostly enough, and much sooner found than all in order.
         n_first = min(4 * _GROUP, grid.size)
         start = np.argpartition(grid, n_first - 1)[:n_first] if n_first else np.arange(0)
         for cells in (start, np.arange(grid.size)):
             for cell in cells[np.argsort(grid[cells], kind="stable")].tolist():
-                i, j = rows[cell // len(columns)], columns[cell % len(columns)]
-                is_near = bool(is_within["first"][i] & is_within["last"][j])
-                yield self._name(i, j), float(grid[cell]), is_near
+                name = self._name(rows[cell // len(columns)], columns[cell % len(columns)])
+                yield name, _cost(float(grid[cell]), bool(is_within[cell]))
 
     def _name(self, first: int, last: int) -> Name:
         return self._parts["first"].texts[first], self._parts["last"].texts[last]
 
     def _with_part(self, row: int, role: str, index: int) -> Name:
         part = self._parts[role].texts[index]
-        first, last = self._members.first[row], self._members.last[row]
+        first, last = self.members.first[row], self.members.last[row]
         return (part, last) if role == "first" else (first, part)
 
 
-def characters(_: str, part: str) -> int:
-    """Count a part's pieces where no tokenizer is known: characters of Han and kana, else one."""
-    return len(part) if is_unspaced(part) else 1
-
-
-MIN_CONTROLS = 200
-"""With fewer comparable controls a name is not judged."""
-MAX_RECOMBINED_PARTS = 1_000
-MAX_DRAWN = 5_000
+def _cost(squared: float, is_within: bool) -> float:
+    # As many as can be lie within the caliper; then the sum of squares is least.
+    return squared + (0 if is_within else _BEYOND)
 
 
 def draw_names(
@@ -312,7 +288,7 @@ def draw_names(
     `purpose` names the stream: the same seed with another purpose gives another draw.
     """
     order = _names(pool, _order(pool, seed=seed, purpose=purpose))
-    names = _take(order, n, exclude=exclude, accepts=accepts)
+    names = _take(order, n, seen=_folded(exclude), accepts=accepts)
     return with_popularity(make_candidates(names), pool=pool)
 
 
@@ -340,7 +316,7 @@ def recombined_controls(
     )
     pairs = rng.permutation(len(firsts) * len(lasts)).tolist()
     ordered = ((firsts[pair // len(lasts)], lasts[pair % len(lasts)]) for pair in pairs)
-    names = _take(ordered, n, exclude=[*own, *exclude], accepts=accepts)
+    names = _take(ordered, n, seen=_folded([*own, *exclude]), accepts=accepts)
     controls = make_candidates(names, is_member=False, control_kind="recombined")
     return with_popularity(controls, pool=pool)
 
@@ -356,9 +332,9 @@ def with_controls(
 ) -> Candidates:
     """Return the list followed by controls drawn against its members (section 3.4).
 
-    Easy and hard ones are matched to the members, as `matched_controls` says: `match_quality` of
-    what comes back counts for whom there was nobody. None of the drawn names is on the list, and no
-    part of an easy or hard one was planted. Fewer come where the generator has no more.
+    Easy and hard ones are matched to the members, as `matched_controls` says. None of the drawn
+    names is on the list, and no part of an easy or hard one was planted. Fewer come where the
+    generator has no more.
     """
     for what, n in (("easy", n_easy), ("hard", n_hard), ("recombined", n_recombined)):
         if not 0 <= n <= MAX_DRAWN:
@@ -385,7 +361,7 @@ def with_controls(
         matched_controls(
             members, n=n, seed=seed, kind=kind, exclude=taken, count_pieces=count_pieces,
             accepts=lambda first, last: planted.isdisjoint((fold_name(first), fold_name(last))),
-        ).controls
+        )
         for kind, n in (("easy", n_easy), ("hard", n_hard))
     )  # fmt: skip
     recombined = recombined_controls(members, n=n_recombined, seed=seed, exclude=taken)
@@ -419,7 +395,7 @@ def reference_controls(
     tested_parts
         Parts of members' and unknown names, folded.
     """
-    excluded = tuple(exclude)
+    seen = _folded(exclude)
     of_roles = list(zip(_ROLES, (pool.first, pool.last), strict=True))
     pieces, n_tested = (  # [F * L] each
         np.add.outer(*(np.array([of(role, part) for part in parts]) for role, parts in of_roles))
@@ -429,15 +405,13 @@ def reference_controls(
     order = _order(pool, seed=seed, purpose="reference")  # [F * L]
     names: list[Name] = []
     for n_pieces, n in n_by_pieces.items():
-        group: list[Name] = []
+        n_before = len(names)
         for shared, wanted in ((0, n), (1, min(n, n_least)), (2, min(n, MIN_CONTROLS))):
             here = order[(pieces[order] == n_pieces) & (n_tested[order] == shared)]
-            missing = max(0, wanted - len(group))
-            group += _take(_names(pool, here), missing, exclude=excluded, accepts=None)
-        names += group
-    return with_popularity(
-        make_candidates(names, is_member=False, control_kind="reference"), pool=pool
-    )
+            missing = max(0, n_before + wanted - len(names))
+            names += _take(_names(pool, here), missing, seen=seen, accepts=None)
+    controls = make_candidates(names, is_member=False, control_kind="reference")
+    return with_popularity(controls, pool=pool)
 
 
 def _order(pool: NamePool, *, seed: int, purpose: str) -> NDArray[np.int64]:
@@ -457,20 +431,17 @@ def _names(pool: NamePool, order: NDArray[np.int64]) -> Iterator[Name]:
         yield pool.first[index // len(pool.last)], pool.last[index % len(pool.last)]
 
 
-def _take(
-    names: Iterable[Name], n: int, *, exclude: Iterable[Name], accepts: Accepts | None
-) -> list[Name]:
-    """Return the first n names that will do, each once."""
-    seen = _folded(exclude)
-
-    def is_new(name: Name) -> bool:
+def _take(names: Iterable[Name], n: int, *, seen: set[str], accepts: Accepts | None) -> list[Name]:
+    """Return the first n names that will do and were not seen; they are then."""
+    taken: list[Name] = []
+    for name in names if n else ():
         key = fold_name(written_name(*name))
-        if key in seen or (accepts is not None and not accepts(*name)):
-            return False
-        seen.add(key)
-        return True
-
-    return list(islice(filter(is_new, names), n))
+        if key not in seen and (accepts is None or accepts(*name)):
+            seen.add(key)
+            taken.append(name)
+            if len(taken) == n:
+                break
+    return taken
 
 
 def _folded(names: Iterable[Name]) -> set[str]:
@@ -494,14 +465,15 @@ def part_controls(
     texts, shares = getattr(pool, role), getattr(pool, f"{role}_share")
     drawn = _weighted_order(np.array(shares), seed=seed, purpose=f"{role} alone").tolist()
     free = [texts[i] for i in drawn if fold_name(texts[i]) not in tested_parts]
-    chosen = [
-        text
+    names = [
+        (text, "") if role == "first" else ("", text)
         for n_pieces, n in n_by_pieces.items()
         for text in [text for text in free if count_pieces(role, text) == n_pieces][:n]
     ]
-    names = [(text, "") if role == "first" else ("", text) for text in chosen]
     return make_candidates(names, is_member=False, control_kind="reference")
 
+
+# How well a list is matched
 
 MAX_DIFFERENCE = 0.25
 """Largest standardised mean difference of matched groups (Stuart 2010, doi:10.1214/09-STS313)."""
@@ -511,199 +483,122 @@ CHANCE_ERRORS, CHANCE_NAMES = 2.0, 3
 """Small groups may differ by chance: by this many standard errors of the difference, or names."""
 _BLOCK = 64  # members compared with all controls at a time
 
-Shares = dict[str, list[float]]
-"""Stratum -> [share of members, share of controls]."""
+Match = dict[str, Any]
+"""How alike members and the controls of one kind are, as plain values: what a report keeps.
 
-
-@dataclass(frozen=True)
-class KindMatch:
-    """How alike members and the controls of one kind (or "all") are.
-
-    Attributes
-    ----------
-    first_difference, last_difference
-        Standardised mean difference of the ln share of first and of last parts: members' mean less
-        controls', by the root of the mean of both variances. Above 0: members are commoner. NaN
-        where a side has fewer than two known parts, or all are equally common.
-    n_unknown_members, n_unknown_controls
-        Names with a part that the generator does not know; it is in no difference.
-    pieces, scripts
-        A stratum of pieces is "1+2": word pieces of the first and the last part.
-    n_unmatched
-        Members for whom no control of this kind is within the caliper in both parts.
-    pieces_gap, scripts_gap
-        Share of controls that would have to have other numbers of pieces, or be in another script.
-    is_matched
-        Whether no known difference is larger than it may be; NaN is no difference.
-    """
-
-    kind: str
-    n_members: int
-    n_controls: int
-    first_difference: float
-    last_difference: float
-    n_unknown_members: int
-    n_unknown_controls: int
-    pieces: Shares
-    scripts: Shares
-    n_unmatched: int
-    pieces_gap: float
-    scripts_gap: float
-    is_matched: bool
-
-    def to_json(self) -> dict[str, object]:
-        """Return the match as plain values; a difference that is not defined is None."""
-        values: dict[str, object] = dict(vars(self))
-        for name in ("first_difference", "last_difference"):
-            values[name] = None if math.isnan(getattr(self, name)) else values[name]
-        return values
-
-
-@dataclass(frozen=True)
-class MatchQuality:
-    """How well a list is matched, by kind of control; empty where it has no truth."""
-
-    kinds: tuple[KindMatch, ...]
-
-    @property
-    def is_matched(self) -> bool:
-        """Whether controls of every kind are matched."""
-        return all(one.is_matched for one in self.kinds)
-
-    def to_json(self) -> dict[str, object]:
-        """Return kind -> match as plain values."""
-        return {one.kind: one.to_json() for one in self.kinds}
-
-    def sentences(self) -> tuple[Message, ...]:
-        """Say it: for each kind of control how alike, and what to do where they are not."""
-        notes: list[Message] = []
-        for one in self.kinds[1:]:
-            first, last = (
-                "?" if math.isnan(value) else f"{value:+.2f}"
-                for value in (one.first_difference, one.last_difference)
-            )
-            notes.append(
-                Message(
-                    (
-                        "Members against {kind} controls: their names are commoner by {first} "
-                        "(first part) and {last} (last part) standard deviations; {value:.0f} "
-                        "% have other numbers of word pieces, {value_2:.0f} % another script; "
-                        "{n_unmatched} of {n_members} members have no control within the "
-                        "caliper."
-                    ),
-                    kind=one.kind,
-                    first=first,
-                    last=last,
-                    value=100 * one.pieces_gap,
-                    value_2=100 * one.scripts_gap,
-                    n_unmatched=one.n_unmatched,
-                    n_members=one.n_members,
-                )
-            )
-            if not one.is_matched:
-                notes.append(
-                    Message(
-                        (
-                            "The {kind} controls are not matched with the members, so that a model "
-                            "can tell them apart without any leak; draw controls for this list, or "
-                            "read the figures that are adjusted for popularity and length."
-                        ),
-                        kind=one.kind,
-                    )
-                )
-        return tuple(notes)
+n_members, n_controls
+    Names of each.
+first_difference, last_difference
+    Standardised mean difference of the ln share of first and of last parts: members' mean less
+    controls', by the root of the mean of both variances. Above 0: members are commoner. None where
+    a side has fewer than two known parts, or all are equally common.
+n_unknown_members, n_unknown_controls
+    Names with a part that the generator does not know; it is in no difference.
+pieces, scripts
+    Stratum -> [share of members, share of controls]; a stratum of pieces is "1+2": word pieces of
+    the first and the last part.
+n_unmatched
+    Members for whom no control of this kind is within the caliper in both parts.
+pieces_gap, scripts_gap
+    Share of controls that would have to have other numbers of pieces, or be in another script.
+is_matched
+    Whether no known difference is larger than it may be; None is no difference.
+"""
 
 
 def match_quality(
     candidates: Candidates,
     *,
-    count_pieces: CountPieces | None = None,
+    count_pieces: CountPieces = characters,
     pool: NamePool | None = None,
-) -> MatchQuality:
-    """Compare a list's members with its controls, all and by kind; planted names are left out.
+) -> dict[str, Match]:
+    """Compare a list's members with its controls, "all" and by kind; empty where there is no truth.
 
-    `pool` gives the shares (None: the generator of each name's script); `count_pieces` as in
-    `matched_controls`.
+    Planted names are left out. `pool` gives the shares (None: the generator of each name's script).
     """
     candidates = candidates.without_canaries()
-    members = [row for row, truth in enumerate(candidates.is_member) if truth is True]
-    groups: dict[str, list[int]] = {"all": []}
-    for row, truth in enumerate(candidates.is_member):
-        if truth is False:
-            groups["all"].append(row)
-            groups.setdefault(candidates.control_kind[row], []).append(row)
-    if not members or not groups["all"]:
-        return MatchQuality(())
-    facts = _Facts(candidates, count=count_pieces or characters, pool=pool)
-    return MatchQuality(
-        tuple(facts.compared(members, rows, kind=kind) for kind, rows in groups.items())
+    members = np.array([truth is True for truth in candidates.is_member], dtype=bool)
+    controls = np.array([truth is False for truth in candidates.is_member], dtype=bool)
+    if not members.any() or not controls.any():
+        return {}
+    kinds = np.array(candidates.control_kind)
+    scripts = [script_of(candidates.full_name(row)) for row in range(len(candidates))]
+    pools = [pool or pool_of_script(script) for script in scripts]
+    columns = {role: getattr(candidates, role) for role in _ROLES}
+    counted = (
+        [str(count_pieces(role, text)) if text else "0" for text in texts]
+        for role, texts in columns.items()
     )
 
+    def log_share(one: NamePool | None, role: str, text: str) -> float:
+        shares: Mapping[str, float] = getattr(one, f"{role}_shares", {})
+        return math.log(shares.get(fold_name(text), math.nan))
 
+    log_shares = [
+        [log_share(one, role, text) for one, text in zip(pools, texts, strict=True)]
+        for role, texts in columns.items()
+    ]
+    folded = [fold_name(text) for texts in columns.values() for text in texts]
+    facts = _Facts(
+        log_share=np.array(log_shares),
+        part=np.unique(folded, return_inverse=True)[1].reshape(2, -1),
+        pieces=np.array(list(map("+".join, zip(*counted, strict=True)))),
+        scripts=np.array(scripts),
+    )
+    own = np.flatnonzero(members)
+    groups = {"all": controls} | {
+        kind: controls & (kinds == kind) for kind in dict.fromkeys(kinds[controls].tolist())
+    }
+    return {
+        kind: {"kind": kind} | facts.compared(own, np.flatnonzero(group))
+        for kind, group in groups.items()
+    }
+
+
+@dataclass(frozen=True)
 class _Facts:
-    """Of N names: [2, N] ln share of first and last part, [2, N] parts' texts as integers, strata.
+    """Of N names: [2, N] ln share of first and last part, [2, N] texts as integers, [N] strata.
 
     NaN is a part that the generator does not know.
     """
 
-    def __init__(
-        self, candidates: Candidates, *, count: CountPieces, pool: NamePool | None
-    ) -> None:
-        rows = range(len(candidates))
-        self.scripts = [script_of(candidates.full_name(row)) for row in rows]
-        pools = [pool or pool_of_script(script) for script in self.scripts]
-        columns = {role: getattr(candidates, role) for role in _ROLES}
-        counted = (
-            [str(count(role, text)) if text else "0" for text in texts]
-            for role, texts in columns.items()
-        )
-        self.pieces = list(map("+".join, zip(*counted, strict=True)))
-        self.log_share = np.array(
-            [
-                [
-                    math.log(getattr(one, f"{role}_shares").get(fold_name(text), math.nan))
-                    if one else math.nan
-                    for one, text in zip(pools, texts, strict=True)
-                ]
-                for role, texts in columns.items()
-            ]
-        )  # fmt: skip
-        folded = [fold_name(text) for texts in columns.values() for text in texts]
-        self.part = np.unique(folded, return_inverse=True)[1].reshape(2, -1)
-        strata = list(map(" ".join, zip(self.pieces, self.scripts, strict=True)))
-        self.stratum = np.unique(strata, return_inverse=True)[1]
+    log_share: Floats
+    part: NDArray[np.int64]
+    pieces: NDArray[np.str_]
+    scripts: NDArray[np.str_]
 
-    def compared(self, members: list[int], controls: list[int], *, kind: str) -> KindMatch:
-        """Compare members and some controls."""
+    def compared(self, members: NDArray[np.int64], controls: NDArray[np.int64]) -> Match:
+        """Compare members and some controls, given by their rows."""
         first, last = (_difference(share[members], share[controls]) for share in self.log_share)
         n_members, n_controls = len(members), len(controls)
         unknown = ~np.isfinite(self.log_share.sum(axis=0))  # [N]
-        pieces, scripts = (_shares(of, members, controls) for of in (self.pieces, self.scripts))
+        pieces, scripts = (_shares(of[members], of[controls]) for of in (self.pieces, self.scripts))
         gaps = [sum(abs(one - other) for one, other in of.values()) / 2 for of in (pieces, scripts)]
         largest = max(MAX_DIFFERENCE, CHANCE_ERRORS * math.sqrt(1 / n_members + 1 / n_controls))
         largest_gap = max(MAX_SHARE_GAP, CHANCE_NAMES / min(n_members, n_controls)) + 1e-9
-        return KindMatch(
-            kind=kind,
-            n_members=n_members,
-            n_controls=n_controls,
-            first_difference=first,
-            last_difference=last,
-            n_unknown_members=int(unknown[members].sum()),
-            n_unknown_controls=int(unknown[controls].sum()),
-            pieces=pieces,
-            scripts=scripts,
-            n_unmatched=self._n_unmatched(np.array(members), np.array(controls)),
-            pieces_gap=gaps[0],
-            scripts_gap=gaps[1],
-            is_matched=not (abs(first) > largest or abs(last) > largest)
+        return {
+            "n_members": n_members,
+            "n_controls": n_controls,
+            "first_difference": first,
+            "last_difference": last,
+            "n_unknown_members": int(unknown[members].sum()),
+            "n_unknown_controls": int(unknown[controls].sum()),
+            "pieces": pieces,
+            "scripts": scripts,
+            "n_unmatched": self._n_unmatched(members, controls),
+            "pieces_gap": gaps[0],
+            "scripts_gap": gaps[1],
+            "is_matched": max(abs(first or 0), abs(last or 0)) <= largest
             and max(gaps) <= largest_gap,
-        )
+        }
 
     def _n_unmatched(self, members: NDArray[np.int64], controls: NDArray[np.int64]) -> int:
         """Count members without a control of their stratum whose parts are as common, or equal."""
         n_unmatched = 0
-        for stratum in set(self.stratum[members]):
-            ours, theirs = (rows[self.stratum[rows] == stratum] for rows in (members, controls))
+        strata = np.array([self.pieces, self.scripts])
+        for stratum in {(*strata[:, row],) for row in members}:
+            is_here = (strata == np.array(stratum)[:, None]).all(axis=0)
+            ours, theirs = members[is_here[members]], controls[is_here[controls]]
             for start in range(0, len(ours), _BLOCK):
                 own = ours[start : start + _BLOCK]
                 gap = np.abs(self.log_share[:, own, None] - self.log_share[:, None, theirs])
@@ -713,17 +608,54 @@ class _Facts:
         return n_unmatched
 
 
-def _difference(members: Floats, controls: Floats) -> float:
+def _difference(members: Floats, controls: Floats) -> float | None:
     members, controls = members[~np.isnan(members)], controls[~np.isnan(controls)]
     if len(members) < 2 or len(controls) < 2:
-        return math.nan
+        return None
     spread = math.sqrt((members.var(ddof=1) + controls.var(ddof=1)) / 2)
-    return float(members.mean() - controls.mean()) / spread if spread > 0 else math.nan
+    return float(members.mean() - controls.mean()) / spread if spread > 0 else None
 
 
-def _shares(strata: Sequence[str], members: list[int], controls: list[int]) -> Shares:
-    one, other = (Counter(strata[row] for row in rows) for rows in (members, controls))
+def _shares(members: NDArray[np.str_], controls: NDArray[np.str_]) -> dict[str, list[float]]:
+    one, other = Counter(members.tolist()), Counter(controls.tolist())
     return {
         key: [one[key] / len(members), other[key] / len(controls)]
         for key in sorted(one.keys() | other.keys())
     }
+
+
+def match_sentences(quality: Mapping[str, Match]) -> tuple[Message, ...]:
+    """Say it: for each kind of control how alike, and what to do where they are not."""
+    notes: list[Message] = []
+    for kind, one in quality.items():
+        if kind == "all":
+            continue
+        first, last = (
+            "?" if value is None else f"{value:+.2f}"
+            for value in (one["first_difference"], one["last_difference"])
+        )
+        notes.append(
+            Message(
+                "Members against {kind} controls: their names are commoner by {first} (first part) "
+                "and {last} (last part) standard deviations; {value:.0f} % have other numbers of "
+                "word pieces, {value_2:.0f} % another script; {n_unmatched} of {n_members} members "
+                "have no control within the caliper.",
+                kind=kind,
+                first=first,
+                last=last,
+                value=100 * one["pieces_gap"],
+                value_2=100 * one["scripts_gap"],
+                n_unmatched=one["n_unmatched"],
+                n_members=one["n_members"],
+            )
+        )
+        if not one["is_matched"]:
+            notes.append(
+                Message(
+                    "The {kind} controls are not matched with the members, so that a model can "
+                    "tell them apart without any leak; draw controls for this list, or read the "
+                    "figures that are adjusted for popularity and length.",
+                    kind=kind,
+                )
+            )
+    return tuple(notes)

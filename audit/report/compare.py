@@ -15,7 +15,16 @@ import pandas as pd
 
 from audit.report.names import ASKED
 from audit.report.report import AuditReport
-from audit.stats import Z_95, BoolArray, Estimate, FloatArray, auc, auc_influence, wilson
+from audit.stats import (
+    NOTHING,
+    Z_95,
+    BoolArray,
+    Estimate,
+    FloatArray,
+    auc,
+    auc_influence,
+    wilson,
+)
 from audit.text import fold_name
 
 MAX_REFERENCES = 8
@@ -62,7 +71,7 @@ class Flags:
         a, b, c, d = self.both, self.only_one, self.only_other, self.neither
         n = self.n_names
         if not n:
-            return Estimate(math.nan, math.nan, math.nan)
+            return NOTHING
         one, other = wilson((a + b) / n, n_total=n), wilson((a + c) / n, n_total=n)
         margins = (a + b) * (c + d) * (a + c) * (b + d)
         excess = float(a * d - b * c)
@@ -95,7 +104,7 @@ def auc_difference(
     aucs = [auc(score, member) for score in scores]
     value = aucs[0] - aucs[1]
     if not m or not n:
-        return aucs[0], aucs[1], Estimate(math.nan, math.nan, math.nan)
+        return aucs[0], aucs[1], NOTHING
     pairs = zip(scores, aucs, strict=True)
     gaps = np.subtract(*(auc_influence(score, member, area) for score, area in pairs))
     variance = float((gaps**2).sum()) if min(m, n) > 1 else 0.0
@@ -121,6 +130,8 @@ class Comparison:
 
     Attributes
     ----------
+    other
+        The second audit.
     names
         The names that both list: columns of the first audit's table, and the other's with
         "_other" behind. `kind` is "differs" where the audits contradict each other; `is_flagged`
@@ -135,6 +146,7 @@ class Comparison:
         Parts of the question as text, by what they are called; "" where an audit has none such.
     """
 
+    other: AuditReport
     names: pd.DataFrame
     n_only_one: int
     n_only_other: int
@@ -164,6 +176,7 @@ def compare_audits(one: AuditReport, *, other: AuditReport) -> Comparison:
     names["is_different"] = flagged[0].ne(flagged[1]) & ~(flagged[0].isna() & flagged[1].isna())
     flat, more = _flat_question(one), _flat_question(other)
     return Comparison(
+        other=other,
         names=names,
         n_only_one=one.n_names - len(names),
         n_only_other=other.n_names - len(names),
@@ -216,23 +229,6 @@ def _flat_question(report: AuditReport) -> dict[str, str]:
     return facts | {"fixed_score": report.fixed_score, "n_names": str(report.n_names)}
 
 
-@dataclass(frozen=True, eq=False)
-class References:
-    """An audit beside those that differ in the reference alone, the newest first.
-
-    `found` compares it with each of `others`; `n_left_out` older ones are not shown.
-    """
-
-    own: AuditReport
-    others: tuple[AuditReport, ...]
-    found: tuple[Comparison, ...]
-    n_left_out: int = 0
-
-
-def compare_references(
-    own: AuditReport, *, others: Sequence[AuditReport], n_left_out: int = 0
-) -> References:
+def compare_references(own: AuditReport, *, others: Sequence[AuditReport]) -> list[Comparison]:
     """Return an audit beside those that differ in the reference alone, the newest first."""
-    shown = tuple(others[:MAX_REFERENCES])
-    found = tuple(compare_audits(own, other=other) for other in shown)
-    return References(own, shown, found, n_left_out + len(others) - len(shown))
+    return [compare_audits(own, other=other) for other in others[:MAX_REFERENCES]]

@@ -218,19 +218,6 @@ def page_rows(rows: Rows, *, page: int) -> Rows:
     return rows[(page - 1) * PER_PAGE : page * PER_PAGE]
 
 
-def next_hit(view: DocumentView, *, rows: Rows, after: int) -> tuple[int, int] | None:
-    """Return the next document of the rows in which the hospital model wrote a listed name.
-
-    Searched are numbers above `after`, then from the start; returned are the document's number and
-    its page. None where there is none.
-    """
-    places = np.flatnonzero(view.hospital.has["candidate"][rows])
-    if not len(places):
-        return None
-    place = int([*places[rows[places] > after], *places][0])
-    return int(rows[place]), place // PER_PAGE + 1
-
-
 def listed_passages(
     inspection: Inspection, *, table: pd.DataFrame, text: str = ""
 ) -> list[tuple[int, Passage, int | None]]:

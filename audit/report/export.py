@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.attack.metrics import GENERAL_ALONE
-from audit.report.compare import References
+from audit.report.compare import Comparison
 from audit.report.html import ReportChoice, report_html
 from audit.report.names import name_labels
 from audit.report.report import AuditReport, Stratum
@@ -141,7 +141,7 @@ def bundle_files(
     *,
     choice: ReportChoice,
     other: AuditReport | None = None,
-    references: References | None = None,
+    references: Sequence[Comparison] = (),
     documents: Mapping[str, Sequence[str]] | None = None,
     seal: str = "",
     only: str = "",

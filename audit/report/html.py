@@ -21,7 +21,7 @@ from pydantic import Field
 
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.errors import written
-from audit.report.compare import References
+from audit.report.compare import Comparison
 from audit.report.names import (
     ASKED,
     KindScores,
@@ -88,7 +88,7 @@ def report_html(
     *,
     choice: ReportChoice,
     other: AuditReport | None = None,
-    references: References | None = None,
+    references: Sequence[Comparison] = (),
     seal: str = "",
 ) -> str:
     """Return the whole file.
@@ -100,7 +100,7 @@ def report_html(
     other
         The audit of the same pair in the other scenario, if it is kept: its verdict is printed too.
     references
-        The audits that differ in the reference alone, if there are any.
+        The audit beside those that differ in the reference alone.
     seal
         The access log's; it is printed where the report is signed.
     """
@@ -112,7 +112,7 @@ def report_html(
 
     return _templates().get_template("report.html").render(
         report=report, choice=choice, other=other, references=references, seal=seal,
-        recommendations=RECOMMENDATIONS, policy=_POLICY, undefined=UNDEFINED, zip=zip,
+        recommendations=RECOMMENDATIONS, policy=_POLICY, undefined=UNDEFINED,
         style=Markup((_FOLDER / "style.css").read_text(encoding="utf-8")),
         language=choice.language, t=say, has_words=words.__contains__,
         rule_words=lambda rule: words.get(f"rule_{rule}", rule),

@@ -349,18 +349,6 @@ N_BINS = 40
 
 
 @dataclass(frozen=True, eq=False)
-class ModelBlocks:
-    """One model's evidence for a name: the mean of each block [b], and over all blocks.
-
-    `mean` has its 95 % interval, 1.96 delete-one-block jackknife standard errors to either side.
-    """
-
-    who: str
-    values: FloatArray
-    mean: Estimate
-
-
-@dataclass(frozen=True, eq=False)
 class AmongControls:
     """A name's score among the reference controls that its p-value compares it with.
 
@@ -400,10 +388,11 @@ class FittingPassage:
     is_own: bool | None
 
 
-def model_blocks(
-    who: str, evidence: NDArray[np.float32], *, n_per_block: NDArray[np.int64]
-) -> ModelBlocks:
-    """Return one model's evidence [b] for a name with its mean."""
+def block_mean(evidence: NDArray[np.float32], *, n_per_block: NDArray[np.int64]) -> Estimate:
+    """Return the mean of one model's evidence [b] for a name, with its 95 % interval.
+
+    1.96 delete-one-block jackknife standard errors to either side.
+    """
     values = np.asarray(evidence, dtype=np.float64)
     found = jackknife(
         lambda sums, n: {"mean": sums["evidence"] / n},
@@ -411,7 +400,7 @@ def model_blocks(
         counts=n_per_block,
     )["mean"]
     value, half = float(found[0, 0]), Z_95 * float(found[1, 0])
-    return ModelBlocks(who, values, Estimate(value, value - half, value + half))
+    return Estimate(value, value - half, value + half)
 
 
 def among_controls(

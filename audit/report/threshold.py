@@ -10,20 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from audit.attack.decisions import ALPHA, Confusion, confusion, f1_interval
 from audit.attack.metrics import GENERAL_ALONE
 from audit.attack.scores import GENERAL_SCORE, score_kind
 from audit.report.report import POPULARITY, AuditReport
-from audit.stats import (
-    BoolArray,
-    Estimate,
-    FloatArray,
-    Rate,
-    interval,
-    roc_curve,
-    wilson,
-)
+from audit.stats import NOTHING, Estimate, FloatArray, Rate, interval, roc_curve, wilson
 
 ALL = "all"
 """The stratum of every listed control; the others are kinds of controls."""
@@ -32,26 +25,24 @@ PAPER_THRESHOLD = 0.0
 """The rules of the paper say that a score is above this (sections 4.1 and 4.2)."""
 USEFUL = ("fpr", "fdr", "youden", "paper")
 """Codes of the thresholds that are offered."""
-
-_N_STEPS = 200
+_FIRST = ("fdr", "fpr", "youden", "paper")
+_N_REPLICATES = 2000
+_N_POINTS = 120
+_N_P_VALUES = 300
+_GRID = (150, 100)
+"""Columns and rows of the grid to which a volcano's points are thinned."""
 
 
 @dataclass(frozen=True)
 class ScoreAxis:
-    """Where scores are drawn: as they are, or by their logarithm to base 10.
+    """Where scores are drawn, from `low` to `high`: as they are, or by their log10.
 
     On a logarithmic axis 0 (and less) stands at `low`, one decade below the smallest score above 0.
-    `low`, `high` and `step` are places on the axis.
     """
 
     is_log: bool
     low: float
     high: float
-
-    @property
-    def step(self) -> float:
-        """Return a two-hundredth of the axis."""
-        return (self.high - self.low) / _N_STEPS
 
     def place(self, scores: FloatArray) -> FloatArray:
         """Return where scores [N] are drawn; NaN and infinite ones are NaN."""
@@ -63,9 +54,9 @@ class ScoreAxis:
 
     def place_of(self, threshold: float) -> float:
         """Return where a threshold is drawn, held inside the axis."""
-        is_finite = math.isfinite(threshold)
-        place = float(self.place(np.array([threshold]))[0]) if is_finite else threshold
-        return min(max(self.low, place), self.high)
+        if math.isfinite(threshold):
+            threshold = float(self.place(np.array([threshold]))[0])
+        return min(max(self.low, threshold), self.high)
 
     def score_at(self, place: float) -> float:
         """Return the score at a place on the axis; the lower end of a logarithmic one is 0."""
@@ -80,37 +71,20 @@ class RankedNames:
 
     Attributes
     ----------
-    values
-        [N] scores, NaN where not scored.
-    kind
-        [N] "member", "unknown" or "control".
-    q, critical
-        [N], of the score that was fixed beforehand: q value, and the score above which a tested
-        name stands out (NaN for controls; infinite where no leak is found, or none is high enough);
-        NaN where not judged.
+    names
+        A row each: "value" (the score, NaN where not scored), "is_member", "kind" ("member",
+        "unknown" or "control"), "q" of the score that was fixed beforehand, and with that score
+        "critical": the score above which a tested name stands out (infinite where no leak is
+        found, or none is high enough; NaN where not judged, and for controls).
     axis
         Where the scores are drawn.
     """
 
     score: str
     stratum: str
-    is_fixed: bool
     has_truth: bool
-    values: FloatArray
-    kind: np.ndarray
-    q: FloatArray
-    critical: FloatArray
+    names: pd.DataFrame
     axis: ScoreAxis
-
-    @property
-    def is_scored(self) -> BoolArray:
-        """Which names [N] have this score."""
-        return ~np.isnan(self.values)
-
-    @property
-    def is_member(self) -> BoolArray:
-        """Which names [N] are known to be members."""
-        return np.asarray(self.kind == "member")
 
 
 @dataclass(frozen=True)
@@ -145,10 +119,7 @@ def strata_of(report: AuditReport) -> tuple[str, ...]:
 def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> RankedNames:
     """Return the names of one stratum with one score; canaries are in none.
 
-    Raises
-    ------
-    ValueError
-        If the report has no such score or stratum.
+    ValueError if the report has no such score or stratum.
     """
     if score not in score_codes(report) or stratum not in strata_of(report):
         raise ValueError("no such score or stratum in this report")
@@ -156,31 +127,29 @@ def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> Rank
     is_control = table["is_control"] & ((table["control_kind"] == stratum) | (stratum == ALL))
     asked = ("member",) if report.has_truth else ("member", "unknown")
     names = table[is_control | table["kind"].isin(asked)]
-    values, is_control = names[column].to_numpy(), names["is_control"]
-    return RankedNames(
-        score=score,
-        stratum=stratum,
-        is_fixed=score == report.fixed_score,
-        has_truth=report.has_truth,
-        values=values,
-        kind=np.where(is_control, "control", names["kind"].astype(str)),
-        q=names["q"].to_numpy(),
-        critical=names["threshold"].where(~is_control & names["q"].notna()).to_numpy(),
-        axis=_axis(values, is_log=is_log),
-    )
+    is_judged = ~names["is_control"] & names["q"].notna() & (score == report.fixed_score)
+    found = pd.DataFrame({
+        "value": names[column],
+        "is_member": names["kind"] == "member",
+        "kind": names["kind"].astype(object).mask(names["is_control"], "control"),
+        "q": names["q"],
+        "critical": names["threshold"].where(is_judged),
+    })  # fmt: skip
+    axis = _axis(names[column].to_numpy(), is_log=is_log)
+    return RankedNames(score, stratum, report.has_truth, found, axis)
 
 
-def at_threshold(names: RankedNames, *, threshold: float, prevalence: float) -> Reached:
+def at_threshold(ranked: RankedNames, *, threshold: float, prevalence: float) -> Reached:
     """Return what the rule "score above threshold" reaches; `prevalence` is a fraction."""
-    flag = names.values[names.is_scored] > threshold
-    flagged, n_not_scored = Rate(int(flag.sum()), len(flag)), int((~names.is_scored).sum())
-    f1 = ppv = Estimate(math.nan, math.nan, math.nan)
-    counts = None
-    if names.has_truth:
-        counts = confusion(flag, names.is_member[names.is_scored])
-        recall, fpr = counts.recall.interval(), counts.false_positive_rate.interval()
-        f1 = f1_interval(counts, seed=0)
-        ppv = predictive_value(recall, fpr=fpr, prevalence=prevalence)
+    scored = ranked.names[ranked.names["value"].notna()]
+    flag = (scored["value"] > threshold).to_numpy()
+    flagged, n_not_scored = Rate(int(flag.sum()), len(flag)), len(ranked.names) - len(flag)
+    if not ranked.has_truth:
+        return Reached(threshold, flagged, n_not_scored, None, NOTHING, prevalence, NOTHING)
+    counts = confusion(flag, scored["is_member"].to_numpy())
+    recall, fpr = counts.recall.interval(), counts.false_positive_rate.interval()
+    ppv = predictive_value(recall, fpr=fpr, prevalence=prevalence)
+    f1 = f1_interval(counts, seed=0)
     return Reached(threshold, flagged, n_not_scored, counts, f1, prevalence, ppv)
 
 
@@ -200,7 +169,7 @@ def predictive_value(recall: Estimate, *, fpr: Estimate, prevalence: float) -> E
     )
 
 
-def useful_thresholds(names: RankedNames) -> dict[str, float]:
+def useful_thresholds(ranked: RankedNames) -> dict[str, float]:
     """Return the thresholds of `USEFUL`; NaN where the list has none.
 
     "fpr": the lowest with at most 1 % of the controls above it (needs 100 controls). "fdr": every
@@ -208,13 +177,13 @@ def useful_thresholds(names: RankedNames) -> dict[str, float]:
     "youden": the largest difference of recall and false-positive rate. "paper": 0. All but the last
     are chosen on the names they judge.
     """
-    found = dict.fromkeys(USEFUL, math.nan) | {"paper": PAPER_THRESHOLD}
-    tested = ~np.isnan(names.critical)
-    if names.is_fixed and (names.q[tested] <= ALPHA).any():
-        found["fdr"] = float(names.critical[tested].max())
-    curve = roc_curve(names.values, names.is_member)
-    if names.has_truth and not np.isnan(curve.fpr + curve.tpr).any():
-        if (names.is_scored & ~names.is_member).sum() * LOW_FPR >= 1:
+    found, names = dict.fromkeys(USEFUL, math.nan) | {"paper": PAPER_THRESHOLD}, ranked.names
+    tested = names[names["critical"].notna()]
+    if (tested["q"] <= ALPHA).any():
+        found["fdr"] = float(tested["critical"].max())
+    curve = roc_curve(names["value"].to_numpy(), names["is_member"].to_numpy())
+    if ranked.has_truth and not np.isnan(curve.fpr + curve.tpr).any():
+        if (names["value"].notna() & ~names["is_member"]).sum() * LOW_FPR >= 1:
             found["fpr"] = float(curve.threshold[np.flatnonzero(curve.fpr <= LOW_FPR)[-1]])
         found["youden"] = float(curve.threshold[np.argmax(curve.tpr - curve.fpr)])
     return {code: value if math.isfinite(value) else math.nan for code, value in found.items()}
@@ -222,8 +191,7 @@ def useful_thresholds(names: RankedNames) -> dict[str, float]:
 
 def first_threshold(useful: dict[str, float]) -> float:
     """Return the threshold to begin with: q <= 0.05, else an FPR of 1 %, else Youden's, else 0."""
-    wanted = (useful[code] for code in ("fdr", "fpr", "youden", "paper"))
-    return next(value for value in wanted if not math.isnan(value))
+    return next(useful[code] for code in _FIRST if not math.isnan(useful[code]))
 
 
 def read_threshold(text: str) -> float:
@@ -253,22 +221,14 @@ def _axis(values: FloatArray, *, is_log: bool) -> ScoreAxis:
     return ScoreAxis(is_log, low - margin, high + margin)
 
 
-_N_REPLICATES = 2000
-_N_POINTS = 120
-_GRID = (150, 100)
-"""Columns and rows of the grid to which a volcano's points are thinned."""
-
-
 @dataclass(frozen=True, eq=False)
 class RocView:
     """One score's ROC: steps at FPR [P], and the pointwise 95 % band of the TPR at the same FPR.
 
-    `tpr` is the largest TPR with at most so many controls flagged; `lowest_fpr` = 1 / controls is
-    the smallest FPR above 0 that the list resolves.
+    `tpr` is the largest TPR with at most so many controls flagged.
     """
 
     score: str
-    stratum: str
     n_members: int
     n_controls: int
     fpr: FloatArray
@@ -276,26 +236,8 @@ class RocView:
     low: FloatArray
     high: FloatArray
 
-    @property
-    def lowest_fpr(self) -> float:
-        """Return 1 / number of controls; NaN without controls."""
-        return 1 / self.n_controls if self.n_controls else math.nan
 
-
-@dataclass(frozen=True, eq=False)
-class VolcanoNames:
-    """Names of one kind in a volcano chart: places on the score's axis [P], -log10 q [P].
-
-    Names that would be drawn on top of each other are one point; `n_names` [P] counts them.
-    """
-
-    kind: str
-    x: FloatArray
-    y: FloatArray
-    n_names: np.ndarray
-
-
-def roc_view(names: RankedNames, *, seed: int = 0) -> RocView:
+def roc_view(ranked: RankedNames, *, seed: int = 0) -> RocView:
     """Return the ROC of one score with a bootstrap band; empty without members or controls.
 
     The band is the percentile interval of a bootstrap over names, members and controls apart, the
@@ -304,11 +246,12 @@ def roc_view(names: RankedNames, *, seed: int = 0) -> RocView:
     (an order statistic of n uniforms), and the members above it are binomial.
     Source: Efron & Tibshirani 1993, chapter 13; David & Nagaraja 2003, section 2.1.
     """
-    members = np.sort(names.values[names.is_scored & names.is_member])
-    controls = np.sort(names.values[names.is_scored & ~names.is_member])[::-1]
+    scored = ranked.names[ranked.names["value"].notna()].sort_values("value")
+    members = scored["value"][scored["is_member"]].to_numpy()
+    controls = scored["value"][~scored["is_member"]].to_numpy()[::-1]
     n, m = len(controls), len(members)
-    if not names.has_truth or not n or not m:
-        return RocView(names.score, names.stratum, m, n, *np.zeros((4, 0)))
+    if not ranked.has_truth or not n or not m:
+        return RocView(ranked.score, m, n, *np.zeros((4, 0)))
 
     def share_above(limits: FloatArray) -> FloatArray:
         share: FloatArray = (m - np.searchsorted(members, limits, side="right")) / m
@@ -326,33 +269,7 @@ def roc_view(names: RankedNames, *, seed: int = 0) -> RocView:
         sure = wilson(1.0, n_total=m).low if value == 1 else math.inf
         bands.append((min(band.low, sure), band.high))
     low, high = np.array([*bands, (1.0, 1.0)]).T
-    return RocView(names.score, names.stratum, m, n, n_allowed / n, tpr, low, high)
-
-
-def volcano(report: AuditReport, *, score: str) -> tuple[VolcanoNames, ...]:
-    """Return every name that has a score and a q, by kind: "control", "unknown", "member"."""
-    names = ranked_names(report, score=score)
-    x = names.axis.place(names.values)
-    with np.errstate(divide="ignore"):
-        y = -np.log10(names.q)
-    is_drawn = np.isfinite(x) & np.isfinite(y)
-    found = []
-    for kind in ("control", "unknown", "member"):
-        rows = is_drawn & (names.kind == kind)
-        if rows.any():  # one point of each cell of the grid, in the order of the cells
-            places = np.stack([x[rows], y[rows]])
-            low, width = places.min(axis=1), np.ptp(places, axis=1)
-            cells = (places.T - low) / np.where(width, width, 1) * (np.array(_GRID) - 1)
-            _, first, count = np.unique(
-                np.floor(cells), axis=0, return_index=True, return_counts=True
-            )
-            found.append(VolcanoNames(kind, x[rows][first], y[rows][first], count))
-    return tuple(found)
-
-
-def fdr_line() -> float:
-    """Return where q = 0.05 stands on a volcano's axis."""
-    return -math.log10(ALPHA)
+    return RocView(ranked.score, m, n, n_allowed / n, tpr, low, high)
 
 
 def _few_counts(n: int) -> np.ndarray:
@@ -363,7 +280,27 @@ def _few_counts(n: int) -> np.ndarray:
     return np.unique(np.concatenate([[0, n], np.round(spread)]).astype(int))
 
 
-_N_P_VALUES = 300
+def volcano(report: AuditReport, *, score: str) -> pd.DataFrame:
+    """Return every name that has a score and a q: "kind", place on the score's axis, -log10 q.
+
+    Names of a kind that would be drawn on top of each other are one row; "n_names" counts them.
+    """
+    ranked = ranked_names(report, score=score)
+    with np.errstate(divide="ignore"):
+        y = -np.log10(ranked.names["q"])
+    kinds = pd.Categorical(ranked.names["kind"], ("control", "unknown", "member"))
+    x = ranked.axis.place(ranked.names["value"].to_numpy())
+    points = pd.DataFrame({"kind": kinds, "x": x, "y": y})[np.isfinite(x + y)]
+    steps = (ranked.axis.high - ranked.axis.low) / _GRID[0], points["y"].max() / _GRID[1] or 1.0
+    cells = [np.floor(points[key] / step) for key, step in zip("xy", steps, strict=True)]
+    grouped = points.groupby(["kind", *cells], observed=True)
+    thin = grouped.agg(x=("x", "first"), y=("y", "first"), n_names=("x", "size"))
+    return thin.droplevel([1, 2]).reset_index()
+
+
+def fdr_line() -> float:
+    """Return where q = 0.05 stands on a volcano's axis."""
+    return -math.log10(ALPHA)
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,9 +308,8 @@ class Calibration:
     """p-values [P] of the listed controls, sorted, beside what uniform ones would be.
 
     Of more than 300 controls 300 are kept, evenly by rank; `n_controls` counts all of them.
-
-    `half_width` is the Dvoretzky-Kiefer-Wolfowitz band of C independent uniform p-values at 95 %.
-    `n_low` counts p-values of at most 0.05.
+    `half_width` is the Dvoretzky-Kiefer-Wolfowitz band of so many independent uniform p-values at
+    95 %: Massart 1990, doi:10.1214/aop/1176990746. `n_low` counts p-values of at most 0.05.
     """
 
     p: FloatArray
@@ -386,15 +322,8 @@ class Calibration:
 def calibration(report: AuditReport) -> Calibration | None:
     """Return the p-values of the listed controls; None where there are none."""
     p = np.sort(report.table.loc[report.table["is_control"], "p"].dropna())
-    n = len(p)
+    if not (n := len(p)):
+        return None
     rows = np.unique(np.linspace(0, n - 1, min(n, _N_P_VALUES)).round().astype(int))
-    n_low = int((p <= ALPHA).sum())
-    return Calibration(p[rows], (rows + 1) / (n + 1), band_half_width(n), n_low, n) if n else None
-
-
-def band_half_width(n: int) -> float:
-    """Return by how much the distribution of n uniform draws strays at most, in 95 % of cases.
-
-    Source: Massart 1990, doi:10.1214/aop/1176990746 (the constant of Dvoretzky, Kiefer, Wolfowitz).
-    """
-    return math.sqrt(math.log(2 / 0.05) / (2 * n))
+    half_width = math.sqrt(math.log(2 / 0.05) / (2 * n))
+    return Calibration(p[rows], (rows + 1) / (n + 1), half_width, int((p <= ALPHA).sum()), n)

@@ -314,7 +314,7 @@ def preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSettings:
     "clinicalbert" are the paper's; "scratch" the same from fresh weights, with BERT's own learning
     rate (Devlin et al. 2019); "small" a few passes over the notes that a processor can make.
     """
-    row = min(128, parent.n_positions)
+    row = min(128, parent.config.n_positions)
     if code == "clinicalbert":
         return TrainSettings(n_tokens=row)
     if code == "scratch":
@@ -324,7 +324,7 @@ def preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSettings:
         batch=32,
         micro_batch=32,
         n_epochs=SMALL_EPOCHS,
-        learning_rate=5e-4 if parent.hidden_size <= _SMALL_WIDTH else 1e-4,
+        learning_rate=5e-4 if parent.config.hidden_size <= _SMALL_WIDTH else 1e-4,
         held_out_share=0.05,
     )
     n_steps = small.steps(n_tokens)
@@ -377,12 +377,12 @@ def make_training_plan(
     seconds_per_work: float | None = None,
 ) -> TrainingPlan:
     """Return what a training will take."""
-    if settings.n_tokens > parent.n_positions:
+    if settings.n_tokens > parent.config.n_positions:
         raise AuditError(
             "This model reads at most {n_positions} tokens at once.",
             where="training settings",
             do="Choose shorter rows.",
-            n_positions=parent.n_positions,
+            n_positions=parent.config.n_positions,
         )
     n_train = round(load.n_tokens * (1 - min(settings.held_out_share, load.free_share)))
     n_rows, n_steps = settings.n_rows(n_train), settings.steps(n_train)

@@ -1,4 +1,4 @@
-"""The one loop of every training: steps, checkpoints, the loss curve, stopping and going on.
+"""The one training: steps, checkpoints, the loss curve, stopping and going on.
 
 Every draw has its own key (`audit.rng`), so that a training that was stopped or killed goes on from
 its last checkpoint to the same bytes, on the same kind of hardware.
@@ -19,29 +19,30 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+import transformers
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from audit.errors import AuditCancelled, AuditError
-from audit.progress import Meter
+from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.rng import torch_seed
 from audit.shelf import private_folder, whole_folder, write_whole
 from audit.task import Record
 from audit.training.config import LoopSettings, LossPoint, append_point, cut_log, point_every
 
-CHECKPOINTS = "checkpoint"
-_WEIGHTS, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
-_STEP = re.compile(r"step-(\d+)")
-_N_KEPT = 2
-MOST_SECONDS = 600.0
-"""Longest time between two checkpoints: slow machines lose no hours."""
 TRAINING = "training.json"
+_CHECKPOINTS, _STEP, _N_KEPT = "checkpoint", re.compile(r"step-(\d+)"), 2
+_WEIGHTS, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+_MOST_SECONDS = 600.0
+"""Longest time between two checkpoints: slow machines lose no hours."""
 _RESULTS = ("model", "tagger.json")
 _PLACE = ("device", "precision", "kernels")
 _FAST_BFLOAT16 = re.compile(r"^flags.*\b(?:avx512_bf16|amx_bf16)\b", re.MULTILINE)
 _CPU_FACTS = Path("/proc/cpuinfo")
 PointListener = Callable[[LossPoint], None]
+VERSIONS = {"torch": torch.__version__, "transformers": transformers.__version__}
+"""Library -> version, as `training.json` says them."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,16 @@ def adamw(
     )
 
 
+class CheckpointState(Record):
+    """What a checkpoint says of itself: finished steps, seconds of training, key of it."""
+
+    step: int = 0
+    seconds: float = 0.0
+    key: str
+
+
 class Learner(ABC):
-    """A model that learns step by step: what each kind of training brings to the loop.
+    """A model that learns step by step in a folder; each kind of training brings a class.
 
     Parameters
     ----------
@@ -124,6 +133,10 @@ class Learner(ABC):
     """What progress calls the steps."""
     dropout: ClassVar[str] = "dropout"
     """Key of the draws of dropout."""
+    settings: LoopSettings
+    folder = Path()
+    _key = ""
+    _began = _kept_at = 0.0
 
     def __init__(
         self,
@@ -135,7 +148,8 @@ class Learner(ABC):
         optimizer: torch.optim.Optimizer,
     ) -> None:
         self.model, self.hardware, self.n_steps = model, hardware, n_steps
-        self.loop_settings, self.optimizer = settings, optimizer
+        self.settings, self.optimizer = settings, optimizer
+        self._losses: list[Tensor] = []
 
     @abstractmethod
     def passes(self, step: int) -> Iterable[Any]:
@@ -145,30 +159,30 @@ class Learner(ABC):
     def loss(self, rows: Any) -> Tensor:
         """Return the share of a pass in the step's mean loss, in nats a token."""
 
+    def finish(self) -> None:
+        """Write what came of the training, its result last."""
+        raise NotImplementedError
+
     def is_point(self, step: int) -> bool:
         """Whether the curve has a point after a step."""
-        every = (point_every(self.n_steps), self.loop_settings.checkpoint_every, self.n_steps)
+        every = (point_every(self.n_steps), self.settings.checkpoint_every, self.n_steps)
         return any(step % n == 0 for n in every)
 
     def measured(self, step: int) -> Mapping[str, float | None]:
-        """Measure the model after a step with a point; returns fields of `LossPoint`."""
+        """Measure or keep the model after a step with a point; returns fields of `LossPoint`."""
         return {}
 
-    def after(self, step: int) -> None:  # noqa: B027 - most have nothing to do
-        """Do what a step asks for besides, as keeping a copy."""
-
-    def units(self, step: int) -> Mapping[str, float]:
+    def units(self, step: int) -> dict[str, float]:
         """Return the units of each phase that are done after a step."""
         return {self.phase: float(step)}
 
     def draw(self, step: int, number: int) -> None:
         """Seed the dropout of a pass."""
-        seed = self.loop_settings.seed
-        torch.manual_seed(torch_seed(seed, self.dropout, step, number))
+        torch.manual_seed(torch_seed(self.settings.seed, self.dropout, step, number))
 
     def factor(self, step: int) -> float:
         """Return the share of the highest learning rate in a step."""
-        return self.loop_settings.rate_factor(step, n_steps=self.n_steps)
+        return self.settings.rate_factor(step, n_steps=self.n_steps)
 
     def step(self, step: int) -> Tensor:
         """Learn from a step, 1 and on; returns mean loss and norm of the gradient, [2].
@@ -184,66 +198,64 @@ class Learner(ABC):
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
         parameters = trained_parameters(self.model).values()
-        norm = nn.utils.clip_grad_norm_(parameters, self.loop_settings.clip)
+        norm = nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         for group in self.optimizer.param_groups:
             group["lr"] = group["highest_lr"] * self.factor(step)
         self.optimizer.step()
         return torch.stack([total, norm])
 
-
-class Loop:
-    """A training from its last checkpoint to its end.
-
-    Parameters
-    ----------
-    folder, key
-        Of the training: a checkpoint of another key is not taken.
-    meter
-        Has the phases of `Learner.units`.
-    on_point
-        Told every point of the loss curve.
-    """
-
-    def __init__(
-        self, learner: Learner, folder: Path, key: str, meter: Meter, on_point: PointListener
+    def complete(
+        self,
+        folder: Path,
+        facts: Mapping[str, Any],
+        *,
+        result: str,
+        progress: ProgressListener,
+        should_stop: StopQuestion,
+        on_point: PointListener,
     ) -> None:
-        self.learner, self.folder, self.key = learner, folder, key
-        self.meter, self.on_point = meter, on_point
-        self._losses: list[Tensor] = []
-        self._began = self._kept_at = 0.0
+        """Train to the end, from the last checkpoint if there is one; a whole training stays.
 
-    def run(self) -> None:
-        """Train to the last step.
+        Whatever ends it before (no memory, a loss that is no number, a person who asked to stop)
+        leaves the last checkpoint.
 
-        Raises
-        ------
-        AuditError
-            If the loss is no longer a number, memory runs out, or nothing can be written; the last
-            checkpoint is kept.
-        AuditCancelled
-            If the person asked to stop; a checkpoint is written first.
+        Parameters
+        ----------
+        folder
+            Of this training alone, held by `audit.shelf.alone`.
+        facts
+            What `training.json` says: values of JSON, among them `key` and, where it is told,
+            device, precision and kernels.
+        result
+            Name of what `finish` writes last.
         """
-        learner, n_steps = self.learner, self.learner.n_steps
-        state = load_checkpoint(self.folder, key=self.key, learner=learner)
-        first, self._kept_at = (state.step, state.seconds) if state else (0, 0.0)
-        self._began = time.monotonic() - self._kept_at
-        cut_log(self.folder, step=first or -1)
-        self._count(0, first, is_cached=True)
-        if not first:
-            self._point(0)
-        for step in range(first + 1, n_steps + 1):
+        _claim(folder, facts, result=result)
+        self.folder, self._key = folder, str(facts["key"])
+        if not (folder / result).exists():
+            meter = Meter(self.units(self.n_steps), listener=progress, should_stop=should_stop)
+            self._run(meter, on_point)
+            self.finish()
+        shutil.rmtree(folder / _CHECKPOINTS, ignore_errors=True)
+
+    def _run(self, meter: Meter, on_point: PointListener) -> None:
+        state = self._resumed()
+        self._kept_at, self._began = state.seconds, time.monotonic() - state.seconds
+        cut_log(self.folder, step=state.step or -1)
+        self._count(meter, 0, state.step, is_cached=True)
+        if not state.step:
+            on_point(self._point(0))
+        for step in range(state.step + 1, self.n_steps + 1):
             with self._memory_watched():
-                self._losses.append(learner.step(step))
-            if learner.is_point(step):
-                self._point(step)
-            learner.after(step)
-            is_late = self._seconds - self._kept_at > MOST_SECONDS
-            if step < n_steps and (is_late or step % learner.loop_settings.checkpoint_every == 0):
+                self._losses.append(self.step(step))
+            if self.is_point(step):
+                on_point(self._point(step))
+            is_late = self._seconds - self._kept_at > _MOST_SECONDS
+            if step < self.n_steps and (is_late or step % self.settings.checkpoint_every == 0):
                 self._keep(step)
             try:
-                self._count(step - 1, step)
+                self._count(meter, step - 1, step)
             except AuditCancelled:
-                if step < n_steps:
+                if step < self.n_steps:
                     self._keep(step)
                     raise
 
@@ -252,25 +264,25 @@ class Loop:
         """Of training, those before a pause included."""
         return round(time.monotonic() - self._began, 3)
 
-    def _count(self, before: int, step: int, *, is_cached: bool = False) -> None:
-        done = self.learner.units(before)
-        for phase, units in self.learner.units(step).items():
+    def _count(self, meter: Meter, before: int, step: int, *, is_cached: bool = False) -> None:
+        done = self.units(before)
+        for phase, units in self.units(step).items():
             if units > done[phase]:
-                self.meter.add(phase, units - done[phase], is_cached=is_cached)
+                meter.add(phase, units - done[phase], is_cached=is_cached)
 
-    def _point(self, step: int) -> None:
+    def _point(self, step: int) -> LossPoint:
         loss = self._mean_loss()
         self._losses = []
         with self._memory_watched():
-            measured = self.learner.measured(step)
+            measured = self.measured(step)
         known = [value for value in measured.values() if value is not None]
         _refuse_no_number(all(map(math.isfinite, known)), has_begun=step > 0)
-        rate = self.learner.loop_settings.highest_rate * (self.learner.factor(step) if step else 0)
+        rate = self.settings.highest_rate * (self.factor(step) if step else 0)
         point = LossPoint(
             step=step, loss=loss, learning_rate=rate, seconds=self._seconds, **measured
         )
         append_point(self.folder, point)
-        self.on_point(point)
+        return point
 
     def _mean_loss(self) -> float | None:
         """Return the mean loss since the last point; None where there was no step."""
@@ -280,12 +292,6 @@ class Loop:
         told = torch.stack(self._losses).double().cpu()
         _refuse_no_number(bool(torch.isfinite(told).all()), has_begun=True)
         return float(told[:, 0].mean())
-
-    def _keep(self, step: int) -> None:
-        self._mean_loss()  # weights that are no numbers are not kept
-        state = CheckpointState(step=step, seconds=self._seconds, key=self.key)
-        save_checkpoint(self.folder, state, learner=self.learner)
-        self._kept_at = state.seconds
 
     @contextmanager
     def _memory_watched(self) -> Iterator[None]:
@@ -298,7 +304,7 @@ class Loop:
         except RuntimeError as error:
             if "alloc" not in str(error).lower() or "memory" not in str(error).lower():
                 raise
-        n = self.learner.loop_settings.micro_batch
+        n = self.settings.micro_batch
         smaller = max((k for k in range(1, n // 2 + 1) if n % k == 0), default=0)
         raise AuditError(
             "Memory ran out with {n} rows a pass.",
@@ -310,6 +316,60 @@ class Loop:
             n=n,
             smaller=smaller,
         )
+
+    def _keep(self, step: int) -> None:
+        """Write a checkpoint; if it cannot be written, the last one is still there."""
+        self._mean_loss()  # weights that are no numbers are not kept
+        weights = trained_parameters(self.model)
+        moments = {  # a parameter that the loss does not reach has none
+            f"{name}|{kind}": value
+            for name, parameter in weights.items()
+            for kind, value in self.optimizer.state.get(parameter, {}).items()
+        }
+        state = CheckpointState(step=step, seconds=self._seconds, key=self._key)
+        place = private_folder(self.folder / _CHECKPOINTS) / f"step-{step}"
+        with whole_folder(place, replaces=True) as partial:
+            save_file(own_tensors(weights), partial / _WEIGHTS)
+            save_file(own_tensors(moments), partial / _OPTIMIZER)
+            write_whole(partial / _STATE, state.written())
+        self._kept_at = state.seconds
+        for old in self._checkpoints()[_N_KEPT:]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def _resumed(self) -> CheckpointState:
+        """Take the newest readable checkpoint; that before the first step where there is none."""
+        parameters = trained_parameters(self.model)
+        shapes = {name: one.shape for name, one in parameters.items()}
+        found = self._checkpoints()
+        for path in found:
+            try:
+                state = CheckpointState.read((path / _STATE).read_bytes(), where=_CHECKPOINTS)
+                weights, moments = load_file(path / _WEIGHTS), load_file(path / _OPTIMIZER)
+            except (AuditError, OSError, ValueError, SafetensorError):
+                continue
+            if (self._key, shapes) != (state.key, {k: one.shape for k, one in weights.items()}):
+                continue
+            for name, parameter in parameters.items():
+                parameter.data.copy_(weights[name])
+            self.optimizer.state.clear()
+            for place, value in moments.items():
+                name, _, kind = place.partition("|")
+                kept = value.to(parameters[name].device, copy=True)
+                self.optimizer.state[parameters[name]][kind] = kept
+            return state
+        if found:
+            raise AuditError(
+                "The checkpoints of this training cannot be read.",
+                where="checkpoint",
+                do="Begin in another folder.",
+            )
+        return CheckpointState(key=self._key)
+
+    def _checkpoints(self) -> list[Path]:
+        """Return the checkpoints, the newest first."""
+        found = (self.folder / _CHECKPOINTS).glob("step-*")
+        steps = {int(m[1]): one for one in found if (m := _STEP.fullmatch(one.name))}
+        return [steps[step] for step in sorted(steps, reverse=True)]
 
 
 def _refuse_no_number(is_number: bool, *, has_begun: bool) -> None:
@@ -323,15 +383,10 @@ def _refuse_no_number(is_number: bool, *, has_begun: bool) -> None:
         )
 
 
-def claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
+def _claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
     """Say in a folder which training it is for, or see that it is for this very one.
 
-    Parameters
-    ----------
-    facts
-        Values of JSON, among them `key` and, where it is told, device, precision and kernels.
-    result
-        Name of what is there when the training is done: it may then be asked for anywhere.
+    When its result is there, it may be asked for on other hardware.
     """
     if not any((folder / name).exists() for name in (TRAINING, *_RESULTS)):
         text = json.dumps(facts, ensure_ascii=True, indent=1, allow_nan=False)
@@ -339,10 +394,10 @@ def claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
         return
     try:
         before = json.loads((folder / TRAINING).read_bytes())
-        key = before["key"]
+        is_this = before["key"] == facts["key"]
     except (OSError, ValueError, KeyError, TypeError):
-        before, key = {}, None
-    if key != facts["key"]:
+        before, is_this = {}, False
+    if not is_this:
         raise AuditError(
             "The folder holds another training: other notes, another model or other settings.",
             where="out",
@@ -362,75 +417,8 @@ def claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
         )
 
 
-class CheckpointState(Record):
-    """What a checkpoint says of itself: finished steps, seconds of training, key of it."""
-
-    step: int
-    seconds: float
-    key: str
-
-
-def save_checkpoint(folder: Path, state: CheckpointState, *, learner: Learner) -> None:
-    """Keep what a training needs to go on; if it cannot be written, the last one is still there."""
-    weights = trained_parameters(learner.model)
-    moments = {  # a parameter that the loss does not reach has none
-        f"{name}|{kind}": value
-        for name, parameter in weights.items()
-        for kind, value in learner.optimizer.state.get(parameter, {}).items()
-    }
-    place = private_folder(folder / CHECKPOINTS) / f"step-{state.step}"
-    with whole_folder(place, replaces=True) as partial:
-        save_file(own_tensors(weights), partial / _WEIGHTS)
-        save_file(own_tensors(moments), partial / _OPTIMIZER)
-        write_whole(partial / _STATE, state.written())
-    for old in _checkpoints(folder)[_N_KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def load_checkpoint(folder: Path, *, key: str, learner: Learner) -> CheckpointState | None:
-    """Put the newest readable checkpoint into a learner; None where there is none."""
-    parameters = trained_parameters(learner.model)
-    shapes = {name: parameter.shape for name, parameter in parameters.items()}
-    found = _checkpoints(folder)
-    for path in found:
-        try:
-            state = CheckpointState.read((path / _STATE).read_bytes(), where=CHECKPOINTS)
-            weights, moments = load_file(path / _WEIGHTS), load_file(path / _OPTIMIZER)
-        except (AuditError, OSError, ValueError, SafetensorError):
-            continue
-        if state.key != key or shapes != {name: one.shape for name, one in weights.items()}:
-            continue
-        for name, parameter in parameters.items():
-            parameter.data.copy_(weights[name])
-        learner.optimizer.state.clear()
-        for place, value in moments.items():
-            name, _, kind = place.partition("|")
-            kept = value.to(parameters[name].device, copy=True)
-            learner.optimizer.state[parameters[name]][kind] = kept
-        return state
-    if found:
-        raise AuditError(
-            "The checkpoints of this training cannot be read.",
-            where="checkpoint",
-            do="Begin in another folder.",
-        )
-    return None
-
-
-def forget_checkpoints(folder: Path) -> None:
-    """Remove all checkpoints of a training that is whole."""
-    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-
-
 def own_tensors(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return tensors in main memory, contiguous."""
     return {
         name: tensor.detach().to("cpu", copy=False).contiguous() for name, tensor in tensors.items()
     }
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints, the newest first."""
-    found = {int(m[1]): m.string for path in (folder / CHECKPOINTS).glob("step-*")
-             if (m := _STEP.fullmatch(path.name))}  # fmt: skip
-    return [folder / CHECKPOINTS / found[step] for step in sorted(found, reverse=True)]

@@ -12,12 +12,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
@@ -28,9 +26,9 @@ from audit.models.forward import body_of, exact_kernels, logits_at, trial_rows
 from audit.models.inspect import CONFIG_FILE, SINGLE_FILE, expected_shapes, read_model_files
 from audit.models.load import LoadedModel, load_model, pick_device
 from audit.notes.read import open_notes
-from audit.progress import Meter, Progress, ProgressListener, StopQuestion
+from audit.progress import Progress, ProgressListener, StopQuestion
 from audit.rng import generator, torch_seed
-from audit.shelf import alone, whole_folder, write_whole
+from audit.shelf import alone, now, whole_folder, write_whole
 from audit.training.config import WHERE, TrainSettings
 from audit.training.kept import (
     MODEL,
@@ -41,13 +39,11 @@ from audit.training.kept import (
     snapshot_name,
 )
 from audit.training.loop import (
+    VERSIONS,
     Hardware,
     Learner,
-    Loop,
     PointListener,
     adamw,
-    claim,
-    forget_checkpoints,
     own_tensors,
     pick_precision,
 )
@@ -66,7 +62,7 @@ from audit.training.tokens import (
     tokenized,
 )
 
-TRAIN = "training"
+TRAIN = Learner.phase
 _TOKENIZE_SHARE = 0.05
 _EPSILON = 1e-6  # BERT's; PyTorch's own is 1e-8
 _CONFIG = "config.json"
@@ -77,13 +73,10 @@ _VERSION = 1
 class MaskedLearner(Learner):
     """A masked language model, its rows, and what it is measured on.
 
-    Parameters
-    ----------
-    copies
-        Steps after which a copy is kept, in `folder`, with the files of `parent`.
+    After the steps `copies` a copy is kept in its folder, with the files of `parent`.
     """
 
-    phase = TRAIN
+    settings: TrainSettings
 
     def __init__(
         self,
@@ -95,7 +88,6 @@ class MaskedLearner(Learner):
         rows: Rows,
         held_out: HeldOut | None = None,
         copies: Sequence[int] = (),
-        folder: Path = Path(),
         parent: Path = Path(),
     ) -> None:
         in_body = {id(parameter) for parameter in body_of(model).parameters()}
@@ -107,19 +99,18 @@ class MaskedLearner(Learner):
         super().__init__(
             model, settings=settings, hardware=hardware, n_steps=n_steps, optimizer=optimizer
         )
-        self.settings, self.rows, self.held_out = settings, rows, held_out
-        self.copies, self.folder, self.parent = copies, folder, parent
+        self.rows, self.held_out, self.copies, self.parent = rows, held_out, copies, parent
 
     def passes(self, step: int) -> Iterator[MaskedRows]:
         """Return a step's masked rows, a micro-batch at a time."""
-        rng, rows = generator(self.settings.seed, "row masks", step), self.rows.of_step(step)
-        share, special = self.settings.mask_share, self.rows.special
-        masked = masked_rows(rows, special=special, share=share, rng=rng)
+        rng, special = generator(self.settings.seed, "row masks", step), self.rows.special
+        share = self.settings.mask_share
+        masked = masked_rows(self.rows.of_step(step), special=special, share=share, rng=rng)
         return masked.parts(self.settings.micro_batch)
 
     def loss(self, rows: MaskedRows) -> Tensor:
         """Return the mean loss of the rows, as a share of the step's."""
-        return self._mean_loss(rows) / (self.settings.batch // self.settings.micro_batch)
+        return self._mean_loss_of(rows) / (self.settings.batch // self.settings.micro_batch)
 
     def is_point(self, step: int) -> bool:
         """Also where the held-out loss is measured and a copy is kept."""
@@ -127,7 +118,9 @@ class MaskedLearner(Learner):
         return is_asked or super().is_point(step)
 
     def measured(self, step: int) -> Mapping[str, float | None]:
-        """Measure the held-out rows where it is time for it."""
+        """Keep a copy of the model, and measure the held-out rows, where it is time for it."""
+        if step in self.copies:
+            write_model(self.model, self.folder / snapshot_name(step), parent=self.parent)
         is_due = step % self.settings.evaluate_every == 0 or step == self.n_steps
         if self.held_out is None or not is_due:
             return {}
@@ -135,15 +128,14 @@ class MaskedLearner(Learner):
         total, rows = 0.0, self.held_out.rows
         with torch.inference_mode():
             for part in rows.parts(self.settings.micro_batch):
-                total += float(self._mean_loss(part)) * len(part.ids)
+                total += float(self._mean_loss_of(part)) * len(part.ids)
         return {"held_out": total / len(rows.ids)}
 
-    def after(self, step: int) -> None:
-        """Keep a copy of the model where one is asked for."""
-        if step in self.copies:
-            write_model(self.model, self.folder / snapshot_name(step), parent=self.parent)
+    def finish(self) -> None:
+        """Write the model."""
+        write_model(self.model, self.folder / MODEL, parent=self.parent)
 
-    def _mean_loss(self, rows: MaskedRows) -> Tensor:
+    def _mean_loss_of(self, rows: MaskedRows) -> Tensor:
         ids, positions, targets = map(self._sent, (rows.ids, rows.positions, rows.targets))
         with self.hardware.numbers():
             logits = logits_at(self.model, ids, positions=positions)  # [B, M, V]
@@ -232,7 +224,7 @@ def train(
     general = load_model(task.general, device=device)
     if settings.n_tokens > general.n_positions:
         raise AuditError(
-            ("Rows of {n_tokens} tokens are longer than the {n_positions} that this model holds."),
+            "Rows of {n_tokens} tokens are longer than the {n_positions} that this model holds.",
             where=WHERE,
             do="Set `n_tokens` lower.",
             n_tokens=settings.n_tokens,
@@ -248,27 +240,17 @@ def train(
         )
         precision = pick_precision(settings.precision, device=device, is_cpu_asked=True)
         with in_force(general, device=device, precision=precision) as hardware:
-            facts, rows, measured = _prepared(task, general, tokens=tokens, hardware=hardware)
-            claim(folder, facts.plain(), result=MODEL)
-            if not (folder / MODEL).is_dir():
-                model = general.model
-                if settings.from_scratch:
-                    model = fresh_weights(model, seed=settings.seed).to(device)
-                learner = MaskedLearner(
-                    model, settings=settings, hardware=hardware, n_steps=facts.n_steps, rows=rows,
-                    held_out=measured, copies=facts.snapshots, folder=folder, parent=task.general,
-                )  # fmt: skip
-                listener, totals = _part_of_all(TRAIN, progress), {TRAIN: float(facts.n_steps)}
-                meter = Meter(totals, listener=listener, should_stop=should_stop)
-                Loop(learner, folder, facts.key, meter, on_point).run()
-                write_model(model, folder / MODEL, parent=task.general)
-    forget_checkpoints(folder)
+            facts, learner = _prepared(task, general, tokens=tokens, hardware=hardware)
+            learner.complete(
+                folder, facts.plain(), result=MODEL, progress=_part_of_all(TRAIN, progress),
+                should_stop=should_stop, on_point=on_point,
+            )  # fmt: skip
     return MODELS.at(folder)
 
 
 def _prepared(
     task: PretrainTask, general: LoadedModel, *, tokens: TokenFile, hardware: Hardware
-) -> tuple[TrainingFacts, Rows, HeldOut | None]:
+) -> tuple[TrainingFacts, MaskedLearner]:
     settings, special = task.settings, SpecialIds.of(general.tokenizer)
     listed = read_listed(task.listed) if task.listed and settings.held_out_share else None
     split = split_notes(tokens, share=settings.held_out_share, seed=settings.seed, listed=listed)
@@ -277,45 +259,39 @@ def _prepared(
     measured = held_out(tokens, split, special=special, settings=settings)
     snapshots = task.snapshots(len(stream))
     decisive = {
-        "version": _VERSION,
-        "parent": general.digest,
-        "tokens": tokens.digest(),
-        "settings": settings.decisive(),
-        "snapshots": list(snapshots),
-    } | ({} if listed is None else {"listed": listed.digest})
+        "version": _VERSION, "parent": general.digest, "tokens": tokens.digest(),
+        "settings": settings.decisive(), "snapshots": list(snapshots),
+    } | ({} if listed is None else {"listed": listed.digest})  # fmt: skip
     facts = TrainingFacts(
-        title=task.title,
-        parent=general.name,
-        parent_digest=general.digest,
-        corpus_id=task.corpus_id,
-        source=task.source if task.corpus_id else "file",
-        settings=settings,
-        n_steps=settings.steps(len(stream)),
-        n_documents=len(split.train),
-        n_train_tokens=len(stream),
-        n_held_out_documents=len(split.held_out),
+        title=task.title, parent=general.name, parent_digest=general.digest,
+        corpus_id=task.corpus_id, source=task.source if task.corpus_id else "file",
+        settings=settings, n_steps=settings.steps(len(stream)), n_documents=len(split.train),
+        n_train_tokens=len(stream), n_held_out_documents=len(split.held_out),
         unigram_loss=None if measured is None else measured.unigram_loss,
         key=hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest(),
-        precision=hardware.precision,
-        device=hardware.device,
-        kernels=hardware.kernels,
-        versions={"torch": torch.__version__, "transformers": transformers.__version__},
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        snapshots=snapshots,
-        n_listed_patients=split.n_listed,
-    )
-    return facts, rows, measured
+        precision=hardware.precision, device=hardware.device, kernels=hardware.kernels,
+        versions=VERSIONS, created=now(), snapshots=snapshots, n_listed_patients=split.n_listed,
+    )  # fmt: skip
+    model = general.model
+    if settings.from_scratch:
+        model = fresh_weights(model, seed=settings.seed).to(hardware.device)
+    learner = MaskedLearner(
+        model, settings=settings, hardware=hardware, n_steps=facts.n_steps, rows=rows,
+        held_out=measured, copies=snapshots, parent=task.general,
+    )  # fmt: skip
+    return facts, learner
 
 
 def _part_of_all(phase: str, listener: ProgressListener) -> ProgressListener:
     """Return a listener that tells one phase as a part of the whole training."""
 
     def listen(one: Progress) -> None:
-        shares = {TOKENIZE: one.share, TRAIN: 0.0}
-        if phase == TRAIN:
-            shares = {TOKENIZE: 1.0, TRAIN: one.share}
+        is_training = phase == TRAIN
+        shares = (
+            {TOKENIZE: 1.0, TRAIN: one.share} if is_training else {TOKENIZE: one.share, TRAIN: 0.0}
+        )
         done = _TOKENIZE_SHARE * shares[TOKENIZE] + (1 - _TOKENIZE_SHARE) * shares[TRAIN]
-        left = one.seconds_left if phase == TRAIN else None
+        left = one.seconds_left if is_training else None
         listener(Progress(phase, done, 1.0, left, tuple(shares.items())))
 
     return listen

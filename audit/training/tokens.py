@@ -12,11 +12,12 @@ import os
 import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +28,13 @@ from audit.notes.read import Note, NoteSource
 from audit.notes.sentences import sentence_spans
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.rng import generator
-from audit.shelf import fingerprint, private_folder, whole_folder, write_whole
+from audit.shelf import fingerprint, private_folder, whole_folder
 from audit.training.config import TrainSettings
 
 Ids = NDArray[np.int64]
-TEXT_VERSION = 1
+_TEXT_VERSION = 1
 """Part of a token file's key: another preparation gives other tokens."""
-MIN_SENTENCE_CHARS = 20
+_MIN_SENTENCE_CHARS = 20
 
 _DROPPED = re.compile(
     r"\[\*\*[^\[\]]{0,200}\*\*\]"  # a placeholder
@@ -42,34 +43,28 @@ _DROPPED = re.compile(
 )
 
 
-def cleaned(text: str) -> str:
-    """Return a text without placeholders, drawn lines and list numbers; line ends stay."""
-    return _DROPPED.sub(" ", text)
-
-
 def prepared_sentences(text: str) -> list[str]:
-    """Return the sentences of a note, white space made single, in their order.
+    """Return the sentences of a note, white space made single, placeholders and lines left out.
 
     A sentence of fewer than 20 characters is glued to the one before; at the beginning of a note
     the next one is glued to it.
     """
-    clean = cleaned(text)
+    clean = _DROPPED.sub(" ", text)
     found: list[str] = []
     for start, end in sentence_spans(clean):
         sentence = re.sub(r"\s+", " ", clean[start:end]).strip()
         if not sentence:
             continue
-        is_first_short = len(found) == 1 and len(found[0]) < MIN_SENTENCE_CHARS
-        if found and (len(sentence) < MIN_SENTENCE_CHARS or is_first_short):
+        is_first_short = len(found) == 1 and len(found[0]) < _MIN_SENTENCE_CHARS
+        if found and (len(sentence) < _MIN_SENTENCE_CHARS or is_first_short):
             found[-1] = f"{found[-1]}{'' if found[-1].endswith('。') else ' '}{sentence}"
         else:
             found.append(sentence)
     return found
 
 
-TOKENS, ENDS, GROUPS, ABOUT = "tokens.bin", "ends.bin", "groups.bin", "about.json"
-MISSING = "missing.bin"
 TOKENIZE = "tokenizing the notes"
+_TOKENS, _PLACES = "tokens.bin", "places.npz"
 _CHUNK = 1 << 22
 _CHUNK_BYTES = 1 << 20
 _BATCH_CHARS = 500_000
@@ -78,27 +73,18 @@ _THREADS = "TOKENIZERS_PARALLELISM"
 
 @dataclass(frozen=True, eq=False)
 class TokenFile:
-    """Tokens of notes, mapped.
+    """Tokens of notes, mapped: each note's `ids` [n_tokens] and one [SEP].
 
-    Attributes
-    ----------
-    ids
-        [n_tokens]; each note's ids and one [SEP].
-    ends
-        [n_documents]; where each note ends, its [SEP] included.
-    groups
-        [n_documents]; number of each note's patient, in order of first appearance; a note of nobody
-        is a group of its own.
-    missing
-        Positions among all rows read, from 0, of those that gave no document; rising.
-    n_refused
-        How many of these are no notes.
+    `ends` [n_documents] is where each note ends, its [SEP] included; `groups` [n_documents] the
+    number of its patient, in order of first appearance, a note of nobody being a group of its own.
+    `missing` are positions among all rows read, from 0, of those that gave no document, rising;
+    `n_refused` of them are no notes.
     """
 
     ids: NDArray[Any]
     ends: Ids
     groups: Ids
-    missing: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    missing: Ids
     n_refused: int = 0
 
     @property
@@ -119,13 +105,10 @@ class TokenFile:
     def about(self) -> dict[str, Any]:
         """Return what the file holds, in numbers."""
         return {
-            "n_tokens": len(self.ids),
-            "n_documents": len(self.ends),
-            "n_empty": len(self.missing) - self.n_refused,
-            "n_refused": self.n_refused,
-            "n_groups": self.n_groups,
-            "dtype": self.ids.dtype.name,
-        }
+            "n_tokens": len(self.ids), "n_documents": len(self.ends),
+            "n_empty": len(self.missing) - self.n_refused, "n_refused": self.n_refused,
+            "n_groups": self.n_groups, "dtype": self.ids.dtype.name,
+        }  # fmt: skip
 
     def documents_at(self, positions: Ids) -> Ids:
         """Return the numbers of the documents at positions among all rows read, if any."""
@@ -162,39 +145,38 @@ def tokenized(
     meter = Meter(totals, listener=progress, should_stop=should_stop)
     key = _tokenizing_key(source, tokenizer, meter=meter)
     folder = private_folder(store) / key[:32]
-    kept = _open_tokens(folder, key=key)
-    if kept is None:
+    found = _open_tokens(folder, key=key)
+    if found is None:
         with whole_folder(folder, replaces=True) as partial_folder:
             _write_tokens(source, tokenizer, folder=partial_folder, key=key, meter=meter)
-        kept = _open_tokens(folder, key=key)
-        assert kept is not None
+        found = _open_tokens(folder, key=key)
+        assert found is not None
     meter.finish(TOKENIZE)
-    return kept
+    return found
 
 
 def _open_tokens(folder: Path, *, key: str) -> TokenFile | None:
     """Return the tokens in a folder; None where there are none of this key, or not whole ones."""
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="ascii"))
-        dtype = np.dtype({"uint16": "<u2", "uint32": "<u4"}[about["dtype"]])
-        ids = np.memmap(folder / TOKENS, dtype=dtype, mode="r")
-        ends, groups, missing = (
-            np.fromfile(folder / name, dtype="<i8") for name in (ENDS, GROUPS, MISSING)
-        )
-        tokens = TokenFile(ids, ends, groups, missing, about["n_refused"])
-    except (OSError, ValueError, KeyError, TypeError):
+        with np.load(folder / _PLACES, allow_pickle=False) as kept:
+            found = TokenFile(
+                np.memmap(folder / _TOKENS, dtype=kept["dtype"].item(), mode="r"), kept["ends"],
+                kept["groups"], kept["missing"], kept["n_refused"].item(),
+            )  # fmt: skip
+            is_whole = (kept["key"].item(), len(found.ids)) == (key, found.ends[-1])
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
         return None
-    return tokens if about == tokens.about() | {"key": key} else None
+    return found if is_whole else None
 
 
 def _write_tokens(
     source: NoteSource, tokenizer: Any, *, folder: Path, key: str, meter: Meter
 ) -> None:
-    dtype = np.dtype("<u2" if len(tokenizer) <= 1 << 16 else "<u4")
+    dtype = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
     ends, groups, missing = array("q"), array("q"), array("q")
     numbers: dict[str | int, int] = {}
     n_tokens = n_refused = 0
-    with (folder / TOKENS).open("xb", buffering=_CHUNK_BYTES) as file:
+    with (folder / _TOKENS).open("xb", buffering=_CHUNK_BYTES) as file:
         for batch in _batches(source, meter):
             for note, ids in zip(batch, _ids(batch, tokenizer), strict=True):
                 if not ids or not isinstance(note, Note):
@@ -207,16 +189,8 @@ def _write_tokens(
                 ends.append(n_tokens)
     if not n_tokens:
         raise AuditError("The notes hold no text to train on.", where="notes")
-    kept_ends, kept_groups, kept_missing = (
-        np.array(values, dtype="<i8") for values in (ends, groups, missing)
-    )
-    mapped = np.memmap(folder / TOKENS, dtype=dtype, mode="r")
-    tokens = TokenFile(mapped, kept_ends, kept_groups, kept_missing, n_refused)
-    tokens.ends.tofile(folder / ENDS)
-    tokens.groups.tofile(folder / GROUPS)
-    tokens.missing.tofile(folder / MISSING)
-    about = tokens.about() | {"key": key}
-    write_whole(folder / ABOUT, json.dumps(about, indent=1).encode("ascii"))
+    np.savez(folder / _PLACES, ends=ends, groups=groups, missing=missing, n_refused=n_refused,
+             key=key, dtype=dtype)  # fmt: skip
 
 
 def _batches(source: NoteSource, meter: Meter) -> Iterator[list[object]]:
@@ -281,7 +255,7 @@ def _tokenizing_key(source: NoteSource, tokenizer: Any, *, meter: Meter) -> str:
         "digest": notes_digest(source.path, on_bytes=partial(meter.add, TOKENIZE)),
     }
     content = {
-        "text": TEXT_VERSION,
+        "text": _TEXT_VERSION,
         "vocabulary": hashlib.sha256(vocabulary).hexdigest(),
         "tokenizer": dict(tokenizer_settings(tokenizer)),
         "notes": [notes],
@@ -363,7 +337,7 @@ def masked_rows(
     return MaskedRows(masked, positions, targets)
 
 
-MOST_HELD_OUT_ROWS = 512
+_MOST_HELD_OUT_ROWS = 512
 """Rows on which the held-out loss is measured, at most: 65,000 tokens of 128 a row."""
 
 
@@ -451,7 +425,7 @@ class Rows:
     ) -> None:
         if len(stream) < n_inner:
             raise AuditError(
-                ("The notes have {n_stream} tokens to train on, fewer than one row of {n_inner}."),
+                "The notes have {n_stream} tokens to train on, fewer than one row of {n_inner}.",
                 where="notes",
                 do="Take more notes, or shorter rows.",
                 n_stream=len(stream),
@@ -476,31 +450,17 @@ class Rows:
     def _begins_of_epoch(self, epoch: int) -> Ids:
         """Return where the rows of an epoch begin in the stream."""
         rng = generator(self.seed, "rows", epoch)
-        offset = rng.integers(len(self.stream))
-        begins: Ids = offset + rng.permutation(self.n_rows) * self.n_inner
+        begins: Ids = rng.integers(len(self.stream)) + rng.permutation(self.n_rows) * self.n_inner
         return begins
-
-
-def held_out_rows(stream: Stream, *, special: SpecialIds, n_inner: int) -> Ids:
-    """Return rows [n, L] of held-out notes, evenly spread, always the same."""
-    n_inner = min(n_inner, len(stream))
-    n_rows = len(stream) // n_inner
-    n_chosen = min(n_rows, MOST_HELD_OUT_ROWS)
-    chosen = np.linspace(0, n_rows - 1, n_chosen).astype(np.int64)
-    return special.framed(stream.at(chosen[:, None] * n_inner + np.arange(n_inner)))
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """Rows that nothing is learned from; rows and masks are always the same.
 
-    Attributes
-    ----------
-    rows
-        With at least one row.
-    unigram_loss
-        Loss of guessing each token by its frequency in the notes that are trained on, in nats a
-        token: a model that has learned only which words are frequent stays there.
+    `unigram_loss` is that of guessing each token by its frequency in the notes that are trained on,
+    each count raised by one, in nats a token: a model that has learned only which words are
+    frequent stays there.
     """
 
     rows: MaskedRows
@@ -510,19 +470,17 @@ class HeldOut:
 def held_out(
     tokens: TokenFile, split: Split, *, special: SpecialIds, settings: TrainSettings
 ) -> HeldOut | None:
-    """Return the held-out rows; None where no notes are held out."""
+    """Return rows of the held-out notes, evenly spread; None where no notes are held out."""
     stream = Stream(tokens, split.held_out)
     if not len(stream):
         return None
-    rows = held_out_rows(stream, special=special, n_inner=settings.n_inner)
+    n_inner = min(settings.n_inner, len(stream))
+    n_rows = len(stream) // n_inner
+    chosen = np.linspace(0, n_rows - 1, min(n_rows, _MOST_HELD_OUT_ROWS)).astype(np.int64)
+    rows = special.framed(stream.at(chosen[:, None] * n_inner + np.arange(n_inner)))
     rng = generator(settings.seed, "held-out masks")
     masked = masked_rows(rows, special=special, share=settings.mask_share, rng=rng)
     counts = Stream(tokens, split.train).counts(special.n_vocabulary)
     counts[special.sep] = 0  # never asked for
-    return HeldOut(masked, unigram_loss(counts, masked.targets))
-
-
-def unigram_loss(counts: Ids, targets: Ids) -> float:
-    """Return the mean loss of targets guessed by counts, each raised by one, in nats a token."""
     share = (counts + 1.0) / (counts.sum() + len(counts))
-    return -math.fsum(np.log(share[targets]).ravel()) / targets.size
+    return HeldOut(masked, -math.fsum(np.log(share[masked.targets]).ravel()) / masked.targets.size)

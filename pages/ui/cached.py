@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import streamlit as st
 
 from audit.access_log import LogEntry, Verification, entries, log_mark, verify
@@ -17,7 +18,6 @@ from audit.home import data_home, results_dir
 from audit.report.compare import (
     MAX_REFERENCES,
     Comparison,
-    References,
     compare_audits,
     compare_references,
 )
@@ -34,7 +34,6 @@ from audit.report.report import (
 from audit.report.threshold import (
     RankedNames,
     RocView,
-    VolcanoNames,
     ranked_names,
     roc_view,
     volcano,
@@ -116,7 +115,7 @@ def roc(digest: str, *, score: str, stratum: str) -> RocView:
     return _roc(str(results_dir()), digest, score, stratum)
 
 
-def volcano_names(digest: str, *, score: str) -> tuple[VolcanoNames, ...]:
+def volcano_names(digest: str, *, score: str) -> pd.DataFrame:
     """Return an audit's names for a volcano chart; raises as `ranked`."""
     return _volcano(str(results_dir()), digest, score)
 
@@ -126,14 +125,15 @@ def comparison(digest: str, *, other: str) -> Comparison:
     return _comparison(str(results_dir()), digest, other)
 
 
-def references(digest: str, *, kept: tuple[KeptAudit, ...]) -> References | None:
-    """Return an audit beside those that differ in the reference alone; None where there are none.
+def references(digest: str, *, kept: tuple[KeptAudit, ...]) -> tuple[list[Comparison], int]:
+    """Return an audit beside the newest that differ in the reference alone, and how many are left.
 
     `kept` are all kept audits, the newest first; raises as `kept_audits`.
     """
     own = next((line for line in kept if line.digest == digest), None)
     others = tuple(o.digest for o in same_but_reference(own, kept=kept)) if own else ()
-    return _references(str(results_dir()), digest, others) if others else None
+    shown = others[:MAX_REFERENCES]
+    return _references(str(results_dir()), digest, shown), len(others) - len(shown)
 
 
 def store() -> Store:
@@ -193,7 +193,7 @@ def _roc(directory: str, digest: str, score: str, stratum: str) -> RocView:
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
-def _volcano(directory: str, digest: str, score: str) -> tuple[VolcanoNames, ...]:
+def _volcano(directory: str, digest: str, score: str) -> pd.DataFrame:
     return volcano(_kept_report(directory, digest), score=score)
 
 
@@ -203,11 +203,9 @@ def _comparison(directory: str, digest: str, other: str) -> Comparison:
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
-def _references(directory: str, digest: str, others: tuple[str, ...]) -> References:
-    shown = [_report(directory, other) for other in others[:MAX_REFERENCES]]
-    n_left_out = len(others) - len(shown)
-    own = _kept_report(directory, digest)
-    return compare_references(own, others=shown, n_left_out=n_left_out)
+def _references(directory: str, digest: str, others: tuple[str, ...]) -> list[Comparison]:
+    shown = [_report(directory, other) for other in others]
+    return compare_references(_kept_report(directory, digest), others=shown)
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)

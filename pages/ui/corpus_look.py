@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.corpus.build import CategoryCount
+from audit.corpus.examine import CategoryCount
 from audit.corpus.preview import MAX_NOTES, Mark, Preview, Survey
 from audit.errors import AuditError, written
 from audit.notes.read import NoteFile

@@ -43,14 +43,12 @@ def pair_cards(
     numbers: Sequence[int],
     table: pd.DataFrame,
     wanted: int | None,
-    found: int | None,
     is_revealed: bool,
 ) -> str:
-    """Return documents as HTML, a card a number; the one that was jumped to says so."""
+    """Return documents as HTML, a card a number."""
     cards = []
     for number in numbers:
-        is_found = number == found
-        title = say.text("documents_found" if is_found else "documents_one", number=number)
+        title = say.text("documents_one", number=number)
         columns = []
         for model in view.models:
             text = marked(
@@ -61,9 +59,8 @@ def pair_cards(
             )
             who = escaped(say.text(f"column_{model.who}"))
             columns.append(f'<div><h3>{who}</h3><p class="ka-document">{text}</p></div>')
-        tone = " ka-found" if is_found else ""
         cards.append(
-            f'<section class="ka-pair{tone}"><p>{escaped(title)}</p>'
+            f'<section class="ka-pair"><p>{escaped(title)}</p>'
             f"<div>{''.join(columns)}</div></section>"
         )
     return "".join(cards)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
 import plotly.graph_objects as go
 
 from audit.report.report import CurvePoint, Linking
-from audit.report.threshold import Calibration, RocView, ScoreAxis, VolcanoNames
+from audit.report.threshold import Calibration, RocView, ScoreAxis
 from pages.ui.charts import GREY, LINE, RUST
 from pages.ui.text import escaped
 
@@ -33,7 +34,9 @@ def roc_chart(
     On logarithmic axes a rate of 0 has no place: it is drawn at half of what the list resolves.
     """
     figure = go.Figure()
-    floor_x = min((c.lowest_fpr for c in curves), default=1.0) / (2 if is_log else math.inf)
+    floor_x = min((1 / c.n_controls for c in curves if c.n_controls), default=1.0) / (
+        2 if is_log else math.inf
+    )
     floor_y = min((0.5 / c.n_members for c in curves if c.n_members), default=0.0) * is_log
     low = max(floor_x, floor_y)
     figure.add_scatter(
@@ -71,7 +74,7 @@ def roc_chart(
 
 
 def volcano_chart(
-    kinds: Sequence[VolcanoNames],
+    points: pd.DataFrame,
     *,
     labels: Mapping[str, str],
     axis: ScoreAxis,
@@ -84,14 +87,14 @@ def volcano_chart(
     `threshold` is a place on the axis, `line` the height of the q line.
     """
     figure = go.Figure()
-    for kind in kinds:
-        is_control = kind.kind == "control"
+    for kind, of_kind in points.groupby("kind", observed=True):
+        is_control = kind == "control"
         figure.add_scatter(
-            x=kind.x.tolist(),
-            y=kind.y.tolist(),
-            customdata=kind.n_names.tolist(),
+            x=of_kind["x"].tolist(),
+            y=of_kind["y"].tolist(),
+            customdata=of_kind["n_names"].tolist(),
             mode="markers",
-            name=escaped(labels[kind.kind]),
+            name=escaped(labels[str(kind)]),
             marker={
                 "color": GREY if is_control else RUST,
                 "symbol": "circle-open" if is_control else "circle",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from audit.attack.metrics import GENERAL_ALONE
-from audit.report.compare import References
+from audit.report.compare import Comparison
 from audit.report.report import AuditReport, KeptAudit
 from pages.ui import blocks, cached
 from pages.ui.language import Words
@@ -16,14 +18,14 @@ from pages.ui.text import UNDEFINED, decimal, decimal_interval, percent, percent
 
 def draw(say: Words, audit: KeptAudit) -> None:
     """Draw an audit beside those that differ in the reference alone."""
-    view = cached.references(audit.digest, kept=place().kept)
-    if view is None:
+    found, n_left_out = cached.references(audit.digest, kept=place().kept)
+    if not found:
         why = say.text("measures_no_references_do")
         st.html(blocks.heading(say.text("measures_no_references"), below=why))
         return
-    st.html(_table(say, view))
-    if view.n_left_out:
-        left_out = say.text("measures_references_more", n=view.n_left_out)
+    st.html(_table(say, cached.report(audit.digest), others=[one.other for one in found]))
+    if n_left_out:
+        left_out = say.text("measures_references_more", n=n_left_out)
         st.html(blocks.heading("", below=left_out))
     st.html(
         blocks.heading(
@@ -31,10 +33,10 @@ def draw(say: Words, audit: KeptAudit) -> None:
             below=say.text("measures_references_differences_below"),
         )
     )
-    st.html(_differences(say, view))
+    st.html(_differences(say, found))
 
 
-def _table(say: Words, view: References) -> str:
+def _table(say: Words, own: AuditReport, *, others: Sequence[AuditReport]) -> str:
     keys = ("name", "controls", "n", "auc", "alone", "recall", "fpr", "flagged")
     n_text = 2
     head = [
@@ -42,8 +44,8 @@ def _table(say: Words, view: References) -> str:
         for at, key in enumerate(keys)
     ]
     rows = []
-    for one in (view.own, *view.others):
-        who, flagged = _who(say, one, is_own=one is view.own), _flagged(one)
+    for one in (own, *others):
+        who, flagged = _who(say, one, is_own=one is own), _flagged(one)
         for name, stratum in one.measures.shown.items():
             held_out = stratum.held_out[one.fixed_score].confusion
             aucs = (stratum.scores[one.fixed_score].auc, stratum.baselines[GENERAL_ALONE].auc)
@@ -76,10 +78,10 @@ def _flagged(one: AuditReport) -> list[blocks.Cell]:
     return [blocks.Cell(text, below, n_rows=max(1, len(one.measures.shown)))]
 
 
-def _differences(say: Words, view: References) -> str:
+def _differences(say: Words, found: Sequence[Comparison]) -> str:
     rows = []
-    for other, one in zip(view.others, view.found, strict=True):
-        which = f"{other.models['general'].name} \u00b7 {other.digest[:12]}"
+    for one in found:
+        which = f"{one.other.models['general'].name} \u00b7 {one.other.digest[:12]}"
         rows += [
             (
                 which,

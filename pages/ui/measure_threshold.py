@@ -22,6 +22,7 @@ from pages.ui.language import Words
 
 _VALUE, _OWNER = "measures_threshold", "measures_threshold_of"
 _SLIDER, _EXACT, _PREVALENCE = "measures_slider", "measures_exact", "measures_prevalence"
+_N_STEPS = 200
 _FIRST_PREVALENCE = 1.0
 """Percent of members in the crowd for which a predictive value is first given."""
 
@@ -82,7 +83,7 @@ def _inputs(say: Words, axis: ScoreAxis, *, useful: dict[str, float]) -> None:
         say.text("measures_slider_log" if axis.is_log else "measures_slider"),
         min_value=axis.low,
         max_value=axis.high,
-        step=axis.step,
+        step=(axis.high - axis.low) / _N_STEPS,
         format="%.3g",
         key=_SLIDER,
         on_change=_slid,
@@ -124,7 +125,7 @@ def _draw_charts(say: Words, digest: str, *, names: RankedNames, view: Reached) 
 
 
 def _draw_volcano(say: Words, digest: str, *, names: RankedNames, view: Reached) -> None:
-    kinds = cached.volcano_names(digest, score=names.score)
+    points = cached.volcano_names(digest, score=names.score)
     score = measure_tables.score_name(say, names.score)
     labels = {
         "member": say.text("kind_member"),
@@ -136,7 +137,7 @@ def _draw_volcano(say: Words, digest: str, *, names: RankedNames, view: Reached)
         **{key: say.text(f"measures_volcano_{key}") for key in ("y", "line", "threshold")},
     }
     figure = measure_charts.volcano_chart(
-        kinds,
+        points,
         labels=labels,
         axis=names.axis,
         threshold=names.axis.place_of(view.threshold),
@@ -149,12 +150,10 @@ def _draw_volcano(say: Words, digest: str, *, names: RankedNames, view: Reached)
     with st.expander(say.text("as_table")):
         st.dataframe(
             {
-                words["x"]: [x for kind in kinds for x in kind.x.tolist()],
-                words["y"]: [y for kind in kinds for y in kind.y.tolist()],
-                say.text("column_n"): [n for kind in kinds for n in kind.n_names.tolist()],
-                say.text("column_kind"): [
-                    labels[kind.kind] for kind in kinds for _ in kind.x.tolist()
-                ],
+                words["x"]: points["x"],
+                words["y"]: points["y"],
+                say.text("column_n"): points["n_names"],
+                say.text("column_kind"): [labels[kind] for kind in points["kind"]],
             },
             hide_index=True,
             key="measures_volcano_table",

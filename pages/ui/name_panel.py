@@ -15,12 +15,12 @@ from audit.report.names import (
     ASKED,
     AmongControls,
     FittingPassage,
-    ModelBlocks,
     among_controls,
+    block_mean,
     fitting_passages,
-    model_blocks,
 )
 from audit.report.report import AuditReport, Inspection
+from audit.stats import Estimate
 from audit.tables import raised
 from pages.ui import blocks, cached, charts, marks
 from pages.ui.charts import GREY, LINE, RUST
@@ -35,16 +35,20 @@ _MAX_TICKS = 7
 
 
 def block_strip(
-    blocks: Sequence[ModelBlocks], *, labels: Mapping[str, str], axis: str, is_share: bool
+    models: Mapping[str, tuple[list[float], Estimate]],
+    *,
+    labels: Mapping[str, str],
+    axis: str,
+    is_share: bool,
 ) -> go.Figure:
     """Return one dot per block and model, a row per model, with the mean and its interval.
 
     `is_share`: values are products of masses, drawn on a log axis unless one of them is zero.
     """
     figure = go.Figure()
-    for row, model in enumerate(blocks):
-        is_hospital = model.who == "hospital"
-        colour, values = RUST if is_hospital else GREY, model.values.tolist()
+    for row, (who, (values, mean)) in enumerate(models.items()):
+        is_hospital = who == "hospital"
+        colour = RUST if is_hospital else GREY
         figure.add_scatter(
             x=values,
             y=[row + 0.5 * ((i * _GOLDEN) % 1 - 0.5) for i in range(len(values))],
@@ -57,7 +61,6 @@ def block_strip(
             },
             hovertemplate="%{x:.4g}<extra></extra>",
         )
-        mean = model.mean
         half = (mean.high - mean.low) / 2
         figure.add_scatter(
             x=[mean.value],
@@ -77,11 +80,11 @@ def block_strip(
             },
             hovertemplate="%{x:.4g}<extra></extra>",
         )
-    values = [value for model in blocks for value in model.values.tolist()]
+    values = [value for of_model, _ in models.values() for value in of_model]
     figure.update_yaxes(
-        tickvals=list(range(len(blocks))),
-        ticktext=[escaped(labels[model.who]) for model in blocks],
-        range=[len(blocks) - 0.5, -0.5],
+        tickvals=list(range(len(models))),
+        ticktext=[escaped(labels[who]) for who in models],
+        range=[len(models) - 0.5, -0.5],
         showgrid=False,
         zeroline=False,
         automargin=True,
@@ -260,10 +263,11 @@ def draw_heading(say: Words, name: pd.Series, *, ids: list[float], digest: str) 
 
 def draw_blocks(say: Words, inspection: Inspection, *, row: int, scenario: int) -> None:
     """Draw both models' evidence by block."""
-    models = [
-        model_blocks(who, getattr(inspection, who)[:, row], n_per_block=inspection.n_per_block)
-        for who in ("hospital", "general")
-    ]
+    evidence = {who: getattr(inspection, who)[:, row] for who in ("hospital", "general")}
+    models = {
+        who: (values.tolist(), block_mean(values, n_per_block=inspection.n_per_block))
+        for who, values in evidence.items()
+    }
     st.html(
         blocks.heading(
             say.text("names_blocks_title"), below=say.text(f"names_blocks_below_{scenario}")
@@ -281,12 +285,12 @@ def draw_blocks(say: Words, inspection: Inspection, *, row: int, scenario: int) 
     with st.expander(say.text("as_table")):
         rows = [
             (
-                labels[model.who],
-                str(len(model.values)),
-                _exact(model.mean.value),
-                f"{_exact(model.mean.low)} – {_exact(model.mean.high)}",
+                labels[who],
+                str(len(values)),
+                _exact(mean.value),
+                f"{_exact(mean.low)} – {_exact(mean.high)}",
             )
-            for model in models
+            for who, (values, mean) in models.items()
         ]
         header = [say.text(f"names_blocks_{c}") for c in ("model", "n", "mean", "interval")]
         st.html(blocks.simple_table(header, rows, caption=alt))

@@ -50,11 +50,11 @@ def draw_model(say: Words, field: str, *, model: RegisteredModel | None) -> None
         return
     facts = model.summary
     rows = [
-        (say.text("setup_trait_architecture"), facts.architecture),
-        (say.text("setup_layers_width"), f"{facts.n_layers} × {facts.hidden_size}"),
-        (say.text("setup_trait_vocab_size"), f"{facts.vocab_size:,}"),
+        (say.text("setup_trait_architecture"), facts.config.architecture),
+        (say.text("setup_layers_width"), f"{facts.config.n_layers} × {facts.config.hidden_size}"),
+        (say.text("setup_trait_vocab_size"), f"{facts.config.vocab_size:,}"),
         (say.text("setup_trait_n_parameters"), f"{facts.n_parameters:,}"),
-        (say.text("setup_trait_n_positions"), f"{facts.n_positions:,}"),
+        (say.text("setup_trait_n_positions"), f"{facts.config.n_positions:,}"),
         (say.text("setup_trait_tokenizer"), facts.tokenizer),
         (say.text("setup_digest"), digest_of(say, field, model=model)),
     ]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from audit.corpus.canaries import CanaryPlan
 from audit.corpus.candidate_lists import CONTROLS, draw_lists
-from audit.corpus.examine import Owners, PatternTally, People, read_examination, written_passage
+from audit.corpus.examine import Owners, PatternTally, People, read_examination
 from audit.corpus.kept import (
     CORPORA,
     KeptCorpus,
@@ -32,8 +32,7 @@ from audit.names.files import read_names
 from audit.names.lists import all_names, kept_names, kept_passages
 from audit.names.matching import NameIndex, Pair
 from audit.names.pools import NamePool, japanese_pool, popularity, us_pool
-from audit.notes.passages import Passage, read_passages
-from audit.notes.placeholders import find_name_slot
+from audit.notes.passages import read_passages
 from audit.shelf import new_identifier
 from cache.store import Store
 from tests.corpus.make_notes import dummy_notes, lines, made
@@ -123,24 +122,6 @@ def test_listed_notes_that_cannot_be_true_are_refused(tmp_path: Path, text: str)
     path.write_text(text)
     with pytest.raises(AuditError, match="A file of the corpus cannot be read"):
         read_listed(path)
-
-
-TEXT = st.text(alphabet="ab c.,\u3000山", max_size=12).map(lambda t: " ".join(t.split()))
-
-
-@given(TEXT, TEXT, st.sampled_from([("first", "last"), ("last", "first"), ("full",)]),
-       st.sampled_from(["", " ", ", ", "\u3000", "・"]))  # fmt: skip
-def test_a_written_passage_is_read_back(
-    left: str, right: str, slots: tuple[str, ...], separator: str
-) -> None:
-    separator = "" if slots == ("full",) else separator
-    left = f"{left} " if left else ""
-    passage = Passage(left, slots, separator, f" {right}" if right else "", "", None)
-    found = find_name_slot(written_passage(passage))
-    assert found is not None
-    assert (found.left, found.right) == (passage.left, passage.right)
-    is_one = slots == ("full",) or separator == "・"
-    assert (found.roles, found.separator) == ((("full",), "") if is_one else (slots, separator))
 
 
 PATTERNS = (

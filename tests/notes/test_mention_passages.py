@@ -63,15 +63,13 @@ def test_a_passage_is_that_of_the_public_note() -> None:
     (pattern,) = patterns_of(paired())
     assert (pattern.first, pattern.last, pattern.role) == ("John", "Smith", "patient")
     assert pattern.text.startswith("John K. Smith is a") and pattern.text.endswith("Lee agrees.")
-    passage = pattern.passage
-    assert passage.left == "" and passage.slots == ("first", "last") and passage.separator == " "
-    assert passage.right == (
+    right = (
         " is a 45-year-old man with gout. He fell on . He lives in Boston. "
         "He takes aspirin 81 mg q.d. with food. Dr. agrees."
     )
-    assert passage.owner == ("John", "Smith")
+    assert pattern.passage == f"[FIRST] [LAST]{right}"
     (with_left,) = patterns_of(paired(), has_left=True)
-    assert with_left.passage.left == "HPI: " and with_left.passage.right == passage.right
+    assert with_left.passage == f"HPI: [FIRST] [LAST]{right}"
 
 
 def test_the_truth_says_whose_a_name_is() -> None:
@@ -106,7 +104,9 @@ def test_patterns_of_a_built_corpus_are_their_patients(tmp_path: Path) -> None:
     patterns = [pattern for pair in pairs for pattern in patterns_of(pair)]
     by_key = {p["identity"]: (p["first"], p["last"]) for p in people}
     assert [by_key[p.person] for p in patterns] == [(p.first, p.last) for p in patterns]
-    assert {p.passage.right for p in patterns} == {" is a year old lady. Seen . Ok. Ms. is well."}
+    assert {p.passage.partition("]")[2].partition("]")[2] for p in patterns} == {
+        " is a year old lady. Seen . Ok. Ms. is well."
+    }
     total = coverage_of(*pairs)
     assert (total.n_mentions, total.n_by_role, total.n_elsewhere) == (8, (("patient", 8),), 8)
 
@@ -133,7 +133,7 @@ def test_patterns_of_registered_patients() -> None:
     assert [name.identity for name in pair.names or ()] == ["patient:p1", "patient:p9"]
     (pattern,) = patterns_of(pair)
     assert (pattern.person, pattern.first, pattern.last) == ("patient:p1", "Jane", "Roe")
-    assert pattern.passage.right == " is a 45-year-old lady, born . Her sister called."
+    assert pattern.passage.endswith("] is a 45-year-old lady, born . Her sister called.")
 
 
 def test_coverage_adds_up_over_notes() -> None:

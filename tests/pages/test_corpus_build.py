@@ -50,16 +50,6 @@ def test_without_folders_the_example_is_one_click_away() -> None:
     assert app.button(key="corpus_build").label == "Build the corpus"
 
 
-def test_inserted_values_are_marked_by_what_they_are() -> None:
-    app = choose_file(open_page("corpus"), EXAMPLE)
-    before, after = texts(app).split('<div class="ka-pair">')[1].split("With dummy identities")
-    assert 'ka-mark-date">[**' in before
-    assert "[**" not in after
-    for group in ("patient", "other", "date", "place"):
-        assert f"ka-mark-{group}" in after
-    assert "ka-legend" in texts(app)
-
-
 def test_a_link_names_a_file_by_a_code_and_restores_it(folder: Path) -> None:
     (folder / "Smith_John.csv").write_text("patient_id,text\n1,[**Known firstname 3**] is well\n")
     app = choose_file(open_page("corpus"), "Smith_John")

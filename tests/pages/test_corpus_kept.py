@@ -13,7 +13,6 @@ from audit.corpus.truth import CORPUS, EXAMINATION, json_page
 from audit.home import results_dir
 from audit.names.lists import kept_names, kept_passages
 from cache.store import Store
-from tests.models.make_models import make_bert
 from tests.pages.make_corpus import CORPUS_ID, keep, made_corpus
 from tests.pages.screen import (
     downloads,
@@ -77,41 +76,6 @@ def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCo
         assert {"easy", "hard", "canary"} <= set(kept.line.by_kind)
         assert len(kept_passages(passages, store=store).passages) > 10
     assert texts(app).count('ka-step ka-is-ready"') == 2
-
-
-def test_without_controls_there_is_no_list(corpus: KeptCorpus) -> None:
-    app = open_page("corpus", corpus=CORPUS_ID)
-    controls = next(g for g in app.button_group if (g.key or "").startswith("corpus_controls_"))
-    controls.set_value([]).run()
-    assert not app.exception
-    assert "Choose at least one kind of controls" in texts(app)
-    assert not [b for b in app.button if b.key == "corpus_audit_go"]
-
-
-def test_a_training_on_it_is_one_button_away(corpus: KeptCorpus) -> None:
-    app = open_page("corpus", corpus=CORPUS_ID)
-    app.button(key="corpus_train_go").click().run()
-    assert not app.exception
-    assert app.title[0].value == "Which model learned from which notes?"
-    assert parameter(app, "corpus") == CORPUS_ID
-
-
-def test_the_pair_that_was_trained_on_it_is_chosen_too(
-    corpus: KeptCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from audit.models.registry import VARIABLE
-    from audit.training.kept import MODELS, TRAINING
-    from tests.pages.make_trainings import RUN, make_training
-
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "models"))
-    make_training(make_bert(tmp_path / "models" / "general"))
-    path = MODELS.place(RUN) / TRAINING
-    path.write_text(path.read_text().replace("0a0a0a0a0a0a", CORPUS_ID))
-    app = open_page("corpus", corpus=CORPUS_ID)
-    app.button(key="corpus_audit_go").click().run()
-    assert not app.exception
-    assert parameter(app, "general") == "models/general"
-    assert parameter(app, "hospital") == f"trained/{RUN}"
 
 
 def test_files_with_real_names_wait_for_names_to_be_revealed(corpus: KeptCorpus) -> None:

@@ -17,9 +17,7 @@ from audit.jobs import service
 from audit.jobs.table import read_order
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import Span
-from audit.stats import Estimate
 from pages.ui import deid_score_cached
-from pages.ui.deid_score_words import p_text, unbroken_interval
 from tests.deid.make_scores import gold_notes, make_score, predicted_notes, quiet
 from tests.pages.screen import (
     open_page,
@@ -90,21 +88,6 @@ def test_what_stays_readable_leads_and_a_click_opens_it() -> None:
     assert "readable" not in again.query_params
 
 
-def test_rates_stand_with_counts_and_denominators() -> None:
-    kept()
-    app = open_page("deid_measures", part="records", criterion="strict")
-    shown = texts(app)
-    assert "8/12" in shown and "12/12" in shown
-    assert "of notes with predictions" in shown
-    app = open_page("deid_measures", part="spans")
-    shown = texts(app)
-    for name in ("Strict", "Relaxed", "Label-Relaxed"):
-        assert name in shown
-    assert "Mean over types" in shown and "If the types did not matter" in shown
-    # 5 characters of 4 telephones and 4 names of 4 characters are left.
-    assert "personal characters are left per 1,000" in shown
-
-
 def test_a_cell_shows_its_spans_only_after_names_are_revealed() -> None:
     kept()
     app = open_page("deid_measures", part="matrix")
@@ -118,25 +101,6 @@ def test_a_cell_shows_its_spans_only_after_names_are_revealed() -> None:
     app.selectbox(key="deid_measures_cell").set_value("4-1").run()
     assert parameter(app, "cell") == "4-1"
     assert "Spurious" in texts(app) and "発熱" in texts(app)
-
-
-def test_the_list_of_misses_is_filtered_by_kind_and_label() -> None:
-    kept(n=24)
-    app = open_page("deid_measures", part="misses")
-    assert "1 to 32 of 32" in texts(app)
-    app = open_page("deid_measures", part="misses", kinds="missed", label="0")
-    assert "1 to 8 of 8" in texts(app)
-    app = open_page("deid_measures", part="misses", kinds="spurious", label="0")
-    assert "There are none." in texts(app)
-
-
-def test_a_long_list_has_pages_of_fifty() -> None:
-    kept(n=90)
-    app = open_page("deid_measures", part="misses")
-    assert "1 to 50 of 120" in texts(app) and texts(app).count('class="ka-pair') == 50
-    app.session_state["deid_measures_misses_page"] = 3
-    app.run()
-    assert "101 to 120 of 120" in texts(app)
 
 
 def test_two_scores_of_the_same_gold_are_compared() -> None:
@@ -196,11 +160,3 @@ def test_the_published_results_stand_beside_what_the_formulas_give() -> None:
     shown = texts(open_page("deid_measures"))
     assert "139,149" in shown and "42.64" in shown
     assert shown.count(">95.7") == 2  # printed and recomputed
-
-
-def test_a_small_p_is_a_bound_and_an_interval_holds_together() -> None:
-    assert [p_text(p) for p in (0.0, 1 / 1001, 0.0234, 1.0)] == [
-        "≤ 0.001", "≤ 0.001", "0.023", "1.000",
-    ]  # fmt: skip
-    text = unbroken_interval(Estimate(0.5, 0.25, 0.75))
-    assert " " not in text and "25.0" in text and "75.0" in text

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
-from audit.deid.tagged import CORRECTIONS, RESULT, TAGGED_SETS, TaggedSet, corrections_of, notes_of
-from audit.deid.tasks import TaggingTask
-from audit.jobs import service
-from audit.jobs.table import read_order
+from audit.deid.tagged import RESULT, TaggedSet, corrections_of, notes_of
 from tests.pages.screen import keys, texts
 from tests.pages.test_deidentify import HOSTILE, NOTE, SAY, open_notes, paste, sides
-from tests.pages.test_deidentify_kept import SILENT, made
+from tests.pages.test_deidentify_kept import made
 
 PASTED = "deidentify_fix_pasted"
 
@@ -91,49 +86,6 @@ def test_a_kept_note_is_corrected_once_names_are_shown_in_every_file() -> None:
     app.button(key=f"{key}_1_undo").click().run()
     assert not app.exception and corrections_of(one) == {}
     assert SAY.html("deidentify_measure_own") not in texts(app)
-
-
-def test_a_mark_that_is_made_longer_is_shown_as_it_is_replaced() -> None:
-    app = add(paste(open_notes(), NOTE), f"{PASTED}_0", "高橋健一　2024", label="linkage_code")
-    source, released = sides(app)
-    # What overlaps is one stretch, named after the longest: name, year and the rest of the date.
-    assert "高橋健一　2024年5月3日<small>" in source
-    assert "【番号】</mark> 受診" in released or "</mark>　受診" in released
-
-
-def test_all_marks_of_the_same_text_are_taken_away_at_once() -> None:
-    app = paste(open_notes(), "氏名：高橋健一\n氏名：高橋健一\n氏名：伊藤花子")
-    app.selectbox(key=f"{PASTED}_0_mark").select_index(0).run()
-    assert app.checkbox(key=f"{PASTED}_0_same").label == SAY.text("deidentify_fix_same", n="2")
-    app.checkbox(key=f"{PASTED}_0_same").check().run()
-    app.button(key=f"{PASTED}_0_remove").click().run()
-    assert sides(app)[1].count("高橋健一") == 2 and "伊藤花子" not in sides(app)[1]
-
-
-def test_damaged_corrections_are_said_and_nothing_is_shown() -> None:
-    one = made()
-    (one.path / CORRECTIONS).write_text("{\n", "utf-8")
-    app = open_notes(tagged=one.tagged_id)
-    assert not app.exception
-    assert "It is damaged" in texts(app) and 'class="ka-pair"' not in texts(app)
-
-
-def test_several_files_and_an_archive_are_one_set() -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as folder:
-        folder.writestr("in/c.txt", "氏名：伊藤花子")
-        folder.writestr("in/c.ann", "T1\tX 0 1\twrong\n")
-    app = open_notes(way="upload")
-    app.file_uploader[0].set_value(
-        [("b.txt", NOTE.encode(), "text/plain"), ("n.zip", buffer.getvalue(), "application/zip")]
-    ).run()
-    assert not app.exception
-    app.button(key="deidentify_go_file").click().run()
-    (job,) = service.active_jobs()
-    TaggingTask.answer(read_order(job.job_id), SILENT)
-    (one,) = TAGGED_SETS.all()
-    assert [note.document.doc_id for note in notes_of(one)] == ["b", "c"]
-    assert one.census["spans"]["identifier"]["n"] == 2
 
 
 def test_the_copy_of_each_note_is_said_beside_it() -> None:

@@ -172,33 +172,3 @@ def test_a_set_is_removed_after_asking_once_more() -> None:
     app = open_notes(tagged=one.tagged_id)
     assert SAY.text("deidentify_wrong_link") in texts(app)
     assert not open_notes(tagged="../../etc/passwd").exception
-
-
-def test_what_was_not_finished_says_so_and_can_be_removed() -> None:
-    question = tagging_task(
-        uploaded([("n.jsonl", notes_of(3))]),
-        tagger=known_taggers()[1],
-        how=Release(),
-    ).question()
-    app = open_notes(tagged=question.order["tagged_id"])
-    assert SAY.text("deidentify_unfinished_do") in texts(app)
-    assert "unfinished" in app.selectbox(key="deidentify_kept").options[0]
-    app.button(key="deidentify_forget_now").click().run()
-    assert TAGGED_SETS.all() == ()
-
-
-def test_copies_of_a_tagger_are_counted_by_how_faithful_they_are() -> None:
-    one = made(n=1)
-    app = open_notes(tagged=one.tagged_id)
-    assert SAY.text("deidentify_copies") not in texts(app)
-    assert not [box for box in app.text_input if box.key == "deidentify_search"]  # one note alone
-    census = one.path / "result" / "census.json"
-    content = json.loads(census.read_text("utf-8"))
-    content["copies"] = {"statuses": {"exact": 3, "truncated": 1, "empty": 0}, "n_unaligned": 2}
-    census.write_text(json.dumps(content), "utf-8")
-    app.run()
-    shown = texts(app)
-    assert SAY.text("deidentify_copy_exact") in shown
-    assert SAY.text("deidentify_copy_truncated") in shown
-    assert SAY.text("deidentify_copy_empty") not in shown
-    assert "2 marks had no place there" in shown

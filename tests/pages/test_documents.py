@@ -65,32 +65,12 @@ def test_a_link_opens_a_page_and_a_name(generated: AuditReport) -> None:
     assert parameter(app, "has") == ""
 
 
-def test_a_link_with_nonsense_shows_the_first_page(generated: AuditReport) -> None:
-    app = open_page("documents", page="<b>", group="<img>", has="<i>")
-    assert "45 of 45 pairs" in texts(app)
-    assert not any(parameter(app, key) for key in ("page", "group", "has"))
-    assert "general 44" in texts(open_page("documents", page="999"))
-
-
-def test_the_next_hit_turns_to_its_page(generated: AuditReport) -> None:
-    app = open_page("documents")
-    app.button(key="documents_next_hit").click().run()
-    assert "Document 3 · the next hit" in texts(app)
-    app.button(key="documents_next_hit").click().run()
-    assert "Document 33 · the next hit" in texts(app)
-    assert parameter(app, "page") == "4"
-    app.button(key="documents_next_hit").click().run()
-    assert "Document 3 · the next hit" in texts(app)
-    assert parameter(app, "page") == ""
-
-
 def test_search_is_literal_and_stays_out_of_the_address(generated: AuditReport) -> None:
     app = open_page("documents")
     app.text_input(key="documents_search").set_value("TEXT 12 ![x]").run()
     assert "1 of 45 pairs" in texts(app)
     app.text_input(key="documents_search").set_value(".*").run()
     assert "No document fits" in texts(app)
-    assert app.button(key="documents_next_hit").disabled
     assert "*" not in str(app.query_params)
 
 
@@ -104,16 +84,6 @@ def test_a_search_passes_over_masked_names_and_the_page_says_so(generated: Audit
     revealed.text_input(key="documents_search").set_value("sophia2").run()
     assert "of 45 pairs" in texts(revealed)
     assert "No document fits" not in texts(revealed)
-
-
-def test_documents_that_are_gone_are_said(home: Path) -> None:
-    keep({"own": make_report(1)}, directory=home, is_demo=False)
-    assert "are not kept here" in texts(open_page("documents"))
-
-
-def test_passages_that_are_not_kept_are_said(home: Path) -> None:
-    keep({"own": make_report(2)}, directory=home, is_demo=False)
-    assert "not kept for this audit" in texts(open_page("documents"))
 
 
 def test_passages_are_masked_searched_and_paged(home: Path) -> None:

@@ -131,19 +131,6 @@ def test_a_failed_job_says_why_and_offers_the_setting_to_try() -> None:
     assert "Try again with a micro-batch of 16" in labels(app)
 
 
-def test_a_refusal_is_shown_and_nothing_is_lost() -> None:
-    job = ask()
-    run(job, part=(("n_documents", 300),))
-    table.end(job.job_id, state="cancelled")
-    app = open_page("jobs")
-    button = app.button(key=f"part-{job.job_id}")
-    assert button.label == "Look at what is finished (300)"
-    button.click().run()  # the models are not there
-    assert not app.exception
-    assert "This could not be done" in texts(app)
-    assert service.job(job.job_id).state == "cancelled"
-
-
 def test_a_done_job_leads_to_its_result() -> None:
     report = make_report(2)
     keep({"masked_lm": report}, directory=results_dir(), is_demo=False)
@@ -162,15 +149,6 @@ def test_a_link_to_a_job_marks_it() -> None:
     assert shown.count(" ka-job-chosen") == 1
     marked = shown.index(" ka-job-chosen")
     assert jobs[0].job_id in shown[marked : marked + 900]
-
-
-def test_many_ended_jobs_are_shown_twenty_at_a_time() -> None:
-    for n in range(23):
-        table.end(ask(str(n)).job_id, state="cancelled")
-    app = open_page("jobs")
-    assert texts(app).count("ka-job-cancelled") == 20
-    app.button(key="jobs_show_all_button").click().run()
-    assert texts(app).count("ka-job-cancelled") == 23
 
 
 def test_the_demo_button_submits_once_and_leads_to_the_job(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport
 from tests.pages.make_reports import MEMBERS, keep, keep_behind, make_inspection, make_report
@@ -113,18 +111,6 @@ def test_what_nearly_is_the_name_is_masked_with_it(home: Path) -> None:
     assert revealed.selectbox(key="names_sort").value == "score"
 
 
-@pytest.mark.parametrize(("language", "words"), [("en", "It is close to the threshold"),
-                                                 ("ja", "しきい値に近く")])  # fmt: skip
-def test_a_name_close_to_the_threshold_says_so_beside_its_decision(
-    home: Path, language: str, words: str
-) -> None:
-    report = make_report(2)
-    marks = [row == 1 for row in range(report.n_names)]
-    kept(home, report.changed(names={**report.names, "is_undecided": marks}))
-    assert words in texts(open_page("names", lang=language, name="1"))
-    assert words not in texts(open_page("names", lang=language, name="2"))
-
-
 def test_a_linked_name_shows_its_detail(home: Path) -> None:
     report = make_report(2)
     kept(home, report, inspection=make_inspection(report, passages=PASSAGES))
@@ -140,30 +126,6 @@ def test_a_linked_name_shows_its_detail(home: Path) -> None:
     assert "<img" not in shown.replace("&lt;img", "")
     assert not any(part in shown for name in MEMBERS for part in name)
     assert any("name=0" in code.value for code in app.code)
-
-
-def test_the_neighbours_are_those_of_the_table(home: Path) -> None:
-    kept(home, make_report(2))
-    app = open_page("names", sort="name_id", order="asc", name="4")
-    app.button(key="names_next").click().run()
-    assert parameter(app, "name") == "5"
-    app.button(key="names_previous").click().run()
-    assert parameter(app, "name") == "4"
-    assert app.button(key="names_previous").disabled is False
-    assert (
-        open_page("names", sort="name_id", order="asc", name="0")
-        .button(key="names_previous")
-        .disabled
-        is True
-    )
-
-
-def test_an_audit_of_an_older_version_says_that_running_again_is_cheap(home: Path) -> None:
-    kept(home, make_report(2, has_truth=False))
-    app = open_page("names", name="1")
-    assert "Run the same audit again" in texts(app)
-    assert not app.get("plotly_chart")
-    assert "The list does not say" in texts(app)
 
 
 def test_scenario_one_shows_the_documents_that_hold_the_name(home: Path) -> None:

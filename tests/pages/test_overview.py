@@ -13,10 +13,12 @@ from audit.home import DEMO_HOSPITAL, HOME_VARIABLE
 from audit.models.inspect import model_digest
 from audit.report.report import AuditReport
 from cache.store import Store
+from pages.ui.language import words_of
 from tests.pages.make_reports import MEMBERS, keep, make_report
 from tests.pages.screen import (
     HOSTILE,
     REPOSITORY,
+    downloads,
     open_page,
     parameter,
     texts,
@@ -37,6 +39,14 @@ def test_without_an_audit_the_page_says_how_to_make_the_demo(home: Path) -> None
     assert app.code[0].value == "python -m audit demo"
     assert app.button(key="run_demo").label == "Run the demo"
     assert not app.get("plotly_chart")
+
+
+@pytest.mark.parametrize("page", ["names", "measures", "documents", "report"])
+def test_a_page_of_an_audit_says_what_to_do_without_one(home: Path, page: str) -> None:
+    app = open_page(page)
+    assert app.title[0].value == words_of("en").text(f"{page}_title")
+    assert words_of("en").html("need_audit") in texts(app)
+    assert not app.get("plotly_chart") and not downloads(app)
 
 
 def test_the_demo_audit_is_shown_with_the_other_scenario_beside_it(
@@ -165,15 +175,6 @@ def test_the_states_have_their_words_and_only_one_is_drawn_without_a_rule(home: 
         shown = texts(open_page("overview", audit=shown_as.digest[:12]))
         assert f'<section class="ka-verdict ka-{state}">' in shown
         assert f">{heading}</p>" in shown
-
-
-def test_one_model_compared_with_itself_is_not_compared_whatever_was_kept(home: Path) -> None:
-    report = make_report(2)
-    models = {who: {"name": who, "digest": "same"} for who in report.models}
-    keep({"own": report.changed(models=models)}, directory=home, is_demo=False)
-    shown = texts(open_page("overview"))
-    assert '<section class="ka-verdict ka-not_compared">' in shown
-    assert "Names that stand out most" not in shown and "No name stands out." in shown
 
 
 def test_audits_of_another_version_are_counted_not_hidden(home: Path) -> None:

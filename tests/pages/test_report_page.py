@@ -9,9 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from audit import access_log
 from audit.home import data_home
-from audit.report.html import OPTIONAL_SECTIONS
 from audit.report.report import AuditReport
-from pages.ui.language import words_of
 from tests.pages.make_reports import MEMBERS, keep, make_report
 from tests.pages.screen import (
     HOSTILE,
@@ -74,22 +72,6 @@ def test_what_the_auditor_writes_stands_in_the_report_escaped_and_survives_anoth
     assert app.radio(key="report_recommendation").value == "retrain"
 
 
-def test_a_section_can_be_left_out_but_never_the_limits(
-    home: Path, reports: dict[str, AuditReport]
-) -> None:
-    keep(reports, directory=home)
-    app = open_page("report")
-    assert "11 Glossary" in preview(app)
-    for section in OPTIONAL_SECTIONS:
-        app.checkbox(key=f"report_section_{section}").uncheck()
-    app.run()
-    assert not app.exception
-    assert "11 Glossary" not in preview(app)
-    assert "5 Results" not in preview(app)
-    assert "7 What this does not show" in preview(app)
-    assert "9 Sign-off" in preview(app)
-
-
 def test_names_in_full_need_revealing_and_a_second_consent(
     home: Path, reports: dict[str, AuditReport]
 ) -> None:
@@ -136,19 +118,6 @@ def test_a_log_that_was_tampered_with_is_said(home: Path, reports: dict[str, Aud
     assert "does not fit together from line 1 on" in texts(app)
     assert "&lt;img src=x&gt;" in texts(app)
     assert "<img" not in texts(app)
-
-
-def test_a_log_that_cannot_be_written_is_said_and_the_page_goes_on(
-    home: Path, reports: dict[str, AuditReport], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keep(reports, directory=home)
-    digest = reports["masked_lm"].digest
-    access_log.record("ran", audit=digest)
-    (data_home() / "access" / "key").write_bytes(b"short")
-    app = open_page("report")
-    assert words_of("en").text("report_log_fails") in texts(app)
-    assert "key is damaged." in texts(app)
-    assert digest in preview(app)
 
 
 def test_a_list_without_truth_and_hostile_names_make_a_report_too(home: Path) -> None:

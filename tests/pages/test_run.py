@@ -55,14 +55,6 @@ def test_without_a_choice_the_page_names_the_missing_cards(home: Path) -> None:
     assert texts(app).count("<li>Card") == 1
 
 
-def test_both_attackers_are_shown_as_kart_cards(home: Path, asked: list[AuditRequest]) -> None:
-    shown = texts(open_page("run", **ALL))
-    assert shown.count('"ka-card ka-kart"') == 1
-    assert shown.count('"ka-card ka-kart ka-chosen"') == 1
-    assert "{ 1(name in D_private) : name in L }" in shown
-    assert "<code>{ D_public }</code>" in shown
-
-
 def test_the_plan_has_the_digest_of_the_question_and_the_command(
     home: Path, asked: list[AuditRequest]
 ) -> None:
@@ -142,19 +134,6 @@ def test_an_audit_that_is_kept_is_opened_and_one_that_runs_is_shown(
     assert "This audit has been done already" in texts(app)
     assert not [button for button in app.button if button.key == "start"]
     assert [button for button in app.button if button.key == "open_answer"]
-
-
-def test_a_job_that_cannot_be_handed_over_says_why(
-    home: Path, asked: list[AuditRequest], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def submit(request: AuditRequest, *, owner: str = "") -> Any:
-        raise service.AuditError("The disk is full.", do="Make room.")
-
-    monkeypatch.setattr(service, "submit", submit)
-    app = open_page("run", **ALL)
-    app.button(key="start").click().run()
-    assert not app.exception
-    assert "The disk is full. Make room." in texts(app)
 
 
 def test_japanese_names_begin_with_the_japanese_prompt(

@@ -10,16 +10,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from audit.home import HOME_VARIABLE, results_dir
-from tests.pages.make_reports import keep, make_report
+from audit.home import HOME_VARIABLE
 from tests.repository import REPOSITORY
-
-PAGES = ("", "names", "measures", "measures", "names", "documents")
 
 
 class Server:
@@ -113,40 +109,3 @@ def test_tables_and_charts_are_imported_before_any_session_and_torch_is_not() ->
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=REPOSITORY
     )
     assert done.stdout.strip() == "[] False", done.stderr
-
-
-def session(url: str, page: str) -> list[str]:
-    """Begin a session on a page and return the exceptions that its first run shows."""
-    from streamlit.proto.BackMsg_pb2 import BackMsg
-    from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
-    from websockets.sync.client import connect
-
-    ask = BackMsg()
-    ask.rerun_script.page_name = page
-    shown = []
-    with connect(url, subprotocols=["streamlit"], max_size=None) as stream:  # type: ignore[list-item]
-        stream.send(ask.SerializeToString())
-        while True:
-            told = ForwardMsg.FromString(stream.recv(timeout=120))  # type: ignore[arg-type]
-            if told.delta.new_element.HasField("exception"):
-                shown.append(told.delta.new_element.exception.message)
-            if told.WhichOneof("type") == "script_finished":
-                return shown
-
-
-@pytest.mark.slow
-def test_sessions_that_begin_at_once_at_a_cold_start_are_all_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("websockets.sync.client")
-    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
-    keep({"masked_lm": make_report(2), "generation": make_report(1)}, directory=results_dir())
-    for _ in range(5):
-        running = Server(tmp_path / "home")
-        try:
-            url = f"ws://{running.host}/_stcore/stream"
-            with ThreadPoolExecutor(len(PAGES)) as pool:
-                found = list(pool.map(session, [url] * len(PAGES), PAGES))
-            assert found == [[]] * len(PAGES)
-        finally:
-            running.stop()

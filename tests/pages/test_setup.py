@@ -87,15 +87,6 @@ def test_models_that_do_not_fit_and_models_that_are_refused_say_why(
     assert "models/<b>bad" not in app.selectbox(key="setup_general").options
 
 
-def test_a_link_that_fits_nothing_says_so(home: Path) -> None:
-    app = open_page(
-        "setup", general="models/gone", hospital="../../etc", names="0" * 12, passages="nope"
-    )
-    shown = texts(app)
-    assert shown.count("not on this machine any more") == 4
-    assert "This list of names is not kept here." in shown
-
-
 @pytest.mark.parametrize(
     ("data", "encoding"),
     [
@@ -171,28 +162,6 @@ def test_going_on_keeps_a_new_list_and_new_passages_and_uses_them(home: Path) ->
     assert "New; going on keeps it" not in texts(app)
 
 
-@pytest.mark.parametrize("page", ["run", "setup"])
-def test_a_new_list_is_not_lost_by_another_way_on(home: Path, page: str) -> None:
-    app = upload(open_page("setup", **DEMO), GUESSED)
-    if page == "setup":
-        app.switch_page("../overview.py").run()
-    app.switch_page(f"../{page}.py").run()
-    assert not app.exception
-    assert kept_line(home)[0] == 3
-    with Store(home) as store:
-        assert parameter(app, "names") == all_names(store)[0].code
-
-
-def test_what_cannot_be_used_is_not_passed_over(home: Path) -> None:
-    app = upload(open_page("setup", **DEMO, names="demo-en"), (HEADER + "Anna,Smith\n").encode())
-    assert "mend or take out what cannot be used" in texts(app)
-    assert not [button for button in app.button if button.key == "go_on"]
-    app.switch_page("../run.py").run()
-    assert "could not be read, and were not kept" in texts(app)
-    with Store(home) as store:
-        assert all(line.code.startswith("demo") for line in all_names(store))
-
-
 def test_a_guessed_kind_of_control_is_said_and_kept_with_the_list(home: Path) -> None:
     app = upload(open_page("setup", **DEMO), GUESSED)
     said = "The list does not say the kind of 2 controls. It was worked out, once,"
@@ -213,13 +182,6 @@ def test_a_guessed_kind_of_control_is_said_and_kept_with_the_list(home: Path) ->
     assert said not in texts(upload(open_page("setup", **DEMO), stated))
 
 
-def test_the_table_of_a_list_shows_the_rows_of_its_own_file(home: Path) -> None:
-    app = upload(open_page("setup", **DEMO), GUESSED.replace(b"Anna", b"\nAnna"))
-    app.toggle(key="draft_show_names").set_value(True).run()
-    assert table_rows(app)["Row"] == [3, 4, 5]
-    assert "Share of people (log10)" not in table_rows(app)
-
-
 def test_typed_names_and_drawn_controls_become_a_list(home: Path) -> None:
     app = open_page("setup", **DEMO)
     app.number_input(key="names_draw_easy").set_value(5).run()
@@ -236,16 +198,6 @@ def test_typed_names_and_drawn_controls_become_a_list(home: Path) -> None:
     assert app.number_input(key="names_draw_easy").value == 0
     fresh = open_page("setup", **DEMO, names=line.code)
     assert "Everything is ready for scenario 1" in texts(fresh)
-
-
-def test_a_kept_list_can_be_started_from(home: Path) -> None:
-    app = open_page("setup", **DEMO, names="demo-en")
-    app.checkbox(key="names_from_chosen").check().run()
-    app.number_input(key="names_draw_recombined").set_value(7).run()
-    app.button(key="keep_names").click().run()
-    with Store(home) as store:
-        line = all_names(store)[0]
-    assert (line.n_names, line.by_kind["recombined"]) == (397, 7)
 
 
 def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:

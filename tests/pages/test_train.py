@@ -114,18 +114,6 @@ def test_a_training_shows_its_curve_and_what_it_says(parent: Path) -> None:
     assert "Word frequencies alone" in chart.proto.spec
 
 
-@pytest.mark.parametrize(
-    ("held_out", "said"),
-    [((), "The curve appears"), ((6.0, 5.6), "no better than answering with word frequencies"),
-     ((6.0, 3.0, 4.0), "learning by heart")],
-)  # fmt: skip
-def test_the_finding_follows_the_curve(
-    parent: Path, held_out: tuple[float, ...], said: str
-) -> None:
-    make_training(parent, held_out=held_out)
-    assert said in texts(open_page("train", run=RUN))
-
-
 def test_auditing_a_model_chooses_the_pair(parent: Path) -> None:
     make_corpus_folder()
     make_training(parent)
@@ -138,19 +126,6 @@ def test_auditing_a_model_chooses_the_pair(parent: Path) -> None:
     assert "These two models can be compared" in texts(app)
     options = app.selectbox(key="setup_hospital").options
     assert any(option.startswith("Ten <b>passes") for option in options)
-
-
-def test_a_reference_takes_the_general_model_s_place(parent: Path) -> None:
-    make_corpus_folder()
-    reference = "2c2c2c2c2c2c"
-    make_training(parent, run_id=reference, source="public", title="Reference")
-    app = open_page("train", run=reference)
-    assert "No model has learned from this corpus with its names yet" in texts(app)
-    make_training(parent)
-    app = open_page("train", run=reference)
-    app.button(key=f"train_audit_{reference}").click().run()
-    assert parameter(app, "general") == f"trained/{reference}"
-    assert parameter(app, "hospital") == f"trained/{RUN}"
 
 
 def test_a_running_training_is_shown_live_and_ends_at_its_result(parent: Path) -> None:
@@ -180,11 +155,3 @@ def test_a_training_is_removed_after_being_asked_once_more(parent: Path) -> None
     assert not MODELS.place(RUN).exists()
     assert "run" not in app.query_params
     assert next(line for line in entries() if line.action == "removed")
-
-
-@pytest.mark.parametrize("run", ["../../etc", "f" * 12, "<b>"])
-def test_a_link_to_no_training_says_so(parent: Path, run: str) -> None:
-    make_training(parent)
-    shown = texts(open_page("train", run=run))
-    assert "This training is not on this machine" in shown
-    assert "Trained on this machine" in shown

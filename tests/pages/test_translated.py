@@ -13,6 +13,7 @@ from audit.models.registry import VARIABLE
 from audit.report.html import ReportChoice, report_html
 from pages.ui.job_card import job_head
 from pages.ui.language import words_of
+from pages.ui.main import SECTIONS
 from tests.models.make_models import WORDS, make_bert
 from tests.pages.make_reports import keep, make_report
 from tests.pages.screen import (
@@ -37,6 +38,17 @@ def made_job() -> Job:
         is_cancel_wanted=False, runner=WORKER, failure=FAILURE, result=(), owner="", part=(),
         n_before=0,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("page", sorted({name for icons in SECTIONS.values() for name in icons}))
+def test_every_page_speaks_japanese(home: Path, page: str) -> None:
+    keep({"own": make_report(2)}, directory=home, is_demo=False)
+    app = open_page(page, lang="ja")
+    assert app.title[0].value == words_of("ja").text(f"{page}_title")
+    assert "匿名" not in texts(app)
+    app.radio(key="language").set_value("en").run()
+    assert not app.exception
+    assert app.title[0].value == words_of("en").text(f"{page}_title")
 
 
 def test_notes_of_a_run_on_the_overview(home: Path) -> None:

@@ -22,7 +22,6 @@ from audit.report.documents import (
     listed_passages,
     marks_of,
     n_pages,
-    next_hit,
     page_number,
     page_rows,
     select_documents,
@@ -140,15 +139,9 @@ def test_filters_by_hand(view: DocumentView, wish: dict[str, Any], wanted: list[
     assert select_documents(view, wish=DocumentWish(**wish)).tolist() == wanted
 
 
-def test_pages_and_the_next_hit(view: DocumentView) -> None:
+def test_pages(view: DocumentView) -> None:
     with pytest.raises(ValueError, match="no such filter"):
         select_documents(view, wish=DocumentWish("<b>"))
-    rows = np.arange(N)
-    assert next_hit(view, rows=rows, after=-1) == (0, 1)
-    assert next_hit(view, rows=rows, after=3) == (25, 3)
-    assert next_hit(view, rows=rows, after=25) == (0, 1)  # begins again at the start
-    assert next_hit(view, rows=rows[4:], after=-1) == (25, 3)
-    assert next_hit(view, rows=rows[4:24], after=-1) is None
     assert [n_pages(n) for n in (0, 1, 10, 11, 25)] == [1, 1, 1, 2, 3]
     for text, page in zip(("", "2", "99", "0", "-1", "x", "９", "1" * 99), (1, 2, 3, 1, 1, 1, 1, 1),
                           strict=True):  # fmt: skip

@@ -117,8 +117,8 @@ def test_hostile_names_models_notes_and_free_text_are_shown_as_they_are(form: An
     own, other = make_reference_reports("general", HOSTILE)
     beside = compare_references(own, others=[other])
     for one, choice, references, n in (
-        (report, ReportChoice(names=form, sign_off=sign_off), None, 5),
-        (roles, ReportChoice(), None, 1),
+        (report, ReportChoice(names=form, sign_off=sign_off), [], 5),
+        (roles, ReportChoice(), [], 1),
         (own, ReportChoice(), beside, 1),
     ):
         reader = Reader(report_html(one, choice=choice, references=references))
@@ -184,7 +184,7 @@ def test_references_and_the_other_scenario_stand_beside_it(report: AuditReport) 
     own, third = make_reference_reports("general", "on-other-names")
     view = compare_references(own, others=[third])
     text, words = shown(own, more={"references": view}), catalogue("en", "report")
-    aucs = [one.difference for one in view.found[0].aucs if one.stratum != "all"]
+    aucs = [one.difference for one in view[0].aucs if one.stratum != "all"]
     told = ["on-other-names", words["references_differences"],
             *(f"{one.value:+.3f}"[1:] for one in aucs),
             decimal(third.measures.strata["hard"].scores[third.fixed_score].auc.value),

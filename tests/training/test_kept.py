@@ -18,7 +18,13 @@ from audit.corpus.kept import CORPORA
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home
 from audit.jobs.service import KINDS
-from audit.models.inspect import ModelSummary, inspect_model, model_digest, trained_name
+from audit.models.inspect import (
+    ModelSummary,
+    inspect_model,
+    model_digest,
+    parse_config,
+    trained_name,
+)
 from audit.models.load import load_model
 from audit.models.registry import VARIABLE, list_models
 from audit.shelf import write_whole
@@ -58,8 +64,9 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def summary(**changes: Any) -> ModelSummary:
-    usual = ModelSummary(Path("/m"), "m", "bert", 12, 768, 30522, 1_000, 512, "BertTokenizer", ())
-    return replace(usual, **changes)
+    names = {"n_positions": "max_position_embeddings"}
+    raw = {"model_type": "bert"} | {names.get(key, key): value for key, value in changes.items()}
+    return ModelSummary("m", parse_config(raw, where=""), 1_000, "BertTokenizer", ())
 
 
 def keep(

@@ -125,7 +125,7 @@ def test_kept_tokens_are_taken_again_until_something_changes(
     made_at = made.stat().st_ino
     assert tokenized(notes, tokenizer, store=store).digest() == first.digest()
     assert made.stat().st_ino == made_at
-    for name, damage in (("tokens.bin", b"cut"), ("missing.bin", None), ("about.json", b"[]")):
+    for name, damage in (("tokens.bin", b"cut"), ("places.npz", None), ("places.npz", b"[]")):
         (made / name).unlink()
         if damage:
             (made / name).write_bytes(damage)

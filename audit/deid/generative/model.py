@@ -11,6 +11,7 @@ import importlib
 import json
 import math
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,16 @@ from typing import Any
 
 from audit.deid.generative.config import GROWTH
 from audit.deid.tagger import Window, windows_of
-from audit.errors import AuditError
+from audit.errors import AuditCancelled, AuditError
 from audit.foreign import refuse_without_memory
+from audit.progress import StopQuestion
 from audit.shelf import fingerprint
 
 WHERE = "language model"
 STORED = "stored"
 """The precision of a model in the type of number in which its files have it."""
 _MOST_TOKENS = 32_768
+_ASK_SECONDS = 0.2
 _NOT_OF_THE_MODEL = {".md", ".txt", ".gitattributes", ".png", ".jpg"}
 _KEPT_TEXTS = {"merges.txt", "vocab.txt"}
 
@@ -164,6 +167,125 @@ def model_files(directory: Path) -> list[Path]:
     )
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A prompt as tokens, and how many tokens its answer may have."""
+
+    prompt: tuple[int, ...]
+    n_answer: int
+
+    @property
+    def n_tokens(self) -> int:
+        """Prompt and answer together."""
+        return len(self.prompt) + self.n_answer
+
+
+def generated(
+    loaded: CausalModel,
+    asked: Sequence[Asked],
+    *,
+    stops: Sequence[int],
+    n_tokens: int | None,
+    should_stop: StopQuestion = lambda: False,
+    on_share: Callable[[float], None] = lambda share: None,
+) -> list[list[int]]:
+    """Return the tokens of each answer, the one that ends it left out.
+
+    Parameters
+    ----------
+    stops
+        Tokens that end an answer.
+    n_tokens
+        Of a batch at most, prompts and answers with their padding; one prompt is always taken, and
+        without a number all of them. Where memory runs out, halves are tried.
+    on_share
+        Told some times a second which share of all answers' limits was written or not needed.
+    """
+    torch: Any = importlib.import_module("torch")
+    answers: list[list[int]] = [[] for _ in asked]
+    waiting: list[list[int]] = []
+    for i in sorted(range(len(asked)), key=lambda i: (-asked[i].n_tokens, i)):
+        # Rows are padded to the longest, the first of a batch.
+        last = waiting[-1] if waiting else []
+        if last and (n_tokens is None or asked[last[0]].n_tokens * (len(last) + 1) <= n_tokens):
+            last.append(i)
+        else:
+            waiting.append([i])
+    n_all, n_done = sum(one.n_answer for one in asked), 0
+    while waiting:
+        batch = waiting.pop(0)
+        rows = [asked[i] for i in batch]
+        n_part = sum(row.n_answer for row in rows)
+
+        def told(share: float, *, n_done: int = n_done, n_part: int = n_part) -> None:
+            if should_stop():
+                raise AuditCancelled
+            on_share((n_done + share * n_part) / n_all)
+
+        try:
+            found = _one_batch(loaded, rows, stops=stops, told=told)
+        except torch.OutOfMemoryError:
+            if len(batch) == 1:
+                raise AuditError(
+                    "Memory ran out with a single window.",
+                    where="language model",
+                    do="Set `max_tokens` lower, or take a smaller model.",
+                ) from None
+            torch.cuda.empty_cache()
+            waiting[:0] = batch[: len(batch) // 2], batch[len(batch) // 2 :]
+            continue
+        n_done += n_part
+        on_share(n_done / n_all)
+        for i, answer in zip(batch, found, strict=True):
+            answers[i] = answer
+    return answers
+
+
+def _one_batch(
+    loaded: CausalModel,
+    rows: Sequence[Asked],
+    *,
+    stops: Sequence[int],
+    told: Callable[[float], None],
+) -> list[list[int]]:
+    """Answer rows together; each ends at its own limit."""
+    torch: Any = importlib.import_module("torch")
+    n_prompt, n_most = max(len(row.prompt) for row in rows), max(row.n_answer for row in rows)
+    pad = loaded.tokenizer.pad_token_id
+    pad = stops[0] if pad is None else pad
+    ids = torch.full((len(rows), n_prompt), pad, dtype=torch.long)
+    attended = torch.zeros_like(ids)
+    for i, row in enumerate(rows):
+        ids[i, n_prompt - len(row.prompt) :] = torch.tensor(row.prompt)
+        attended[i, n_prompt - len(row.prompt) :] = 1
+    limits = torch.tensor([row.n_answer for row in rows], device=loaded.device)
+    asked_at = time.monotonic()
+
+    def is_over(input_ids: Any, scores: object, **_: object) -> Any:
+        nonlocal asked_at
+        n_written = input_ids.shape[1] - n_prompt
+        if time.monotonic() - asked_at > _ASK_SECONDS:
+            asked_at = time.monotonic()
+            told(n_written / n_most)
+        return limits <= n_written
+
+    with torch.inference_mode():
+        written = loaded.model.generate(  # [B, prompt + answer]
+            input_ids=ids.to(loaded.device),
+            attention_mask=attended.to(loaded.device),
+            do_sample=False,
+            max_new_tokens=n_most,
+            eos_token_id=list(stops),
+            pad_token_id=pad,
+            stopping_criteria=[is_over],
+        )
+    answers = []
+    for row, answer in zip(rows, written[:, n_prompt:].tolist(), strict=True):
+        ends = [answer.index(stop) for stop in stops if stop in answer]
+        answers.append(answer[: min([row.n_answer, *ends])])
+    return answers
+
+
 class LocalModel:
     """Answers prompts with greedy decoding.
 
@@ -192,8 +314,6 @@ class LocalModel:
 
     def __call__(self, prompts: Sequence[str]) -> list[str]:
         """Return an answer for each prompt, in the order of the prompts."""
-        from audit.deid.generative.tagger import Asked, generated
-
         tokenizer, ends = self._loaded.tokenizer, self._loaded.model.config.eos_token_id
         stops = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
         limit = max(1, self._loaded.n_context - self._n_answer)

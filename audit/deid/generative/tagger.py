@@ -8,192 +8,36 @@ Source: paper 002, section 2.3.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
-from torch import Tensor
 
 from audit.deid.copies import CopyReading, Piece, ShareListener, read_pieces
 from audit.deid.generative.config import GenerativeFacts
 from audit.deid.generative.model import (
+    Asked,
     CausalModel,
     Frame,
     Room,
     answer_text,
     frame_of,
+    generated,
     load_causal,
     pieces_of,
     room_in,
     text_ids,
 )
 from audit.deid.tagger import MODEL, TAGGER, Tags
-from audit.errors import AuditCancelled, AuditError
+from audit.errors import AuditError
 from audit.notes.spans import TaggedDocument
 from audit.progress import StopQuestion
 
 _CPU_TOKENS = 16_384
 _MEMORY_SHARE = 0.5
-_ASK_SECONDS = 0.2
 _NOTES_AT_ONCE = {"cpu": 8, "cuda": 64}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A prompt as tokens, and how many tokens its answer may have."""
-
-    prompt: tuple[int, ...]
-    n_answer: int
-
-    @property
-    def n_tokens(self) -> int:
-        """Prompt and answer together."""
-        return len(self.prompt) + self.n_answer
-
-
-def generated(
-    loaded: CausalModel,
-    asked: Sequence[Asked],
-    *,
-    stops: Sequence[int],
-    n_tokens: int | None,
-    should_stop: StopQuestion = lambda: False,
-    on_share: ShareListener = lambda share: None,
-) -> list[list[int]]:
-    """Return the tokens of each answer, the one that ends it left out.
-
-    Parameters
-    ----------
-    stops
-        Tokens that end an answer.
-    n_tokens
-        Of a batch at most, prompts and answers with their padding; one prompt is always taken, and
-        without a number all of them. Where memory runs out, halves are tried.
-    on_share
-        Told some times a second which share of all answers' limits was written or not needed.
-    """
-    answers: list[list[int]] = [[] for _ in asked]
-    waiting: list[list[int]] = []
-    for i in sorted(range(len(asked)), key=lambda i: (-asked[i].n_tokens, i)):
-        # Rows are padded to the longest, the first of a batch.
-        last = waiting[-1] if waiting else []
-        if last and (n_tokens is None or asked[last[0]].n_tokens * (len(last) + 1) <= n_tokens):
-            last.append(i)
-        else:
-            waiting.append([i])
-    n_all, n_done = sum(one.n_answer for one in asked), 0
-    while waiting:
-        batch = waiting.pop(0)
-        rows = [asked[i] for i in batch]
-        n_part = sum(row.n_answer for row in rows)
-        limits = _Limits(
-            rows, loaded.device, (n_done / n_all, n_part / n_all), should_stop, on_share
-        )
-        found = _one_batch(loaded, rows, stops=stops, limits=limits)
-        if found is None:
-            if len(batch) == 1:
-                raise AuditError(
-                    "Memory ran out with a single window.",
-                    where="language model",
-                    do="Set `max_tokens` lower, or take a smaller model.",
-                )
-            torch.cuda.empty_cache()
-            waiting[:0] = batch[: len(batch) // 2], batch[len(batch) // 2 :]
-            continue
-        n_done += n_part
-        on_share(n_done / n_all)
-        for i, answer in zip(batch, found, strict=True):
-            answers[i] = answer
-    return answers
-
-
-class _Limits(transformers.StoppingCriteria):  # type: ignore[misc, unused-ignore]
-    """Ends each row at its own limit, and everything when a person asks to stop.
-
-    `part` is which share of all work was done before, and which share this batch is.
-    """
-
-    def __init__(
-        self,
-        rows: Sequence[Asked],
-        device: str,
-        part: tuple[float, float],
-        should_stop: StopQuestion,
-        on_share: ShareListener,
-    ) -> None:
-        self.n_prompt = max(len(row.prompt) for row in rows)
-        self.n_most = max(row.n_answer for row in rows)
-        self._limits = torch.tensor([row.n_answer for row in rows], device=device)
-        self._part, self._should_stop, self._on_share = part, should_stop, on_share
-        self._asked_at = time.monotonic()
-
-    def __call__(self, input_ids: Tensor, scores: object, **_: object) -> Tensor:
-        n_written, now = input_ids.shape[1] - self.n_prompt, time.monotonic()
-        if now - self._asked_at > _ASK_SECONDS:
-            self._asked_at = now
-            if self._should_stop():
-                raise AuditCancelled
-            before, share = self._part
-            self._on_share(before + share * n_written / self.n_most)
-        return self._limits <= n_written
-
-
-def _one_batch(
-    loaded: CausalModel, rows: Sequence[Asked], *, stops: Sequence[int], limits: _Limits
-) -> list[list[int]] | None:
-    """Answer rows together; None where memory ran out."""
-    pad = loaded.tokenizer.pad_token_id
-    pad = stops[0] if pad is None else pad
-    ids = torch.full((len(rows), limits.n_prompt), pad, dtype=torch.long)
-    attended = torch.zeros_like(ids)
-    for i, row in enumerate(rows):
-        ids[i, limits.n_prompt - len(row.prompt) :] = torch.tensor(row.prompt)
-        attended[i, limits.n_prompt - len(row.prompt) :] = 1
-    try:
-        with torch.inference_mode():
-            written = loaded.model.generate(  # [B, prompt + answer]
-                input_ids=ids.to(loaded.device),
-                attention_mask=attended.to(loaded.device),
-                do_sample=False,
-                max_new_tokens=limits.n_most,
-                eos_token_id=list(stops),
-                pad_token_id=pad,
-                stopping_criteria=transformers.StoppingCriteriaList([limits]),
-            )
-    except torch.OutOfMemoryError:
-        return None
-    answers = []
-    for row, answer in zip(rows, written[:, limits.n_prompt :].tolist(), strict=True):
-        ends = [answer.index(stop) for stop in stops if stop in answer]
-        answers.append(answer[: min([row.n_answer, *ends])])
-    return answers
-
-
-def tokens_at_once(loaded: CausalModel) -> int:
-    """Return how many tokens a batch may have: by the memory that the device leaves to the cache.
-
-    It follows from the device and the model alone, so that a run that goes on makes the same
-    batches.
-    """
-    if loaded.device == "cpu":
-        return _CPU_TOKENS
-    n_model = sum(one.numel() * one.element_size() for one in loaded.model.parameters())
-    free = torch.cuda.get_device_properties(0).total_memory - n_model
-    return max(1, int(_MEMORY_SHARE * max(0, free) / cache_bytes(loaded.model)))
-
-
-def cache_bytes(model: Any) -> int:
-    """Return the bytes that keys and values of one token take."""
-    config = model.config
-    n_heads = config.num_attention_heads
-    n_kept = getattr(config, "num_key_value_heads", None) or n_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // n_heads
-    n_bytes = next(model.parameters()).element_size()
-    return int(2 * config.num_hidden_layers * n_kept * width * n_bytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,3 +132,26 @@ def tagger_of(loaded: CausalModel, facts: GenerativeFacts) -> GenerativeTagger:
     room = room_in(n_context, n_frame=frame.n_tokens, growth=facts.growth)
     room = replace(room, n_note=min(room.n_note, facts.n_note_tokens))
     return GenerativeTagger(loaded, facts, frame, room, tokens_at_once(loaded))
+
+
+def tokens_at_once(loaded: CausalModel) -> int:
+    """Return how many tokens a batch may have: by the memory that the device leaves to the cache.
+
+    It follows from the device and the model alone, so that a run that goes on makes the same
+    batches.
+    """
+    if loaded.device == "cpu":
+        return _CPU_TOKENS
+    n_model = sum(one.numel() * one.element_size() for one in loaded.model.parameters())
+    free = torch.cuda.get_device_properties(0).total_memory - n_model
+    return max(1, int(_MEMORY_SHARE * max(0, free) / cache_bytes(loaded.model)))
+
+
+def cache_bytes(model: Any) -> int:
+    """Return the bytes that keys and values of one token take."""
+    config = model.config
+    n_heads = config.num_attention_heads
+    n_kept = getattr(config, "num_key_value_heads", None) or n_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // n_heads
+    n_bytes = next(model.parameters()).element_size()
+    return int(2 * config.num_hidden_layers * n_kept * width * n_bytes)

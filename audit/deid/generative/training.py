@@ -13,15 +13,15 @@ import importlib
 import inspect
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import transformers
 from torch import Tensor
 from torch.nn import functional
 
@@ -45,19 +45,11 @@ from audit.deid.tagger import MODEL, TAGGER, Window
 from audit.errors import AuditError
 from audit.notes.formats import flattened, write_tags
 from audit.notes.spans import Span, TaggedDocument, ordered, tagged
-from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator, torch_seed
 from audit.shelf import alone, now, whole_folder, write_whole
 from audit.training.config import read_losses
-from audit.training.loop import (
-    Hardware,
-    Learner,
-    Loop,
-    PointListener,
-    adamw,
-    claim,
-    forget_checkpoints,
-)
+from audit.training.loop import VERSIONS, Hardware, Learner, PointListener, adamw
 
 if TYPE_CHECKING:
     from audit.deid.tasks import TaggerTask
@@ -181,7 +173,6 @@ def _part(document: TaggedDocument, window: Window) -> tuple[TaggedDocument, int
 
 IGNORED = -100
 """Target of a position that the loss leaves out."""
-TUNE = "tuning the model"
 
 
 class Batch(NamedTuple):
@@ -219,16 +210,13 @@ def batch_of(examples: Sequence[Example], *, pad_id: int) -> Batch:
 class CopyLearner(Learner):
     """A language model that learns to write the answers of examples.
 
-    Parameters
-    ----------
-    model
-        Tuned in place, those of its parameters that want a gradient.
-    rows, held_out
-        Examples to learn from, and those whose loss is measured at both ends.
+    Of `model` the parameters that want a gradient are tuned in place; the loss of `held_out` is
+    measured at both ends.
     """
 
-    phase = TUNE
+    phase = "tuning the model"
     dropout = "tuning dropout"
+    settings: TuningSettings
 
     def __init__(
         self,
@@ -240,21 +228,28 @@ class CopyLearner(Learner):
         n_steps: int,
         rows: Sequence[Example] = (),
         held_out: Sequence[Example] = (),
+        write: Callable[[CopyLearner], None] = lambda learner: None,
     ) -> None:
         super().__init__(
             model, settings=settings, hardware=hardware, n_steps=n_steps,
             optimizer=adamw(model, settings),
         )  # fmt: skip
-        self.settings, self._pad_id = settings, pad_id
-        self._rows, self._held_out = rows, held_out
+        self._pad_id, self._rows, self._held_out, self._write = pad_id, rows, held_out, write
         plain = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._keeps_logits = "logits_to_keep" in inspect.signature(plain.forward).parameters
 
     def passes(self, step: int) -> Iterator[tuple[Batch, int]]:
-        """Yield the batch of each pass, and how many tokens the step learns from."""
-        n, settings = len(self._rows), self.settings
-        rows = step_rows(step, n_rows=n, batch=settings.batch, seed=settings.seed)
-        return self._batches([self._rows[i] for i in rows])
+        """Yield the batch of each pass, and how many tokens the step learns from.
+
+        Epochs follow each other, each in an order of its own; the last step of all may have more
+        rows than its share of the last epoch.
+        """
+        n, seed = len(self._rows), self.settings.seed
+        rows: list[Example] = []
+        for at in range((step - 1) * self.settings.batch, step * self.settings.batch):
+            epoch, place = divmod(at, n)
+            rows.append(self._rows[_order_of(seed, epoch, n)[place]])
+        return self._batches(rows)
 
     def loss(self, rows: tuple[Batch, int]) -> Tensor:
         """Return the summed cross-entropy of a pass over the answer tokens of the step."""
@@ -264,6 +259,10 @@ class CopyLearner(Learner):
         """Measure the held-out examples before the first step and after the last."""
         is_end = step in (0, self.n_steps)
         return {"held_out": self.loss_of(self._held_out)} if self._held_out and is_end else {}
+
+    def finish(self) -> None:
+        """Write the tagger."""
+        self._write(self)
 
     def loss_of(self, examples: Sequence[Example]) -> float:
         """Return the mean loss of answers in evaluation mode, in nats a token."""
@@ -293,18 +292,11 @@ class CopyLearner(Learner):
         return functional.cross_entropy(said, targets[is_asked], reduction="sum")
 
 
-def step_rows(step: int, *, n_rows: int, batch: int, seed: int) -> list[int]:
-    """Return the rows of a step, 1 and on: epochs follow each other, each in an order of its own.
-
-    The last step of all may have more rows than its share of the last epoch.
-    """
-    rows: list[int] = []
-    at = (step - 1) * batch
-    while len(rows) < batch:
-        epoch, first = divmod(at + len(rows), n_rows)
-        order = generator(seed, "tuning order", epoch).permutation(n_rows)
-        rows += order[first : first + batch - len(rows)].tolist()
-    return rows
+@lru_cache(maxsize=2)
+def _order_of(seed: int, epoch: int, n_rows: int) -> list[int]:
+    """Return the order of the rows in an epoch."""
+    order: list[int] = generator(seed, "tuning order", epoch).permutation(n_rows).tolist()
+    return order
 
 
 def with_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
@@ -352,8 +344,7 @@ def train_generative(
     on_point: PointListener = lambda point: None,
 ) -> GenerativeFacts:
     """Tune the model of a task, or go on with a tuning that was stopped or killed."""
-    out = task.folder
-    with alone(out), torch.random.fork_rng():
+    with alone(task.folder), torch.random.fork_rng():
         loaded = load_causal(
             task.start or Path(), device=task.device, precision=settings.precision,
             is_frozen=settings.lora is not None,
@@ -363,30 +354,31 @@ def train_generative(
         if task.validation:
             what = "validation notes"
             held_out = _examples(task.validation, settings, loaded, what=what).rows
-        key = hashlib.sha256(json.dumps({
+        content = {
             "version": _VERSION, "model": loaded.digest, "examples": examples.digest,
             "settings": settings.decisive(), "place": [loaded.device, loaded.precision],
-        }, sort_keys=True).encode()).hexdigest()  # fmt: skip
-        claim(out, {"key": key}, result=TAGGER)
-        if not ((out / TAGGER).is_file() and (out / MODEL).is_dir()):
-            n_steps = settings.n_steps(len(examples.rows))
-            totals = {TUNE: float(n_steps)}
-            meter = Meter(totals, listener=progress, should_stop=should_stop)
-            model = _model(loaded, settings)
-            pad = loaded.tokenizer.pad_token_id
-            learner = CopyLearner(
-                model, settings=settings, pad_id=0 if pad is None else pad, n_steps=n_steps,
-                hardware=Hardware(loaded.device, loaded.precision), rows=examples.rows,
-                held_out=held_out,
-            )  # fmt: skip
-            Loop(learner, out, key, meter, on_point).run()
+        }  # fmt: skip
+        key = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+        def write(learner: CopyLearner) -> None:
             # The adapter is added to the weights of the model.
+            model: Any = learner.model
             plain = model if settings.lora is None else model.merge_and_unload(safe_merge=True)
-            _write_model(plain.to(loaded.stored), out / MODEL, parent=loaded.directory)
-            facts = _facts(task.title, settings, loaded, examples, out)
-            write_whole(out / TAGGER, facts.file())
-    forget_checkpoints(out)
-    return GenerativeFacts.of_folder(out)
+            place = learner.folder / MODEL
+            _write_model(plain.to(loaded.stored), place, parent=loaded.directory)
+            facts = _facts(task.title, settings, loaded, examples, learner.folder)
+            write_whole(learner.folder / TAGGER, facts.file())
+
+        learner = CopyLearner(
+            _model(loaded, settings), settings=settings, pad_id=loaded.tokenizer.pad_token_id or 0,
+            n_steps=settings.n_steps(len(examples.rows)), rows=examples.rows, held_out=held_out,
+            hardware=Hardware(loaded.device, loaded.precision), write=write,
+        )  # fmt: skip
+        learner.complete(
+            task.folder, {"key": key}, result=TAGGER, progress=progress, should_stop=should_stop,
+            on_point=on_point,
+        )  # fmt: skip
+    return GenerativeFacts.of_folder(task.folder)
 
 
 def _examples(
@@ -435,7 +427,7 @@ def _facts(
             **examples.counts,
             "device": loaded.device,
             "precision": loaded.precision,
-            "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+            "versions": VERSIONS,
         },
         measured={
             "loss": points[-1].loss,

@@ -10,14 +10,12 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -51,18 +49,16 @@ from audit.models.forward import plain_float32
 from audit.models.load import pick_device
 from audit.notes.formats import flattened
 from audit.notes.spans import FIVE_TYPES, TYPES, TaggedDocument, relabelled
-from audit.progress import Meter, ProgressListener, StopQuestion
+from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator
-from audit.shelf import alone, whole_folder, write_whole
+from audit.shelf import alone, now, whole_folder, write_whole
 from audit.task import Record
 from audit.training.loop import (
+    VERSIONS,
     Hardware,
     Learner,
-    Loop,
     PointListener,
     adamw,
-    claim,
-    forget_checkpoints,
     own_tensors,
     pick_precision,
 )
@@ -227,20 +223,19 @@ class _Best(Record):
 class TokenLearner(Learner):
     """A token classifier, its lessons and notes to measure it on; the best weights are kept.
 
-    Attributes
-    ----------
-    facts
-        What `training.json` says of the training, as plain values.
+    `facts` is what `training.json` says of the training, as plain values.
     """
 
     phase = TRAIN
     dropout = "tagger dropout"
+    settings: TaggerSettings
 
     def __init__(self, order: TaggerOrder, material: Material, *, device: str) -> None:
-        self.order, self.scheme = order, TagScheme(TYPES, order.settings.scheme)
+        settings, self.order = order.settings, order
+        self.scheme = TagScheme(TYPES, settings.scheme)
         self.token_model = model = _model(order, material, n_tags=len(self.scheme.tags))
-        size = min(order.settings.n_tokens, model.n_positions)
-        self.size, self.overlap = size, order.settings.overlap
+        size = min(settings.n_tokens, model.n_positions)
+        self.size, self.overlap = size, settings.overlap
         if isinstance(model.module, CharacterNet):
             # It reads rows of any length; with twice its reach shared, a token's score is that of
             # the whole note.
@@ -255,39 +250,35 @@ class TokenLearner(Learner):
             )
         model.module.to(device)
         self.lessons = Lessons(
-            lessons_of(material.train, reader=model.reader, scheme=self.scheme),
-            settings=order.settings,
-            size=size - model.n_special,
-            unknown_id=model.reader.unknown_id,
-        )
+            lessons_of(material.train, reader=model.reader, scheme=self.scheme), settings=settings,
+            size=size - model.n_special, unknown_id=model.reader.unknown_id,
+        )  # fmt: skip
         super().__init__(
-            model.module,
-            settings=order.settings,
-            hardware=Hardware(device, pick_precision(order.settings.precision, device=device)),
-            n_steps=self.lessons.n_steps,
-            optimizer=adamw(model.module, order.settings, fused=True),
-        )
+            model.module, settings=settings, n_steps=self.lessons.n_steps,
+            hardware=Hardware(device, pick_precision(settings.precision, device=device)),
+            optimizer=adamw(model.module, settings, fused=True),
+        )  # fmt: skip
         self._documents = material.validation
         self._notes = model.reader.read([one.text for one in self._documents])
-        n = min(order.settings.n_evaluations, self.n_steps)
+        n = min(settings.n_evaluations, self.n_steps)
         self._measured_at = {-(-self.n_steps * (k + 1) // n) for k in range(n)}
         self.facts = self._facts(material)
 
     def _facts(self, material: Material) -> dict[str, Any]:
         """Say what the training is; a path or a note's text is none of it."""
-        order = self.order
+        order, encoder = self.order, self.order.encoder
         content: dict[str, Any] = {
             "version": _VERSION,
             "settings": order.settings.plain(),
             "notes": material.digest,
-            "encoder": None if order.encoder is None else file_digests(order.encoder.resolve()),
-            "shape": order.shape.plain() if order.encoder is None else None,
+            "encoder": None if encoder is None else file_digests(encoder.resolve()),
+            "shape": order.shape.plain() if encoder is None else None,
             "is_halved": order.is_halved,
         }
         text = json.dumps(content, sort_keys=True)
         return {
             **content,
-            "encoder": None if order.encoder is None else order.encoder.resolve().name,
+            "encoder": None if encoder is None else encoder.resolve().name,
             "key": hashlib.sha256(text.encode("ascii")).hexdigest(),
             "n_steps": self.n_steps,
             "n_rows": self.lessons.n_rows,
@@ -297,14 +288,13 @@ class TokenLearner(Learner):
             "n_threads": torch.get_num_threads(),
             "device": self.hardware.device,
             "precision": self.hardware.precision,
-            "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+            "versions": VERSIONS,
         }
 
     def passes(self, step: int) -> Iterator[tuple[list[Lesson], int]]:
         """Yield the rows of each pass, and how many tokens the step learns from."""
-        rows = self.lessons.of_step(step)
+        rows, n = self.lessons.of_step(step), self.settings.micro_batch
         n_told = max(1, sum(int((row["tag"] != NO_TAG).sum()) for row in rows))
-        n = self.order.settings.micro_batch
         for start in range(0, len(rows), n):
             yield rows[start : start + n], n_told
 
@@ -330,12 +320,12 @@ class TokenLearner(Learner):
 
     def measured(self, step: int) -> Mapping[str, float | None]:
         """Measure the tagger with a bias of 0, where it is time for it, and keep the best."""
-        folder = self.order.out / _BEST
+        folder = self.folder / _BEST
         if step == 0:
             shutil.rmtree(folder, ignore_errors=True)
         if step not in self._measured_at:
             return {}
-        found = self.examined(self.token_model, biases=(0.0,))[1]
+        found = self._examined(self.token_model, biases=(0.0,))[1]
         best = self._best()
         # A best of this step or later was written just before a kill: it is made again.
         if best is None or best.step >= step or found["f"] > best.f:
@@ -345,7 +335,7 @@ class TokenLearner(Learner):
                 write_whole(partial / _STATE, best.written())
         return {name: found[name] for name in ("precision", "recall", "f")}
 
-    def examined(
+    def _examined(
         self, model: TokenModel, *, biases: Iterable[float]
     ) -> tuple[float, dict[str, Any]]:
         """Measure a model; returns the bias with the highest F, of equals that nearest to 0."""
@@ -355,38 +345,32 @@ class TokenLearner(Learner):
         for bias in biases:
             tags = spans_from(scores, notes=self._notes, scheme=self.scheme, bias=bias)
             pairs = predicted(self._documents, tags)
-            tried.append((bias, figures_of(pairs, beta=self.order.settings.recall_weight)))
+            tried.append((bias, figures_of(pairs, beta=self.settings.recall_weight)))
         return max(tried, key=lambda one: (one[1]["f"], -abs(one[0])))
 
     def _best(self) -> _Best | None:
         try:
-            return _Best.read((self.order.out / _BEST / _STATE).read_bytes(), where=_BEST)
+            return _Best.read((self.folder / _BEST / _STATE).read_bytes(), where=_BEST)
         except (OSError, AuditError):
             return None
 
     def finish(self) -> None:
         """Write the best weights, choose the bias with the very ones that were written."""
-        order, best = self.order, self._best()
-        weights = load_file(order.out / _BEST / _WEIGHTS, device=self.hardware.device)
+        order, out, best = self.order, self.folder, self._best()
+        weights = load_file(out / _BEST / _WEIGHTS, device=self.hardware.device)
         self.model.load_state_dict(weights)
-        with whole_folder(order.out / MODEL, replaces=True) as partial:
+        with whole_folder(out / MODEL, replaces=True) as partial:
             save_model_folder(self.token_model, partial, is_halved=order.is_halved)
         n_tags, device = len(self.scheme.tags), str(self.token_model.device)
-        model = load_model_folder(order.out / MODEL, n_tags=n_tags, device=device)
-        bias, figures = self.examined(model, biases=order.settings.biases)
+        model = load_model_folder(out / MODEL, n_tags=n_tags, device=device)
+        bias, figures = self._examined(model, biases=self.settings.biases)
         facts = TaggerFacts(
-            title=order.title,
-            labels=self.scheme.labels,
-            scheme=self.scheme.kind,
-            n_tokens=self.size,
-            overlap=self.overlap,
-            bias=bias,
-            files=file_digests(order.out / MODEL),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            title=order.title, labels=self.scheme.labels, scheme=self.scheme.kind,
+            n_tokens=self.size, overlap=self.overlap, bias=bias, files=file_digests(out / MODEL),
+            created=now(), measured=figures,
             training={**self.facts, **order.about, "best_step": best.step if best else None},
-            measured=figures,
-        )
-        write_whole(order.out / TAGGER, facts.file())
+        )  # fmt: skip
+        write_whole(out / TAGGER, facts.file())
 
 
 def _model(order: TaggerOrder, material: Material, *, n_tags: int) -> TokenModel:
@@ -410,13 +394,9 @@ def train_tagger(
     device = pick_device(order.device)
     with alone(order.out), torch.random.fork_rng(), plain_float32(device):
         learner = TokenLearner(order, material, device=device)
-        claim(order.out, learner.facts, result=TAGGER)
-        if not (order.out / TAGGER).is_file():
-            totals = {TRAIN: float(learner.n_steps), MEASURE: float(order.settings.n_evaluations)}
-            meter = Meter(totals, listener=progress, should_stop=should_stop)
-            Loop(learner, order.out, learner.facts["key"], meter, on_point).run()
-            learner.finish()
-            meter.finish(MEASURE)
-    forget_checkpoints(order.out)
+        learner.complete(
+            order.out, learner.facts, result=TAGGER, progress=progress, should_stop=should_stop,
+            on_point=on_point,
+        )  # fmt: skip
     shutil.rmtree(order.out / _BEST, ignore_errors=True)
     return TaggerFacts.of_folder(order.out)

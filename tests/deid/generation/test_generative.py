@@ -16,14 +16,19 @@ import torch
 from safetensors.torch import load_file
 
 from audit.cli import main
-from audit.deid.generative import tagger as greedy
+from audit.deid.generative import model as greedy
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
-from audit.deid.generative.model import CausalModel, check_directory, load_causal, text_ids
-from audit.deid.generative.tagger import (
+from audit.deid.generative.model import (
     Asked,
+    CausalModel,
+    check_directory,
+    generated,
+    load_causal,
+    text_ids,
+)
+from audit.deid.generative.tagger import (
     GenerativeTagger,
     cache_bytes,
-    generated,
     load_generative,
     tagger_of,
     tokens_at_once,

@@ -59,16 +59,6 @@ def test_masking_by_hand() -> None:
     assert masked_stretch("d'Arc  X\n子") == "d***  ***\n***"
 
 
-def test_words_and_tones_are_guarded() -> None:
-    shown = marked("a b", marks=[Hit(0, 1, "first", (0,))], label=label, is_revealed=True)
-    assert shown == ('<mark class="ka-mark ka-mark-flagged">a<small>&lt;first&gt;</small></mark> b')
-    odd = marked(
-        "a", marks=[Hit(0, 1, "first", (0,))], label=lambda _: MarkLabel("", '"><b>'),
-        is_revealed=True,
-    )  # fmt: skip
-    assert odd == '<mark class="ka-mark ka-mark-control">a</mark>'
-
-
 def test_a_passage_is_escaped_around_its_slot() -> None:
     shown = with_slot(HOSTILE, slot=HOSTILE, after=HOSTILE, tone="member")
     assert stripped(shown) == HOSTILE * 3
