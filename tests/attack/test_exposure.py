@@ -65,5 +65,3 @@ def test_names_of_one_rank_are_as_certain_as_the_held_out_names_allow() -> None:
     low, high = stats.binomtest(3, 19).proportion_ci(method="wilson")
     assert below["low"] == pytest.approx(math.log2(20 / (1 + 19 * high)))
     assert below["high"] == pytest.approx(math.log2(20 / (1 + 19 * low)))
-
-
