@@ -90,7 +90,6 @@ def judge(
     joined = {name: np.concatenate([one, vars(among)[name]])[order]
               for name, one in vars(decisions).items()}  # fmt: skip
     flags = decisions.point_flag, by_general.point_flag
-    score = patients.scores[fixed][0][: len(listed)]
     return {
         "names": _columns(attack, Decisions(**joined), candidates, scenario=scenario),
         "n_flagged_by_general": int((tested & flags[0] & flags[1]).sum()),
@@ -98,7 +97,7 @@ def judge(
         "verdict": verdict,
         "cohort": _cohort(patients, listed, fixed=fixed, seed=seed),
         "curve": _curve(patients, listed, scenario=scenario),
-        "mentions": by_mentions(score, flags[0], listed),
+        "mentions": by_mentions(patients.scores[fixed][0, : len(listed)], flags[0], listed),
         "details": _details(attack, candidates, scenario=scenario, seed=seed)
         | _roles(patients, listed, flags, scores=(fixed, general), threshold=threshold),
     }
