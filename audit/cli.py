@@ -321,7 +321,7 @@ def _answered(task: Task) -> tuple[str, ...]:
     """
     service.recover()
     question = task.question()
-    if known := service.kept_answer(question):
+    if known := task.kept(question):
         say("Answered before; nothing is computed.")
         return known
     return answer_here(question, progress=progress_line(), say=say)
