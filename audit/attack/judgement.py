@@ -51,12 +51,9 @@ def judge(
 ) -> dict[str, Any]:
     """Judge N listed names against R reference controls that follow them in the attack's scores.
 
-    `threshold` is a free one on the fixed score, or None.
-
-    Returns
-    -------
-    Parts of a report: "names" (columns in the order of names.csv), "measures", "verdict", "cohort",
-    "curve", "mentions", and "details" with "null_check", "canaries" and "roles" where the list has
+    `threshold` is a free one on the fixed score, or None. The parts of a report come back: "names"
+    (columns in the order of names.csv), "measures", "verdict", "cohort", "curve", "mentions", and
+    "details" with "null_check", "canaries" and "roles" where the list has
     what they need. Canaries are decided among themselves; all else is of the other names alone.
     "n_flagged_by_general" counts those tested names that M_general alone flags too: names that
     stand out for another reason than the notes, such as fame or frequency.
