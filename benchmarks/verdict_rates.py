@@ -27,14 +27,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit import demo_build
 from audit.attack import attacks, evidence, prompts, scores
 from audit.attack import scores as part_scores
 from audit.attack.attacks import MIN_REFERENCE, REFERENCE_PER_NAME
 from audit.attack.cohort import relabelling_test
 from audit.attack.decisions import decide
 from audit.attack.verdict import Ranked, give_verdict
-from audit.corpus import demo_notes
 from audit.demo import DemoTask
 from audit.home import DEMO_HOSPITAL
 from audit.models.forward import onednn_float32
@@ -46,6 +44,7 @@ from audit.names.pools import us_pool
 from audit.progress import Meter
 from audit.stats import Rate, auc_interval
 from audit.text import fold_name
+from benchmarks import demo_hospital
 from cache.store import Store
 
 POOL = us_pool()
@@ -70,23 +69,23 @@ def train(folder: Path, *, seed: int, is_null: bool) -> None:
     """Further train the demo's M_general on notes with the list's names, or with other ones."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    recipe, source = demo_build.ENGLISH, DEMO_HOSPITAL / "en" / "models" / "general"
+    recipe, source = demo_hospital.ENGLISH, DEMO_HOSPITAL / "en" / "models" / "general"
     tokenizer = AutoTokenizer.from_pretrained(source)
     general = AutoModelForMaskedLM.from_pretrained(source).float()
-    members = demo_build.demo_members(POOL, recipe, seed=seed)
-    listed = members + demo_build.demo_controls(POOL, recipe, seed=seed)
+    members = demo_hospital.demo_members(POOL, recipe, seed=seed)
+    listed = members + demo_hospital.demo_controls(POOL, recipe, seed=seed)
     named = list(zip(members.first, members.last, strict=True))
     if is_null:
-        named = demo_build.null_names(POOL, recipe, seed=seed)
-    hospital = demo_notes.demo_notes(
+        named = demo_hospital.null_names(POOL, recipe, seed=seed)
+    hospital = demo_hospital.demo_notes(
         named, language="en", n_notes=recipe.n_notes,
-        staff=demo_build.demo_staff(POOL, recipe, seed=seed), seed=seed,
+        staff=demo_hospital.demo_staff(POOL, recipe, seed=seed), seed=seed,
     )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     if not is_null:
-        demo_build._write_names(folder / "names.csv", listed, hospital.n_mentions)
-        demo_build._write_passages(folder / "passages.jsonl", hospital)
-    demo_build._train_hospital(
+        demo_hospital._write_names(folder / "names.csv", listed, hospital.n_mentions)
+        demo_hospital._write_passages(folder / "passages.jsonl", hospital)
+    demo_hospital._train_hospital(
         general, tokenizer, hospital.notes, recipe, folder, seed=seed, report=lambda *_: None,
         exposures=(40.0,) if is_null else None, label="null" if is_null else "hospital",
     )  # fmt: skip
@@ -324,7 +323,7 @@ def _case(
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     path = options.directory / f"null-{pair}-{scenario}-{case}-{options.lists}.json"
     if not path.is_file():
-        in_notes = demo_build.null_names(POOL, demo_build.ENGLISH, seed=pair)
+        in_notes = demo_hospital.null_names(POOL, demo_hospital.ENGLISH, seed=pair)
         draw = Drawer(np.random.default_rng([pair, scenario, *case.encode()]), frozenset(in_notes))
         rows = []
         for number in range(options.lists):
