@@ -50,13 +50,13 @@ from audit.deid.cases import SpanCase, misses_csv, misses_jsonl, misses_of
 from audit.deid.copies import PREDICTIONS, align_outputs, copies_summary, read_copies
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
-from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
+from audit.deid.given import SPANS, annotated_notes, as_jsonl, notes_to_tag
 from audit.deid.metrics import Pair
 from audit.deid.network.config import TaggerFacts, TaggerSettings
 from audit.deid.pipeline import ChainOrder, build_named
 from audit.deid.release import Release
 from audit.deid.score import ScoreSummary, score_pairs, score_summary
-from audit.deid.tag import REDACTED, SPANS, tag_notes
+from audit.deid.tag import REDACTED, tag_notes
 from audit.deid.tagger import TAGGER, Tagger
 from audit.deid.taggers import (
     DEFAULT,
@@ -321,7 +321,7 @@ def _answered(task: Task) -> tuple[str, ...]:
     """
     service.recover()
     question = task.question()
-    if known := service.kept_answer(question):
+    if known := task.kept(question):
         say("Answered before; nothing is computed.")
         return known
     return answer_here(question, progress=progress_line(), say=say)

@@ -31,7 +31,7 @@ from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.progress import Pace, Progress, ProgressListener
 from audit.report.report import AuditReport
-from audit.run import run_audit
+from audit.run import AuditTask, run_audit
 from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
 from cache.store import Store
 
@@ -109,6 +109,14 @@ class DemoTask(Task):
         digests = tuple(request.audit_digest() for request in requests)
         label = f"{requests[0].general.name} → {requests[0].hospital.name}"
         return self.asked(label=label, about=digests, device=queue_of(self.device), audits=digests)
+
+    @classmethod
+    def kept(cls, question: Question) -> tuple[str, ...]:
+        """Return the digests of the demo's audits if all are kept and known as the demo's."""
+        with Store(results_dir()) as store:
+            known = set(demo_digests(store).values())
+        is_known = bool(question.order["directory"]) or set(question.audits) <= known
+        return AuditTask.kept(question) if is_known else ()
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Audit the demo hospital, and note which audits are the demo's."""

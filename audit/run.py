@@ -31,7 +31,7 @@ from audit.report.report import (
     kept_inspection,
 )
 from audit.shelf import now
-from audit.task import Contact, Part, Question, Task, queue_of
+from audit.task import Contact, Part, Question, Setting, Task, queue_of
 from cache.store import Store
 
 if TYPE_CHECKING:
@@ -55,6 +55,30 @@ class AuditTask(Task):
             self.job, label, asked.scenario_number, queue_of(asked.device), digest, (digest,),
             self.plain(),
         )  # fmt: skip
+
+    @classmethod
+    def kept(cls, question: Question) -> tuple[str, ...]:
+        """Return the digests of the kept audits that answer a question; empty unless all are."""
+        with Store(results_dir()) as store:
+            is_kept = all(kept_report(one, store=store) for one in question.audits)
+        return question.audits if is_kept else ()
+
+    def with_less_memory(self) -> dict[str, Setting]:
+        """Return half of the micro-batch, in scenario 2."""
+        micro_batch = self.request.posterior.micro_batch
+        is_less = self.request.scenario_number == 2 and micro_batch > 1
+        return {"micro_batch": micro_batch // 2} if is_less else {}
+
+    def with_settings(self, settings: Mapping[str, Setting]) -> AuditTask:
+        """Return the audit with other settings of its scenario, or another dtype, device, seed."""
+        asked = self.request
+        own = {name: v for name, v in settings.items() if name in type(asked.settings).model_fields}
+        rest = {name: v for name, v in settings.items() if name not in own}
+        if not rest.keys() <= {"dtype", "device", "seed"}:
+            raise AuditError("There is no such setting.", where=", ".join(sorted(rest)))
+        which = "generation" if asked.scenario_number == 1 else "posterior"
+        changed = asked.with_(**{which: asked.settings.with_(**own)}, **rest)
+        return self.with_(request=changed)
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Answer the question; returns the digest of its audit."""

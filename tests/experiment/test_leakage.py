@@ -48,7 +48,7 @@ from audit.experiment.leakage import (
     run_leakage,
 )
 from audit.home import DEMO_HOSPITAL
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import KINDS
 from audit.models.inspect import model_digest, trained_name
 from audit.notes.passages import read_passages
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span

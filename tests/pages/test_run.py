@@ -29,7 +29,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[AuditRequest]:
     """Requests that were handed over; no job is started."""
     found: list[AuditRequest] = []
 
-    def submit(request: AuditRequest, *, owner: str = "") -> Any:
+    def submit(kind: str, *, request: AuditRequest, owner: str = "") -> Any:
+        assert kind == "audit"
         found.append(request)
         return SimpleNamespace(job_id="abc123")
 

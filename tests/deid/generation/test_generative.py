@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from audit.cli import main
+from audit.deid.copies import COPIES
 from audit.deid.generative import model as greedy
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import (
@@ -34,12 +35,13 @@ from audit.deid.generative.tagger import (
     tokens_at_once,
 )
 from audit.deid.generative.training import CopyLearner, Example
+from audit.deid.given import SPANS
 from audit.deid.release import Release
-from audit.deid.tag import COPIES, SPANS, tag_notes
+from audit.deid.tag import tag_notes
 from audit.deid.taggers import TAGGERS, known_taggers, load_tagger, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import task_class
 from audit.notes.read import open_notes
 from audit.notes.spans import TaggedDocument
 from audit.task import Contact
@@ -438,11 +440,11 @@ def test_the_job_tunes_a_tagger_that_is_kept(asked: TaggerTask) -> None:
         return Contact(report=lambda *_: None, should_stop=lambda: stop, say=said.append)
 
     with pytest.raises(AuditCancelled):
-        KINDS[question.kind](question.order, contact(stop=True))
+        task_class(question.kind).answer(question.order, contact(stop=True))
     assert TAGGERS.all() == ()
     with pytest.raises(AuditError, match="not finished"):
         trained_tagger(question.order["tagger_id"])
-    (tagger_id,) = KINDS[question.kind](question.order, contact(stop=False))
+    (tagger_id,) = task_class(question.kind).answer(question.order, contact(stop=False))
     kept = trained_tagger(tagger_id)
     assert (kept.kind, kept.title, kept.points[-1].step) == ("generative", "tiny", 6)
     assert [one.kind for one in known_taggers()][-1] == "generative"
