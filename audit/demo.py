@@ -1,6 +1,6 @@
 """The demo hospital's audits, with the pictures they are there to teach, and the self-test.
 
-The demo's models and lists are shipped (`audit/demo_hospital`), made by `demo_build.py`. The
+Its models and lists are shipped (`audit/demo_hospital`), made by `benchmarks/demo_hospital.py`. The
 self-test asks of an installation: does it find a planted leak, and none where there is none (a null
 pair: M_general further trained on the same notes with other names)?
 """
@@ -77,7 +77,7 @@ class DemoTask(Task):
             )
         except OSError:
             raise AuditError(
-                "The demo's files are missing.", do="Make them with: python -m audit demo --retrain"
+                "The demo's files are missing.", do="Install the program again."
             ) from None
         prompt: dict[str, Any] = {"prompt": JAPANESE_PROMPT} if language == "ja" else {}
         read = read_passages(passages, what="demo passages", file_name="passages.jsonl")

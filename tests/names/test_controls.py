@@ -19,7 +19,6 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from audit.demo import DemoTask
-from audit.demo_build import ENGLISH, JAPANESE, demo_controls, demo_staff, null_names
 from audit.errors import AuditError
 from audit.experiment.leakage import hospital_notes
 from audit.home import DEMO_HOSPITAL
@@ -47,6 +46,7 @@ from audit.names.pools import (
 )
 from audit.run import run_audit
 from audit.text import fold_name, script_of, written_name
+from benchmarks.demo_hospital import ENGLISH, JAPANESE, demo_controls, demo_staff, null_names
 from cache.store import Store
 
 US, JA = us_pool(), japanese_pool()
