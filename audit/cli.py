@@ -50,14 +50,13 @@ from audit.deid.cases import SpanCase, misses_csv, misses_jsonl, misses_of
 from audit.deid.copies import PREDICTIONS, align_outputs, copies_summary, read_copies
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
-from audit.deid.given import annotated_notes, as_jsonl, notes_to_tag
-from audit.deid.masks import ModelTranslation, ModelTyper, NoTranslation, RuleTyper
+from audit.deid.given import SPANS, annotated_notes, as_jsonl, notes_to_tag
 from audit.deid.metrics import Pair
 from audit.deid.network.config import TaggerFacts, TaggerSettings
-from audit.deid.pipeline import AskedModel, ChainOrder, SplitSizes, build_named
+from audit.deid.pipeline import ChainOrder, build_named
 from audit.deid.release import Release
 from audit.deid.score import ScoreSummary, score_pairs, score_summary
-from audit.deid.tag import REDACTED, SPANS, tag_notes
+from audit.deid.tag import REDACTED, tag_notes
 from audit.deid.tagger import TAGGER, Tagger
 from audit.deid.taggers import (
     DEFAULT,
@@ -1020,16 +1019,13 @@ def deid_build(
             "Give all three sizes or none, none of them negative.",
             where="--validation, --test, --train",
         )
-    typing = typer and _asked(LocalModel(typer))
-    translating = translator and _asked(LocalModel(translator, max_new_tokens=2048))
     order = ChainOrder(
         seed=seed,
         locale={"ja": JAPANESE, "en": ENGLISH}[names],
         has_template=not no_template,
-        sizes=None if validation < 0 else SplitSizes(*sizes),
-        typer=ModelTyper(typing) if typing else RuleTyper(),
-        translator=ModelTranslation(translating) if translating else NoTranslation(),
-        models=tuple(model for model in (typing, translating) if model),
+        sizes=None if validation < 0 else sizes,
+        typer=LocalModel(typer) if typer else None,
+        translator=LocalModel(translator, max_new_tokens=2048) if translator else None,
     )
     summary = build_named(open_notes(notes), out=out, order=order, progress=progress_line())
     say(f"{summary.n_notes} notes with {sum(summary.n_spans.values())} values; "
@@ -1038,10 +1034,6 @@ def deid_build(
         say(f"Splits share {summary.leaks.n_shared_patients} patients and "
             f"{summary.leaks.n_shared_texts} texts.")  # fmt: skip
     return summary.plain()
-
-
-def _asked(model: LocalModel) -> AskedModel:
-    return AskedModel(model, digest=model.digest, n_at_once=model.n_batch)
 
 
 def deid_tag(

@@ -1,4 +1,4 @@
-"""The default tagger, made from nothing: synthetic notes, a small network, the best combination.
+"""The default tagger, made from nothing: synthetic notes, a small network, rules first.
 
 python -m benchmarks.default_tagger [--out FOLDER] [--seed N] [--epochs X] [--measure-again]
 
@@ -13,7 +13,7 @@ import argparse
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -22,17 +22,15 @@ from typing import Any
 from audit.deid.matching import OPTIMAL
 from audit.deid.network.config import Material, TaggerFacts, TaggerSettings, synthetic
 from audit.deid.network.model import load_token_tagger
-from audit.deid.network.training import TaggerOrder, figures_of, predicted, train_tagger
+from audit.deid.network.training import TaggerOrder, predicted, train_tagger
 from audit.deid.rules import RuleTagger
 from audit.deid.score import Scored, score_pairs, score_summary
 from audit.deid.tagger import MODEL, TAGGER, Tags
-from audit.deid.taggers import HOW, LANGUAGES, SHIPPED, WAYS, combined_digest, put_together
+from audit.deid.taggers import HOW, LANGUAGES, SHIPPED, WAY, combined_digest, put_together
 from audit.notes.formats import jsonl_line
 from audit.notes.spans import Span, TaggedDocument, tagged
 from audit.rng import generator
 from audit.stats import N_REPLICATES
-
-_BETA = 2.0
 
 
 @dataclass(frozen=True)
@@ -45,13 +43,12 @@ class Recipe:
         To learn from, all languages together; half of them made of lines of the others.
     n_validation
         Notes of the same styles and other patients: for the best weights and the bias.
-    n_choosing, n_test
-        Notes of styles that are not learned from: to choose the combination by, and to measure it.
+    n_test
+        Notes of styles that are not learned from, to measure on.
     """
 
     n_notes: int = 16_000
     n_validation: int = 400
-    n_choosing: int = 600
     n_test: int = 1000
     n_epochs: float = 1.0
     seed: int = 0
@@ -96,9 +93,10 @@ def make(out: Path, recipe: Recipe) -> dict[str, Any]:
 
 
 def measure_again(out: Path) -> dict[str, Any]:
-    """Choose the combination and measure it anew."""
+    """Measure it anew."""
     before = json.loads((out / HOW).read_text(encoding="utf-8"))
-    how = _how(out, recipe=Recipe(**before["recipe"]), notes_digest=before["notes_digest"])
+    given = {name: before["recipe"][name] for name in Recipe.__annotations__}
+    how = _how(out, recipe=Recipe(**given), notes_digest=before["notes_digest"])
     _put_down(out, out=out, how=how)
     return how
 
@@ -121,46 +119,28 @@ def _put_down(work: Path, *, out: Path, how: dict[str, Any]) -> None:
 
 
 def _how(work: Path, *, recipe: Recipe, notes_digest: str) -> dict[str, Any]:
-    """Choose the combination on some held-out notes, and measure it on others."""
+    """Measure rules, model and both on held-out notes."""
     model, rules = load_token_tagger(work, device="cpu"), RuleTagger()
-    chooser = _notes(recipe.n_choosing, seed=recipe.seed + 2, is_held_out=True)
-    tried = {
-        name: figures_of(predicted(chooser, tags), beta=_BETA)
-        for name, tags in _answers(chooser, rules=rules, model=model)
-    }
-    way = max(WAYS, key=lambda name: (tried[name]["f"], -WAYS.index(name)))
     test = _notes(recipe.n_test, seed=recipe.seed + 3, is_held_out=True)
-    answers = dict(_answers(test, rules=rules, model=model))
-    shown = {"rules alone": "rules alone", "model alone": "model alone", "default": way}
+    texts = [document.text for document in test]
+    by_rules, by_model = rules.tag(texts), model.tag(texts)
+    both = [put_together(*row) for row in zip(texts, by_rules, by_model, strict=True)]
+    answers = {"rules alone": by_rules, "model alone": by_model, "default": both}
     return {
-        "way": way,
-        "digest": combined_digest(rules.digest, model.digest, way=way),
+        "way": WAY,
+        "digest": combined_digest(rules.digest, model.digest),
         "rules_digest": rules.digest,
         "model_digest": TaggerFacts.of_folder(work).digest(),
         "recipe": asdict(recipe),
         "notes_digest": notes_digest,
         "test_digest": _digest(test),
-        "chosen_by": tried,
-        "held_out": {name: _by_language(test, answers[key]) for name, key in shown.items()},
+        "held_out": {name: _by_language(test, tags) for name, tags in answers.items()},
     }
 
 
 def _digest(documents: Sequence[TaggedDocument]) -> str:
     lines = (jsonl_line(document).encode("utf-8", "surrogatepass") for document in documents)
     return hashlib.sha256(b"0\n" + b"".join(lines)).hexdigest()
-
-
-def _answers(
-    documents: Sequence[TaggedDocument], *, rules: Any, model: Any
-) -> Iterator[tuple[str, Sequence[Tags]]]:
-    """Yield the answers of rules alone, the model alone, and both by every way."""
-    texts = [document.text for document in documents]
-    by_rules, by_model = rules.tag(texts), model.tag(texts)
-    yield "rules alone", by_rules
-    yield "model alone", by_model
-    for way in WAYS:
-        rows = zip(texts, by_rules, by_model, strict=True)
-        yield way, [put_together(text, a, b, way=way) for text, a, b in rows]
 
 
 def _by_language(documents: Sequence[TaggedDocument], tags: Sequence[Tags]) -> dict[str, Any]:

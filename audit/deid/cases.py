@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from audit.deid.matching import CRITERIA, MISSED, SPURIOUS, Matches, match
 from audit.errors import AuditError
@@ -39,24 +40,18 @@ _COLUMNS = ("offset", "criteria", "kind", "row", "column", "note")
 
 @dataclass(frozen=True)
 class SpanCase:
-    """What became of a gold span, a prediction or both.
+    """What became of a gold span, a prediction or both, as a line of `SPANS` has it.
 
     Attributes
     ----------
     note
         Number of the note, from 0, in the order of the gold file.
-    doc_id, patient_id
-        As given: untrusted text.
-    kind
-        One of `KINDS`.
     row, column
         The cell of the matrix: gold label or `spurious`, predicted label or `missed`.
     gold, predicted
         (start, end) in the note; None where there is none, as with a prediction that has no place.
-    start
-        Where `text` begins in the note.
-    text
-        The spans with some characters around them; cut after a few hundred.
+    start, text
+        The spans with some characters around them, cut after a few hundred; where that begins.
     """
 
     note: int
@@ -79,16 +74,20 @@ class SpanCase:
 
     def listed(self) -> dict[str, Any]:
         """Return it as a line of the list of misses."""
-        sides = {"gold": (self.gold, self.row), "predicted": (self.predicted, self.column)}
-        spans = [span for span, _ in sides.values() if span]
+        sides = {"gold": self.gold, "predicted": self.predicted}
+        spans = [span for span in sides.values() if span]
         whole = (min(s for s, _ in spans), max(e for _, e in spans)) if spans else None
         before, _, after = self.pieces(whole)
+        starts, ends = (
+            {f"{side}_{what}": span and span[i] for side, span in sides.items()}
+            for i, what in enumerate(("start", "end"))
+        )
         return {
-            "doc_id": self.doc_id, "patient_id": self.patient_id,
-            "kind": self.kind, "row": self.row, "column": self.column,
-            **{side: span and {"start": span[0], "end": span[1], "label": label}
-               for side, (span, label) in sides.items()},
-            **{f"{side}_text": self.pieces(span)[1] for side, (span, _) in sides.items()},
+            "doc_id": self.doc_id, "patient_id": self.patient_id, "kind": self.kind,
+            "gold_label": self.row if self.gold else None,
+            "predicted_label": None if self.kind == MISSED else self.column,
+            **starts, **ends,
+            **{f"{side}_text": self.pieces(span)[1] for side, span in sides.items()},
             "before": before, "after": after,
         }  # fmt: skip
 
@@ -154,16 +153,8 @@ def misses_of(
 
 def misses_csv(misses: Iterable[SpanCase]) -> str:
     """Return misses as CSV in which no cell is a formula."""
-    rows = []
-    for case in misses:
-        found = case.listed()
-        for side in ("gold", "predicted"):
-            span = found[side] or {}
-            found |= {f"{side}_{name}": span.get(name) for name in ("start", "end")}
-        found["gold_label"] = case.row if case.gold else ""
-        found["predicted_label"] = "" if case.kind == MISSED else case.column
-        rows.append([found[name] for name in HEADER])
-    return write_table(HEADER, rows)
+    rows = [case.listed() for case in misses]
+    return write_table(HEADER, [[row[name] for name in HEADER] for row in rows])
 
 
 def misses_jsonl(misses: Iterable[SpanCase]) -> Iterator[str]:
@@ -223,19 +214,18 @@ class SpanIndex:
 
     Attributes
     ----------
-    labels
-        Names of the codes in `row` and `column`.
-    offset, criteria, kind, row, column, note
-        Byte offset, bits of criteria, place in `KINDS`, codes of the labels, number of the note.
+    offset, criteria, kind, note
+        Byte offset, bits of criteria, place in `KINDS`, number of the note.
+    row, column
+        The cell of the matrix, by its labels.
     """
 
     folder: Path
-    labels: tuple[str, ...]
     offset: IntArray
     criteria: IntArray
     kind: IntArray
-    row: IntArray
-    column: IntArray
+    row: NDArray[np.str_]
+    column: NDArray[np.str_]
     note: IntArray
 
     def chosen(
@@ -244,17 +234,13 @@ class SpanIndex:
         """Return the numbers of the cases of a criterion, of some kinds, of a row or column."""
         is_chosen = (self.criteria >> CRITERIA.index(criterion)) & 1 == 1
         is_chosen &= np.isin(self.kind, [KINDS.index(kind) for kind in kinds])
-        for codes, label in ((self.row, row), (self.column, column)):
-            if label:
-                is_chosen &= np.take(self.labels, codes) == label
+        for labels, label in ((self.row, row), (self.column, column)):
+            is_chosen &= (labels == label) | (label == "")
         return np.flatnonzero(is_chosen)
 
     def of_label(self, label: str, *, among: IntArray) -> IntArray:
         """Return those among the cases whose gold or prediction has a label."""
-        rows, columns = (
-            np.take(self.labels, one[among]) == label for one in (self.row, self.column)
-        )
-        found: IntArray = among[rows | columns]
+        found: IntArray = among[((self.row == label) | (self.column == label))[among]]
         return found
 
     def readable(self) -> IntArray:
@@ -299,8 +285,11 @@ def span_index(folder: Path) -> SpanIndex:
     """Return what finds the cases of a score; AuditError where it cannot be read."""
     try:
         with np.load(folder / INDEX, allow_pickle=False) as found:
-            labels = tuple(map(str, found["labels"]))
-            return SpanIndex(folder, labels, *(found[name] for name in _COLUMNS))
+            columns = {name: found[name] for name in _COLUMNS}
+            labels = found["labels"].astype(np.str_)
+            return SpanIndex(
+                folder, **columns | {side: labels[columns[side]] for side in ("row", "column")}
+            )
     except (OSError, ValueError, KeyError):
         raise _unreadable() from None
 

@@ -14,14 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import takewhile
-from operator import eq
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import ConfigDict, Field
 
-from audit.deid.metrics import Pair
 from audit.deid.tagger import Tags, Window, from_windows
 from audit.errors import AuditError, Message
 from audit.notes.formats import (
@@ -48,8 +46,7 @@ _MAX_CELLS = 4_000_000
 """A gap larger than this (characters of one text times the other's) is left unaligned."""
 
 
-@dataclass(frozen=True)
-class Folded:
+class Folded(NamedTuple):
     """A text as it is compared: its folded characters, and where each stood.
 
     `position[i]` is where `chars[i]` stood in the text; `first[p]` is where character p begins in
@@ -87,10 +84,7 @@ def fold(text: str) -> Folded:
     """Return a text as it is compared: NFKD of each character, no case, any white space a space."""
     chars = [_folded_char(char) for char in text]
     position = [i for i, plain in enumerate(chars) for _ in plain]
-    first = [0]
-    for plain in chars:
-        first.append(first[-1] + len(plain))
-    return Folded("".join(chars), position, first)
+    return Folded("".join(chars), position, [0, *accumulate(map(len, chars))])
 
 
 def align(copy: str, source: str) -> list[Block]:
@@ -131,7 +125,9 @@ def _matches(a: str, b: str, anchors: Sequence[int]) -> Iterator[_Match]:
 
 def _n_common(a: str, b: str) -> int:
     """Return how many characters two texts begin with alike."""
-    return sum(1 for _ in takewhile(bool, map(eq, a, b)))
+    return next(
+        (n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+    )
 
 
 def _between(a: str, b: str, anchors: Sequence[int]) -> Iterator[_Match]:
@@ -162,14 +158,14 @@ def _anchored(a: str, b: str, *, size: int) -> list[tuple[int, int]]:
     in_a, in_b = _once(a, size), _once(b, size)
     pairs = [(at, in_b[passage]) for passage, at in in_a.items() if passage in in_b]
     ends: list[int] = []
-    runs: list[tuple[Any, ...] | None] = []  # of each length: its last pair, and the run before it
+    runs: list[Any] = [()]  # of each length: the run before, and its last pair
     for pair in pairs:
         pile = bisect_left(ends, pair[1])
-        run = (pair, runs[pile - 1] if pile else None)
-        ends[pile : pile + 1], runs[pile : pile + 1] = [pair[1]], [run]
-    found, last = [], runs[-1] if runs else None
-    while last is not None:
-        pair, last = last
+        ends[pile : pile + 1] = [pair[1]]
+        runs[pile + 1 : pile + 2] = [(runs[pile], pair)]
+    found, last = [], runs[-1]
+    while last:
+        last, pair = last
         found.append(pair)
     return found[::-1]
 
@@ -189,6 +185,7 @@ counterpart for more than the last 5 % of the note; nothing."""
 
 _MAX_TAIL = 0.05
 _MIN_MATCHED = 0.5
+_EDITS = ("n_inserted", "n_deleted", "n_substituted")
 Numbers = Mapping[str, float]
 
 
@@ -215,7 +212,7 @@ class Alignment:
     unaligned: tuple[Span, ...]
     copy: str
     census: TagCensus
-    edits: dict[str, int]
+    edits: Counter[str]
 
 
 def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> Alignment:
@@ -323,19 +320,17 @@ def _status(copy: str, source: str, *, blocks: Sequence[Block], n_source: int) -
     return TRUNCATED if n_source - reached > _MAX_TAIL * n_source else EDITED
 
 
-def _edits(blocks: Iterable[Block], *, inside: Sequence[tuple[int, int]]) -> dict[str, int]:
-    found = dict.fromkeys(
-        ("n_inserted", "n_deleted", "n_substituted", "n_inside", "n_source_chars"), 0
-    )
+def _edits(blocks: Iterable[Block], *, inside: Sequence[tuple[int, int]]) -> Counter[str]:
+    found = Counter(dict.fromkeys((*_EDITS, "n_inside", "n_source_chars"), 0))
     for a, a_end, b, b_end, is_equal in blocks:
-        found["n_source_chars"] += b_end - b
+        n, m = a_end - a, b_end - b
+        found["n_source_chars"] += m
         if not is_equal:
-            n, m = a_end - a, b_end - b
-            found["n_substituted"] += min(n, m)
-            found["n_inserted"] += max(0, n - m)
-            found["n_deleted"] += max(0, m - n)
-            if any(start <= a and a_end <= end for start, end in inside):
-                found["n_inside"] += max(n, m)
+            is_inside = any(start <= a and a_end <= end for start, end in inside)
+            found.update(
+                n_inserted=max(0, n - m), n_deleted=max(0, m - n), n_substituted=min(n, m),
+                n_inside=max(n, m) * is_inside,
+            )  # fmt: skip
     return found
 
 
@@ -370,9 +365,9 @@ class CopyReading:
     document: TaggedDocument
     tags: Tags
     status: str
-    edits: Numbers
+    edits: Counter[str]
     census: TagCensus
-    pieces: tuple[Piece, ...]
+    pieces: Sequence[Piece]
 
     def line(self, *, with_outputs: bool = False) -> dict[str, Any]:
         """Return what is kept of a note; outputs hold the note's text and names."""
@@ -397,8 +392,7 @@ def json_line(record: Mapping[str, Any]) -> bytes:
 
 
 def _n_edits(numbers: Numbers) -> int:
-    names = ("n_inserted", "n_deleted", "n_substituted")
-    return int(sum(numbers.get(name, 0) for name in names))
+    return int(sum(numbers.get(name, 0) for name in _EDITS))
 
 
 @runtime_checkable
@@ -429,25 +423,21 @@ def read_pieces(
     windows = [Window(piece.start, piece.end) for piece in pieces]
     if windows != sorted(windows) or any(window.end > len(note.text) for window in windows):
         raise ValueError("a window is out of order, or ends behind the note")
-    texts = [note.text[window.start : window.end] for window in windows]
-    found = [
-        align_output(piece.output, text, labels=labels)
-        for piece, text in zip(pieces, texts, strict=True)
-    ]
-    flat = [
-        flattened(TaggedDocument(note.doc_id, text, one.spans)).spans
-        for text, one in zip(texts, found, strict=True)
-    ]
+    found, flat, edits = [], [], _edits((), inside=())
+    for piece in pieces:
+        text = note.text[piece.start : piece.end]
+        one = align_output(piece.output, text, labels=labels)
+        found.append(one)
+        flat.append(flattened(TaggedDocument(note.doc_id, text, one.spans)).spans)
+        edits.update(one.edits)
     tags = from_windows(windows, flat, n_chars=len(note.text))
+    is_whole = windows == [Window(0, len(note.text) or 1)]
     statuses = [one.status for one in found]
-    edits: Numbers = _edits((), inside=())
-    for one in found:
-        edits = added(edits, one.edits)
     return CopyReading(
         document=tagged(
             note.doc_id,
             text=note.text,
-            spans=found[0].spans if texts == [note.text] else tags,
+            spans=found[0].spans if is_whole else tags,
             patient_id=note.patient_id,
             unaligned=[span.label for one in found for span in one.unaligned],
         ),
@@ -455,7 +445,7 @@ def read_pieces(
         status=max(statuses or [EMPTY if note.text.strip() else EXACT], key=STATUSES.index),
         edits=edits,
         census=sum((one.census for one in found), TagCensus()),
-        pieces=tuple(pieces),
+        pieces=pieces,
     )
 
 
@@ -475,11 +465,6 @@ def numbers_of(line: Mapping[str, Any]) -> Numbers:
     }
 
 
-def added(sums: Numbers, numbers: Numbers) -> dict[str, float]:
-    """Return the sum of two sets of numbers."""
-    return {name: sums.get(name, 0) + numbers.get(name, 0) for name in {**sums, **numbers}}
-
-
 def copies_summary(sums: Numbers) -> dict[str, Any]:
     """Return how faithful copies are, n beside every rate; shares 0-1, null where undefined.
 
@@ -494,16 +479,15 @@ def copies_summary(sums: Numbers) -> dict[str, Any]:
 
     def share(name: str) -> dict[str, Any]:
         rate = Rate(n_of(name), n_of("n_notes"))
+        told = {"share": None, "n": rate.n_hits, "of": rate.n_total, "interval": None}
         if not rate.n_total:
-            return {"share": None, "n": 0, "of": 0, "interval": None}
+            return told
         found = rate.interval()
-        interval = [found.low, found.high]
-        return {"share": rate.value, "n": rate.n_hits, "of": rate.n_total, "interval": interval}
+        return told | {"share": rate.value, "interval": [found.low, found.high]}
 
     n_rated, n_chars, n_edits = n_of("n_rated"), n_of("n_source_chars"), _n_edits(sums)
     return {
-        "n_notes": n_of("n_notes"),
-        "n_windows": n_of("n_windows"),
+        **{name: n_of(name) for name in ("n_notes", "n_windows")},
         "statuses": {status: n_of(f"status {status}") for status in STATUSES},
         "faithful": share(f"status {EXACT}"),
         "truncated": share(f"status {TRUNCATED}"),
@@ -513,8 +497,7 @@ def copies_summary(sums: Numbers) -> dict[str, Any]:
         "n_edits": n_edits,
         "n_edits_inside": n_of("n_inside"),
         "n_characters": n_chars,
-        "n_unaligned": n_of("n_unaligned"),
-        "n_malformed": n_of("n_malformed"),
+        **{name: n_of(name) for name in ("n_unaligned", "n_malformed")},
         "tags": {name: n_of(name) for name in asdict(TagCensus())},
     }
 
@@ -602,6 +585,9 @@ def align_outputs(
     return len(written)
 
 
+_Pair = tuple[TaggedDocument, TaggedDocument]
+
+
 @dataclass(frozen=True)
 class Copies:
     """What is known of the copies of a set: sums for `copies_summary`, notes of exact copies."""
@@ -609,7 +595,7 @@ class Copies:
     sums: Numbers
     exact: frozenset[str]
 
-    def verbatim(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+    def verbatim(self, pairs: Iterable[_Pair]) -> Iterator[_Pair]:
         """Yield notes, gold beside predicted, without the spans of copies that are not exact."""
         for gold, predicted in pairs:
             yield gold, predicted if gold.doc_id in self.exact else gold.with_spans(())
@@ -617,13 +603,13 @@ class Copies:
 
 def read_copies(folder: Path) -> Copies:
     """Read the `COPIES` of a folder."""
-    sums: Numbers = {}
+    sums: Counter[str] = Counter()
     exact = set()
     try:
         with (folder / COPIES).open("rb") as lines:
             for line in lines:
                 record = json.loads(line.decode("utf-8", "surrogatepass"))
-                sums = added(sums, numbers_of(record))
+                sums.update(numbers_of(record))
                 if record["status"] == EXACT:
                     exact.add(str(record["doc_id"]))
     except (OSError, ValueError, KeyError, TypeError):

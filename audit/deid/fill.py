@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from typing import NamedTuple
 
-from audit.corpus.build import PatientTable, facts_of_note
+from audit.corpus.build import PatientTable
 from audit.deid.masks import FAMILY, KINDS, OVER_89, PATIENT, Mark, MaskKind, find_marks, mark_text
 from audit.names.people import (
     JAPANESE,
-    Facts,
     Identity,
     PersonName,
     Profile,
@@ -67,53 +65,63 @@ class PatientProfile:
     first_day: date
 
 
+@dataclass(slots=True)
+class _Known:
+    """What the notes of a patient say; `day` is that of the first note with an age."""
+
+    n_notes: int = 0
+    age: int | None = None
+    day: date | None = None
+    sex: str = ""
+
+
 class ProfileTable:
-    """Profiles of every patient of a source, and how many notes each has."""
+    """Profiles of every patient of a source."""
 
     def __init__(self) -> None:
         self._table = PatientTable()
-        self._ages, self._days = array("h"), array("i")
-        self._sexes, self._n_notes = array("b"), array("i")
+        self._known: list[_Known] = []
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._known)
 
-    def add(self, note: Note) -> None:
-        """Take in a note; one without a patient is left out."""
+    def add(self, note: Note) -> int:
+        """Take in a note and return its patient's place; -1 for one without a patient."""
         place = self._table.add(note)
         if place is None:
-            return
-        if place == len(self._ages):
-            self._ages.append(-1)
-            for column in (self._days, self._sexes, self._n_notes):
-                column.append(0)
-        self._n_notes[place] += 1
-        if self._ages[place] < 0 and (age := age_in(note.text)) is not None:
-            day = parsed_day(note.chart_time)
-            self._ages[place], self._days[place] = age, day.toordinal() if day else 0
-        if not self._sexes[place]:
-            self._sexes[place] = " MF".index(_japanese_sex(note.text) or " ")
+            return -1
+        if place == len(self):
+            self._known.append(_Known())
+        known = self._known[place]
+        known.n_notes += 1
+        if known.age is None and (age := age_in(note.text)) is not None:
+            known.age, known.day = age, parsed_day(note.chart_time)
+        known.sex = known.sex or _japanese_sex(note.text)
+        return place
 
-    def n_notes(self, patient_id: str) -> int:
-        """Return how many notes a patient has."""
-        return self._n_notes[self._table.place(patient_id)]
+    def is_alone(self, place: int) -> bool:
+        """Whether a note is the only one of its patient; without one it is."""
+        return place < 0 or self._known[place].n_notes == 1
 
-    def profile(self, patient_id: str, *, seed: int) -> PatientProfile:
-        """Return what is known about a patient; KeyError where no note of it was taken in."""
-        place = self._table.place(patient_id)
-        facts, age, ordinal = self._table.facts(patient_id), self._ages[place], self._days[place]
-        sex = facts.sex or " MF"[self._sexes[place]].strip()
-        day = date.fromordinal(ordinal) if ordinal else None
-        key = f"patient:{patient_id}"
-        return _profile(replace(facts, sex=sex), age if age >= 0 else None, day, key, seed)
+    def profile(self, note: Note, *, seed: int) -> PatientProfile:
+        """Return what is known about the patient of a note; KeyError if no note was taken in."""
+        if not note.patient_id:
+            alone = ProfileTable()
+            alone.add(replace(note, patient_id=owner_of(note)))
+            return alone._profile(owner_of(note), key=owner_of(note), seed=seed)
+        return self._profile(note.patient_id, key=owner_of(note), seed=seed)
+
+    def _profile(self, patient_id: str, *, key: str, seed: int) -> PatientProfile:
+        known, facts = self._known[self._table.place(patient_id)], self._table.facts(patient_id)
+        first = facts.first_day or UNDATED
+        interval = interval_for(first, facts.last_day or first, draw=draw(seed, "interval", key))
+        moved = _moved(known.day or first, interval, beyond=date(2010, 1, 1))
+        return PatientProfile(Profile(facts.sex or known.sex, known.age, moved), interval, first)
 
 
-def profile_of_note(note: Note, *, seed: int) -> PatientProfile:
-    """Return what one note says about its patient, of whom nothing else is known."""
-    facts = facts_of_note(note)
-    facts = replace(facts, sex=facts.sex or _japanese_sex(note.text))
-    day = parsed_day(note.chart_time)
-    return _profile(facts, age_in(note.text), day, f"note:{note.row}", seed)
+def owner_of(note: Note) -> str:
+    """Return the key of a note's patient; a note without one is a patient of its own."""
+    return f"patient:{note.patient_id}" if note.patient_id else f"note:{note.row}"
 
 
 def age_in(text: str) -> int | None:
@@ -143,15 +151,6 @@ def _japanese_sex(text: str) -> str:
     return "" if match is None else "M" if "男" in match[0] else "F"
 
 
-def _profile(
-    facts: Facts, age: int | None, day: date | None, key: str, seed: int
-) -> PatientProfile:
-    first = facts.first_day or UNDATED
-    interval = interval_for(first, facts.last_day or first, draw=draw(seed, "interval", key))
-    moved = _moved(day or first, interval, beyond=date(2010, 1, 1))
-    return PatientProfile(Profile(facts.sex, age, moved), interval, first)
-
-
 def _moved(day: date, interval: Interval, *, beyond: date) -> date:
     try:
         return interval.move(day)
@@ -175,24 +174,9 @@ _IN_ENGLISH = {"postcode": "zipcode"} | {
 
 @dataclass(frozen=True, slots=True)
 class NoteContext:
-    """Whose note is filled, and when it was written.
+    """Whose note is filled, and when it was written: the source's day, and how dates move.
 
-    Attributes
-    ----------
-    seed
-        Of all draws.
-    identity
-        Of the patient.
-    stay
-        Of the hospital stay: staff and places are the same within one.
-    note
-        Of the note, different for each one.
-    near
-        The note's day as the source has it.
-    interval
-        By which the patient's dates move.
-    locale
-        Of the values.
+    `stay` and `note` are keys: staff and places are the same within a stay, no two notes have one.
     """
 
     seed: int
@@ -208,37 +192,37 @@ class NoteContext:
         """Whether the values are Japanese."""
         return self.locale == JAPANESE
 
+    @property
+    def day(self) -> date:
+        """The note's day as it is moved."""
+        return _moved(self.near, self.interval, beyond=self.near)
+
     def draw(self, purpose: str, *keys: str) -> int:
         """Return a number of 64 bits for one place."""
         return draw(self.seed, purpose, *keys)
 
-    def style(self, n: int) -> int:
-        """Return which of `n` ways of writing dates the note has."""
-        return self.draw("date style", self.note) % n
+    def style(self, ways: Sequence[str]) -> str:
+        """Return which of the ways of writing dates the note has."""
+        return ways[self.draw("date style", self.note) % len(ways)]
 
 
-class Value(NamedTuple):
-    """A text that stands for a mask: of which type ("" for none), and whose it is."""
-
-    text: str
-    label: str
-    person: str
+_Value = tuple[str, str, str]
+"""A text that stands for a mask, of which type it is ("" for none), and whose."""
 
 
-def _value(mark: Mark, kind: MaskKind, context: NoteContext) -> Value:
+def _value(mark: Mark, kind: MaskKind, context: NoteContext) -> _Value:
     """Return the value of a placeholder of a known kind."""
     identity, form, content = context.identity, kind.value, mark.content or ""
     if content.startswith("=") and len(content) > 1:
-        return Value(content[1:], kind.label, identity.key)
+        return content[1:], kind.label, identity.key
     if kind.role:
         return _name(mark, kind, context)
     if form == "prefix":
         sex, number = mark.sex or identity.sex, context.draw("prefix", mark.number)
-        return Value(prefix_of(sex, number, is_before_last_name=False), "", "")
+        return prefix_of(sex, number, is_before_last_name=False), "", ""
     if form == "age":
-        day = _moved(context.near, context.interval, beyond=context.near)
         oldest = 90 + context.draw("age", identity.key) % _OLDEST_AGES
-        text = str(oldest if content == OVER_89 else age_on(identity.birth, day))
+        text = str(oldest if content == OVER_89 else age_on(identity.birth, context.day))
     elif form == "sex":
         words = ("男性", "女性") if context.is_japanese else ("male", "female")
         text = words[identity.sex == "F"]
@@ -251,20 +235,20 @@ def _value(mark: Mark, kind: MaskKind, context: NoteContext) -> Value:
     else:
         owner = identity.key if form in _OF_PATIENT else context.stay
         person = f"{form}:{owner}/{mark.number}" if mark.number else f"{form}:{owner}"
-        return Value(_drawn(form, person, context), kind.label, person)
+        return _drawn(form, person, context), kind.label, person
     # English identities lack some Japanese numbers.
     text = text or str(context.draw(form, identity.key) % 10**10)
-    return Value(text, kind.label, identity.key)
+    return text, kind.label, identity.key
 
 
-def _name(mark: Mark, kind: MaskKind, context: NoteContext) -> Value:
+def _name(mark: Mark, kind: MaskKind, context: NoteContext) -> _Value:
     key, name = _person(mark, kind.role, context)
     form = kind.value
     if form == "full":
         form = full_form(name.locale, context.draw("form", context.note, str(mark.start)))
     elif form == "reversed" and context.is_japanese:
         form = "joined"
-    return Value(written(name, form), label_of(form), key)
+    return written(name, form), label_of(form), key
 
 
 def _person(mark: Mark, role: str, context: NoteContext) -> tuple[str, PersonName]:
@@ -283,8 +267,8 @@ def _person(mark: Mark, role: str, context: NoteContext) -> tuple[str, PersonNam
 
 def _dated(day: date, context: NoteContext) -> str:
     if context.is_japanese:
-        return written_date(day, style=STYLES[context.style(len(STYLES))])
-    return day.strftime(_ENGLISH_STYLES[context.style(len(_ENGLISH_STYLES))])
+        return written_date(day, style=context.style(STYLES))
+    return day.strftime(context.style(_ENGLISH_STYLES))
 
 
 def _date(mark: Mark, kind: MaskKind, context: NoteContext) -> str:
@@ -295,13 +279,13 @@ def _date(mark: Mark, kind: MaskKind, context: NoteContext) -> str:
         text = new_date(mark.content, mark.content, number=mark.number, context=moves)
         if not context.is_japanese:
             return text
-        return in_japanese(text, style=STYLES[context.style(len(STYLES))])
+        return in_japanese(text, style=context.style(STYLES))
     days = context.draw(kind.value, context.stay, mark.number or str(mark.start)) % 10
     if kind.value == "discharge_date":
         days = 0
     elif kind.value == "admission_date":
         days = 1 + context.draw("stay", context.stay) % 9
-    day = _moved(context.near, context.interval, beyond=context.near)
+    day = context.day
     return _dated(day - timedelta(days=days) if day.toordinal() > days else day, context)
 
 
@@ -320,19 +304,7 @@ def _drawn(value: str, person: str, context: NoteContext) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FilledSpan:
-    """One value in a text.
-
-    Attributes
-    ----------
-    start, end
-        In characters of the text.
-    label
-        One of the five types.
-    kind
-        The name of its kind of mask.
-    person
-        Whose value it is.
-    """
+    """One value in a text: its type, the name of its kind of mask, and whose value it is."""
 
     start: int
     end: int
@@ -343,15 +315,10 @@ class FilledSpan:
 
 @dataclass(frozen=True)
 class FilledNote:
-    """A note with names.
-
-    `values` are the texts of the spans, in their order; `n_left` placeholders of unknown kind
-    stayed.
-    """
+    """A note with names; `n_left` placeholders of unknown kind stayed."""
 
     text: str
     spans: tuple[FilledSpan, ...]
-    values: tuple[str, ...]
     n_left: int
 
 
@@ -360,26 +327,20 @@ def filled(text: str, *, context: NoteContext) -> FilledNote:
 
     The same text and context give the same note, whatever other notes there are.
     """
-    marks = find_marks(text)
-    pieces: list[str] = []
+    new, done, n_left = "", 0, 0
     spans: list[FilledSpan] = []
-    values: list[str] = []
-    done = length = 0
-    for mark in marks:
+    for mark in find_marks(text):
         if mark.kind is None:
+            n_left += 1
             continue
-        new, label, person = _value(mark, mark.kind, context)
-        start = length + mark.start - done
-        pieces.append(text[done : mark.start])
+        value, label, person = _value(mark, mark.kind, context)
+        new += text[done : mark.start]
         done = mark.stop
         if mark.kind.name == "Age" and text[done : done + 1] in ("歳", "才"):
-            new += text[done]
+            value += text[done]
             done += 1
-        pieces.append(new)
-        length = start + len(new)
         if label:
-            spans.append(FilledSpan(start, length, label, mark.kind.name, person))
-            values.append(new)
-    pieces.append(text[done:])
-    n_left = sum(mark.kind is None for mark in marks)
-    return FilledNote("".join(pieces), tuple(spans), tuple(values), n_left)
+            place = len(new), len(new) + len(value)
+            spans.append(FilledSpan(*place, label, mark.kind.name, person))
+        new += value
+    return FilledNote(new + text[done:], tuple(spans), n_left)

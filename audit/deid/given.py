@@ -8,7 +8,6 @@ an upload becomes a path.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import time
@@ -18,24 +17,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote
 
-from audit.deid.copies import OutputLine
-from audit.deid.score import SCORES
-from audit.deid.tag import SPANS
+from audit.deid.copies import OutputLine, json_line
 from audit.errors import AuditError, Message
 from audit.foreign import decode_text, is_zip, refusing, zip_members
+from audit.home import home_folder
 from audit.notes.formats import guess_format, i2b2_text, jsonl_line, read_files, refuse_twice
 from audit.notes.read import ByteListener, Note, NoteSource, checked_note, open_notes
 from audit.notes.spans import TaggedDocument
 from audit.shelf import private_folder, write_whole
 from audit.tables import MAX_FIELD_CHARS, RowNote
 
+SPANS = "spans.jsonl"
+"""The notes with their spans, of a folder of tagged notes."""
 _CONLL = (".conll", ".bio", ".iob")
 _ENDINGS = {
     "brat": (".txt", ".ann"), "i2b2": (".xml",), "jsonl": (".jsonl",), "inline": (".txt",),
     "conll": _CONLL,
 }  # fmt: skip
 _OF_ONE_NOTE = ("brat", "i2b2", "inline")
-ANNOTATED_FILES_MAX_FILES = 200_000
 MAX_UPLOAD_MB = 50
 MAX_UNPACKED_BYTES = 100_000_000
 MAX_FILES = 50_000
@@ -55,7 +54,7 @@ class AnnotatedNotes:
     """
 
     kind: str
-    files: Mapping[str, tuple[str, ...]]
+    files: Mapping[str, Sequence[str]]
     load: Callable[[str], bytes]
     n_bytes: int = 0
     what: str = "notes"
@@ -94,7 +93,7 @@ class AnnotatedNotes:
         if is_strict and not seen:
             raise AuditError("There is no note in it.", where=where)
 
-    def _read(self, name: str, *, where: str, on_bytes: ByteListener) -> tuple[TaggedDocument, ...]:
+    def _read(self, name: str, *, where: str, on_bytes: ByteListener) -> Iterable[TaggedDocument]:
         """Return the notes of a file; errors name its number and, where there is one, its line."""
         files = {}
         for file in self.files[name]:
@@ -105,10 +104,9 @@ class AnnotatedNotes:
                     "Cannot be read ({strerror}).", where=where, strerror=error.strerror
                 ) from None
             on_bytes(len(data))
-            text = decode_text(data, what=where)[0] if data else ""
             # The reader takes a note's name from its file's: the folder has to be in it.
             key = f"{quote(name, safe='')}{PurePosixPath(file).suffix.lower()}"
-            files[key] = text.encode("utf-8", "surrogatepass")
+            files[key] = _text(data, what=where).encode("utf-8", "surrogatepass")
         try:
             found = read_files(files, form=self.kind)
         except AuditError as error:
@@ -117,8 +115,12 @@ class AnnotatedNotes:
             raise AuditError(error.what, where=where, do=error.do) from None
         folder, slash, _ = name.partition("/")
         if self.kind in _OF_ONE_NOTE and slash:
-            found = tuple(replace(one, patient_id=one.patient_id or folder) for one in found)
+            return [replace(one, patient_id=one.patient_id or folder) for one in found]
         return found
+
+
+def _text(data: bytes, *, what: str) -> str:
+    return decode_text(data, what=what)[0] if data else ""
 
 
 def _annotated(
@@ -130,18 +132,18 @@ def _annotated(
         form = guess_format(names)
     except AuditError as error:
         raise AuditError(error.what, where=what, do=error.do) from None
-    files: dict[str, tuple[str, ...]] = {}
+    is_short = is_flat and form in _OF_ONE_NOTE
+    files: dict[str, list[str]] = {}
     seen: set[str] = set()
     for file in names:
         path = PurePosixPath(file)
         ending = path.suffix.lower()
         if ending in _ENDINGS[form]:
-            is_short = is_flat and form in _OF_ONE_NOTE
             name = unquote(path.stem if is_short else path.with_suffix("").as_posix())
             if ending == ".ann" and name not in files:
                 raise AuditError("The .txt file beside an .ann file is missing.", where=what)
             refuse_twice(name + ending, seen, where=what)
-            files[name] = (*files.get(name, ()), file)
+            files.setdefault(name, []).append(file)
     return AnnotatedNotes(form, files, load, what=what)
 
 
@@ -155,12 +157,6 @@ def annotated_notes(path: Path, *, what: str = "notes") -> AnnotatedNotes:
         found = [path, beside] if path.suffix == ".txt" and beside.is_file() else [path]
     else:
         raise AuditError("The file or folder is not there.", where=what)
-    if len(found) > ANNOTATED_FILES_MAX_FILES:
-        raise AuditError(
-            "There are more than {max_files:,} files.",
-            where=what,
-            max_files=ANNOTATED_FILES_MAX_FILES,
-        )
     names = [one.relative_to(top).as_posix() for one in found]
     notes = _annotated(names, lambda name: (top / name).read_bytes(), what=what)
     read = [top / file for files in notes.files.values() for file in files]
@@ -175,17 +171,20 @@ def _files_in(folder: Path) -> Iterator[Path]:
         yield from (path for path in paths if path.is_file() and not path.is_symlink())
 
 
+def _is_annotated(path: Path) -> bool:
+    return path.is_dir() or path.suffix.lower() in (".txt", ".xml", *_CONLL)
+
+
 def notes_to_tag(path: Path) -> NoteSource | AnnotatedNotes:
     """Return the notes of a path: a table as `open_notes` reads it, or annotated notes."""
-    is_annotated = path.is_dir() or path.suffix.lower() in (".txt", ".xml", *_CONLL)
-    return annotated_notes(path) if is_annotated else open_notes(path)
+    return annotated_notes(path) if _is_annotated(path) else open_notes(path)
 
 
 def as_jsonl(path: Path, folder: Path, *, what: str) -> Path:
     """Return a JSONL file of the notes of a path: itself, that of a tagged folder, or a new one."""
     if (path / SPANS).is_file():
         return path / SPANS
-    if not path.is_dir() and path.suffix.lower() not in (".txt", ".xml", *_CONLL):
+    if not _is_annotated(path):
         return path
     lines = map(jsonl_line, annotated_notes(path, what=what).all())
     made = folder / f"{what.replace(' ', '-')}.jsonl"
@@ -216,21 +215,18 @@ def keep_given(content: bytes, *, name: str, what: str) -> GivenNotes:
     with refusing(AuditError("The notes cannot be understood.", where=what)):
         files = dict(_members([(name, content)], what=what))
         notes = _annotated(files, files.__getitem__, what=what, is_flat=True)
-        _check_n_lines(
-            files.values(), n_most=MAX_NOTES if notes.kind == "jsonl" else MAX_LINES, what=what
-        )
-        documents = notes.all()
-    return keep_notes(documents)
+        n_most = MAX_NOTES if notes.kind == "jsonl" else MAX_LINES
+        _check_n_lines(files.values(), n_most=n_most, what=what)
+        return keep_notes(notes.all())
 
 
 def keep_notes(documents: Sequence[TaggedDocument]) -> GivenNotes:
     """Keep notes with spans, and say what is in them."""
-    data = "".join(map(jsonl_line, documents)).encode("utf-8", "surrogatepass")
+    digest = _kept("".join(map(jsonl_line, documents)))
     labels = Counter(span.label for document in documents for span in document.spans)
-    patients = {d.patient_id for d in documents if d.patient_id is not None}
-    return GivenNotes(
-        _kept(data), len(documents), labels.total(), len(patients), tuple(labels.most_common())
-    )
+    n_patients = len({d.patient_id for d in documents} - {None})
+    n_notes, ordered = len(documents), tuple(labels.most_common())
+    return GivenNotes(digest, n_notes, labels.total(), n_patients, ordered)
 
 
 def keep_outputs(content: bytes, *, what: str) -> GivenNotes:
@@ -240,13 +236,12 @@ def keep_outputs(content: bytes, *, what: str) -> GivenNotes:
     n_notes = 0
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            OutputLine.of(
-                line, where=Message("{subject}, line {number}", subject=what, number=number)
-            )
+            where = Message("{subject}, line {number}", subject=what, number=number)
+            OutputLine.of(line, where=where)
             n_notes += 1
     if not n_notes:
         raise AuditError("There is no note in it.", where=what)
-    return GivenNotes(_kept(text.encode("utf-8", "surrogatepass")), n_notes)
+    return GivenNotes(_kept(text), n_notes)
 
 
 def given_path(digest: str) -> Path:
@@ -271,10 +266,11 @@ def clear_given(*, keep: Iterable[str] = ()) -> None:
 
 
 def _folder() -> Path:
-    return private_folder(SCORES.home() / ".given")
+    return private_folder(home_folder("scores") / ".given")
 
 
-def _kept(data: bytes) -> str:
+def _kept(text: str) -> str:
+    data = text.encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(data).hexdigest()
     write_whole(_folder() / f"{digest}.jsonl", data)
     return digest
@@ -350,11 +346,10 @@ def notes_lines(files: Files) -> bytes:
         if len(data) > _MAX_NOTE_BYTES:
             raise AuditError("The note is longer than 1 MB.", where=what, do="Take it out.")
         with refusing(AuditError("The file cannot be understood.", where=what, do="Take it out.")):
-            text = decode_text(data, what=what)[0] if data else ""
+            text = _text(data, what=what)
             text = i2b2_text(text, what=what) if ending == ".xml" else text
         note_id = path.stem if len(path.stem) <= _MAX_ID_CHARS else str(number)
-        record = json.dumps({"note_id": note_id, "text": text}, ensure_ascii=False)
-        lines.append(f"{record}\n".encode("utf-8", "surrogatepass"))
+        lines.append(json_line({"note_id": note_id, "text": text}))
     if not lines:
         raise AuditError("There is no note in it.", where="notes")
     return b"".join(lines)

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from audit.deid.patterns import pattern_table
 from audit.names.people import label_of
@@ -140,21 +140,8 @@ _RELATIVE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class MaskedNote:
-    """A note and its masks, in order."""
-
-    text: str
-    places: tuple[Placeholder, ...]
-
-
-def masked_note(text: str, *, has_blanks: bool) -> MaskedNote:
-    """Return a note with the masks that are to be typed; typed placeholders are none of them."""
-    return MaskedNote(text, find_placeholders(text, has_blanks=has_blanks).places)
-
-
 @dataclass(frozen=True, slots=True)
-class MaskAnswer:
+class _Answer:
     """What stood at a mask.
 
     `kind` is None where it is not known, or where `text` tells what the note says there: for masks
@@ -167,19 +154,48 @@ class MaskAnswer:
     sex: str = ""
 
 
-Answers = list[tuple[MaskAnswer, ...]]
-"""For each note one answer for each of its masks."""
+@dataclass(frozen=True)
+class TypedNote:
+    """A note with typed placeholders at those of its `n_masks` masks whose kind is known.
+
+    `n_restored` masks were no personal information and hold text again; `unknown` masks stayed, by
+    category.
+    """
+
+    text: str
+    n_masks: int
+    n_restored: int
+    unknown: Counter[str]
 
 
-class RuleTyper:
-    """Types masks by MIMIC-III's categories, and `___` by the words around it."""
-
-    def types(self, notes: Sequence[MaskedNote]) -> Answers:
-        """Return what stood at the masks of notes."""
-        return [tuple(_by_rule(note.text, place) for place in note.places) for note in notes]
+Answerer = Callable[[Sequence[str]], list[str]]
+"""Answers prompts, one for one: a local causal language model, or a test's function."""
 
 
-def _by_rule(text: str, place: Placeholder) -> MaskAnswer:
+def typed_notes(
+    texts: Sequence[str], *, has_blanks: bool, ask: Answerer | None = None
+) -> list[TypedNote]:
+    """Type the masks of notes: by MIMIC-III's categories, and `___` by the words around it.
+
+    A model that is asked has the first word on blanks and unknown categories. Typed placeholders
+    that are in a note are no masks.
+    """
+    masks = [find_placeholders(text, has_blanks=has_blanks).places for text in texts]
+    answers = [
+        [_by_rule(text, place) for place in places]
+        for text, places in zip(texts, masks, strict=True)
+    ]
+    if ask:
+        questions = [(i, group) for i, places in enumerate(masks) for group in _groups(places)]
+        prompts = [_prompt(texts[i], [masks[i][k] for k in group]) for i, group in questions]
+        for (i, group), reply in zip(questions, ask(prompts), strict=True):
+            read = _read(reply)
+            for number, k in enumerate(group, start=1):
+                answers[i][k] = read.get(number, answers[i][k])
+    return [_with_types(*one) for one in zip(texts, masks, answers, strict=True)]
+
+
+def _by_rule(text: str, place: Placeholder) -> _Answer:
     before = text[max(0, place.start - _WINDOW) : place.start]
     is_blank = place.category == BLANK and place.kind == "unknown"
     if is_blank or place.kind in NAME_KINDS:
@@ -187,62 +203,14 @@ def _by_rule(text: str, place: Placeholder) -> MaskAnswer:
         relative = _RELATIVE.search(before) if is_blank or role == OTHER else None
         sex = (relative.lastgroup if relative else None) or ""
         if is_blank:
-            return MaskAnswer(_BY_VALUE["full", FAMILY] if relative else None, sex=sex)
+            return _Answer(_BY_VALUE["full", FAMILY] if relative else None, sex=sex)
         kind = _BY_VALUE.get((_FORMS[place.kind], FAMILY if relative else role))
-        return MaskAnswer(kind, number=place.number, sex=sex or place.sex)
+        return _Answer(kind, number=place.number, sex=sex or place.sex)
     value = _VALUES.get(place.kind, place.kind)
     if place.kind == "date":
         line = before[-_DATE_REACH:].rsplit("\n", 1)[-1]
         value = next((name for name, word in _DATES if word.search(line)), "date")
-    return MaskAnswer(_BY_VALUE.get((value, "")), number=place.number)
-
-
-@dataclass(frozen=True)
-class TypedNote:
-    """A note with typed placeholders.
-
-    `typed` counts them by the name of their kind; `n_restored` masks were no personal information
-    and hold text again; `unknown` masks stayed, by category.
-    """
-
-    text: str
-    typed: Counter[str] = field(default_factory=Counter)
-    unknown: Counter[str] = field(default_factory=Counter)
-    n_restored: int = 0
-
-
-def with_types(note: MaskedNote, answers: Sequence[MaskAnswer]) -> TypedNote:
-    """Return a note with a typed placeholder at each mask whose kind is known.
-
-    First and last name of one person side by side become one placeholder of the full name.
-    """
-    groups: list[tuple[Placeholder, Placeholder, MaskAnswer]] = []
-    for place, answer in zip(note.places, answers, strict=True):
-        whole = None
-        if groups and groups[-1][1].group == place.group >= 0:
-            whole = _whole_name(groups[-1][2], answer)
-        if whole is not None:
-            groups[-1] = (groups[-1][0], place, whole)
-        else:
-            groups.append((place, place, answer))
-    text, done = "", 0
-    found = TypedNote("")
-    n_restored = 0
-    for first, last, answer in groups:
-        text += note.text[done : first.start]
-        done = last.stop
-        if answer.text:  # what somebody else wrote must not become a placeholder
-            n_restored += 1
-            text += answer.text.replace("{", "(").replace("}", ")")
-        elif answer.kind is None:
-            found.unknown[first.category] += 1
-            text += note.text[first.start : last.stop]
-        else:
-            found.typed[answer.kind.name] += 1
-            number = answer.number if re.fullmatch(r"\d{0,20}", answer.number) else ""
-            content = _content(first, answer.kind)
-            text += mark_text(answer.kind, number=number, sex=answer.sex, content=content)
-    return replace(found, text=text + note.text[done:], n_restored=n_restored)
+    return _Answer(_BY_VALUE.get((value, "")), number=place.number)
 
 
 _WHOLE = {
@@ -252,16 +220,44 @@ _WHOLE = {
 """Two neighbours that name one person, and what they are together."""
 
 
-def _whole_name(before: MaskAnswer, answer: MaskAnswer) -> MaskAnswer | None:
+def _with_types(text: str, places: Sequence[Placeholder], answers: Sequence[_Answer]) -> TypedNote:
+    """Return a note with a typed placeholder at each mask whose kind is known.
+
+    First and last name of one person side by side become one placeholder of the full name.
+    """
+    groups: list[tuple[Placeholder, Placeholder, _Answer]] = []
+    for place, answer in zip(places, answers, strict=True):
+        if groups and groups[-1][1].group == place.group >= 0:
+            first, _, before = groups[-1]
+            if whole := _whole_name(before, answer):
+                groups[-1] = (first, place, whole)
+                continue
+        groups.append((place, place, answer))
+    new, done, n_restored = "", 0, 0
+    unknown = Counter[str]()
+    for first, last, answer in groups:
+        new += text[done : first.start]
+        done = last.stop
+        if answer.text:  # what somebody else wrote must not become a placeholder
+            n_restored += 1
+            new += answer.text.replace("{", "(").replace("}", ")")
+        elif answer.kind is None:
+            unknown[first.category] += 1
+            new += text[first.start : last.stop]
+        else:
+            number = answer.number if re.fullmatch(r"\d{0,20}", answer.number) else ""
+            content = _content(first, answer.kind)
+            new += mark_text(answer.kind, number=number, sex=answer.sex, content=content)
+    return TypedNote(new + text[done:], len(places), n_restored, unknown)
+
+
+def _whole_name(one: _Answer, two: _Answer) -> _Answer | None:
     """Return the name that two neighbours in a group are together; None where they are none."""
-    one, two = before.kind, answer.kind
-    if one is None or two is None or before.text or answer.text or one.role != two.role:
+    if not one.kind or not two.kind or one.kind.role != two.kind.role:
         return None
-    whole = _WHOLE.get((one.value, two.value))
-    if whole is None:
-        return None
-    number, sex = before.number or answer.number, before.sex or answer.sex
-    return MaskAnswer(_BY_VALUE.get((whole, one.role)), number=number, sex=sex)
+    kind = _BY_VALUE.get((_WHOLE.get((one.kind.value, two.kind.value), ""), one.kind.role))
+    number, sex = one.number or two.number, one.sex or two.sex
+    return _Answer(kind, number=number, sex=sex) if kind else None
 
 
 def _content(place: Placeholder, kind: MaskKind) -> str | None:
@@ -273,8 +269,60 @@ def _content(place: Placeholder, kind: MaskKind) -> str | None:
     return None if "{" in content or "}" in content else content
 
 
-Answerer = Callable[[Sequence[str]], list[str]]
-"""Answers prompts, one for one: a local causal language model, or a test's function."""
+_CONTEXT_CHARS, _MAX_MASKS, _MAX_TEXT_CHARS = 240, 40, 80
+MODEL_TYPER_PROMPT = (
+    "Parts of a clinical note were masked. Each mask is written [[1]], [[2]] and so on. Say for "
+    "each mask what stood there, one line each, as in\n1: Patient Name\n2: TEXT 7.4\n"
+    "Use TEXT with a fitting value where it was no personal information (a laboratory value). "
+    "Put a number behind a name to tell two people apart, as in Physician Name 2. "
+    "Write only such lines, with these names: {kinds}.\n\nNote:\n{note}\n\nMasks:\n"
+)
+_LINE = re.compile(r"^\W{0,4}(\d{1,3})\W{0,3}\s*[:：.)]\s*(.{1,200}?)\s*$", re.MULTILINE)
+_TEXT = re.compile(r"text\b\s*[:：]?\s*(.*)$", re.IGNORECASE)
+_NUMBERED = re.compile(r"(.*?)\s*(\d{1,3})?", re.DOTALL)
+_MARKS = "{}[]<>*`'\" "
+
+
+def _groups(places: Sequence[Placeholder]) -> Iterator[list[int]]:
+    """Yield the masks that are asked for at once: those that no category tells, near each other."""
+    group: list[int] = []
+    for i, place in enumerate(places):
+        if place.category == BLANK or place.kind == "unknown":
+            reached = places[group[-1]].stop if group else place.start
+            if place.start - reached > 2 * _CONTEXT_CHARS or len(group) == _MAX_MASKS:
+                yield group
+                group = []
+            group.append(i)
+    if group:
+        yield group
+
+
+def _prompt(text: str, places: Sequence[Placeholder]) -> str:
+    done, shown = max(0, places[0].start - _CONTEXT_CHARS), ""
+    for number, place in enumerate(places, start=1):
+        shown += f"{text[done : place.start]}[[{number}]]"
+        done = place.stop
+    shown += text[done : done + _CONTEXT_CHARS]
+    return MODEL_TYPER_PROMPT.format(kinds=", ".join(KINDS), note=shown)
+
+
+def _read(reply: str) -> dict[int, _Answer]:
+    """Return what a reply says of each mask, by its number; the first line for a mask counts.
+
+    Lines that are not understood are left out.
+    """
+    found: dict[int, _Answer] = {}
+    for line in _LINE.finditer(reply):
+        words = line[2].strip(_MARKS)
+        answer = _Answer(known_kind(words))
+        if text := _TEXT.match(words):
+            answer = replace(answer, text=text[1].strip(_MARKS)[:_MAX_TEXT_CHARS])
+        elif not answer.kind and (numbered := _NUMBERED.fullmatch(words)):
+            answer = _Answer(known_kind(numbered[1]), number=numbered[2] or "")
+        if answer.kind or answer.text:
+            found.setdefault(int(line[1]), answer)
+    return found
+
 
 TRANSLATION_STEP_PROMPT = (
     "Translate this passage of a clinical note into Japanese. Copy everything between {{ and }} "
@@ -293,44 +341,27 @@ class Translated:
     n_kept: int
 
 
-class NoTranslation:
-    """Leaves notes in their language."""
-
-    def translate(self, texts: Sequence[str]) -> list[Translated]:
-        """Return each text as it is."""
-        return [Translated(text, 0, 0) for text in texts]
-
-
-@dataclass(frozen=True)
-class ModelTranslation:
-    """Translates passage by passage with a language model."""
-
-    answers: Answerer
-
-    def translate(self, texts: Sequence[str]) -> list[Translated]:
-        """Return each text with those passages translated that keep their placeholders."""
-        pieces = [passages(text) for text in texts]
-        asked = [piece.strip() for own in pieces for piece in own if piece.strip()]
-        replies = iter(self.answers([TRANSLATION_STEP_PROMPT + passage for passage in asked]))
-        found = []
-        for own in pieces:
-            n_asked = n_kept = 0
-            for j, piece in enumerate(own):
-                if passage := piece.strip():
-                    n_asked += 1
-                    answer = next(replies).strip()
-                    if answer and _marks(answer) == _marks(passage):
-                        own[j] = piece.replace(passage, answer)
-                    else:
-                        n_kept += 1
-            found.append(Translated("".join(own), n_asked, n_kept))
-        return found
+def translated(texts: Sequence[str], *, ask: Answerer) -> list[Translated]:
+    """Return each text with those passages translated that keep their placeholders."""
+    pieces = [_passages(text) for text in texts]
+    asked = [piece.strip() for own in pieces for piece in own if piece.strip()]
+    replies = iter(ask([TRANSLATION_STEP_PROMPT + passage for passage in asked]))
+    found = []
+    for own in pieces:
+        n_asked = n_kept = 0
+        for j, piece in enumerate(own):
+            if passage := piece.strip():
+                n_asked += 1
+                answer = next(replies).strip()
+                if answer and _marks(answer) == _marks(passage):
+                    own[j] = piece.replace(passage, answer)
+                else:
+                    n_kept += 1
+        found.append(Translated("".join(own), n_asked, n_kept))
+    return found
 
 
-Translator = NoTranslation | ModelTranslation
-
-
-def passages(text: str) -> list[str]:
+def _passages(text: str) -> list[str]:
     """Return a text in pieces of some 1,500 characters that end at line ends; joined they are it.
 
     A longer line is one piece.
@@ -345,82 +376,3 @@ def passages(text: str) -> list[str]:
 
 def _marks(text: str) -> list[str]:
     return sorted(match[0] for match in _MARK.finditer(text))
-
-
-_CONTEXT_CHARS = 240
-_MAX_MASKS = 40
-_MAX_TEXT_CHARS = 80
-MODEL_TYPER_PROMPT = (
-    "Parts of a clinical note were masked. Each mask is written [[1]], [[2]] and so on. Say for "
-    "each mask what stood there, one line each, as in\n1: Patient Name\n2: TEXT 7.4\n"
-    "Use TEXT with a fitting value where it was no personal information (a laboratory value). "
-    "Put a number behind a name to tell two people apart, as in Physician Name 2. "
-    "Write only such lines, with these names: {kinds}.\n\nNote:\n{note}\n\nMasks:\n"
-)
-_LINE = re.compile(r"^\W{0,4}(\d{1,3})\W{0,3}\s*[:：.)]\s*(.{1,200}?)\s*$", re.MULTILINE)
-_TEXT = re.compile(r"text\b\s*[:：]?\s*(.*)$", re.IGNORECASE)
-_NUMBERED = re.compile(r"(.*?)\s*(\d{1,3})?$", re.DOTALL)
-_MARKS = "{}[]<>*`'\" "
-
-
-@dataclass(frozen=True)
-class ModelTyper:
-    """Types masks by a language model's reading, and by rules where it does not answer."""
-
-    answers: Answerer
-
-    def types(self, notes: Sequence[MaskedNote]) -> Answers:
-        """Return what stood at the masks of notes."""
-        found = [list(answers) for answers in RuleTyper().types(notes)]
-        questions = [(i, group) for i, note in enumerate(notes) for group in _groups(note)]
-        replies = self.answers([_prompt(notes[i], group) for i, group in questions])
-        for (i, group), reply in zip(questions, replies, strict=True):
-            read = read_answer(reply)
-            for number, place in enumerate(group, start=1):
-                found[i][place] = read.get(number, found[i][place])
-        return [tuple(answers) for answers in found]
-
-
-MaskTyper = RuleTyper | ModelTyper
-
-
-def read_answer(reply: str) -> dict[int, MaskAnswer]:
-    """Return what a reply says of each mask, by its number; the first line for a mask counts.
-
-    Lines that are not understood are left out.
-    """
-    found: dict[int, MaskAnswer] = {}
-    for line in _LINE.finditer(reply):
-        words = line[2].strip(_MARKS)
-        text, numbered = _TEXT.match(words), _NUMBERED.fullmatch(words)
-        value = text[1].strip(_MARKS)[:_MAX_TEXT_CHARS] if text else ""
-        answer = MaskAnswer(known_kind(words), text=value)
-        if not text and not answer.kind and numbered:
-            answer = MaskAnswer(known_kind(numbered[1]), number=numbered[2] or "")
-        if answer.kind or answer.text:
-            found.setdefault(int(line[1]), answer)
-    return found
-
-
-def _groups(note: MaskedNote) -> Iterator[list[int]]:
-    """Yield the masks that are asked for at once: those that no category tells, near each other."""
-    group: list[int] = []
-    for i, place in enumerate(note.places):
-        if place.category == BLANK or place.kind == "unknown":
-            reached = note.places[group[-1]].stop if group else place.start
-            if place.start - reached > 2 * _CONTEXT_CHARS or len(group) == _MAX_MASKS:
-                yield group
-                group = []
-            group.append(i)
-    if group:
-        yield group
-
-
-def _prompt(note: MaskedNote, group: Sequence[int]) -> str:
-    places = [note.places[i] for i in group]
-    done, shown = max(0, places[0].start - _CONTEXT_CHARS), ""
-    for number, place in enumerate(places, start=1):
-        shown += f"{note.text[done : place.start]}[[{number}]]"
-        done = place.stop
-    shown += note.text[done : done + _CONTEXT_CHARS]
-    return MODEL_TYPER_PROMPT.format(kinds=", ".join(KINDS), note=shown)

@@ -45,7 +45,7 @@ def match(
 
     Differs: the paper does not state its matcher; `document_order` is what its tables look like.
     """
-    golds, predictions = sorted(set(gold)), sorted(set(predicted))
+    golds, predictions = sorted(dict.fromkeys(gold)), sorted(dict.fromkeys(predicted))
     edges = _edges(golds, predictions, criterion=criterion)
     best: dict[int, int] = {}
     for part in _components(edges):
@@ -149,15 +149,9 @@ _NONE = np.zeros(len(COLUMNS), dtype=np.int64)
 class MatchCounts:
     """What one criterion gave on many notes.
 
-    Attributes
-    ----------
-    labels, table
-        Numbers [patients, labels, columns of `COLUMNS`], patients sorted; the labels in the order
-        of tables, at last `ANY`.
-    cells
-        The confusion matrix by (gold label or `SPURIOUS`, predicted label or `MISSED`).
-    n_differing
-        As in `Matches`.
+    `table` has numbers [patients, labels, columns of `COLUMNS`], patients sorted; `labels` are in
+    the order of tables, at last `ANY`. `cells` is the confusion matrix by (gold label or
+    `SPURIOUS`, predicted label or `MISSED`), `n_differing` as in `Matches`.
     """
 
     labels: tuple[str, ...]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from audit.deid.matching import ANY, COLUMNS, MISSED, SPURIOUS, MatchCounts
 from audit.notes.spans import JAPANESE, TaggedDocument
@@ -76,11 +75,6 @@ class LabelScore(MacroScore):
     n_with_either: int
     n_exact: int
     label_ja: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        values: dict[str, Any] = written(self)
-        return {name: one for name, one in values.items() if name != "label_ja" or one is not None}
 
     def rate(self, measure: str) -> Rate | None:
         """Return what a measure was counted from; None for F1, which is no share of anything."""

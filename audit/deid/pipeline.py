@@ -16,43 +16,28 @@ import json
 import os
 import re
 from array import array
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Protocol
 
-from pydantic import computed_field
+import numpy as np
+from pydantic import TypeAdapter, computed_field
 
-from audit.corpus.build import corpus_folder
-from audit.deid.fill import (
-    FilledNote,
-    NoteContext,
-    ProfileTable,
-    filled,
-    profile_of_note,
-    with_marked_ages,
-)
-from audit.deid.masks import (
-    Answerer,
-    MaskTyper,
-    NoTranslation,
-    RuleTyper,
-    Translator,
-    masked_note,
-    with_types,
-)
-from audit.deid.masks import has_marks as has_typed_marks
+from audit.corpus.build import CorpusFile, corpus_folder
+from audit.deid.fill import NoteContext, ProfileTable, filled, owner_of, with_marked_ages
+from audit.deid.masks import has_marks, translated, typed_notes
 from audit.errors import AuditError
 from audit.names.people import JAPANESE, draw, identity_of, namesakes_expected
 from audit.notes.dates import parsed_day
-from audit.notes.placeholders import has_marks
+from audit.notes.placeholders import has_marks as has_placeholders
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import IDENTIFIER, TYPES
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.shelf import building_folder
-from audit.tables import RowNote
 from audit.task import Record
 
 TRAIN, VALIDATION, TEST, REST = "train", "validation", "test", "rest"
@@ -61,71 +46,49 @@ _PAPER_EACH, _PAPER_TRAIN = 5_000, 50_000
 _SHARE = 10
 
 
-class SplitSizes(NamedTuple):
-    """How many notes each split has."""
-
-    n_validation: int
-    n_test: int
-    n_train: int
-
-
-def usual_sizes(*, n_notes: int, n_single: int) -> SplitSizes:
-    """Return the paper's sizes, 5,000 and 5,000 and 50,000, or less where there are fewer notes.
-
-    `n_single` are notes of patients who have no other.
-    """
-    each = min(_PAPER_EACH, n_single // _SHARE)
-    return SplitSizes(each, each, min(_PAPER_TRAIN, n_notes - 2 * each))
-
-
-def split_notes(n_notes: int, *, single: Sequence[bool], sizes: SplitSizes, seed: int) -> bytes:
+def split_notes(
+    is_alone: Sequence[bool], *, sizes: tuple[int, int, int] | None = None, seed: int
+) -> bytes:
     """Return the split of each note, in the source's order, as its place in `SPLITS`.
 
-    `single` says for each note whether its patient has no other: only those are held out. What is
-    left over is "rest". AuditError where there are too few notes.
+    `is_alone` says for each note whether its patient has no other: only those are held out. `sizes`
+    are those of validation, test and training; without them the paper's, 5,000 and 5,000 and
+    50,000, or less where there are fewer notes. What is left over is "rest".
     """
-    order = sorted(range(n_notes), key=lambda place: (draw(seed, "split", str(place)), place))
-    alone = [place for place in order if single[place]]
-    n_held_out = sizes.n_validation + sizes.n_test
-    if n_held_out > len(alone):
+    n_notes, n_alone = len(is_alone), sum(is_alone)
+    each = min(_PAPER_EACH, n_alone // _SHARE)
+    n_validation, n_test, n_train = sizes or (each, each, min(_PAPER_TRAIN, n_notes - 2 * each))
+    n_held_out = n_validation + n_test
+    if n_held_out > n_alone or n_held_out + n_train > n_notes:
         raise AuditError(
             (
-                "{n_held_out} notes are to be held out, but only {n_alone} are of "
-                "patients who have a single note."
+                "{n_held_out} notes are to be held out and {n_train} trained on, but there are "
+                "only {n_notes}, and {n_alone} of them are of patients who have a single note."
             ),
             where="splits",
-            do="Choose smaller sizes for validation and test.",
+            do="Choose smaller sizes.",
             n_held_out=n_held_out,
-            n_alone=len(alone),
+            n_train=n_train,
+            n_notes=n_notes,
+            n_alone=n_alone,
         )
-    split = bytearray([SPLITS.index(REST)]) * n_notes
-    for number, place in enumerate(alone[:n_held_out]):
-        split[place] = SPLITS.index(VALIDATION if number < sizes.n_validation else TEST)
-    rest = [place for place in order if split[place] == SPLITS.index(REST)]
-    if sizes.n_train > len(rest):
-        raise AuditError(
-            "{n_train} notes are to be trained on, but only {n_rest} are left.",
-            where="splits",
-            do="Choose a smaller size for training.",
-            n_train=sizes.n_train,
-            n_rest=len(rest),
-        )
-    for place in rest[: sizes.n_train]:
-        split[place] = SPLITS.index(TRAIN)
-    return bytes(split)
+    draws = [draw(seed, "split", str(place)) for place in range(n_notes)]
+    order = np.argsort(np.array(draws, dtype=np.uint64), kind="stable")
+    held_out = order[np.take(is_alone, order)][:n_held_out]
+    split = np.full(n_notes, SPLITS.index(REST), dtype=np.uint8)
+    split[held_out[:n_validation]] = SPLITS.index(VALIDATION)
+    split[held_out[n_validation:]] = SPLITS.index(TEST)
+    rest = order[split[order] == SPLITS.index(REST)]
+    split[rest[:n_train]] = SPLITS.index(TRAIN)
+    return split.tobytes()
 
 
 class LeakCheck(Record):
-    """What splits share.
+    """What splits share: patients, identifiers of notes and whole texts in more than one of three.
 
-    Attributes
-    ----------
-    n_shared_patients, n_shared_notes, n_shared_texts
-        Patients, identifiers of notes and whole texts that are in more than one of training,
-        validation and test: all three must be 0 but for texts that the source has twice.
-    n_names, n_seen_names
-        Different full names in validation and test, and those that are in training too (namesakes,
-        and staff of several patients): the measurement tells them apart.
+    All must be 0 but for texts that the source has twice. `n_seen_names` of `n_names` different
+    full names in validation and test are in training too (namesakes, and staff of several
+    patients): the measurement tells them apart.
     """
 
     n_shared_patients: int
@@ -148,56 +111,42 @@ class LeakCounter:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, dict[int, int]] = {w: {} for w in ("patient", "note", "text", "name")}
+        self._seen: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
 
     def add(
         self, split: str, *, patient: str, doc_id: str, text: str, names: Iterable[str]
     ) -> None:
         """Take in a note; those of the rest are in no split."""
-        if split == REST:
-            return
         folded = (("name", "".join(name.split()).casefold()) for name in names)
         for what, value in (("patient", patient), ("note", doc_id), ("text", text), *folded):
-            key, seen = draw(0, what, value), self._seen[what]
-            seen[key] = seen.get(key, 0) | 1 << SPLITS.index(split)
+            self._seen[what, split].add(draw(0, what, value))
 
     def check(self) -> LeakCheck:
         """Return what was counted."""
         n_patients, n_notes, n_texts = (
-            sum(bits.bit_count() > 1 for bits in self._seen[what].values())
+            sum(
+                n > 1
+                for n in Counter(chain(*(self._seen[what, one] for one in SPLITS[:3]))).values()
+            )
             for what in ("patient", "note", "text")
         )
-        train = 1 << SPLITS.index(TRAIN)
-        held_out = [bits for bits in self._seen["name"].values() if bits & ~train]
+        train, *held_out = (self._seen["name", one] for one in SPLITS[:3])
+        names = set.union(*held_out)
         return LeakCheck(
             n_shared_patients=n_patients, n_shared_notes=n_notes, n_shared_texts=n_texts,
-            n_names=len(held_out), n_seen_names=sum(bool(bits & train) for bits in held_out),
+            n_names=len(names), n_seen_names=len(names & train),
         )  # fmt: skip
 
 
 class ChainSummary(Record):
     """Counts of a corpus with names; no name and no text of a note.
 
-    Attributes
-    ----------
-    n_notes, n_refused, n_patients
-        Of the source; patients are those that the source names.
-    n_templates
-        Notes without masks that got a Japanese header and mentions.
-    n_restored
-        Masks that were no personal information and hold text again.
-    unknown
-        Masks that stayed, by category.
-    n_marks_left
-        Typed placeholders of no known name, which stayed.
-    n_passages, n_passages_kept
-        Of the translation: asked for, and left in their language.
-    n_spans, kinds, splits
-        Spans by type, values by the name of their kind of mask, notes by split.
-    namesakes_per_100_000
-        People of 100,000 who share somebody's full name, on average, by the tables of names.
-    digests
-        SHA-256 of each file.
+    `n_templates` notes without masks got a Japanese header and mentions; `n_restored` masks were no
+    personal information and hold text again; `unknown` ones stayed, by category, and so did
+    `n_marks_left` typed placeholders of no known name; of `n_passages` that were to be translated
+    `n_passages_kept` were left in their language. `n_spans` are by type, `kinds` by kind of mask.
+    `namesakes_per_100_000` people share somebody's full name, on average, by the tables of names.
+    `digests` are SHA-256 of each file.
     """
 
     seed: int
@@ -217,53 +166,6 @@ class ChainSummary(Record):
     leaks: LeakCheck
     namesakes_per_100_000: float
     digests: dict[str, str]
-
-
-@dataclass(frozen=True, eq=False)
-class Surveyed:
-    """What the first pass found.
-
-    Attributes
-    ----------
-    has_blanks
-        Whether blanks are masks: no note has a placeholder.
-    split
-        For each note the number of its split in `SPLITS`.
-    has_same_ids
-        Whether two notes have the same name.
-    """
-
-    profiles: ProfileTable
-    has_blanks: bool
-    split: bytes
-    has_same_ids: bool
-
-
-def survey(
-    source: NoteSource, *, sizes: SplitSizes | None, seed: int, on_bytes: Callable[[int], None]
-) -> Surveyed:
-    """Read all notes once; without sizes the splits have the paper's, or less."""
-    profiles, owners = ProfileTable(), array("q")
-    patients: dict[str, int] = {}
-    ids: set[int] = set()
-    has_placeholders = False
-    for note in source.read(on_bytes=on_bytes):
-        if isinstance(note, RowNote):
-            continue
-        profiles.add(note)
-        # A note without a patient is a patient of its own.
-        owners.append(
-            patients.setdefault(note.patient_id, len(patients)) if note.patient_id else -1
-        )
-        ids.add(hash(note.note_id))
-        has_placeholders = has_placeholders or has_marks(note.text)
-    if not owners:
-        raise AuditError("No row is a note.", where="notes")
-    is_only = [profiles.n_notes(patient) == 1 for patient in patients]
-    single = [own < 0 or is_only[own] for own in owners]
-    wanted = sizes or usual_sizes(n_notes=len(owners), n_single=sum(single))
-    split = split_notes(len(owners), single=single, sizes=wanted, seed=seed)
-    return Surveyed(profiles, not has_placeholders, split, len(ids) < len(owners))
 
 
 _HEADERS = (
@@ -340,49 +242,48 @@ def with_template(text: str, *, seed: int, note: str) -> str:
     return one_of(_HEADERS, "header") + body + one_of(_CLOSES, "close")
 
 
-BatchListener = Callable[[float, bool], None]
-"""Told after each batch: its share of the prompts of this call, and whether its answers were there
-already."""
+class LanguageModel(Protocol):
+    """Answers prompts, one for one; its answers depend on what its digest is of, not on chance."""
+
+    digest: str
+    n_batch: int
+
+    def __call__(self, prompts: list[str]) -> list[str]:
+        """Return an answer for each prompt."""
 
 
 class AskedModel:
-    """A language model that is asked in batches of like length; a prompt once in a call.
+    """A language model that is asked in batches of like length; what it answers is kept.
 
-    Its answers must not depend on chance, but on what the digest is of.
+    `on_batch` is told after each batch: its share of the prompts of this call, and whether its
+    answers were kept already.
     """
 
-    def __init__(self, model: Answerer, *, digest: str, n_at_once: int) -> None:
-        self._model, self._digest, self._n_at_once = model, digest, n_at_once
-        self._file: AnswerFile | None = None
-        self._on_batch: BatchListener = lambda share, is_known: None
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        answers: AnswerFile,
+        on_batch: Callable[[float, bool], None] = lambda share, is_known: None,
+    ) -> None:
+        self._model, self._answers, self._on_batch = model, answers, on_batch
 
     def __call__(self, prompts: Sequence[str]) -> list[str]:
-        """Return an answer for each prompt, in the order of the prompts."""
-        order = sorted(dict.fromkeys(prompts), key=lambda prompt: (len(prompt), prompt))
+        """Return an answer for each prompt, in the order of the prompts; asks none twice."""
+        order = sorted(set(prompts), key=lambda prompt: (len(prompt), prompt))
         found: dict[str, str] = {}
-        for start in range(0, len(order), self._n_at_once):
-            batch = order[start : start + self._n_at_once]
-            content = json.dumps([self._digest, *batch]).encode("ascii")
+        for start in range(0, len(order), self._model.n_batch):
+            batch = order[start : start + self._model.n_batch]
+            content = json.dumps([self._model.digest, *batch]).encode("ascii")
             key = hashlib.sha256(content).hexdigest()[:32]
-            answers = self._file.get(key) if self._file else None
-            is_known = answers is not None and len(answers) == len(batch)
-            if answers is None or not is_known:
+            answers = self._answers.get(key)
+            is_known = answers is not None
+            if answers is None:
                 answers = self._model(batch)
-                if self._file:
-                    self._file.add(key, answers)
+                self._answers.add(key, answers)
             found.update(zip(batch, answers, strict=True))
             self._on_batch(len(batch) / len(order), is_known)
         return [found[prompt] for prompt in prompts]
-
-    @contextmanager
-    def keeping(self, file: AnswerFile, on_batch: BatchListener) -> Iterator[None]:
-        """Keep answers in a file during the block, and take from it what it has."""
-        before = self._on_batch
-        self._file, self._on_batch = file, on_batch
-        try:
-            yield
-        finally:
-            self._file, self._on_batch = None, before
 
 
 class AnswerFile:
@@ -394,23 +295,26 @@ class AnswerFile:
     def __init__(self, path: Path) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file = os.fdopen(os.open(path, flags, 0o600), "r+b")
-        os.fchmod(self._file.fileno(), 0o600)
         self._places: dict[str, int] = {}
         end = 0
         for line in self._file:
-            key, answers = _entry(line)
-            if answers is None:
+            try:
+                key, _ = _ENTRY.validate_json(line)
+            except ValueError:
+                break
+            if not line.endswith(b"\n"):
                 break
             self._places[key] = end
             end += len(line)
         self._file.truncate(end)
 
     def get(self, key: str) -> list[str] | None:
-        """Return the answers under a key of 32 hexadecimal digits, if they are kept."""
+        """Return the answers under a key, if they are kept."""
         if key not in self._places:
             return None
         self._file.seek(self._places[key])
-        return _entry(self._file.readline())[1]
+        answers: list[str] = json.loads(self._file.readline())[1]
+        return answers
 
     def add(self, key: str, answers: Sequence[str]) -> None:
         """Append answers; a kill after this does not lose them."""
@@ -419,87 +323,34 @@ class AnswerFile:
         self._file.flush()
 
     def close(self) -> None:
-        """Close, with all answers on the disk for good."""
-        os.fsync(self._file.fileno())
+        """Close the file."""
         self._file.close()
 
 
-def _entry(line: bytes) -> tuple[str, list[str] | None]:
-    """Return a line's key and answers; None for the answers where it is not whole."""
-    try:
-        key, answers = json.loads(line)
-        is_whole = line.endswith(b"\n") and len(bytes.fromhex(key)) == 16
-        return key, answers if is_whole and all(isinstance(one, str) for one in answers) else None
-    except (ValueError, TypeError):
-        return "", None
+_ENTRY = TypeAdapter(tuple[str, list[str]])
 
-
-class FillMeter:
-    """Counts the second pass of the chain as notes are done, and within them as answers come.
-
-    `n_units` are those of a note; each of `n_models` has an equal part of them.
-    """
-
-    def __init__(self, meter: Meter, phase: str, *, n_units: float, n_models: int) -> None:
-        self._meter, self._phase, self._n_units = meter, phase, n_units
-        self._n_models = n_models
-        self._units = self._left = 0.0
-        self._is_again = n_models > 0
-
-    def read(self, n_bytes: int) -> None:
-        """Give a sign that the source is read; a person may stop there."""
-        self._meter.add(self._phase, 0.0)
-
-    def begin(self, n_notes: int) -> None:
-        """Begin a batch of notes."""
-        self._units = self._left = self._n_units * n_notes
-
-    def answered(self, share: float, is_known: bool) -> None:
-        """Count a part of a model's prompts of this batch."""
-        # Until the first new answer everything was done by an earlier build.
-        self._is_again = self._is_again and is_known
-        units = min(self._left, self._units * share / self._n_models)
-        self._left -= units
-        self._meter.add(self._phase, units, is_cached=is_known)
-
-    def end(self) -> None:
-        """Count what is left of the batch of notes."""
-        left, self._left = self._left, 0.0
-        self._meter.add(self._phase, left, is_cached=self._is_again)
-
-
-REFUSED, SUMMARY = "refused.jsonl", "summary.json"
-ANSWERS = "answers.jsonl"
+REFUSED, SUMMARY, ANSWERS = "refused.jsonl", "summary.json", "answers.jsonl"
 SPLIT_FILES = {split: f"{split}.jsonl" for split in SPLITS}
 FILES = (*SPLIT_FILES.values(), REFUSED, SUMMARY)
 SURVEY, FILL = "reading who the notes are about", "filling names in"
 _BATCH_NOTES = 32
-_MODEL_WEIGHT = 20.0
 
 
 @dataclass(frozen=True)
 class ChainOrder:
     """How a corpus with names is made: by rules and without translation, if nothing is said.
 
-    Attributes
-    ----------
-    locale
-        One of `audit.names.people.LOCALES`.
-    has_template
-        Whether notes without any mask get a Japanese header and mentions.
-    sizes
-        Of the splits; None for the paper's, or less where there are fewer notes.
-    models
-        The language models that typer and translator ask, so that their answers are kept.
+    With `has_template` notes without any mask get a Japanese header and mentions. `sizes` are those
+    of validation, test and training. `typer` and `translator` are language models that are asked
+    what stood at masks, and to translate into Japanese.
     """
 
     seed: int = 0
     locale: str = JAPANESE
     has_template: bool = True
-    sizes: SplitSizes | None = None
-    typer: MaskTyper = field(default_factory=RuleTyper)
-    translator: Translator = field(default_factory=NoTranslation)
-    models: tuple[AskedModel, ...] = ()
+    sizes: tuple[int, int, int] | None = None
+    typer: LanguageModel | None = None
+    translator: LanguageModel | None = None
 
 
 def build_named(
@@ -515,110 +366,126 @@ def build_named(
     `progress` and `should_stop` are asked for each batch of notes and of a model's prompts; the
     unit is bytes of the source. When a person stops, nothing is left but a model's answers.
     """
+    has_model = bool(order.typer or order.translator)
     # Models take hours where the first pass takes a minute: it is no part of the time left then.
-    n_fill = source.n_bytes * (_MODEL_WEIGHT if order.models else 1.0)
-    totals = {SURVEY: float(source.n_bytes), FILL: n_fill}
+    totals = {SURVEY: source.n_bytes * 1.0, FILL: source.n_bytes * (20.0 if has_model else 1.0)}
     meter = Meter(totals, listener=progress, should_stop=should_stop)
-
-    def on_survey(n: int) -> None:
-        meter.add(SURVEY, n, is_cached=bool(order.models))
-
-    with corpus_folder(out, names=FILES, kept=ANSWERS if order.models else "") as files:
-        surveyed = survey(source, sizes=order.sizes, seed=order.seed, on_bytes=on_survey)
+    with (
+        corpus_folder(out, names=FILES, kept=ANSWERS) as files,
+        closing(AnswerFile(building_folder(out) / ANSWERS)) as answers,
+    ):
+        run = _Chain(source, order, files, meter)
         meter.finish(SURVEY)
-        chain = _Chain(order, surveyed)
-        n_units, n_models = n_fill / len(surveyed.split), len(order.models)
-        gauge = FillMeter(meter, FILL, n_units=n_units, n_models=n_models)
-        with ExitStack() as stack:
-            if order.models:
-                answers = stack.enter_context(closing(AnswerFile(building_folder(out) / ANSWERS)))
-                for model in order.models:
-                    stack.enter_context(model.keeping(answers, gauge.answered))
-            for batch in chain.batches(source, gauge):
-                for name, line in batch:
-                    files[name].write(line)
+        run.fill(answers, n_units=totals[FILL])
         meter.finish(FILL)
-        digests = {name: files[name].digest for name in FILES if name != SUMMARY}
-        summary = chain.summary(digests)
+        summary = run.summary()
         text = json.dumps(summary.plain(), indent=1, ensure_ascii=False) + "\n"
         files[SUMMARY].write(text.encode())
     return summary
 
 
 class _Chain:
-    """Steps 2 to 5 for batch after batch, and what is counted on the way."""
+    """The first pass when it is made, steps 2 to 5 for batch after batch, and what is counted."""
 
-    def __init__(self, order: ChainOrder, surveyed: Surveyed) -> None:
-        self._order, self._surveyed, self._leaks = order, surveyed, LeakCounter()
-        self._counts, self._unknown = Counter[str](), Counter[str]()
-        self._spans, self._kinds, self._splits = Counter[str](), Counter[str](), Counter[str]()
+    def __init__(
+        self, source: NoteSource, order: ChainOrder, files: Mapping[str, CorpusFile], meter: Meter
+    ) -> None:
+        """Read who the notes are about, and split them."""
+        self._source, self._order, self._files, self._meter = source, order, files, meter
+        self._profiles, self._leaks = ProfileTable(), LeakCounter()
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        owners, ids = array("q"), set[int]()
+        self._has_blanks = True  # `___` are masks where no note has a placeholder
+        is_cached = bool(order.typer or order.translator)
+        for note in source.read(on_bytes=lambda n: meter.add(SURVEY, n, is_cached=is_cached)):
+            if isinstance(note, Note):
+                owners.append(self._profiles.add(note))
+                ids.add(hash(note.note_id))
+                self._has_blanks = self._has_blanks and not has_placeholders(note.text)
+        if not owners:
+            raise AuditError("No row is a note.", where="notes")
+        is_alone = [self._profiles.is_alone(owner) for owner in owners]
+        self._split = split_notes(is_alone, sizes=order.sizes, seed=order.seed)
+        self._has_same_ids = len(ids) < len(owners)
 
-    def batches(
-        self, source: NoteSource, gauge: FillMeter
-    ) -> Iterator[Iterable[tuple[str, bytes]]]:
-        """Yield for each batch of notes, and each refused row, files and lines for them."""
-        notes: list[Note] = []
-        for note in source.read(on_bytes=gauge.read):
-            if isinstance(note, RowNote):
-                self._counts["n_refused"] += 1
-                yield [(REFUSED, _line(asdict(note)))]
-                continue
-            notes.append(note)
-            if len(notes) == _BATCH_NOTES:
-                yield self._lines(notes, gauge)
-                notes = []
-        if notes:
-            yield self._lines(notes, gauge)
-        if self._counts["n_notes"] != len(self._surveyed.split):
+    def fill(self, answers: AnswerFile, *, n_units: float) -> None:
+        """Write all notes; each model has an equal part of the units of a batch."""
+        models = [one for one in (self._order.typer, self._order.translator) if one]
+        units = left = 0.0
+
+        def answered(share: float, is_known: bool) -> None:
+            nonlocal left
+            done = min(left, units * share / len(models))
+            left -= done
+            self._meter.add(FILL, done, is_cached=is_known)
+
+        asked = {id(one): AskedModel(one, answers=answers, on_batch=answered) for one in models}
+        typer, translator = (
+            asked.get(id(one)) for one in (self._order.typer, self._order.translator)
+        )
+        notes, n_left = self._notes(), len(self._split)
+        while batch := list(islice(notes, _BATCH_NOTES)):
+            units = left = n_units * len(batch) / len(self._split)
+            n_left -= len(batch)
+            if n_left < 0:
+                raise _changed()
+            texts = self._typed(batch, typer)
+            if translator:
+                done = translated(texts, ask=translator)
+                texts = [one.text for one in done]
+                self._counts[""].update(
+                    n_passages=sum(one.n_passages for one in done),
+                    n_passages_kept=sum(one.n_kept for one in done),
+                )
+            for note, text in zip(batch, texts, strict=True):
+                self._write(note, text)
+            self._meter.add(FILL, left)
+        if n_left:
             raise _changed()
 
-    def _lines(self, notes: Sequence[Note], gauge: FillMeter) -> Iterator[tuple[str, bytes]]:
-        gauge.begin(len(notes))
-        n_done = self._counts["n_notes"]
-        if n_done + len(notes) > len(self._surveyed.split):
-            raise _changed()
-        texts = self._order.translator.translate(self._typed(notes))
-        for place, (note, text) in enumerate(zip(notes, texts, strict=True), start=n_done):
-            done = filled(text.text, context=self._context(note))
-            split = SPLITS[self._surveyed.split[place]]
-            doc_id = f"{note.note_id}#{note.row}" if self._surveyed.has_same_ids else note.note_id
-            self._counts.update(
-                n_notes=1, n_marks_left=done.n_left, n_passages=text.n_passages,
-                n_passages_kept=text.n_kept,
-            )  # fmt: skip
-            self._splits[split] += 1
-            self._spans.update(span.label for span in done.spans)
-            self._kinds.update(span.kind for span in done.spans)
-            names = [value for span, value in zip(done.spans, done.values, strict=True)
-                     if span.label == IDENTIFIER]  # fmt: skip
-            self._leaks.add(split, patient=_owner(note), doc_id=doc_id, text=done.text, names=names)
-            yield SPLIT_FILES[split], named_line(done, doc_id=doc_id, note=note)
-        gauge.end()
+    def _notes(self) -> Iterator[Note]:
+        """Yield the notes, and write down the rows that are none."""
+        for note in self._source.read(on_bytes=lambda n: self._meter.add(FILL, 0.0)):
+            if isinstance(note, Note):
+                yield note
+            else:
+                self._counts[""]["n_refused"] += 1
+                self._files[REFUSED].write(_line(asdict(note)))
 
-    def _typed(self, notes: Sequence[Note]) -> list[str]:
-        masked = [masked_note(note.text, has_blanks=self._surveyed.has_blanks) for note in notes]
-        answers = self._order.typer.types(masked)
-        texts: list[str] = []
-        for note, one, types in zip(notes, masked, answers, strict=True):
-            if not one.places and self._order.has_template and not has_typed_marks(note.text):
-                self._counts["n_templates"] += 1
-                key = f"{_owner(note)}/{note.row}"
-                texts.append(with_template(note.text, seed=self._order.seed, note=key))
-                continue
-            typed = with_types(one, types)
-            self._unknown.update(typed.unknown)
-            self._counts["n_restored"] += typed.n_restored
-            texts.append(with_marked_ages(typed.text))
+    def _typed(self, notes: Sequence[Note], typer: AskedModel | None) -> list[str]:
+        texts = [note.text for note in notes]
+        found = typed_notes(texts, has_blanks=self._has_blanks, ask=typer)
+        for i, (note, typed) in enumerate(zip(notes, found, strict=True)):
+            if not typed.n_masks and self._order.has_template and not has_marks(note.text):
+                self._counts[""]["n_templates"] += 1
+                key = f"{owner_of(note)}/{note.row}"
+                texts[i] = with_template(note.text, seed=self._order.seed, note=key)
+            else:
+                self._counts["unknown"].update(typed.unknown)
+                self._counts[""]["n_restored"] += typed.n_restored
+                texts[i] = with_marked_ages(typed.text)
         return texts
 
+    def _write(self, note: Note, text: str) -> None:
+        """Fill a note and write it into the file of its split."""
+        done = filled(text, context=self._context(note))
+        split = SPLITS[self._split[self._counts[""]["n_notes"]]]
+        doc_id = f"{note.note_id}#{note.row}" if self._has_same_ids else note.note_id
+        self._counts[""].update(n_notes=1, n_marks_left=done.n_left)
+        self._counts["splits"][split] += 1
+        self._counts["spans"].update(span.label for span in done.spans)
+        self._counts["kinds"].update(span.kind for span in done.spans)
+        names = [done.text[s.start : s.end] for s in done.spans if s.label == IDENTIFIER]
+        self._leaks.add(split, patient=owner_of(note), doc_id=doc_id, text=done.text, names=names)
+        patient = {"patient_id": note.patient_id} if note.patient_id else {}
+        spans = [asdict(span) for span in done.spans]
+        line = {"doc_id": doc_id, "text": done.text, **patient, "spans": spans}
+        self._files[SPLIT_FILES[split]].write(_line(line))
+
     def _context(self, note: Note) -> NoteContext:
-        seed, owner, locale = self._order.seed, _owner(note), self._order.locale
+        seed, owner, locale = self._order.seed, owner_of(note), self._order.locale
         try:
-            known = (
-                self._surveyed.profiles.profile(note.patient_id, seed=seed)
-                if note.patient_id
-                else profile_of_note(note, seed=seed)
-            )
+            known = self._profiles.profile(note, seed=seed)
         except KeyError:
             raise _changed() from None
         return NoteContext(
@@ -631,44 +498,30 @@ class _Chain:
             locale=locale,
         )
 
-    def summary(self, digests: dict[str, str]) -> ChainSummary:
+    def summary(self) -> ChainSummary:
         """Return what was counted, with the SHA-256 of each file."""
         names = ("n_notes", "n_refused", "n_templates", "n_restored", "n_marks_left", "n_passages",
                  "n_passages_kept")  # fmt: skip
-        namesakes = namesakes_expected(locale=self._order.locale)
+        unknown, kinds = (dict(sorted(self._counts[what].items(), key=lambda x: (-x[1], x[0])))
+                          for what in ("unknown", "kinds"))  # fmt: skip
         return ChainSummary(
             seed=self._order.seed,
             locale=self._order.locale,
-            n_patients=len(self._surveyed.profiles),
-            **{name: self._counts[name] for name in names},
-            unknown=_ranked(self._unknown),
-            n_spans={name: self._spans[name] for name in TYPES},
-            kinds=_ranked(self._kinds),
-            splits={name: self._splits[name] for name in SPLITS},
+            n_patients=len(self._profiles),
+            **{name: self._counts[""][name] for name in names},
+            unknown=unknown,
+            n_spans={name: self._counts["spans"][name] for name in TYPES},
+            kinds=kinds,
+            splits={name: self._counts["splits"][name] for name in SPLITS},
             leaks=self._leaks.check(),
-            namesakes_per_100_000=round(namesakes, 3),
-            digests=digests,
+            namesakes_per_100_000=round(namesakes_expected(locale=self._order.locale), 3),
+            digests={name: self._files[name].digest for name in FILES if name != SUMMARY},
         )
-
-
-def named_line(done: FilledNote, *, doc_id: str, note: Note) -> bytes:
-    """Return a note with names as a line of JSONL, as `deid score` and taggers read it."""
-    patient = {"patient_id": note.patient_id} if note.patient_id else {}
-    spans = [asdict(span) for span in done.spans]
-    return _line({"doc_id": doc_id, "text": done.text, **patient, "spans": spans})
 
 
 def _line(record: object) -> bytes:
     text = json.dumps(record, ensure_ascii=False) + "\n"
     return text.encode("utf-8", "surrogatepass")
-
-
-def _ranked(counts: Counter[str]) -> dict[str, int]:
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _owner(note: Note) -> str:
-    return f"patient:{note.patient_id}" if note.patient_id else f"note:{note.row}"
 
 
 def _changed() -> AuditError:

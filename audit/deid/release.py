@@ -15,14 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from audit.deid.patterns import HIRA, KATA, folded_text, pattern_table
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.notes.dates import ERAS, era_year
-from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES, word_set
+from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES
 from audit.notes.mentions_ja import split_japanese
 from audit.notes.spans import (
     CONTACT,
@@ -41,8 +41,7 @@ _PARTS, _TABLE = pattern_table("release.txt", numbers=f"{_DIGITS}十")
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
 _FORMS = tuple(re.compile(pattern) for _, pattern in _TABLE["written dates"])
 
-PLACEHOLDER, SURROGATE, MASK = "placeholder", "surrogate", "mask"
-MODES = (PLACEHOLDER, SURROGATE, MASK)
+PLACEHOLDER, SURROGATE, MASK = MODES = ("placeholder", "surrogate", "mask")
 MASK_CHAR = "■"
 FROM_TEXT = "text"
 """The language of placeholders that each note decides itself."""
@@ -50,35 +49,23 @@ LANGUAGES = (FROM_TEXT, "ja", "en")
 VERSION = 2
 """Of what takes a mark's place: goes up with every change of a released text."""
 
-NAME, DATE, AGE, SEX, PLACE, ID, DETAIL, OTHER = (
-    "name", "date", "age", "sex", "place", "id", "contact", "other",
-)  # fmt: skip
 _WORDS = {
-    NAME: ("氏名", "NAME"), DATE: ("日付", "DATE"), AGE: ("年齢", "AGE"), SEX: ("性別", "SEX"),
-    PLACE: ("場所", "PLACE"), ID: ("番号", "ID"), DETAIL: ("連絡先", "CONTACT"),
-    OTHER: ("その他", "OTHER"),
+    "name": ("氏名", "NAME"), "date": ("日付", "DATE"), "age": ("年齢", "AGE"),
+    "sex": ("性別", "SEX"), "place": ("場所", "PLACE"), "id": ("番号", "ID"),
+    "contact": ("連絡先", "CONTACT"), "other": ("その他", "OTHER"),
 }  # fmt: skip
-_KIND_OF_LABEL = {IDENTIFIER: NAME, PERSONAL_ID_CODE: ID, LINKAGE_CODE: ID, CONTACT: DETAIL}
+"""The kinds of what stood at a mark, and what placeholders call them."""
+_KIND_OF_LABEL = {
+    IDENTIFIER: "name", PERSONAL_ID_CODE: "id", LINKAGE_CODE: "id", CONTACT: "contact",
+}  # fmt: skip
 _GROUPS = {
-    NAME: {"names"}, DATE: {"dates"}, AGE: {"dates"}, SEX: {"dates"}, ID: {"numbers"},
-    PLACE: {"hospitals", "contact"}, DETAIL: {"contact"}, OTHER: set[str](),
+    "name": {"names"}, "date": {"dates"}, "age": {"dates"}, "sex": {"dates"}, "id": {"numbers"},
+    "place": {"hospitals", "contact"}, "contact": {"contact"},
 }  # fmt: skip
 """The groups of rules that tell a kind."""
 _N_AROUND = 40
 
-_ENGLISH = word_set(
-    """
-    the of and with was is are to in no for on not at has had this that from by she he her his
-    patient were be as or
-    """
-)
-_NOT_ENGLISH = word_set(
-    """
-    der die das und ist mit nicht wurde eine einen dem den bei el la los las del con en que por
-    para una le les des est avec pas dans il della di che per non het een van op voor met os com
-    não uma och og av till på ett med ikke
-    """
-)
+_ENGLISH, _NOT_ENGLISH = (set(_PARTS[name].split("|")) for name in ("ENGLISH", "NOT_ENGLISH"))
 _MIN_FOREIGN = 3
 
 
@@ -88,7 +75,7 @@ def language_of(text: str) -> str:
     Kana or Chinese characters are Japanese; Latin letters are English but for those texts in which
     small words of other languages are more than those of English.
     """
-    if _RE["KANA"].search(text) or _RE["HAN_CHAR"].search(text):
+    if _RE["JAPANESE"].search(text):
         return "ja"
     words = [word.casefold() for word in _RE["WORD"].findall(text)]
     n_english, n_other = (sum(w in known for w in words) for known in (_ENGLISH, _NOT_ENGLISH))
@@ -155,17 +142,15 @@ class Release(Record):
         own = language_of(text)
         words = (own or "en") if self.language == FROM_TEXT else self.language
         if self.mode == MASK:
-            new = ["".join(c if c in "\r\n" else MASK_CHAR for c in mark.text) for mark in marks]
+            new = [re.sub(r"[^\r\n]", MASK_CHAR, mark.text) for mark in marks]
         elif self.mode == SURROGATE and marks:
             new = _Surrogates(self.seed, document.patient).of(text, marks, language=words)
         else:
             new = [_placeholder(mark, words) for mark in marks]
         n_longer, replacements = 0, []
-        for mark, value in zip(marks, new, strict=True):
-            at, span = mark.span.start + n_longer, mark.span
-            replacements.append(
-                Replacement(span.start, span.end, span.label, mark.labels, value, at)
-            )
+        for (span, labels, *_), value in zip(marks, new, strict=True):
+            at = span.start + n_longer
+            replacements.append(Replacement(span.start, span.end, span.label, labels, value, at))
             n_longer += len(value) - span.n_chars
         released = _changed(text, ((one.start, one.end, one.text) for one in replacements))
         n_unchanged = sum(mark.text == value for mark, value in zip(marks, new, strict=True))
@@ -186,8 +171,7 @@ def _changed(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-@dataclass(frozen=True)
-class _Mark:
+class _Mark(NamedTuple):
     """A stretch of a note that is to be replaced, and what stands around it, folded."""
 
     span: Span
@@ -203,10 +187,9 @@ def _marks(document: TaggedDocument) -> list[_Mark]:
     groups: list[list[Span]] = []
     reached = 0
     for span in document.spans:
-        if groups and span.start < reached:
-            groups[-1].append(span)
-        else:
-            groups.append([span])
+        if span.start >= reached:
+            groups.append([])
+        groups[-1].append(span)
         reached = max(reached, span.end)
     return [_mark(document.text, spans) for spans in groups]
 
@@ -233,31 +216,28 @@ def _placeholder(mark: _Mark, language: str) -> str:
 
 def _kind(mark: _Mark) -> str:
     """Return what stood there, by type and form; "" for a label that is unknown here."""
-    folded = mark.folded
-    if mark.span.label != QUASI_IDENTIFIER:
-        return _KIND_OF_LABEL.get(mark.span.label, "")
+    folded, label = mark.folded, mark.span.label
+    if label != QUASI_IDENTIFIER:
+        return _KIND_OF_LABEL.get(label, "")
     if _RE["HOSPITAL"].search(folded):
-        return PLACE
+        return "place"
     if _is_age(mark):
-        return AGE
-    if (
-        any(_dates(folded, is_japanese=known, is_day_first=False) for known in (True, False))
-        or _RE["WEEKDAY"].fullmatch(folded)
-    ):  # fmt: skip
-        return DATE
+        return "age"
+    is_date = any(_dates(folded, is_japanese=known, is_day_first=False) for known in (True, False))
+    if is_date or _RE["WEEKDAY"].fullmatch(folded):
+        return "date"
     if _RE["SEX"].fullmatch(folded):
-        return SEX
+        return "sex"
     if _RE["POSTCODE"].fullmatch(folded) or _RE["PLACE"].search(folded):
-        return PLACE
+        return "place"
     is_name = _RE["NAME"].fullmatch(folded) and (folded[0].isascii() or _is_named(mark))
-    return NAME if is_name else OTHER
+    return "name" if is_name else "other"
 
 
 def _is_age(mark: _Mark) -> bool:
-    if _RE["AGE"].search(mark.folded):
-        return True
     is_cued = _RE["AGE_AFTER"].match(mark.after) or _RE["AGE_BEFORE"].search(mark.before)
-    return bool(is_cued and re.fullmatch(r"[0-9]{1,3}", mark.folded))
+    is_number = is_cued and re.fullmatch(r"[0-9]{1,3}", mark.folded)
+    return bool(is_number or _RE["AGE"].search(mark.folded))
 
 
 def _is_named(mark: _Mark) -> bool:
@@ -290,12 +270,11 @@ def _english_names() -> frozenset[str]:
     return frozenset((*Provider.first_names, *Provider.last_names))
 
 
-@dataclass(frozen=True)
-class _Written:
+class _Written(NamedTuple):
     """A date as it is written, whole or in part, with its western year.
 
-    `match` is its place in the folded mark; `roles` say which of its groups are the year, month and
-    day, where they are numbers without words.
+    `match` is its place in the folded mark; `roles` say what each of its groups is, those that are
+    numbers without words too.
     """
 
     match: re.Match[str]
@@ -334,17 +313,16 @@ def _read(match: re.Match[str], *, is_japanese: bool, is_day_first: bool) -> _Wr
     if "n1" in given:
         orders = ["dmy", "mdy"] if is_day_first else ["mdy", "dmy"]
         if "n3" not in given:
-            is_year = int(given["n2"]) > 31  # 9/92 is a month and a year
-            orders = ["my"] if is_year else [order[:2] for order in orders]
+            # 9/92 is a month and a year
+            orders = ["my"] if int(given["n2"]) > 31 else [order[:2] for order in orders]
         elif len(given["n3"]) < 4 and (is_japanese or int(given["n1"]) > 31):
             orders = ["ymd"]
     for order in orders:
-        roles = dict(zip(("n1", "n2", "n3"), order, strict=False))
-        parts = {roles.get(name, name): text for name, text in given.items()}
-        try:
+        numbers = dict(zip(("n1", "n2", "n3"), order, strict=False))
+        roles = {name: numbers.get(name, name) for name in given}
+        with suppress(ValueError):
+            parts = {roles[name]: text for name, text in given.items()}
             return _Written(match, roles, *_year_month_day(parts))
-        except ValueError:
-            continue
     return None
 
 
@@ -378,9 +356,7 @@ def _number(written: str | None) -> int | None:
     tens, ten, ones = digits.partition("十")
     if not ten:
         return int(digits)
-    if len(tens) > 1 or len(ones) > 1:
-        return None
-    return 10 * int(tens or 1) + int(ones or 0)
+    return None if len(tens) > 1 or len(ones) > 1 else 10 * int(tens or 1) + int(ones or 0)
 
 
 def _is_day_first(texts: Iterable[str]) -> bool:
@@ -404,7 +380,7 @@ def _what_stood(
         kind, span, dates = _kind(mark), mark.span, _Dates()
         groups = {group for group, one in found if 2 * span.overlap(one.span) > span.n_chars}
         is_told = not groups.isdisjoint(_GROUPS.get(kind, ()))
-        if kind == DATE and span in personal:
+        if kind == "date" and span in personal:
             dates = _dates(mark.folded, is_japanese=is_japanese, is_day_first=is_day_first)
             # A date that nothing tells may still be a number of another kind.
             dates = dates if is_told or _is_told_date(mark, dates) else ()
@@ -414,40 +390,38 @@ def _what_stood(
 def _is_told(mark: _Mark, kind: str) -> bool:
     folded, before = mark.folded, mark.before
     n_digits = sum(char.isdigit() for char in folded)
-    if kind == NAME:
+    if kind == "name":
         return bool(_RE["NAME"].fullmatch(folded)) and _is_named(mark)
-    if kind == ID:
+    if kind == "id":
         return n_digits > 0 and bool(_RE["ID_BEFORE"].search(before))
-    if kind == DETAIL:
+    if kind == "contact":
         is_cued = n_digits >= 3 and _RE["CONTACT_BEFORE"].search(before)
         return "@" in mark.text or bool(is_cued or _RE["TELEPHONE"].fullmatch(folded))
-    if kind == PLACE:
+    if kind == "place":
         return before.endswith("〒") or bool(_RE["HOSPITAL"].search(folded))
-    return kind == AGE
+    return kind == "age"
 
 
 def _is_told_date(mark: _Mark, dates: _Dates) -> bool:
-    if all(map(_is_by_form, dates)):
-        return True
-    if _RE["DAY_AFTER"].match(mark.after) or _RE["DAY_BEFORE"].search(mark.before):
+    is_cued = _RE["DAY_AFTER"].match(mark.after) or _RE["DAY_BEFORE"].search(mark.before)
+    if is_cued or all(map(_is_by_form, dates)):
         return True
     is_year = len(dates) == 1 and dates[0].month is None and dates[0].year is not None
     return is_year and bool(_RE["YEAR_BEFORE"].search(mark.before))
 
 
 def _is_by_form(one: _Written) -> bool:
-    """Whether the form alone tells that this is a date."""
+    """Whether the form alone tells that this is a date; 4-4-4 may be a dose."""
     if _RE["DAY_WORD"].search(one.match[0]):
-        return one.year is not None or one.month is not None
-    if re.fullmatch(r"[0-9]([-./][0-9])+", one.match[0]):
-        return False  # 4-4-4 may be a dose
-    return one.year is not None and one.month is not None
+        return (one.year, one.month) != (None, None)
+    is_dose = re.fullmatch(r"[0-9]([-./][0-9])+", one.match[0])
+    return not is_dose and None not in (one.year, one.month)
 
 
 _MAX_YEARS, _LEAST_WEEKS, _MOST_WEEKS = 4, 4, 48
 MAX_OFFSET_DAYS = 7 * (_MAX_YEARS * 52 + _MOST_WEEKS)
 _DEFAULT_DAY = date(2022, 7, 2)
-_YOUNGEST, _OLDEST = 20, 89
+_ADULT = range(20, 90)
 _N_TRIES = 9
 
 
@@ -461,43 +435,36 @@ class _Surrogates:
     def of(self, text: str, marks: Sequence[_Mark], *, language: str) -> list[str]:
         """Return the texts that take the places of a note's marks."""
         stood = list(_what_stood(text, marks, is_japanese=language == "ja"))
-        days = self._offset_days()
-        moved = _moved([(mark, dates) for mark, kind, _, dates in stood if kind == DATE], days)
+        # Dates move by whole weeks into the past, never whole years: 1 to 4 years, 4 to 48 weeks.
+        number, weeks = divmod(self._draw("days", self.patient), _MOST_WEEKS - _LEAST_WEEKS + 1)
+        by = timedelta(days=-7 * ((1 + number % _MAX_YEARS) * 52 + _LEAST_WEEKS + weeks))
+        moved = _moved([(mark, dates) for mark, kind, _, dates in stood if kind == "date"], by)
         new = []
         for mark, kind, is_told, _ in stood:
-            value = next(moved) if kind == DATE else self._told(mark, kind) if is_told else None
+            value = next(moved) if kind == "date" else self._told(mark, kind) if is_told else None
             new.append(_placeholder(mark, language) if value in (None, mark.text) else str(value))
         return new
 
-    def _offset_days(self) -> int:
-        """Return by how many days dates move: whole weeks into the past, never whole years.
-
-        By 1 to 4 years and 4 to 48 weeks.
-        """
-        number, weeks = divmod(self._number("days", self.patient), _MOST_WEEKS - _LEAST_WEEKS + 1)
-        return -7 * ((1 + number % _MAX_YEARS) * 52 + _LEAST_WEEKS + weeks)
-
-    def _number(self, *parts: object) -> int:
+    def _draw(self, *parts: object) -> int:
         text = "\0".join(map(str, (self.seed, *parts)))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
     def _told(self, mark: _Mark, kind: str) -> str | None:
         folded = mark.folded
-        if kind == NAME:
+        if kind == "name":
             return self._name(folded, is_full=mark.span.label == IDENTIFIER)
-        if kind == AGE:
+        if kind == "age":
             return self._age(mark)
         if "@" in folded:
-            return f"mail{self._number('mail', folded, self.patient) % 10**6}@example.org"
-        if kind in (ID, DETAIL) or _RE["IS_POSTCODE"].fullmatch(folded):
+            return f"mail{self._draw('mail', folded, self.patient) % 10**6}@example.org"
+        if kind in ("id", "contact") or _RE["IS_POSTCODE"].fullmatch(folded):
             return self._code(mark) if any(c.isdigit() for c in folded) else None
-        if kind == PLACE and _RE["IS_HOSPITAL"].search(folded):
+        if _RE["IS_HOSPITAL"].search(folded):
             from audit.names.people import value_of
 
             locale = "en_US" if folded.isascii() else "ja_JP"
-            numbers = (self._number("hospital", folded, self.patient, n) for n in range(_N_TRIES))
-            new = (value_of("hospital", number, locale=locale) for number in numbers)
-            return next((name for name in new if name != folded), None)
+            draws = (self._draw("hospital", folded, self.patient, n) for n in range(_N_TRIES))
+            return _other(folded, (value_of("hospital", draw, locale=locale) for draw in draws))
         return None
 
     def _name(self, name: str, *, is_full: bool) -> str:
@@ -509,26 +476,25 @@ class _Surrogates:
         n_least = 2 if is_full else 3  # a surname of three characters is no full name
         is_split = len(name) > n_least or " " in name
         given, surname = split_japanese(name) if is_split else ("", name)
-        new = self._part(surname, True, "ja_JP") if surname else ""
-        blank = " " if " " in name else ""
-        return new + (blank + self._part(given, False, "ja_JP") if given else "")
+        parts = [self._part(part, is_surname, "ja_JP")
+                 for part, is_surname in ((surname, True), (given, False)) if part]  # fmt: skip
+        return (" " if " " in name and given else "").join(parts if surname else ["", *parts])
 
     def _part(self, part: str, is_surname: bool, locale: str) -> str:
         from audit.names.people import name_of
 
         if re.fullmatch(r"[A-Z]\.?", part):
-            return chr(65 + self._number("initial", part, self.patient) % 26) + part[1:]
+            return chr(65 + self._draw("initial", part, self.patient) % 26) + part[1:]
         is_kana = re.fullmatch(rf"[{KATA}{HIRA}ｦ-ﾟ・]+", part)
-        sex = "MF"[self._number("sex", self.patient) % 2]
-        new = part
-        for attempt in range(_N_TRIES):
+        sex = "MF"[self._draw("sex", self.patient) % 2]
+
+        def invented(attempt: int) -> str:
             key = f"{self.patient} {part} {attempt}"
             name = name_of(self.seed, key, sex=sex, birth_year=1960, locale=locale)
             found = name.surname if is_surname else name.given
-            new = found.kana if is_kana and found.kana else found.written
-            if new != part:
-                break
-        return new
+            return found.kana if is_kana and found.kana else found.written
+
+        return _other(part, map(invented, range(_N_TRIES))) or part
 
     def _code(self, mark: _Mark) -> str:
         """Return digits for digits, of the same width, and letters for letters beside digits."""
@@ -536,15 +502,17 @@ class _Surrogates:
         for word in re.finditer(r"\S+", mark.text):
             has_digit = any(char.isdigit() for char in word[0])
             for place in range(*word.span()):
-                char, plain = mark.text[place], mark.folded[place]
-                number = self._number("code", mark.folded, place, self.patient)
+                plain = mark.folded[place]
+                draw = self._draw("code", mark.folded, place, self.patient)
                 if (place, plain) == (0, "0") or not plain.isascii():
                     continue  # a telephone number stays one
                 if plain.isdigit():
-                    new[place] = chr(ord(char) - int(plain) + number % 10)
+                    to = ord("0") + draw % 10
                 elif plain.isalpha() and has_digit:
-                    first = ord("A") if plain.isupper() else ord("a")
-                    new[place] = chr(ord(char) - ord(plain) + first + number % 26)
+                    to = ord("A" if plain.isupper() else "a") + draw % 26
+                else:
+                    continue
+                new[place] = chr(ord(new[place]) - ord(plain) + to)
         return "".join(new)
 
     def _age(self, mark: _Mark) -> str | None:
@@ -554,12 +522,15 @@ class _Surrogates:
         if not is_years or "代" in mark.folded or len(numbers) != 1:
             return None
         age = int(numbers[0][0])
-        if not _YOUNGEST <= age <= _OLDEST:
+        if age not in _ADULT:
             return None
-        shift = (-3, -2, -1, 1, 2, 3)[self._number("age", self.patient) % 6]
-        if not _YOUNGEST <= age + shift <= _OLDEST:
-            shift = -shift
-        return _rewritten(mark, [(*numbers[0].span(), str(age + shift))])
+        shift = (-3, -2, -1, 1, 2, 3)[self._draw("age", self.patient) % 6]
+        new = age + shift if age + shift in _ADULT else age - shift
+        return _rewritten(mark, [(*numbers[0].span(), str(new))])
+
+
+def _other(than: str, values: Iterable[str]) -> str | None:
+    return next((value for value in values if value != than), None)
 
 
 def _rewritten(mark: _Mark, changes: Iterable[tuple[int, int, str]]) -> str:
@@ -572,7 +543,7 @@ def _rewritten(mark: _Mark, changes: Iterable[tuple[int, int, str]]) -> str:
     )  # fmt: skip
 
 
-def _moved(marks: Sequence[tuple[_Mark, _Dates]], days: int) -> Iterator[str | None]:
+def _moved(marks: Sequence[tuple[_Mark, _Dates]], by: timedelta) -> Iterator[str | None]:
     """Yield the marks of a note with their dates moved; None for one that cannot be.
 
     A mark without dates, or which a word ties to another year or month, cannot be moved.
@@ -580,14 +551,16 @@ def _moved(marks: Sequence[tuple[_Mark, _Dates]], days: int) -> Iterator[str | N
     resolved = iter(_resolved(marks))
     pads = any(re.search(r"(?<![0-9])0[1-9](?![0-9])", mark.folded) for mark, _ in marks)
     for mark, dates in marks:
-        found = [(one, day) for one, day in zip(dates, resolved, strict=False) if day is not None]
+        days = [next(resolved) for _ in dates]
         is_tied = _RE["RELATIVE"].search(mark.before[-3:]) or _RE["RELATIVE"].search(mark.text)
         new = None
-        if found and len(found) == len(dates) and not is_tied:
+        if dates and None not in days and not is_tied:
             with suppress(OverflowError, ValueError):
-                moved = ((one, day + timedelta(days=days)) for one, day in found)
-                values = [value for one, day in moved for value in _values(one, day, pads)]
-                new = _rewritten(mark, values)
+                new = _rewritten(mark, [
+                    (*one.match.span(group), _value(role, one.match[group], one, day + by, pads))
+                    for one, day in zip(dates, days, strict=True) if day is not None
+                    for group, role in one.roles.items() if role not in ("s", "dot")
+                ])  # fmt: skip
         yield new
 
 
@@ -599,7 +572,7 @@ def _resolved(marks: Sequence[tuple[_Mark, _Dates]]) -> list[date | None]:
         date(one.year, one.month, one.day) for one, is_birth in rows
         if not is_birth and one.year is not None and one.month is not None and one.day is not None
     ]  # fmt: skip
-    anchor = finer[0] if finer else None
+    anchor = next(iter(finer), None)
     days: list[date | None] = []
     for one, is_birth in rows:  # no other date is near a birth
         day = _day_of(one, anchor)
@@ -612,24 +585,24 @@ def _resolved(marks: Sequence[tuple[_Mark, _Dates]]) -> list[date | None]:
         coarse = [i for i, (one, _) in enumerate(rows)
                   if one.day is None and (one.month is None) == is_year]  # fmt: skip
         for i in coarse:
-            middle, has_month = days[i], rows[i][0].month is not None
+            middle = days[i]
             inside = (day for day in finer if middle and day.year == middle.year
-                      and (not has_month or day.month == middle.month))  # fmt: skip
+                      and (is_year or day.month == middle.month))  # fmt: skip
             days[i] = next(inside, middle)
-        finer += [day for day in (days[i] for i in coarse) if day is not None]
+        finer += [day for i in coarse if (day := days[i]) is not None]
     return days
 
 
 def _day_of(one: _Written, anchor: date | None) -> date | None:
     """Return a date, or the middle of it; of one without a year that which is next to `anchor`."""
-    year, month, day = one.year, one.month, one.day
+    _, _, year, month, day = one
     if year is not None:
         return date(year, 7, 2) if month is None else date(year, month, day or 15)
+    near = anchor or _DEFAULT_DAY
     if month is not None:
-        near = anchor or _DEFAULT_DAY
         months = [(near.year + k, month) for k in range(-4, 5)]
     elif anchor is not None:
-        near, first = anchor, anchor.year * 12 + anchor.month - 1
+        first = near.year * 12 + near.month - 1
         months = [(at // 12, at % 12 + 1) for at in range(first - 2, first + 3)]
     else:
         return None
@@ -638,28 +611,19 @@ def _day_of(one: _Written, anchor: date | None) -> date | None:
     return min(days, key=lambda found: (abs((found - near).days), found), default=None)
 
 
-def _values(one: _Written, day: date, pads: bool) -> list[tuple[int, int, str]]:
-    """Return the new text of each part of a date; ValueError where an era has none."""
-    return [
-        (*one.match.span(group), _value(group, old, one, day, pads))
-        for group, old in one.match.groupdict().items()
-        if old is not None and group not in ("s", "dot")
-    ]
-
-
-def _value(group: str, old: str, one: _Written, day: date, pads: bool) -> str:
-    group = one.roles.get(group, group)
-    if group in ("era", "ey"):
-        return _era_value(group, old, day)
-    if group == "mn":
+def _value(role: str, old: str, one: _Written, day: date, pads: bool) -> str:
+    """Return the new text of a part of a date; ValueError where an era has none."""
+    if role in ("era", "ey"):
+        return _era_value(role, old, day)
+    if role == "mn":
         return _month_name(old, day.month, has_dot=bool(one.match["dot"]))
-    if group == "th":
+    if role == "th":
         is_teen = 10 <= day.day % 100 <= 20
         return "th" if is_teen else {1: "st", 2: "nd", 3: "rd"}.get(day.day % 10, "th")
-    number = {"y": day.year, "m": day.month, "d": day.day}[group]
+    number = {"y": day.year, "m": day.month, "d": day.day}[role]
     if not old.lstrip("'").isascii():
         return _kanji(number, is_by_digit=len(old) == 4)
-    if group == "y":
+    if role == "y":
         has_century = len(old.lstrip("'")) == 4
         return f"{number:04d}" if has_century else old[: len(old) - 2] + f"{number % 100:02d}"
     return str(number).zfill(2 if _is_padded(one.match, pads) else 1)
@@ -668,23 +632,22 @@ def _value(group: str, old: str, one: _Written, day: date, pads: bool) -> str:
 def _is_padded(match: re.Match[str], pads: bool) -> bool:
     """Whether month and day have two digits, as they are written; `pads` says so of the note."""
     given = match.groupdict()
-    parts = [text for name, text in given.items() if text and name in ("m", "d", "n1", "n2")]
+    parts = [text for name in ("m", "d", "n1", "n2") if (text := given.get(name))]
     is_packed = "s" not in given and match[0].isdigit() and len(match[0]) == 8
     is_plain = any(len(part) == 1 for part in parts)
     has_zero = any(len(part) == 2 and part[0] == "0" for part in parts)
     return is_packed or has_zero or ((given.get("s") == "-" or pads) and not is_plain)
 
 
-def _era_value(group: str, old: str, day: date) -> str:
+def _era_value(role: str, old: str, day: date) -> str:
     name, letter, year = era_year(day)
-    if group == "era":
+    if role == "era":
         written = letter if old.isascii() else name if len(old) == 2 else name[0]
         return written.lower() if old.islower() else written
-    if old != "元" and not old.isascii():
-        return _kanji(year, is_by_digit=False)
-    if year == 1 and old == "元":
-        return "元"
-    return str(year).zfill(len(old) if old[0] == "0" else 1)
+    if old == "元":
+        return old if year == 1 else str(year)
+    return str(year).zfill(len(old) if old[0] == "0" else 1) if old.isascii() else (
+        _kanji(year, is_by_digit=False))  # fmt: skip
 
 
 def _month_name(old: str, month: int, *, has_dot: bool) -> str:

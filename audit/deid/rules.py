@@ -28,7 +28,6 @@ from audit.notes.mention_words import (
     NO_NAMES,
     OWNERS,
     RELATIVES,
-    word_set,
 )
 from audit.notes.mentions import find_mentions
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span
@@ -38,6 +37,10 @@ SURE, CUED, SHAPED, LOOSE = 4, 3, 2, 1
 
 _PARTS, _TABLE = pattern_table("rules.txt", numbers="〇一二三四五六七八九十百")
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
+_ENGLISH_GENERIC, _NOT_BEFORE_TITLE, _KINSHIP = (
+    frozenset(_PARTS[name].split("|"))
+    for name in ("ENGLISH_GENERIC", "NOT_BEFORE_TITLE", "KINSHIP")
+)
 
 
 class Found(NamedTuple):
@@ -71,20 +74,6 @@ def _digits(match: re.Match[str]) -> str:
 
 def _is_checked(digits: str, check_digit: Callable[[str], str]) -> bool:
     return len(set(digits)) > 1 and check_digit(digits[:-1]) == digits[-1]
-
-
-_ENGLISH_GENERIC = word_set(
-    """
-    the this our a an at in to from of and hospital clinic pain emergency cardiology cardiac surgery
-    surgical medical medicine discharge admission day eye dental heart cancer family outpatient
-    inpatient urgent primary care community local outside general orthopedic orthopaedic
-    rehabilitation rehab psychiatric state university veterans va children children's women's
-    county regional diabetes wound coumadin anticoagulation sleep oncology neurology urology
-    gynecology ob ob/gyn obstetrics dermatology ent fracture hand breast renal dialysis pediatric
-    pediatrics podiatry vascular pulmonary follow-up followup return new another prior course
-    health mental same please see brief initial private mobile teaching during
-    """
-)
 
 
 def _is_named(match: re.Match[str]) -> bool:
@@ -255,26 +244,6 @@ def _fractions(folded: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 _ENGLISH_NAMES = {"DOCTOR": CUED, "EN_TITLED": CUED, "EN_CUED": CUED, "EN_DEGREE": SHAPED}
-_JA_NOT_BEFORE_TITLE = word_set(
-    """
-    患者 母 父 お母 お父 奥 旦那 息子 娘 嫁 妻 夫 兄 弟 姉 妹 祖父 祖母 看護師 医師 先生 皆 客
-    御家族 家族 ご家族 本人
-    御本人 同 仕 模 多 異 各 有 神 王 這 一 何 担当 主治 専門 内科 外科 当直 指導 執刀 麻酔科
-    産業 救急 研修 専攻 上級 常勤
-    非常勤 女性 男性 放射線科 病理 眼科 精神科 皮膚科 整形外科 小児科 産科 婦人科 循環器 消化器
-    呼吸器 訪問 病棟 外来 認定
-    専門看護 担任 主任 副主任 准 名誉 客員 特任 両 複数 近医 前医 校 保健 助産 臨床検査 検査
-    診療放射線 臨床工学 薬剤 叔母
-    叔父 伯母 伯父 孫 嬢 婿 義母 義父 隣 大工 職人 貴 諸 暴 主 細 諸君 歯科 獣 校長 施設 嘱託
-    家庭 相談 紹介 依頼 報告 該当
-    """
-)
-_KINSHIP = word_set(
-    """
-    父 母 夫 妻 子 長男 次男 三男 長女 次女 三女 息子 娘 兄 弟 姉 妹 祖父 祖母 孫 叔父 叔母
-    伯父 伯母 義父 義母 嫁 婿 甥 姪 友人 知人 内縁 同居人
-    """
-)
 _NO_ENGLISH_NAMES = NO_NAMES | GENERIC | ADVERBS | COPULAS | ARTICLES | OWNERS | RELATIVES | AS
 _RELATIVE_ENDS = ("看護師", "医師", "母", "父", "夫", "妻", "娘", "息子", "孫", "業者", "屋", "員",
                   "者", "手")  # fmt: skip
@@ -328,7 +297,7 @@ def _is_titled(name: str, title: str) -> bool:
     """Whether what stands before a title is a name, by the list and by the title."""
     bare = name.replace(" ", "")
     if (
-        name in _JA_NOT_BEFORE_TITLE
+        name in _NOT_BEFORE_TITLE
         or any(word in bare for word in JAPANESE_NO_NAMES if len(word) > 1)
         or bare.startswith(("お", "御"))
         or bare.endswith(_RELATIVE_ENDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -53,18 +53,10 @@ FEW_PATIENTS = 20
 class Scored:
     """Counts of a tagger on a set of notes, by name of the criterion.
 
-    Attributes
-    ----------
-    blind
-        With all labels made equal, for the criteria of `BLIND`.
-    covered
-        Characters and spans that redaction would take out.
-    n_duplicates
-        Spans that were given twice in one note, on both sides together, and counted once.
-    n_overlapping_gold
-        Golds that share a character with a gold before them.
-    seen
-        Golds by label, whether their text is known, and whether they were found.
+    `blind` has those of `BLIND`, with all labels made equal; `covered` what redaction would take
+    out. `n_duplicates` spans were given twice in one note, on either side, and counted once;
+    `n_overlapping_gold` golds share a character with a gold before them. `seen` has golds by label
+    where texts are `known`: of others and of those the found ones and all.
     """
 
     criteria: dict[str, MatchCounts]
@@ -73,7 +65,7 @@ class Scored:
     n_documents: int
     n_duplicates: int
     n_overlapping_gold: int
-    seen: Counter[tuple[str, bool, bool]]
+    seen: Mapping[str, IntArray]
 
 
 def score_pairs(
@@ -90,7 +82,8 @@ def score_pairs(
     where there is no note, or a label has the name of a margin of the matrix.
     """
     counters, blind = ({name: MatchCounter() for name in names} for names in (CRITERIA, BLIND))
-    covered, seen = CoverageCounts(), Counter[tuple[str, bool, bool]]()
+    covered = CoverageCounts()
+    seen: defaultdict[str, IntArray] = defaultdict(lambda: np.zeros((2, 2), dtype=np.int64))
     n_documents = n_duplicates = n_overlaps = 0
     for gold, predicted in pairs:
         spans = *gold.spans, *predicted.spans
@@ -103,9 +96,9 @@ def score_pairs(
         _count(blind, _blind(gold), _blind(predicted), matcher=matcher)
         if writer:
             writer.add(gold, predicted=predicted, found=found.values())
-        missed = set(found[HEADLINE_CRITERION].missed)
-        for span, form in zip(gold.spans, forms(gold) if known else gold.spans, strict=True):
-            seen[span.label, form in known, span not in missed] += 1
+        for span, form in zip(gold.spans, forms(gold), strict=True) if known else ():
+            is_found = span not in found[HEADLINE_CRITERION].missed
+            seen[span.label][int(form in known)] += (is_found, 1)
         covered += coverage(gold, predicted=predicted.spans)
         n_documents += 1
         n_duplicates += gold.n_duplicates + predicted.n_duplicates
@@ -242,14 +235,11 @@ class SeenScore(Record):
     @classmethod
     def of(cls, scored: Scored, *, n_forms: int) -> SeenScore:
         """Return what was counted."""
-        rows = []
-        for label in ordered(label for label, *_ in scored.seen):
-            unseen, seen = (
-                (n_found, n_found + scored.seen[label, is_known, False])
-                for is_known in (False, True)
-                for n_found in [scored.seen[label, is_known, True]]
-            )
-            rows.append(SeenRecall(label=label, seen=seen, unseen=unseen))
+        rows = [
+            SeenRecall(label=label, seen=tuple(seen.tolist()), unseen=tuple(unseen.tolist()))
+            for label in ordered(scored.seen)
+            for unseen, seen in [scored.seen[label]]
+        ]
         return cls(n_forms=n_forms, labels=tuple(rows))
 
 
@@ -299,15 +289,10 @@ PREDICTED_KINDS = (TAGGER, TAGGED, GIVEN, OUTPUTS)
 class Source(Record):
     """Where notes with spans come from.
 
-    Attributes
-    ----------
-    kind
-        `given`: kept from an upload; `file`: a registered file; `example`: the tool's own invented
-        notes; `tagger`: what a tagger says; `tagged`: a kept tagged set; `outputs`: a model's
-        copies of the notes, kept from an upload.
-    ref
-        The digest of what was given, the identifier of a file, tagger or set, or the language of
-        the example.
+    `kind` is `given`: kept from an upload; `file`: a registered file; `example`: the tool's own
+    invented notes; `tagger`: what a tagger says; `tagged`: a kept tagged set; `outputs`: a model's
+    copies of the notes, kept from an upload. `ref` is the digest of what was given, the identifier
+    of a file, tagger or set, or the language of the example.
     """
 
     kind: Literal["given", "file", "example", "tagger", "tagged", "outputs"]
@@ -318,18 +303,10 @@ class Source(Record):
 class Headline:
     """What a reader must know first.
 
-    Attributes
-    ----------
-    label
-        `identifier`, or "" for all labels where there is no identifier.
-    missed, share
-        Golds that no prediction touches, of all golds; that share with its interval.
-    notes
-        Notes in which at least one was missed, of all notes with one.
-    readable
-        Golds of which at least one character would stay in the text, of all golds.
-    is_few
-        Whether there are too few golds or patients to say much.
+    `label` is `identifier`, or "" for all labels where there is no identifier; `missed` golds are
+    touched by no prediction (`share` with its interval), and of `readable` ones at least one
+    character would stay; `notes` have at least one that was missed, of all with one. `is_few` says
+    that there are too few golds or patients to say much.
     """
 
     label: str
@@ -347,26 +324,10 @@ _NEEDED = (PATIENTS, SPANS, INDEX)
 class Score(Record):
     """A score as it is kept in `score.json`.
 
-    Attributes
-    ----------
-    title
-        As given: untrusted text; may be empty.
-    created
-        ISO time stamp in UTC.
-    tagger
-        `name`, what the tagger calls itself (untrusted text), and `digest`; empty where unknown.
-    gold_digest
-        SHA-256 of the gold notes in any order: two scores with the same one can be compared.
-    n_gold_only, n_predicted_only
-        Notes that one side lacks.
-    unknown_labels, n_left_out
-        Labels that the map does not know, and spans that it leaves out.
-    seen
-        None where the training notes are not known.
-    copies, verbatim
-        How a model's copies came out, and the score of exact copies alone; None without copies.
-    score_id
-        12 hexadecimal digits, the name of its folder.
+    `title` and the `name` of the tagger are untrusted text. Two scores with the same `gold_digest`,
+    of the gold notes in any order, can be compared. `n_gold_only` and `n_predicted_only` are notes
+    that one side lacks, `n_left_out` spans that the label map leaves out. `copies` says how a
+    model's copies came out, `verbatim` is the score of exact copies alone.
     """
 
     format: Literal[1] = 1
@@ -387,11 +348,6 @@ class Score(Record):
     copies: dict[str, Any] | None = None
     verbatim: ScoreSummary | None = None
     score_id: str = Field(default="", exclude=True)
-
-    @property
-    def n_gold(self) -> int:
-        """Golds of all labels."""
-        return self.summary.criteria[HEADLINE_CRITERION].together.n_gold
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -453,15 +409,9 @@ def patients_of(score_id: str, *, criterion: str) -> MatchCounts:
 class ScoresCompared:
     """Two scores side by side.
 
-    Attributes
-    ----------
-    lines
-        By label, all labels together (`ANY`) first: golds, and differences, first minus second.
-    first_only, second_only
-        Numbers of the cases, in the index of the score that missed them: golds that only the first
-        tagger misses, and that only the second one misses.
-    n_both
-        Golds that both miss.
+    `lines` has by label, all labels together (`ANY`) first: golds, and differences, first minus
+    second. `first_only` and `second_only` are numbers of cases, in the index of the score that
+    missed them: golds that only one tagger misses; `n_both` golds are missed by both.
     """
 
     lines: Mapping[str, tuple[int, tuple[Difference, ...]]]
@@ -512,12 +462,8 @@ def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared
 class PublishedDeid(Record):
     """The paper's figures (Yada et al., tables 1, 3 and 6 to 9, figure 2), as printed.
 
-    Attributes
-    ----------
-    percent, records
-        By criterion and label: precision, recall and F1; complete, clean and exact; in percent.
-    matrix
-        Figure 2, label-relaxed: by gold label or `spurious`, predicted label or `missed`.
+    `percent` and `records` have by criterion and label precision, recall and F1, and complete,
+    clean and exact, in percent; `matrix` is figure 2, label-relaxed, with its margins.
     """
 
     source: str

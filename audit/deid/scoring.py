@@ -72,17 +72,10 @@ _SHORT_BYTES = 5_000_000  # of both sides together: what is counted within minut
 class ScoreTask(Task):
     """What is to be scored.
 
-    Attributes
-    ----------
-    training
-        Notes that the tagger has learned from, for names seen against unseen; None where they are
-        not at hand.
-    has_five_types
-        Whether labels of i2b2 2014, MEDDOCAN and others are mapped to the five types.
-    label_map
-        More labels: from a label to another, "" leaves its spans out.
-    title
-        What to call the score; makes no other question of it.
+    `training` are notes that the tagger has learned from, for names seen against unseen. With
+    `has_five_types` labels of i2b2 2014, MEDDOCAN and others are mapped to the five types;
+    `label_map` has more, from a label to another, "" leaves its spans out. `title` is what to call
+    the score and makes no other question of it; `score_id` is known once the question is asked.
     """
 
     job = "score"
@@ -97,36 +90,29 @@ class ScoreTask(Task):
     n_replicates: int = Field(default=N_REPLICATES, ge=1, le=MAX_REPLICATES)
     title: str = ""
     score_id: str = ""
-    """Known once the question is asked."""
 
     @model_validator(mode="after")
     def _check(self) -> ScoreTask:
-        training = (None if self.training is None else self.training.kind) in (None, GIVEN, FILE)
-        sides = self.gold.kind in GOLD_KINDS and self.predicted.kind in PREDICTED_KINDS
-        language = self.gold.kind != EXAMPLE or self.gold.ref in LANGUAGES
-        if not (training and sides and language):
+        is_known = self.gold.kind in GOLD_KINDS and self.predicted.kind in PREDICTED_KINDS
+        if self.training:
+            is_known = is_known and self.training.kind in (GIVEN, FILE)
+        if not is_known or (self.gold.kind == EXAMPLE and self.gold.ref not in LANGUAGES):
             raise ValueError("notes cannot come from there")
         return self
 
     @property
     def mapping(self) -> LabelMap | None:
         """The map of labels; None where all stay as they are."""
-        if not self.has_five_types and not self.label_map:
-            return None
         first = FIVE_TYPES.labels if self.has_five_types else {}
-        return LabelMap({**first, **self.label_map})
-
-    @property
-    def sides(self) -> tuple[Source, ...]:
-        """The sources of notes."""
-        return tuple(one for one in (self.gold, self.predicted, self.training) if one is not None)
+        return LabelMap({**first, **self.label_map}) if first or self.label_map else None
 
     def question(self) -> Question:
         """Return the question; the same has the same score, whatever its title."""
+        sides = list(filter(None, (self.gold, self.predicted, self.training)))
         tagger = _known(self.predicted.ref) if self.predicted.kind == TAGGER else None
         about = [
             self.with_(title="", score_id="").plain(),
-            [_state(one) for one in self.sides],
+            [_state(one) for one in sides],
             tagger.digest if tagger else "",
             _example(self.gold.ref) if self.gold.kind == EXAMPLE else None,
         ]
@@ -135,7 +121,7 @@ class ScoreTask(Task):
         if tagger and not tagger.is_quick:
             device = queue_of("auto")
         else:
-            files = [_path(one) for one in self.sides if one.kind not in (EXAMPLE, TAGGER)]
+            files = [_path(one) for one in sides if one.kind not in (EXAMPLE, TAGGER)]
             n_bytes = sum(path.stat().st_size for path in files)
             device = SHORT if n_bytes <= _SHORT_BYTES else "cpu"
         label = tagger.tagger_id if tagger else ""
@@ -145,12 +131,11 @@ class ScoreTask(Task):
         """Measure; returns the identifier of the score. One that is kept is not made again."""
         if SCORES.place(self.score_id).is_dir():
             return (self.score_id,)
-        clear_given(keep=[one.ref for one in self.sides])
+        clear_given(keep=[one.ref for one in (self.gold, self.predicted, self.training) if one])
         with SCORES.making(self.score_id, stays=(PREDICTIONS, COPIES, TAGGED_FROM)) as folder:
             SCORES.clear_abandoned(seconds=ABANDONED_SECONDS)
             run = _Run(self, folder, contact)
-            score = run.score()
-            text = json.dumps(score.plain(), ensure_ascii=False) + "\n"
+            text = json.dumps(run.score().plain(), ensure_ascii=False) + "\n"
             write_whole(folder / SCORE, text.encode("utf-8", "surrogatepass"))
             for name in (GOLD_FILE, PREDICTIONS, COPIES, TAGGED_FROM):
                 (folder / name).unlink(missing_ok=True)

@@ -14,16 +14,17 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from pydantic import Field
 
-from audit.deid.copies import COPIES, CopyingTagger, added, copies_summary, numbers_of
-from audit.deid.release import Release
+from audit.deid.copies import COPIES, CopyingTagger, copies_summary, json_line, numbers_of
+from audit.deid.given import SPANS, AnnotatedNotes
+from audit.deid.release import Redacted, Release
 from audit.deid.tagger import Tagger, checked_tags, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import jsonl_line
@@ -34,11 +35,8 @@ from audit.shelf import clear_folder, fingerprint, whole_folder, write_whole
 from audit.tables import RowNote
 from audit.task import Record
 
-if TYPE_CHECKING:
-    from audit.deid.given import AnnotatedNotes
-
 TAGGING = "tagging the notes"
-SPANS, REDACTED, REFUSED = "spans.jsonl", "redacted.jsonl", "refused.jsonl"
+REDACTED, REFUSED = "redacted.jsonl", "refused.jsonl"
 CENSUS = "census.json"
 _STATE = "state.json"
 _BATCH_CHARS, _BATCH_NOTES = 200_000, 64
@@ -72,6 +70,11 @@ def tag_notes(
         note. What is finished when a person stops stays beside `out` and is taken up by the next
         run.
     """
+
+    def on_bytes(n: int) -> None:
+        if should_stop():
+            raise AuditCancelled
+
     names, n_rows, n_chars = [SPANS, REDACTED, REFUSED], _BATCH_NOTES, _BATCH_CHARS
     settings = [tagger.digest, release.decisive(), source.kind, source.n_bytes]
     if isinstance(tagger, CopyingTagger):
@@ -83,15 +86,19 @@ def tag_notes(
     with whole_folder(out, where="folder of tagged notes", stays=(*names, _STATE)) as folder:
         with ExitStack() as files:
             run = _Run(folder, names, json.dumps(settings), files)
-            meter = _RowMeter(source, progress, should_stop)
-            for batch in _batches(source, meter, n_rows, n_chars):
-                meter.begin(batch)
+            progress(Progress(TAGGING, 0.0, 1.0, None))
+            # Read once to be counted: files tell bytes by the megabyte only.
+            total = float(sum(map(_units, source.read(on_bytes=on_bytes))))
+            meter = Meter({TAGGING: total}, listener=progress, should_stop=should_stop)
+            rows = source.read(on_bytes=lambda n: meter.add(TAGGING, 0.0))
+            for batch in _batches(rows, n_rows, n_chars):
+                share = _Share(meter, sum(map(_units, batch)))
                 is_done = run.has_done(batch)
                 if not is_done:
-                    run.tag(batch, tagger, release, keep_outputs, meter)
-                meter.reach(1.0, is_cached=is_done)
+                    run.tag(batch, tagger, release, keep_outputs, should_stop, share)
+                share(1.0, is_cached=is_done)
             run.end()
-            meter.finish()
+            meter.finish(TAGGING)
         census = run.census(tagger, release.mode)
         text = json.dumps(census, ensure_ascii=False, indent=1) + "\n"
         write_whole(folder / CENSUS, text.encode())
@@ -99,64 +106,52 @@ def tag_notes(
     return census
 
 
-class _RowMeter:
-    """Counts rows that are done by their characters, and within a batch as far as a tagger tells.
+class _Share:
+    """Counts a batch up to a share of its units, 0-1; less than was told before counts nothing."""
 
-    The source is read once for it: files tell bytes by the megabyte only.
-    """
+    def __init__(self, meter: Meter, n_units: int) -> None:
+        self._meter, self._n_units, self._done = meter, n_units, 0.0
 
-    def __init__(
-        self,
-        source: NoteSource | AnnotatedNotes,
-        progress: ProgressListener,
-        should_stop: StopQuestion,
-    ) -> None:
-        def on_bytes(n: int) -> None:
-            if should_stop():
-                raise AuditCancelled
-
-        self.should_stop = should_stop
-        progress(Progress(TAGGING, 0.0, 1.0, None))
-        n_units = sum(map(_units, source.read(on_bytes=on_bytes)))
-        self._meter = Meter({TAGGING: float(n_units)}, listener=progress, should_stop=should_stop)
-        self._units = self._done = 0.0
-
-    def sign(self, n_bytes: int) -> None:
-        """Give a sign that the source is read; a person may stop there."""
-        self._meter.add(TAGGING, 0.0)
-
-    def begin(self, rows: Rows) -> None:
-        """Begin a batch."""
-        self._units, self._done = float(sum(map(_units, rows))), 0.0
-
-    def reach(self, share: float, *, is_cached: bool = False) -> None:
-        """Count a batch up to a share of it, 0-1; less than was told before counts nothing."""
-        units = min(1.0, share) * self._units - self._done
+    def __call__(self, share: float, *, is_cached: bool = False) -> None:
+        units = min(1.0, share) * self._n_units - self._done
         if units > 0:
             self._done += units
             self._meter.add(TAGGING, units, is_cached=is_cached)
-
-    def finish(self) -> None:
-        """Count what is left of all."""
-        self._meter.finish(TAGGING)
 
 
 def _units(row: Note | RowNote) -> int:
     return 1 + (len(row.text) if isinstance(row, Note) else 0)
 
 
-def _batches(
-    source: NoteSource | AnnotatedNotes, meter: _RowMeter, n_rows: int, n_chars: int
-) -> Iterator[Rows]:
+def _batches(source: Iterator[Note | RowNote], n_rows: int, n_chars: int) -> Iterator[Rows]:
     """Yield rows in batches whose borders depend on the rows alone."""
     rows: list[Note | RowNote] = []
-    for row in source.read(on_bytes=meter.sign):
+    for row in source:
         rows.append(row)
         if len(rows) >= n_rows or sum(map(_units, rows)) - len(rows) >= n_chars:
             yield rows
             rows = []
     if rows:
         yield rows
+
+
+def counted(document: TaggedDocument, redacted: Redacted) -> Counter[str]:
+    """Count a note as the census names it, and spans and their characters under "n" and "chars"."""
+    counts = Counter(
+        n_notes=1, n_characters=len(document.text), n_notes_without_spans=int(not document.spans),
+        n_replaced=len(redacted.replacements), n_replaced_by_itself=redacted.n_unchanged,
+        n_notes_of_no_language=int(not redacted.language),
+    )  # fmt: skip
+    for span in document.spans:
+        counts.update({f"n {span.label}": 1, f"chars {span.label}": span.n_chars})
+    return counts
+
+
+def by_label(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Return what `counted` says of spans, as the census has it."""
+    labels = ordered(key[2:] for key, n in counts.items() if n and key.startswith("n "))
+    return {label: {"n": counts[f"n {label}"], "n_characters": counts[f"chars {label}"]}
+            for label in labels}  # fmt: skip
 
 
 class _State(Record):
@@ -170,8 +165,6 @@ class _State(Record):
     rows: str = ""
     lengths: dict[str, int] = Field(default={})
     counts: dict[str, int] = Field(default={})
-    n_spans: dict[str, int] = Field(default={})
-    n_span_chars: dict[str, int] = Field(default={})
     copies: dict[str, float] = Field(default={})
 
 
@@ -182,9 +175,8 @@ class _Run:
         before = _State(settings=settings)
         try:
             found = _State.read((folder / _STATE).read_bytes(), where=_STATE)
-            sizes = {name: (folder / name).stat().st_size for name in names}
             if found.settings == settings and all(
-                size >= found.lengths[name] for name, size in sizes.items()
+                (folder / name).stat().st_size >= found.lengths[name] for name in names
             ):
                 before = found
         except (OSError, AuditError, KeyError):
@@ -199,28 +191,26 @@ class _Run:
             file = files.enter_context(os.fdopen(descriptor, "r+b", buffering=1 << 20))
             self._files[name] = file
             file.truncate(file.seek(before.lengths.get(name, 0)))
-        self.counts = Counter(before.counts)
-        self._n_spans, self._n_span_chars = Counter(before.n_spans), Counter(before.n_span_chars)
-        self._copies = before.copies
+        self._counts, self._copies = Counter(before.counts), Counter(before.copies)
+        self._n_left = self._counts["n_rows"]
         self._rows, self._ids = hashlib.sha256(), set[bytes]()
-        self._n_looked_at = 0
         self._kept_at = time.monotonic()
 
     def has_done(self, rows: Rows) -> bool:
         """Whether an earlier run did these rows, which must be the same still."""
-        n_before = self._before.counts.get("n_rows", 0)
-        if self._n_looked_at >= n_before:
+        if self._n_left <= 0:
             return False
         for row in rows:
             self._look_at(row)
-        self._n_looked_at += len(rows)
-        if self._n_looked_at >= n_before and self._rows.hexdigest() != self._before.rows:
-            raise AuditError("The notes changed while they were read.", where="notes")
+        self._n_left -= len(rows)
+        if self._n_left <= 0 and self._rows.hexdigest() != self._before.rows:
+            raise _changed()
         return True
 
     def tag(
-        self, rows: Rows, tagger: Tagger, release: Release, keep_outputs: bool, meter: _RowMeter
-    ) -> None:
+        self, rows: Rows, tagger: Tagger, release: Release, keep_outputs: bool,
+        should_stop: StopQuestion, share: _Share,
+    ) -> None:  # fmt: skip
         """Tag rows and write what came of them; about once a second note how far the run is."""
         numbers, documents = [], []
         for row in rows:
@@ -229,51 +219,33 @@ class _Run:
                 numbers.append(row.row)
                 documents.append(TaggedDocument(name, row.text, patient_id=row.patient_id or None))
             else:
-                self._write(REFUSED, asdict(row))
-        if isinstance(tagger, CopyingTagger):
-            documents = self._copied(documents, tagger, keep_outputs, meter) if documents else []
-        elif documents:
-            tags = tag_checked(tagger, [document.text for document in documents])
-            documents = [one.with_spans(spans) for one, spans in zip(documents, tags, strict=True)]
-        for number, document in zip(numbers, documents, strict=True):
+                self._files[REFUSED].write(json_line(asdict(row)))
+        texts = [document.text for document in documents]
+        if texts and isinstance(tagger, CopyingTagger):
+            found = tagger.read(documents, should_stop=should_stop, on_share=share)
+            tags = checked_tags([one.tags for one in found], texts=texts, name=COPIES)
+            documents = [one.document for one in found]
+            for reading in found:
+                line = reading.line(with_outputs=keep_outputs)
+                self._copies.update(numbers_of(line))
+                self._files[COPIES].write(json_line(line))
+        else:
+            tags = tag_checked(tagger, texts) if texts else ()
+        for number, one, spans in zip(numbers, documents, tags, strict=True):
+            document = replace(one, spans=spans)
             redacted = release.of(document)
             self._files[SPANS].write(jsonl_line(document).encode())
-            self._write(REDACTED, {"row": number, "text": redacted.text})
-            self.counts.update(
-                n_characters=len(document.text), n_notes_without_spans=int(not document.spans),
-                n_replaced=len(redacted.replacements), n_replaced_by_itself=redacted.n_unchanged,
-                n_notes_of_no_language=int(not redacted.language),
-            )  # fmt: skip
-            for span in document.spans:
-                self._n_spans[span.label] += 1
-                self._n_span_chars[span.label] += span.n_chars
-        n_notes = len(documents)
-        self.counts.update(n_rows=len(rows), n_notes=n_notes, n_refused=len(rows) - n_notes)
+            self._files[REDACTED].write(json_line({"row": number, "text": redacted.text}))
+            self._counts.update(counted(document, redacted))
+        self._counts.update(n_rows=len(rows), n_refused=len(rows) - len(documents))
         if time.monotonic() - self._kept_at >= _KEEP_SECONDS:
             self._keep()
 
-    def _copied(
-        self,
-        documents: Sequence[TaggedDocument],
-        tagger: CopyingTagger,
-        keep_outputs: bool,
-        meter: _RowMeter,
-    ) -> list[TaggedDocument]:
-        """Return notes with the spans of their copies, and write down how faithful those are."""
-        found = tagger.read(documents, should_stop=meter.should_stop, on_share=meter.reach)
-        texts = [document.text for document in documents]
-        tags = checked_tags([one.tags for one in found], texts=texts, name=COPIES)
-        for reading in found:
-            line = reading.line(with_outputs=keep_outputs)
-            self._copies = added(self._copies, numbers_of(line))
-            self._write(COPIES, line)
-        return [replace(one.document, spans=spans) for one, spans in zip(found, tags, strict=True)]
-
     def end(self) -> None:
         """Refuse a source that lost rows, or has no note; note that all of it is done."""
-        if self._n_looked_at < self._before.counts.get("n_rows", 0):
-            raise AuditError("The notes changed while they were read.", where="notes")
-        if not self.counts["n_notes"]:
+        if self._n_left > 0:
+            raise _changed()
+        if not self._counts["n_notes"]:
             raise AuditError("No row is a note.", where="notes")
         self._keep()
 
@@ -284,29 +256,21 @@ class _Run:
         census = {
             "tagger": {"name": tagger.name, "digest": tagger.digest, "labels": [*tagger.labels]},
             "mode": mode,
-            **{name: self.counts[name] for name in names},
-            "spans": {
-                label: {"n": self._n_spans[label], "n_characters": self._n_span_chars[label]}
-                for label in ordered(self._n_spans)
-            },
+            **{name: self._counts[name] for name in names},
+            "spans": by_label(self._counts),
             "sha256": {name: fingerprint(self._folder / name) for name in self._files},
         }
         return census | ({"copies": copies_summary(self._copies)} if self._copies else {})
-
-    def _write(self, name: str, line: dict[str, Any]) -> None:
-        text = json.dumps(line, ensure_ascii=False) + "\n"
-        self._files[name].write(text.encode("utf-8", "surrogatepass"))
 
     def _keep(self) -> None:
         """Write down that everything so far is whole."""
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
-        state = self._before.with_(
-            rows=self._rows.hexdigest(),
+        state = _State(
+            settings=self._before.settings, rows=self._rows.hexdigest(),
             lengths={name: file.tell() for name, file in self._files.items()},
-            counts=dict(self.counts), n_spans=dict(self._n_spans),
-            n_span_chars=dict(self._n_span_chars), copies=self._copies,
+            counts=dict(self._counts), copies=dict(self._copies),
         )  # fmt: skip
         write_whole(self._folder / _STATE, state.written())
         self._kept_at = time.monotonic()
@@ -322,3 +286,7 @@ class _Run:
             name = f"{name}#{row.row}"
         self._ids.add(key)
         return name
+
+
+def _changed() -> AuditError:
+    return AuditError("The notes changed while they were read.", where="notes")

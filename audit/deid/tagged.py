@@ -21,13 +21,14 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from audit.deid.copies import COPIES, STATUSES
+from audit.deid.given import SPANS
 from audit.deid.release import FROM_TEXT, Release, Replacement, language_of
-from audit.deid.tag import CENSUS, REDACTED, SPANS
+from audit.deid.tag import CENSUS, REDACTED, by_label, counted
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
 from audit.notes.read import is_whole
-from audit.notes.spans import TYPES, Span, TaggedDocument, merged, n_overlapping, ordered
+from audit.notes.spans import TYPES, Span, TaggedDocument, merged, n_overlapping
 from audit.progress import StopQuestion
 from audit.shelf import Shelf, now, one_line, taken, write_whole
 from audit.stats import IntArray
@@ -446,56 +447,35 @@ def corrected_census(tagged: TaggedSet, *, index: IntArray, corrections: ByNote)
     own = dict(tagged.census or {})
     if not corrections:
         return own | {"n_notes_corrected": 0}
-    counts: Counter[Any] = Counter({name: int(own.get(name, 0)) for name in _OF_TAGGER[:3]})
-    for label, counted in own["spans"].items():
-        counts.update({(label, name): n for name, n in counted.items()})
-    n_changed: Counter[str] = Counter({"n_removed": 0, "n_added": 0})
+    counts = Counter({name: own.get(name, 0) for name in _OF_TAGGER[:3]})
+    for label, of_label in own["spans"].items():
+        counts.update({f"n {label}": of_label["n"], f"chars {label}": of_label["n_characters"]})
+    n_changed = Counter({"n_removed": 0, "n_added": 0})
     for number, ones in corrections.items():
         document = note_at(tagged, number, index=index, corrections={}).document
-        counts.update(_counted(corrected(document, ones), tagged.how))
-        counts.subtract(_counted(document, tagged.how))
+        after = corrected(document, ones)
+        counts.update(counted(after, tagged.how.of(after)))
+        counts.subtract(counted(document, tagged.how.of(document)))
         for one in ones:
             n_changed[f"n_{one.kind}"] += len(one.spans)
+    alone = {name: own.pop(name) for name in _OF_TAGGER if name in own}
     return {
-        **{name: value for name, value in own.items() if name not in _OF_TAGGER},
+        **own,
         **{name: counts[name] for name in _OF_TAGGER[:3]},
-        "spans": _by_label(counts),
+        "spans": by_label(counts),
         "n_notes_corrected": len(corrections),
         "corrections": dict(n_changed),
-        "tagger_alone": {name: own[name] for name in _OF_TAGGER if name in own},
+        "tagger_alone": alone,
     }
 
 
 def census_of(note: OneNote, *, release: Release) -> dict[str, Any]:
-    """Return what was counted in a single note, as the census of a set counts it.
-
-    Counts are those after corrections by hand.
-    """
-    counts, text = _counted(note.document, release), note.document.text
+    """Return what was counted in a single note, corrected by hand, as a set's census has it."""
+    counts = counted(note.document, release.of(note.document))
     return {
-        "n_notes": 1,
-        "n_characters": len(text),
-        **{name: counts[name] for name in _OF_TAGGER[:3]},
-        "n_notes_of_no_language": int(not language_of(text)),
-        "spans": _by_label(counts),
+        **{name: n for name, n in counts.items() if " " not in name},
+        "spans": by_label(counts),
         "n_notes_corrected": int(bool(note.corrections)),
-    }
-
-
-def _counted(document: TaggedDocument, release: Release) -> Counter[Any]:
-    """Count a note as `_OF_TAGGER` names it, and its spans and their characters by label."""
-    redacted = release.of(document)
-    numbers = (not document.spans, len(redacted.replacements), redacted.n_unchanged)
-    counts: Counter[Any] = Counter(dict(zip(_OF_TAGGER, map(int, numbers), strict=False)))
-    for span in document.spans:
-        counts.update({(span.label, "n"): 1, (span.label, "n_characters"): span.n_chars})
-    return counts
-
-
-def _by_label(counts: Counter[Any]) -> dict[str, dict[str, int]]:
-    labels = ordered(key[0] for key, n in counts.items() if isinstance(key, tuple) and n)
-    return {
-        label: {name: counts[label, name] for name in ("n", "n_characters")} for label in labels
     }
 
 

@@ -11,7 +11,8 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -22,21 +23,15 @@ from audit.deid.network.config import TaggerFacts
 from audit.deid.rules import RuleTagger, without_clinical
 from audit.deid.tagger import MAX_BYTES, TAGGER, Tagger, Tags
 from audit.errors import AuditError
-from audit.notes.spans import CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE, Span
+from audit.notes.spans import Span
 from audit.shelf import Shelf
 from audit.stats import Estimate
 from audit.training.config import LossPoint, read_losses
 
-LONGEST, RULES_FIRST, MODEL_FIRST, CODES_FIRST = (
-    "longest", "rules first", "model first", "codes by rule",
-)  # fmt: skip
-WAYS = (LONGEST, RULES_FIRST, MODEL_FIRST, CODES_FIRST)
-"""Which of two finds that share a character stays whole: the longer; that of the rules; that of the
-model; that of the rules for codes and contacts and else that of the model.
-
-Of the other one stays what is left: no character that either of them found is released.
+WAY = "rules first"
+"""How rules and model are put together, as `how.json` has it: of two finds that share a character
+that of the rules stays whole, and of the other what is left. None that either found is released.
 """
-_CODES = (PERSONAL_ID_CODE, LINKAGE_CODE, CONTACT)
 _PAIRS = dict(zip("(（「[［<＜", ")）」]］>＞", strict=True))
 _OPENING = {closing: opening for opening, closing in _PAIRS.items()}
 _NUMBER = re.compile(r"\d+(?:[-/.‐−－／．]\d+)+")
@@ -45,11 +40,10 @@ _VERSION = 4  # of how finds are put together
 
 @dataclass(frozen=True)
 class CombinedTagger:
-    """Finds what either of two taggers finds, put together in one of `WAYS`."""
+    """Finds what the rules find, and a model beside them."""
 
     rules: Tagger
     model: Tagger
-    way: str
     name: str = "combined"
 
     @property
@@ -60,44 +54,49 @@ class CombinedTagger:
     @property
     def digest(self) -> str:
         """SHA-256 of both and the way."""
-        return combined_digest(self.rules.digest, self.model.digest, way=self.way)
+        return combined_digest(self.rules.digest, self.model.digest)
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
         """Return the spans of each text."""
         rows = zip(texts, self.rules.tag(texts), self.model.tag(texts), strict=True)
-        return tuple(put_together(text, one, other, way=self.way) for text, one, other in rows)
+        return tuple(put_together(*row) for row in rows)
 
 
-def combined_digest(rules: str, model: str, *, way: str) -> str:
-    """Return the digest of two taggers put together, from theirs."""
-    return hashlib.sha256(f"{_VERSION}|{way}|{rules}|{model}".encode()).hexdigest()
+def combined_digest(rules: str, model: str) -> str:
+    """Return the digest of rules and a model put together, from theirs."""
+    return hashlib.sha256(f"{_VERSION}|{WAY}|{rules}|{model}".encode()).hexdigest()
 
 
-def put_together(text: str, by_rules: Tags, by_model: Tags, *, way: str) -> Tags:
-    """Return the finds of two taggers as spans that share no character.
+def put_together(text: str, by_rules: Tags, by_model: Tags) -> Tags:
+    """Return the finds of rules, and what a model found beside them, as spans apart.
 
     A rest that is white space alone, or without a letter or digit, is left out; so are the marks of
     punctuation at the ends of what the model found, but for those that are part of it. A number in
     several parts, as 5/10 or 0564-23-8711, of which the model found some is taken whole. What the
     model found in clinical values alone is refused.
     """
-    tidy = [span for span in (without_edges(text, span) for span in by_model) if span is not None]
-    whole = without_clinical(text, with_whole_numbers(text, tidy, others=by_rules))
+    tidy = [span for span in (_without_edges(text, span) for span in by_model) if span is not None]
+    numbers = [match.span() for match in _NUMBER.finditer(text)]
+    others = (*tidy, *by_rules)
+    personal = without_clinical(text, [_with_numbers(span, numbers, others) for span in tidy])
+    kept = list(by_rules)
+    is_taken = bytearray(len(text))
+    for span in by_rules:
+        is_taken[span.start : span.end] = b"\1" * span.n_chars
+    for span in sorted(personal, key=lambda span: (-span.n_chars, span)):
+        for free in re.finditer(b"\0+", is_taken[span.start : span.end]):
+            start, end = span.start + free.start(), span.start + free.end()
+            rest = text[start:end]
+            if end - start == span.n_chars:
+                kept.append(span)
+            elif any(char.isalnum() for char in rest):
+                start += len(rest) - len(rest.lstrip())
+                kept.append(Span(start, start + len(rest.strip()), span.label))
+        is_taken[span.start : span.end] = b"\1" * span.n_chars
+    return tuple(sorted(kept))
 
-    def rank(find: tuple[bool, Span]) -> tuple[int, int, bool, Span]:
-        is_rule, span = find
-        is_first = {
-            LONGEST: False, RULES_FIRST: is_rule, MODEL_FIRST: not is_rule,
-            CODES_FIRST: is_rule and span.label in _CODES,
-        }[way]  # fmt: skip
-        is_second = way == CODES_FIRST and not is_rule
-        return 0 if is_first else 1 if is_second else 2, -span.n_chars, is_rule, span
 
-    finds = [*((True, span) for span in by_rules), *((False, span) for span in whole)]
-    return _laid(text, [span for _, span in sorted(finds, key=rank)])
-
-
-def without_edges(text: str, span: Span) -> Span | None:
+def _without_edges(text: str, span: Span) -> Span | None:
     """Return a span without the punctuation and white space at its ends; None if nothing is left.
 
     A bracket stays where its partner is inside, a closing point where another one is: "A.B.".
@@ -119,38 +118,13 @@ def _is_edge(char: str) -> bool:
     return char.isspace() or char in _PAIRS or unicodedata.category(char)[0] == "P"
 
 
-def with_whole_numbers(text: str, spans: Sequence[Span], *, others: Tags) -> list[Span]:
-    """Return spans that end at the ends of numbers; what another span holds is left to it."""
-    numbers = [match.span() for match in _NUMBER.finditer(text)]
-    found = []
-    for span in spans:
-        touched = [n for n in numbers if n[0] < span.end and span.start < n[1]]
-        start = min([span.start, *(n[0] for n in touched)])
-        end = max([span.end, *(n[1] for n in touched)])
-        ends = ((start, span.start), (span.end, end))
-        is_taken = any(
-            max(first, other.start) < min(last, other.end)
-            for first, last in ends for other in (*spans, *others)
-        )  # fmt: skip
-        found.append(span if is_taken else Span(start, end, span.label))
-    return found
-
-
-def _laid(text: str, order: Iterable[Span]) -> Tags:
-    """Lay spans one after the other; a later one keeps what is still free."""
-    is_taken = bytearray(len(text))
-    kept: list[Span] = []
-    for span in order:
-        for free in re.finditer(b"\0+", is_taken[span.start : span.end]):
-            start, end = span.start + free.start(), span.start + free.end()
-            rest = text[start:end]
-            if end - start == span.n_chars:
-                kept.append(span)
-            elif any(char.isalnum() for char in rest):
-                start += len(rest) - len(rest.lstrip())
-                kept.append(Span(start, start + len(rest.strip()), span.label))
-        is_taken[span.start : span.end] = b"\1" * span.n_chars
-    return tuple(sorted(kept))
+def _with_numbers(span: Span, numbers: Sequence[tuple[int, int]], others: Tags) -> Span:
+    """Return a span that ends at the ends of numbers; what another span holds is left to it."""
+    touched = [number for number in numbers if number[0] < span.end and span.start < number[1]]
+    whole = Span(min([span.start, *(first for first, _ in touched)]),
+                 max([span.end, *(last for _, last in touched)]), span.label)  # fmt: skip
+    is_taken = any(one.overlap(whole) > one.overlap(span) for one in others)
+    return span if is_taken else whole
 
 
 RULES, DEFAULT = "rules", "default"
@@ -192,11 +166,8 @@ class KnownTagger:
         `n_predicted` marks `n_right` are an annotated span's. None where spans were not counted.
         """
         names = ("n_gold", "n_missed", "n_predicted", "n_spurious")
-        counts = [self.measured.get(name) for name in names]
-        if not all(isinstance(count, int) for count in counts):
-            return None
-        n_gold, n_missed, n_predicted, n_spurious = map(int, counts)  # type: ignore[arg-type]
-        if not (0 <= n_missed <= n_gold and 0 <= n_spurious <= n_predicted):
+        n_gold, n_missed, n_predicted, n_spurious = (self.measured.get(name) for name in names)
+        if n_gold is None or n_predicted is None:
             return None
         return {"n_gold": n_gold, "n_found": n_gold - n_missed, "n_predicted": n_predicted,
                 "n_right": n_predicted - n_spurious}  # fmt: skip
@@ -237,8 +208,7 @@ def known_taggers() -> tuple[KnownTagger, ...]:
 
 @lru_cache(maxsize=1)
 def _default_digest() -> str:
-    model = TaggerFacts.of_folder(SHIPPED)
-    return combined_digest(RuleTagger().digest, model.digest(), way=way_of(SHIPPED))
+    return combined_digest(RuleTagger().digest, TaggerFacts.of_folder(SHIPPED).digest())
 
 
 def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
@@ -246,7 +216,7 @@ def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
     if tagger_id == RULES:
         return RuleTagger()
     if tagger_id == DEFAULT:
-        return load_default(SHIPPED, device=device)
+        return CombinedTagger(RuleTagger(), load_tagger_folder(SHIPPED, device=device), DEFAULT)
     if tagger_id.startswith(TRAINED):
         trained_tagger(tagger_id)
         return load_tagger_folder(tagger_dir(tagger_id), device=device)
@@ -265,22 +235,6 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
 
         return load_generative(folder, device=device)
     raise _no_such_tagger()
-
-
-def load_default(folder: Path, *, device: str = "auto") -> CombinedTagger:
-    """Return the default tagger of a folder: rules and a token classifier, as `how.json` says."""
-    from audit.deid.network.model import load_token_tagger
-
-    model = load_token_tagger(folder, device=device)
-    return CombinedTagger(RuleTagger(), model, way_of(folder), DEFAULT)
-
-
-def way_of(folder: Path) -> str:
-    """Return how the default tagger of a folder puts rules and model together."""
-    way = _json_file(folder / HOW).get("way")
-    if way not in WAYS:
-        raise AuditError("It is damaged.", where="default tagger", do="Install it again.")
-    return str(way)
 
 
 def _json_file(path: Path) -> dict[str, Any]:
@@ -322,25 +276,20 @@ class ShippedFigure:
 
 def shipped_figures(tagger_id: str) -> tuple[ShippedFigure, ...]:
     """Return what was measured of a tagger, by hand first; empty where nothing is known of it."""
-    return _figures(SHIPPED, tagger_id) if tagger_id in _NAMES else ()
-
-
-@lru_cache(maxsize=4)
-def _figures(folder: Path, tagger_id: str) -> tuple[ShippedFigure, ...]:
-    how, by_hand = _json_file(folder / HOW), _json_file(folder / HAND_WRITTEN)
+    if tagger_id not in _NAMES:
+        return ()
+    how, by_hand = (_json_file(SHIPPED / name) for name in (HOW, HAND_WRITTEN))
     name, digest = _NAMES[tagger_id]
-    # Figures of another tagger are not this one's.
-    sides = [(by_hand, True)] if by_hand and by_hand.get(digest) == how.get(digest) else []
     found: list[ShippedFigure] = []
-    for content, is_by_hand in [*sides, (how, False)]:
-        try:
-            measured = content["held_out"][name]
-            found += [
-                _figure(measured[language], language, label, is_by_hand=is_by_hand)
-                for language in LANGUAGES if language in measured for label in LABELS
-            ]  # fmt: skip
-        except (ValueError, KeyError, TypeError):
-            continue
+    for content, is_by_hand in ((by_hand, True), (how, False)):
+        # Figures of another tagger are not this one's.
+        if content.get(digest) == how.get(digest):
+            with suppress(ValueError, KeyError, TypeError):
+                measured = content["held_out"][name]
+                found += [
+                    _figure(measured[language], language, label, is_by_hand=is_by_hand)
+                    for language in LANGUAGES if language in measured for label in LABELS
+                ]  # fmt: skip
     return tuple(found)
 
 
@@ -350,7 +299,5 @@ def _figure(
     counted = measured["label_relaxed"][label]
     low, high = (counted.get("intervals") or {}).get("recall") or (float("nan"), float("nan"))
     found = Estimate(float(counted["recall"]), float(low), float(high))
-    if not 0 <= found.value <= 1:
-        raise ValueError("a share lies between 0 and 1")
     n_notes, n_gold = int(measured["n_notes"]), int(counted["n_gold"])
     return ShippedFigure(is_by_hand, language, label, n_notes, n_gold, found)

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from audit.deid.copies import json_line
 from audit.deid.generative.config import TuningSettings
 from audit.deid.generative.model import check_directory, model_files
 from audit.deid.given import Files, annotated_notes, is_table, notes_lines
@@ -67,8 +68,7 @@ def one_text(text: str, *, source: str) -> NotesToTag:
         raise AuditError("The note is empty.", where="notes")
     if len(text) > MAX_FIELD_CHARS:
         raise AuditError("The note is longer than 1 MB.", where="notes")
-    line = json.dumps({"note_id": "1", "text": text}, ensure_ascii=False) + "\n"
-    return NotesToTag(source, given=line.encode("utf-8", "surrogatepass"))
+    return NotesToTag(source, given=json_line({"note_id": "1", "text": text}))
 
 
 def uploaded(files: Files) -> NotesToTag:

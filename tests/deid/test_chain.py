@@ -8,7 +8,8 @@ import random
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.masks import ModelTranslation, ModelTyper, find_marks
+from audit.deid.masks import find_marks
 from audit.deid.pipeline import (
     FILES,
     REST,
@@ -24,13 +25,12 @@ from audit.deid.pipeline import (
     TEST,
     TRAIN,
     VALIDATION,
+    AnswerFile,
     AskedModel,
     ChainOrder,
     LeakCounter,
-    SplitSizes,
     build_named,
     split_notes,
-    usual_sizes,
     with_template,
 )
 from audit.errors import AuditCancelled, AuditError
@@ -192,8 +192,8 @@ def test_what_cannot_be_built_is_refused_and_leaves_nothing(tmp_path: Path) -> N
     empty = source_of(tmp_path / "e.jsonl", [{"id": "1", "text": " "}])
     model = FakeModel()
     for notes, out, order, said in (
-        (source, "o", ChainOrder(sizes=SplitSizes(300, 0, 0)), "held out, but only 20 are of"),
-        (source, "o", ChainOrder(sizes=SplitSizes(1, 1, 39)), "only 38 are left"),
+        (source, "o", ChainOrder(sizes=(300, 0, 0)), "only 40, and 20 of them are of"),
+        (source, "o", ChainOrder(sizes=(1, 1, 39)), "2 notes are to be held out and 39"),
         (empty, "o", ChainOrder(), "No row is a note"),
         (source, ".", order_of(model), "something already"),
     ):
@@ -231,19 +231,20 @@ def test_notes_that_change_while_they_are_read_are_refused(tmp_path: Path) -> No
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=40), st.integers(0, 5))
 def test_no_patient_is_in_two_splits(owners: list[int], seed: int) -> None:
-    single = [owners.count(owner) == 1 for owner in owners]
-    sizes = SplitSizes(sum(single) // 3, sum(single) // 3, len(owners) // 4)
-    split = [SPLITS[i] for i in split_notes(len(owners), single=single, sizes=sizes, seed=seed)]
-    counts = [split.count(name) for name in (VALIDATION, TEST, TRAIN)]
-    assert counts == [sizes.n_validation, sizes.n_test, sizes.n_train]
+    is_alone = [owners.count(owner) == 1 for owner in owners]
+    sizes = (sum(is_alone) // 3, sum(is_alone) // 3, len(owners) // 4)
+    split = [SPLITS[i] for i in split_notes(is_alone, sizes=sizes, seed=seed)]
+    assert tuple(split.count(name) for name in (VALIDATION, TEST, TRAIN)) == sizes
     for owner in set(owners):
         places = {split[i] for i, other in enumerate(owners) if other == owner}
         assert len(places) == 1 or places <= {TRAIN, REST}
 
 
 def test_sizes_are_the_papers_where_there_are_enough() -> None:
-    assert usual_sizes(n_notes=281_993, n_single=90_000) == SplitSizes(5000, 5000, 50_000)
-    assert usual_sizes(n_notes=341, n_single=341) == SplitSizes(34, 34, 273)
+    for n_notes, n_alone, sizes in ((62_000, 55_000, [50_000, 5000, 5000, 2000]),
+                                    (341, 341, [273, 34, 34, 0])):  # fmt: skip
+        split = split_notes([i < n_alone for i in range(n_notes)], seed=1)
+        assert [split.count(place) for place in range(4)] == sizes
 
 
 @pytest.mark.parametrize(
@@ -292,13 +293,22 @@ class FakeModel:
         return [f"1: TEXT {len(prompts)}.{len(prompt)}" for prompt in prompts]
 
 
-def order_of(model: Callable[..., list[str]], *, digest: str = "a") -> ChainOrder:
-    typing = AskedModel(model, digest=f"typing {digest}", n_at_once=3)
-    translating = AskedModel(model, digest=f"translating {digest}", n_at_once=4)
+@dataclass
+class Named:
+    """A model with what a chain must know of it."""
+
+    model: FakeModel
+    digest: str
+    n_batch: int
+
+    def __call__(self, prompts: Sequence[str]) -> list[str]:
+        return self.model(prompts)
+
+
+def order_of(model: FakeModel, *, digest: str = "a") -> ChainOrder:
     return ChainOrder(
-        typer=ModelTyper(typing),
-        translator=ModelTranslation(translating),
-        models=(typing, translating),
+        typer=Named(model, f"typing {digest}", 3),
+        translator=Named(model, f"translating {digest}", 4),
     )
 
 
@@ -310,15 +320,17 @@ def blanks(path: Path) -> NoteSource:
     ])  # fmt: skip
 
 
-def test_prompts_of_like_length_together_and_none_twice() -> None:
-    model = FakeModel()
+def test_prompts_of_like_length_together_and_none_twice(tmp_path: Path) -> None:
+    model, seen = FakeModel(), []
     prompts = ["ccc", "a", "bb", "a", "dddd", "bb"]
-    asked = AskedModel(model, digest="", n_at_once=2)
-    assert asked(prompts) == [f"1: TEXT 2.{len(prompt)}" for prompt in prompts]
+    with closing(AnswerFile(tmp_path / "a")) as answers:
+        asked = AskedModel(Named(model, "", 2), answers=answers,
+                           on_batch=lambda *told: seen.append(told))  # fmt: skip
+        for _ in range(2):
+            assert asked(prompts) == [f"1: TEXT 2.{len(prompt)}" for prompt in prompts]
+        assert asked([]) == []
     assert model.calls == [("a", "bb"), ("ccc", "dddd")]
-    assert asked([]) == []
-    asked(["a"])
-    assert len(model.calls) == 3, "nothing is kept but in a build"
+    assert seen == [(0.5, False), (0.5, False), (0.5, True), (0.5, True)]
 
 
 HALVES = [

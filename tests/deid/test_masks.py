@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -12,29 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.deid.fill import (
+    FilledNote,
     NoteContext,
     ProfileTable,
     age_in,
     filled,
-    profile_of_note,
     with_marked_ages,
 )
 from audit.deid.generative.model import LocalModel
 from audit.deid.masks import (
     KINDS,
-    MaskAnswer,
-    ModelTranslation,
-    ModelTyper,
-    NoTranslation,
-    RuleTyper,
     find_marks,
     has_marks,
     known_kind,
     mark_text,
-    masked_note,
-    passages,
-    read_answer,
-    with_types,
+    translated,
+    typed_notes,
 )
 from audit.names.people import ENGLISH, JAPANESE, LOCALES, Profile, age_on, identity_of, written
 from audit.notes.dates import Interval
@@ -43,8 +37,7 @@ from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES
 
 
 def typed(text: str) -> str:
-    note = masked_note(text, has_blanks="___" in text)
-    return with_types(note, RuleTyper().types([note])[0]).text
+    return typed_notes([text], has_blanks="___" in text)[0].text
 
 
 @pytest.mark.parametrize(
@@ -85,17 +78,18 @@ def test_rules_type_mimic(text: str, expected: str) -> None:
     assert typed(text) == expected
 
 
-def test_what_was_not_understood_is_counted_and_text_is_restored() -> None:
-    note = masked_note("Hgb ___, Na ___, by ___ ___", has_blanks=True)
-    answers = [MaskAnswer(None, text="7.4 {{x}}"), MaskAnswer(None),
-               MaskAnswer(KINDS["Physician Name"], number="2"),
-               MaskAnswer(KINDS["Date"], number="x" * 3)]  # fmt: skip
-    done = with_types(note, answers)
-    assert done.text == "Hgb 7.4 ((x)), Na ___, by {{Physician Name 2}} {{Date}}"
-    assert (done.n_restored, done.unknown) == (1, {"___": 1})
-    assert done.typed == {"Physician Name": 1, "Date": 1}
-    with pytest.raises(ValueError, match="zip"):
-        with_types(note, answers[:2])
+def test_an_answer_is_read_however_it_is_written_and_the_others_are_counted() -> None:
+    reply = (
+        "Sure:\n1: Patient Name\n [[2]]: {{Physician Name 3}}\n3. TEXT 7.4 {{x\n4：医師名\n"
+        "5: shoe size\n6: TEXT\n1: Hospital Name\n7 Patient\n8: Date 1234"
+    )
+    text = " ".join(f"{n} ___" for n in range(1, 9)) + " [**Foo 3**]"
+    (done,) = typed_notes([text], has_blanks=True, ask=lambda prompts: [reply for _ in prompts])
+    assert done.text == (
+        "1 {{Patient Name}} 2 {{Physician Name 3}} 3 7.4 ((x 4 {{Physician Name}} 5 ___ 6 ___ "
+        "7 ___ 8 ___ [**Foo 3**]"
+    )
+    assert (done.n_masks, done.n_restored, done.unknown) == (9, 1, {"___": 4, "Foo": 1})
 
 
 @pytest.mark.parametrize(
@@ -126,65 +120,53 @@ def test_a_placeholder_is_read_as_it_was_written() -> None:
 # A language model reads and translates.
 
 
-def test_an_answer_is_read_however_it_is_written() -> None:
-    reply = (
-        "Sure:\n1: Patient Name\n [[2]]: {{Physician Name 3}}\n3. TEXT 7.4\n4：医師名\n"
-        "5: shoe size\n6: TEXT\n1: Hospital Name\n7 Patient"
-    )
-    assert read_answer(reply) == {
-        1: MaskAnswer(KINDS["Patient Name"]),
-        2: MaskAnswer(KINDS["Physician Name"], number="3"),
-        3: MaskAnswer(None, text="7.4"),
-        4: MaskAnswer(KINDS["Physician Name"]),
-    }
-
-
 def test_the_model_is_asked_about_blanks_alone_and_rules_fill_the_gaps() -> None:
     asked: list[str] = []
 
-    def answers(prompts: Sequence[str]) -> list[str]:
+    def ask(prompts: Sequence[str]) -> list[str]:
         asked.extend(prompts)
-        return ["1: TEXT 9.1\n9: Patient Name" for _ in prompts]
+        return ["1: TEXT 9.1\n9: Patient Name" if "names:" in one else "" for one in prompts]
 
     far = "x" * 481
-    notes = [masked_note(f"Hgb ___ then Ms. ___.{far}Na ___", has_blanks=True),
-             masked_note("[**Known lastname 3**] came", has_blanks=False),
-             masked_note("K ___. " * 41, has_blanks=True)]  # fmt: skip
-    types = ModelTyper(answers).types(notes)
-    text = MaskAnswer(None, text="9.1")
-    assert types[:2] == [
-        (text, MaskAnswer(KINDS["Patient Surname"], sex="F"), text),
-        (MaskAnswer(KINDS["Patient Surname"], number="3"),),
-    ]
-    assert [i for i, answer in enumerate(types[2]) if answer == text] == [0, 40]
+    notes = [f"Hgb ___ then Ms. ___.{far}Na ___", "Mr. [**Known lastname 3**] came", "K ___. " * 41]
+    done = typed_notes(notes, has_blanks=True, ask=ask)
+    assert done[0].text == f"Hgb 9.1 then Ms. {{{{Patient Surname F}}}}.{far}Na 9.1"
+    assert done[1].text == "Mr. {{Patient Surname 3 M}} came"
+    assert done[2].text == "K 9.1. " + "K ___. " * 7 + "K {{Patient Name}}. " + "K ___. " * 31 + (
+        "K 9.1. "
+    )
     shown = [prompt.split("Note:\n")[1].split("\n\nMasks")[0] for prompt in asked]
     assert shown[:2] == [f"Hgb [[1]] then Ms. [[2]].{'x' * 239}", f"{'x' * 237}Na [[1]]"]
     assert [part.count("[[") for part in shown] == [2, 1, 40, 1]
     assert f"names: {', '.join(KINDS)}." in asked[0]
 
 
-def _upper(prompts: Sequence[str]) -> list[str]:
-    texts = [prompt.split("Passage:\n", 1)[1] for prompt in prompts]
-    return ["退院。{{Patient Name}}" if "KEEP" not in one else "落ちた" for one in texts]
-
-
 def test_a_translation_keeps_placeholders_or_is_not_taken() -> None:
+    def ask(prompts: Sequence[str]) -> list[str]:
+        texts = [prompt.split("Passage:\n", 1)[1] for prompt in prompts]
+        return ["退院。{{Patient Name}}" if "KEEP" not in one else "落ちた" for one in texts]
+
     texts = ["{{Patient Name}} left.\n", "KEEP {{Patient Name}}\n", "  \n"]
-    done = ModelTranslation(_upper).translate(texts)
+    done = translated(texts, ask=ask)
     assert [(one.text, one.n_passages, one.n_kept) for one in done] == [
         ("退院。{{Patient Name}}\n", 1, 0), (texts[1], 1, 1), (texts[2], 0, 0),
     ]  # fmt: skip
-    assert [one.text for one in NoTranslation().translate(texts)] == texts
 
 
 @given(st.lists(st.integers(0, 1700), max_size=12), st.booleans())
 def test_passages_are_the_text(lengths: list[int], ends: bool) -> None:
+    asked: list[str] = []
+
+    def ask(prompts: Sequence[str]) -> list[str]:
+        asked.extend(prompt.split("Passage:\n", 1)[1] for prompt in prompts)
+        return asked
+
     text = "\n".join("x" * n for n in lengths) + "\n" * ends
-    pieces = passages(text)
-    assert "".join(pieces) == text
-    for piece, after in zip(pieces, [*pieces[1:], ""], strict=True):
-        assert len(piece) <= 1500 or piece.rstrip("\n").count("\n") == 0
-        assert not after or len(piece) + len(after.split("\n", 1)[0]) + 1 > 1500
+    assert translated([text], ask=ask)[0].text == text
+    assert "".join(asked).replace("\n", "") == "x" * sum(lengths)
+    assert all(len(piece) <= 1500 or "\n" not in piece for piece in asked)
+    for piece, after in itertools.pairwise(asked):
+        assert len(piece) + len(after.split("\n", 1)[0]) > 1490
 
 
 def test_a_tiny_model_answers_for_real(tmp_path: Path) -> None:
@@ -202,8 +184,8 @@ def test_a_tiny_model_answers_for_real(tmp_path: Path) -> None:
     assert len(LocalModel(directory, max_new_tokens=2048)(["a b c", "番号"])) == 2
     digests = [LocalModel(directory, max_new_tokens=n).digest for n in (3, 4, 3)]
     assert digests[0] == digests[2] != digests[1]
-    (types,) = ModelTyper(model).types([masked_note("Ms. ___ left", has_blanks=True)])
-    assert types[0].kind == KINDS["Patient Surname"]
+    (done,) = typed_notes(["Ms. ___ left"], has_blanks=True, ask=model)
+    assert done.text == "Ms. {{Patient Surname F}} left"
 
 
 # Filling.
@@ -216,6 +198,10 @@ DAY = WEEKS.move(NEAR)
 def context(locale: str, *, note: str = "n1", stay: str = "s1") -> NoteContext:
     identity = identity_of(1, "patient:7", Profile("F", 70, DAY), locale=locale)
     return NoteContext(1, identity, stay, note, NEAR, WEEKS, locale)
+
+
+def values_of(done: FilledNote) -> tuple[str, ...]:
+    return tuple(done.text[span.start : span.end] for span in done.spans)
 
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="{}"), max_size=12)
@@ -234,7 +220,6 @@ def test_every_value_lies_where_its_span_says(
 ) -> None:
     text = "".join(a + b for a, b in parts) + tail
     done = filled(text, context=context(locale))
-    assert tuple(done.text[s.start : s.end] for s in done.spans) == done.values
     # What is left when the values are cut out is the text around the placeholders, and titles.
     rest, at = "", 0
     for span in done.spans:
@@ -258,7 +243,7 @@ def test_values_of_every_kind_stay_the_same_in_every_version(locale: str, digest
     done = filled(text + "{{Age|over 89}}", context=context(locale))
     assert (done.n_left, done.text.count("{{")) == (0, 0)
     told = repr([(s.label, s.kind, s.person, v)
-                 for s, v in zip(done.spans, done.values, strict=True)])  # fmt: skip
+                 for s, v in zip(done.spans, values_of(done), strict=True)])  # fmt: skip
     assert hashlib.sha256((done.text + told).encode()).hexdigest()[:8] == digest
 
 
@@ -273,12 +258,13 @@ def test_a_patient_is_the_same_in_all_notes_and_staff_within_a_stay(locale: str)
     other = filled(text, context=context(locale, note="n3", stay="s2"))
     name = context(locale).identity.name
     forms = {written(name, form) for form in ("joined", "spaced", "wide", "middle")}
-    assert {one.values[0], two.values[0], two.values[-1], other.values[0]} <= forms
-    assert one.values[1:4] == two.values[1:4] == other.values[1:4] == (
+    firsts = {values_of(one)[0], values_of(two)[0], values_of(two)[-1], values_of(other)[0]}
+    assert firsts <= forms
+    assert values_of(one)[1:4] == values_of(two)[1:4] == values_of(other)[1:4] == (
         name.surname.written, written(name, "initials"),
         context(locale).identity.values["record_number"],
     )  # fmt: skip
-    assert one.values[4:6] == two.values[4:6]
+    assert values_of(one)[4:6] == values_of(two)[4:6]
     assert [span.label for span in one.spans[:3]] == [
         IDENTIFIER, QUASI_IDENTIFIER, QUASI_IDENTIFIER,
     ]  # fmt: skip
@@ -290,25 +276,25 @@ def test_a_patient_is_the_same_in_all_notes_and_staff_within_a_stay(locale: str)
 def test_dates_move_by_the_patients_interval_and_ages_fit() -> None:
     text = "{{Admission Date|2151-8-4}} {{Birth Date}} {{Age}} {{Sex}}"
     done = filled(text, context=context(ENGLISH))
-    assert done.values[0] == f"{DAY.year}-{DAY.month}-{DAY.day}"
-    assert done.values[2:] == ("70", "female")
+    assert values_of(done)[0] == f"{DAY.year}-{DAY.month}-{DAY.day}"
+    assert values_of(done)[2:] == ("70", "female")
     assert age_on(context(ENGLISH).identity.birth, DAY) == 70
     ja = filled("{{Date|2151-8-4}}／{{Sex}}", context=context(JAPANESE))
-    assert ja.values[1] == "女性" and "2151" not in ja.text
+    assert values_of(ja)[1] == "女性" and "2151" not in ja.text
 
 
 def test_what_is_known_stays_units_stand_once_and_families_share_surnames() -> None:
     done = filled("{{Age|=７０歳}}の{{Title}}{{Shoe Size}}", context=context(JAPANESE))
-    assert (done.values, done.n_left) == (("７０歳",), 1)
+    assert (values_of(done), done.n_left) == (("７０歳",), 1)
     assert done.text.startswith("７０歳の") and done.text.endswith("{{Shoe Size}}")
     for unit in ("歳", "才"):
         done = filled(f"（{{{{Age}}}}{unit}）{{{{Age|=７０{unit}}}}}", context=context(JAPANESE))
-        assert done.text == f"（{done.values[0]}）{done.values[1]}"
-        assert done.values == (f"70{unit}", f"７０{unit}")
+        assert done.text == f"（{values_of(done)[0]}）{values_of(done)[1]}"
+        assert values_of(done) == (f"70{unit}", f"７０{unit}")
     text = "".join(f"{{{{Family Member Surname {n}}}}}" for n in range(80))
     done = filled(text, context=context(JAPANESE))
     own = context(JAPANESE).identity.name.surname.written
-    assert 45 <= done.values.count(own) <= 75
+    assert 45 <= values_of(done).count(own) <= 75
 
 
 # What notes say of their patients.
@@ -337,21 +323,21 @@ def test_a_patients_profile_comes_from_all_notes() -> None:
         note("６歳女児．", patient="q", row=6),
     ):
         table.add(one)
-    known = table.profile("p", seed=1)
+    known = table.profile(note(""), seed=1)
     assert (known.profile.sex, known.profile.age) == ("F", 70)
     assert known.profile.on == known.interval.move(date(2152, 1, 2))
     assert known.first_day == date(2151, 8, 4) and 2000 <= known.profile.on.year <= 2019
-    assert (len(table), table.n_notes("p"), table.n_notes("q")) == (2, 3, 1)
-    assert table.profile("q", seed=1).profile.sex == "F"
+    assert (len(table), [table.is_alone(place) for place in (-1, 0, 1)]) == (2, [True, False, True])
+    assert table.profile(note("", patient="q"), seed=1).profile.sex == "F"
     with pytest.raises(KeyError):
-        table.profile("r", seed=1)
+        table.profile(note("", patient="r"), seed=1)
 
 
 def test_a_note_of_nobody_tells_its_own_sex_and_age() -> None:
     for text, sex, age in (
         ("４０歳男性．娘は女性", "M", 40), ("性別：女", "F", None), ("不明", "", None),
     ):  # fmt: skip
-        known = profile_of_note(note(text, day=""), seed=1)
+        known = ProfileTable().profile(note(text, patient="", day=""), seed=1)
         assert (known.profile.sex, known.profile.age) == (sex, age)
         assert known.first_day == date(2150, 1, 1)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.deid.tagger import Tags, Window, from_windows, tag_checked, windows_of
-from audit.deid.taggers import WAYS, CombinedTagger, put_together
+from audit.deid.taggers import CombinedTagger, put_together
 from audit.notes.spans import Span, merged
 
 SIZES = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n // 2)))
@@ -118,49 +120,34 @@ class Fixed:
 TAGS = spans_of(len(TEXT), most=6, labels=("contact", "identifier"))
 
 
-@given(TAGS, TAGS, st.sampled_from(WAYS))
-def test_every_sign_that_either_found_is_found_and_nothing_else(
-    one: Tags, other: Tags, way: str
-) -> None:
-    found = put_together(TEXT, one, other, way=way)
+@given(TAGS, TAGS)
+def test_every_sign_that_either_found_is_found_and_nothing_else(one: Tags, other: Tags) -> None:
+    found = put_together(TEXT, one, other)
     covered, either = places(found), places((*one, *other))
     assert covered <= either
     assert not any(TEXT[i].isalnum() for i in either - covered)
-    tagger = CombinedTagger(Fixed(one), Fixed(other), way)
+    tagger = CombinedTagger(Fixed(one), Fixed(other))
     assert tag_checked(tagger, [TEXT]) == (found,) and tagger.labels == ("x",)
-    assert put_together(TEXT, one, (), way=way) == one
-    tidy = put_together(TEXT, (), other, way=way)
-    assert put_together(TEXT, tidy, tidy, way=way) == tidy
+    assert put_together(TEXT, one, ()) == one
+    tidy = put_together(TEXT, (), other)
+    assert put_together(TEXT, tidy, tidy) == tidy
     assert merged(tidy) == tuple((span.start, span.end) for span in tidy) or len(tidy) > 1
 
 
-RULE, MODEL = Span(3, 5, "contact"), Span(3, 8, "identifier")
-PARTS = (RULE, Span(6, 8, "identifier"))
-NAME = Span(3, 5, "quasi_identifier")
-
-
 @pytest.mark.parametrize(
-    ("way", "rule", "expected"),
-    [
-        ("longest", RULE, (MODEL,)),
-        ("model first", RULE, (MODEL,)),
-        ("rules first", RULE, PARTS),
-        ("codes by rule", RULE, PARTS),
-        ("codes by rule", NAME, (MODEL,)),
-        ("rules first", NAME, (NAME, PARTS[1])),
-        ("longest", Span(3, 8, "contact"), (MODEL,)),
-        ("codes by rule", Span(3, 8, "contact"), (Span(3, 8, "contact"),)),
-    ],
+    ("rule", "rest"),
+    [((3, 5), [(6, 8)]), ((4, 6), [(3, 4), (6, 8)]), ((3, 8), []), ((8, 9), [(3, 8)])],
 )
-def test_which_of_two_stays_whole(way: str, rule: Span, expected: Tags) -> None:
-    assert put_together(TEXT, (rule,), (MODEL,), way=way) == expected
+def test_what_the_rules_found_stays_whole(rule: tuple[int, int], rest: list[Any]) -> None:
+    by_rule, model = Span(*rule, "contact"), Span(3, 8, "identifier")
+    expected = sorted([by_rule, *(Span(*one, "identifier") for one in rest)])
+    assert put_together(TEXT, (by_rule,), (model,)) == tuple(expected)
 
 
 def test_the_digest_follows_what_it_is_made_of() -> None:
     one, other = Fixed((), "a"), Fixed((), "b")
-    made = [CombinedTagger(one, other, "longest"), CombinedTagger(other, one, "longest"),
-            CombinedTagger(one, other, "model first")]  # fmt: skip
-    assert len({tagger.digest for tagger in made}) == 3
+    digest = sha256(b"4|rules first|a|b").hexdigest()
+    assert CombinedTagger(one, other).digest == digest != CombinedTagger(other, one).digest
 
 
 @pytest.mark.parametrize(
@@ -187,9 +174,8 @@ def test_finds_of_a_model_are_tidy_and_numbers_whole(
     text: str, model: list[tuple[int, int]], found: list[str]
 ) -> None:
     spans = tuple(Span(*one, "contact") for one in model)
-    done = put_together(text, (), spans, way="longest")
+    done = put_together(text, (), spans)
     assert [text[span.start : span.end] for span in done] == found
     if text == "5/3-5/10":
-        done = put_together(text, (Span(4, 8, "identifier"),), (Span(0, 1, "contact"),),
-                            way="rules first")  # fmt: skip
+        done = put_together(text, (Span(4, 8, "identifier"),), (Span(0, 1, "contact"),))
         assert done == (Span(0, 1, "contact"), Span(4, 8, "identifier")), "left to others"

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from audit.cli import main
+from audit.deid.copies import COPIES
 from audit.deid.generative import model as greedy
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import (
@@ -34,8 +35,9 @@ from audit.deid.generative.tagger import (
     tokens_at_once,
 )
 from audit.deid.generative.training import CopyLearner, Example
+from audit.deid.given import SPANS
 from audit.deid.release import Release
-from audit.deid.tag import COPIES, SPANS, tag_notes
+from audit.deid.tag import tag_notes
 from audit.deid.taggers import TAGGERS, known_taggers, load_tagger, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError

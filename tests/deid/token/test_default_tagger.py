@@ -11,7 +11,7 @@ from tests.deid.token.make_notes import notes
 
 def test_the_default_is_made_and_measured_again(tmp_path):
     out = tmp_path / "default"
-    how = make(out, Recipe(n_notes=12, n_validation=4, n_choosing=4, n_test=6, n_epochs=0.5))
+    how = make(out, Recipe(n_notes=12, n_validation=4, n_test=6, n_epochs=0.5))
     assert json.loads((out / "how.json").read_text("utf-8")) == how
     assert set(how["held_out"]) == {"rules alone", "model alone", "default"}
     assert how["held_out"]["default"]["ja"]["n_notes"] == 3
