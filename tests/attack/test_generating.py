@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from audit.attack import attacks
-from audit.attack.attacks import generation_attack
 from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.question import AuditRequest, GenerationSettings
 from audit.errors import AuditError
@@ -56,20 +55,22 @@ def attack(
 ) -> Attacked:
     tasks: list[GenerationTask] = []
 
-    def evidence_of(who: str, task: GenerationTask, *, n_documents: int) -> GeneratedShard:
+    def evidence_of(who: str, task: GenerationTask, *, kind: str, n_total: int) -> GeneratedShard:
         tasks.append(task)
-        assert n_documents == settings.n_documents
+        assert (kind, n_total) == ("generation", settings.n_documents)
         return found[who] if found else blank(task, of_hospital=who == "hospital")
 
-    monkeypatch.setattr(attacks.evidence, "generation_evidence", evidence_of)
+    monkeypatch.setattr(attacks.evidence, "collect", evidence_of)
     request = AuditRequest(
         scenario_number=1, general=Path("g"), hospital=Path("h"), candidates=NAMES,
         generation=settings, seed=11,
     )  # fmt: skip
-    result = generation_attack(
-        request, pair, names=NAMES + REFERENCE, pool=POOL, sources=lambda who, phase: who
+    names = NAMES + REFERENCE
+    task = attacks.task_of(request, pair, names)
+    result = attacks.attack(
+        request, pair, task, names=names, pool=POOL, sources=lambda who, kind: who
     )  # type: ignore[arg-type]
-    assert tasks[0] == tasks[1]  # both models are asked the same
+    assert tasks == [task, task]  # both models are asked the same
     return Attacked(tasks[0], result)
 
 
@@ -142,7 +143,7 @@ def test_a_japanese_tokenizer_takes_a_japanese_prompt(tmp_path, monkeypatch):
     # None of these Western names can be spelled in it: nothing is scored, and nothing stops.
     result = attack(monkeypatch, japanese, settings).result
     for name, score in result.scores.items():
-        assert ("hits" in name) == np.isfinite(score.value).all(), name
+        assert ("hits" in name) == np.isfinite(score[0]).all(), name
     assert np.isnan(result.shown["hospital"]).all()
     assert result.shown["hospital"].shape == (1, 3)
 
@@ -188,10 +189,10 @@ def test_masses_become_products_of_mass_per_document(pair, monkeypatch, found):
                      (np.nan, np.nan), (mass["mary"], mass["jones"])]  # fmt: skip
             products = [first * last for first, last in pairs]
             minima = [min(first, last) for first, last in pairs]
-            np.testing.assert_allclose(scores[f"{prefix}product"].value, products)
-            np.testing.assert_allclose(scores[f"{prefix}minimum"].value, minima)
+            np.testing.assert_allclose(scores[f"{prefix}product"][0], products)
+            np.testing.assert_allclose(scores[f"{prefix}minimum"][0], minima)
     assert result.n_pieces.tolist() == [2, 3, 2, 2]
-    assert (len(result.block_counts), result.n_units) == (2, 3)
+    assert result.block_counts.tolist() == [2, 1]
 
 
 def test_scores_by_part_are_those_of_the_masses_of_the_whole_run(pair, monkeypatch, found):
@@ -220,10 +221,10 @@ def test_scores_by_part_are_those_of_the_masses_of_the_whole_run(pair, monkeypat
     for row, pair_of in enumerate([(0, 1), (2, 5), None, (3, 4)]):
         both = [(residual[k], shift[k]) for k in pair_of] if pair_of else [nothing, nothing]
         for name, value in part_scores(*both).items():
-            assert result.scores[name].value[row] == pytest.approx(value, nan_ok=True), name
+            assert result.scores[name][0, row] == pytest.approx(value, nan_ok=True), name
         half = sum(log_mass["hospital"][k] - log_mass["general"][k] for k in pair_of or ())
         expected = half if pair_of else math.nan
-        assert result.scores["half_log_ratio"].value[row] == pytest.approx(expected, nan_ok=True)
+        assert result.scores["half_log_ratio"][0, row] == pytest.approx(expected, nan_ok=True)
         by_name = [result.part_residual[c] for c in result.parts.of_name[row] if c >= 0]
         assert by_name == pytest.approx([residual[k] for k in pair_of or ()])
 
@@ -268,7 +269,7 @@ def test_hits_are_shares_of_documents_and_reference_controls_have_none(pair, mon
         "general_full_hits": [0, 0, 0],
     }
     for name, shares in expected.items():
-        np.testing.assert_allclose(result.scores[name].value, shares, err_msg=name)
+        np.testing.assert_allclose(result.scores[name][0], shares, err_msg=name)
 
 
 def test_quality_and_name_counts_are_reported_for_both_models(pair, monkeypatch, found):
