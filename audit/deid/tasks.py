@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from audit.deid.copies import json_line
 from audit.deid.generative.config import TuningSettings
 from audit.deid.generative.model import check_directory, model_files
-from audit.deid.given import Files, annotated_notes, is_table, notes_lines
+from audit.deid.given import Files, annotated_notes, is_table, notes_lines, whole_note
 from audit.deid.network.config import (
     MAX_SYNTHETIC,
     Material,
@@ -31,7 +31,6 @@ from audit.errors import AuditError
 from audit.foreign import decode_text
 from audit.home import salted_digest
 from audit.notes.read import open_notes, resolve_note_file
-from audit.tables import MAX_FIELD_CHARS
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, states_of
 from audit.training.config import LossPoint
 
@@ -64,11 +63,7 @@ class NotesToTag:
 
 def one_text(text: str, *, source: str) -> NotesToTag:
     """Return a text as the only note of a question."""
-    if not text.strip():
-        raise AuditError("The note is empty.", where="notes")
-    if len(text) > MAX_FIELD_CHARS:
-        raise AuditError("The note is longer than 1 MB.", where="notes")
-    return NotesToTag(source, given=json_line({"note_id": "1", "text": text}))
+    return NotesToTag(source, given=json_line({"note_id": "1", "text": whole_note(text)}))
 
 
 def uploaded(files: Files) -> NotesToTag:
