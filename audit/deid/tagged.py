@@ -156,6 +156,13 @@ class OneNote:
 
 def tagged_text(text: str, *, tagger: Tagger, release: Release) -> OneNote:
     """Tag one text at once."""
+    if len(text) > MAX_TYPED_CHARS:
+        raise AuditError(
+            "The text has more than {max_typed_chars:,} characters.",
+            where="notes",
+            do="Put it into a file.",
+            max_typed_chars=MAX_TYPED_CHARS,
+        )
     (spans,) = tag_checked(tagger, [whole_note(text)])
     return released_note(TaggedDocument("1", text, spans), row=1, release=release)
 

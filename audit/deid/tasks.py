@@ -41,24 +41,15 @@ second on a CPU that is shared. A tagger that writes copies needs the device alo
 
 @dataclass(frozen=True)
 class NotesToTag:
-    """The notes of a question: handed in, or a file of the list.
+    """The notes of a question: `given`, bytes that `open_notes` reads, or a registered file.
 
-    Parameters
-    ----------
-    source
-        One of those of `audit.deid.tagged.TaggedSet`.
-    given
-        Bytes that `open_notes` reads; None for a registered file.
-    file_id
-        Of a registered file; "" where notes were handed in.
-    columns
-        (field of a note, name of its column), where a person said so.
+    `source` is one of those of `TaggedSet`; `columns` are said where a person did.
     """
 
     source: str
     given: bytes | None = None
     file_id: str = ""
-    columns: tuple[tuple[str, str], ...] = ()
+    columns: Columns = ()
 
 
 def one_text(text: str, *, source: str) -> NotesToTag:
@@ -312,17 +303,18 @@ def _saying(say: Callable[[str], None], *, seconds: float) -> Callable[[LossPoin
 
     Where spans are measured, only points with such a measurement are said.
     """
-    said = [float("-inf")]
+    said = float("-inf")
 
     def tell(point: LossPoint) -> None:
-        if point.loss is None or point.seconds - said[0] < seconds:
+        nonlocal said
+        if point.loss is None or point.seconds - said < seconds:
             return
+        start = f"Step {point.step}: loss {point.loss:.4f}"
         if point.f is not None:
             recall, precision = point.recall or 0.0, point.precision or 0.0
-            say(f"Step {point.step}: loss {point.loss:.4f}, recall {recall:.3f}, precision "
-                f"{precision:.3f}.")  # fmt: skip
+            say(f"{start}, recall {recall:.3f}, precision {precision:.3f}.")
         elif seconds:
-            said[0] = point.seconds
-            say(f"Step {point.step}: loss {point.loss:.4f} nats a token.")
+            said = point.seconds
+            say(f"{start} nats a token.")
 
     return tell
