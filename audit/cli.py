@@ -1008,12 +1008,14 @@ def deid_build(
         translator=LocalModel(translator, max_new_tokens=2048) if translator else None,
     )
     summary = build_named(open_notes(notes), out=out, order=order, progress=progress_line())
-    say(f"{summary.n_notes} notes with {sum(summary.n_spans.values())} values; "
-        f"{sum(summary.unknown.values())} masks were not understood and stayed.")  # fmt: skip
-    if not summary.leaks.is_clean:
-        say(f"Splits share {summary.leaks.n_shared_patients} patients and "
-            f"{summary.leaks.n_shared_texts} texts.")  # fmt: skip
-    return summary.plain()
+    n_spans, n_unknown = sum(summary["n_spans"].values()), sum(summary["unknown"].values())
+    say(f"{summary['n_notes']} notes with {n_spans} values; "
+        f"{n_unknown} masks were not understood and stayed.")  # fmt: skip
+    leaks = summary["leaks"]
+    if not leaks["is_clean"]:
+        say(f"Splits share {leaks['n_shared_patients']} patients and "
+            f"{leaks['n_shared_texts']} texts.")  # fmt: skip
+    return summary
 
 
 def deid_tag(

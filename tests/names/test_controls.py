@@ -436,12 +436,6 @@ def test_names_that_a_model_cannot_spell_never_come() -> None:
     assert max(drawn.first + drawn.last) < "K"
 
 
-def test_five_thousand_controls_of_ten_thousand_members() -> None:
-    listed = as_members([(f"First{i}", US.last[i % 900]) for i in range(10_000)])
-    found = matched_controls(listed, n=5_000, seed=0, kind="hard")
-    assert len(set(pairs(found))) == 5_000
-
-
 def test_a_list_with_controls_names_nobody_twice_and_no_planted_part() -> None:
     planted = replace(as_members([("Mary", "Quux")]), role=("canary",), n_mentions=(2,))
     listed = as_members([("Mary", "Smith"), ("John", "Jones"), ("Ann", "Lee")]) + planted
