@@ -74,12 +74,8 @@ def marks_of(hits: Sequence[Hit]) -> tuple[Hit, ...]:
 class ModelDocuments:
     """The n documents of one model.
 
-    Attributes
-    ----------
-    hits
-        Every place of every listed name; they may overlap.
-    has
-        For each of `GROUPS` whether [n] a document holds a name of it, whole or in part.
+    `hits` are all places of all listed names, which may overlap; `has` tells for each of `GROUPS`
+    whether [n] a document holds a name of it, whole or in part.
     """
 
     who: str
@@ -97,22 +93,18 @@ class ModelDocuments:
 
     def holds(self, text: str, *, is_revealed: bool) -> Flags:
         """Return whether [n] a document holds a folded text, unless revealed outside names."""
-        searched = self._folded if is_revealed else self._folded_masked
-        return np.array([text in one for one in searched], dtype=np.bool_)
+        return np.array([text in one for one in self._folded[is_revealed]], dtype=np.bool_)
 
     @cached_property
-    def _folded(self) -> list[str]:
-        return [fold_name(text) for text in self.texts]
-
-    @cached_property
-    def _folded_masked(self) -> list[str]:
-        found = []
+    def _folded(self) -> tuple[list[str], list[str]]:
+        """The folded texts with a sign in the place of every name, and as they are."""
+        hidden = []
         for number, text in enumerate(self.texts):
             letters = list(text)
             for mark in reversed(self.marks(number)):
                 letters[mark.start : mark.end] = [_NAME]
-            found.append(fold_name("".join(letters)))
-        return found
+            hidden.append(fold_name("".join(letters)))
+        return hidden, [fold_name(text) for text in self.texts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,29 +148,23 @@ def document_view(
     is_asked = table["kind"].isin(ASKED)
     flagged = is_asked & (table["decision"] == "flagged")
     groups = dict(zip(GROUPS, (is_asked | True, is_asked, ~is_asked, flagged), strict=True))
-    members = {group: set(np.flatnonzero(rows)) for group, rows in groups.items()}
     models = []
     for who in WHO:
         texts = (*documents.get(who, ()), *[""] * (n - len(documents.get(who, ()))))
         hits = find_hits(texts, names=names)
-        held = [{name_id for hit in found for name_id in hit.name_ids} for found in hits]
+        held = [sorted({name_id for hit in found for name_id in hit.name_ids}) for found in hits]
         has = {
-            group: np.array([not rows.isdisjoint(one) for one in held], dtype=np.bool_)
-            for group, rows in members.items()
+            group: np.array([bool(rows.iloc[ids].any()) for ids in held], dtype=np.bool_)
+            for group, rows in groups.items()
         }
         models.append(ModelDocuments(who, texts, hits, has))
     return DocumentView(*models)
 
 
 def select_documents(view: DocumentView, *, wish: DocumentWish) -> Rows:
-    """Return the numbers of the documents that fit, in their order.
+    """Return the numbers of the documents that fit, in their order; ValueError for no filter.
 
     A number fits if the document of either model does; "none": if both hold no listed name.
-
-    Raises
-    ------
-    ValueError
-        If there is no such filter.
     """
     if wish.group not in FILTERS:
         raise ValueError("there is no such filter")
@@ -225,13 +211,14 @@ def listed_passages(
 
     Each with its number from 1, and the row of the name whose it is where that is known.
     """
-    names = zip(table["first_name"], table["last_name"], strict=True)
-    row_of = {(fold_name(first), fold_name(last)): row for row, (first, last) in enumerate(names)}
+    parts = zip(table["first_name"], table["last_name"], strict=True)
+    rows = {(fold_name(first), fold_name(last)): row for row, (first, last) in enumerate(parts)}
     wanted, found = fold_name(text), []
     for number, passage in enumerate(inspection.passages, start=1):
         if wanted in fold_name(f"{passage.left}\n{passage.right}"):
-            row = passage.owner
-            if isinstance(row, tuple):
-                row = row_of.get((fold_name(row[0]), fold_name(row[1])))
-            found.append((number, passage, None if row is None or row >= len(table) else row))
+            owner = passage.owner
+            if isinstance(owner, tuple):
+                owner = rows.get((fold_name(owner[0]), fold_name(owner[1])))
+            is_listed = owner is not None and owner < len(table)
+            found.append((number, passage, owner if is_listed else None))
     return found

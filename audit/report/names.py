@@ -51,16 +51,10 @@ _EVIDENCE = {
 class Column:
     """One column of the table of names.
 
-    Attributes
-    ----------
-    dtype
-        "text", "number" (float64, NaN where not known), "flag" (bool), or "facet": a category out
-        of few, those that occur in a fixed order.
-    forms
-        In which forms of the names it is seen as it is. In others a name shows its initials or
-        nothing, and what nearly is a name is empty.
-    kept_as
-        Its name in `names.csv` and the report's JSON; "": it is not kept but follows from others.
+    `dtype`: "text", "number" (float64, NaN where not known), "flag" (bool), or "facet": a category
+    out of few, those that occur in a fixed order. `forms`: in which forms of the names it is seen
+    as it is; in others a name shows its initials or nothing, and what nearly is a name is empty.
+    `kept_as`: its name in `names.csv` and the report's JSON; "" where it follows from others.
     """
 
     name: str
@@ -124,12 +118,8 @@ def name_table(
 ) -> pd.DataFrame:
     """Return the table of a report's names, in the order of the list.
 
-    Parameters
-    ----------
-    names
-        The columns that the report keeps.
-    stands_out
-        [N], of the verdict: nobody where no leak is found.
+    `names` are the columns that the report keeps; `stands_out` [N] is of the verdict: nobody where
+    no leak is found.
     """
     kept = {one.kept_as: one for one in COLUMNS if one.kept_as}
     table: dict[str, Any] = {}
@@ -142,36 +132,37 @@ def name_table(
         table["is_undecided"] = words == UNDECIDED
         words = np.where(np.isin(words, (FLAGGED, UNDECIDED)), NOT_FLAGGED, words)
         words = np.where(stands_out, FLAGGED, words)
-    kinds = np.array(name_kinds(names), dtype=object)
-    half = Z_95 * table["standard_error"]
+    kinds, half = name_kinds(names), Z_95 * table["standard_error"]
     hospital, general = (table[column] for column in _EVIDENCE[scenario])
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log10(hospital) - np.log10(general)
     roles = sorted(set(names["role"]) - {""})
     code_of = {"": "none"} | {word: f"r{place}" for place, word in enumerate(roles)}
     bins = np.searchsorted(_MENTION_STARTS, n_mentions, side="right")
+    parts = zip(table["first_name"], table["last_name"], strict=True)
+    facets: dict[str, tuple[Any, tuple[str, ...]]] = {
+        "kind": (kinds, KINDS),
+        "decision": ([word.replace(" ", "_") for word in words], DECISION_CODES),
+        "certainty": (np.where(table["is_undecided"], *reversed(CERTAINTIES)), CERTAINTIES),
+        "mentions": (
+            np.array(MENTION_BINS)[np.where(np.isnan(n_mentions), 0, bins)], MENTION_BINS,
+        ),
+        "script": ([script(first + last) for first, last in parts], SCRIPTS),
+        "role": ([code_of[word] for word in names["role"]], tuple(code_of.values())),
+    }  # fmt: skip
     table |= {
         "number": name_labels(names),
-        "kind": kinds,
-        "is_control": ~np.isin(kinds, (*ASKED, CANARY)),
+        "is_control": [kind not in (*ASKED, CANARY) for kind in kinds],
         "stands_out": np.array(stands_out, dtype=np.bool_),
-        "decision": [word.replace(" ", "_") for word in words],
-        "certainty": np.where(table["is_undecided"], *reversed(CERTAINTIES)),
-        "mentions": np.array(MENTION_BINS)[np.where(np.isnan(n_mentions), 0, bins)],
-        "script": [
-            script(a + b) for a, b in zip(table["first_name"], table["last_name"], strict=True)
-        ],
-        "role": [code_of[word] for word in names["role"]],
         "hospital": hospital,
         "general": general,
         "log10_ratio": np.where((hospital > 0) & (general > 0), ratio, np.nan),
         "low": table["score"] - half,
         "high": table["score"] + half,
     }
-    orders = (KINDS, DECISION_CODES, CERTAINTIES, MENTION_BINS, SCRIPTS, tuple(code_of.values()))
-    for facet, order in zip(FACETS, orders, strict=True):
-        found = set(table[facet])
-        table[facet] = pd.Categorical(table[facet], [code for code in order if code in found])
+    for facet, (codes, order) in facets.items():
+        found = set(codes)
+        table[facet] = pd.Categorical(codes, [code for code in order if code in found])
     return pd.DataFrame(table)
 
 
@@ -189,12 +180,11 @@ def name_labels(names: Mapping[str, Sequence[Any]]) -> list[str]:
 def name_kinds(names: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return the kind of every name of a report, one of `KINDS`."""
     kinds = []
-    for truth, control_kind, role in zip(
+    for truth, kind, role in zip(
         names["is_member"], names["control_kind"], names["role"], strict=True
     ):
-        is_invented = is_canary(truth, control_kind=control_kind, role=role)
-        asked = ("planted", CANARY) if is_invented else ("member", control_kind)
-        kinds.append("unknown" if truth is None else asked[not truth])
+        member = "planted" if is_canary(truth, control_kind=kind, role=role) else "member"
+        kinds.append("unknown" if truth is None else member if truth else kind)
     return kinds
 
 
@@ -224,14 +214,13 @@ def shown_name(label: str, first: str, last: str, *, form: NameForm) -> str:
 def seen_as(names: Mapping[str, Sequence[Any]], *, form: NameForm) -> dict[str, list[Any]]:
     """Return the columns that a report keeps as somebody sees them who sees names in a form."""
     hidden = {one.kept_as for one in COLUMNS if form not in one.forms}
-    seen: dict[str, list[Any]] = {
-        key: [None if key in hidden else cell for cell in column] for key, column in names.items()
-    }
+    n = len(names["name_id"])
+    seen = {key: [None] * n if key in hidden else list(cells) for key, cells in names.items()}
     if form == "masked":
         for key in ("first_name", "last_name"):
             seen[key] = [_masked_part(part) for part in names[key]]
     elif form == "pseudonyms":
-        seen["first_name"], seen["last_name"] = name_labels(names), [""] * len(names["name_id"])
+        seen |= {"first_name": name_labels(names), "last_name": [""] * n}
     return seen
 
 
@@ -292,12 +281,8 @@ def select(table: pd.DataFrame, *, wish: Wish) -> tuple[pd.DataFrame, dict[str, 
     """Return the names that fit a wish in its order, and how many each further choice would leave.
 
     The numbers are by facet and code, if that code alone were chosen there, everything else as it
-    is. Codes that do not occur are left out, as if they had not been wished for.
-
-    Raises
-    ------
-    ValueError
-        If the column to sort by is none of `NUMBERS`.
+    is. Codes that do not occur are left out, as if they had not been wished for. ValueError if the
+    column to sort by is none of `NUMBERS`.
     """
     if wish.sort not in NUMBERS:
         raise ValueError("there is no such column to sort by")
@@ -399,7 +384,7 @@ def block_mean(evidence: NDArray[np.float32], *, n_per_block: NDArray[np.int64])
         {"evidence": (values * n_per_block)[:, None]},
         counts=n_per_block,
     )["mean"]
-    value, half = float(found.value[0]), Z_95 * float(found.standard_error[0])
+    value, half = float(found[0, 0]), Z_95 * float(found[1, 0])
     return Estimate(value, value - half, value + half)
 
 
@@ -413,23 +398,21 @@ def among_controls(
     pool = controls[~np.isnan(controls)]
     if not len(pool):
         return None
-    drawn, (position, limit) = pool, (score, threshold)
+    drawn = np.array([score, threshold, *pool])
     if is_log:
         with np.errstate(divide="ignore"):
-            drawn = np.log10(np.maximum(pool, 0.0))
-            position, limit = np.log10(np.maximum([score, threshold], 0.0)).tolist()
-    shown = drawn[np.isfinite(drawn)]
-    within = np.array([*shown, *(v for v in (position, limit) if math.isfinite(v))])
+            drawn = np.log10(np.maximum(drawn, 0.0))
+    shown, within = drawn[2:][np.isfinite(drawn[2:])], drawn[np.isfinite(drawn)]
     low, high = (within.min(), within.max()) if len(within) else (0.0, 1.0)
     bounds = (low, high) if low < high else (low - 0.5, high + 0.5)
     counts, edges = np.histogram(shown, bins=N_BINS, range=bounds)
     return AmongControls(
         edges=edges,
         counts=counts.astype(np.int64),
-        n_at_zero=int((drawn == -math.inf).sum()) if is_log else 0,
+        n_at_zero=int((drawn[2:] == -math.inf).sum()) if is_log else 0,
         is_log=is_log,
-        position=position,
-        threshold=limit,
+        position=float(drawn[0]),
+        threshold=float(drawn[1]),
         below=Rate(int((pool < score).sum()), len(pool)),
     )
 
@@ -443,7 +426,8 @@ def fitting_passages(
     for place, ratio in zip(places, ratios, strict=True):
         if place >= 0:
             owner = passages[place].owner
-            is_own = own == tuple(map(fold_name, owner)) if isinstance(owner, tuple) else None
-            is_own = owner == name["name_id"] if isinstance(owner, int) else is_own
+            is_own = None if owner is None else bool(owner == name["name_id"])
+            if isinstance(owner, tuple):
+                is_own = own == tuple(map(fold_name, owner))
             found.append(FittingPassage(place, passages[place], float(ratio), is_own))
     return found

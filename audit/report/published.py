@@ -44,9 +44,8 @@ class PublishedRow(Record):
     @property
     def four(self) -> tuple[int, int, int, int] | None:
         """TP, FN, FP, TN; None where they are not known."""
-        if self.tp is None or self.fn is None or self.fp is None or self.tn is None:
-            return None
-        return self.tp, self.fn, self.fp, self.tn
+        counts = self.tp, self.fn, self.fp, self.tn
+        return None if None in counts else counts  # type: ignore[return-value]
 
 
 class PublishedTables(Record):

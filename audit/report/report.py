@@ -6,13 +6,13 @@ version left out or a newer one adds. Undefined numbers are NaN here, null there
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -47,16 +47,14 @@ class Share(Estimate):
 
 
 def estimate(held: Mapping[str, Any] | Estimate | None) -> Estimate:
-    """Return an estimate that a report holds; what is not there is NaN."""
+    """Return an estimate that a report holds, with its counts if it has some; NaN for nothing."""
     if isinstance(held, Estimate):
         return held
-    return Estimate(*(number((held or {}).get(key)) for key in ("value", "low", "high")))
-
-
-def _share(held: Mapping[str, Any] | Share) -> Share:
-    if isinstance(held, Share):
-        return held
-    return Share(**vars(estimate(held)), n_hits=int(held["n_hits"]), n_total=int(held["n_total"]))
+    held = held or {}
+    found = Estimate(*(number(held.get(key)) for key in ("value", "low", "high")))
+    if "n_total" not in held:
+        return found
+    return Share(**vars(found), n_hits=int(held["n_hits"]), n_total=int(held["n_total"]))
 
 
 def _or_nowhere(held: Mapping[str, Any]) -> Estimate:
@@ -66,7 +64,7 @@ def _or_nowhere(held: Mapping[str, Any]) -> Estimate:
 
 Number = Annotated[float, BeforeValidator(number)]
 Measured = Annotated[Estimate, BeforeValidator(estimate)]
-Counted = Annotated[Share, BeforeValidator(_share)]
+Counted = Annotated[Share, BeforeValidator(estimate)]
 
 
 class Part(BaseModel):
@@ -215,11 +213,11 @@ class Verdict(Part):
         return Rate(self.n_flagged, self.n_tested)
 
     def sentence(self, language: str) -> str:
-        """Return the verdict in a language."""
+        """The verdict in a language."""
         return self.japanese if language == "ja" else self.english
 
     def facts(self, language: str) -> str:
-        """Return what the verdict says behind its state; no line ends before a percent sign."""
+        """What the verdict says behind its state; no line ends before a percent sign."""
         rest = re.split("：|: ", self.sentence(language), maxsplit=1)[-1]
         return (rest[:1].upper() + rest[1:]).replace(" %", "\N{NO-BREAK SPACE}%")
 
@@ -281,7 +279,7 @@ class ExposureGroup(Part):
 
 
 class ScoreExposure(Part):
-    """Exposure by one score (`audit.attack.exposure`).
+    """Exposure by one score (`audit.attack.metrics.exposure`).
 
     `found_from`: smallest planted number of mentions from which on half of the names are found;
     infinite where none is, or a bound is beyond the planted numbers.
@@ -419,21 +417,9 @@ class Details(Part):
 class AuditReport(Part):
     """One answered question.
 
-    Attributes
-    ----------
-    digest
-        Names the audit: the digest of `question`.
-    question
-        Everything that determined the answer.
-    models
-        "general" and "hospital".
-    columns, names
-        The per-name table as it is kept: names of its columns in their order, and each column;
-        `table` is the same as a DataFrame.
-    notes
-        What a reader must know, in sentences.
-    made
-        When, on what, with which versions, how long; no part of equality.
+    `digest` is that of `question`: everything that determined the answer. `models` are "general"
+    and "hospital". `columns` and `names` are the per-name table as it is kept, `table` the same as
+    a DataFrame. `notes` is what a reader must know. `made`: when, on what, with which versions.
     """
 
     digest: str
@@ -464,13 +450,7 @@ class AuditReport(Part):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> AuditReport:
-        """Read a report that `to_json` wrote; one model compared with itself shows nothing.
-
-        Raises
-        ------
-        AuditError
-            If it was written by another version, or is damaged.
-        """
+        """Read a report that `to_json` wrote; one model compared with itself shows nothing."""
         expected = {field.alias or name for name, field in cls.model_fields.items()}
         if value.get("schema") != SCHEMA or set(value) != expected:
             raise AuditError(
@@ -565,12 +545,6 @@ def _finite(value: Any) -> Any:
 
 
 N_BEST_PASSAGES = 10
-_ARRAYS = (
-    "n_per_block", "hospital", "general", "reference_score", "reference_n_pieces",
-    "best_passages", "best_log_ratio",
-)  # fmt: skip
-
-
 _PASSAGES = TypeAdapter(tuple[Passage, ...])
 
 
@@ -590,8 +564,6 @@ class Inspection:
     best_passages, best_log_ratio
         [N, K] rows of `passages` that a name fits best, by the mean of ln p_hospital - ln p_general
         (nats), best first; -1 and NaN where there are fewer. K = 0 in scenario 1.
-    passages
-        The passages of the audit; empty in scenario 1.
     """
 
     n_per_block: NDArray[np.int64]
@@ -622,23 +594,21 @@ def best_passages(
 
 def keep_inspection(digest: str, inspection: Inspection, *, store: Store) -> None:
     """Keep an audit's inspection beside its report."""
-    store.put(
-        f"inspection/{digest}",
-        arrays={name: getattr(inspection, name) for name in _ARRAYS},
-        meta={"passages": _PASSAGES.dump_python(inspection.passages, mode="json")},
-    )
+    arrays = dict(vars(inspection))
+    passages = _PASSAGES.dump_python(arrays.pop("passages"), mode="json")
+    store.put(f"inspection/{digest}", arrays=arrays, meta={"passages": passages})
 
 
 def kept_inspection(digest: str, *, store: Store) -> Inspection | None:
     """Return an audit's inspection; None where it is not kept, or of another version."""
     stored = store.get(f"inspection/{digest}")
-    if stored is None or set(stored.arrays) != set(_ARRAYS):
+    if stored is None:
         return None
     try:
         passages = _PASSAGES.validate_python(stored.meta.get("passages", ()))
-    except ValueError:
+        return Inspection(**stored.arrays, passages=passages)
+    except (ValueError, TypeError):
         return None
-    return Inspection(**stored.arrays, passages=passages)
 
 
 @dataclass(frozen=True)
@@ -665,7 +635,7 @@ def kept_audit(report: AuditReport, *, is_demo: bool = False) -> KeptAudit:
     models, question, family = report.models, report.question, ""
     if question.get("general") and question.get("hospital"):
         rest = {key: value for key, value in question.items() if key != "general"}
-        family = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+        family = json.dumps(rest, sort_keys=True)
     return KeptAudit(
         report.digest, report.at, report.scenario.number, models["general"].name,
         models["hospital"].name, report.n_names, report.verdict.state, family, is_demo,
@@ -687,9 +657,9 @@ def choose_audit(
     `demo` are the demo's digests by name: where it is alone, its headline audit comes first.
     """
     if wanted:
-        found = [audit for audit in kept if audit.digest.startswith(wanted)]
         is_digest = re.fullmatch("[0-9a-f]{4,64}", wanted) is not None
-        return found[0] if is_digest and len(found) == 1 else None
+        found = [audit for audit in kept if is_digest and audit.digest.startswith(wanted)]
+        return found[0] if len(found) == 1 else None
     shown = [audit for audit in kept if not audit.is_demo] or kept
     headline = demo.get("masked_lm")
     return max(shown, key=lambda audit: (audit.digest == headline, audit.at), default=None)
@@ -699,10 +669,6 @@ def other_scenario(
     audit: KeptAudit, *, kept: Iterable[KeptAudit], demo: Mapping[str, str]
 ) -> KeptAudit | None:
     """Return the audit of the same pair in the other scenario: the demo's, else the newest."""
-
-    def pair(one: KeptAudit) -> tuple[str, str, int, bool]:
-        return one.general, one.hospital, one.n_names, one.is_demo
-
-    partners = (one for one in kept if pair(one) == pair(audit) and one.scenario != audit.scenario)
-    of_demo = set(demo.values())
-    return max(partners, key=lambda other: (other.digest in of_demo, other.at), default=None)
+    asked = attrgetter("general", "hospital", "n_names", "is_demo")
+    partners = (o for o in kept if asked(o) == asked(audit) and o.scenario != audit.scenario)
+    return max(partners, key=lambda o: (o.digest in demo.values(), o.at), default=None)

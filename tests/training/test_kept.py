@@ -17,7 +17,7 @@ from audit.cli import main
 from audit.corpus.kept import CORPORA
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import task_class
 from audit.models.inspect import (
     ModelSummary,
     inspect_model,
@@ -266,7 +266,7 @@ def test_a_question_becomes_a_kept_model_and_is_answered_once(parent: Path) -> N
     assert (question.kind, question.label, question.device) == ("pretrain", "general", "cpu")
     order = json.loads(json.dumps(question.order))
     said: list[str] = []
-    (run_id,) = KINDS["pretrain"](order, contact(said))
+    (run_id,) = task_class("pretrain").answer(order, contact(said))
     (model,) = MODELS.all()
     assert (model.run_id, model.title, model.is_whole) == (run_id, "Ours", True)
     assert model.facts.source == "file" and model.facts.settings == quick()
@@ -275,7 +275,7 @@ def test_a_question_becomes_a_kept_model_and_is_answered_once(parent: Path) -> N
     assert said[-1] == (
         f"Step 12: loss {model.loss:.3f}, held-out loss {model.held_out:.3f} nats a token."
     )
-    assert KINDS["pretrain"](order, contact(said)) == (run_id,) and len(said) == 4
+    assert task_class("pretrain").answer(order, contact(said)) == (run_id,) and len(said) == 4
 
 
 def test_the_same_question_has_the_same_name_and_others_have_others(parent: Path) -> None:
