@@ -47,7 +47,7 @@ from audit.corpus.kept import (
 )
 from audit.corpus.make import CorpusTask
 from audit.deid.cases import SpanCase, misses_csv, misses_jsonl, misses_of
-from audit.deid.copies import PREDICTIONS, align_outputs, copies_summary, read_copies
+from audit.deid.copies import PREDICTIONS, align_outputs, read_copies
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
 from audit.deid.given import SPANS, annotated_notes, as_jsonl, notes_to_tag
@@ -85,7 +85,7 @@ from audit.experiment.paper import (
     ExperimentTask,
 )
 from audit.foreign import decode_text
-from audit.home import DEMO_HOSPITAL, data_home, results_dir, stay_offline
+from audit.home import DEMO_HOSPITAL, results_dir, stay_offline
 from audit.jobs import service
 from audit.jobs.here import answer_here, waits_for_text
 from audit.jobs.table import Job
@@ -107,7 +107,7 @@ from audit.notes.spans import (
     read_label_map,
     relabelled,
 )
-from audit.progress import Progress, duration, progress_line, say
+from audit.progress import duration, progress_line, say
 from audit.report.compare import MAX_REFERENCES, compare_references
 from audit.report.export import SEAL, bundle_files, write_report
 from audit.report.html import ReportChoice
@@ -321,7 +321,7 @@ def _answered(task: Task) -> tuple[str, ...]:
     """
     service.recover()
     question = task.question()
-    if known := service.kept_answer(question):
+    if known := task.kept(question):
         say("Answered before; nothing is computed.")
         return known
     return answer_here(question, progress=progress_line(), say=say)
@@ -342,35 +342,15 @@ MAX_FILE_BYTES = 200_000_000
 Seed = Annotated[int, "of all that is drawn"]
 
 
-def demo(
-    *,
-    retrain: Annotated[bool, "make names, notes and models anew"] = False,
-    given: Annotated[Given, FieldsOf(DemoTask)],
-) -> Result:
-    """Audit the demo hospital, or make it again."""
+def demo(*, given: Annotated[Given, FieldsOf(DemoTask)]) -> Result:
+    """Audit the demo hospital."""
     task = DemoTask(**given)
-    if retrain:
-        task = task.with_(directory=task.directory or data_home() / f"demo-seed-{task.seed}")
-        _retrain(task.directory or DEMO_HOSPITAL, seed=task.seed)
     digests = _answered(task)
     with Store(results_dir()) as store:
         return {
             name: report_summary(_report(digest, store=store))
             for name, digest in zip(task.requests(), digests, strict=True)
         }
-
-
-def _retrain(directory: Path, *, seed: int) -> None:
-    from audit.demo_build import ENGLISH, JAPANESE, build_demo
-
-    for recipe in (ENGLISH, JAPANESE):
-        line, language = progress_line(), recipe.language
-
-        def report(what: str, step: int, n_steps: int) -> None:
-            line(Progress(f"{language}: training {what}", step, n_steps, None))  # noqa: B023
-
-        build_demo(directory / language, recipe=recipe, seed=seed, report=report)
-    say(f"Made again, seed {seed}: {directory.name}")
 
 
 def run(
@@ -1028,12 +1008,14 @@ def deid_build(
         translator=LocalModel(translator, max_new_tokens=2048) if translator else None,
     )
     summary = build_named(open_notes(notes), out=out, order=order, progress=progress_line())
-    say(f"{summary.n_notes} notes with {sum(summary.n_spans.values())} values; "
-        f"{sum(summary.unknown.values())} masks were not understood and stayed.")  # fmt: skip
-    if not summary.leaks.is_clean:
-        say(f"Splits share {summary.leaks.n_shared_patients} patients and "
-            f"{summary.leaks.n_shared_texts} texts.")  # fmt: skip
-    return summary.plain()
+    n_spans, n_unknown = sum(summary["n_spans"].values()), sum(summary["unknown"].values())
+    say(f"{summary['n_notes']} notes with {n_spans} values; "
+        f"{n_unknown} masks were not understood and stayed.")  # fmt: skip
+    leaks = summary["leaks"]
+    if not leaks["is_clean"]:
+        say(f"Splits share {leaks['n_shared_patients']} patients and "
+            f"{leaks['n_shared_texts']} texts.")  # fmt: skip
+    return summary
 
 
 def deid_tag(
@@ -1253,7 +1235,7 @@ def deid_score(
         )
     if misses:
         _write_misses(misses, missed)
-    told = copies_summary(copies.sums) if copies else None
+    told = copies.summary() if copies else None
     return _score_told(score, files=files, unknown=unknown, copies=told, exact=exact)
 
 

@@ -1,6 +1,6 @@
 """The demo hospital's audits, with the pictures they are there to teach, and the self-test.
 
-The demo's models and lists are shipped (`audit/demo_hospital`), made by `demo_build.py`. The
+Its models and lists are shipped (`audit/demo_hospital`), made by `benchmarks/demo_hospital.py`. The
 self-test asks of an installation: does it find a planted leak, and none where there is none (a null
 pair: M_general further trained on the same notes with other names)?
 """
@@ -31,7 +31,7 @@ from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.progress import Pace, Progress, ProgressListener
 from audit.report.report import AuditReport
-from audit.run import run_audit
+from audit.run import AuditTask, run_audit
 from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
 from cache.store import Store
 
@@ -77,7 +77,7 @@ class DemoTask(Task):
             )
         except OSError:
             raise AuditError(
-                "The demo's files are missing.", do="Make them with: python -m audit demo --retrain"
+                "The demo's files are missing.", do="Install the program again."
             ) from None
         prompt: dict[str, Any] = {"prompt": JAPANESE_PROMPT} if language == "ja" else {}
         read = read_passages(passages, what="demo passages", file_name="passages.jsonl")
@@ -109,6 +109,14 @@ class DemoTask(Task):
         digests = tuple(request.audit_digest() for request in requests)
         label = f"{requests[0].general.name} → {requests[0].hospital.name}"
         return self.asked(label=label, about=digests, device=queue_of(self.device), audits=digests)
+
+    @classmethod
+    def kept(cls, question: Question) -> tuple[str, ...]:
+        """Return the digests of the demo's audits if all are kept and known as the demo's."""
+        with Store(results_dir()) as store:
+            known = set(demo_digests(store).values())
+        is_known = bool(question.order["directory"]) or set(question.audits) <= known
+        return AuditTask.kept(question) if is_known else ()
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Audit the demo hospital, and note which audits are the demo's."""

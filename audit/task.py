@@ -80,6 +80,7 @@ class Record(BaseModel):
         )
 
 
+Setting = int | float | str | bool
 Part = tuple[tuple[str, int], ...]
 """(setting, value) of the question that the finished shards answer already; see `Job.part`."""
 
@@ -163,13 +164,30 @@ class Task(Record):
         return Question(self.job, label, scenario, device, digest, audits, self.plain())
 
     @classmethod
+    def kept(cls, question: Question) -> tuple[str, ...]:
+        """Return the kept answer to a question of this kind; empty where it must be computed."""
+        return ()
+
+    @classmethod
+    def clear_abandoned(cls) -> None:
+        """Remove what killed processes of this kind left of private things."""
+
+    def with_less_memory(self) -> dict[str, Setting]:
+        """Return the settings with which the work needs less memory; empty where none does."""
+        return {}
+
+    def with_settings(self, settings: Mapping[str, Setting]) -> Self:
+        """Return the task with other settings of its own."""
+        raise AuditError("This job has no settings of its own.", do="Resume it.")
+
+    @classmethod
     def answer(cls, order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
         """Do what an order of the table says."""
         return cls.ordered(order).run(contact)
 
     @classmethod
     def ordered(cls, order: Mapping[str, Any]) -> Self:
-        """Return the task of an order of the table; raises as `answer`."""
+        """Return the task of an order of the table."""
         try:
             return cls.model_validate_json(canonical(order))
         except (ValidationError, ValueError):

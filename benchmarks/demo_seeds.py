@@ -18,8 +18,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from audit.demo import DemoTask, report_summary
-from audit.demo_build import ENGLISH, build_demo
 from audit.run import run_audit
+from benchmarks.demo_hospital import ENGLISH, build_demo
 from cache.store import Store
 
 MODELS = ("hospital-1.6", "hospital-5", "hospital-20", "hospital-40", "null")

@@ -20,8 +20,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.corpus.demo_notes import LANGUAGES, fill
 from audit.rng import generator
+from benchmarks.demo_hospital import LANGUAGES, fill
 
 COLUMNS = (
     "ROW_ID", "SUBJECT_ID", "HADM_ID", "CHARTDATE", "CHARTTIME", "STORETIME", "CATEGORY",

@@ -1,10 +1,15 @@
-"""How many seeded faults in a room's code do its tests notice? Before and after tests are changed.
+"""How many seeded faults in a room's code do the tests notice? Before and after tests are changed.
 
 A mutant is the room with one small fault: a comparison, an operator, a constant, a condition or a
-statement is another. Tests that never reach the faulty line are not run; the fastest come first.
-What was found is kept line by line in `--out`, so a stopped run goes on.
+statement is another. Faults are drawn over all lines inside of functions; one that no test reaches
+is not noticed. Which test reaches which line is measured once, for all rooms, in the checkout:
 
-    python benchmarks/mutants.py audit/attack --tests tests/attack tests/membership -n 200 --out F
+    python -m pytest -n 2 --dist loadfile --ignore tests/e2e -m "not slow and not gpu" -vv \
+        --cov=audit --cov=cache --cov-context=test --cov-report= --durations=0 > durations.log
+    python benchmarks/mutants.py audit/attack -n 200 --durations durations.log --out found.jsonl
+
+Of the tests that reach a fault the fastest and those that reach least beside it are run, each
+mutant in a fork of one process that has loaded the libraries. A run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -12,43 +17,36 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import importlib
 import json
 import os
 import random
-import subprocess
+import re
+import signal
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
+import coverage
+import pytest
+
 CHECKOUT = Path(__file__).resolve().parents[1]
+N_OF_EACH, SECONDS_OF_EACH = 25, 10.0
+"""So many of the fastest tests that reach a line are run, and so many that reach least beside."""
+_LIBRARIES = ("torch", "transformers", "scipy.stats", "sklearn.metrics", "pandas",
+              "streamlit.testing.v1", "jinja2", "pydantic")  # fmt: skip
+_OPTIONS = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist",
+            "-W", "ignore::pytest.PytestAssertRewriteWarning")  # fmt: skip
 _OTHER = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or,
     ast.Or: ast.And, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
 }  # fmt: skip
-_TRACE = """
-import json, os, sys, time
-ROOM, OUT = os.environ["MUTANT_ROOM"], os.environ["MUTANT_OUT"]
-seen, lines, began = {}, set(), [0.0]
-def local(frame, event, arg):
-    if event == "line":
-        lines.add((frame.f_code.co_filename, frame.f_lineno))
-    return local
-def trace(frame, event, arg):
-    return local if frame.f_code.co_filename.startswith(ROOM) else None
-def pytest_runtest_protocol(item):
-    lines.clear()
-    began[0] = time.monotonic()
-    sys.settrace(trace)
-def pytest_runtest_logfinish(nodeid):
-    sys.settrace(None)
-    seen[nodeid] = (time.monotonic() - began[0], sorted(lines))
-def pytest_sessionfinish():
-    with open(OUT, "w") as file:
-        json.dump(seen, file)
-"""
 
 
 @dataclass(frozen=True)
@@ -70,12 +68,12 @@ def _faults(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     elif isinstance(node, ast.BinOp | ast.BoolOp) and type(node.op) in _OTHER:
         changed.op = _OTHER[type(node.op)]()  # type: ignore[attr-defined]
         yield type(node.op).__name__, changed
-    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        changed.value = node.value + 1  # type: ignore[attr-defined,operator]
-        yield f"{node.value} + 1", changed
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         changed.value = not node.value  # type: ignore[attr-defined]
         yield f"not {node.value}", changed
+    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        changed.value = node.value + 1  # type: ignore[attr-defined,operator]
+        yield f"{node.value} + 1", changed
     elif isinstance(node, ast.If | ast.IfExp):
         changed.test = ast.UnaryOp(ast.Not(), node.test)  # type: ignore[attr-defined]
         yield "not", changed
@@ -93,84 +91,132 @@ class _Put(ast.NodeTransformer):
         return ast.copy_location(self.new, node) if node is self.old else self.generic_visit(node)
 
 
-def mutants(room: Path, reached: set[tuple[str, int]], *, n: int, seed: int) -> list[Mutant]:
-    """Draw so many faults from the lines that some test reaches."""
+def _inside(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the nodes of the functions' bodies."""
+    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
+    seen: set[int] = set()
+    for function in functions:
+        for statement in function.body:
+            for node in ast.walk(statement):
+                if id(node) not in seen:
+                    seen.add(id(node))
+                    yield node
+
+
+def mutants(room: Path, *, n: int, seed: int) -> list[Mutant]:
+    """Draw so many faults from a room's functions."""
     places = []
     for path in sorted(room.rglob("*.py")) if room.is_dir() else [room]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        for number, node in enumerate(ast.walk(tree)):
-            line = getattr(node, "lineno", 0)
-            if (str(path), line) in reached and any(_faults(node)):
-                places.append((path, number, line))
+        places += [
+            (path, number)
+            for number, node in enumerate(_inside(tree))
+            if any(_faults(node))
+        ]  # fmt: skip
     found = []
-    for path, number, line in random.Random(seed).sample(places, min(n, len(places))):
+    for path, number in random.Random(seed).sample(places, min(n, len(places))):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        node = list(ast.walk(tree))[number]
+        node = list(_inside(tree))[number]
         what, new = next(iter(_faults(node)))
+        line = node.lineno  # type: ignore[attr-defined]
         text = ast.unparse(ast.fix_missing_locations(_Put(node, new).visit(tree)))
         found.append(Mutant(path, line, what, text))
     return found
 
 
-def reached_lines(room: Path, tests: list[str], place: Path) -> dict[str, tuple[float, list[list]]]:
-    """Run the tests once and return which lines of the room each of them reaches."""
-    (place / "mutant_trace.py").write_text(_TRACE)
-    out = place / "reached.json"
-    if not out.exists():
-        environment = {**os.environ, "MUTANT_ROOM": str(room), "MUTANT_OUT": str(out),
-                       "PYTHONPATH": f"{place}:{CHECKOUT}"}  # fmt: skip
-        subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "mutant_trace", "-m",
-                        "not slow and not gpu", *tests], cwd=CHECKOUT, env=environment,
-                       check=True, stdout=subprocess.DEVNULL)  # fmt: skip
-    return json.loads(out.read_text())
+class Reach:
+    """Which tests reach a line, and how long each takes."""
+
+    def __init__(self, room: Path, *, durations: Path) -> None:
+        self._data = coverage.CoverageData(str(CHECKOUT / ".coverage"))
+        self._data.read()
+        self._seconds: Counter[str] = Counter()
+        for line in durations.read_text().splitlines():
+            if match := re.fullmatch(r"([\d.]+)s (?:call|setup) +(tests/.*)", line):
+                self._seconds[match[2]] += float(match[1])  # type: ignore[assignment]
+        paths = sorted(room.rglob("*.py")) if room.is_dir() else [room]
+        self._tests: dict[tuple[Path, int], set[str]] = {}
+        self._n_lines: Counter[str] = Counter()
+        for path in paths:
+            for line, contexts in self._data.contexts_by_lineno(str(path)).items():
+                tests = {one.rpartition("|")[0] for one in contexts if one}
+                self._tests[path, line] = tests
+                self._n_lines.update(tests)
+
+    def chosen(self, mutant: Mutant) -> tuple[list[str], float]:
+        """Return the tests to run for a mutant, the fastest first, and how long they take."""
+        tests = self._tests.get((mutant.path, mutant.line), set())
+        fast = sorted(tests, key=lambda t: (self._seconds[t], t))
+        close = sorted(tests, key=lambda t: (self._n_lines[t], self._seconds[t], t))
+        chosen = {*self._first(fast), *self._first(close)}
+        both = sorted(chosen, key=lambda t: (self._seconds[t], t))
+        return both, sum(self._seconds[t] for t in both)
+
+    def _first(self, tests: list[str]) -> list[str]:
+        """Return the first of some tests, as many as fit into the time, one at least."""
+        ends = accumulate(self._seconds[test] for test in tests)
+        n = sum(end <= SECONDS_OF_EACH for end in ends)
+        return tests[: min(max(n, 1), N_OF_EACH)]
 
 
 def is_noticed(mutant: Mutant, tests: list[str], *, seconds: float) -> bool:
-    """Put the fault in, run the tests until one fails, and put the file back."""
+    """Put the fault in, run the tests in a fork until one fails, and put the file back."""
     before = mutant.path.read_text(encoding="utf-8")
     mutant.path.write_text(mutant.text, encoding="utf-8")
     try:
-        done = subprocess.run(
-            [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
-            cwd=CHECKOUT, capture_output=True, timeout=seconds, check=False,
-        )  # fmt: skip
-        return done.returncode != 0
-    except subprocess.TimeoutExpired:
+        child = os.fork()
+        if not child:
+            os.setsid()
+            quiet = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(quiet, stream)
+            code = pytest.main([*_OPTIONS, *tests])
+            os._exit(int(code != 0))
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return status != 0
+            time.sleep(0.02)
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
         return True
     finally:
         mutant.path.write_text(before, encoding="utf-8")
 
 
 def main() -> None:
-    """Measure one room and print how many faults were noticed, and which were not."""
+    """Measure one room and print how many faults were noticed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("room", type=Path)
-    parser.add_argument("--tests", nargs="+", required=True)
     parser.add_argument("-n", type=int, default=200)
+    parser.add_argument("--first", type=int, help="only so many of them for now")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, required=True, help="folder for what was found")
+    parser.add_argument("--durations", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="a line for each fault")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
     room = options.room.resolve()
-    by_test = reached_lines(room, options.tests, options.out)
-    tests_of: dict[tuple[str, int], list[tuple[float, str]]] = {}
-    for test, (seconds, lines) in by_test.items():
-        for path, line in lines:
-            tests_of.setdefault((path, line), []).append((seconds, test))
-    kept = options.out / "found.jsonl"
-    known = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    drawn = mutants(room, set(tests_of), n=options.n, seed=options.seed)
-    for mutant in drawn[len(known) :]:
-        tests = sorted(tests_of[str(mutant.path), mutant.line])[:60]
-        limit = 60 + 5 * sum(seconds for seconds, _ in tests)
-        noticed = is_noticed(mutant, [test for _, test in tests], seconds=limit)
-        name = str(mutant.path.relative_to(CHECKOUT))
-        known.append({"at": f"{name}:{mutant.line}", "what": mutant.what, "noticed": noticed})
-        with kept.open("a") as file:
-            file.write(json.dumps(known[-1]) + "\n")
-        print(known[-1], flush=True)
-    n_noticed = sum(one["noticed"] for one in known)
-    print(f"{n_noticed} of {len(known)} faults noticed")
+    reach = Reach(room, durations=options.durations)
+    known = options.out.read_text().splitlines() if options.out.exists() else []
+    sys.dont_write_bytecode = True
+    for library in _LIBRARIES:
+        importlib.import_module(library)
+    os.chdir(CHECKOUT)
+    drawn = mutants(room, n=options.n, seed=options.seed)
+    right = next(one for one in drawn if reach.chosen(one)[0])
+    text = right.path.read_text(encoding="utf-8")
+    if is_noticed(replace(right, text=text), reach.chosen(right)[0], seconds=600):
+        sys.exit("The tests fail without a fault: nothing can be measured.")
+    for mutant in drawn[len(known) : options.first]:
+        tests, seconds = reach.chosen(mutant)
+        noticed = bool(tests) and is_noticed(mutant, tests, seconds=60 + 10 * seconds)
+        at = f"{mutant.path.relative_to(CHECKOUT)}:{mutant.line}"
+        known.append(json.dumps({"at": at, "what": mutant.what, "n_tests": len(tests),
+                                 "noticed": noticed}))  # fmt: skip
+        with options.out.open("a") as file:
+            file.write(known[-1] + "\n")
+    n_noticed = sum(json.loads(line)["noticed"] for line in known)
+    sys.stdout.write(f"{room.name}: {n_noticed} of {len(known)} faults noticed\n")
 
 
 if __name__ == "__main__":

@@ -27,14 +27,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit import demo_build
 from audit.attack import attacks, evidence, prompts, scores
 from audit.attack import scores as part_scores
 from audit.attack.attacks import MIN_REFERENCE, REFERENCE_PER_NAME
 from audit.attack.cohort import relabelling_test
 from audit.attack.decisions import decide
 from audit.attack.verdict import Ranked, give_verdict
-from audit.corpus import demo_notes
 from audit.demo import DemoTask
 from audit.home import DEMO_HOSPITAL
 from audit.models.forward import onednn_float32
@@ -46,6 +44,7 @@ from audit.names.pools import us_pool
 from audit.progress import Meter
 from audit.stats import Rate, auc_interval
 from audit.text import fold_name
+from benchmarks import demo_hospital
 from cache.store import Store
 
 POOL = us_pool()
@@ -70,23 +69,23 @@ def train(folder: Path, *, seed: int, is_null: bool) -> None:
     """Further train the demo's M_general on notes with the list's names, or with other ones."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    recipe, source = demo_build.ENGLISH, DEMO_HOSPITAL / "en" / "models" / "general"
+    recipe, source = demo_hospital.ENGLISH, DEMO_HOSPITAL / "en" / "models" / "general"
     tokenizer = AutoTokenizer.from_pretrained(source)
     general = AutoModelForMaskedLM.from_pretrained(source).float()
-    members = demo_build.demo_members(POOL, recipe, seed=seed)
-    listed = members + demo_build.demo_controls(POOL, recipe, seed=seed)
+    members = demo_hospital.demo_members(POOL, recipe, seed=seed)
+    listed = members + demo_hospital.demo_controls(POOL, recipe, seed=seed)
     named = list(zip(members.first, members.last, strict=True))
     if is_null:
-        named = demo_build.null_names(POOL, recipe, seed=seed)
-    hospital = demo_notes.demo_notes(
+        named = demo_hospital.null_names(POOL, recipe, seed=seed)
+    hospital = demo_hospital.demo_notes(
         named, language="en", n_notes=recipe.n_notes,
-        staff=demo_build.demo_staff(POOL, recipe, seed=seed), seed=seed,
+        staff=demo_hospital.demo_staff(POOL, recipe, seed=seed), seed=seed,
     )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     if not is_null:
-        demo_build._write_names(folder / "names.csv", listed, hospital.n_mentions)
-        demo_build._write_passages(folder / "passages.jsonl", hospital)
-    demo_build._train_hospital(
+        demo_hospital._write_names(folder / "names.csv", listed, hospital.n_mentions)
+        demo_hospital._write_passages(folder / "passages.jsonl", hospital)
+    demo_hospital._train_hospital(
         general, tokenizer, hospital.notes, recipe, folder, seed=seed, report=lambda *_: None,
         exposures=(40.0,) if is_null else None, label="null" if is_null else "hospital",
     )  # fmt: skip
@@ -121,14 +120,14 @@ def part_evidence(
     source = evidence.Source(pair.hospital, "cpu", "float32", store, meter, "evidence")
     names = request.candidates
     if scenario == 2:
-        task = attacks._posterior_task(request, pair, names)
-        shard = evidence.posterior_evidence(source, task, n_inputs=n or N_INPUTS)
+        task: Any = attacks.task_of(request, pair, names)
+        shard = evidence.collect(source, task, kind="posterior", n_total=n or N_INPUTS)
         return _by_pool(shard.sum_log_p, task.part_columns), shard.n_inputs
     request = request.with_(generation=request.generation.with_(n_steps=n_steps))
     kind = attacks.main_lead(request)
     pieces = spelling.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
-    task = attacks._generation_task(request, pair, pieces)
-    made = evidence.generation_evidence(source, task, n_documents=n or N_DOCUMENTS)
+    task = attacks.task_of(request, pair, names)
+    made = evidence.collect(source, task, kind="generation", n_total=n or N_DOCUMENTS)
     columns = prompts.part_columns([pieces], has_between=[False])
     return _by_pool(attacks._part_masses(made, task, pieces, columns), columns), made.n_documents
 
@@ -210,7 +209,7 @@ def judged(
             int(member.sum()), int((~member).sum()),
             auc_interval(score[:n], member, clusters=clusters),
             auc_interval(alone, member, clusters=clusters),
-            relabelled.p, relabelled.smallest_auc,
+            relabelled["p"], relabelled["smallest_auc"],
         )  # fmt: skip
     verdict = give_verdict(
         float(np.nanmin(decisions.q[tested])), n_tested=int(tested.sum()),
@@ -324,7 +323,7 @@ def _case(
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     path = options.directory / f"null-{pair}-{scenario}-{case}-{options.lists}.json"
     if not path.is_file():
-        in_notes = demo_build.null_names(POOL, demo_build.ENGLISH, seed=pair)
+        in_notes = demo_hospital.null_names(POOL, demo_hospital.ENGLISH, seed=pair)
         draw = Drawer(np.random.default_rng([pair, scenario, *case.encode()]), frozenset(in_notes))
         rows = []
         for number in range(options.lists):
@@ -419,9 +418,7 @@ def errors(options: argparse.Namespace) -> None:
                         for model in (DEMO_HOSPITAL / "en" / "models" / "hospital-5", general)
                     )
                     for name, score in _scores(one, other, parts, scenario).items():
-                        found.setdefault(name, []).append(
-                            (score.value[: len(names)], score.standard_error[: len(names)])
-                        )
+                        found.setdefault(name, []).append(score[:, : len(names)])
                 for name, runs in found.items():
                     rms = _error_ratio(runs)
                     print(f"scenario {scenario}, n = {n}, {name}: {rms:.2f}", flush=True)
@@ -434,17 +431,17 @@ def chain_errors(options: argparse.Namespace, store: Store) -> None:
     request = DemoTask().request(2, hospital="hospital-5").with_(candidates=names)
     pair = load_pair(request.general, request.hospital, device="cpu", dtype="float32")
     for seed in range(options.runs):
-        task = attacks._posterior_task(request.with_(seed=seed), pair, names)
+        task = attacks.task_of(request.with_(seed=seed), pair, names)
         shards = []
         for loaded in (pair.hospital, pair.general):
             meter = Meter({"chain": 1.0}, listener=lambda _: None, should_stop=lambda: False)
             source = evidence.Source(loaded, "cpu", "float32", store, meter, "chain")
-            shards.append(evidence.posterior_evidence(source, task, n_inputs=60, kind="chain"))
+            shards.append(evidence.collect(source, task, kind="chain", n_total=60))
         sums = [{"p": shard.sum_p, "log_p": shard.sum_log_p} for shard in shards]
         score = scores.all_scores(sums_of(sums[0], sums[1]), counts=shards[0].n_inputs, parts=None)[
             "mean_log_ratio"
         ]
-        found.append((score.value, score.standard_error))
+        found.append(score)
     print(f"chain, n = 60, mean_log_ratio: {_error_ratio(found):.2f}", flush=True)
 
 

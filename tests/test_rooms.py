@@ -25,7 +25,7 @@ ORDER = (
     {"attack", "deid"},
     {"report"},
     {"run"},
-    {"demo", "demo_build"},
+    {"demo"},
     {"experiment"},
     {"jobs"},
     {"cli"},

@@ -158,6 +158,11 @@ class CorpusTask(Task):
             )  # fmt: skip
         return self
 
+    @classmethod
+    def clear_abandoned(cls) -> None:
+        """Remove the private notes of half-made corpora, which serve nobody."""
+        CORPORA.clear_abandoned()
+
     @property
     def kind(self) -> str:
         """One of `KINDS`: with a register of patients the notes are identified."""

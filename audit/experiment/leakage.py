@@ -8,31 +8,25 @@ Torch is imported where models run only.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from audit.attack.question import (
-    JAPANESE_PROMPT,
-    AuditRequest,
-    GenerationSettings,
-    PosteriorSettings,
-    question_digest,
-)
-from audit.corpus import demo_notes
+from audit.attack.question import GenerationSettings, question_digest
 from audit.deid.matching import CoverageCounts, coverage
 from audit.deid.release import Release
 from audit.deid.tagger import Tagger, tag_checked
 from audit.deid.taggers import known_taggers, load_tagger
+from audit.demo import DemoTask
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment.paper import (
     BACKWARD,
@@ -45,11 +39,8 @@ from audit.experiment.paper import (
 )
 from audit.home import DEMO_HOSPITAL, results_dir
 from audit.models.inspect import MODEL_FOLDER, RUN_FILE, model_digest
-from audit.names.candidates import Candidates
-from audit.names.files import read_names
-from audit.names.pools import japanese_pool, us_pool
-from audit.notes.passages import Passages, read_passages
-from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument, merged, tagged
+from audit.notes.formats import read_jsonl
+from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument, merged
 from audit.progress import Pace, Progress, ProgressListener, StopQuestion
 from audit.report.compare import auc_difference
 from audit.report.names import numbers
@@ -61,6 +52,9 @@ from audit.stats import NOTHING, BoolArray, Estimate, Rate, bootstrap_ranking
 from audit.tables import decimal, write_table
 from audit.task import MAX_SEED, Contact, Device, Question, Record, Task, queue_of
 from cache.store import Store
+
+if TYPE_CHECKING:
+    from audit.training.small import SpecialIds
 
 Language = Literal["en", "ja"]
 LANGUAGES = get_args(Language)
@@ -262,15 +256,8 @@ class SplitRow(Part):
     difference: Measured
 
 
-DEMO_SEED = 0
-"""Of the shipped notes."""
-_DOCTOR = {"en": r"dr \. ", "ja": "担当医"}
-"""What stands before a doctor's name."""
-
-
-@dataclass(frozen=True)
-class Mention:
-    """Where a patient is named: the number of the note, and the span of the name in it."""
+class Mention(NamedTuple):
+    """Where a patient is named: the note, the span of the name in it, and the patient."""
 
     note: int
     span: Span
@@ -281,84 +268,41 @@ class Mention:
 class HospitalNotes:
     """The notes of a hospital whose names are all known.
 
-    Attributes
-    ----------
-    language
-        "en" or "ja".
-    documents
-        The notes; gold spans are the full names of patients and the last names of doctors.
-    mentions
-        Of patients, in the order of the notes.
-    names
-        The list L: patients first, in the order of `Mention.owner`, then controls.
-    passages
-        Of D_public: what the attacker of scenario 2 holds.
-    general
-        Directory of M_general.
+    Gold spans of the documents are the full names of patients, which are the mentions in their
+    order, and the last names of doctors. Patients are numbered as on the list of names.
     """
 
     language: str
     documents: tuple[TaggedDocument, ...]
     mentions: tuple[Mention, ...]
-    names: Candidates
-    passages: Passages
-    general: Path
 
     @property
     def n_patients(self) -> int:
-        """How many patients are named; rows 0 to n - 1 of `names`."""
-        return sum(truth is True for truth in self.names.is_member)
+        """How many patients are named: all of the list."""
+        return len({mention.owner for mention in self.mentions})
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The notes as they are."""
         return tuple(document.text for document in self.documents)
 
+    @property
+    def general(self) -> Path:
+        """Directory of M_general."""
+        return DEMO_HOSPITAL / self.language / "models" / "general"
 
-def hospital_notes(language: str, *, directory: Path = DEMO_HOSPITAL) -> HospitalNotes:
-    """Return the demo hospital's notes; `directory` is the shipped demo's.
 
-    A patient's full name stands nowhere but where the patient is named.
-    """
-    from audit.demo_build import RECIPES, demo_staff
-
-    recipe, folder = RECIPES[language], directory / language
-    try:
-        names = read_names((folder / "names.csv").read_bytes(), what="demo names").candidates
-    except OSError:
-        raise AuditError(
-            "The demo's files are missing.", do="Make them with: python -m audit demo --retrain"
-        ) from None
-    patients = [row for row, truth in enumerate(names.is_member) if truth]
-    owner_of = {names.full_name(row): row for row in patients}
-    staff = demo_staff(us_pool() if language == "en" else japanese_pool(), recipe, seed=DEMO_SEED)
-    written = demo_notes.demo_notes(
-        [(names.first[row], names.last[row]) for row in patients], staff=staff,
-        language=language, n_notes=recipe.n_notes, seed=DEMO_SEED,
-    )  # fmt: skip
-    people, doctors = ("|".join(sorted(who, key=len, reverse=True)) for who in (owner_of, staff))
-    named = re.compile(f"{people}|(?<={_DOCTOR[language]})(?:{doctors})")
-    documents, mentions = [], []
-    for number, text in enumerate(written.notes):
-        gold, own = [], []
-        for found in named.finditer(text):
-            owner = owner_of.get(found[0])
-            label = QUASI_IDENTIFIER if owner is None else IDENTIFIER
-            gold.append(Span(*found.span(), label))
-            own += [] if owner is None else [Mention(number, gold[-1], owner)]
-        patient = f"P{own[0].owner:03d}" if own else None
-        documents.append(tagged(f"N{number:04d}", text=text, spans=gold, patient_id=patient))
-        mentions += own
-    lines = [
-        json.dumps(
-            {"passage_id": f"P{i:03d}", "name_id": p.owner, "text": demo_notes.passage_text(p)}
-        )
-        for i, p in enumerate(written.patterns, start=1)
-    ]
-    data = "\n".join(lines).encode()
-    passages = read_passages(data, what="passages", file_name="passages.jsonl")
-    general = folder / "models" / "general"
-    return HospitalNotes(language, tuple(documents), tuple(mentions), names, passages, general)
+def hospital_notes(language: str) -> HospitalNotes:
+    """Return the demo hospital's notes; a patient's full name stands nowhere but in its spans."""
+    text = (DEMO_HOSPITAL / language / "notes.jsonl").read_text(encoding="utf-8")
+    documents = tuple(read_jsonl(text, what="demo notes"))
+    mentions = tuple(
+        Mention(note, span, int((document.patient_id or "")[1:]))
+        for note, document in enumerate(documents)
+        for span in document.spans
+        if span.label == IDENTIFIER
+    )
+    return HospitalNotes(language, documents, mentions)
 
 
 WHOLE, PART, MISSED = "whole", "part", "missed"
@@ -469,6 +413,21 @@ _N_LAST = 50
 _SEED_STEP = 1  # as in the demo: M_general has the seed itself
 
 
+def save_model(model: Any, tokenizer: Any, path: Path) -> None:
+    """Save a model and its tokenizer as a Hugging Face directory, weights in float16."""
+    copy.deepcopy(model).half().save_pretrained(path)
+    tokenizer.save_pretrained(path)
+
+
+def special_ids(tokenizer: Any) -> SpecialIds:
+    """Return the special tokens of a demo tokenizer, as training needs them."""
+    from audit.training.small import SpecialIds
+
+    ends = tokenizer.convert_tokens_to_ids([".", "。"])
+    known = tuple(i for i in ends if i != tokenizer.unk_token_id)
+    return SpecialIds.of(tokenizer, sentence_ends=known)
+
+
 class ArmFacts(Record):
     """What is kept of a trained arm beside its model: `loss` is the mean of the last steps."""
 
@@ -503,7 +462,6 @@ def trained_arm(
         data = (run / RUN_FILE).read_bytes()
         return run / MODEL_FOLDER, ArmFacts.read(data, where=RUN_FILE)
     except (OSError, AuditError):
-        from audit.demo_build import save_model, special_ids
         from audit.models.forward import onednn_float32
         from audit.models.load import load_model
         from audit.training.small import PretrainSettings, pretrain
@@ -658,6 +616,11 @@ def run_leakage(
 ) -> LeakageTables:
     """Do the whole experiment, or what is left of it; `say` takes a sentence after each arm."""
     notes = hospital_notes(order.language)
+    # The same question about every arm: only the hospital's model differs.
+    demo = DemoTask(
+        n_documents=order.n_documents, n_inputs=order.n_inputs, seed=order.seed,
+        device=order.device,
+    )  # fmt: skip
     stages = StageProgress(_costs(order, notes), listener=progress)
     results = []
     for arm in order.arms:
@@ -681,7 +644,7 @@ def run_leakage(
         for scenario in order.scenarios:
             stage = _attack(arm, scenario)
             reports[scenario] = run_audit(
-                _request(order, notes, scenario=scenario, hospital=model), store=store,
+                demo.request(scenario, language=order.language).with_(hospital=model), store=store,
                 progress=stages.of(stage), should_stop=should_stop,
             )  # fmt: skip
             stages.finish(stage)
@@ -697,26 +660,6 @@ def run_leakage(
         arms=tuple(result.row for result in results),
         leaks=tuple(leak_rows(results, seed=order.seed)),
         splits=tuple(split_rows(results, seed=order.seed)),
-    )
-
-
-def _request(
-    order: LeakageTask, notes: HospitalNotes, *, scenario: int, hospital: Path
-) -> AuditRequest:
-    """Return the same question about every arm: only the hospital's model differs."""
-    generation = GenerationSettings(n_documents=order.n_documents)
-    if order.language == "ja":
-        generation = generation.with_(prompt=JAPANESE_PROMPT)
-    return AuditRequest(
-        scenario_number=scenario,
-        general=notes.general,
-        hospital=hospital,
-        candidates=notes.names,
-        passages=notes.passages if scenario == 2 else None,
-        generation=generation,
-        posterior=PosteriorSettings(n_inputs=order.n_inputs, n_chain_inputs=0),
-        seed=order.seed,
-        device=order.device,
     )
 
 

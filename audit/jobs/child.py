@@ -10,15 +10,16 @@ from types import TracebackType
 from audit.errors import AuditCancelled, AuditError, Message
 from audit.home import stay_offline
 from audit.jobs import table
+from audit.jobs.kinds import task_of
 from audit.jobs.locks import jobs_dir
-from audit.jobs.service import KINDS, failure_of
-from audit.jobs.table import Failure, Job, forget_order, read_order, table_contact
+from audit.jobs.service import failure_of
+from audit.jobs.table import Failure, Job, forget_order, table_contact
 
 
 def answer(job: Job) -> None:
     """Do a job, and say in the table what came of it."""
     try:
-        result = KINDS[job.kind](read_order(job.job_id), table_contact(job.job_id))
+        result = task_of(job).run(table_contact(job.job_id))
     except AuditCancelled:
         table.end(job.job_id, state="cancelled")
     except (AuditError, MemoryError) as error:

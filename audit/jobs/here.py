@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table
+from audit.jobs.kinds import task_of
 from audit.jobs.locks import device_lock, forget_job_lock, job_lock
 from audit.jobs.service import (
-    KINDS,
     ensure_worker,
     failure_of,
     leave_to_command,
@@ -43,7 +42,7 @@ def answer_here(question: Question, *, progress: ProgressListener, say: Say) -> 
         lock = job_lock(job_id)  # held before the job can be seen: who finds it free may bury it
         try:
             if (job := table.insert(question, runner=COMMAND, job_id=job_id)) is not None:
-                return _answered(job, question.order, progress=progress, say=say)
+                return _answered(job, progress=progress, say=say)
         finally:
             forget_job_lock(job_id)
             if lock is not None:
@@ -53,14 +52,12 @@ def answer_here(question: Question, *, progress: ProgressListener, say: Say) -> 
     return result
 
 
-def _answered(
-    job: Job, order: Mapping[str, Any], *, progress: ProgressListener, say: Say
-) -> tuple[str, ...]:
+def _answered(job: Job, *, progress: ProgressListener, say: Say) -> tuple[str, ...]:
     device: Lock | None = None
     try:
         device = _await_turn(job, say=say)
         contact = table_contact(job.job_id, listener=progress, say=say)
-        result = KINDS[job.kind](order, contact)
+        result = task_of(job).run(contact)
         table.end(job.job_id, state="done", result=result)
         forget_order(job.job_id)
         return result

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from audit.attack.question import AuditRequest
-from audit.corpus.kept import CORPORA
-from audit.corpus.make import CorpusTask
-from audit.deid.scoring import ScoreTask
-from audit.deid.tasks import TaggerTask, TaggingTask
-from audit.demo import DemoTask, demo_digests
 from audit.errors import AuditError, Message
-from audit.experiment.leakage import LeakageTask
-from audit.experiment.paper import ExperimentTask
-from audit.home import results_dir
 from audit.jobs import table
+from audit.jobs.kinds import task_class, task_of
 from audit.jobs.locks import (
     QUEUES,
     device_lock,
@@ -37,24 +28,14 @@ from audit.jobs.table import (
     WORKER,
     Failure,
     Job,
-    Setting,
     Wait,
     forget_order,
     has_order,
     read_order,
 )
-from audit.run import AuditTask, kept_report
 from audit.shelf import Lock
-from audit.task import Question, Task
-from audit.training.kept import PretrainTask
-from cache.store import Store
+from audit.task import Question, Setting
 
-TASKS: tuple[type[Task], ...] = (
-    AuditTask, DemoTask, PretrainTask, CorpusTask, ExperimentTask, LeakageTask, TaggerTask,
-    TaggingTask, ScoreTask,
-)  # fmt: skip
-KINDS = {task.job: task.answer for task in TASKS}
-"""Kind of job -> what it does."""
 WORKER_MODULE = "audit.jobs.worker"
 _MAX_LOG_BYTES = 1_000_000  # where a worker cannot live, another is started each second
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -97,7 +78,6 @@ def _start(words: list[str], *, log: str, lock: Lock) -> subprocess.Popen[bytes]
 MAX_ATTEMPTS = 3
 LOOK_SECONDS = 1.0
 """How often servers and workers look whether a job waits for a process that died."""
-_CORPUS = "corpus"
 _DIED = (
     "The system stopped this process {n} times, most often because memory ran out; everything "
     "finished before is kept."
@@ -175,18 +155,14 @@ def leave_to_command(job: Job) -> bool:
 def smaller_batch(job: Job) -> tuple[tuple[str, Setting], ...]:
     """Return the setting with which a job needs less memory; empty where there is none."""
     try:
-        request = _request(job.job_id)
+        return tuple(task_of(job).with_less_memory().items())
     except AuditError:
         return ()
-    micro_batch = request.posterior.micro_batch
-    is_less = request.scenario_number == 2 and micro_batch > 1
-    return (("micro_batch", micro_batch // 2),) if is_less else ()
 
 
 def _settle(job: Job) -> None:
-    if job.kind == _CORPUS:  # private notes of a half-made corpus serve nobody
-        with suppress(AuditError, OSError):
-            CORPORA.clear_abandoned()
+    with suppress(AuditError, OSError):
+        task_class(job.kind).clear_abandoned()
     if job.is_cancel_wanted:
         table.end(job.job_id, state="cancelled")
     elif job.runner == COMMAND:
@@ -220,25 +196,20 @@ def failure_of(error: Exception, *, job: Job) -> Failure:
 _NO_JOB = "There is no such job."
 
 
-def submit(request: AuditRequest, *, owner: str = "") -> Job:
-    """Ask a question: the job that answers it, be it new, under way, or done already.
+def submit(kind: str, *, owner: str = "", **fields: object) -> Job:
+    """Ask for work of a kind: the job that does it, be it new, under way, or done already.
 
     Raises
     ------
     AuditError
-        If a model directory is refused, or the data directory cannot be used.
+        If a field is refused, or the data directory cannot be used.
     """
-    return ask(AuditTask(request=request).question(), owner=owner)
-
-
-def submit_demo(*, owner: str = "") -> Job:
-    """Ask for the demo's audits; raises as `submit`."""
-    return ask(DemoTask().question(), owner=owner)
+    return ask(task_class(kind)(**fields).question(), owner=owner)
 
 
 def ask(question: Question, *, owner: str = "") -> Job:
     """Add a job for a question, or return the one that is about it already."""
-    result = kept_answer(question)
+    result = task_class(question.kind).kept(question)
     if result and (known := table.latest_done(question.digest)) is not None:
         return known
     job = table.insert(question, owner=owner, result=result) or table.active(question.digest)
@@ -282,7 +253,7 @@ def retry_with(job_id: str, *, owner: str = "", **settings: Setting) -> Job:
     AuditError
         If the job was no audit, or there is no such setting.
     """
-    return submit(with_settings(_request(job_id), settings), owner=owner)
+    return ask(task_of(job(job_id)).with_settings(settings).question(), owner=owner)
 
 
 def submit_part(job_id: str, *, owner: str = "") -> Job:
@@ -378,30 +349,3 @@ def forget(job_id: str) -> None:
     """Remove an ended job, and the names in its order, from the list; its results stay."""
     if table.forget(job_id):
         forget_order(job_id)
-
-
-def kept_answer(question: Question) -> tuple[str, ...]:
-    """Return the digests of the kept audits that answer a question; empty unless all are there."""
-    with Store(results_dir()) as store:
-        is_known = question.kind != "demo" or bool(question.order["directory"])
-        is_known = is_known or set(question.audits) <= set(demo_digests(store).values())
-        is_kept = is_known and all(kept_report(one, store=store) for one in question.audits)
-    return question.audits if is_kept else ()
-
-
-def with_settings(request: AuditRequest, settings: Mapping[str, Setting]) -> AuditRequest:
-    """Return a request with other settings of its scenario, or another dtype, device or seed."""
-    known = type(request.settings).model_fields
-    own = {name: v for name, v in settings.items() if name in known}
-    rest = {name: v for name, v in settings.items() if name not in own}
-    if not rest.keys() <= {"dtype", "device", "seed"}:
-        raise AuditError("There is no such setting.", where=", ".join(sorted(rest)))
-    which = "generation" if request.scenario_number == 1 else "posterior"
-    return request.with_(**{which: request.settings.with_(**own)}, **rest)
-
-
-def _request(job_id: str) -> AuditRequest:
-    order = read_order(job(job_id).job_id)
-    if "request" not in order:
-        raise AuditError("This job has no settings of its own.", do="Resume it.")
-    return AuditRequest.read(json.dumps(order["request"]), where="request")

@@ -16,7 +16,7 @@ from audit.errors import AuditError, Message
 from audit.jobs.locks import jobs_dir, table_lock, unusable
 from audit.progress import Progress, ProgressListener
 from audit.shelf import is_code, new_identifier, now, whole_file
-from audit.task import Contact, Part, Question
+from audit.task import Contact, Part, Question, Setting
 from cache.store import private_database
 
 ACTIVE = ("queued", "running")
@@ -25,28 +25,6 @@ RESUMABLE = ("failed", "cancelled", "interrupted")
 WORKER, COMMAND = "worker", "cli"
 """Who runs a job: the device's worker, or the command that asked."""
 LOADING, FINISHING = "loading", "finishing"
-STAGES = {
-    "corpus": (
-        "drawing a sample of the notes", "reading who the notes are about", "looking for names",
-        "building the corpus", "drawing candidates",
-    ),
-    "pretrain": ("tokenizing the notes", "training"),
-    "experiment": (),
-    "leakage": (),
-    "tagger": ("training the tagger", "measuring the tagger", "tuning the model"),
-    "tagging": ("tagging the notes",),
-    "score": (
-        "reading the gold notes", "tagging the notes", "comparing the spans", "drawing intervals",
-    ),
-}  # fmt: skip
-"""Kind of job -> its phases that have words of their own on a screen."""
-_AUDIT_STAGES = tuple(
-    f"{who} model: {what}"
-    for who in ("general", "hospital")
-    for what in ("documents", "posteriors", "chain")
-)
-
-Setting = int | float | str | bool
 
 
 @dataclass(frozen=True)
@@ -106,7 +84,7 @@ class Job:
     job_id
         12 random hexadecimal digits.
     kind
-        What is done: one of `KINDS` of `audit/jobs/service.py`.
+        What is done: one of `audit.jobs.kinds.KINDS`.
     label
         Which models or notes; no person's name.
     scenario
@@ -173,22 +151,14 @@ class Job:
 
     @property
     def stage(self) -> str:
-        """What is being done, as a code: letters and underscores only, "other" if unknown.
-
-        Kinds of `STAGES` have codes that begin with the kind.
-        """
+        """What is being done, as a code: letters and underscores only."""
         if self.state == "queued":
             return "waiting"
         if self.state == "running" and self.is_cancel_wanted:
             return "stopping"
-        start = f"{self.kind}_" if self.kind in STAGES else ""
         if self.share >= 1:
-            return start + FINISHING
-        if self.phase in ("", LOADING):
-            return start + LOADING
-        known = STAGES.get(self.kind, _AUDIT_STAGES)
-        code = self.phase.replace(" model: ", "_").replace(" ", "_")
-        return start + (code if self.phase in known else "other")
+            return FINISHING
+        return (self.phase or LOADING).replace(" model: ", "_").replace(" ", "_")
 
 
 def write_order(job_id: str, *, order: Mapping[str, Any]) -> None:

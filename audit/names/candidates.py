@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import add
@@ -40,20 +41,18 @@ class Candidates:
         True: in the notes. False: a control, not in the notes. None: unknown (a normal case).
     control_kind
         For controls one of `CONTROL_KINDS`; "" for all others.
-    role
+    role, sex
         "patient", "staff" or any word of the auditor's; "" where not given. Members of the role
         "canary" were planted `n_mentions` times; the i-th of them pairs with the i-th control of
         the kind "canary".
-    sex
-        As given; "" where not given.
     n_mentions
         How often the name occurs in the notes; None where not known.
     popularity
         Share of people who carry the name according to the name generator, 0-1; NaN where the
         generator does not know it.
     row
-        The name's row in the auditor's own file, as a spreadsheet counts; None where it has none:
-        it was typed, drawn, or taken from a corpus.
+        The name's row in the auditor's own file, as a spreadsheet counts; None where it was typed,
+        drawn, or taken from a corpus.
     is_kind_guessed
         Whether the list does not say the control's kind: it is then worked out from the members on
         the list, and "given" where there are none.
@@ -110,11 +109,8 @@ class Candidates:
 
         Rows that only count the names, and kinds that the list says itself, add nothing to it.
         """
-        columns = dict(vars(self))
-        if not self.has_own_rows:
-            del columns["row"]
-        if not any(self.is_kind_guessed):
-            del columns["is_kind_guessed"]
+        said = {"row": self.has_own_rows, "is_kind_guessed": any(self.is_kind_guessed)}
+        columns = {name: one for name, one in vars(self).items() if said.get(name, True)}
         return hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -205,9 +201,8 @@ GUESSED_KINDS = (
 def guessed_kinds(candidates: Candidates) -> dict[str, int]:
     """Return the numbers of `GUESSED_KINDS`; empty where nothing was worked out."""
     pairs = zip(candidates.control_kind, candidates.is_kind_guessed, strict=True)
-    guessed = [kind for kind, is_guessed in pairs if is_guessed and kind in SHARED]
-    counts = {kind: guessed.count(kind) for kind in SHARED}
-    return {"n": len(guessed), **counts} if guessed else {}
+    counts = Counter(kind for kind, is_guessed in pairs if is_guessed and kind in SHARED)
+    return {"n": counts.total(), **{kind: counts[kind] for kind in SHARED}} if counts else {}
 
 
 def with_kinds(candidates: Candidates, *, has_new_members: bool = False) -> Candidates:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from audit.errors import AuditError, Message
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates, make_candidates, with_kinds
@@ -36,6 +37,18 @@ _TRUTH = {
     **dict.fromkeys(("0", "0.0", "false", "no", "いいえ"), False),
     "": None,
 }
+_TRUTHS = "|".join(_TRUTH).replace(".", "[.]")
+_FORMS = {
+    "is_member": (_TRUTHS, "Write 1 (in the notes), 0 (not in the notes), or nothing (unknown)."),
+    "n_mentions": (r"([0-9]{1,9}(\.0)?)?", "Write 0, 1, 2 ..."),
+    "file_row": ("([1-9][0-9]{0,8})?", "Write 2, 3, 4 ... or nothing."),
+    "control_kind": (
+        "|".join(("", *CONTROL_KINDS)),
+        "Write given, easy, hard, recombined, reference, canary, or nothing.",
+    ),
+}
+"""Of a column: the form of its cells, and what to do where one has another."""
+TOO_LONG = "A cell or a name is longer than {max_name_chars} characters."
 _HIDDEN_CATEGORIES = ("Cc", "Cf", "Co")
 _ONE_PART = "The name has one part only or could not be split."
 
@@ -53,21 +66,8 @@ class NamesFile:
     notes: tuple[RowNote, ...]
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A row of the file: its fields as those of `Candidates`, and its number."""
-
-    first: str
-    last: str
-    is_member: bool | None
-    control_kind: str
-    role: str
-    sex: str
-    n_mentions: int | None
-    popularity: float
-    row: int | None
-    is_kind_guessed: bool
-    number: int
+Row = dict[str, Any]
+"""A row of the file: its fields as those of `Candidates`."""
 
 
 def read_names(data: bytes, *, what: str = "names") -> NamesFile:
@@ -87,7 +87,7 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
     if unread:
         left = Message("These columns are not read: {unread}.", unread=", ".join(unread))
         notes.append(RowNote(1, left))
-    rows: dict[str, _Row] = {}  # two splits of one written name are one name to a model
+    rows: dict[str, tuple[int, Row]] = {}  # two splits of one written name are one name to a model
     file_rows: dict[int, int] = {}
     for number, cells in zip(table.row_numbers, table.rows, strict=True):
         first, last = names.read(cells)
@@ -95,34 +95,33 @@ def read_names(data: bytes, *, what: str = "names") -> NamesFile:
             notes.append(RowNote(number, "The row has no name and was left out."))
             continue
         given = {field: cells[column].strip() for field, column in columns.items()}
-        where = Message("{subject}, row {number}", subject=what, number=number)
-        row = _row(first, last, given, number, where=where)
-        notes += _oddities(row)
-        twin = rows.setdefault(fold_name(written_name(first, last)), row)
-        if twin.is_member is not row.is_member:
+        row = _row(first, last, given, number, what=what)
+        notes += _oddities(first, last, number)
+        twin_number, twin = rows.setdefault(fold_name(written_name(first, last)), (number, row))
+        if twin["is_member"] is not row["is_member"]:
             raise AuditError(
-                ("Rows {first} and {second} hold the same name with different is_member."),
+                "Rows {first} and {second} hold the same name with different is_member.",
                 where=what,
                 do="Correct or delete one of them.",
-                first=twin.number,
+                first=twin_number,
                 second=number,
             )
         if twin is not row:
-            left_out = Message("The name is that of row {number}; left out.", number=twin.number)
+            left_out = Message("The name is that of row {number}; left out.", number=twin_number)
             notes.append(RowNote(number, left_out))
-        elif row.row is not None and file_rows.setdefault(row.row, number) != number:
+        elif row["row"] and file_rows.setdefault(row["row"], number) != number:
             raise AuditError(
                 "Rows {first} and {second} have the same file_row.",
                 where=what,
                 do="Correct one of them, or take the column out.",
-                first=file_rows[row.row],
+                first=file_rows[row["row"]],
                 second=number,
             )
     if not rows:
         raise AuditError("The file holds no names.", where=what)
-    fields = [field for field in vars(next(iter(rows.values()))) if field != "number"]
+    fields = next(iter(rows.values()))[1]
     listed = Candidates(
-        **{field: tuple(getattr(row, field) for row in rows.values()) for field in fields}
+        **{field: tuple(row[field] for _, row in rows.values()) for field in fields}
     )
     notes.sort(key=lambda note: note.row)
     return NamesFile(with_kinds(listed), table.encoding, tuple(notes))
@@ -165,95 +164,53 @@ def _columns(table: Table, *, what: str) -> tuple[NameColumns, dict[str, int]]:
     return names, columns
 
 
-def _row(first: str, last: str, given: Mapping[str, str], number: int, *, where: str) -> _Row:
-    if max(len(first), len(last)) > MAX_NAME_CHARS:
-        raise AuditError(
-            "The name is longer than {max_name_chars} characters.",
-            where=where,
-            max_name_chars=MAX_NAME_CHARS,
-        )
-    if any(len(value) > MAX_NAME_CHARS for value in given.values()):
-        raise AuditError(
-            "A cell is longer than {max_name_chars} characters.",
-            where=where,
-            max_name_chars=MAX_NAME_CHARS,
-        )
+def _row(first: str, last: str, given: Mapping[str, str], number: int, *, what: str) -> Row:
+    where = Message("{subject}, row {number}", subject=what, number=number)
+    if max(map(len, (first, last, *given.values()))) > MAX_NAME_CHARS:
+        raise AuditError(TOO_LONG, where=where, max_name_chars=MAX_NAME_CHARS)
     cell = {field: fold_name(given.get(field, "")) for field in _COLUMNS}
-    if cell["is_member"] not in _TRUTH:
-        raise AuditError(
-            "is_member cannot be understood.",
-            where=where,
-            do="Write 1 (in the notes), 0 (not in the notes), or nothing (unknown).",
-        )
+    for field, (form, do) in _FORMS.items():
+        if not re.fullmatch(form, cell[field]):
+            raise AuditError("{field} cannot be understood.", where=where, do=do, field=field)
     is_member = _TRUTH[cell["is_member"]]
-    if not re.fullmatch(r"([0-9]{1,9}(\.0)?)?", cell["n_mentions"]):
-        raise AuditError(
-            "The number of mentions is not a whole number.", where=where, do="Write 0, 1, 2 ..."
-        )
     n_mentions = int(cell["n_mentions"].removesuffix(".0")) if cell["n_mentions"] else None
-    if not re.fullmatch("([1-9][0-9]{0,8})?", cell["file_row"]):
-        raise AuditError(
-            "file_row is not the number of a row.", where=where, do="Write 2, 3, 4 ... or nothing."
-        )
-    file_row = number if "file_row" not in given else int(cell["file_row"] or 0) or None
-    kind = _kind(cell["control_kind"], is_member, where=where)
-    role = given.get("role", "")
+    role, kind = given.get("role", ""), cell["control_kind"]
     if CANARY in (cell["role"], kind):
-        role, kind = _canary(is_member, kind, n_mentions, where=where)
-    is_guessed = is_member is False and (not kind or _TRUTH.get(cell["kind_guessed"]) is True)
-    kind = kind or ("given" if is_member is False else "")
-    return _Row(first, last, is_member, kind, role, given.get("sex", ""), n_mentions, math.nan,
-                file_row, is_guessed, number)  # fmt: skip
-
-
-def _kind(kind: str, is_member: bool | None, *, where: str) -> str:
-    if kind and kind not in CONTROL_KINDS:
-        raise AuditError(
-            "control_kind cannot be understood.",
-            where=where,
-            do="Write one of {control_kinds}, or nothing.",
-            control_kinds=", ".join(CONTROL_KINDS),
-        )
-    if kind and is_member is not False:
+        # A canary is known by its role or by its kind; either may be left out of the file.
+        if is_member is None or (is_member and not n_mentions) or kind not in ("", CANARY):
+            raise AuditError(
+                "The row does not fit a canary.",
+                where=where,
+                do="A planted one has is_member 1 and its n_mentions, a held-out one is_member 0; "
+                "the control_kind is canary or empty.",
+            )
+        role, kind = CANARY, "" if is_member else CANARY
+    elif kind and is_member is not False:
         raise AuditError(
             "The name has a control_kind but is no control.", where=where, do="Set is_member to 0."
         )
-    return kind
+    is_guessed = is_member is False and (not kind or _TRUTH.get(cell["kind_guessed"]) is True)
+    return {
+        "first": first,
+        "last": last,
+        "is_member": is_member,
+        "control_kind": kind or ("given" if is_member is False else ""),
+        "role": role,
+        "sex": given.get("sex", ""),
+        "n_mentions": n_mentions,
+        "popularity": math.nan,
+        "row": int(cell["file_row"] or 0) or None if "file_row" in given else number,
+        "is_kind_guessed": is_guessed,
+    }
 
 
-def _canary(
-    is_member: bool | None, kind: str, n_mentions: int | None, *, where: str
-) -> tuple[str, str]:
-    """Return role and kind of control of a planted name or its twin.
-
-    A canary is known by its role or by its kind of control; either may be left out of the file.
-    """
-    if is_member is None:
-        raise AuditError(
-            "The canary does not say whether it was planted.", where=where,
-            do="Set is_member to 1 (planted) or 0 (held out).",
-        )  # fmt: skip
-    if is_member and not n_mentions:
-        raise AuditError(
-            "The planted canary does not say how often it was planted.", where=where,
-            do="Write the number into the column n_mentions.",
-        )  # fmt: skip
-    if kind not in ("", CANARY):
-        raise AuditError(
-            "The held-out canary has another control_kind.", where=where,
-            do="Write canary, or nothing.",
-        )  # fmt: skip
-    return CANARY, "" if is_member else CANARY
-
-
-def _oddities(row: _Row) -> Iterable[RowNote]:
-    name = row.first + row.last
-    if any(unicodedata.category(character) in _HIDDEN_CATEGORIES for character in name):
-        yield RowNote(row.number, "The name holds control, invisible or private characters.")
-    if "\ufffd" in name:
-        yield RowNote(row.number, "The name holds a sign for a letter that was lost.")
-    if not row.first or not row.last:
-        yield RowNote(row.number, _ONE_PART)
+def _oddities(first: str, last: str, number: int) -> Iterator[RowNote]:
+    if any(unicodedata.category(c) in _HIDDEN_CATEGORIES for c in first + last):
+        yield RowNote(number, "The name holds control, invisible or private characters.")
+    if "\ufffd" in first + last:
+        yield RowNote(number, "The name holds a sign for a letter that was lost.")
+    if not first or not last:
+        yield RowNote(number, _ONE_PART)
 
 
 MAX_TYPED_CHARS = 200_000
@@ -269,9 +226,11 @@ def with_typed(
     """
     if len(text) > MAX_TYPED_CHARS:
         raise AuditError(
-            "is longer than {max_typed_chars:,} characters.", where="typed names",
+            "is longer than {max_typed_chars:,} characters.",
+            where="typed names",
             do="Upload a file instead.",
-        max_typed_chars=MAX_TYPED_CHARS)  # fmt: skip
+            max_typed_chars=MAX_TYPED_CHARS,
+        )
     given = make_candidates([]) if given is None else given
     truth_of = {fold_name(given.full_name(i)): truth for i, truth in enumerate(given.is_member)}
     names: list[tuple[str, str]] = []
@@ -281,11 +240,7 @@ def with_typed(
         where = Message("typed names, line {number}", number=number)
         key = fold_name(written_name(first, last))
         if max(len(first), len(last)) > MAX_NAME_CHARS:
-            raise AuditError(
-                "The name is longer than {max_name_chars} characters.",
-                where=where,
-                max_name_chars=MAX_NAME_CHARS,
-            )
+            raise AuditError(TOO_LONG, where=where, max_name_chars=MAX_NAME_CHARS)
         if truth_of.get(key, is_member) is not is_member:
             raise AuditError(
                 "The name is on the list with another truth.", where=where,

@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,10 +15,9 @@ import numpy as np
 
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL, salted_digest
-from audit.models.registry import tokenizer
 from audit.names.candidates import Candidates
 from audit.names.controls import with_controls
-from audit.names.files import read_names, with_typed
+from audit.names.files import NamesFile, read_names, with_typed
 from audit.names.spelling import piece_counter
 from audit.notes.passages import Passages, read_passages
 from audit.shelf import MAX_TITLE_CHARS, now, one_line
@@ -27,6 +26,7 @@ from cache.store import JSON, Store
 
 MAX_NAMES = 50_000
 MAX_LABEL_CHARS = MAX_TITLE_CHARS
+MAX_FILE_BYTES = 20_000_000
 DEMO = {"demo-en": "en", "demo-ja": "ja"}
 """Codes of the demo's lists and passages -> language of the demo hospital."""
 
@@ -52,16 +52,6 @@ class ListLine:
     by_kind: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class KeptNames:
-    """A kept list of names, with what was said of its file's rows."""
-
-    line: ListLine
-    candidates: Candidates
-    notes: tuple[RowNote, ...]
-    encoding: str
-
-
 @dataclass(frozen=True)
 class PassageLine:
     """What a choice of passages shows of one file; as `ListLine`."""
@@ -72,6 +62,13 @@ class PassageLine:
     n_passages: int
     n_left_out: int
     has_owners: bool
+
+
+@dataclass(frozen=True, eq=False)
+class KeptNames(NamesFile):
+    """A kept list of names, with what was said of its file's rows."""
+
+    line: ListLine
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +104,7 @@ def passage_line(passages: Passages, *, code: str, label: str = "", at: str = ""
 
 
 def keep_names(
-    candidates: Candidates,
-    *,
-    label: str,
-    notes: Sequence[RowNote],
-    encoding: str,
-    store: Store,
+    candidates: Candidates, *, label: str, notes: Sequence[RowNote], encoding: str, store: Store
 ) -> str:
     """Keep a list of names and return its salted digest, 64 hexadecimal digits.
 
@@ -135,15 +127,12 @@ def kept_names(code: str, *, store: Store) -> KeptNames:
     if code in DEMO:
         found = read_names(_demo_file(code, "names.csv"), what="demo names")
         line = list_line(found.candidates, code=code)
-        return KeptNames(line, found.candidates, found.notes, found.encoding)
-    digest, line = _kept(code, ListLine, store)
-    record = store.get_record(f"list/{digest}")
-    if record is None:
-        raise _gone(ListLine)
+        return KeptNames(found.candidates, found.encoding, found.notes, line)
+    line, record = _kept(code, ListLine, store, store.get_record)
     columns = {name: tuple(column) for name, column in record["columns"].items()}
     columns["popularity"] = (math.nan,) * len(columns["first"])
     notes = tuple(RowNote(int(row), Message.read(what)) for row, what in record["notes"])
-    return KeptNames(line, Candidates(**columns), notes, record["encoding"])
+    return KeptNames(Candidates(**columns), record["encoding"], notes, line)
 
 
 def all_names(store: Store) -> tuple[ListLine, ...]:
@@ -173,10 +162,7 @@ def kept_passages(code: str, *, store: Store) -> KeptPassages:
         data, name = _demo_file(code, "passages.jsonl"), "passages.jsonl"
         passages = read_passages(data, what="demo passages", file_name=name)
         return KeptPassages(passage_line(passages, code=code), passages, data, name)
-    digest, line = _kept(code, PassageLine, store)
-    stored = store.get(f"passages/{digest}")
-    if stored is None:
-        raise _gone(PassageLine)
+    line, stored = _kept(code, PassageLine, store, store.get)
     data, name = stored.arrays["data"].tobytes(), f"passages.{stored.meta['kind']}"
     return KeptPassages(line, read_passages(data, file_name=name), data, name)
 
@@ -205,22 +191,18 @@ def _shipped(name: str) -> list[str]:
     return [code for code, language in DEMO.items() if (DEMO_HOSPITAL / language / name).is_file()]
 
 
-def _kept(code: str, of: type[Line], store: Store) -> tuple[str, Line]:
-    """Return the whole digest that a code begins, and the line of what it names."""
+def _kept(code: str, of: type[Line], store: Store, get: Callable[[str], Any]) -> tuple[Line, Any]:
+    """Return the line of what a code's digest begins, and what `get` has of it."""
     key = f"{_KEYS[of]}/"
     keys = store.keys(key + code) if _CODE.fullmatch(code) else ()
-    digest = keys[0].removeprefix(key) if len(keys) == 1 else ""
-    line = _line(of, digest, store) if digest else None
-    if line is None:
-        raise _gone(of)
-    return digest, line
-
-
-def _gone(of: type[Line]) -> AuditError:
-    do = "It was made on another installation, or has been removed. Choose another one."
-    if of is ListLine:
-        return AuditError("This list of names is not kept here.", do=do)
-    return AuditError("These passages are not kept here.", do=do)
+    line = _line(of, keys[0].removeprefix(key), store) if len(keys) == 1 else None
+    found = get(keys[0]) if line else None
+    if line is None or found is None:
+        do = "It was made on another installation, or has been removed. Choose another one."
+        if of is ListLine:
+            raise AuditError("This list of names is not kept here.", do=do)
+        raise AuditError("These passages are not kept here.", do=do)
+    return line, found
 
 
 def _line(of: type[Line], digest: str, store: Store) -> Line | None:
@@ -248,20 +230,14 @@ def _keep_line(line: Line, digest: str, store: Store) -> str:
     return digest
 
 
-MAX_FILE_BYTES = 20_000_000
-
-
 @dataclass(frozen=True, eq=False)
-class Draft:
+class Draft(NamesFile):
     """A list that is being made: names of the file or list it starts from, typed ones, controls.
 
     `notes` are on rows of the file, `typed_notes` on typed lines; `encoding` is "" without a file.
     """
 
-    candidates: Candidates
-    notes: tuple[RowNote, ...]
     typed_notes: tuple[RowNote, ...]
-    encoding: str
     n_given: int
     n_typed: int
     n_drawn: int
@@ -271,14 +247,9 @@ class Draft:
 class Wanted:
     """What is to be added to a list.
 
-    Attributes
-    ----------
-    typed, is_typed_member
-        One name a line, and the truth of all of them; None: unknown.
-    n_easy, n_hard, n_recombined, seed
-        Controls to draw against the members.
-    model
-        Whose word pieces controls and members have alike; None: characters of Han and kana.
+    `typed` has one name a line; `is_typed_member` is the truth of all of them, None: unknown.
+    `n_easy`, `n_hard` and `n_recombined` controls are drawn against the members, with as many word
+    pieces as they have for `model`; None: characters of Han and kana.
     """
 
     typed: str = ""
@@ -292,6 +263,8 @@ class Wanted:
 
 def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -> Draft | None:
     """Put a list together from an uploaded CSV file or from `base`; None where none was given."""
+    from audit.models.registry import tokenizer
+
     notes: tuple[RowNote, ...] = ()
     encoding = ""
     if data is not None:
@@ -309,7 +282,7 @@ def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -
             do="Split the file.",
             max_names=MAX_NAMES,
         )
-    candidates = with_controls(
+    drawn = with_controls(
         listed,
         n_easy=wanted.n_easy,
         n_hard=wanted.n_hard,
@@ -318,5 +291,5 @@ def make_draft(data: bytes | None, *, base: Candidates | None, wanted: Wanted) -
         count_pieces=piece_counter(tokenizer(wanted.model)) if wanted.model else None,
     )
     n_given = len(base) if base is not None else 0
-    n_typed, n_drawn = len(listed) - n_given, len(candidates) - len(listed)
-    return Draft(candidates, notes, typed_notes, encoding, n_given, n_typed, n_drawn)
+    n_typed, n_drawn = len(listed) - n_given, len(drawn) - len(listed)
+    return Draft(drawn, encoding, notes, typed_notes, n_given, n_typed, n_drawn)

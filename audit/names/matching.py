@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,23 +58,6 @@ def words(text: str) -> list[str]:
     return WORD.findall(fold(text))
 
 
-class _Runs:
-    """Runs of words, found by the first of them."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self.by_word: dict[str, set[Words]] = defaultdict(set)
-        for text in texts:
-            if run := tuple(words(text)):
-                self.by_word[run[0]].add(run)
-
-    def at(self, tokens: Sequence[str], place: int) -> Iterator[Words]:
-        """Yield the runs that begin at a place."""
-        if 0 <= place < len(tokens):
-            for run in self.by_word.get(tokens[place], ()):
-                if tuple(tokens[place : place + len(run)]) == run:
-                    yield run
-
-
 def name_hits(
     candidates: Candidates, *, documents: Sequence[str]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -88,15 +71,14 @@ def name_hits(
     """
     index = PartIndex(candidates)
     blocks = blocks_of(0, len(documents))
-    n_blocks = int(blocks.max(initial=-1)) + 1
-    hits = np.zeros((n_blocks, len(candidates)))
-    full_hits = np.zeros((n_blocks, len(candidates)))
+    shape = int(blocks.max(initial=-1)) + 1, len(candidates)
+    hits, full_hits = np.zeros(shape), np.zeros(shape)
     for block, document in zip(blocks, documents, strict=True):
         found = set(index.terms(document))
-        hits[block, sorted({row for _, rows in found for row in rows})] += 1
-        full_hits[
-            block, sorted({row for part, rows in found if part == "full" for row in rows})
-        ] += 1
+        for counts, parts in ((hits, _PARTS), (full_hits, ("full",))):
+            counts[
+                block, sorted({row for part, rows in found if part in parts for row in rows})
+            ] += 1
     return hits, full_hits
 
 
@@ -158,27 +140,39 @@ Term = tuple[str, tuple[int, ...]]
 last name of others), and of which rows' names."""
 
 
-class _Lexicon:
-    """Sequences to look for (of words, or of characters), by their first member."""
+_PARTS = ("full", "first", "last", "either")
+T = TypeVar("T")
 
-    def __init__(self, found: Mapping[Any, dict[str, list[int]]]) -> None:
-        self.terms: dict[Any, list[Term]] = {}
+
+class _Lexicon(Generic[T]):
+    """What is known of sequences (of words, or of characters), found by their first member."""
+
+    def __init__(self, known: Mapping[Any, T]) -> None:
+        self._known = known
         self._lengths: dict[str, set[int]] = defaultdict(set)
-        for sequence, rows_of in found.items():
-            parts = sorted(rows_of.keys() - {"full"})
-            rows = tuple(sorted({row for part in parts for row in rows_of[part]}))
-            self.terms[sequence] = [("full", tuple(rows_of["full"]))] if "full" in rows_of else []
-            if parts:
-                self.terms[sequence].append((parts[0] if len(parts) == 1 else "either", rows))
+        for sequence in known:
             self._lengths[sequence[0]].add(len(sequence))
 
-    def find(self, text: Sequence[str]) -> Iterator[tuple[int, int, Term]]:
-        """Yield (start, end, term) of every sequence in a text of words or characters."""
-        for start, first in enumerate(text):
-            for n in self._lengths.get(first, ()):
-                if start + n <= len(text):
-                    for term in self.terms.get(text[start : start + n], ()):
-                        yield start, start + n, term
+    def at(self, text: Sequence[str], start: int) -> Iterator[tuple[int, T]]:
+        """Yield where each sequence ends that begins at a place, and what is known of it."""
+        for n in self._lengths.get(text[start], ()) if start < len(text) else ():
+            if start + n <= len(text) and (known := self._known.get(text[start : start + n])):
+                yield start + n, known
+
+    def find(self, text: Sequence[str]) -> Iterator[tuple[int, int, T]]:
+        """Yield (start, end, what is known) of every sequence in a text of words or characters."""
+        for start in range(len(text)):
+            for end, known in self.at(text, start):
+                yield start, end, known
+
+
+def _terms(rows_of: Mapping[str, list[int]]) -> list[Term]:
+    parts = sorted(rows_of.keys() - {"full"})
+    terms = [("full", tuple(rows_of["full"]))] if "full" in rows_of else []
+    if parts:
+        rows = tuple(sorted({row for part in parts for row in rows_of[part]}))
+        terms.append((parts[0] if len(parts) == 1 else "either", rows))
+    return terms
 
 
 class PartIndex:
@@ -198,11 +192,16 @@ class PartIndex:
                 sequence = fold(entry).replace(" ", "") if is_run else tuple(words(entry))
                 if sequence:
                     found[is_run].setdefault(sequence, {}).setdefault(part, []).append(row)
-        self._words, self._runs = map(_Lexicon, found)
+        self._words, self._runs = (
+            _Lexicon({sequence: _terms(rows) for sequence, rows in one.items()}) for one in found
+        )
+        self._has_runs = bool(found[True])
 
     def _found(self, folded: str) -> Iterator[list[tuple[int, int, Term]]]:
-        yield list(self._words.find(tuple(WORD.findall(folded))))
-        yield list(self._runs.find("".join(folded.split()))) if self._runs.terms else []
+        in_words = self._words.find(tuple(WORD.findall(folded)))
+        in_runs = self._runs.find("".join(folded.split())) if self._has_runs else ()
+        for found in (in_words, in_runs):
+            yield [(start, end, term) for start, end, terms in found for term in terms]
 
     def terms(self, text: str) -> Iterator[Term]:
         """Yield what stands in a text."""
@@ -236,8 +235,11 @@ class NameIndex:
 
     def __init__(self, *, firsts: Iterable[str], lasts: Iterable[str]) -> None:
         firsts, lasts = set(firsts), set(lasts)
-        self._first = _Runs(part for part in firsts if not is_unspaced(part))
-        self._last = _Runs(part for part in lasts if not is_unspaced(part))
+        self._first, self._last = (
+            _Lexicon({run: run for part in parts if not is_unspaced(part)
+                      if (run := tuple(words(part)))})
+            for parts in (firsts, lasts)
+        )  # fmt: skip
         first, last = (
             "|".join(re.escape(p) for p in sorted(map(fold, parts), key=len, reverse=True))
             for parts in (filter(is_unspaced, firsts), filter(is_unspaced, lasts))
@@ -251,32 +253,25 @@ class NameIndex:
     def count(self, text: str) -> Counter[Pair]:
         """Return how often each full name occurs: "First Last", "First M. Last", "Last, First"."""
         found: Counter[Pair] = Counter()
-        tokens = words(text)
-        starts = [at for at, token in enumerate(tokens) if token in self._first.by_word]
-        for start in starts:
-            for first in self._first.at(tokens, start):
-                end = start + len(first)
-                # A middle name or initial at most between the two.
-                lasts = {last for at in (end, end + 1) for last in self._last.at(tokens, at)}
-                # "Last, First": the last name ends where the first begins.
-                lasts |= {last for n in (1, 2, 3) for last in self._last.at(tokens, start - n)
-                          if len(last) == n}  # fmt: skip
-                found.update((" ".join(first), " ".join(last)) for last in lasts)
+        tokens = tuple(words(text))
+        for start, end, first in self._first.find(tokens):
+            # A middle name or initial at most between the two.
+            lasts = {last for at in (end, end + 1) for _, last in self._last.at(tokens, at)}
+            # "Last, First": the last name ends where the first begins.
+            lasts |= {last for at in range(max(0, start - 3), start)
+                      for stop, last in self._last.at(tokens, at) if stop == start}  # fmt: skip
+            found.update((" ".join(first), " ".join(last)) for last in lasts)
         if self._unspaced:
             for match in self._unspaced.finditer(fold(text)):
                 part = match.groupdict()
-                first_name, last_name = (
-                    part["first1"] or part["first2"],
-                    part["last1"] or part["last2"],
-                )
+                first_name, last_name = (part[f"{k}1"] or part[f"{k}2"] for k in ("first", "last"))
                 found[first_name, last_name] += 1
         return found
 
 
 def pair_of(first: str, last: str) -> Pair:
     """Return a name as `NameIndex.count` writes it."""
-    return _written(first), _written(last)
-
-
-def _written(part: str) -> str:
-    return fold(part) if is_unspaced(part) else " ".join(words(part))
+    one, other = (
+        fold(part) if is_unspaced(part) else " ".join(words(part)) for part in (first, last)
+    )
+    return one, other

@@ -384,7 +384,7 @@ def block_mean(evidence: NDArray[np.float32], *, n_per_block: NDArray[np.int64])
         {"evidence": (values * n_per_block)[:, None]},
         counts=n_per_block,
     )["mean"]
-    value, half = float(found.value[0]), Z_95 * float(found.standard_error[0])
+    value, half = float(found[0, 0]), Z_95 * float(found[1, 0])
     return Estimate(value, value - half, value + half)
 
 

@@ -9,9 +9,6 @@ from audit.task import SHORT
 from pages.ui.language import Words
 from pages.ui.text import day, escaped
 
-KINDS = ("demo", "corpus", "pretrain", "experiment", "leakage", "tagger", "tagging", "score")
-"""Kinds of jobs that have a word of their own, beside audits."""
-
 _MINUTE, _HOUR = 60, 3600
 
 
@@ -29,12 +26,12 @@ def job_head(say: Words, job: Job, *, is_chosen: bool = False) -> str:
 
 def progress_text(say: Words, job: Job) -> str:
     """Return what stands at a job's progress bar; trusted text, for a Streamlit label."""
-    stage = say.text(f"jobs_stage_{job.stage}")
+    stage = stage_text(say, job)
     if job.state == "queued":
         return stage
     percent = whole_percent(job)
     left = time_left(say, job.seconds_left)
-    if not left or job.stage == "stopping" or job.stage.endswith(FINISHING):
+    if not left or job.stage == "stopping" or job.stage == FINISHING:
         return say.text("jobs_progress", stage=stage, percent=percent)
     return say.text("jobs_progress_left", stage=stage, percent=percent, left=left)
 
@@ -59,7 +56,17 @@ def time_left(say: Words, seconds: float | None) -> str:
 def _what(say: Words, job: Job) -> str:
     if job.kind == "audit":
         return say.text(f"jobs_kind_audit_{job.scenario}")
-    return say.text(f"jobs_kind_{job.kind if job.kind in KINDS else 'other'}")
+    return _known_text(say, f"jobs_kind_{job.kind}", "jobs_kind_other")
+
+
+def stage_text(say: Words, job: Job) -> str:
+    """Return what a job is doing, in the words of its kind where it has its own."""
+    of_kind = (f"{job.kind}_{job.stage}", job.stage, f"{job.kind}_other", "other")
+    return _known_text(say, *(f"jobs_stage_{stage}" for stage in of_kind))
+
+
+def _known_text(say: Words, *keys: str) -> str:
+    return say.text(next(key for key in keys if key in say.sentences))
 
 
 def waiting(say: Words, wait: Wait) -> str:

@@ -8,7 +8,7 @@ from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.table import Job
 from pages.ui import blocks
-from pages.ui.job_card import whole_percent
+from pages.ui.job_card import stage_text, whole_percent
 from pages.ui.language import Words
 from pages.ui.logged import note, who
 from pages.ui.place import go_to, link
@@ -29,7 +29,7 @@ def job_line(words: Words) -> None:
         # The one that runs, else the one whose turn comes next.
         job = next((job for job in active if job.state == "running"), active[-1])
         values = {
-            "stage": words.text(f"jobs_stage_{job.stage}"),
+            "stage": stage_text(words, job),
             "percent": whole_percent(job),
         }
         n_more = len(active) - 1
@@ -51,7 +51,7 @@ def run_demo_button(say: Words, *, key: str) -> None:
     if not st.button(say.text("start_demo_button"), key=key, type="primary"):
         return
     try:
-        job = service.submit_demo(owner=who())
+        job = service.submit("demo", owner=who())
         note("ran", kind=job.kind, job=job.job_id, device=job.device)
     except AuditError as error:
         st.html(blocks.heading(say.text("jobs_refused"), below=error.written(say.language)))

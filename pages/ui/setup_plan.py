@@ -119,7 +119,7 @@ def draw_start(say: Words, plan: Plan, request: AuditRequest) -> None:
         return
     try:
         with st.spinner(say.text("run_starting")):
-            job = service.submit(request, owner=who())
+            job = service.submit("audit", request=request, owner=who())
     except AuditError as error:
         refused(say, error)
         return

@@ -15,7 +15,8 @@ from audit.corpus.make import CorpusTask
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs import table
-from audit.jobs.service import KINDS, recover_device
+from audit.jobs.kinds import KINDS
+from audit.jobs.service import recover_device
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.progress import Progress

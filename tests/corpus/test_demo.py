@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpus import demo_notes
 from audit.demo import DemoTask, demo_digests, is_demo, remember, report_summary
-from audit.demo_build import ENGLISH, JAPANESE, Recipe, build_demo
+from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import model_digest
 from audit.models.load import load_pair
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.run import run_audit
+from benchmarks import demo_hospital as demo_notes
+from benchmarks.demo_hospital import ENGLISH, JAPANESE, Recipe, build_demo
 from cache.store import Store
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "kart_tables.json").read_text())
@@ -95,7 +96,7 @@ def test_the_recipe_makes_names_passages_and_models(recipe: Recipe, n: int, tmp_
     build_demo(folder, recipe=replace(recipe, **TINY), seed=0,
                report=lambda *one: told.append(one))  # fmt: skip
     shipped = DEMO_HOSPITAL / recipe.language
-    for name in ("names.csv", "passages.jsonl"):
+    for name in ("names.csv", "passages.jsonl", "notes.jsonl"):
         assert (folder / name).read_bytes() == (shipped / name).read_bytes()
     names = read_names((folder / "names.csv").read_bytes()).candidates
     assert [names.control_kind.count(kind) for kind in ("", "easy", "hard")] == [n, n, n]
@@ -113,6 +114,11 @@ def test_the_recipe_makes_names_passages_and_models(recipe: Recipe, n: int, tmp_
     assert pair.general.digest != pair.hospital.digest
     assert told[:3] == [("general", step, 3) for step in (1, 2, 3)]
     assert {name for name, _, _ in told} == {"general", "hospital"} | models & {"null"}
+
+
+def test_without_its_files_the_demo_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(AuditError, match="files are missing"):
+        DemoTask(directory=tmp_path).request(1)
 
 
 def test_the_same_seed_makes_the_same_models(tmp_path: Path) -> None:

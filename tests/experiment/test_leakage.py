@@ -23,6 +23,7 @@ from audit.attack import judgement, metrics
 from audit.attack.cohort import cohort_test
 from audit.cli import FieldsOf, leakage_task, main, parsed
 from audit.deid.taggers import known_taggers
+from audit.demo import DemoTask
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment import leakage
 from audit.experiment.leakage import (
@@ -38,7 +39,6 @@ from audit.experiment.leakage import (
     Arm,
     LeakageTables,
     LeakageTask,
-    hospital_notes,
     leakage_id,
     missed_at_random,
     name_misses,
@@ -47,10 +47,8 @@ from audit.experiment.leakage import (
     replaced_spans,
     run_leakage,
 )
-from audit.home import DEMO_HOSPITAL
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import KINDS
 from audit.models.inspect import model_digest, trained_name
-from audit.notes.passages import read_passages
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span
 from audit.progress import Progress
 from audit.task import Contact
@@ -103,13 +101,12 @@ def test_what_cannot_be_is_refused(wrong: dict[str, Any], where: str) -> None:
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_the_notes_are_the_shipped_ones_with_every_name_known(language: str) -> None:
     notes = demo_notes(language)
-    data = (DEMO_HOSPITAL / language / "passages.jsonl").read_bytes()
-    assert notes.passages.digest() == read_passages(data, file_name="passages.jsonl").digest()
+    names = DemoTask().request(2, language=language).candidates
     found, text = Counter(mention.owner for mention in notes.mentions), "\n".join(notes.texts)
+    assert names.is_member[: notes.n_patients + 1] == (True,) * notes.n_patients + (False,)
     for owner in range(notes.n_patients):
-        first, last = notes.names.first[owner], notes.names.last[owner]
-        written = f"{last}{first}" if language == "ja" else f"{first} {last}"
-        assert found[owner] == notes.names.n_mentions[owner] == text.count(written)
+        n_mentions = names.n_mentions[owner]
+        assert found[owner] == n_mentions == text.count(names.full_name(owner))
     cue = {"en": "dr . ", "ja": "担当医"}[language]
     labels = Counter(span.label for document in notes.documents for span in document.spans)
     assert labels == {IDENTIFIER: len(notes.mentions), QUASI_IDENTIFIER: text.count(cue)}
@@ -120,11 +117,6 @@ def test_the_notes_are_the_shipped_ones_with_every_name_known(language: str) -> 
     assert [document.patient_id for document in notes.documents] == [
         f"P{of_patients[i]:03d}" if i in of_patients else None for i in range(len(notes.documents))
     ]
-
-
-def test_without_the_demos_files_it_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(AuditError, match=r"missing.*--retrain"):
-        hospital_notes("en", directory=tmp_path)
 
 
 class HalfTagger:
@@ -402,7 +394,7 @@ def test_every_arm_is_trained_on_its_notes_and_audited_alike(done: Done) -> None
     assert phases[:5] == ["raw", "raw, scenario 2", "perfect", "perfect, scenario 2",
                           "tagger two, tagging"]  # fmt: skip
     assert done.said[1].startswith(f"perfect: 0 of {n} mentions left, {arms['perfect'].n_steps} ")
-    listed = demo_notes("ja").names
+    listed = DemoTask().request(2, language="ja").candidates
     text = b"".join(done.result.files().values()).decode()
     for first, last in zip(listed.first[:20], listed.last[:20], strict=True):
         assert f"{last}{first}" not in text and first not in text

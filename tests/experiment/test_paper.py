@@ -41,7 +41,7 @@ from audit.experiment.paper import (
     tables_markdown,
     tables_of,
 )
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import KINDS
 from audit.models.inspect import model_digest
 from audit.progress import Progress
 from audit.report.published import published_tables

@@ -28,14 +28,8 @@ from audit.experiment.leakage import (
     leak_rows,
     split_rows,
 )
-from audit.home import DEMO_HOSPITAL
-from audit.names.candidates import Candidates
-from audit.notes.passages import read_passages
 from audit.notes.spans import Span, tagged
 from audit.report.report import AuditReport
-
-NAMES = (("Ann", "Lee"), ("Bob", "Ray"))
-CONTROLS = (("Cy", "Fox"), ("Di", "Hay"), ("Ed", "Kay"), ("Flo", "May"))
 
 
 @cache
@@ -58,21 +52,7 @@ def tiny_notes() -> HospitalNotes:
         for i, (text, own, owner) in enumerate(zip(texts, spans, owners, strict=True))
     )
     mentions = tuple(Mention(i, spans[i][0], owner) for i, owner in enumerate(owners))
-    every = (*NAMES, *CONTROLS)
-    n = len(every)
-    listed = Candidates(
-        first=tuple(first for first, _ in every),
-        last=tuple(last for _, last in every),
-        is_member=(True, True, False, False, False, False),
-        control_kind=("", "", "easy", "easy", "hard", "hard"),
-        role=("",) * n,
-        sex=("",) * n,
-        n_mentions=(None,) * n,
-        popularity=(float("nan"),) * n,
-    )
-    passages = read_passages(b'{"text": "x [NAME] ."}', what="p", file_name="p.jsonl")
-    general = DEMO_HOSPITAL / "en" / "models" / "general"
-    return HospitalNotes("en", documents, mentions, listed, passages, general)
+    return HospitalNotes("en", documents, mentions)
 
 
 def misses(is_exposed: Sequence[bool]) -> NameMisses:

@@ -7,18 +7,18 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from pydantic import Field
 
 from audit.errors import AuditCancelled, AuditError
 from audit.home import data_home
 from audit.jobs import child
-from audit.jobs.service import KINDS
 from audit.progress import Progress
-from audit.task import Contact
+from audit.task import Contact, Setting, Task
 from cache.store import Store
 from tests.cache.make_values import do_not_wait_for_the_disk, is_right, put
+from tests.jobs import fake_jobs  # noqa: F401 (makes the kinds known)
 
 SECRET = "Mary Smith"
 
@@ -28,62 +28,92 @@ def note_process(what: str) -> None:
         file.write(f"{what} {os.getpid()}\n")
 
 
-def count(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
+class _Fake(Task):
+    """Work of a made-up kind; its question is made by the tests."""
+
+    path: Path = Field(default=Path(), strict=False)
+    n: int = 0
+    is_held: bool = False
+    micro_batch: int = 1
+
+    def with_less_memory(self) -> dict[str, Setting]:
+        return {"micro_batch": self.micro_batch // 2} if self.micro_batch > 1 else {}
+
+
+class Count(_Fake):
     """Write one line a step, going on after those that are there."""
-    path, n = Path(order["path"]), order["n"]
-    path.touch()
-    for i in range(len(path.read_text().splitlines()), n):
-        while (path.parent / "hold").exists() or order.get("is_held"):
-            time.sleep(0.01)
-            contact.report(Progress("general model: documents", i, n, 9.0), (("n_documents", i),))
+
+    job = "count"
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        self.path.touch()
+        for i in range(len(self.path.read_text().splitlines()), self.n):
+            while (self.path.parent / "hold").exists() or self.is_held:
+                time.sleep(0.01)
+                progress = Progress("general model: documents", i, self.n, 9.0)
+                contact.report(progress, (("n_documents", i),))
+                if contact.should_stop():
+                    raise AuditCancelled
+            with self.path.open("a") as file:
+                file.write(f"{i} {os.getpid()}\n")
+            contact.report(Progress("general model: documents", i + 1, self.n, None), ())
             if contact.should_stop():
                 raise AuditCancelled
-        with path.open("a") as file:
-            file.write(f"{i} {os.getpid()}\n")
-        contact.report(Progress("general model: documents", i + 1, n, None), ())
-        if contact.should_stop():
-            raise AuditCancelled
-    return (f"{n:064d}",)
+        return (f"{self.n:064d}",)
 
 
-def shards(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
+class Shards(Task):
     """Keep some values, but for those that are kept already, alone on its device."""
-    do_not_wait_for_the_disk()
-    folder, numbers = Path(order["store"]), range(order["first"], order["end"])
-    with (folder.parent / "alone").open("w") as alone, Store(folder) as store:
-        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for n in numbers:
-            if is_right(store, n) is None:
-                put(store, n)
-                time.sleep(0.02)
-            contact.report(Progress("general model: documents", n, len(numbers), None), ())
-    return (f"{order['first']:064d}",)
+
+    job = "shards"
+    store: str
+    first: int
+    end: int
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        do_not_wait_for_the_disk()
+        folder, numbers = Path(self.store), range(self.first, self.end)
+        with (folder.parent / "alone").open("w") as alone, Store(folder) as store:
+            fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for n in numbers:
+                if is_right(store, n) is None:
+                    put(store, n)
+                    time.sleep(0.02)
+                contact.report(Progress("general model: documents", n, len(numbers), None), ())
+        return (f"{self.first:064d}",)
 
 
-def deaf(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    Path(order["path"]).write_text("deaf")
-    while True:
-        time.sleep(0.05)
+class Deaf(_Fake):
+    job = "deaf"
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self.path.write_text("deaf")
+        while True:
+            time.sleep(0.05)
 
 
-def mistake(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-    raise ValueError(SECRET)
+class Mistake(_Fake):
+    job = "mistake"
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        raise ValueError(SECRET)
 
 
-def refuse(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-    raise AuditError("Memory ran out.", where="micro-batch", do="Try less.")
+class Refuse(_Fake):
+    job = "refuse"
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        raise AuditError("Memory ran out.", where="micro-batch", do="Try less.")
 
 
-def die(order: Mapping[str, Any], contact: Contact) -> tuple[str, ...]:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return ()
+class Die(_Fake):
+    job = "die"
 
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return ()
 
-KINDS |= {
-    "count": count, "shards": shards, "deaf": deaf, "mistake": mistake, "refuse": refuse,
-    "die": die,
-}  # fmt: skip
 
 if __name__ == "__main__":
     note_process("child")

@@ -15,10 +15,15 @@ import pytest
 from audit.home import HOME_VARIABLE, data_home, results_dir
 from audit.jobs import service
 from audit.jobs import service as start
+from audit.jobs.kinds import KINDS
 from audit.jobs.table import Job
 from audit.task import Question
 
 PATIENCE_SECONDS = 90.0
+KINDS |= {
+    name.lower(): f"tests.jobs.fake_child:{name}"
+    for name in ("Count", "Shards", "Deaf", "Mistake", "Refuse", "Die")
+}
 
 
 @pytest.fixture

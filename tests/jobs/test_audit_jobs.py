@@ -77,7 +77,7 @@ def test_a_worker_gives_the_answer_that_run_audit_gives(
     home: Path, request_2: AuditRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(start, "WORKER_MODULE", "tests.jobs.brief_worker")
-    job = service.submit(request_2, owner="me")
+    job = service.submit("audit", request=request_2, owner="me")
     done = until_state(job, "done", "failed")
     assert done.failure is None
     with Store(tmp_path / "other") as store:
@@ -86,22 +86,22 @@ def test_a_worker_gives_the_answer_that_run_audit_gives(
     assert same_answer(kept(alone.digest), alone)
     # What is answered costs nothing, and is the same job.
     until(lambda: (lock := device_lock("cpu")) is not None and lock.release() is None)
-    assert service.submit(request_2) == service.job(job.job_id)
+    assert service.submit("audit", request=request_2) == service.job(job.job_id)
 
 
 def test_what_a_command_answered_needs_no_job(home: Path, request_2: AuditRequest) -> None:
     with Store(results_dir()) as store:
         report = run_audit(request_2, store=store)
     assert service.jobs() == ()
-    job = service.submit(request_2, owner="me")
+    job = service.submit("audit", request=request_2, owner="me")
     assert (job.state, job.result, job.share) == ("done", (report.digest,), 1.0)
-    assert service.submit(request_2).job_id == job.job_id
+    assert service.submit("audit", request=request_2).job_id == job.job_id
     assert not service.can_resume(job)
 
 
 def cancelled_after(request: AuditRequest, *, phase: str, share: float) -> Job:
     """Answer a request in this process until a phase has come so far, then cancel it."""
-    job = service.submit(request)
+    job = service.submit("audit", request=request)
     assert table.claim(job.job_id)
     contact = table_contact(job.job_id)
     has_come = [False]
@@ -163,7 +163,7 @@ def test_only_whole_shards_of_both_models_are_a_finished_part(
 def test_a_retry_with_another_setting_is_another_question(
     home: Path, no_worker: None, request_2: AuditRequest
 ) -> None:
-    job = service.submit(request_2)
+    job = service.submit("audit", request=request_2)
     service.cancel(job.job_id)
     again = service.retry_with(job.job_id, micro_batch=16, owner="me")
     assert again.question != job.question

@@ -23,11 +23,6 @@ __all__ = ["home"]
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(here, "KINDS", fake_child.KINDS)
-
-
 class Command:
     """A command that answers a question, in a thread of this process."""
 
@@ -153,8 +148,8 @@ def test_a_commands_job_can_be_cancelled_by_anybody(
 def test_who_follows_a_failed_job_is_told_why(home: Path, tmp_path: Path) -> None:
     lock = device_lock("cpu")
     assert lock is not None
-    job = service.ask(question("refuse", request={}))
-    command = Command(question("refuse", request={}))
+    job = service.ask(question("refuse"))
+    command = Command(question("refuse"))
     until(lambda: command.said)
     lock.release()
     command.wait()
@@ -164,7 +159,7 @@ def test_who_follows_a_failed_job_is_told_why(home: Path, tmp_path: Path) -> Non
 
 def test_a_commands_own_failure_is_in_the_table_and_raised(home: Path) -> None:
     with pytest.raises(AuditError, match="Memory ran out"):
-        here.answer_here(question("refuse", request={}), progress=print, say=print)
+        here.answer_here(question("refuse"), progress=print, say=print)
     failure = only_job().failure
     assert failure is not None
     assert (only_job().state, failure.do) == ("failed", "Try less.")
@@ -182,7 +177,7 @@ from pathlib import Path
 from audit.jobs import here
 from tests.jobs import fake_child
 from tests.jobs.fake_jobs import counting
-here.KINDS = fake_child.KINDS
+fake_child.note_process("command")
 here.answer_here(counting(Path(sys.argv[1]), n=3), progress=lambda _: None, say=print)
 """
 

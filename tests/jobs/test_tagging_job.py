@@ -15,11 +15,11 @@ from audit.deid.taggers import KnownTagger
 from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
-from audit.jobs.service import KINDS
-from audit.jobs.table import STAGES
+from audit.jobs.kinds import KINDS
 from audit.notes.read import VARIABLE
 from audit.progress import Progress
 from audit.task import SHORT, Contact, queue_of
+from pages.ui.language import words_of
 
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
 DEFAULT, RULES = taggers.known_taggers()
@@ -58,7 +58,8 @@ def test_an_upload_becomes_a_set_and_what_was_handed_in_goes() -> None:
     (tagged_id,) = TaggingTask.answer(order, contact(seen))
     one = TAGGED_SETS.get(tagged_id)
     assert one.is_whole and one.n_notes == 5 and one.title == "Ward" and seen[-1].share == 1
-    assert {progress.phase for progress in seen} <= set(STAGES["tagging"])
+    for phase in {progress.phase.replace(" ", "_") for progress in seen}:
+        assert words_of("ja").text(f"jobs_stage_tagging_{phase}")
     assert not (folder / INPUT).exists()
     assert all("高橋健一" not in note.released for note in notes_of(one))
     assert TaggingTask.answer(order, contact([])) == (tagged_id,)  # killed after it was made

@@ -17,13 +17,10 @@ from typing import Any
 
 import pytest
 
-from audit.attack.question import AuditRequest, PosteriorSettings
 from audit.jobs import service, table, worker
 from audit.jobs.locks import device_lock, jobs_dir, worker_lock
 from audit.jobs.service import looking_after
 from audit.jobs.table import Failure
-from audit.names.files import read_names
-from audit.notes.passages import read_passages
 from audit.task import SHORT, Question
 from tests.jobs.fake_child import SECRET
 from tests.jobs.fake_jobs import alive, counting, home, processes, question, until, until_state
@@ -176,17 +173,8 @@ def test_a_dead_job_that_was_to_stop_is_cancelled(home: Path, tmp_path: Path) ->
     assert service.cancel(job.job_id).state == "cancelled"
 
 
-def asked(*, micro_batch: int) -> dict[str, Any]:
-    passages = read_passages(b"text\n[NAME] is well .\n", what="passages", file_name="p.csv")
-    return AuditRequest(
-        scenario_number=2, general=Path("g"), hospital=Path("h"), passages=passages,
-        candidates=read_names(b"name\nMary Smith\n").candidates,
-        posterior=PosteriorSettings(micro_batch=micro_batch),
-    ).plain()  # fmt: skip
-
-
 def test_a_job_that_dies_three_times_fails_with_a_plain_cause(home: Path, tmp_path: Path) -> None:
-    job = service.ask(question("die", request=asked(micro_batch=32)))
+    job = service.ask(question("die", micro_batch=32))
     failed = until_state(job, "failed", "done")
     assert failed.n_attempts == len(processes("child")) == 3
     assert failed.failure is not None
@@ -195,7 +183,7 @@ def test_a_job_that_dies_three_times_fails_with_a_plain_cause(home: Path, tmp_pa
 
 
 def test_an_error_for_people_is_told_with_the_setting_to_try(home: Path) -> None:
-    refused = service.ask(question("refuse", request=asked(micro_batch=8)))
+    refused = service.ask(question("refuse", micro_batch=8))
     failed = until_state(refused, "failed", "done")
     assert failed.failure == Failure(
         "Memory ran out.", "micro-batch", "Try less.", (("micro_batch", 4),)

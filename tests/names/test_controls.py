@@ -19,7 +19,6 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from audit.demo import DemoTask
-from audit.demo_build import ENGLISH, JAPANESE, demo_controls, demo_staff, null_names
 from audit.errors import AuditError
 from audit.experiment.leakage import hospital_notes
 from audit.home import DEMO_HOSPITAL
@@ -47,6 +46,7 @@ from audit.names.pools import (
 )
 from audit.run import run_audit
 from audit.text import fold_name, script_of, written_name
+from benchmarks.demo_hospital import ENGLISH, JAPANESE, demo_controls, demo_staff, null_names
 from cache.store import Store
 
 US, JA = us_pool(), japanese_pool()
@@ -434,12 +434,6 @@ def test_names_that_a_model_cannot_spell_never_come() -> None:
     drawn = matched_controls(adam, n=30, seed=0, count_pieces=spelt)
     assert len(drawn) == 30
     assert max(drawn.first + drawn.last) < "K"
-
-
-def test_five_thousand_controls_of_ten_thousand_members() -> None:
-    listed = as_members([(f"First{i}", US.last[i % 900]) for i in range(10_000)])
-    found = matched_controls(listed, n=5_000, seed=0, kind="hard")
-    assert len(set(pairs(found))) == 5_000
 
 
 def test_a_list_with_controls_names_nobody_twice_and_no_planted_part() -> None:

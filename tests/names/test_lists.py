@@ -178,15 +178,22 @@ def test_all_columns_are_read_and_what_is_odd_is_noted_by_row() -> None:
     ("header", "cells", "why"),
     [
         *(("member", cell, "is_member cannot be understood") for cell in ("2", "maybe", "NA")),
-        *(("n_mentions", cell, "not a whole number") for cell in ("-1", "1.5", "9" * 99)),
-        ("file_row", "0", "file_row is not the number of a row"),
+        *(
+            ("n_mentions", cell, "n_mentions cannot be understood")
+            for cell in ("-1", "1.5", "9" * 99)
+        ),
+        ("file_row", "0", "file_row cannot be understood. Write 2, 3, 4"),
         ("control_kind", "easy", "has a control_kind but is no control"),
         ("is_member,control_kind", "1,easy", "has a control_kind but is no control"),
-        ("is_member,control_kind", "0,soft", "Write one of given, easy, hard, recombined"),
-        ("role", "canary", "does not say whether it was planted"),
-        ("role,is_member", "canary,1", "does not say how often it was planted"),
-        ("role,is_member,control_kind", "canary,0,easy", "another control_kind"),
-        ("role", "r" * 201, "A cell is longer than 200 characters"),
+        (
+            "is_member,control_kind",
+            "0,soft",
+            "control_kind cannot be understood. Write given, easy",
+        ),
+        ("role", "canary", "The row does not fit a canary"),
+        ("role,is_member", "canary,1", "The row does not fit a canary. A planted"),
+        ("role,is_member,control_kind", "canary,0,easy", "The row does not fit a canary"),
+        ("role", "r" * 201, "A cell or a name is longer than 200"),
         ("is_member", '"1\n"x', "quot"),
     ],
 )
@@ -210,7 +217,7 @@ def test_values_that_cannot_be_understood_are_refused_by_row(
         ("first_name,last_name\n,\n", "The file holds no names"),
         ("name,名前\nAnn,Lee\n", "Columns 1 and 2 hold the same part of the name"),
         ("name,sex,gender\nAnn Lee,F,F\n", "Columns 2 and 3 both mean sex"),
-        ("name\n" + "x" * 201 + "\n", "The name is longer than 200 characters"),
+        ("name\n" + "x" * 201 + "\n", "A cell or a name is longer than 200"),
         ("name,m,member\nAnn Lee,,1\nB H,,1\nANN LEE,,0\n", "Rows 2 and 4 hold the same name"),
         ("name,member\nAnn Lee,1\nANN LEE,\n", "Rows 2 and 3 hold the same name"),
         ("name,file_row\nAnn Lee,7\nBo Hill,7\n", "Rows 2 and 3 have the same file_row"),

@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 
-from audit.corpus.demo_notes import demo_notes
 from audit.corpus.examine import (
     MENTIONS_PER_NAME,
     PATTERNS_PER_NAME,
@@ -20,6 +19,7 @@ from audit.corpus.truth import NoteTruth, Place, places_of
 from audit.names.pools import us_pool
 from audit.notes.mentions import examine, find_mentions
 from audit.text import fold_name
+from benchmarks.demo_hospital import demo_notes
 
 PRIVATE = (
     "Seen by Dr. Ann Lee. HPI: John K. Smith is a 45-year-old man with gout. He fell on 3/4/2011. "

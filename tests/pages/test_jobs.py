@@ -141,11 +141,11 @@ def test_a_done_job_leads_to_its_result() -> None:
 def test_the_demo_button_submits_once_and_leads_to_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
 
-    def submit_demo(**how: Any) -> Job:
+    def submit(kind: str, **how: Any) -> Job:
         asked.append(how)
-        return ask("demo", kind="demo")
+        return ask(kind, kind=kind)
 
-    monkeypatch.setattr(service, "submit_demo", submit_demo)
+    monkeypatch.setattr(service, "submit", submit)
     app = open_page("jobs")
     app.button(key="jobs_run_demo").click().run()
     assert not app.exception

@@ -25,7 +25,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[AuditRequest]:
     """Requests that were handed over; no job is started."""
     found: list[AuditRequest] = []
 
-    def submit(request: AuditRequest, *, owner: str = "") -> Any:
+    def submit(kind: str, *, request: AuditRequest, owner: str = "") -> Any:
+        assert kind == "audit"
         found.append(request)
         return SimpleNamespace(job_id="abc123")
 
@@ -75,7 +76,7 @@ def test_start_hands_the_question_over_and_goes_to_the_jobs(asked: list[AuditReq
 def test_a_change_of_settings_plans_anew(home: Path, asked: list[AuditRequest]) -> None:
     with Store(home) as store:
         for kind in ("posterior", "chain", "generation"):
-            pace.note_pace(store, kind=kind, device="cpu", dtype="float32", seconds=1, work=1e12)
+            pace.note_pace(store, kind, device="cpu", dtype="float32", seconds_per_work=1e-12)
     app = open_page("run", **ALL)
     quick = plan_of(app)
     app.radio(key="run_preset").set_value("paper").run()

@@ -17,7 +17,7 @@ from audit.cli import main
 from audit.corpus.kept import CORPORA
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import task_class
 from audit.models.inspect import (
     ModelSummary,
     inspect_model,
@@ -65,7 +65,9 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def summary(**changes: Any) -> ModelSummary:
     names = {"n_positions": "max_position_embeddings"}
-    raw = {"model_type": "bert"} | {names.get(key, key): value for key, value in changes.items()}
+    raw = {"model_type": "bert", "num_attention_heads": 4} | {
+        names.get(key, key): value for key, value in changes.items()
+    }
     return ModelSummary("m", parse_config(raw, where=""), 1_000, "BertTokenizer", ())
 
 
@@ -266,7 +268,7 @@ def test_a_question_becomes_a_kept_model_and_is_answered_once(parent: Path) -> N
     assert (question.kind, question.label, question.device) == ("pretrain", "general", "cpu")
     order = json.loads(json.dumps(question.order))
     said: list[str] = []
-    (run_id,) = KINDS["pretrain"](order, contact(said))
+    (run_id,) = task_class("pretrain").answer(order, contact(said))
     (model,) = MODELS.all()
     assert (model.run_id, model.title, model.is_whole) == (run_id, "Ours", True)
     assert model.facts.source == "file" and model.facts.settings == quick()
@@ -275,7 +277,7 @@ def test_a_question_becomes_a_kept_model_and_is_answered_once(parent: Path) -> N
     assert said[-1] == (
         f"Step 12: loss {model.loss:.3f}, held-out loss {model.held_out:.3f} nats a token."
     )
-    assert KINDS["pretrain"](order, contact(said)) == (run_id,) and len(said) == 4
+    assert task_class("pretrain").answer(order, contact(said)) == (run_id,) and len(said) == 4
 
 
 def test_the_same_question_has_the_same_name_and_others_have_others(parent: Path) -> None:

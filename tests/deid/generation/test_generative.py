@@ -41,7 +41,7 @@ from audit.deid.tag import tag_notes
 from audit.deid.taggers import TAGGERS, known_taggers, load_tagger, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import task_class
 from audit.notes.read import open_notes
 from audit.notes.spans import TaggedDocument
 from audit.task import Contact
@@ -291,7 +291,7 @@ def test_answers_are_a_greedy_loop_s_together_alone_and_in_halves(
 
     monkeypatch.setattr(tagger.loaded.model, "generate", small)
     for limit, n_tokens, seen in (
-        (9, None, [6]), (9, 1, [1] * 6), (2, None, [6, 3, 1, 2, 3, 1, 2]),
+        (9, 10**6, [6]), (9, 1, [1] * 6), (2, 10**6, [6, 3, 1, 2, 3, 1, 2]),
     ):  # fmt: skip
         most = limit
         sizes.clear()
@@ -440,11 +440,11 @@ def test_the_job_tunes_a_tagger_that_is_kept(asked: TaggerTask) -> None:
         return Contact(report=lambda *_: None, should_stop=lambda: stop, say=said.append)
 
     with pytest.raises(AuditCancelled):
-        KINDS[question.kind](question.order, contact(stop=True))
+        task_class(question.kind).answer(question.order, contact(stop=True))
     assert TAGGERS.all() == ()
     with pytest.raises(AuditError, match="not finished"):
         trained_tagger(question.order["tagger_id"])
-    (tagger_id,) = KINDS[question.kind](question.order, contact(stop=False))
+    (tagger_id,) = task_class(question.kind).answer(question.order, contact(stop=False))
     kept = trained_tagger(tagger_id)
     assert (kept.kind, kept.title, kept.points[-1].step) == ("generative", "tiny", 6)
     assert [one.kind for one in known_taggers()][-1] == "generative"

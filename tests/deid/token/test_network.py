@@ -33,7 +33,7 @@ from audit.deid.tagger import tag_checked
 from audit.deid.taggers import TAGGERS, load_tagger, trained_tagger
 from audit.deid.tasks import TaggerTask
 from audit.errors import AuditCancelled, AuditError
-from audit.jobs.service import KINDS
+from audit.jobs.kinds import KINDS
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import TYPES, Span, TaggedDocument, tagged
 from audit.task import Contact
