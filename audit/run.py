@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from audit.attack import evidence
-from audit.attack.judgement import judge, name_columns
+from audit.attack.judgement import judge
 from audit.attack.metrics import plain
 from audit.attack.question import AuditRequest, question_digest
 from audit.attack.scores import FIXED_SCORE, AttackResult
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from audit.models.load import LoadedModel, ModelPair
 
 _WHO = ("general", "hospital")
+_PHASES = {"generation": "documents", "posterior": "posteriors", "chain": "chain"}
 
 
 class AuditTask(Task):
@@ -99,19 +100,14 @@ def finished_part(request: AuditRequest, progress: Progress) -> Part:
     """
     from audit.models.load import pick_device
 
-    def whole_shards(n_total: int, phase: str, n_shard: int) -> int:
-        share = dict(progress.by_phase).get(f"hospital model: {phase}", 0.0)
+    shares, found = dict(progress.by_phase), []
+    n_shards = evidence.shard_sizes(pick_device(request.device))
+    for kind, (name, n_total) in request.sizes().items():
+        share, n_shard = shares.get(f"hospital model: {_PHASES[kind]}", 0.0), n_shards[kind]
         # A share is a fraction of floats: a whole shard may be told as one unit less.
-        return n_total if share >= 1 else int(share * n_total + 1e-6) // n_shard * n_shard
-
-    if request.scenario_number == 1:
-        n_shard = evidence.DOCUMENTS_PER_SHARD[pick_device(request.device).partition(":")[0]]
-        n = whole_shards(request.generation.n_documents, "documents", n_shard)
-        return (("n_documents", n),) if n else ()
-    wanted = request.posterior
-    n = whole_shards(wanted.n_inputs, "posteriors", evidence.INPUTS_PER_SHARD)
-    n_chain = whole_shards(wanted.n_chain_inputs, "chain", evidence.CHAIN_INPUTS_PER_SHARD)
-    return (("n_inputs", n), ("n_chain_inputs", n_chain)) if n else ()
+        n = n_total if share >= 1 else int(share * n_total + 1e-6) // n_shard * n_shard
+        found.append((name, n))
+    return tuple(found) if found[0][1] else ()
 
 
 def run_audit(
@@ -123,14 +119,9 @@ def run_audit(
 ) -> AuditReport:
     """Answer one question, from the store as far as it is there.
 
-    Parameters
-    ----------
-    store
-        Where shards and reports are kept; every finished shard is kept at once.
-    progress
-        Called with phase, share done and seconds left.
-    should_stop
-        Asked between forward passes; True ends the run with what is finished kept.
+    Every finished shard is kept in `store` at once. `progress` is called with phase, share done
+    and seconds left; `should_stop` is asked between forward passes, and True ends the run with
+    what is finished kept.
     """
     from audit.attack import attacks
     from audit.models.load import check_rounding, chosen_kernels, load_pair, pick_device
@@ -145,24 +136,24 @@ def run_audit(
     if dtype != "float32":
         check_rounding(pair, general=request.general, hospital=request.hospital, device=device)
     names, n_reference = attacks.with_reference(request, pair, pool=pool)
-    if request.scenario_number == 1:
-        do_attack = attacks.generation_attack
-        totals = {"documents": float(request.generation.n_documents * request.generation.n_steps)}
-    else:
-        do_attack = attacks.mask_attack
-        totals = attacks.posterior_rows(request, pair, names)
-    phases = {f"{who} model: {what}": n for what, n in totals.items() for who in _WHO}
+    task = attacks.task_of(request, pair, names)
+    phases = {
+        f"{who} model: {_PHASES[kind]}": float(evidence.n_rows(kind, task, n))
+        for kind, (_, n) in request.sizes().items()
+        for who in _WHO
+        if n
+    }
     meter = Meter(phases, listener=progress, should_stop=should_stop)
 
     with chosen_kernels(pair, dtype=dtype, device=device) as kernels:
 
-        def source(who: str, phase: str) -> evidence.Source:
-            key = evidence.light_key(question, who=who, device=device)
+        def source(who: str, kind: str) -> evidence.Source:
             return evidence.Source(
-                getattr(pair, who), device, dtype, store, meter, phase, kernels, key
-            )
+                getattr(pair, who), device, dtype, store, meter, f"{who} model: {_PHASES[kind]}",
+                kernels, evidence.light_key(question, who=who, device=device),
+            )  # fmt: skip
 
-        attack = do_attack(request, pair, names=names, pool=pool, sources=source)
+        attack = attacks.attack(request, pair, task, names=names, pool=pool, sources=source)
     report = _report(request, pair, attack, question=question, n_reference=n_reference)
     made = {"at": now(), "seconds": round(time.monotonic() - started, 3), "kernels": kernels}
     report = report.changed(made=made | evidence.backend(device))
@@ -199,18 +190,17 @@ def stored_documents(digest: str, *, store: Store) -> Mapping[str, Sequence[str]
 
 def _inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
     n = len(request.candidates)
-    is_masked_lm = request.scenario_number == 2
-    passages = request.passages.passages if request.passages and is_masked_lm else ()
-    rows, ratios = best_passages(attack.passage_log_ratio if is_masked_lm else np.zeros((0, n)))
+    ratio = attack.passage_log_ratio
+    rows, ratios = best_passages(np.zeros((0, n)) if ratio is None else ratio)
     return Inspection(
         n_per_block=attack.shown_counts,
         hospital=attack.shown["hospital"].astype(np.float32),
         general=attack.shown["general"].astype(np.float32),
-        reference_score=attack.scores[FIXED_SCORE[request.scenario_number]].value[n:],
+        reference_score=attack.scores[FIXED_SCORE[request.scenario_number]][0, n:],
         reference_n_pieces=attack.n_pieces[n:],
         best_passages=rows,
         best_log_ratio=ratios,
-        passages=passages,
+        passages=request.shown_passages,
     )
 
 
@@ -223,43 +213,29 @@ def _report(
     n_reference: int,
 ) -> AuditReport:
     scenario = request.scenario_number
-    fixed = FIXED_SCORE[scenario]
     listed = with_popularity(request.candidates, pool=pool_for(request.candidates))
-    judgement = judge(
-        attack,
-        candidates=listed,
-        scenario=scenario,
-        seed=request.seed,
+    judged = judge(
+        attack, candidates=listed, scenario=scenario, seed=request.seed,
         threshold=request.threshold,
-    )
-    columns = name_columns(attack, judgement, candidates=listed, scenario=scenario)
+    )  # fmt: skip
     quality = match_quality(listed, count_pieces=spelling.piece_counter(pair.hospital.tokenizer))
-    details = attack.details | judgement.details
+    details = attack.details | judged.pop("details")
     if quality:
         details["match"] = quality
+    n_flagged = judged.pop("n_flagged_by_general")
+    notes = _notes(request, pair, judged["names"], n_reference, n_flagged)
     return AuditReport.of(
         digest=question_digest(question),
         question=question,
         scenario=asdict(request.scenario),
-        models={who: _model_facts(getattr(pair, who)) for who in ("general", "hospital")},
+        models={who: _model_facts(getattr(pair, who)) for who in _WHO},
         candidates=_counts(listed, n_reference),
-        fixed_score=fixed,
-        columns=list(columns),
-        names=columns,
-        measures=judgement.metrics,
-        verdict=judgement.verdict,
-        cohort=judgement.cohort,
-        curve=judgement.curve,
-        mentions=judgement.mentions,
+        fixed_score=FIXED_SCORE[scenario],
+        columns=list(judged["names"]),
         details=plain(details),
-        notes=[
-            note.plain()
-            for note in (
-                *_notes(request, pair, columns, n_reference, judgement.n_flagged_by_general),
-                *match_sentences(quality),
-            )
-        ],
+        notes=[note.plain() for note in (*notes, *match_sentences(quality))],
         made={},
+        **judged,
     )
 
 

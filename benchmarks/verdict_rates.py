@@ -120,14 +120,14 @@ def part_evidence(
     source = evidence.Source(pair.hospital, "cpu", "float32", store, meter, "evidence")
     names = request.candidates
     if scenario == 2:
-        task = attacks._posterior_task(request, pair, names)
-        shard = evidence.posterior_evidence(source, task, n_inputs=n or N_INPUTS)
+        task: Any = attacks.task_of(request, pair, names)
+        shard = evidence.collect(source, task, kind="posterior", n_total=n or N_INPUTS)
         return _by_pool(shard.sum_log_p, task.part_columns), shard.n_inputs
     request = request.with_(generation=request.generation.with_(n_steps=n_steps))
     kind = attacks.main_lead(request)
     pieces = spelling.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
-    task = attacks._generation_task(request, pair, pieces)
-    made = evidence.generation_evidence(source, task, n_documents=n or N_DOCUMENTS)
+    task = attacks.task_of(request, pair, names)
+    made = evidence.collect(source, task, kind="generation", n_total=n or N_DOCUMENTS)
     columns = prompts.part_columns([pieces], has_between=[False])
     return _by_pool(attacks._part_masses(made, task, pieces, columns), columns), made.n_documents
 
@@ -209,7 +209,7 @@ def judged(
             int(member.sum()), int((~member).sum()),
             auc_interval(score[:n], member, clusters=clusters),
             auc_interval(alone, member, clusters=clusters),
-            relabelled.p, relabelled.smallest_auc,
+            relabelled["p"], relabelled["smallest_auc"],
         )  # fmt: skip
     verdict = give_verdict(
         float(np.nanmin(decisions.q[tested])), n_tested=int(tested.sum()),
@@ -418,9 +418,7 @@ def errors(options: argparse.Namespace) -> None:
                         for model in (DEMO_HOSPITAL / "en" / "models" / "hospital-5", general)
                     )
                     for name, score in _scores(one, other, parts, scenario).items():
-                        found.setdefault(name, []).append(
-                            (score.value[: len(names)], score.standard_error[: len(names)])
-                        )
+                        found.setdefault(name, []).append(score[:, : len(names)])
                 for name, runs in found.items():
                     rms = _error_ratio(runs)
                     print(f"scenario {scenario}, n = {n}, {name}: {rms:.2f}", flush=True)
@@ -433,17 +431,17 @@ def chain_errors(options: argparse.Namespace, store: Store) -> None:
     request = DemoTask().request(2, hospital="hospital-5").with_(candidates=names)
     pair = load_pair(request.general, request.hospital, device="cpu", dtype="float32")
     for seed in range(options.runs):
-        task = attacks._posterior_task(request.with_(seed=seed), pair, names)
+        task = attacks.task_of(request.with_(seed=seed), pair, names)
         shards = []
         for loaded in (pair.hospital, pair.general):
             meter = Meter({"chain": 1.0}, listener=lambda _: None, should_stop=lambda: False)
             source = evidence.Source(loaded, "cpu", "float32", store, meter, "chain")
-            shards.append(evidence.posterior_evidence(source, task, n_inputs=60, kind="chain"))
+            shards.append(evidence.collect(source, task, kind="chain", n_total=60))
         sums = [{"p": shard.sum_p, "log_p": shard.sum_log_p} for shard in shards]
         score = scores.all_scores(sums_of(sums[0], sums[1]), counts=shards[0].n_inputs, parts=None)[
             "mean_log_ratio"
         ]
-        found.append((score.value, score.standard_error))
+        found.append(score)
     print(f"chain, n = 60, mean_log_ratio: {_error_ratio(found):.2f}", flush=True)
 
 

@@ -21,9 +21,7 @@ import torch
 import transformers
 from sklearn.linear_model import LinearRegression
 
-from audit.attack import prompts
-from audit.attack.posterior import PosteriorTask
-from audit.names import spelling
+from audit.attack.prompts import PosteriorTask, posterior_task
 from audit.names.candidates import Candidates, make_candidates
 from audit.notes.passages import Passage
 
@@ -256,19 +254,7 @@ def make_task(
 ) -> PosteriorTask:
     """Put the same question in the engine's terms."""
     candidates = names if isinstance(names, Candidates) else make_candidates(names)
-    kinds, kind_of_passage = prompts.kinds_of(passages)
-    pieces = tuple(spelling.part_pieces(candidates, kind=k, tokenizer=tokenizer) for k in kinds)
-    longest = max(int(p.n_pieces.sum(axis=1).max()) for p in pieces) + 1
-    return PosteriorTask(
-        templates=prompts.passage_templates(
-            passages, tokenizer=tokenizer, max_tokens=max_tokens, n_name_tokens=longest
-        ),
-        kind_of_passage=kind_of_passage,
-        pieces=pieces,
-        part_columns=prompts.part_columns(
-            pieces, has_between=[bool(k.separator.strip()) for k in kinds]
-        ),
-        n_listed=len(candidates) if n_listed is None else n_listed,
-        mask_id=tokenizer.mask_token_id,
-        **{"seed": 7, **settings},
-    )
+    return posterior_task(
+        candidates, passages, tokenizer=tokenizer, max_tokens=max_tokens,
+        n_listed=len(candidates) if n_listed is None else n_listed, **{"seed": 7, **settings},
+    )  # fmt: skip

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from audit.attack import evidence, posterior, prompts, scores
+from audit.attack import evidence, prompts, scores
 from audit.attack.generation import GeneratedShard, GenerationTask
-from audit.attack.posterior import PosteriorShard, PosteriorTask
+from audit.attack.posterior import PosteriorShard
+from audit.attack.prompts import PosteriorTask
 from audit.attack.question import AuditRequest, equal_models
-from audit.attack.scores import AttackResult, Columns, Score
+from audit.attack.scores import AttackResult, Columns
 from audit.errors import AuditError
 from audit.models.load import ModelPair
 from audit.names import spelling
@@ -30,9 +31,10 @@ from audit.stats import FloatArray, IntArray
 from audit.text import fold_name
 
 Sources = Callable[[str, str], evidence.Source]
-"""From ("general" | "hospital", phase) to the source of evidence."""
+"""From ("general" | "hospital", kind of evidence) to the source of evidence."""
 
 WHO = ("general", "hospital")
+_LINKED = ("top_1", "top_5", "median_rank")
 MIN_REFERENCE = 2600
 MAX_REFERENCE = 20_000
 REFERENCE_PER_NAME = 20
@@ -41,10 +43,8 @@ REFERENCE_PER_NAME = 20
 
 def main_lead(request: AuditRequest) -> spelling.PassageKind:
     """Return the context in which names are counted in word pieces: the commonest passage kind."""
-    if request.scenario_number == 1 or request.passages is None:
-        return spelling.RUNNING_TEXT
-    kinds = Counter(map(prompts.passage_kind, request.passages.passages))
-    return kinds.most_common(1)[0][0]
+    kinds = Counter(map(prompts.passage_kind, request.shown_passages))
+    return kinds.most_common(1)[0][0] if kinds else spelling.RUNNING_TEXT
 
 
 def with_reference(
@@ -84,69 +84,99 @@ def with_reference(
     return with_popularity(listed, pool=pool) + controls, len(controls)
 
 
-def _result(
-    request: AuditRequest,
-    names: Candidates,
-    sums: Columns,
-    *,
-    counts: IntArray,
-    columns: IntArray,
-    pieces: spelling.PartPieces,
-    n_pieces: IntArray,
-    pool: NamePool,
-    chain: dict[str, Score],
-    **more: Any,
-) -> AttackResult:
-    """Score both models' block sums; `pieces` describe the parts, `n_pieces` [N] the names."""
-    parts = scores.name_parts(
-        names, columns=columns, n_pieces=spelling.pieces_by_role(pieces), pool=pool,
+def task_of(
+    request: AuditRequest, pair: ModelPair, names: Candidates
+) -> GenerationTask | PosteriorTask:
+    """Put a request in integers: what both models are asked, of all names."""
+    tokenizer = pair.hospital.tokenizer
+    if request.scenario_number == 1:
+        pieces = spelling.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
+        return _generation_task(request, pair, pieces)
+    settings = request.posterior
+    return prompts.posterior_task(
+        names,
+        request.shown_passages,
+        tokenizer=tokenizer,
+        max_tokens=min(settings.max_tokens, pair.n_positions),
         n_listed=len(request.candidates),
-    )  # fmt: skip
+        seed=request.seed,
+        is_dropout_on=settings.is_dropout_on,
+        micro_batch=settings.micro_batch,
+    )
+
+
+def attack(
+    request: AuditRequest,
+    pair: ModelPair,
+    task: GenerationTask | PosteriorTask,
+    *,
+    names: Candidates,
+    pool: NamePool,
+    sources: Sources,
+) -> AttackResult:
+    """Take what both models say of names, from `sources`, and score it; `names` as in the task.
+
+    Scenario 1: let both models generate, and look for the names in what comes out. Scenario 2:
+    compare the posteriors of both models on the same masked passages.
+    """
+    listed, tokenizer = request.candidates, pair.hospital.tokenizer
+    pieces = spelling.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
+    found: dict[str, Any]
+    if isinstance(task, PosteriorTask):
+        found = _masked(request, task, sources)
+        columns, by_role = task.part_columns, spelling.pieces_by_role(task.pieces[0])
+    else:
+        columns = prompts.part_columns([pieces], has_between=[False])
+        by_role = spelling.pieces_by_role(pieces)
+        found = _generated(request, task, pieces, columns, sources, tokenizer, pool)
+    parts = scores.name_parts(
+        names, columns=columns, n_pieces=by_role, pool=pool, n_listed=len(listed)
+    )
+    sums, counts, chain = (found.pop(name) for name in ("sums", "counts", "chain"))
     main = "mass" if request.scenario_number == 1 else "log_p"
     hospital, general = sums[f"hospital_{main}"], sums[f"general_{main}"]
     if hospital.size and np.array_equal(hospital, general, equal_nan=True):
         raise equal_models()  # both say the same of every name
 
-    def scored(n_blocks: int, *, with_errors: bool = False) -> dict[str, Score]:
-        first = {name: block[:n_blocks] for name, block in sums.items()}
-        return scores.all_scores(
-            first, counts=counts[:n_blocks], parts=parts, with_errors=with_errors
-        )
+    def scored(n_blocks: int, *, with_errors: bool = False) -> dict[str, FloatArray]:
+        first, here = {name: block[:n_blocks] for name, block in sums.items()}, counts[:n_blocks]
+        return scores.all_scores(first, counts=here, parts=parts, with_errors=with_errors)
 
-    n, n_listed, begins = float(counts.sum()), len(request.candidates), scores.shown_blocks(counts)
+    n, begins = float(counts.sum()), scores.shown_blocks(counts)
     totals = {name: block.sum(axis=0) for name, block in sums.items()}
     shown_counts = np.add.reduceat(counts, begins)
 
     def shown(by_part: FloatArray) -> FloatArray:
         if main == "log_p":
-            return parts.whole(by_part)[:, :n_listed] / shown_counts[:, None]
+            return parts.whole(by_part)[:, : len(listed)] / shown_counts[:, None]
         first, last = parts.pairs(by_part)
         product: FloatArray = first * last / np.square(shown_counts, dtype=float)[:, None]
-        return product[:, :n_listed]
+        return product[:, : len(listed)]
 
     return AttackResult(
         scores=scored(len(counts), with_errors=True) | chain,
-        n_pieces=n_pieces,
+        n_pieces=pieces.n_pieces.sum(axis=1),
         parts=parts,
         part_residual=scores.Sums(totals, n, n, parts).residual,
-        n_units=int(n),
         after=scored,
         block_counts=counts,
         shown={who: shown(np.add.reduceat(sums[f"{who}_{main}"], begins)) for who in WHO},
         shown_counts=shown_counts,
-        **more,
+        **found,
     )
 
 
-def generation_attack(
-    request: AuditRequest, pair: ModelPair, *, names: Candidates, pool: NamePool, sources: Sources
-) -> AttackResult:
-    """Scenario 1: let both models generate, and look for the names in what comes out."""
-    tokenizer, listed = pair.hospital.tokenizer, request.candidates
-    pieces = spelling.part_pieces(names, kind=main_lead(request), tokenizer=tokenizer)
-    task = _generation_task(request, pair, pieces)
-    columns = prompts.part_columns([pieces], has_between=[False])
-    count = spelling.piece_counter(tokenizer)
+def _generated(
+    request: AuditRequest,
+    task: GenerationTask,
+    pieces: spelling.PartPieces,
+    columns: IntArray,
+    sources: Sources,
+    tokenizer: Any,
+    pool: NamePool,
+) -> dict[str, Any]:
+    """Scenario 1: block sums, documents, and how good these are."""
+    count, listed = spelling.piece_counter(tokenizer), request.candidates
     lexicon = {
         f"{role}_names": [n for n in getattr(pool, role) if count(role, n) == 1]
         for role in ("first", "last")
@@ -155,9 +185,9 @@ def generation_attack(
     details: dict[str, object] = {}
     documents: dict[str, tuple[str, ...]] = {}
     for who in WHO:
-        found = evidence.generation_evidence(
-            sources(who, f"{who} model: documents"), task,
-            n_documents=request.generation.n_documents,
+        found: GeneratedShard = evidence.collect(
+            sources(who, "generation"), task, kind="generation",
+            n_total=request.generation.n_documents,
         )  # fmt: skip
         texts = tuple(tokenizer.batch_decode(found.documents, clean_up_tokenization_spaces=False))
         hits, full_hits = name_hits(listed, documents=texts)
@@ -166,11 +196,40 @@ def generation_attack(
         counted = count_lexicon_names(texts, candidates=listed, **lexicon)
         details[who] = _quality(found, task) | {"name_counts": vars(counted)}
         documents[who] = texts
-    return _result(
-        request, names, sums, counts=found.n_documents, columns=columns, pieces=pieces,
-        n_pieces=pieces.n_pieces.sum(axis=1), pool=pool, chain={}, details=details,
-        documents=documents,
-    )  # fmt: skip
+    return {
+        "sums": sums, "counts": found.n_documents, "chain": {}, "details": details,
+        "documents": documents,
+    }  # fmt: skip
+
+
+def _masked(request: AuditRequest, task: PosteriorTask, sources: Sources) -> dict[str, Any]:
+    """Scenario 2: block sums, scores by chain, and what passages fit whom."""
+    settings = request.posterior
+
+    def made(kind: str, n: int) -> dict[str, PosteriorShard]:
+        return {who: evidence.collect(sources(who, kind), task, kind=kind, n_total=n)
+                for who in WHO}  # fmt: skip
+
+    def sums(found: dict[str, PosteriorShard]) -> Columns:
+        return {f"{who}_p": shard.sum_p for who, shard in found.items()} | {
+            f"{who}_log_p": shard.sum_log_p for who, shard in found.items()
+        }
+
+    found, chain = made("posterior", settings.n_inputs), {}
+    if settings.n_chain_inputs:
+        of_chain = made("chain", settings.n_chain_inputs)
+        counts = of_chain["hospital"].n_inputs
+        chain = scores.all_scores(sums(of_chain), counts=counts, parts=None)
+    n_drawn = found["hospital"].passage_n_inputs
+    ratio = found["hospital"].passage_sum_log_p - found["general"].passage_sum_log_p
+    linking = link_passages(request.shown_passages, candidates=request.candidates, **found)
+    return {
+        "sums": sums(found),
+        "counts": found["hospital"].n_inputs,
+        "chain": chain,
+        "details": {"linking": linking},
+        "passage_log_ratio": ratio / np.where(n_drawn, n_drawn, np.nan)[:, None],
+    }
 
 
 def _generation_task(
@@ -247,99 +306,17 @@ def _quality(found: GeneratedShard, task: GenerationTask) -> dict[str, object]:
     }
 
 
-def mask_attack(
-    request: AuditRequest, pair: ModelPair, *, names: Candidates, pool: NamePool, sources: Sources
-) -> AttackResult:
-    """Scenario 2: compare the posteriors of both models on the same masked passages."""
-    settings, task = request.posterior, _posterior_task(request, pair, names)
-
-    def made(kind: Literal["posterior", "chain"], what: str, n: int) -> dict[str, PosteriorShard]:
-        return {
-            who: evidence.posterior_evidence(
-                sources(who, f"{who} model: {what}"), task, n_inputs=n, kind=kind
-            )
-            for who in WHO
-        }
-
-    found, chain = made("posterior", "posteriors", settings.n_inputs), {}
-    hospital, general = found["hospital"], found["general"]
-    if settings.n_chain_inputs:
-        of_chain = made("chain", "chain", settings.n_chain_inputs)
-        chain = scores.all_scores(
-            _columns(of_chain), counts=of_chain["hospital"].n_inputs, parts=None
-        )
-    passages = request.passages.passages if request.passages else ()
-    counted = spelling.part_pieces(
-        names, kind=main_lead(request), tokenizer=pair.hospital.tokenizer
-    ).n_pieces.sum(axis=1)
-    n_drawn = np.where(hospital.passage_n_inputs, hospital.passage_n_inputs, np.nan)[:, None]
-    return _result(
-        request, names, _columns(found),
-        counts=hospital.n_inputs, columns=task.part_columns, pieces=task.pieces[0],
-        n_pieces=counted, pool=pool, chain=chain,
-        details={
-            "linking": link_passages(
-                passages, candidates=request.candidates, hospital=hospital, general=general
-            )
-        },
-        passage_log_ratio=(hospital.passage_sum_log_p - general.passage_sum_log_p) / n_drawn,
-    )  # fmt: skip
-
-
-def _columns(found: dict[str, PosteriorShard]) -> Columns:
-    return {f"{who}_p": shard.sum_p for who, shard in found.items()} | {
-        f"{who}_log_p": shard.sum_log_p for who, shard in found.items()
-    }
-
-
-def posterior_rows(request: AuditRequest, pair: ModelPair, names: Candidates) -> dict[str, float]:
-    """Return how many rows of forward passes one model takes in scenario 2, by phase."""
-    task, settings = _posterior_task(request, pair, names), request.posterior
-    rows = {"posteriors": float(posterior.n_rows(task, n_inputs=settings.n_inputs))}
-    if settings.n_chain_inputs:
-        rows["chain"] = float(posterior.n_chain_rows(task, n_inputs=settings.n_chain_inputs))
-    return rows
-
-
-def _posterior_task(request: AuditRequest, pair: ModelPair, names: Candidates) -> PosteriorTask:
-    passages = request.passages.passages if request.passages else ()
-    settings, tokenizer = request.posterior, pair.hospital.tokenizer
-    kinds, kind_of_passage = prompts.kinds_of(passages)
-    pieces = tuple(spelling.part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds)
-    betweens = [len(spelling.token_ids(tokenizer, kind.separator.strip())) for kind in kinds]
-    # A name that cannot be scored needs no room.
-    longest = max(int(p.n_pieces[p.is_known].sum(axis=1).max(initial=0)) for p in pieces)
-    return PosteriorTask(
-        templates=prompts.passage_templates(
-            passages,
-            tokenizer=tokenizer,
-            max_tokens=min(settings.max_tokens, pair.n_positions),
-            n_name_tokens=max(betweens) + longest,
-        ),
-        kind_of_passage=kind_of_passage,
-        pieces=pieces,
-        part_columns=prompts.part_columns(pieces, has_between=[n > 0 for n in betweens]),
-        n_listed=len(request.candidates),
-        mask_id=tokenizer.mask_token_id,
-        seed=request.seed,
-        is_dropout_on=settings.is_dropout_on,
-        micro_batch=settings.micro_batch,
-    )
-
-
 def owner_rows(passages: Sequence[Passage], *, candidates: Candidates) -> list[int | None]:
     """Return for each passage the candidate's row that owns it; None: unknown or not listed."""
-    by_name = {
-        (fold_name(first), fold_name(last)): row
-        for row, (first, last) in enumerate(zip(candidates.first, candidates.last, strict=True))
-    }
-
-    def row_of(owner: tuple[str, str] | int | None) -> int | None:
+    names = zip(candidates.first, candidates.last, strict=True)
+    by_name = {tuple(map(fold_name, name)): row for row, name in enumerate(names)}
+    n, found = len(candidates), []
+    for passage in passages:
+        owner = passage.owner
         if isinstance(owner, tuple):
-            return by_name.get((fold_name(owner[0]), fold_name(owner[1])))
-        return owner if owner is not None and owner < len(candidates) else None
-
-    return [row_of(passage.owner) for passage in passages]
+            owner = by_name.get(tuple(map(fold_name, owner)))
+        found.append(owner if owner is not None and owner < n else None)
+    return found
 
 
 def link_passages(
@@ -351,11 +328,9 @@ def link_passages(
 ) -> dict[str, object] | None:
     """Rank each passage's own name among all candidates.
 
-    Returns
-    -------
-    For the mean log ratio ("hospital_against_general"), M_hospital alone and M_general alone:
-    number of passages, share with rank 1 and rank <= 5, median rank; beside them what chance
-    gives. None where no passage says whose it is; passages of canaries are left out.
+    For the mean log ratio ("hospital_against_general"), each model alone and chance: share with
+    rank 1 and rank <= 5, median rank. None where no passage says whose it is; those of canaries
+    are left out.
     """
     usable = [
         (p, row)
@@ -371,33 +346,22 @@ def link_passages(
     n = hospital.passage_n_inputs[rows, None]
     log_h, log_g = (model.passage_sum_log_p[rows] / n for model in (hospital, general))  # [U, N]
     n_names = int(np.isfinite(log_h[0]).sum())
-
-    def ranks(fit: FloatArray) -> FloatArray:
-        """Return the owner's rank [U], 1 = fits best; ties count half."""
-        own = fit[np.arange(len(owners)), owners][:, None]
-        found: FloatArray = 1 + (fit > own).sum(axis=1) + ((fit == own).sum(axis=1) - 1) / 2
-        return found
-
-    found = {
-        "hospital_against_general": ranks(log_h - log_g),
-        "hospital_alone": ranks(log_h),
-        "general_alone": ranks(log_g),
-    }
-    told = {
-        name: ((of <= 1).mean().item(), (of <= 5).mean().item(), float(np.median(of)))
-        for name, of in found.items()
-    } | {"chance": (1 / n_names, min(1.0, 5 / n_names), (n_names + 1) / 2)}
-    return {
-        "n_passages": len(usable),
-        "n_names": n_names,
-        **{
-            name: dict(zip(("top_1", "top_5", "median_rank"), numbers, strict=True))
-            for name, numbers in told.items()
-        },
+    told: dict[str, Any] = {"n_passages": len(usable), "n_names": n_names}
+    for name, fit in (
+        ("general_alone", log_g),
+        ("hospital_alone", log_h),
+        ("hospital_against_general", log_h - log_g),
+    ):
+        own = np.take_along_axis(fit, owners[:, None], axis=1)
+        # 1 = fits best; ties count half.
+        ranks = 1 + (fit > own).sum(axis=1) + ((fit == own).sum(axis=1) - 1) / 2
+        numbers = (ranks <= 1).mean(), (ranks <= 5).mean(), np.median(ranks)
+        told[name] = dict(zip(_LINKED, map(float, numbers), strict=True))
+    by_chance = (1 / n_names, min(1.0, 5 / n_names), (n_names + 1) / 2)
+    return told | {
+        "chance": dict(zip(_LINKED, by_chance, strict=True)),
         "rank_by_passage": [
             {"passage_id": passages[p].passage_id, "name_id": row, "rank": rank}
-            for (p, row), rank in zip(
-                usable, found["hospital_against_general"].tolist(), strict=True
-            )
+            for (p, row), rank in zip(usable, ranks.tolist(), strict=True)
         ],
     }

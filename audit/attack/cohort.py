@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -33,17 +32,12 @@ def cohort_test(
 ) -> dict[str, Any]:
     """Test by permutation whether the group [M] ranks higher than its controls [C].
 
-    Ranks are taken, and labels permuted, among names of the same number of word pieces; the sum of
-    ranks over (n + 1) weighs the lengths. p = (1 + #) / (1 + n_permutations), one-sided.
+    Ranks are taken, and labels permuted, among names of the same number of word pieces; the sum
+    of ranks over (n + 1) weighs the lengths. p = (1 + #) / (1 + n_permutations), one-sided; the
+    effect is the share of pairs of equal length in which the group's name scores higher, ties
+    one half, an AUC stratified by length; both NaN where no group can be compared.
     Source: van Elteren 1960 (stratified rank sum); Phipson & Smyth 2010 (the two ones),
     doi:10.2202/1544-6115.1585.
-
-    Returns
-    -------
-    p and effect, NaN where no group can be compared: the effect is the share of pairs of equal
-    length in which the group's name scores higher, ties one half, an AUC stratified by length.
-    Counts: names compared, those of both kinds without a score, scored ones for whose length the
-    other group has none, permutations.
     """
     from scipy.stats import rankdata
 
@@ -85,41 +79,15 @@ def _permuted_sums(
     """The group's sum of ranks under random labels [n_permutations]."""
     # Sorted: the order of the rows in the file must not matter.
     ranks = np.sort(ranks)
-    n_rows = max(1, _CELLS_PER_CHUNK // len(ranks))
-    sums = []
-    for start in range(0, n_permutations, n_rows):
-        shape = (min(n_rows, n_permutations - start), len(ranks))
-        shuffled = rng.permuted(np.broadcast_to(ranks, shape), axis=1)
-        sums.append(shuffled[:, :n_members].sum(axis=1))
-    return np.concatenate(sums)
+    shapes = [(n_rows, len(ranks)) for n_rows in _chunks(n_permutations, width=len(ranks))]
+    shuffled = (rng.permuted(np.broadcast_to(ranks, shape), axis=1) for shape in shapes)
+    return np.concatenate([some[:, :n_members].sum(axis=1) for some in shuffled])
 
 
-@dataclass(frozen=True)
-class RelabellingTest:
-    """Whether members rank above controls by more than their names alone explain.
-
-    Attributes
-    ----------
-    p
-        One-sided; NaN where there are no scored members or controls.
-    auc
-        Of the list itself.
-    spread
-        Standard deviation of the AUC under relabelling: it knows which names share parts.
-    smallest_auc
-        The AUC that this list would show to be above chance in four cases out of five.
-    n_relabelled
-        Times that parts were given others' evidence.
-    """
-
-    p: float
-    auc: float
-    spread: float
-    smallest_auc: float
-    n_relabelled: int
-
-
-_NOTHING = RelabellingTest(math.nan, math.nan, math.nan, math.nan, 0)
+def _chunks(n_rows: int, *, width: int) -> list[int]:
+    """Rows to hold at once."""
+    n_here = max(1, _CELLS_PER_CHUNK // width)
+    return [min(n_here, n_rows - start) for start in range(0, n_rows, n_here)]
 
 
 def relabelling_test(
@@ -130,27 +98,25 @@ def relabelling_test(
     parts: NameParts,
     seed: int,
     n_relabelled: int = 1999,
-) -> RelabellingTest:
+) -> dict[str, float]:
     """Test whether members rank above controls by more than their names alone explain.
 
-    Names that share a part rise and fall together. Here each distinct part is given the evidence of
-    a random part of the reference controls, of the same role, word pieces and popularity; which
-    names share parts stays as it is, and the AUC is taken anew: p = (1 + #) / (1 + n_relabelled).
+    Names that share a part rise and fall together. Here each distinct part is given the
+    evidence of a random part of the reference controls, of the same role, word pieces and
+    popularity; which names share parts stays as it is, and the AUC is taken anew: p = (1 + #) /
+    (1 + n_relabelled), one-sided.
 
-    Parameters
-    ----------
-    columns
-        [N, 2] of the listed names' first and last parts; -1: none.
-    is_member
-        [N] members; all others are controls.
-    by_part
-        [U] evidence of parts; NaN: not scored.
+    `columns` [N, 2] are the listed names' parts (-1: none), `is_member` [N], `by_part` [U] the
+    evidence of parts. Beside "p" and the list's own "auc" stands "smallest_auc", which this
+    list would show to be above chance in four cases out of five; NaN without scored members or
+    controls.
     """
     padded = np.append(by_part, math.nan)
     scored = ~np.isnan(padded[columns]).all(axis=1)
     columns, member = columns[scored], is_member[scored]
+    nothing = dict.fromkeys(("p", "auc", "smallest_auc"), math.nan)
     if not member.any() or member.all():
-        return _NOTHING
+        return nothing
     rng = np.random.default_rng(seed)
     listed = np.unique(columns[columns >= 0])
     drawn = _relabelled(listed, by_part, parts=parts, rng=rng, n_relabelled=n_relabelled)
@@ -161,23 +127,18 @@ def relabelling_test(
     def aucs(evidence: FloatArray, first: IntArray, last: IntArray) -> FloatArray:
         return _row_aucs(both_parts(evidence[:, first], evidence[:, last], limits=limits), member)
 
-    n_rows = max(1, _CELLS_PER_CHUNK // len(columns))
-    null = np.concatenate([
-        aucs(np.pad(drawn[start : start + n_rows], ((0, 0), (0, 1)), constant_values=math.nan),
-             *place[columns].T)
-        for start in range(0, len(drawn), n_rows)
-    ])  # fmt: skip
+    drawn = np.pad(drawn, ((0, 0), (0, 1)), constant_values=math.nan)
+    chunks = np.split(drawn, np.cumsum(_chunks(len(drawn), width=len(columns)))[:-1])
+    null = np.concatenate([aucs(some, *place[columns].T) for some in chunks])
     if np.isnan(null).any():  # no reference control has a part of this role
-        return _NOTHING
+        return nothing
     observed = float(aucs(padded[None], *columns.T)[0])
     critical, spread = float(np.quantile(null, 0.975)), float(null.std())
-    return RelabellingTest(
-        p=(1 + int((null >= observed - 1e-12).sum())) / (1 + n_relabelled),
-        auc=observed,
-        spread=spread,
-        smallest_auc=critical + _Z_POWER * spread,
-        n_relabelled=n_relabelled,
-    )
+    return {
+        "p": (1 + int((null >= observed - 1e-12).sum())) / (1 + n_relabelled),
+        "auc": observed,
+        "smallest_auc": critical + _Z_POWER * spread,
+    }
 
 
 def _relabelled(
@@ -219,19 +180,17 @@ def smallest_detectable_auc(candidates: Candidates, *, seed: int = 0, n_drawn: i
     members or controls.
     """
     names = candidates.without_canaries()
-    known = [row for row, truth in enumerate(names.is_member) if truth is not None]
-    member = np.array([names.is_member[row] for row in known], dtype=np.bool_)
+    names = names.rows([row for row, truth in enumerate(names.is_member) if truth is not None])
+    member = np.array(names.is_member, dtype=np.bool_)
     if min(member.sum(), (~member).sum()) < MIN_NAMES:
         return math.nan
-    texts = [[fold_name(part[row]) for row in known] for part in (names.first, names.last)]
-    columns = [np.unique(part, return_inverse=True) for part in texts]
+    columns = [np.unique(list(map(fold_name, part)), return_inverse=True)
+               for part in (names.first, names.last)]  # fmt: skip
     rng = np.random.default_rng(seed)
-    aucs: list[FloatArray] = []
-    n_rows = max(1, _CELLS_PER_CHUNK // len(known))
-    for start in range(0, n_drawn, n_rows):
-        n_here = min(n_rows, n_drawn - start)
+    aucs = []
+    for n_rows in _chunks(n_drawn, width=len(names)):
         parts = [
-            np.where(part == "", math.nan, rng.normal(size=(n_here, len(part))))[:, place]
+            np.where(part == "", math.nan, rng.normal(size=(n_rows, len(part))))[:, place]
             for part, place in columns
         ]
         aucs.append(_row_aucs(soft_minimum(*parts), member))

@@ -125,27 +125,15 @@ ALPHA = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """One decision for each of N names.
+    """One decision for each of N names."""
 
-    Attributes
-    ----------
-    decision
-        [N] of `DECISIONS`, without regard to Monte-Carlo error.
-    point_flag
-        [N], score > threshold: who stands out.
-    is_undecided
-        [N], whether Monte-Carlo error covers the threshold.
-    threshold
-        [N], the critical score; inf where the list is too short to flag anybody.
-    p, q
-        [N], NaN where not scored or not judged. q counts members and unknown names as one family,
-        listed controls as another.
-    """
-
-    decision: np.ndarray
-    point_flag: BoolArray
-    is_undecided: BoolArray
+    decision: np.ndarray  # [N] of `DECISIONS`, without regard to Monte-Carlo error.
+    point_flag: BoolArray  # [N], score > threshold: who stands out.
+    is_undecided: BoolArray  # [N], whether Monte-Carlo error covers the threshold.
+    # [N], the critical score; inf where the list is too short to flag anybody.
     threshold: FloatArray
+    # [N], NaN where not scored or not judged. q counts members and unknown names as one family,
+    # listed controls as another.
     p: FloatArray
     q: FloatArray
 

@@ -33,29 +33,24 @@ FIXED_POINT = float(2**40)
 
 @dataclass(frozen=True)
 class GenerationTask:
-    """One scenario-1 question, as integers; the same for both models of a pair.
+    """One scenario-1 question, as integers; the same for both models of a pair."""
 
-    Attributes
-    ----------
-    prompt
-        [L] token ids of x(0), special tokens included; every [MASK] in it is sampled.
-    name_slots
-        Positions where a name is expected: the first run of masks.
-    multi_piece_parts
-        Q parts of several word pieces, each a tuple of ids.
-    n_steps, top_k, temperature
-        T, k and alpha of appendix B.
-    """
-
+    # [L] token ids of x(0), special tokens included; every [MASK] in it is sampled.
     prompt: tuple[int, ...]
-    name_slots: tuple[int, ...]
+    name_slots: tuple[int, ...]  # Positions where a name is expected: the first run of masks.
     mask_id: int
+    # Q parts of several word pieces, each a tuple of ids.
     multi_piece_parts: tuple[tuple[int, ...], ...]
     seed: int
-    n_steps: int = 500
+    n_steps: int = 500  # T, k and alpha of appendix B.
     top_k: int = 100
     temperature: float = 1.0
     is_remasked: bool = True
+
+    @property
+    def n_tokens(self) -> float:
+        """Tokens of a document."""
+        return float(len(self.prompt))
 
     @property
     def sampled_positions(self) -> IntArray:
@@ -65,30 +60,18 @@ class GenerationTask:
 
 @dataclass(frozen=True)
 class GeneratedShard:
-    """Documents of one shard and the mass that tokens got while they were made, by block.
+    """Documents of one shard and the mass that tokens got while they were made, by block."""
 
-    Attributes
-    ----------
-    n_documents
-        [b] documents of each block.
-    documents
-        [B, L] token ids after the last step.
-    mass, slot_mass
-        [b, V] renormalised top-k probability of each token, summed over documents, steps and all
-        sampled positions, or the name slots alone.
-    part_mass
-        [b, Q] the same for parts of several pieces: the probability of the piece that completes
-        the part where its neighbours stand in place.
-    n_slot_visits
-        [b] how often a name slot was sampled.
-    """
-
-    n_documents: IntArray
-    documents: IntArray
+    n_documents: IntArray  # [b] documents of each block.
+    documents: IntArray  # [B, L] token ids after the last step.
+    # [b, V] renormalised top-k probability of each token, summed over documents, steps and all
+    # sampled positions, or the name slots alone.
     mass: FloatArray
     slot_mass: FloatArray
+    # [b, Q] the same for parts of several pieces: the probability of the piece that completes the
+    # part where its neighbours stand in place.
     part_mass: FloatArray
-    n_slot_visits: IntArray
+    n_slot_visits: IntArray  # [b] how often a name slot was sampled.
 
 
 def shard_draws(
@@ -120,12 +103,8 @@ def generated_shard(
 ) -> GeneratedShard:
     """Generate the documents of one shard with one model, all of them side by side.
 
-    Parameters
-    ----------
-    shard, first, n
-        Which shard, its first document (a multiple of `DRAW`) and how many it has.
-    tick
-        Called with the number of documents after each step; may raise to stop.
+    Shard number, its first document (a multiple of `DRAW`) and how many it has. `tick` is
+    called with the number of documents after each step; it may raise to stop.
     """
     positions, uniforms = shard_draws(task, first=first, n_documents=n)
     blocks = blocks_of(first, n)  # [B]
@@ -160,15 +139,10 @@ def step(
     uniforms: Tensor,
     tally: _Tally | None = None,
 ) -> None:
-    """Sample one position of every document in place (appendix B).
+    """Sample one position of every document in place (appendix B); `state` [B, L].
 
-    Parameters
-    ----------
-    state
-        [B, L] token ids.
-    positions, uniforms
-        [B] the position to sample and the uniform number that picks the token, by inverting the
-        cumulative distribution over the top k tokens in order of falling logit.
+    `positions` [B] are sampled, and the `uniforms` [B] pick the token by inverting the
+    cumulative distribution over the top k tokens in order of falling logit.
     """
     rows = torch.arange(len(state), device=state.device)
     if task.is_remasked:

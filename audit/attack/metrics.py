@@ -1,9 +1,11 @@
 """Measures of a whole list, by kind of controls, by role, by mentions and along the run.
 
-Comes in: what attacks and baselines say of each name. Goes out: values of JSON as a report keeps
-them (`audit.report.report` reads them).
+Goes out: values of JSON as a report keeps them (`audit.report.report` reads them). Exposure says
+how far planted names (canaries) rank above held-out ones; the i-th planted name pairs with the i-th
+held-out one, and where their numbers differ the held-out names only give the ranks.
 
-Source: Nakamura et al.; limits: most names in the notes are of staff and not of patients.
+Sources: Nakamura et al.; limits: most names in the notes are of staff and not of patients. Carlini
+et al. 2019, section 4 (exposure).
 """
 
 from __future__ import annotations
@@ -17,11 +19,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from audit.attack.decisions import Confusion, confusion, f1_interval, held_out_threshold
+from audit.attack.decisions import (
+    ALPHA,
+    Confusion,
+    confusion,
+    f1_interval,
+    held_out_threshold,
+    rank_p_values,
+)
 from audit.errors import AuditError
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates
+from audit.rng import generator
 from audit.stats import (
+    NOTHING,
     BoolArray,
+    Estimate,
     FloatArray,
     IntArray,
     RankingIntervals,
@@ -30,6 +42,7 @@ from audit.stats import (
     auc_interval,
     bootstrap_ranking,
 )
+from audit.words import catalogue
 
 LISTED_KINDS = tuple(kind for kind in CONTROL_KINDS if kind not in ("reference", CANARY))
 """Kinds of controls that members are measured against; reference controls only calibrate p-values,
@@ -43,6 +56,10 @@ GENERAL_ALONE = "general_alone"
 """Name of the baseline that ranks by M_general alone."""
 MAX_ROLES = 12
 """Roles that are measured: those with most members."""
+MIN_HELD_OUT = 19
+"""With fewer held-out names the smallest rank p-value is above 0.05."""
+N_DRAWN = 2000
+"""Draws for an interval of an exposure."""
 MENTION_BINS = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None))
 
 
@@ -76,35 +93,19 @@ def plain(value: object) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ScoredNames:
-    """N names of a list with what attacks and baselines say of each; higher = more member-like.
+    """N names of a list with what attacks and baselines say of each; higher = more member-like."""
 
-    Attributes
-    ----------
-    is_member
-        None: unknown, left out of every measure and counted.
-    control_kind
-        One of `LISTED_KINDS` for controls; "" for others.
-    scores, baselines
-        Name of formula -> [N]; NaN: not scored.
-    rules, baseline_rules
-        Name of rule -> [N] decisions.
-    fixed_score
-        The one of `scores` chosen beforehand.
-    undecided
-        Name of rule -> [N], True where Monte-Carlo error covers its threshold.
-    parts
-        [N, 2] columns of each name's first and last part (-1: none): names that share one are no
-        independent draws. None: no two share any.
-    """
-
-    is_member: tuple[bool | None, ...]
-    control_kind: tuple[str, ...]
-    scores: Mapping[str, FloatArray]
-    rules: Mapping[str, BoolArray]
+    is_member: tuple[bool | None, ...]  # None: unknown, left out of every measure and counted.
+    control_kind: tuple[str, ...]  # One of `LISTED_KINDS` for controls; "" for others.
+    scores: Mapping[str, FloatArray]  # Name of formula -> [N]; NaN: not scored.
+    rules: Mapping[str, BoolArray]  # Name of rule -> [N] decisions.
     baselines: Mapping[str, FloatArray]
     baseline_rules: Mapping[str, BoolArray]
-    fixed_score: str
+    fixed_score: str  # The one of `scores` chosen beforehand.
+    # Name of rule -> [N], True where Monte-Carlo error covers its threshold.
     undecided: Mapping[str, BoolArray] = field(default_factory=dict)
+    # [N, 2] columns of each name's first and last part (-1: none): names that share one are no
+    # independent draws. None: no two share any.
     parts: IntArray | None = None
 
     def strata(self) -> dict[str, tuple[IntArray, BoolArray]]:
@@ -146,24 +147,28 @@ def membership_metrics(
 
 
 def _stratum(
-    names: ScoredNames,
-    rows: IntArray,
-    truth: BoolArray,
-    *,
-    seed: int,
-    threshold: float | None,
+    names: ScoredNames, rows: IntArray, truth: BoolArray, *, seed: int, threshold: float | None
 ) -> dict[str, object]:
     """Measure the given rows."""
 
-    def rules(columns: Mapping[str, BoolArray]) -> dict[str, object]:
-        return {
-            name: _rule(
-                confusion(flag[rows], truth), seed=seed,
-                **_at_worst(flag[rows], truth, names.undecided[name][rows])
-                if name in names.undecided else {},
-            )
-            for name, flag in columns.items()
-        }  # fmt: skip
+    def rule(counts: Confusion, **more: object) -> dict[str, object]:
+        """What a yes/no rule reaches; `n_not_scored` names are not counted."""
+        return dict.fromkeys(("n_undecided", "all_right", "all_wrong")) | {
+            "confusion": counts, "f1": f1_interval(counts, seed=seed), "n_not_scored": 0,
+            "thresholds": (),
+        } | more  # fmt: skip
+
+    def flagged(name: str, flag: BoolArray) -> dict[str, object]:
+        counts = confusion(flag[rows], truth)
+        if name not in names.undecided:
+            return rule(counts)
+        # Every undecided name judged rightly, and wrongly: the attack's best and worst case.
+        is_open = names.undecided[name][rows]
+        right, wrong = (np.where(is_open, to, flag[rows]) for to in (truth, ~truth))
+        return rule(
+            counts, n_undecided=int(is_open.sum()), all_right=confusion(right, truth),
+            all_wrong=confusion(wrong, truth),
+        )  # fmt: skip
 
     def ranking(name: str, score: FloatArray) -> RankingIntervals:
         is_headline = name in (names.fixed_score, GENERAL_ALONE)
@@ -176,51 +181,28 @@ def _stratum(
             n_replicates=N_REPLICATES if is_headline else n_fewer,
         )
 
-    def held_out(score: FloatArray) -> dict[str, object]:
-        counts, thresholds = held_out_threshold(score, truth, seed=seed)
-        n_not_scored = int(np.isnan(score).sum())
-        return _rule(counts, seed=seed, n_not_scored=n_not_scored, thresholds=thresholds)
+    def at(score: FloatArray, counts: Confusion, thresholds: list[float]) -> dict[str, object]:
+        n_not_scored = int(np.isnan(score[rows]).sum())
+        return rule(counts, n_not_scored=n_not_scored, thresholds=thresholds)
 
-    free, fixed = None, names.scores[names.fixed_score][rows]
-    if threshold is not None:
-        counts = _above(fixed, truth, threshold)
-        n_not_scored = int(np.isnan(fixed).sum())
-        free = _rule(counts, seed=seed, n_not_scored=n_not_scored, thresholds=[threshold])
+    fixed = names.scores[names.fixed_score]
     return {
         "n_members": int(truth.sum()),
         "n_controls": int((~truth).sum()),
-        "always_member": _rule(confusion(np.ones_like(truth), truth), seed=seed),
-        "rules": rules(names.rules),
-        "baseline_rules": rules(names.baseline_rules),
+        "always_member": rule(confusion(np.ones_like(truth), truth)),
+        "rules": {name: flagged(name, flag) for name, flag in names.rules.items()},
+        "baseline_rules": {
+            name: flagged(name, flag) for name, flag in names.baseline_rules.items()
+        },
         "scores": {name: ranking(name, score) for name, score in names.scores.items()},
         "baselines": {name: ranking(name, score) for name, score in names.baselines.items()},
         "held_out": {
-            name: held_out(score[rows])
+            name: at(score, *held_out_threshold(score[rows], truth, seed=seed))
             for name, score in {**names.baselines, **names.scores}.items()
         },
-        "free": free,
-    }
-
-
-def _rule(counts: Confusion, *, seed: int, **more: object) -> dict[str, object]:
-    """What a yes/no rule reaches; `n_not_scored` names are not counted."""
-    return {
-        "confusion": counts,
-        "f1": f1_interval(counts, seed=seed),
-        "n_not_scored": 0,
-        "thresholds": (),
-        "n_undecided": None,
-        "all_right": None,
-        "all_wrong": None,
-    } | more
-
-
-def _at_worst(flag: BoolArray, truth: BoolArray, undecided: BoolArray) -> dict[str, object]:
-    """Every undecided name judged rightly, and wrongly: the attack's best and worst case."""
-    return {
-        "n_undecided": int(undecided.sum()),
-        "all_right": confusion(np.where(undecided, truth, flag), truth),
-        "all_wrong": confusion(np.where(undecided, ~truth, flag), truth),
+        "free": None
+        if threshold is None
+        else at(fixed, _above(fixed[rows], truth, threshold), [threshold]),
     }
 
 
@@ -261,24 +243,11 @@ def measures_by_role(
 ) -> list[dict[str, Any]]:
     """Measure each role's members against all listed controls, so that roles can be compared.
 
-    Parameters
-    ----------
-    candidates
-        N names without canaries.
-    scores, flags
-        [N] each, of the attack and of M_general alone: the score fixed beforehand, and who is
-        flagged (q <= 0.05).
-    parts
-        [N, 2] columns of the names' parts, as in `ScoredNames`.
-    threshold
-        A free threshold on the fixed score, or None.
-
-    Returns
-    -------
-    Roles with most members first, then by name; () where no member has one. Of each the counts of
-    members, of all controls, of both without a score, and of controls that carry the role; median
-    mentions (a role that is mentioned more often is easier to find); AUCs; and the rates of members
-    flagged, of its own controls flagged, and of members above the free threshold.
+    `candidates` are N names without canaries; `scores` and `flags` (q <= 0.05) [N] are those of
+    the attack and of M_general alone, `parts` [N, 2] as in `ScoredNames`, `threshold` is free
+    or None. Roles with most members come first, then by name; [] where no member has one.
+    Median mentions stand beside them, for a role that is mentioned more often is easier to
+    find.
     """
     roles = np.array(candidates.role, dtype=np.str_)
     members, controls = (truth_mask(candidates, truth=truth) for truth in (True, False))
@@ -338,18 +307,193 @@ def by_mentions(
     return found
 
 
+def exposure_bits(p: ArrayLike) -> FloatArray:
+    """Return the exposure in bits of names with these rank p-values: log2 |R| - log2 rank."""
+    return np.asarray(0.0 - np.log2(p), dtype=np.float64)
+
+
+def bits_without_leak(n_held_out: int) -> float:
+    """Return the mean exposure of a name that is exchangeable with the held-out ones, in bits.
+
+    Its rank is uniform on 1 to R = 1 + n_held_out: log2 R - mean log2 rank. It is not 0, and tends
+    to 1/ln 2 = 1.44 bits.
+    """
+    n_ranks = 1 + n_held_out
+    return math.log2(n_ranks) - math.lgamma(n_ranks + 1) / math.log(2) / n_ranks
+
+
+def exposure(
+    scores: ArrayLike, *, n_mentions: Sequence[int], held_out: ArrayLike, seed: int
+) -> dict[str, Any] | None:
+    """Measure the exposure of K planted names by one score, higher being more member-like.
+
+    `n_mentions` [K] says how often each was planted; `held_out` [H] are scores of names that
+    were not, if H = K twins in the same order. None where no held-out name is scored.
+
+    "all" and "groups" (by number of mentions): `bits`, the mean exposure with its bootstrap
+    interval over names; `found`, names with p <= 0.05; `above_twin`, pairs in which the planted
+    name scores above its twin (ties count for the twin) with the exact one-sided binomial
+    p-value. `found_from`: the smallest planted number of mentions from which on at least half
+    of the names are found, the shares made to rise; infinite where none reaches it; its
+    interval comes from draws of the shares (beta, Jeffreys' prior).
+    """
+    score, others = (np.asarray(column, dtype=np.float64) for column in (scores, held_out))
+    n_held_out = int((~np.isnan(others)).sum())
+    if not n_held_out:
+        return None
+    counts = np.asarray(n_mentions, dtype=np.int64)
+    p = rank_p_values(score, controls=others)
+    twin = others if len(others) == len(score) else np.full(len(score), math.nan)
+
+    def group(rows: IntArray, count: int | None) -> dict[str, Any]:
+        scored = rows[~np.isnan(p[rows])]
+        pairs = scored[~np.isnan(twin[scored])]
+        above = Rate(int((score[pairs] > twin[pairs]).sum()), len(pairs))
+        bits = exposure_bits(p[scored])
+        return {
+            "n_mentions": count,
+            "n_names": len(scored),
+            "n_not_scored": len(rows) - len(scored),
+            "bits": _mean_bits(bits, count=count or 0, seed=seed, n_held_out=n_held_out),
+            "found": Rate(int((p[scored] <= ALPHA).sum()), len(scored)),
+            "above_twin": above,
+            "above_twin_p": _binomial_tail(above),
+        }
+
+    groups = [group(np.flatnonzero(counts == n), n) for n in np.unique(counts).tolist()]
+    return dict(plain({
+        "n_held_out": n_held_out,
+        "max_bits": math.log2(1 + n_held_out),
+        "smallest_p": 1 / (1 + n_held_out),
+        "bits_without_leak": bits_without_leak(n_held_out),
+        "found_from": _found_from(groups, seed=seed),
+        "all": group(np.arange(len(score)), None),
+        "groups": groups,
+    }))  # fmt: skip
+
+
+def _mean_bits(bits: FloatArray, *, count: int, seed: int, n_held_out: int) -> Estimate:
+    """Mean exposure with its bootstrap interval over names; one name alone has no interval.
+
+    Differs: where all of several names have one rank, resampling knows no error; the Wilson bounds
+    of the share of held-out names above them stand in.
+    """
+    if len(bits) < 2:
+        return Estimate(float(bits[0]), math.nan, math.nan) if len(bits) else NOTHING
+    if bits.min() == bits.max():
+        n_ranks = 1 + n_held_out
+        above = Rate(round(n_ranks / 2 ** float(bits[0])) - 1, n_held_out).interval()
+        low, high = (
+            math.log2(n_ranks / (1 + n_held_out * share)) for share in (above.high, above.low)
+        )
+        return Estimate(float(bits[0]), low, high)
+    rng = generator(seed, "exposure/bits", count)
+    drawn = bits[rng.integers(len(bits), size=(N_DRAWN, len(bits)))].mean(axis=1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Estimate(float(bits.mean()), float(low), float(high))
+
+
+def _binomial_tail(rate: Rate) -> float:
+    """Chance of as many hits or more at one half."""
+    n = rate.n_total
+    ways: int = sum(math.comb(n, k) for k in range(rate.n_hits, n + 1))
+    return float(ways / 2**n) if n else math.nan
+
+
+def _found_from(groups: Sequence[Mapping[str, Any]], *, seed: int) -> Estimate:
+    from scipy.optimize import isotonic_regression
+
+    scored = [group for group in groups if group["n_names"]]
+    if not scored:
+        return NOTHING
+    hits, totals = np.array([list(vars(group["found"]).values()) for group in scored], float).T
+
+    def first_half(shares: FloatArray) -> float:
+        reached = isotonic_regression(shares, weights=totals).x >= 0.5 - 1e-12
+        return float(scored[reached.argmax()]["n_mentions"]) if reached.any() else math.inf
+
+    # Drawing names again would never move a share of 0 or 1.
+    rng = generator(seed, "exposure/from")
+    drawn = rng.beta(hits + 0.5, totals - hits + 0.5, size=(N_DRAWN, len(scored)))
+    ends = np.sort([first_half(shares) for shares in drawn])
+    low, high = ends[[int(0.025 * N_DRAWN), int(0.975 * N_DRAWN)]]
+    return Estimate(first_half(hits / totals), float(low), float(high))
+
+
+def exposure_record(
+    scores: Mapping[str, FloatArray], candidates: Candidates, *, fixed: str, seed: int
+) -> dict[str, Any] | None:
+    """Return what the canaries show, as plain values; None for a list without planted names.
+
+    `scores`, M_general alone among them, hold the listed names first [N or more]. "scores" of
+    the result is empty where no held-out name is scored: then nothing can be ranked.
+    """
+    canaries = [row for row in range(len(candidates)) if candidates.is_canary(row)]
+    planted = [row for row in canaries if candidates.is_member[row]]
+    held_out = [row for row in canaries if not candidates.is_member[row]]
+    if not planted:
+        return None
+    counts = [int(candidates.n_mentions[row] or 0) for row in planted]
+    found = {
+        name: exposure(column[planted], n_mentions=counts, held_out=column[held_out], seed=seed)
+        for name, column in scores.items()
+    }
+    is_paired, score = len(planted) == len(held_out), scores[fixed]
+    p = rank_p_values(score[planted], controls=score[held_out])
+    columns = {
+        "name_id": planted,
+        "n_mentions": counts,
+        "score": score[planted].tolist(),
+        "bits": exposure_bits(p).tolist(),
+        "p": p.tolist(),
+        "twin_id": held_out if is_paired else [None] * len(planted),
+        "twin_score": score[held_out].tolist() if is_paired else [None] * len(planted),
+    }
+    rows = zip(*columns.values(), strict=True) if found[fixed] else ()
+    record = {
+        "n_planted": len(planted),
+        "n_held_out": len(held_out),
+        "is_paired": is_paired,
+        "fixed_score": fixed,
+        "alpha": ALPHA,
+        "scores": {name: one for name, one in found.items() if one},
+        "names": plain([dict(zip(columns, row, strict=True)) for row in rows]),
+    }
+    languages = {"english": catalogue("en", "canaries"), "japanese": catalogue("ja", "canaries")}
+    return record | {name: _sentence(record, words) for name, words in languages.items()}
+
+
+def _sentence(record: Mapping[str, Any], words: Mapping[str, str]) -> str:
+    scores, nothing = record["scores"], {"n_hits": 0, "n_total": 0}
+    measured = scores.get(record["fixed_score"], {"n_held_out": 0, "all": {"above_twin": nothing}})
+    n_held_out, whole = measured["n_held_out"], measured["all"]
+    if n_held_out < MIN_HELD_OUT:
+        text = words["blind"].format(n=record["n_planted"], h=n_held_out)
+    else:
+        found, n_ranks = whole["found"], 1 + n_held_out
+        general = scores[GENERAL_ALONE]["all"]["found"] if GENERAL_ALONE in scores else nothing
+        by_chance = int(record["alpha"] * n_ranks + 1e-9) / n_ranks  # ranks with p <= alpha
+        count = measured["found_from"]["value"]
+        text = words["found"].format(
+            k=found["n_hits"], n=found["n_total"], k_general=general["n_hits"],
+            n_general=general["n_total"], chance=f"{found['n_total'] * by_chance:.1f}",
+        )  # fmt: skip
+        text += words["nowhere" if count is None else "from"].format(count=f"{count or 0:g}")
+    if n := whole["above_twin"]["n_total"]:
+        p = whole["above_twin_p"]
+        said = f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+        text += words["pairs"].format(k=whole["above_twin"]["n_hits"], n=n, p=said)
+    return text
+
+
 def score_file(
     scores: ArrayLike, is_member: ArrayLike, *, seed: int, threshold: float | None = None
 ) -> dict[str, object]:
-    """Return AUC, TPR at FPR and, with a threshold, the confusion table of a column of scores.
+    """Return AUC, TPR at FPR and, with a threshold, the confusion table of columns [N].
 
-    Higher scores are more member-like; NaN scores are left out and counted; flagged is
-    score > threshold. A number that is undefined, or that so few controls cannot resolve, is None.
-
-    Parameters
-    ----------
-    scores, is_member
-        Columns [N]; truth is True or 1 for a member, False or 0 for a control.
+    Higher scores are more member-like, truth is True or 1 for a member; NaN scores are left out
+    and counted; flagged is score > threshold. A number that is undefined, or that so few
+    controls cannot resolve, is None.
     """
     score, member = np.asarray(scores, dtype=np.float64), np.asarray(is_member, dtype=np.bool_)
     told: dict[str, Any] = plain(bootstrap_ranking(score, member, seed=seed))

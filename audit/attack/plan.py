@@ -6,7 +6,7 @@ Comes in: a request and a store. Goes out: frozen values for the screen. Torch-f
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,82 +24,28 @@ from audit.attack.question import (
 from audit.attack.verdict import members_enough
 from audit.models.inspect import display_name, inspect_model
 from audit.models.registry import known_digest, tokenizer
-from audit.names import spelling
 from audit.names.candidates import Candidates
 from audit.names.pools import pool_for
-from audit.names.spelling import PartPieces
-from audit.notes.passages import Passage
 from audit.task import queue_of
 from cache.store import Store
 
 _N_SAMPLED = 200
-"""Passages from which the mean length is taken."""
+"""Passages from which rows and their length are taken."""
 _START_SECONDS = 8.0
 """Starting a process, loading two models, judging and writing the report."""
 _OF_REQUEST = ("seed", "threshold", "dtype", "device")
-PRESETS = ("quick", "paper", "thorough")
-_GENERATION = {
-    "quick": GenerationSettings(n_documents=300),
-    "paper": GenerationSettings(),
-    "thorough": GenerationSettings(n_documents=30_000),
+_PRESETS = {
+    "quick": (
+        GenerationSettings(n_documents=300),
+        PosteriorSettings(n_inputs=2_000, n_chain_inputs=0),
+    ),
+    "paper": (GenerationSettings(), PosteriorSettings()),
+    "thorough": (
+        GenerationSettings(n_documents=30_000),
+        PosteriorSettings(n_inputs=30_000, n_chain_inputs=500),
+    ),
 }
-_POSTERIOR = {
-    "quick": PosteriorSettings(n_inputs=2_000, n_chain_inputs=0),
-    "paper": PosteriorSettings(),
-    "thorough": PosteriorSettings(n_inputs=30_000, n_chain_inputs=500),
-}
-
-
-@dataclass(frozen=True)
-class Workload:
-    """What one model has to do: rows of forward passes for one input or document, and their length.
-
-    `rows_per_chain_input` is 0 in scenario 1; `n_tokens` is the mean length of a row.
-    """
-
-    rows_per_unit: float
-    rows_per_chain_input: float
-    n_tokens: float
-
-
-def workload(request: AuditRequest) -> Workload:
-    """Return the workload of a request; chain rows as the run announces them."""
-    if request.scenario_number == 1:
-        settings = request.generation
-        return Workload(float(settings.n_steps), 0.0, float(settings.n_tokens))
-    passages = request.passages.passages if request.passages else ()
-    speller = tokenizer(request.hospital)
-    kinds, kind_of_passage = prompts.kinds_of(passages)
-    pieces = [
-        spelling.part_pieces(request.candidates, kind=kind, tokenizer=speller) for kind in kinds
-    ]
-    share = np.bincount(kind_of_passage, minlength=len(kinds)) / len(passages)
-    n_layouts = [len(np.unique(one.n_pieces[one.is_known].sum(axis=1))) for one in pieces]
-    chain = max(map(_chain_rows, pieces)) if request.posterior.n_chain_inputs else 0
-    longest = request.posterior.max_tokens
-    return Workload(
-        float(np.dot(share, n_layouts)), float(chain), _mean_tokens(passages, speller, longest)
-    )
-
-
-def _chain_rows(pieces: PartPieces) -> int:
-    """For each pair of numbers of pieces a row that masks all, and one for each part filled in."""
-    known = np.flatnonzero(pieces.is_known)
-    n_rows = 0
-    for key in np.unique(pieces.n_pieces[known], axis=0):
-        rows = known[(pieces.n_pieces[known] == key).all(axis=1)]
-        parts = [len(np.unique(pieces.ids[rows, part], axis=0)) for part in (0, 1)]
-        n_rows += 1 + (sum(parts) if key[1] else 0)
-    return n_rows
-
-
-def _mean_tokens(passages: Sequence[Passage], speller: object, longest: int) -> float:
-    some = passages[:: max(1, len(passages) // _N_SAMPLED)]
-    lengths = [
-        2 + sum(len(spelling.token_ids(speller, text)) for text in (one.left, one.right))
-        for one in some
-    ]
-    return float(np.mean(np.minimum(lengths, longest))) if lengths else 0.0
+PRESETS = tuple(_PRESETS)
 
 
 def command_line(
@@ -118,10 +64,10 @@ def command_line(
     settings = request.settings
     for name in (*type(settings).model_fields, *_OF_REQUEST):
         asked = request if name in _OF_REQUEST else settings
-        value, usual = getattr(asked, name), type(asked).model_fields[name].default
+        value = getattr(asked, name)
         option = "--" + name.removeprefix("n_").replace("_", "-")
         text = repr(value) if isinstance(value, float) else str(value)
-        if value == usual:
+        if value == type(asked).model_fields[name].default:
             continue
         if name in settings.flags:
             words.append(settings.flags[name])
@@ -148,64 +94,32 @@ class Part:
 
 
 @dataclass(frozen=True)
-class ListPower:
-    """What a list could show, known before any model is asked.
+class Prepared:
+    """What follows from a request alone; `question` and `digest` as `run_audit` names them."""
 
-    `smallest_auc` is the AUC that it would show in four cases out of five (NaN: none), `n_enough`
-    the members, and as many controls, with which one of `NONE_BELOW` would be seen; None where this
-    list is enough, or says too little of who is a member.
-    """
-
-    smallest_auc: float
+    question: Mapping[str, object]
+    digest: str
+    # Kind of evidence -> rows of forward passes for one document or input x tokens of a row.
+    work: Mapping[str, float]
+    n_parameters: Mapping[str, int]  # Of the models, "general" and "hospital".
+    smallest_auc: float  # The AUC that the list would show in four cases out of five; NaN: none.
+    # The members, and as many controls, with which one of `NONE_BELOW` would be seen; None where
+    # this list is enough, or says too little of who is a member.
     n_enough: int | None
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What follows from a request alone; `question` and `digest` as `run_audit` names them.
-
-    `n_parameters` are those of the models, "general" and "hospital".
-    """
-
-    question: Mapping[str, object]
-    digest: str
-    load: Workload
-    n_parameters: Mapping[str, int]
-    power: ListPower
-
-
-@dataclass(frozen=True)
 class Plan:
-    """What running a request means on this machine.
+    """What running a request means on this machine."""
 
-    Attributes
-    ----------
-    digest
-        The audit's name.
-    is_answered
-        Whether its report is kept.
-    device
-        "cpu" or "cuda".
-    unit
-        "documents" or "inputs".
-    parts
-        The general model's and the hospital model's.
-    seconds
-        Expected time; None where nothing like it was ever run on this device.
-    command
-        The command line that does the same.
-    power
-        What the list could show.
-    """
-
-    digest: str
-    is_answered: bool
-    device: str
-    unit: str
-    parts: tuple[Part, ...]
-    seconds: float | None
-    command: str
-    power: ListPower
+    digest: str  # The audit's name.
+    is_answered: bool  # Whether its report is kept.
+    device: str  # "cpu" or "cuda".
+    unit: str  # "documents" or "inputs".
+    parts: tuple[Part, ...]  # The general model's and the hospital model's.
+    seconds: float | None  # Expected time; None where nothing like it was ever run on this device.
+    command: str  # The command line that does the same.
+    power: Prepared  # What follows from the list alone.
 
 
 def prepare(request: AuditRequest) -> Prepared:
@@ -215,18 +129,34 @@ def prepare(request: AuditRequest) -> Prepared:
     """
     question = request.question(digest_of=known_digest)
     smallest = smallest_detectable_auc(request.candidates)
-    patients = request.candidates.without_canaries()
-    n_members, n_controls = (patients.is_member.count(truth) for truth in (True, False))
+    truth = request.candidates.without_canaries().is_member
     return Prepared(
         question=question,
         digest=question_digest(question),
-        load=workload(request),
+        work=_work(request),
         n_parameters={
             who: inspect_model(getattr(request, who)).n_parameters
             for who in ("general", "hospital")
         },
-        power=ListPower(smallest, members_enough(n_members, n_controls, smallest_auc=smallest)),
+        smallest_auc=smallest,
+        n_enough=members_enough(truth.count(True), truth.count(False), smallest_auc=smallest),
     )
+
+
+def _work(request: AuditRequest) -> dict[str, float]:
+    if request.scenario_number == 1:
+        return {"generation": float(request.generation.n_steps * request.generation.n_tokens)}
+    passages, settings = request.shown_passages, request.posterior
+    task = prompts.posterior_task(
+        request.candidates, passages[:: max(1, len(passages) // _N_SAMPLED)],
+        tokenizer=tokenizer(request.hospital), max_tokens=settings.max_tokens,
+        n_listed=len(request.candidates), seed=request.seed,
+    )  # fmt: skip
+    n = len(task.templates)
+    return {
+        "posterior": prompts.n_rows(task, n_inputs=n) / n * task.n_tokens,
+        "chain": prompts.n_chain_rows(task, n_inputs=1) * task.n_tokens,
+    }
 
 
 def make_plan(
@@ -236,46 +166,35 @@ def make_plan(
     prepared: Prepared | None = None,
     passages_file: str = "passages.jsonl",
 ) -> Plan:
-    """Say what a request would take now.
+    """Say what a request would take now; `store` is that of results.
 
-    Parameters
-    ----------
-    store
-        Of results.
-    prepared
-        As `prepare` gives it for this request; made here if it is not given.
-    passages_file
-        What the file of passages is called in the command.
+    `prepared` as `prepare` gives it for this request, or made here; `passages_file` is what the
+    file of passages is called in the command.
     """
     prepared = prepared or prepare(request)
-    device, is_generation = queue_of(request.device), request.scenario_number == 1
-    settings = request.posterior
-    n_units = request.generation.n_documents if is_generation else settings.n_inputs
-    wanted = {"generation" if is_generation else "posterior": n_units}
-    wanted["chain"] = 0 if is_generation else settings.n_chain_inputs
-    parts, seconds = [], _START_SECONDS
+    device, seconds, parts = queue_of(request.device), _START_SECONDS, []
     for who in ("general", "hospital"):
         key = light_key(prepared.question, who=who, device=device)
-        kept = {kind: n_made(store, key, kind=kind, n_wanted=n) for kind, n in wanted.items()}
-        n, n_kept = (tuple(one.values()) for one in (wanted, kept))
+        numbers: list[int] = []
+        for kind, (_, n) in request.sizes().items():
+            n_kept = n_made(store, key, kind, n_wanted=n)
+            numbers += [n, n_kept]
+            if n > n_kept:
+                pace = seconds_per_work(store, kind, device=device, dtype=request.dtype)
+                work = (n - n_kept) * prepared.work[kind] * prepared.n_parameters[who]
+                seconds += work * pace
         name, digest = display_name(getattr(request, who)), str(prepared.question[who])
-        parts.append(Part(who, name, digest, n[0], n_kept[0], n[1], n_kept[1]))
-        load = prepared.load
-        for kind, rows in zip(wanted, (load.rows_per_unit, load.rows_per_chain_input), strict=True):
-            if wanted[kind] > kept[kind]:
-                pace = seconds_per_work(store, kind=kind, device=device, dtype=request.dtype)
-                work = (wanted[kind] - kept[kind]) * rows * load.n_tokens
-                seconds += work * prepared.n_parameters[who] * (np.nan if pace is None else pace)
+        parts.append(Part(who, name, digest, *[*numbers, 0, 0][:4]))
     is_answered = bool(store.keys(f"audit/{prepared.digest}"))
     return Plan(
         digest=prepared.digest,
         is_answered=is_answered,
         device=device,
-        unit="documents" if is_generation else "inputs",
+        unit="documents" if request.scenario_number == 1 else "inputs",
         parts=tuple(parts),
         seconds=0.0 if is_answered else None if np.isnan(seconds) else seconds,
         command=command_line(request, passages=passages_file),
-        power=prepared.power,
+        power=prepared,
     )
 
 
@@ -287,10 +206,10 @@ def usual_prompt(candidates: Candidates) -> str:
 
 def generation_preset(name: str, *, prompt: str | None = None) -> GenerationSettings:
     """Return a preset of scenario 1, with another prompt if one is given."""
-    settings = _GENERATION[name]
+    settings = _PRESETS[name][0]
     return settings if prompt is None else settings.with_(prompt=prompt)
 
 
 def posterior_preset(name: str) -> PosteriorSettings:
     """Return a preset of scenario 2."""
-    return _POSTERIOR[name]
+    return _PRESETS[name][1]

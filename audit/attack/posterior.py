@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from audit.attack.prompts import Template, layout_key
+from audit.attack.prompts import Layout, PosteriorTask, layouts, variants_of
 from audit.models.forward import logits_at
-from audit.names.spelling import NO_PART, NO_PIECE, PartPieces
+from audit.names.spelling import NO_PART, NO_PIECE
 from audit.rng import generator, torch_seed
 from audit.stats import DRAW, BoolArray, FloatArray, IntArray, blocks_of
 
@@ -31,73 +31,25 @@ Tick = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class PosteriorTask:
-    """One scenario-2 question, as integers; the same for both models of a pair.
-
-    Attributes
-    ----------
-    templates
-        P passages.
-    kind_of_passage
-        [P] index into `pieces`.
-    pieces
-        For each kind of passage the names' word pieces, N names, listed ones first.
-    part_columns
-        [N, 2] each name's first and last part as a column 0 to U-1; -1: none
-        (`prompts.part_columns`).
-    n_listed
-        Names whose whole is kept too (reference controls, known by their parts, come after them).
-    is_dropout_on
-        Training mode (the paper's), or evaluation mode, in which equal inputs are run once.
-    micro_batch
-        Rows of one forward pass; part of the question, since dropout masks depend on it.
-    """
-
-    templates: tuple[Template, ...]
-    kind_of_passage: IntArray
-    pieces: tuple[PartPieces, ...]
-    part_columns: IntArray
-    n_listed: int
-    mask_id: int
-    seed: int
-    is_dropout_on: bool = True
-    micro_batch: int = 32
-
-
-@dataclass(frozen=True)
 class PosteriorShard:
-    """Evidence of one model on the inputs of one shard; all sums in float64.
+    """Evidence of one model on the inputs of one shard; all sums in float64."""
 
-    Attributes
-    ----------
-    n_inputs
-        [b] inputs of each block.
-    sum_p
-        [b, n_listed] sums over a block's inputs of a listed name's p; NaN: cannot be scored.
-    sum_log_p
-        [b, U] sums of a part's ln p (nats); of `chain` [b, n_listed], a listed name's.
-    passage_n_inputs
-        [P] how often each passage was drawn.
-    passage_sum_log_p
-        [P, n_listed] sums of ln p over the draws of a passage.
-    """
-
-    n_inputs: IntArray
+    n_inputs: IntArray  # [b] inputs of each block.
+    # [b, n_listed] sums over a block's inputs of a listed name's p; NaN: cannot be scored.
     sum_p: FloatArray
+    # [b, U] sums of a part's ln p (nats); of `chain` [b, n_listed], a listed name's.
     sum_log_p: FloatArray
-    passage_n_inputs: IntArray
-    passage_sum_log_p: FloatArray
+    passage_n_inputs: IntArray  # [P] how often each passage was drawn.
+    passage_sum_log_p: FloatArray  # [P, n_listed] sums of ln p over the draws of a passage.
 
 
 def draw_inputs(
     task: PosteriorTask, *, first: int, n_inputs: int, purpose: str = "inputs"
 ) -> list[IntArray]:
-    """Draw passages with replacement (section 4.2: S'' from S'), block by block.
+    """Draw passages with replacement (section 4.2: S'' from S'), one array of indices per block.
 
-    Returns
-    -------
-    One array of passage indices per block of evidence. Input k is the same whatever came before it
-    and however many come after; `first` is a multiple of `DRAW`.
+    Input k is the same whatever came before it and however many come after; `first` is a
+    multiple of `DRAW`.
     """
     drawn = [
         generator(task.seed, purpose, number).integers(len(task.templates), size=DRAW)
@@ -140,70 +92,6 @@ def _shard(
     )
 
 
-@dataclass(frozen=True)
-class Layout:
-    """What to read where names have one layout of masks: G distinct parts, C listed names.
-
-    Attributes
-    ----------
-    n_pieces
-        Masks before and after what stands between the parts.
-    parts
-        [G] columns of evidence.
-    reads
-        [3, K] which pieces are read: place in `parts`, mask, piece.
-    listed, pairs
-        [C] listed names, and [C, 2] the places of their parts in `parts`; G for a missing one.
-    """
-
-    n_pieces: tuple[int, int]
-    parts: IntArray
-    reads: IntArray
-    listed: IntArray
-    pairs: IntArray
-
-
-def layouts(task: PosteriorTask, kind: int) -> list[Layout]:
-    """Group the names of one kind of passage by their layout of masks.
-
-    Where nothing stands between the parts, names with the same total number of pieces share one
-    forward pass.
-    """
-    pieces = task.pieces[kind]
-    template = task.templates[int(np.flatnonzero(task.kind_of_passage == kind)[0])]
-    groups: dict[tuple[int, int], list[int]] = {}
-    for row in np.flatnonzero(task.part_columns.max(axis=1) != NO_PART).tolist():
-        key = layout_key(pieces.n_pieces[row], has_between=bool(template.between))
-        groups.setdefault(key, []).append(row)
-    return [_layout(task, pieces, key, rows) for key, rows in sorted(groups.items())]
-
-
-def _layout(
-    task: PosteriorTask, pieces: PartPieces, key: tuple[int, int], rows: list[int]
-) -> Layout:
-    place: dict[int, int] = {}  # column of evidence -> place in `parts`
-    reads: list[tuple[int, int, int]] = []
-    for row in rows:
-        mask = 0
-        for slot, n in enumerate(pieces.n_pieces[row].tolist()):
-            role = int(pieces.roles[row, slot])
-            column = int(task.part_columns[row, role])
-            if role != NO_PART and column not in place:
-                at = place[column] = len(place)
-                spelled = pieces.ids[row, slot, :n].tolist()
-                reads += [(at, mask + m, piece) for m, piece in enumerate(spelled)]
-            mask += n
-    listed = [row for row in rows if row < task.n_listed]
-    pairs = [[place.get(int(c), len(place)) for c in task.part_columns[row]] for row in listed]
-    return Layout(
-        n_pieces=key,
-        parts=np.array(list(place), dtype=np.int64),
-        reads=np.array(reads, dtype=np.int64).T,
-        listed=np.array(listed, dtype=np.int64),
-        pairs=np.array(pairs, dtype=np.int64).reshape(-1, 2),
-    )
-
-
 def posterior_shard(
     model: nn.Module,
     task: PosteriorTask,
@@ -216,12 +104,8 @@ def posterior_shard(
 ) -> PosteriorShard:
     """Run one model on the inputs of one shard.
 
-    Parameters
-    ----------
-    shard, first, n
-        Which shard, its first input (a multiple of `DRAW`) and how many it has.
-    tick
-        Called with the number of rows done after each forward pass; may raise to stop.
+    Shard number, its first input (a multiple of `DRAW`) and how many it has. `tick` is called
+    with the number of rows done after each forward pass; it may raise to stop.
     """
     blocks = draw_inputs(task, first=first, n_inputs=n)
     n_parts = int(task.part_columns.max(initial=-1)) + 1
@@ -293,52 +177,6 @@ def _log_posteriors(
     return found.index_add_(1, place, read.double())
 
 
-def n_rows(task: PosteriorTask, *, n_inputs: int) -> int:
-    """Return about how many rows `n_inputs` inputs take, for progress."""
-    kinds, n = np.unique(task.kind_of_passage, return_counts=True)
-    n_layouts = [len(layouts(task, kind)) for kind in kinds.tolist()]
-    return int(n_inputs * float((n / n.sum()) @ np.array(n_layouts)))
-
-
-@dataclass(frozen=True)
-class _Variants:
-    """What to run for C names with the same numbers of pieces (a, b), and what to read there.
-
-    `fills` [R, a + b] are the pieces to fill in (`NO_PIECE`: a mask); `reads` [4, K] the place in
-    `names`, row, mask and piece.
-    """
-
-    names: IntArray
-    n_pieces: tuple[int, int]
-    fills: IntArray
-    reads: IntArray
-
-
-def _variants(pieces: PartPieces, *, n_names: int) -> Iterator[_Variants]:
-    """Row 0 masks all; then each distinct part is filled in."""
-    known = np.flatnonzero(pieces.is_known[:n_names])
-    for a, b in np.unique(pieces.n_pieces[known], axis=0).tolist():
-        names = known[(pieces.n_pieces[known] == (a, b)).all(axis=1)]
-        first, last = pieces.ids[names, 0, :a], pieces.ids[names, 1, :b]
-        row = np.zeros(len(names), dtype=np.int64)
-        fills = np.full((1, a + b), NO_PIECE, dtype=np.int64)
-        # A name of one part has no order: both halves are p(name).
-        asked = [(row, 0, first), (row, a, last) if b else (row, 0, first)]
-        for filled, begin, other, at in ((first, 0, last, a), (last, a, first, 0)) if b else ():
-            distinct, inverse = np.unique(filled, axis=0, return_inverse=True)
-            variant = np.full((len(distinct), a + b), NO_PIECE, dtype=np.int64)
-            variant[:, begin : begin + filled.shape[1]] = distinct
-            asked.append((len(fills) + inverse.reshape(-1), at, other))
-            fills = np.concatenate([fills, variant])
-        place = np.arange(len(names))
-        reads = [
-            np.stack([place, of_row, np.full_like(place, at + m), ids[:, m]])
-            for of_row, at, ids in asked
-            for m in range(ids.shape[1])
-        ]
-        yield _Variants(names, (a, b), fills, np.concatenate(reads, axis=1))
-
-
 def chain_shard(
     model: nn.Module,
     task: PosteriorTask,
@@ -354,7 +192,7 @@ def chain_shard(
     The sums hold exp(ln chain) and ln chain of the listed names ([b, n_listed]).
     """
     blocks = draw_inputs(task, first=first, n_inputs=n, purpose="chain inputs")
-    variants = [list(_variants(pieces, n_names=task.n_listed)) for pieces in task.pieces]
+    variants = [list(variants_of(pieces, n_names=task.n_listed)) for pieces in task.pieces]
     passes = count()
 
     def log_p(rows: IntArray, positions: list[int]) -> Tensor:
@@ -393,11 +231,3 @@ def chain_shard(
                 sums[:, block] += np.exp(known[passage]), known[passage]
                 by_passage[passage] += known[passage]
     return _shard(task, blocks, sums[0], sums[1], by_passage)
-
-
-def n_chain_rows(task: PosteriorTask, *, n_inputs: int) -> int:
-    """Return about how many rows `n_inputs` inputs take, for progress."""
-    return n_inputs * max(
-        sum(len(one.fills) for one in _variants(pieces, n_names=task.n_listed))
-        for pieces in task.pieces
-    )

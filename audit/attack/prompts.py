@@ -9,14 +9,24 @@ here each piece has a mask of its own, so that Japanese and rare names are audit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from audit.errors import AuditError
-from audit.names.spelling import FIRST, LAST, NO_PART, PartPieces, PassageKind, token_ids
+from audit.names.candidates import Candidates
+from audit.names.spelling import (
+    FIRST,
+    LAST,
+    NO_PART,
+    NO_PIECE,
+    PartPieces,
+    PassageKind,
+    part_pieces,
+    token_ids,
+)
 from audit.notes.passages import Passage
 from audit.stats import IntArray
 
@@ -78,19 +88,12 @@ def part_columns(pieces: Sequence[PartPieces], *, has_between: Sequence[bool]) -
 def passage_templates(
     passages: Sequence[Passage], *, tokenizer: Any, max_tokens: int, n_name_tokens: int
 ) -> tuple[Template, ...]:
-    """Tokenise passages around the name's place, cut to what the model can hold.
+    """Tokenise P passages around the name's place, cut to what the model can hold.
 
-    Parameters
-    ----------
-    max_tokens
-        Longest row the model takes, special tokens and the name's masks included.
-    n_name_tokens
-        Most tokens that a name needs, what stands between its parts included.
-
-    Returns
-    -------
-    P templates. Where a passage is too long its end is cut first, and of what stands before the
-    name no more than half of the room is kept (its end, which stands next to the name).
+    `max_tokens` is the longest row, special tokens and masks included; `n_name_tokens` the most
+    that a name needs, what stands between its parts included. Where a passage is too long its
+    end is cut first, and of what stands before the name no more than half of the room is kept
+    (its end, which stands next to the name).
     """
     room = max_tokens - 2 - n_name_tokens
     if room < 8:
@@ -124,3 +127,162 @@ def kinds_of(passages: Sequence[Passage]) -> tuple[tuple[PassageKind, ...], IntA
     index: dict[PassageKind, int] = {}
     of_passage = [index.setdefault(passage_kind(p), len(index)) for p in passages]
     return tuple(index), np.array(of_passage, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class PosteriorTask:
+    """One scenario-2 question, as integers; the same for both models of a pair."""
+
+    templates: tuple[Template, ...]  # P passages.
+    kind_of_passage: IntArray  # [P] index into `pieces`.
+    # For each kind of passage the names' word pieces, N names, listed ones first.
+    pieces: tuple[PartPieces, ...]
+    # [N, 2] each name's first and last part as a column 0 to U-1; -1: none
+    # (`prompts.part_columns`).
+    part_columns: IntArray
+    # Names whose whole is kept too (reference controls, known by their parts, come after them).
+    n_listed: int
+    mask_id: int
+    seed: int
+    # Training mode (the paper's), or evaluation mode, in which equal inputs are run once.
+    is_dropout_on: bool = True
+    # Rows of one forward pass; part of the question, since dropout masks depend on it.
+    micro_batch: int = 32
+
+    @property
+    def n_tokens(self) -> float:
+        """Mean tokens of a passage."""
+        return float(np.mean([len(t.left) + len(t.right) for t in self.templates]))
+
+
+def posterior_task(
+    names: Candidates, passages: Sequence[Passage], *, tokenizer: Any, max_tokens: int, **how: Any
+) -> PosteriorTask:
+    """Put scenario 2's question in integers.
+
+    `max_tokens` is the longest row that both settings and models allow; `how` are the other fields
+    of `PosteriorTask`.
+    """
+    kinds, kind_of_passage = kinds_of(passages)
+    pieces = tuple(part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds)
+    betweens = [len(token_ids(tokenizer, kind.separator.strip())) for kind in kinds]
+    # A name that cannot be scored needs no room.
+    longest = max(int(p.n_pieces[p.is_known].sum(axis=1).max(initial=0)) for p in pieces)
+    return PosteriorTask(
+        templates=passage_templates(
+            passages, tokenizer=tokenizer, max_tokens=max_tokens,
+            n_name_tokens=max(betweens) + longest,
+        ),
+        kind_of_passage=kind_of_passage,
+        pieces=pieces,
+        part_columns=part_columns(pieces, has_between=[n > 0 for n in betweens]),
+        mask_id=tokenizer.mask_token_id,
+        **how,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What to read where names have one layout of masks: G distinct parts, C listed names."""
+
+    n_pieces: tuple[int, int]  # Masks before and after what stands between the parts.
+    parts: IntArray  # [G] columns of evidence.
+    reads: IntArray  # [3, K] which pieces are read: place in `parts`, mask, piece.
+    # [C] listed names, and [C, 2] the places of their parts in `parts`; G for a missing one.
+    listed: IntArray
+    pairs: IntArray
+
+
+def layouts(task: PosteriorTask, kind: int) -> list[Layout]:
+    """Group the names of one kind of passage by their layout of masks.
+
+    Where nothing stands between the parts, names with the same total number of pieces share one
+    forward pass.
+    """
+    pieces = task.pieces[kind]
+    template = task.templates[int(np.flatnonzero(task.kind_of_passage == kind)[0])]
+    groups: dict[tuple[int, int], list[int]] = {}
+    for row in np.flatnonzero(task.part_columns.max(axis=1) != NO_PART).tolist():
+        key = layout_key(pieces.n_pieces[row], has_between=bool(template.between))
+        groups.setdefault(key, []).append(row)
+    return [_layout(task, pieces, key, rows) for key, rows in sorted(groups.items())]
+
+
+def _layout(
+    task: PosteriorTask, pieces: PartPieces, key: tuple[int, int], rows: list[int]
+) -> Layout:
+    place: dict[int, int] = {}  # column of evidence -> place in `parts`
+    reads: list[tuple[int, int, int]] = []
+    for row in rows:
+        mask = 0
+        for slot, n in enumerate(pieces.n_pieces[row].tolist()):
+            role = int(pieces.roles[row, slot])
+            column = int(task.part_columns[row, role])
+            if role != NO_PART and column not in place:
+                at = place[column] = len(place)
+                spelled = pieces.ids[row, slot, :n].tolist()
+                reads += [(at, mask + m, piece) for m, piece in enumerate(spelled)]
+            mask += n
+    listed = [row for row in rows if row < task.n_listed]
+    pairs = [[place.get(int(c), len(place)) for c in task.part_columns[row]] for row in listed]
+    return Layout(
+        n_pieces=key,
+        parts=np.array(list(place), dtype=np.int64),
+        reads=np.array(reads, dtype=np.int64).T,
+        listed=np.array(listed, dtype=np.int64),
+        pairs=np.array(pairs, dtype=np.int64).reshape(-1, 2),
+    )
+
+
+def n_rows(task: PosteriorTask, *, n_inputs: int) -> int:
+    """Return about how many rows `n_inputs` inputs take, for progress."""
+    kinds, n = np.unique(task.kind_of_passage, return_counts=True)
+    n_layouts = [len(layouts(task, kind)) for kind in kinds.tolist()]
+    return int(n_inputs * float((n / n.sum()) @ np.array(n_layouts)))
+
+
+@dataclass(frozen=True)
+class Variants:
+    """What to run for C names with the same numbers of pieces (a, b), and what to read there.
+
+    `fills` [R, a + b] are the pieces to fill in (`NO_PIECE`: a mask); `reads` [4, K] the place in
+    `names`, row, mask and piece.
+    """
+
+    names: IntArray
+    n_pieces: tuple[int, int]
+    fills: IntArray
+    reads: IntArray
+
+
+def variants_of(pieces: PartPieces, *, n_names: int) -> Iterator[Variants]:
+    """Row 0 masks all; then each distinct part is filled in."""
+    known = np.flatnonzero(pieces.is_known[:n_names])
+    for a, b in np.unique(pieces.n_pieces[known], axis=0).tolist():
+        names = known[(pieces.n_pieces[known] == (a, b)).all(axis=1)]
+        first, last = pieces.ids[names, 0, :a], pieces.ids[names, 1, :b]
+        row = np.zeros(len(names), dtype=np.int64)
+        fills = np.full((1, a + b), NO_PIECE, dtype=np.int64)
+        # A name of one part has no order: both halves are p(name).
+        asked = [(row, 0, first), (row, a, last) if b else (row, 0, first)]
+        for filled, begin, other, at in ((first, 0, last, a), (last, a, first, 0)) if b else ():
+            distinct, inverse = np.unique(filled, axis=0, return_inverse=True)
+            variant = np.full((len(distinct), a + b), NO_PIECE, dtype=np.int64)
+            variant[:, begin : begin + filled.shape[1]] = distinct
+            asked.append((len(fills) + inverse.reshape(-1), at, other))
+            fills = np.concatenate([fills, variant])
+        place = np.arange(len(names))
+        reads = [
+            np.stack([place, of_row, np.full_like(place, at + m), ids[:, m]])
+            for of_row, at, ids in asked
+            for m in range(ids.shape[1])
+        ]
+        yield Variants(names, (a, b), fills, np.concatenate(reads, axis=1))
+
+
+def n_chain_rows(task: PosteriorTask, *, n_inputs: int) -> int:
+    """Return about how many rows `n_inputs` inputs take, for progress."""
+    return n_inputs * max(
+        sum(len(one.fills) for one in variants_of(pieces, n_names=task.n_listed))
+        for pieces in task.pieces
+    )

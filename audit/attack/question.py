@@ -23,14 +23,12 @@ from audit.errors import AuditError
 from audit.models.inspect import model_digest
 from audit.names.candidates import Candidates
 from audit.names.pools import pool_for
-from audit.notes.passages import Passages
+from audit.notes.passages import Passage, Passages
 from audit.task import Record
 
 VERSIONS = {"generation": 2, "posterior": 2, "chain": 2}
 """Of the code that makes each kind of evidence, raised whenever a change of it moves a number:
 evidence of other versions is made anew, and an audit that rests on it has another name."""
-KINDS = {1: ("generation",), 2: ("posterior", "chain")}
-"""Kinds of evidence by scenario."""
 
 
 @dataclass(frozen=True)
@@ -68,28 +66,20 @@ def _whole(where: str, default: int, *, low: int, high: int) -> Any:
 
 
 class GenerationSettings(Record):
-    """Scenario 1; defaults from section 4.1 and appendix B.
-
-    Attributes
-    ----------
-    n_documents
-        Documents to generate with each model.
-    n_steps, n_tokens, top_k, temperature
-        T = 500, L = 32 (special tokens included), k = 100, alpha = 1.0.
-    prompt
-        x(0) without special tokens; its first run of [MASK] is where a name is expected.
-    is_remasked
-        Whether the sampled position is set back to [MASK] before the forward pass.
-    """
+    """Scenario 1; defaults from section 4.1 and appendix B."""
 
     flags: ClassVar = {"is_remasked": "--keep-sampled"}
 
+    # Documents to generate with each model.
     n_documents: int = _whole("documents", 10_000, low=1, high=10_000_000)
+    # T = 500, L = 32 (special tokens included), k = 100, alpha = 1.0.
     n_steps: int = _whole("steps", 500, low=1, high=50_000)
     n_tokens: int = _whole("tokens", 32, low=3, high=512)
     top_k: int = _whole("top k", 100, low=1, high=1_000_000)
     temperature: float = 1.0
+    # x(0) without special tokens; its first run of [MASK] is where a name is expected.
     prompt: str = DEFAULT_PROMPT
+    # Whether the sampled position is set back to [MASK] before the forward pass.
     is_remasked: bool = True
 
     @field_validator("temperature", mode="before")
@@ -113,28 +103,18 @@ class GenerationSettings(Record):
 
 
 class PosteriorSettings(Record):
-    """Scenario 2; defaults from section 4.2.
-
-    Attributes
-    ----------
-    n_inputs
-        Passages drawn with replacement.
-    n_chain_inputs
-        The same for `chain`, which costs a forward pass for every distinct part of a name; 0: none.
-    is_dropout_on
-        Training mode (the paper's) or evaluation mode.
-    micro_batch
-        Rows of a forward pass; dropout masks depend on it, so another value is another question.
-    max_tokens
-        Longest input; what the models can hold if that is less.
-    """
+    """Scenario 2; defaults from section 4.2."""
 
     flags: ClassVar = {"is_dropout_on": "--no-dropout"}
 
+    # Passages drawn with replacement.
     n_inputs: int = _whole("inputs", 10_000, low=1, high=10_000_000)
+    # The same for `chain`, which costs a forward pass for every distinct part of a name; 0: none.
     n_chain_inputs: int = _whole("chain inputs", 200, low=0, high=1_000_000)
-    is_dropout_on: bool = True
+    is_dropout_on: bool = True  # Training mode (the paper's) or evaluation mode.
+    # Rows of a forward pass; dropout masks depend on it, so another value is another question.
     micro_batch: int = _whole("micro-batch", 32, low=1, high=65_536)
+    # Longest input; what the models can hold if that is less.
     max_tokens: int = _whole("max tokens", 512, low=12, high=4096)
 
 
@@ -168,38 +148,22 @@ def _columns(candidates: Candidates) -> dict[str, list[Any]]:
 
 
 class AuditRequest(Record):
-    """One question; written down it holds names and notes, so keep it private.
-
-    Attributes
-    ----------
-    scenario_number
-        1 or 2 (section 3.1).
-    general, hospital
-        Directories of M_general and M_hospital.
-    candidates
-        The list L, with or without truth.
-    passages
-        Of D_public; needed in scenario 2.
-    threshold
-        A free threshold on the fixed score, judged beside the others; None: none.
-    dtype
-        Numbers of the forward pass: "float32" or "bfloat16".
-    device
-        "auto", "cpu" or "cuda"; no part of the question.
-    """
+    """One question; written down it holds names and notes, so keep it private."""
 
     version: Literal[1] = 1
-    scenario_number: int
-    general: Path
+    scenario_number: int  # 1 or 2 (section 3.1).
+    general: Path  # Directories of M_general and M_hospital.
     hospital: Path
+    # The list L, with or without truth.
     candidates: Annotated[Candidates, BeforeValidator(_read_columns), PlainSerializer(_columns)]
-    passages: Passages | None = None
+    passages: Passages | None = None  # Of D_public; needed in scenario 2.
     generation: GenerationSettings = GenerationSettings()
     posterior: PosteriorSettings = PosteriorSettings()
     seed: int = _whole("seed", 0, low=0, high=2**63 - 1)
+    # A free threshold on the fixed score, judged beside the others; None: none.
     threshold: float | None = None
-    dtype: str = "float32"
-    device: str = "auto"
+    dtype: str = "float32"  # Numbers of the forward pass: "float32" or "bfloat16".
+    device: str = "auto"  # "auto", "cpu" or "cuda"; no part of the question.
 
     @model_validator(mode="after")
     def _askable(self) -> AuditRequest:
@@ -229,9 +193,25 @@ class AuditRequest(Record):
         return SCENARIOS[self.scenario_number]
 
     @property
+    def shown_passages(self) -> tuple[Passage, ...]:
+        """What the attacker has of the de-identified notes: () in scenario 1."""
+        shown = self.passages if self.scenario_number == 2 else None
+        return shown.passages if shown else ()
+
+    @property
     def settings(self) -> GenerationSettings | PosteriorSettings:
         """The settings of the chosen scenario."""
         return self.generation if self.scenario_number == 1 else self.posterior
+
+    def sizes(self) -> dict[str, tuple[str, int]]:
+        """Return by kind of evidence the setting that says how much is made, and its value."""
+        if self.scenario_number == 1:
+            return {"generation": ("n_documents", self.generation.n_documents)}
+        settings = self.posterior
+        return {
+            "posterior": ("n_inputs", settings.n_inputs),
+            "chain": ("n_chain_inputs", settings.n_chain_inputs),
+        }
 
     def question(self, *, digest_of: Callable[[Path], str] = model_digest) -> dict[str, object]:
         """Return everything that determines the answer, as plain values; reads the model files.
@@ -244,7 +224,7 @@ class AuditRequest(Record):
             raise equal_models()
         passages = self.passages if self.scenario_number == 2 else None
         return {
-            "evidence_version": max(VERSIONS[kind] for kind in KINDS[self.scenario_number]),
+            "evidence_version": max(VERSIONS[kind] for kind in self.sizes()),
             "scenario": self.scenario_number,
             "general": general,
             "hospital": hospital,

@@ -33,31 +33,16 @@ _SCALE_BETWEEN = (1 / 3, 5.0)
 
 @dataclass(frozen=True, eq=False)
 class NameParts:
-    """N names (listed ones, then reference controls) as pairs of U distinct parts.
+    """N names (listed ones, then reference controls) as pairs of U distinct parts."""
 
-    Attributes
-    ----------
-    of_name
-        [N, 2] column of the first and of the last part; -1: the name has none.
-    log_share
-        [U] ln of the share of people who carry the part (nats); a part that the generator does not
-        know counts as its rarest.
-    n_pieces
-        [U] word pieces.
-    is_last
-        [U] whether it is a last name.
-    is_known
-        [U] whether the generator knows the part: those that a fit is made on.
-    n_reference
-        [U] reference controls that hold the part.
-    """
-
-    of_name: IntArray
+    of_name: IntArray  # [N, 2] column of the first and of the last part; -1: the name has none.
+    # [U] ln of the share of people who carry the part (nats); a part that the generator does not
+    # know counts as its rarest.
     log_share: FloatArray
-    n_pieces: IntArray
-    is_last: BoolArray
-    is_known: BoolArray
-    n_reference: IntArray
+    n_pieces: IntArray  # [U] word pieces.
+    is_last: BoolArray  # [U] whether it is a last name.
+    is_known: BoolArray  # [U] whether the generator knows the part: those that a fit is made on.
+    n_reference: IntArray  # [U] reference controls that hold the part.
 
     def pairs(self, by_part: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a quantity of parts [..., U] for each name's first and last part; NaN: none."""
@@ -87,14 +72,8 @@ def name_parts(
 ) -> NameParts:
     """Describe the parts of N names by what the generator says of them.
 
-    Parameters
-    ----------
-    columns
-        [N, 2], as `prompts.part_columns` gives them.
-    n_pieces
-        [N, 2] word pieces of each name's first and last part.
-    n_listed
-        Names before the reference controls.
+    `columns` [N, 2] as `prompts.part_columns` gives them, `n_pieces` [N, 2] word pieces of each
+    name's first and last part; `n_listed` names stand before the reference controls.
     """
     used, where = np.unique(columns, return_index=True)
     row, role = np.divmod(where[used >= 0], 2)
@@ -231,31 +210,13 @@ def shown_blocks(counts: IntArray, *, n_shown: int = 20) -> IntArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Score:
-    """A score [N] and its standard error [N]; NaN: not scored, or fewer than two blocks."""
-
-    value: FloatArray
-    standard_error: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
 class Sums:
-    """What both models said in n inputs or documents: what a score is worked out from.
+    """What both models said in n inputs or documents: what a score is worked out from."""
 
-    Attributes
-    ----------
-    of
-        As `all_scores` takes them, over all blocks.
-    n, n_run
-        Inputs or documents in these sums, and in the whole run.
-    parts
-        None: `chain`, whose evidence is of whole listed names.
-    """
-
-    of: Columns
-    n: float
+    of: Columns  # As `all_scores` takes them, over all blocks.
+    n: float  # Inputs or documents in these sums, and in the whole run.
     n_run: float
-    parts: NameParts | None
+    parts: NameParts | None  # None: `chain`, whose evidence is of whole listed names.
 
     @cached_property
     def evidence(self) -> list[FloatArray]:
@@ -347,40 +308,20 @@ def _part_log_ratio(s: Sums) -> FloatArray:
 
 @dataclass(frozen=True)
 class ScoreKind:
-    """One way to say how much a name looks like one from the notes.
+    """One way to say how much a name looks like one from the notes."""
 
-    Attributes
-    ----------
-    name
-        In measures, curve and report.
-    scenarios
-        Of 1 and 2.
-    of
-        From sums to the score [N].
-    needs
-        "parts": evidence by part, which reference controls have too; "listed": that of whole names,
-        which listed names alone have; "chain": the same, by `chain`.
-    is_ranked
-        Whether it is measured, higher being more member-like; else it is only a column of names.
-    column
-        Of names.csv, where that is not `name`; these columns come last.
-    is_count
-        Whether names.csv tells the share of documents as a number of them.
-    is_log
-        Whether it is drawn by its logarithm.
-    rule, general_rule
-        The paper's yes/no rule that says that it is above 0; with M_general alone.
-    """
-
-    name: str
-    scenarios: tuple[int, ...]
-    of: Callable[[Sums], FloatArray]
+    name: str  # In measures, curve and report.
+    scenarios: tuple[int, ...]  # Of 1 and 2.
+    of: Callable[[Sums], FloatArray]  # From sums to the score [N].
+    # Evidence by part, which reference controls have too, or of whole names, which listed names
+    # alone have; by `chain` the same.
     needs: Literal["parts", "listed", "chain"] = "parts"
+    # Whether it is measured, higher being more member-like; else it is only a column of names.
     is_ranked: bool = True
-    column: str = ""
-    is_count: bool = False
-    is_log: bool = False
-    rule: str = ""
+    column: str = ""  # Of names.csv, where that is not `name`; these columns come last.
+    is_count: bool = False  # Whether names.csv tells the share of documents as a number of them.
+    is_log: bool = False  # Whether it is drawn by its logarithm.
+    rule: str = ""  # The paper's yes/no rule that says that it is above 0; with M_general alone.
     general_rule: str = ""
 
 
@@ -445,21 +386,14 @@ def score_kind(name: str, *, scenario: int) -> ScoreKind | None:
 
 def all_scores(
     sums: Columns, *, counts: IntArray, parts: NameParts | None, with_errors: bool = True
-) -> dict[str, Score]:
-    """Return every score that both models' block sums can give.
+) -> dict[str, FloatArray]:
+    """Return every score that both models' block sums can give, each as `jackknife` has it.
 
-    Parameters
-    ----------
-    sums
-        By block, of "hospital" and of "general". Scenario 1: "hospital_mass" [b, U], the
-        Rao-Blackwell mass of each part; of listed names [b, n_listed] "hospital_hits", documents
-        with either part, and "hospital_full_hits", with both side by side. Scenario 2: "hospital_p"
-        [b, n_listed] of whole names, "hospital_log_p" [b, U] of parts, or of `chain` [b, n_listed]
-        of whole names.
-    counts
-        [b] inputs or documents of each block.
-    parts
-        None: `chain`, whose evidence is of whole listed names.
+    `sums` are by block, of "hospital" and of "general". Scenario 1: "hospital_mass" [b, U], the
+    Rao-Blackwell mass of each part; of listed names [b, n_listed] "hospital_hits", documents
+    with either part, and "hospital_full_hits", with both side by side. Scenario 2: "hospital_p"
+    [b, n_listed] of whole names, "hospital_log_p" [b, U] of parts, or of `chain` (`parts` None)
+    [b, n_listed] of whole names. `counts` [b] are inputs or documents of each block.
     """
     scenario, n_run = 1 if "hospital_mass" in sums else 2, float(counts.sum())
     kinds = [k for k in scores_of(scenario) if (k.needs == "chain") == (parts is None)]
@@ -477,24 +411,19 @@ def jackknife(
     *,
     counts: IntArray,
     with_errors: bool = True,
-) -> dict[str, Score]:
-    """Evaluate scores of block sums, and their delete-one-block jackknife errors.
+) -> dict[str, FloatArray]:
+    """Evaluate scores of block sums [b, K], and their delete-one-block jackknife errors.
 
-    Parameters
-    ----------
-    formulas
-        From totals (name -> [K]) and their count to the scores (formula -> [N]).
-    sums
-        Name -> [b, K] block sums.
-    counts
-        [b] inputs or documents of each block, which may differ.
+    `formulas` leads from totals (name -> [K]) and their count to the scores (formula -> [N]);
+    `counts` [b] of inputs or documents may differ by block. Each comes back as [2, N], value
+    and standard error; NaN: not scored, or fewer than two blocks.
     """
     total, n = {name: block.sum(axis=0) for name, block in sums.items()}, float(counts.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         value = formulas(total, n)
-        errors = {name: np.full_like(x, math.nan) for name, x in value.items()}
+        found = {name: np.stack([x, np.full_like(x, math.nan)]) for name, x in value.items()}
         if len(counts) < 2 or not with_errors:
-            return {name: Score(x, errors[name]) for name, x in value.items()}
+            return found
         # With e_j = value - value without block j and h_j = n / n_j, the variance is the mean over
         # blocks of ((h_j - 1) e_j - D)^2 / (h_j - 1), where D = sum of (1 - 1 / h_j) e_j.
         added = {name: np.zeros((3, *x.shape)) for name, x in value.items()}
@@ -506,65 +435,43 @@ def jackknife(
                 e = value[name] - x
                 added[name] += [(1 - 1 / h) * e, (h - 1) * e**2, e]
         for name, (d, squares, plain) in added.items():
-            errors[name] = np.sqrt((squares - 2 * d * plain + d**2 * weights) / len(counts))
-    return {
-        name: Score(x, np.where(np.isfinite(x), errors[name], math.nan))
-        for name, x in value.items()
-    }
+            error = np.sqrt((squares - 2 * d * plain + d**2 * weights) / len(counts))
+            found[name][1] = np.where(np.isfinite(value[name]), error, math.nan)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
 class AttackResult:
-    """Scores of N listed names followed by R reference controls.
+    """Scores of N listed names followed by R reference controls."""
 
-    Attributes
-    ----------
-    scores
-        Name of a score -> score [N + R]; of those that need "listed" or "chain" [N] only.
-    n_pieces
-        [N + R] word pieces of each name.
-    parts
-        All N + R names as pairs of U parts.
-    part_residual
-        [U] what M_hospital adds to M_general and popularity (`part_residuals`).
-    n_units
-        Inputs or documents.
-    block_counts
-        [b] inputs or documents of each block.
-    after
-        From a number of blocks to the scores that as many blocks would have given, without errors.
-    details
-        What only this scenario reports, as plain values.
-    documents
-        Scenario 1: texts of M_hospital and M_general.
-    shown, shown_counts
-        "hospital" and "general" -> [s, N] mean evidence by some 20 larger blocks, as `Inspection`
-        has it, and [s] the inputs or documents of each.
-    passage_log_ratio
-        [P, N] mean of ln p_hospital - ln p_general by passage; P = 0 in scenario 1.
-    """
-
-    scores: Mapping[str, Score]
-    n_pieces: IntArray
-    parts: NameParts
+    # Name of a score -> its values and standard errors [2, N + R]; of those that need "listed" or
+    # "chain" [2, N] only.
+    scores: Columns
+    n_pieces: IntArray  # [N + R] word pieces of each name.
+    parts: NameParts  # All N + R names as pairs of U parts.
+    # [U] what M_hospital adds to M_general and popularity (`part_residuals`).
     part_residual: FloatArray
-    n_units: int
-    block_counts: IntArray
-    after: Callable[[int], Mapping[str, Score]]
+    block_counts: IntArray  # [b] inputs or documents of each block.
+    # From a number of blocks to the scores that as many blocks would have given, without errors.
+    after: Callable[[int], Columns]
+    # What only this scenario reports, as plain values.
     details: dict[str, object] = field(default_factory=dict)
+    # Scenario 1: texts of M_hospital and M_general.
     documents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    shown: Mapping[str, FloatArray] = field(default_factory=dict)
+    # "hospital" and "general" -> [s, N] mean evidence by some 20 larger blocks, as `Inspection` has
+    # it, and [s] the inputs or documents of each.
+    shown: Columns = field(default_factory=dict)
     shown_counts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    passage_log_ratio: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    # [P, N] mean of ln p_hospital - ln p_general by passage; P = 0 in scenario 1.
+    passage_log_ratio: FloatArray | None = None
 
     def of_rows(self, rows: IntArray, *, n_listed: int) -> AttackResult:
         """Return what judgement needs of some listed names, all reference controls after them."""
         whole = np.concatenate([rows, np.arange(n_listed, len(self.n_pieces))])
 
-        def some(scores: Mapping[str, Score]) -> dict[str, Score]:
-            kept = {n: rows if len(s.value) == n_listed else whole for n, s in scores.items()}
+        def some(scores: Columns) -> Columns:
             return {
-                name: Score(score.value[kept[name]], score.standard_error[kept[name]])
+                name: score[:, rows if score.shape[1] == n_listed else whole]
                 for name, score in scores.items()
             }
 

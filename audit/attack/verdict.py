@@ -128,22 +128,15 @@ def give_verdict(
 ) -> dict[str, Any]:
     """Return the verdict on scores fixed beforehand, as a report keeps it.
 
-    *Leak found*: `is_leak` of the relabelling test and the smallest q. *None found at this power*:
-    the AUC's upper bound and the smallest AUC that the list could have shown lie at most at 0.60,
-    and M_general alone tells members and controls apart in neither direction. *Ill-matched*: it
-    does. Otherwise *not enough evidence*; so without truth (`ranked` None), where q alone decides.
+    *Leak found*: `is_leak` of the relabelling test and the smallest q (`p_names`: of members
+    and unknown names; NaN where none is judged). *None found at this power*: the AUC's upper
+    bound and the smallest AUC that the list could have shown lie at most at 0.60, and M_general
+    alone tells members and controls apart in neither direction. *Ill-matched*: it does.
+    Otherwise *not enough evidence*; so without truth (`ranked` None), where q alone decides.
 
-    Parameters
-    ----------
-    p_names
-        Smallest q of the tested names: members and unknown; NaN where none is judged.
-    n_flagged, n_undecided, n_tested
-        Names with q <= 0.05, of which close to the threshold, of the names with a q. Nobody stands
-        out where no leak is found.
-    ranked
-        The group's route; under 5 members or controls it decides nothing.
-    smallest
-        From `smallest_finding`.
+    Counts are of names with q <= 0.05, of which close to the threshold, of the names with a q.
+    Under 5 members or controls the group decides nothing. `smallest` is from
+    `smallest_finding`.
     """
     p_group = math.nan
     if (

@@ -384,7 +384,7 @@ def block_mean(evidence: NDArray[np.float32], *, n_per_block: NDArray[np.int64])
         {"evidence": (values * n_per_block)[:, None]},
         counts=n_per_block,
     )["mean"]
-    value, half = float(found.value[0]), Z_95 * float(found.standard_error[0])
+    value, half = float(found[0, 0]), Z_95 * float(found[1, 0])
     return Estimate(value, value - half, value + half)
 
 
@@ -426,8 +426,10 @@ def fitting_passages(
     for place, ratio in zip(places, ratios, strict=True):
         if place >= 0:
             owner = passages[place].owner
-            is_own = None if owner is None else bool(owner == name["name_id"])
+            is_own: bool | None = None
             if isinstance(owner, tuple):
                 is_own = own == tuple(map(fold_name, owner))
+            elif owner is not None:
+                is_own = owner == int(name["name_id"])
             found.append(FittingPassage(place, passages[place], float(ratio), is_own))
     return found

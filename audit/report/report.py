@@ -279,7 +279,7 @@ class ExposureGroup(Part):
 
 
 class ScoreExposure(Part):
-    """Exposure by one score (`audit.attack.exposure`).
+    """Exposure by one score (`audit.attack.metrics.exposure`).
 
     `found_from`: smallest planted number of mentions from which on half of the names are found;
     infinite where none is, or a bound is beyond the planted numbers.

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
@@ -232,13 +231,10 @@ def cut_log(run_dir: Path, *, step: int) -> None:
     write_whole(run_dir / LOSSES, b"".join(kept))
 
 
-MAX_POINTS = 400
 PLATEAU_NATS = 0.1
 """A held-out loss within this of the unigram baseline has learned next to nothing from context."""
-
 RISE_NATS = 0.02
 """A held-out loss this far above its lowest is called rising: less is noise of so few rows."""
-
 _SMOOTHED_SHARE = 0.05
 
 
@@ -246,16 +242,9 @@ _SMOOTHED_SHARE = 0.05
 class LossCurve:
     """What the chart of one training shows; NaN is what is not known.
 
-    Attributes
-    ----------
-    steps, losses, smoothed
-        Training loss by step [P], each the mean of the points drawn as one, and its moving average.
-    held_out
-        (step, loss) of every measurement, step 0 being the model it started from.
-    unigram
-        Loss of the unigram baseline on the held-out rows.
-    n_steps, steps_per_epoch
-        Steps of the whole training, and those in which every token is seen once.
+    `losses` and `smoothed` are the training loss at `steps` and its moving average; `held_out` has
+    (step, loss) of every measurement, step 0 being the model it started from; `unigram` is the
+    baseline on the held-out rows; in `steps_per_epoch` of the `n_steps` every token is seen once.
     """
 
     steps: tuple[int, ...]
@@ -300,30 +289,21 @@ def loss_curve(
     steps_per_epoch: float = math.nan,
     unigram: float | None = None,
 ) -> LossCurve:
-    """Return the chart of a log, as `read_losses` gives it."""
-    trained = [(p.step, p.loss) for p in points if p.loss is not None]
+    """Return the chart of a log, as `read_losses` gives it.
+
+    The average over a window of n points is s_i = sum_j b^(i-j) x_j / sum_j b^(i-j) over j <= i,
+    with b = 1 - 2 / (n + 1): free of the bias of its beginning (Kingma and Ba 2015, section 3).
+    """
+    import pandas as pd
+
+    trained = pd.Series({p.step: p.loss for p in points if p.loss is not None}, dtype=float)
     window = max(1.0, _SMOOTHED_SHARE * len(trained))
-    smoothed = moving_average([loss for _, loss in trained], n_window=window)
-    size = max(1, math.ceil(len(trained) / MAX_POINTS))
-    groups = [trained[start : start + size] for start in range(0, len(trained), size)]
     return LossCurve(
-        steps=tuple(group[-1][0] for group in groups),
-        losses=tuple(fmean(loss for _, loss in group) for group in groups),
-        smoothed=tuple([*smoothed[size - 1 : len(trained) - 1 : size], *smoothed[-1:]]),
+        steps=tuple(trained.index),
+        losses=tuple(trained),
+        smoothed=tuple(trained.ewm(span=window).mean()),
         held_out=tuple((p.step, p.held_out) for p in points if p.held_out is not None),
         unigram=math.nan if unigram is None else unigram,
         n_steps=n_steps,
         steps_per_epoch=steps_per_epoch if steps_per_epoch > 0 else math.nan,
     )
-
-
-def moving_average(values: Sequence[float], *, n_window: float) -> list[float]:
-    """Return the exponential moving average of values, free of the bias of its beginning.
-
-    s_i = sum_j b^(i-j) x_j / sum_j b^(i-j) over j <= i, with b = 1 - 2 / (n_window + 1): the first
-    value is itself, and a constant stays that constant (Kingma and Ba 2015, section 3).
-    """
-    import pandas as pd
-
-    found: list[float] = pd.Series(values, dtype=float).ewm(span=n_window).mean().tolist()
-    return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -54,7 +55,6 @@ class TrainingFacts(Record):
     n_documents: int
     n_train_tokens: int
     n_held_out_documents: int
-    """Notes that it is trained on, their tokens, and notes that were kept out."""
     unigram_loss: float | None
     """What guessing by frequency reaches on the held-out tokens, in nats; None without."""
     key: str
@@ -63,7 +63,6 @@ class TrainingFacts(Record):
     device: str
     kernels: str
     versions: dict[str, str]
-    """Library -> version."""
     created: str
     """When it began, ISO 8601."""
     snapshots: tuple[int, ...] = ()
@@ -76,17 +75,14 @@ class TrainingFacts(Record):
 class TrainedModel:
     """A training in its folder, finished or not.
 
-    Losses are of the last point that has one, and the first held-out one, in nats a token; None
-    without. `snapshots` are the steps after which there is a copy.
+    `snapshots` are the steps after which there is a copy. Losses are in nats a token, None where
+    none was measured.
     """
 
     folder: Path
     facts: TrainingFacts
+    points: tuple[LossPoint, ...]
     is_whole: bool
-    n_steps_done: int
-    loss: float | None
-    held_out: float | None
-    first_held_out: float | None
     snapshots: tuple[int, ...]
 
     @property
@@ -105,27 +101,36 @@ class TrainedModel:
         return self.facts.created
 
     @property
+    def n_steps_done(self) -> int:
+        """Steps until the last point of the curve."""
+        return self.points[-1].step if self.points else 0
+
+    @property
     def n_epochs_done(self) -> float:
         """How often every token has been seen."""
         n_tokens = self.facts.n_train_tokens
         return self.facts.settings.epochs(self.n_steps_done, n_train_tokens=n_tokens)
 
+    @property
+    def loss(self) -> float | None:
+        """The last mean loss of training."""
+        return next((p.loss for p in reversed(self.points) if p.loss is not None), None)
+
+    @property
+    def held_out(self) -> float | None:
+        """The last held-out loss."""
+        return next((p.held_out for p in reversed(self.points) if p.held_out is not None), None)
+
+    @property
+    def first_held_out(self) -> float | None:
+        """The held-out loss of the model it started from."""
+        return next((p.held_out for p in self.points if p.held_out is not None), None)
+
 
 def _training_in(folder: Path) -> TrainedModel:
     facts = TrainingFacts.read((folder / TRAINING).read_bytes(), where=TRAINING)
-    points = read_losses(folder)
-    measured = [point.held_out for point in points if point.held_out is not None]
-    losses = [point.loss for point in points if point.loss is not None]
-    return TrainedModel(
-        folder=folder,
-        facts=facts,
-        is_whole=(folder / MODEL).is_dir(),
-        n_steps_done=points[-1].step if points else 0,
-        loss=losses[-1] if losses else None,
-        held_out=measured[-1] if measured else None,
-        first_held_out=measured[0] if measured else None,
-        snapshots=tuple(s for s in facts.snapshots if (folder / snapshot_name(s)).is_dir()),
-    )
+    copies = tuple(step for step in facts.snapshots if (folder / snapshot_name(step)).is_dir())
+    return TrainedModel(folder, facts, read_losses(folder), (folder / MODEL).is_dir(), copies)
 
 
 MODELS = Shelf("models", where="trained model", read=_training_in)
@@ -198,10 +203,8 @@ class PretrainTask(Task):
         n_steps = self.settings.steps(n_train_tokens)
         if found and found[-1] > n_steps:
             raise AuditError(
-                (
-                    "A snapshot after step {found} was asked for, but the training has "
-                    "{n_steps} steps."
-                ),
+                "A snapshot after step {found} was asked for, but the training has {n_steps} "
+                "steps.",
                 where=WHERE,
                 do="Train longer, or ask for earlier snapshots.",
                 found=found[-1],
@@ -260,7 +263,7 @@ class PretrainTask(Task):
 
 
 PRESETS = ("small", "clinicalbert", "scratch")
-SMALL_EPOCHS, SMALL_STEPS = 10, 2_000
+_SMALL_EPOCHS, _SMALL_STEPS = 10, 2_000
 SAMPLE_BYTES = 1_000_000
 """What is read of a file to judge how many tokens all of it has."""
 
@@ -271,18 +274,10 @@ _SIZE_RATIO = 3.0
 
 @dataclass(frozen=True)
 class NotesLoad:
-    """How much text there is to train on.
+    """How much text there is to train on: notes with any text, their tokens, a [SEP] each included.
 
-    Attributes
-    ----------
-    n_notes
-        Notes with any text in them; as the corpus says where it was not all read.
-    n_tokens
-        Tokens of all of them after the text was prepared, one [SEP] a note included.
-    is_exact
-        Whether all of it was read; otherwise judged by the first million bytes.
-    free_share
-        Share of the patients that may be held out: those with a listed name may not.
+    `is_exact` says whether all of it was read; otherwise it is judged by the first million bytes.
+    `free_share` of the patients may be held out: those with a listed name may not.
     """
 
     n_notes: int
@@ -320,29 +315,21 @@ def preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSettings:
     if code == "scratch":
         return TrainSettings(n_tokens=row, from_scratch=True, learning_rate=1e-4)
     small = TrainSettings(
-        n_tokens=row,
-        batch=32,
-        micro_batch=32,
-        n_epochs=SMALL_EPOCHS,
+        n_tokens=row, batch=32, micro_batch=32, n_epochs=_SMALL_EPOCHS, held_out_share=0.05,
         learning_rate=5e-4 if parent.config.hidden_size <= _SMALL_WIDTH else 1e-4,
-        held_out_share=0.05,
-    )
+    )  # fmt: skip
     n_steps = small.steps(n_tokens)
-    if n_steps > SMALL_STEPS:
-        n_steps, small = SMALL_STEPS, small.with_(n_epochs=None, n_steps=SMALL_STEPS)
+    if n_steps > _SMALL_STEPS:
+        n_steps, small = _SMALL_STEPS, small.with_(n_epochs=None, n_steps=_SMALL_STEPS)
     every = max(1, n_steps // 20)
     return small.with_(evaluate_every=every, checkpoint_every=max(50, every))
 
 
 def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
-    """Count a file's tokens as a model's tokenizer splits them.
+    """Count a corpus's tokens as a model's tokenizer splits them.
 
-    Parameters
-    ----------
-    path
-        JSON lines with a field "text"; who of the corpus is listed is read beside it.
-    n_notes
-        Notes of the whole file.
+    `path` are JSON lines with a field "text", `n_notes` in all of the file; who of the corpus is
+    listed is read beside it.
     """
     split: Any = tokenizer(model)
     listed = listed_file(path)
@@ -394,14 +381,9 @@ def make_training_plan(
         )
     work = _work(settings, n_steps=n_steps, n_parameters=parent.n_parameters)
     return TrainingPlan(
-        load=load,
-        n_train_tokens=n_train,
-        n_rows=n_rows,
-        n_steps=n_steps,
-        n_epochs=settings.epochs(n_steps, n_train_tokens=n_train),
-        steps_per_epoch=n_rows / settings.batch,
-        seconds=None if seconds_per_work is None else seconds_per_work * work,
-    )
+        load, n_train, n_rows, n_steps, settings.epochs(n_steps, n_train_tokens=n_train),
+        n_rows / settings.batch, None if seconds_per_work is None else seconds_per_work * work,
+    )  # fmt: skip
 
 
 def _work(settings: TrainSettings, *, n_steps: int, n_parameters: int) -> int:
@@ -417,18 +399,21 @@ def measured_pace(
     None where there is no such training.
     """
     for model in models:
-        if not model.is_whole or model.facts.device.partition(":")[0] != device:
+        last = model.points[-1:]
+        is_like = model.is_whole and model.facts.device.partition(":")[0] == device
+        if not is_like or not last or last[0].seconds < _MIN_SECONDS:
             continue
-        try:
+        with suppress(AuditError):
             n = inspect_model(model.folder / MODEL).n_parameters
-        except AuditError:
-            continue
-        last = read_losses(model.folder)[-1:]
-        is_like = n_parameters / _SIZE_RATIO <= n <= n_parameters * _SIZE_RATIO
-        if is_like and last and last[0].seconds >= _MIN_SECONDS:
-            work = _work(model.facts.settings, n_steps=last[0].step, n_parameters=n)
-            return last[0].seconds / work
+            if 1 / _SIZE_RATIO <= n / n_parameters <= _SIZE_RATIO:
+                work = _work(model.facts.settings, n_steps=last[0].step, n_parameters=n)
+                return last[0].seconds / work
     return None
+
+
+def _is_parent(facts: TrainingFacts, path: Path, *, name: str) -> bool:
+    """Whether a training started from a model; of a large one no digest is read, but its name."""
+    return known_digest(path) == facts.parent_digest if is_quick(path) else name == facts.parent
 
 
 def same_training(
@@ -439,27 +424,19 @@ def same_training(
     source: str,
     settings: TrainSettings,
 ) -> TrainedModel | None:
-    """Return the kept training that was asked the same, the newest first; None without one.
-
-    A large model's digest is not read for this: its name has to do.
-    """
-    digest = known_digest(parent) if is_quick(parent) else ""
-    asked = (digest or inspect_model(parent).name, corpus_id, source, settings.decisive())
+    """Return the kept training that was asked the same, the newest first; None without one."""
+    name, asked = inspect_model(parent).name, (corpus_id, source, settings.decisive())
     for model in models:
         facts = model.facts
-        name = facts.parent_digest if digest else facts.parent
-        if asked == (name, facts.corpus_id, facts.source, facts.settings.decisive()):
+        is_asked = asked == (facts.corpus_id, facts.source, facts.settings.decisive())
+        if is_asked and _is_parent(facts, parent, name=name):
             return model
     return None
 
 
 def parent_of(model: TrainedModel, *, among: Iterable[RegisteredModel]) -> RegisteredModel | None:
-    """Return the general model that a training started from, if it is still in the list.
-
-    Where several have its name, the digest tells them apart; a large model's is not read for this.
-    """
-    name, digest = model.facts.parent, model.facts.parent_digest
-    alike = [one for one in among if one.summary is not None and one.summary.name == name]
-    quick = [one for one in alike if is_quick(one.path)]
-    same = [one for one in quick if known_digest(one.path) == digest]
-    return next(iter(same or [one for one in alike if one not in quick]), None)
+    """Return the general model that a training started from, if it is still in the list."""
+    facts = model.facts
+    alike = (one for one in among if one.summary is not None and one.summary.name == facts.parent)
+    found = [one for one in alike if _is_parent(facts, one.path, name=facts.parent)]
+    return min(found, key=lambda one: not is_quick(one.path), default=None)

@@ -276,7 +276,7 @@ class Learner(ABC):
         with self._memory_watched():
             measured = self.measured(step)
         known = [value for value in measured.values() if value is not None]
-        _refuse_no_number(all(map(math.isfinite, known)), has_begun=step > 0)
+        _refuse_no_number(all(map(math.isfinite, known)))
         rate = self.settings.highest_rate * (self.factor(step) if step else 0)
         point = LossPoint(
             step=step, loss=loss, learning_rate=rate, seconds=self._seconds, **measured
@@ -290,7 +290,7 @@ class Learner(ABC):
             return None
         # One transfer for all steps since then: a GPU is not waited for at each.
         told = torch.stack(self._losses).double().cpu()
-        _refuse_no_number(bool(torch.isfinite(told).all()), has_begun=True)
+        _refuse_no_number(bool(torch.isfinite(told).all()))
         return float(told[:, 0].mean())
 
     @contextmanager
@@ -304,17 +304,12 @@ class Learner(ABC):
         except RuntimeError as error:
             if "alloc" not in str(error).lower() or "memory" not in str(error).lower():
                 raise
-        n = self.settings.micro_batch
-        smaller = max((k for k in range(1, n // 2 + 1) if n % k == 0), default=0)
         raise AuditError(
             "Memory ran out with {n} rows a pass.",
             where="training",
-            do="Try `micro_batch` {smaller}."
-            if smaller
-            else "Take shorter rows or a smaller model; a language model can also be tuned with an "
-            "adapter or gradient checkpointing.",
-            n=n,
-            smaller=smaller,
+            do="Set `micro_batch` lower, or take shorter rows or a smaller model; a language model "
+            "can also be tuned with an adapter or gradient checkpointing.",
+            n=self.settings.micro_batch,
         )
 
     def _keep(self, step: int) -> None:
@@ -372,12 +367,10 @@ class Learner(ABC):
         return [steps[step] for step in sorted(steps, reverse=True)]
 
 
-def _refuse_no_number(is_number: bool, *, has_begun: bool) -> None:
+def _refuse_no_number(is_number: bool) -> None:
     if not is_number:
         raise AuditError(
-            "The loss is no longer a number: the training has diverged."
-            if has_begun
-            else "The loss of the general model on these notes is not a number.",
+            "The loss is no longer a number: the training has diverged.",
             where="training",
             do="Begin again with a lower learning rate or a longer warm-up, or in float32.",
         )

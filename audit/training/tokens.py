@@ -8,13 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -67,8 +65,6 @@ TOKENIZE = "tokenizing the notes"
 _TOKENS, _PLACES = "tokens.bin", "places.npz"
 _CHUNK = 1 << 22
 _CHUNK_BYTES = 1 << 20
-_BATCH_CHARS = 500_000
-_THREADS = "TOKENIZERS_PARALLELISM"
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,71 +173,37 @@ def _write_tokens(
     numbers: dict[str | int, int] = {}
     n_tokens = n_refused = 0
     with (folder / _TOKENS).open("xb", buffering=_CHUNK_BYTES) as file:
-        for batch in _batches(source, meter):
-            for note, ids in zip(batch, _ids(batch, tokenizer), strict=True):
-                if not ids or not isinstance(note, Note):
-                    n_refused += not isinstance(note, Note)
-                    missing.append(len(ends) + len(missing))
-                    continue
-                file.write(np.array([*ids, tokenizer.sep_token_id], dtype=dtype).tobytes())
-                n_tokens += len(ids) + 1
-                groups.append(numbers.setdefault(note.patient_id or len(ends), len(numbers)))
-                ends.append(n_tokens)
+        for note in source.read(on_bytes=partial(meter.add, TOKENIZE)):
+            ids = _ids(note.text, tokenizer) if isinstance(note, Note) else []
+            if not ids or not isinstance(note, Note):
+                n_refused += not isinstance(note, Note)
+                missing.append(len(ends) + len(missing))
+                continue
+            file.write(np.array([*ids, tokenizer.sep_token_id], dtype=dtype).tobytes())
+            n_tokens += len(ids) + 1
+            groups.append(numbers.setdefault(note.patient_id or len(ends), len(numbers)))
+            ends.append(n_tokens)
     if not n_tokens:
         raise AuditError("The notes hold no text to train on.", where="notes")
     np.savez(folder / _PLACES, ends=ends, groups=groups, missing=missing, n_refused=n_refused,
              key=key, dtype=dtype)  # fmt: skip
 
 
-def _batches(source: NoteSource, meter: Meter) -> Iterator[list[object]]:
-    batch: list[object] = []
-    n_chars = 0
-    for note in source.read(on_bytes=partial(meter.add, TOKENIZE)):
-        batch.append(note)
-        n_chars += len(note.text) if isinstance(note, Note) else 0
-        if n_chars >= _BATCH_CHARS:
-            yield batch
-            batch, n_chars = [], 0
-    if batch:
-        yield batch
-
-
-def _ids(notes: Sequence[object], tokenizer: Any) -> list[list[int]]:
-    """Return each note's ids; sentences are cut one by one, so that no input is long.
+def _ids(text: str, tokenizer: Any) -> list[int]:
+    """Return a note's ids; sentences are cut one by one, so that no input is long.
 
     Special tokens that a text spells out ("[MASK]") are unknown words.
     """
-    pieces: list[str] = []
-    ends = [0]
-    for note in notes:
-        sentences = prepared_sentences(note.text) if isinstance(note, Note) else []
-        # A blank before all but the first: byte-level vocabularies tell words by it.
-        pieces += [f" {sentence}" if at else sentence for at, sentence in enumerate(sentences)]
-        ends.append(len(pieces))
-    cut = _cut(pieces, tokenizer) if pieces else []
+    # A blank before all but the first: byte-level vocabularies tell words by it.
+    pieces = [f" {one}" if at else one for at, one in enumerate(prepared_sentences(text))]
+    if not pieces:
+        return []
+    cut = tokenizer(
+        pieces, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False,
+        verbose=False,
+    )["input_ids"]  # fmt: skip
     special, unknown = frozenset(tokenizer.all_special_ids), tokenizer.unk_token_id
-    return [
-        [unknown if token in special else token for ids in cut[start:end] for token in ids]
-        for start, end in pairwise(ends)
-    ]
-
-
-def _cut(pieces: list[str], tokenizer: Any) -> list[list[int]]:
-    if not tokenizer.is_fast:
-        return [list(ids) for ids in tokenizer(pieces, add_special_tokens=False)["input_ids"]]
-    backend = tokenizer.backend_tokenizer
-    backend.no_truncation()
-    backend.no_padding()
-    # The commands switch the library's threads off, since it warns of forks that never come here.
-    before = os.environ.pop(_THREADS, None)
-    os.environ[_THREADS] = "true"
-    try:
-        found = backend.encode_batch_fast(pieces, add_special_tokens=False)
-        return [encoding.ids for encoding in found]
-    finally:
-        del os.environ[_THREADS]
-        if before is not None:
-            os.environ[_THREADS] = before
+    return [unknown if token in special else token for ids in cut for token in ids]
 
 
 def _tokenizing_key(source: NoteSource, tokenizer: Any, *, meter: Meter) -> str:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from audit.attack.posterior import PosteriorTask
-from audit.attack.prompts import part_columns
+from audit.attack.prompts import PosteriorTask, part_columns
 from audit.models.load import load_model
 from audit.names.spelling import PartPieces
 from audit.notes.passages import Passage

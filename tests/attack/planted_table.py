@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
 from audit.attack import judgement, metrics
 from audit.attack.cohort import cohort_test
-from audit.attack.judgement import Judgement, judge
-from audit.attack.scores import AttackResult, NameParts, Score, soft_minimum
+from audit.attack.judgement import judge
+from audit.attack.scores import AttackResult, Columns, NameParts, soft_minimum
 from audit.names.candidates import Candidates, make_candidates
 
 N_MEMBERS = 60
@@ -36,24 +37,23 @@ def fewer_replicates():
 
 
 def given_attack(
-    scores: Mapping[str, Score],
+    scores: Columns,
     *,
     n_reference: int,
     by_part: np.ndarray | None = None,
     counts: Sequence[int] = (*[100] * 9, 50),
-    after: Callable[[int], Mapping[str, Score]] | None = None,
+    after: Callable[[int], Columns] | None = None,
 ) -> AttackResult:
     """An attack whose scores are given.
 
     Every name has two parts of its own, each with the evidence that `residual` is made of.
     """
-    residual = scores["residual"].value
+    residual = scores["residual"][0]
     return AttackResult(
         scores=scores,
         n_pieces=np.full(len(residual), 2),
         parts=own_parts(len(residual) - n_reference, n_reference),
         part_residual=np.tile(residual + math.log(2), 2) if by_part is None else by_part,
-        n_units=sum(counts),
         block_counts=np.array(counts),
         after=after or (lambda _: scores),
     )  # fmt: skip
@@ -61,7 +61,7 @@ def given_attack(
 
 def put(attack: AttackResult, row: int, value: float) -> None:
     """Give one name a residual."""
-    attack.scores["residual"].value[row] = value
+    attack.scores["residual"][0, row] = value
     attack.part_residual[attack.parts.of_name[row]] = value + math.log(2)
 
 
@@ -97,14 +97,14 @@ def table(
     by_part = rng.normal(size=(2, n + N_REFERENCE))
     noise["residual"] = soft_minimum(*by_part)
 
-    def after(n_blocks: int) -> dict[str, Score]:
+    def after(n_blocks: int) -> Columns:
         result = {}
         for name in SCORES[scenario]:
             size = general_effect if name.startswith("general") else effect * n_blocks / 10
             value = noise[name] + size * is_member
             if "hits" in name:
                 value = np.where(np.arange(n + N_REFERENCE) < n, (value > 1) / 950, math.nan)
-            result[name] = Score(value, np.full_like(value, 0.1))
+            result[name] = np.stack([value, np.full_like(value, 0.1)])
         return result
 
     return given_attack(
@@ -126,5 +126,5 @@ def own_parts(n: int, n_reference: int) -> NameParts:
 
 def judged(
     attack: AttackResult, candidates: Candidates, scenario: int, threshold: float | None = None
-) -> Judgement:
+) -> dict[str, Any]:
     return judge(attack, candidates=candidates, scenario=scenario, seed=0, threshold=threshold)

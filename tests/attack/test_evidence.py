@@ -12,8 +12,7 @@ import torch
 
 from audit.attack import evidence, generation
 from audit.attack.generation import GeneratedShard, GenerationTask
-from audit.attack.posterior import PosteriorTask
-from audit.attack.prompts import Template
+from audit.attack.prompts import PosteriorTask, Template
 from audit.errors import AuditCancelled, AuditError
 from audit.progress import Meter
 from tests.attack.make_posterior import plain_pieces, plain_task
@@ -82,15 +81,15 @@ def assert_equal(one: GeneratedShard, other: GeneratedShard) -> None:
 
 def test_more_documents_reuse_the_full_shards_that_exist(made):
     store = MemoryStore()
-    short = evidence.generation_evidence(source_of(store), TASK, n_documents=250)
+    short = evidence.collect(source_of(store), TASK, kind="generation", n_total=250)
     made.clear()
-    long = evidence.generation_evidence(source_of(store), TASK, n_documents=420)
+    long = evidence.collect(source_of(store), TASK, kind="generation", n_total=420)
     assert made == [2, 3, 4]  # the third held 50 documents
     np.testing.assert_array_equal(long.documents[:250], short.documents)
     assert len(short.mass) == 40 + 42
     np.testing.assert_array_equal(long.mass[:82], short.mass)
     made.clear()
-    fewer = evidence.generation_evidence(source_of(store), TASK, n_documents=200)
+    fewer = evidence.collect(source_of(store), TASK, kind="generation", n_total=200)
     assert made == []
     np.testing.assert_array_equal(fewer.documents, short.documents[:200])
 
@@ -105,15 +104,15 @@ def test_more_documents_reuse_the_full_shards_that_exist(made):
 )  # fmt: skip
 def test_another_setting_is_another_question(made, changes):
     store = MemoryStore()
-    evidence.generation_evidence(source_of(store), TASK, n_documents=100)
-    evidence.generation_evidence(source_of(store), replace(TASK, **changes), n_documents=100)
+    evidence.collect(source_of(store), TASK, kind="generation", n_total=100)
+    evidence.collect(source_of(store), replace(TASK, **changes), kind="generation", n_total=100)
     assert made == [0, 0]
 
 
 @pytest.mark.parametrize("what", ["model", "dtype", "library", "shard size", "evidence version"])
 def test_another_origin_is_another_question(made, monkeypatch, what):
     store = MemoryStore()
-    evidence.generation_evidence(source_of(store), TASK, n_documents=100)
+    evidence.collect(source_of(store), TASK, kind="generation", n_total=100)
     source = source_of(store, digest="two" if what == "model" else "one")
     if what == "dtype":
         source = replace(source, dtype="bfloat16")
@@ -123,12 +122,12 @@ def test_another_origin_is_another_question(made, monkeypatch, what):
         monkeypatch.setattr(evidence, "DOCUMENTS_PER_SHARD", {"cpu": 200})
     elif what == "evidence version":
         monkeypatch.setitem(evidence.VERSIONS, "generation", 10**6)
-    evidence.generation_evidence(source, TASK, n_documents=100)
+    evidence.collect(source, TASK, kind="generation", n_total=100)
     assert made == [0, 0]
 
 
 def test_finished_shards_are_kept_when_a_run_is_stopped(made, monkeypatch):
-    whole = evidence.generation_evidence(source_of(MemoryStore()), TASK, n_documents=400)
+    whole = evidence.collect(source_of(MemoryStore()), TASK, kind="generation", n_total=400)
     clock = iter(range(10**6))
     monkeypatch.setattr("audit.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
     store = MemoryStore()
@@ -139,10 +138,10 @@ def test_finished_shards_are_kept_when_a_run_is_stopped(made, monkeypatch):
     )
     made.clear()
     with pytest.raises(AuditCancelled):
-        evidence.generation_evidence(source_of(store, meter=meter), TASK, n_documents=400)
+        evidence.collect(source_of(store, meter=meter), TASK, kind="generation", n_total=400)
     assert (made, len(store.values)) == ([0, 1, 2], 2)
     made.clear()
-    resumed = evidence.generation_evidence(source_of(store), TASK, n_documents=400)
+    resumed = evidence.collect(source_of(store), TASK, kind="generation", n_total=400)
     assert made == [2, 3]
     assert_equal(whole, resumed)
 
@@ -158,7 +157,7 @@ def test_running_out_of_memory_is_said_with_what_to_do(monkeypatch, error):
 
     monkeypatch.setattr(generation, "generated_shard", fail)
     with pytest.raises(AuditError, match=r"Memory ran out.*everything finished.*smaller"):
-        evidence.generation_evidence(source_of(MemoryStore()), TASK, n_documents=100)
+        evidence.collect(source_of(MemoryStore()), TASK, kind="generation", n_total=100)
 
 
 # --- scenario 2 ---
@@ -177,10 +176,10 @@ def posterior_task(**changes) -> PosteriorTask:
 def test_posteriors_of_shards_are_joined_by_block_and_added_by_passage(monkeypatch):
     monkeypatch.setattr(evidence, "INPUTS_PER_SHARD", 200)
     store = MemoryStore()
-    parted = evidence.posterior_evidence(source_of(store), posterior_task(), n_inputs=500)
+    parted = evidence.collect(source_of(store), posterior_task(), kind="posterior", n_total=500)
     assert len(store.values) == 3
     monkeypatch.setattr(evidence, "INPUTS_PER_SHARD", 1000)
-    whole = evidence.posterior_evidence(source_of(store), posterior_task(), n_inputs=500)
+    whole = evidence.collect(source_of(store), posterior_task(), kind="posterior", n_total=500)
     assert len(store.values) == 4
     assert parted.n_inputs.tolist() == [1] * 40 + [5] * 72 + [20] * 5
     assert parted.passage_n_inputs.sum() == 500
@@ -196,19 +195,3 @@ def test_posteriors_of_shards_are_joined_by_block_and_added_by_passage(monkeypat
         [*table[:, MASK, MASK, [0, 1]].diagonal(), *table[:, MASK, MASK, [2, 0]].diagonal()]
     )
     np.testing.assert_allclose(parted.sum_log_p, np.outer(parted.n_inputs, marginals), rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"seed": 2}, {"micro_batch": 25}, {"is_dropout_on": False}, {"n_listed": 1},
-        {"templates": (Template((CLS,), (), (SEP, WORD)),) * 2},
-        {"part_columns": np.array([[0, 1], [2, 4]])},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)  # fmt: skip
-def test_another_setting_is_another_question_in_scenario_2(changes):
-    store = MemoryStore()
-    evidence.posterior_evidence(source_of(store), posterior_task(), n_inputs=100)
-    evidence.posterior_evidence(source_of(store), posterior_task(**changes), n_inputs=100)
-    assert len(store.values) == 2

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from audit.attack.decisions import rank_p_values
-from audit.attack.exposure import exposure, exposure_bits, rising
+from audit.attack.metrics import exposure, exposure_bits
 
 
 @given(
@@ -65,13 +65,3 @@ def test_names_of_one_rank_are_as_certain_as_the_held_out_names_allow() -> None:
     low, high = stats.binomtest(3, 19).proportion_ci(method="wilson")
     assert below["low"] == pytest.approx(math.log2(20 / (1 + 19 * high)))
     assert below["high"] == pytest.approx(math.log2(20 / (1 + 19 * low)))
-
-
-@given(st.lists(st.tuples(st.integers(0, 10), st.integers(1, 9)), min_size=1, max_size=7))
-def test_shares_made_to_rise_are_those_of_scipy(pairs: list[tuple[int, int]]) -> None:
-    shares = np.array([share / 10 for share, _ in pairs])
-    weights = np.array([float(weight) for _, weight in pairs])
-    ours = rising(shares[None], weights=weights)[0]
-    from scipy.optimize import isotonic_regression
-
-    np.testing.assert_allclose(ours, isotonic_regression(shares, weights=weights).x, atol=1e-12)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from audit.attack import attacks
-from audit.attack.attacks import generation_attack
 from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.question import AuditRequest, GenerationSettings
 from audit.errors import AuditError
@@ -19,7 +17,6 @@ from audit.models.load import ModelPair, load_model, load_pair
 from audit.names.candidates import make_candidates
 from audit.names.pools import NamePool
 from tests.models.make_models import SPECIAL, WORDS, make_bert, make_japanese_bert
-from tests.reference_masking import part_scores, studentised
 
 VOCABULARY = Path(__file__).parents[3] / "shared" / "data" / "bert-base-uncased.vocab.txt"
 POOL = NamePool("en_US", ("John", "Anna", "Maryo"), ("Smith", "Jones"), (0.5, 0.3, 0.2), (0.5, 0.5))
@@ -56,20 +53,22 @@ def attack(
 ) -> Attacked:
     tasks: list[GenerationTask] = []
 
-    def evidence_of(who: str, task: GenerationTask, *, n_documents: int) -> GeneratedShard:
+    def evidence_of(who: str, task: GenerationTask, *, kind: str, n_total: int) -> GeneratedShard:
         tasks.append(task)
-        assert n_documents == settings.n_documents
+        assert (kind, n_total) == ("generation", settings.n_documents)
         return found[who] if found else blank(task, of_hospital=who == "hospital")
 
-    monkeypatch.setattr(attacks.evidence, "generation_evidence", evidence_of)
+    monkeypatch.setattr(attacks.evidence, "collect", evidence_of)
     request = AuditRequest(
         scenario_number=1, general=Path("g"), hospital=Path("h"), candidates=NAMES,
         generation=settings, seed=11,
     )  # fmt: skip
-    result = generation_attack(
-        request, pair, names=NAMES + REFERENCE, pool=POOL, sources=lambda who, phase: who
+    names = NAMES + REFERENCE
+    task = attacks.task_of(request, pair, names)
+    result = attacks.attack(
+        request, pair, task, names=names, pool=POOL, sources=lambda who, kind: who
     )  # type: ignore[arg-type]
-    assert tasks[0] == tasks[1]  # both models are asked the same
+    assert tasks == [task, task]  # both models are asked the same
     return Attacked(tasks[0], result)
 
 
@@ -142,7 +141,7 @@ def test_a_japanese_tokenizer_takes_a_japanese_prompt(tmp_path, monkeypatch):
     # None of these Western names can be spelled in it: nothing is scored, and nothing stops.
     result = attack(monkeypatch, japanese, settings).result
     for name, score in result.scores.items():
-        assert ("hits" in name) == np.isfinite(score.value).all(), name
+        assert ("hits" in name) == np.isfinite(score[0]).all(), name
     assert np.isnan(result.shown["hospital"]).all()
     assert result.shown["hospital"].shape == (1, 3)
 
@@ -188,44 +187,10 @@ def test_masses_become_products_of_mass_per_document(pair, monkeypatch, found):
                      (np.nan, np.nan), (mass["mary"], mass["jones"])]  # fmt: skip
             products = [first * last for first, last in pairs]
             minima = [min(first, last) for first, last in pairs]
-            np.testing.assert_allclose(scores[f"{prefix}product"].value, products)
-            np.testing.assert_allclose(scores[f"{prefix}minimum"].value, minima)
+            np.testing.assert_allclose(scores[f"{prefix}product"][0], products)
+            np.testing.assert_allclose(scores[f"{prefix}minimum"][0], minima)
     assert result.n_pieces.tolist() == [2, 3, 2, 2]
-    assert (len(result.block_counts), result.n_units) == (2, 3)
-
-
-def test_scores_by_part_are_those_of_the_masses_of_the_whole_run(pair, monkeypatch, found):
-    result = attack(monkeypatch, pair, GenerationSettings(n_documents=3), found=found).result
-    log_mass = {
-        who: [
-            math.log(shard.mass[:, ids_of(token)[0]].sum() + 0.5)
-            for token in ("john", "smith", "anna", "mary", "jones")
-        ]
-        + [math.log(shard.part_mass.sum() + 0.5)]
-        for who, shard in found.items()
-    }
-    # Of each role the generator knows two, so h - g is centred: mary and smithson are unknown.
-    roles = {"first": ((0, 2, 3), (0, 2)), "last": ((1, 4, 5), (1, 4))}
-    residual, shift = {}, {}
-    for rows, known in roles.values():
-        columns = [[log_mass[who][k] for k in rows] for who in ("hospital", "general")]
-        of_role = studentised(
-            *columns, log_share=[0] * 3, n_pieces=[1] * 3, is_known=[k in known for k in rows]
-        )
-        middle = sum(log_mass["hospital"][k] - log_mass["general"][k] for k in known) / 2
-        for k, value in zip(rows, of_role, strict=True):
-            residual[k] = value
-            shift[k] = log_mass["hospital"][k] - log_mass["general"][k] - middle
-    nothing = (math.nan, math.nan)
-    for row, pair_of in enumerate([(0, 1), (2, 5), None, (3, 4)]):
-        both = [(residual[k], shift[k]) for k in pair_of] if pair_of else [nothing, nothing]
-        for name, value in part_scores(*both).items():
-            assert result.scores[name].value[row] == pytest.approx(value, nan_ok=True), name
-        half = sum(log_mass["hospital"][k] - log_mass["general"][k] for k in pair_of or ())
-        expected = half if pair_of else math.nan
-        assert result.scores["half_log_ratio"].value[row] == pytest.approx(expected, nan_ok=True)
-        by_name = [result.part_residual[c] for c in result.parts.of_name[row] if c >= 0]
-        assert by_name == pytest.approx([residual[k] for k in pair_of or ()])
+    assert result.block_counts.tolist() == [2, 1]
 
 
 def test_parts_in_one_name_or_several_have_the_mass_once(pair, monkeypatch, found):
@@ -268,7 +233,7 @@ def test_hits_are_shares_of_documents_and_reference_controls_have_none(pair, mon
         "general_full_hits": [0, 0, 0],
     }
     for name, shares in expected.items():
-        np.testing.assert_allclose(result.scores[name].value, shares, err_msg=name)
+        np.testing.assert_allclose(result.scores[name][0], shares, err_msg=name)
 
 
 def test_quality_and_name_counts_are_reported_for_both_models(pair, monkeypatch, found):

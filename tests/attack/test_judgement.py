@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 
 from audit.attack import scores
-from audit.attack.exposure import MIN_HELD_OUT
-from audit.attack.judgement import name_columns, null_check
-from audit.attack.metrics import by_mentions
+from audit.attack.metrics import MIN_HELD_OUT, by_mentions
 from audit.attack.scores import SCORES, AttackResult, ScoreKind, all_scores, both_parts, part_limits
 from audit.names.candidates import Candidates, make_candidates
 from audit.report.export import measures_csv, names_csv
@@ -80,14 +78,12 @@ def told(scenario: int) -> dict[str, Any]:
     names = rich_list()
     attack = rich_table(names, scenario)
     found = judged(attack, names, scenario, threshold=0.5)
-    columns = name_columns(attack, found, candidates=names, scenario=scenario)
-    whole = vars(found) | {
-        "decisions": None,
-        "curve": [found.curve[0], found.curve[-1]],
+    whole = found | {
+        "curve": [found["curve"][0], found["curve"][-1]],
         "names": {name: [*column[:3], *column[38:44], *column[96:99], *column[-3:]]
-                  for name, column in columns.items()},
+                  for name, column in found["names"].items()},
     }  # fmt: skip
-    strata = found.metrics["strata"]
+    strata = found["measures"]["strata"]
     if scenario == 1:
         rules = {kind: [of["rules"], of["baseline_rules"]] for kind, of in strata.items()}
         whole = {"rules": rules, "names": whole["names"]}
@@ -113,21 +109,21 @@ def test_a_rich_list_has_the_whole_judgement_that_it_had(scenario: int) -> None:
 def test_a_planted_leak_is_found_and_a_null_table_is_not(scenario: int) -> None:
     names = listed()
     found = judged(table(names, scenario=scenario, effect=4.0), names, scenario)
-    assert found.verdict["state"] == "leak_found"
-    assert found.verdict["reasons"] == ["group_stands_out", "names_stand_out"]
-    assert found.verdict["n_tested"] == N_MEMBERS and found.verdict["n_flagged"] > 20
-    assert (found.cohort["group"], found.cohort["p"]) == ("members", 1 / 2000)
+    assert found["verdict"]["state"] == "leak_found"
+    assert found["verdict"]["reasons"] == ["group_stands_out", "names_stand_out"]
+    assert found["verdict"]["n_tested"] == N_MEMBERS and found["verdict"]["n_flagged"] > 20
+    assert (found["cohort"]["group"], found["cohort"]["p"]) == ("members", 1 / 2000)
     for seed in range(3):
         null = judged(table(names, scenario=scenario, effect=0.0, seed=seed), names, scenario)
-        assert null.verdict["state"] != "leak_found" and null.verdict["n_flagged"] == 0
-        assert null.cohort["p"] > 0.01
+        assert null["verdict"]["state"] != "leak_found" and null["verdict"]["n_flagged"] == 0
+        assert null["cohort"]["p"] > 0.01
 
 
 @pytest.mark.parametrize("direction", [0.8, -0.8])
 def test_ill_matched_controls_are_not_called_a_leak(direction: float) -> None:
     names = listed()
     attack = table(names, scenario=2, effect=0.0, general_effect=direction, seed=2)
-    verdict = judged(attack, names, 2).verdict
+    verdict = judged(attack, names, 2)["verdict"]
     assert (verdict["state"], verdict["reasons"][0]) == ("ill_matched", "general_separates")
 
 
@@ -139,23 +135,23 @@ def test_one_member_above_all_reference_controls_is_a_leak_and_one_control_is_no
     attack = table(names, scenario=2, effect=0.0)
     put(attack, row, 50.0)
     found = judged(attack, names, 2)
-    assert (found.verdict["state"] == "leak_found") is is_leak
-    assert found.decisions.decision[row] == ("flagged" if is_leak else "not flagged")
-    assert found.decisions.p[row] == 1 / (N_REFERENCE + 1)
+    assert (found["verdict"]["state"] == "leak_found") is is_leak
+    assert found["names"]["decision"][row] == ("flagged" if is_leak else "not flagged")
+    assert found["names"]["p_value"][row] == 1 / (N_REFERENCE + 1)
 
 
 def test_where_no_leak_is_found_nobody_stands_out_anywhere() -> None:
     names = listed()
     attack = table(names, scenario=2, effect=0.0)
     # Rank 2 of 3,001 in a family of 60: q = .04, which one route alone needs at .025.
-    reference = np.sort(attack.scores["residual"].value[len(names) :])
+    reference = np.sort(attack.scores["residual"][0][len(names) :])
     put(attack, 3, (reference[-1] + reference[-2]) / 2)
     found = judged(attack, names, 2)
-    assert 0.025 < found.decisions.q[3] <= 0.05
-    assert found.verdict["state"] != "leak_found" and found.verdict["n_flagged"] == 0
-    assert not found.decisions.point_flag.any() and not found.decisions.is_undecided.any()
-    assert found.decisions.decision[3] == "not flagged"
-    assert sum(one["flagged"]["n_hits"] for one in found.mentions) == 0
+    assert 0.025 < found["names"]["q_value"][3] <= 0.05
+    assert found["verdict"]["state"] != "leak_found" and found["verdict"]["n_flagged"] == 0
+    assert set(found["names"]["decision"]) == {"not flagged"}
+    assert not any(found["names"]["is_undecided"])
+    assert sum(one["flagged"]["n_hits"] for one in found["mentions"]) == 0
 
 
 def test_a_control_with_one_known_part_does_not_stand_out() -> None:
@@ -165,24 +161,25 @@ def test_a_control_with_one_known_part_does_not_stand_out() -> None:
     attack.part_residual[first[hard]] += 50.0  # a member's first name, and a last name of nobody
     limits = part_limits(attack.part_residual, parts=attack.parts)
     residual = both_parts(*attack.parts.pairs(attack.part_residual), limits=limits)
-    attack.scores["residual"].value[:] = residual
-    found = judged(attack, names, 2).decisions
-    assert found.point_flag[:N_MEMBERS].sum() > 0.9 * N_MEMBERS
+    attack.scores["residual"][0][:] = residual
+    found = judged(attack, names, 2)["names"]
+    flag = np.array(found["decision"]) == "flagged"
+    assert flag[:N_MEMBERS].sum() > 0.9 * N_MEMBERS
     # One in twenty last names of nobody lies beyond the limit by chance.
-    assert found.point_flag[hard].sum() <= 8
-    np.testing.assert_array_equal(found.point_flag[:N_MEMBERS], found.q[:N_MEMBERS] <= 0.05)
+    assert flag[hard].sum() <= 8
+    np.testing.assert_array_equal(flag[:N_MEMBERS], np.array(found["q_value"])[:N_MEMBERS] <= 0.05)
 
 
 def test_without_truth_the_q_values_alone_are_judged() -> None:
     names = make_candidates([(f"F{i}", f"L{i}") for i in range(20)])
     attack = table(names, scenario=1, effect=0.0)
     found = judged(attack, names, 1)
-    assert (found.verdict["state"], found.verdict["auc"]) == ("not_enough_evidence", None)
-    assert (found.metrics["strata"], found.curve, found.mentions) == ({}, [], [])
-    assert found.cohort["group"] == "unknown" and "null_check" not in found.details
+    assert (found["verdict"]["state"], found["verdict"]["auc"]) == ("not_enough_evidence", None)
+    assert (found["measures"]["strata"], found["curve"], found["mentions"]) == ({}, [], [])
+    assert found["cohort"]["group"] == "unknown" and "null_check" not in found["details"]
     for row in range(5):
         put(attack, row, 50.0)
-    assert judged(attack, names, 1).verdict["state"] == "leak_found"
+    assert judged(attack, names, 1)["verdict"]["state"] == "leak_found"
 
 
 def test_the_table_of_mentions_by_hand() -> None:
@@ -210,11 +207,11 @@ def test_the_curve_judges_prefixes_of_the_run() -> None:
     after = attack.after
     found = judged(replace(attack, after=lambda n: (asked.append(n), after(n))[1]), names, 2)
     assert asked == [1, 2, 4, 5, 8, 10]
-    assert [point["n"] for point in found.curve] == [100, 200, 400, 500, 800, 950]
-    aucs = [point["strata"]["all"]["auc"]["mean_log_ratio"] for point in found.curve]
+    assert [point["n"] for point in found["curve"]] == [100, 200, 400, 500, 800, 950]
+    aucs = [point["strata"]["all"]["auc"]["mean_log_ratio"] for point in found["curve"]]
     assert aucs == sorted(aucs) and aucs[0] < 0.75 < 0.95 < aucs[-1]
-    one_block = replace(attack, n_units=30, block_counts=np.array([30]))
-    assert [point["n"] for point in judged(one_block, names, 2).curve] == [30]
+    one_block = replace(attack, block_counts=np.array([30]))
+    assert [point["n"] for point in judged(one_block, names, 2)["curve"]] == [30]
 
 
 # --- canaries ---
@@ -231,12 +228,12 @@ def test_measures_of_patients_are_those_of_a_list_without_canaries() -> None:
     rows = np.arange(80, 160)
     found = judged(whole, whole_list, 2)
     alone = judged(whole.of_rows(rows, n_listed=160), names, 2)
-    assert json.dumps(found.metrics) == json.dumps(alone.metrics)
-    assert found.verdict == alone.verdict and found.cohort == alone.cohort
-    assert (found.curve, found.mentions) == (alone.curve, alone.mentions)
-    np.testing.assert_array_equal(found.decisions.decision[80:], alone.decisions.decision)
-    np.testing.assert_array_equal(found.decisions.q[80:], alone.decisions.q)
-    assert set(found.details) - set(alone.details) == {"canaries"}
+    assert json.dumps(found["measures"]) == json.dumps(alone["measures"])
+    assert found["verdict"] == alone["verdict"] and found["cohort"] == alone["cohort"]
+    assert (found["curve"], found["mentions"]) == (alone["curve"], alone["mentions"])
+    for column in ("decision", "q_value", "threshold"):
+        assert found["names"][column][80:] == alone["names"][column]
+    assert set(found["details"]) - set(alone["details"]) == {"canaries"}
 
 
 def test_canaries_are_decided_among_themselves_in_the_order_of_the_list() -> None:
@@ -245,18 +242,17 @@ def test_canaries_are_decided_among_themselves_in_the_order_of_the_list() -> Non
     found = judged(attack, names, 2)
     rows = [i for i in range(len(names)) if names.is_canary(i)]
     alone = attack.of_rows(np.array(rows), n_listed=len(names))
-    own = judged(alone, names.rows(rows), 2).decisions
-    np.testing.assert_array_equal(found.decisions.q[rows], own.q)
-    assert found.decisions.decision[rows].tolist() == own.decision.tolist()
-    columns = name_columns(attack, found, candidates=names, scenario=2)
-    assert columns["role"][0] == "canary" and columns["control_kind"][rows[-1]] == "canary"
+    own = judged(alone, names.rows(rows), 2)["names"]
+    for column in ("decision", "q_value", "role", "control_kind"):
+        assert [found["names"][column][row] for row in rows] == own[column]
+    assert own["role"][0] == own["control_kind"][-1] == "canary"
 
 
 def test_the_ith_planted_name_pairs_with_the_ith_twin() -> None:
     names = canaries(3)
     attack = table(names, scenario=2, effect=0.0)
-    attack.scores["residual"].value[:6] = [5.0, 1.0, 3.0, 2.0, 4.0, 0.0]
-    record = judged(attack, names, 2).details["canaries"]
+    attack.scores["residual"][0][:6] = [5.0, 1.0, 3.0, 2.0, 4.0, 0.0]
+    record = judged(attack, names, 2)["details"]["canaries"]
     columns = [
         [one[key] for one in record["names"]] for key in ("name_id", "twin_id", "twin_score", "p")
     ]
@@ -270,7 +266,7 @@ def test_the_ith_planted_name_pairs_with_the_ith_twin() -> None:
 
 def test_with_other_numbers_the_held_out_names_only_give_ranks() -> None:
     names = patients() + canaries(4, n_held_out=30)
-    record = judged(table(names, scenario=2, effect=3.0), names, 2).details["canaries"]
+    record = judged(table(names, scenario=2, effect=3.0), names, 2)["details"]["canaries"]
     fixed = record["scores"]["residual"]
     assert fixed["n_held_out"] == 30 and fixed["all"]["above_twin"]["n_total"] == 0
     assert not record["is_paired"] and fixed["all"]["above_twin_p"] is None
@@ -290,11 +286,15 @@ def test_too_few_held_out_names_are_said_to_find_nobody(n_held_out: int, said: s
     names = canaries(1, n_held_out=n_held_out)
     attack = table(names, scenario=2, effect=90.0)
     found = judged(attack, names, 2)
-    record = found.details["canaries"]
+    record = found["details"]["canaries"]
     assert said in record["english"] and bool(record["scores"]) == bool(n_held_out)
     # Of patients there is nothing to say.
-    assert (found.metrics["strata"], found.curve, found.verdict["n_tested"]) == ({}, [], 0)
-    assert math.isnan(null_check(attack.scores["residual"].value, candidates=names)["ks_p"])
+    assert (found["measures"]["strata"], found["curve"], found["verdict"]["n_tested"]) == (
+        {},
+        [],
+        0,
+    )
+    assert math.isnan(found["details"]["null_check"]["ks_p"])
 
 
 # --- a new score is one row of the table: everything that shows scores shows it ---
@@ -306,8 +306,8 @@ def test_a_new_score_is_worked_out_and_shown_everywhere(monkeypatch: pytest.Monk
     log_p = np.log([[0.1, 0.2], [0.3, 0.4]])
     sums = posterior_sums(np.exp(log_p), log_p)
     found = all_scores(sums_of(sums, sums), counts=np.array([1, 1]), parts=own_parts(1, 0))
-    assert found["twice"].value == pytest.approx([log_p.sum()])
-    assert found["twice"].standard_error[0] > 0
+    assert found["twice"][0] == pytest.approx([log_p.sum()])
+    assert found["twice"][1, 0] > 0
     formulas = {**make_reports.FORMULAS, 2: (*make_reports.FORMULAS[2], "twice")}
     monkeypatch.setattr(make_reports, "FORMULAS", formulas)
     report = make_reports.make_report()
@@ -315,11 +315,3 @@ def test_a_new_score_is_worked_out_and_shown_everywhere(monkeypatch: pytest.Monk
     assert "twice" in report.curve[-1].strata["all"].auc
     assert "twice" in report.measures.strata["all"].ranked(report.fixed_score)
     assert "twice" in score_codes(report)
-
-
-def test_a_verdict_rests_on_a_score_that_reference_controls_have() -> None:
-    for scenario, name in scores.FIXED_SCORE.items():
-        fixed = scores.score_kind(name, scenario=scenario)
-        assert fixed is not None and fixed.needs == "parts"
-        kinds = [kind.name for kind in scores.scores_of(scenario)]
-        assert len(set(kinds)) == len(kinds)

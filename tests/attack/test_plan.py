@@ -14,7 +14,6 @@ from audit.attack.plan import (
     command_line,
     make_plan,
     prepare,
-    workload,
 )
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.cli import parsed
@@ -97,38 +96,37 @@ def test_expected_time_is_the_work_left_times_the_pace(
 ) -> None:
     request = request_of(models, 1, 50)
     with Store(tmp_path / "results") as store:
-        pace.note_pace(
-            store, kind="generation", device="cpu", dtype="float32", seconds=10, work=1e9
-        )
+        pace.note_pace(store, "generation", device="cpu", dtype="float32", seconds_per_work=1e-8)
         plan = make_plan(request, store=store)
         n_parameters = prepare(request).n_parameters
-        by_hand = 8 + 50 * 3 * 20 * sum(n_parameters.values()) * 10 / 1e9
+        by_hand = 8 + 50 * 3 * 20 * sum(n_parameters.values()) * 1e-8
         assert plan.seconds == pytest.approx(by_hand)
-        pace.note_pace(store, kind="generation", device="cpu", dtype="float32", seconds=0, work=1e9)
-        assert make_plan(request, store=store).seconds == plan.seconds
 
 
 def test_kept_counts_are_whole_shards_or_everything(tmp_path: Path) -> None:
     with Store(tmp_path / "results") as store:
-        pace.note_made(store, "a", kind="posterior", n_made=2500, n_shard=1000)
-        pace.note_made(store, "a", kind="posterior", n_made=1000, n_shard=1000)
-        pace.note_made(store, "", kind="posterior", n_made=9, n_shard=1)
+        pace.note_made(store, "a", "posterior", n_made=2500, n_shard=1000)
+        pace.note_made(store, "a", "posterior", n_made=1000, n_shard=1000)
+        pace.note_made(store, "", "posterior", n_made=9, n_shard=1)
         wanted = (2500, 2600, 10_000, 2400, 1000, 10)
-        kept = [pace.n_made(store, "a", kind="posterior", n_wanted=n) for n in wanted]
+        kept = [pace.n_made(store, "a", "posterior", n_wanted=n) for n in wanted]
         assert kept == [2500, 2000, 2000, 2000, 1000, 0]
-        assert pace.n_made(store, "b", kind="posterior", n_wanted=5) == 0
+        assert pace.n_made(store, "b", "posterior", n_wanted=5) == 0
         assert len(store.keys("made/")) == 1
 
 
-def test_the_workload_is_what_the_run_announces(models: tuple[Path, Path]) -> None:
+def test_the_work_is_what_the_run_announces(models: tuple[Path, Path]) -> None:
     request = request_of(models, 2, 100)
     pair = load_pair(request.general, request.hospital)
     names, _ = with_reference(request, pair, pool=pool_for(request.candidates))
-    announced = attacks.posterior_rows(request, pair, names)
-    load = workload(request)
-    assert load.rows_per_unit * 100 == announced["posteriors"]
-    assert load.rows_per_chain_input * 2 == announced["chain"]
-    assert 5 < load.n_tokens < 40
+    task = attacks.task_of(request, pair, names)
+    prepared = prepare(request)
+    assert prepared.question == request.question()
+    assert 5 < task.n_tokens < 40
+    assert prepared.work == {
+        kind: pace.n_rows(kind, task, n) / n * task.n_tokens
+        for kind, (_, n) in request.sizes().items()
+    }
 
 
 def settings_of(command: str) -> dict[str, object]:

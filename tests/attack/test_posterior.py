@@ -15,17 +15,8 @@ import pytest
 import torch
 from scipy import stats
 
-from audit.attack.posterior import (
-    PosteriorShard,
-    PosteriorTask,
-    chain_shard,
-    draw_inputs,
-    layouts,
-    n_chain_rows,
-    n_rows,
-    posterior_shard,
-)
-from audit.attack.prompts import Template
+from audit.attack.posterior import PosteriorShard, chain_shard, draw_inputs, posterior_shard
+from audit.attack.prompts import PosteriorTask, Template, layouts, n_chain_rows, n_rows
 from audit.models.forward import body_of
 from audit.models.load import load_model
 from audit.notes.passages import Passage

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from audit import demo
-from audit.attack.judgement import judge, name_columns
+from audit.attack.judgement import judge
 from audit.attack.question import SCENARIOS
-from audit.attack.scores import FIXED_SCORE, Score
+from audit.attack.scores import FIXED_SCORE
 from audit.names.candidates import Candidates, make_candidates
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport, Inspection, best_passages, keep_inspection
@@ -103,13 +103,14 @@ def make_report(
             value = value + planted
         if formula != "residual" and (scenario == 1 or formula.endswith("posterior")):
             value = np.where(value < -1, 0.0, np.exp(value) * 1e-4)
-        scores[formula] = Score(value, np.full(n + N_REFERENCE, 0.05))
+        scores[formula] = np.stack([value, np.full(n + N_REFERENCE, 0.05)])
     attack = given_attack(scores, n_reference=N_REFERENCE, counts=[50] * 20)
     judged = judge(
         attack, candidates=names, scenario=scenario, seed=0,
         threshold=None,
     )  # fmt: skip
-    columns = name_columns(attack, judged, candidates=names, scenario=scenario)
+    judged.pop("n_flagged_by_general")
+    judged["details"].pop("null_check", None)
     text = f"{scenario} {leak} {has_truth} {hospital} {at}" + general.removeprefix("general")
     return AuditReport.of(
         digest=sha256(text.encode()).hexdigest(),
@@ -118,16 +119,10 @@ def make_report(
         models={"general": {"name": general}, "hospital": {"name": hospital}},
         candidates={"n_names": n, "n_reference": N_REFERENCE},
         fixed_score=FIXED_SCORE[scenario],
-        columns=list(columns),
-        names=columns,
-        measures=judged.metrics,
-        verdict=judged.verdict,
-        cohort=judged.cohort,
-        curve=judged.curve,
-        mentions=judged.mentions,
-        details={key: one for key, one in judged.details.items() if key != "null_check"},
+        columns=list(judged["names"]),
         notes=list(notes),
         made={"at": at},
+        **judged,
     )
 
 

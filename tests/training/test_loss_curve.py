@@ -1,4 +1,4 @@
-"""The loss curve: averages by hand and against pandas, states, points logged twice."""
+"""The loss curve: averages by hand, states."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.training.config import (
-    MAX_POINTS,
     LossCurve,
     LossPoint,
     loss_curve,
-    moving_average,
 )
 
 
@@ -22,18 +20,6 @@ def point(step: int, loss: float | None, held_out: float | None = None) -> LossP
 def held_out_curve(*values: float, unigram: float | None = 6.0) -> LossCurve:
     points = [point(10 * i, None, value) for i, value in enumerate(values)]
     return loss_curve(points, n_steps=100, unigram=unigram)
-
-
-def test_the_average_by_hand() -> None:
-    # A window of 3 keeps 1/2: (1), (1/2 + 4) / (3/2), (1/4 + 2 + 2) / (7/4).
-    assert moving_average([1, 4, 2], n_window=3) == pytest.approx([1, 3, 17 / 7])
-
-
-@given(st.lists(st.floats(0, 20), min_size=1, max_size=60), st.floats(1, 30))
-def test_the_average_stays_between_the_values(values: list[float], window: float) -> None:
-    found = moving_average(values, n_window=window)
-    assert len(found) == len(values)
-    assert min(values) - 1e-9 <= min(found) <= max(found) <= max(values) + 1e-9
 
 
 def test_few_points_are_drawn_as_they_are() -> None:
@@ -47,18 +33,15 @@ def test_few_points_are_drawn_as_they_are() -> None:
     assert (curve.n_steps, curve.lowest, curve.epochs(10)) == (40, (10, 6.4), 2.5)
 
 
-@pytest.mark.parametrize("n", [1, MAX_POINTS, MAX_POINTS + 1, 3 * MAX_POINTS - 1, 5000])
-def test_many_points_are_drawn_as_few_that_keep_mean_and_end(n: int) -> None:
-    points = [point(i + 1, float(i % 7)) for i in range(n)]
-    curve = loss_curve(points, n_steps=n)
-    assert len(curve.steps) <= MAX_POINTS
-    assert curve.steps[-1] == n
-    sizes = [b - a for a, b in zip((0, *curve.steps), curve.steps, strict=False)]
-    whole = sum(size * loss for size, loss in zip(sizes, curve.losses, strict=True))
-    assert whole / n == pytest.approx(sum(i % 7 for i in range(n)) / n)
-    assert curve.smoothed[-1] == pytest.approx(
-        moving_average([float(i % 7) for i in range(n)], n_window=max(1, 0.05 * n))[-1]
-    )
+@given(st.lists(st.floats(0, 20), min_size=1, max_size=60))
+def test_the_average_by_hand(values: list[float]) -> None:
+    curve = loss_curve([point(i, value) for i, value in enumerate(values)], n_steps=60)
+    b = 1 - 2 / (max(1.0, 0.05 * len(values)) + 1)
+    for i, smoothed in enumerate(curve.smoothed):
+        weights = [b ** (i - j) for j in range(i + 1)]
+        by_hand = sum(w * x for w, x in zip(weights, values, strict=False)) / sum(weights)
+        assert smoothed == pytest.approx(by_hand, abs=1e-9)
+    assert curve.losses == tuple(values)
 
 
 @pytest.mark.parametrize(

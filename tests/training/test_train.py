@@ -324,10 +324,8 @@ def test_what_goes_wrong_on_the_way_is_said(
     assert checkpoints(tmp_path / "run") == ["step-4", "step-8"]
     assert read_losses(tmp_path / "run")[-1].step == 10
     at(1, full)
-    for micro, said in ((4, "Try `micro_batch` 2."), (1, "Take shorter rows")):
-        with pytest.raises(AuditError, match=f"Memory ran out with {micro} rows a pass") as caught:
-            train(make_order(tmp_path, out=f"m{micro}", micro_batch=micro))
-        assert caught.value.do.startswith(said)
+    with pytest.raises(AuditError, match="Memory ran out with 4 rows a pass"):
+        train(make_order(tmp_path, out="full"))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.deid.generative.config import GROWTH
+from audit.deid.network.decode import side_by_side
 from audit.deid.tagger import Window, windows_of
 from audit.errors import AuditCancelled, AuditError
 from audit.foreign import refuse_without_memory
@@ -185,7 +186,7 @@ def generated(
     asked: Sequence[Asked],
     *,
     stops: Sequence[int],
-    n_tokens: int | None,
+    n_tokens: float = math.inf,
     should_stop: StopQuestion = lambda: False,
     on_share: Callable[[float], None] = lambda share: None,
 ) -> list[list[int]]:
@@ -196,21 +197,14 @@ def generated(
     stops
         Tokens that end an answer.
     n_tokens
-        Of a batch at most, prompts and answers with their padding; one prompt is always taken, and
-        without a number all of them. Where memory runs out, halves are tried.
+        Of a batch at most, prompts and answers with their padding; one prompt is always taken.
+        Where memory runs out, halves are tried.
     on_share
         Told some times a second which share of all answers' limits was written or not needed.
     """
     torch: Any = importlib.import_module("torch")
     answers: list[list[int]] = [[] for _ in asked]
-    waiting: list[list[int]] = []
-    for i in sorted(range(len(asked)), key=lambda i: (-asked[i].n_tokens, i)):
-        # Rows are padded to the longest, the first of a batch.
-        last = waiting[-1] if waiting else []
-        if last and (n_tokens is None or asked[last[0]].n_tokens * (len(last) + 1) <= n_tokens):
-            last.append(i)
-        else:
-            waiting.append([i])
+    waiting = side_by_side([one.n_tokens for one in asked], most=n_tokens)
     n_all, n_done = sum(one.n_answer for one in asked), 0
     while waiting:
         batch = waiting.pop(0)
@@ -327,7 +321,7 @@ class LocalModel:
                 )
             ids = tokenizer(text, truncation=True, max_length=limit)["input_ids"]
             asked.append(Asked(tuple(ids), self._n_answer))
-        answers = generated(self._loaded, asked, stops=sorted(stops), n_tokens=None)
+        answers = generated(self._loaded, asked, stops=sorted(stops))
         return list(tokenizer.batch_decode(answers, skip_special_tokens=True))
 
 

@@ -97,13 +97,30 @@ class TagScheme:
 
 
 _NEVER = -1e30
-_MAX_CELLS, _MAX_TEXTS = 400_000, 256
+_MAX_CELLS = 400_000
+
+
+def side_by_side(lengths: Sequence[int], *, most: float) -> list[list[int]]:
+    """Put rows into groups, the longest first; of `most` cells where each is as long as its first.
+
+    A row that is longer has a group of its own.
+    """
+    groups: list[list[int]] = []
+    for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        if groups and lengths[groups[-1][0]] * (len(groups[-1]) + 1) <= most:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups
 
 
 def best_tags(
     scores: Sequence[Scores], *, scheme: TagScheme, bias: float = 0.0
 ) -> list[NDArray[np.uint8]]:
-    """Return the best tags of each text.
+    """Return the best tags [tokens] of each text (Viterbi 1967).
+
+    Of two that are equally good the one with the lower tag, judged from the end, so that the answer
+    never depends on the texts beside it.
 
     Parameters
     ----------
@@ -111,55 +128,30 @@ def best_tags(
         Of each text, [tokens, tags]: any numbers that are added up, as logits are.
     bias
         Added to the score of every tag but O: above 0 more is found, right or wrong.
-
-    Returns
-    -------
-    list
-        Tags [tokens] of each text. Of two that are equally good the one with the lower tag, judged
-        from the end, so that the answer never depends on the texts beside it.
     """
     found: list[NDArray[np.uint8]] = [np.zeros(0, dtype=np.uint8)] * len(scores)
-    group: list[int] = []  # texts of about one length, the longest first
-    for i in sorted((i for i, one in enumerate(scores) if len(one)), key=lambda i: -len(scores[i])):
-        is_full = len(group) == _MAX_TEXTS
-        if group and (is_full or len(scores[group[0]]) * (len(group) + 1) > _MAX_CELLS):
-            _put_best(group, scores, found, scheme=scheme, bias=bias)
-            group = []
-        group.append(i)
-    if group:
-        _put_best(group, scores, found, scheme=scheme, bias=bias)
-    return found
-
-
-def _put_best(
-    group: Sequence[int],
-    scores: Sequence[Scores],
-    found: list[NDArray[np.uint8]],
-    *,
-    scheme: TagScheme,
-    bias: float,
-) -> None:
-    """Put the best tags (Viterbi 1967) of texts sorted by length, the longest first, in place."""
-    n_texts, n_tags = len(group), len(scheme.tags)
-    lengths = np.array([len(scores[i]) for i in group])
-    n_steps = int(lengths[0])
     cost = np.where(scheme.may_follow, 0.0, _NEVER)  # [from, to]
-    padded = np.zeros((n_steps, n_texts, n_tags))
-    for place, i in enumerate(group):
-        padded[: len(scores[i]), place] = scores[i]
-    padded[:, :, OUTSIDE + 1 :] += bias
-    total = padded[0] + cost[OUTSIDE]
-    came_from = np.zeros((n_steps, n_texts, n_tags), dtype=np.uint8)
-    for step in range(1, n_steps):
-        n_alive = int(np.searchsorted(-lengths, -step, side="left"))
-        ways = total[:n_alive, None, :] + cost.T  # [texts, to, from]
-        came_from[step, :n_alive] = ways.argmax(axis=2)
-        total[:n_alive] = ways.max(axis=2) + padded[step, :n_alive]
-    last = (total + cost[:, OUTSIDE]).argmax(axis=1)
-    for place, i in enumerate(group):
-        tags = found[i] = np.full(lengths[place], last[place], dtype=np.uint8)
-        for step in range(len(tags) - 1, 0, -1):
-            tags[step - 1] = came_from[step, place, tags[step]]
+    for group in side_by_side([len(one) for one in scores], most=_MAX_CELLS):
+        lengths = np.array([len(scores[i]) for i in group])
+        if not lengths[0]:
+            continue
+        padded = np.zeros((lengths[0], len(group), len(cost)))
+        for place, i in enumerate(group):
+            padded[: len(scores[i]), place] = scores[i]
+        padded[:, :, OUTSIDE + 1 :] += bias
+        total = padded[0] + cost[OUTSIDE]
+        came_from = np.zeros(padded.shape, dtype=np.uint8)
+        for step in range(1, len(padded)):
+            n_alive = int(np.searchsorted(-lengths, -step, side="left"))
+            ways = total[:n_alive, None, :] + cost.T  # [texts, to, from]
+            came_from[step, :n_alive] = ways.argmax(axis=2)
+            total[:n_alive] = ways.max(axis=2) + padded[step, :n_alive]
+        last = (total + cost[:, OUTSIDE]).argmax(axis=1)
+        for place, i in enumerate(group):
+            tags = found[i] = np.full(lengths[place], last[place], dtype=np.uint8)
+            for step in range(len(tags) - 1, 0, -1):
+                tags[step - 1] = came_from[step, place, tags[step]]
+    return found
 
 
 def places_of(tokens: Tokens) -> Ids:
@@ -375,11 +367,6 @@ def plain(char: str) -> str:
     return char
 
 
-def kind_of_character(char: str) -> int:
-    """Return the number of a character's kind, out of `KINDS`."""
-    return KINDS.index(_kind(char))
-
-
 def _kind(char: str) -> str:
     if char in "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029":
         return "line end"
@@ -405,6 +392,6 @@ def _tables() -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
     """Return the plain codes of the basic plane, and the kind of every character."""
     chars = [chr(code) for code in range(_N_TABLE)]
     kinds = np.full(_N_CODES, KINDS.index("other"), dtype=np.uint8)
-    kinds[:_N_TABLE] = [kind_of_character(char) for char in chars]
+    kinds[:_N_TABLE] = [KINDS.index(_kind(char)) for char in chars]
     kinds[_HAN_PLANES] = KINDS.index("kanji")
     return np.array([ord(plain(char)) for char in chars], dtype=np.int32), kinds

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +34,7 @@ from audit.deid.network.decode import (
     best_tags,
     characters_from_json,
     places_of,
+    side_by_side,
     spans_of,
 )
 from audit.deid.tagger import MODEL, Tags
@@ -192,48 +193,33 @@ def rows_of(note: int, *, n_tokens: int, size: int, overlap: int) -> list[Row]:
     return rows
 
 
-def batches_of(rows: Sequence[Row], *, device: str = "cpu") -> Iterator[list[Row]]:
-    """Put rows of about one length together; the longest first, so that memory runs out at once."""
-    batch: list[Row] = []
-    most = _MAX_CELLS.get(device, _MAX_CELLS["cpu"])
-    for row in sorted(rows, key=lambda row: (row.start - row.end, row)):
-        if batch and (batch[0].end - batch[0].start) * (len(batch) + 1) > most:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
-
-
 def scores_of(
     notes: Sequence[Tokens], *, model: TokenModel, size: int, overlap: int
 ) -> list[Scores]:
     """Return the scores [tokens with a place, tags] of each note.
 
-    Parameters
-    ----------
-    size, overlap
-        Of rows, in tokens; special tokens are counted in `size`.
+    `size` and `overlap` of rows are in tokens; special tokens are counted in `size`.
     """
-    inner, device = size - model.n_special, model.device.type
+    inner, device, n_before = size - model.n_special, model.device.type, len(model.reader.prefix)
     rows = [
         row
         for i, note in enumerate(notes)
         for row in rows_of(i, n_tokens=len(note), size=inner, overlap=overlap)
     ]
-    found: list[Scores] = [np.zeros((0, 1), dtype=np.float32)] * len(notes)
-    n_before = len(model.reader.prefix)
+    lengths = [row.end - row.start for row in rows]
+    parts: list[dict[int, Scores]] = [{} for _ in notes]
     with torch.inference_mode(), plain_float32(device):
-        for batch in batches_of(rows, device=device):
-            told = model.logits([notes[row.note][row.start : row.end] for row in batch])
-            for row, scores in zip(batch, told.float().cpu().numpy(), strict=True):
-                if not len(found[row.note]):
-                    shape = (len(notes[row.note]), scores.shape[1])
-                    found[row.note] = np.zeros(shape, dtype=np.float32)
-                told_from = n_before - row.start
-                kept = scores[row.first + told_from : row.last + told_from]
-                found[row.note][row.first : row.last] = kept
-    return [one[places_of(note)] for one, note in zip(found, notes, strict=True)]
+        for batch in side_by_side(lengths, most=_MAX_CELLS[device]):
+            some = [rows[i] for i in batch]
+            told = model.logits([notes[row.note][row.start : row.end] for row in some])
+            for row, scores in zip(some, told.float().cpu().numpy(), strict=True):
+                at = n_before - row.start
+                parts[row.note][row.first] = scores[row.first + at : row.last + at]
+    nothing = np.zeros((0, 1), dtype=np.float32)
+    return [
+        np.concatenate([own[first] for first in sorted(own)])[places_of(note)] if own else nothing
+        for own, note in zip(parts, notes, strict=True)
+    ]
 
 
 def spans_from(
