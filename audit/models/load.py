@@ -68,10 +68,9 @@ _CLASSES = {
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A masked language model in own memory, in evaluation mode.
+    """A masked language model in own memory, in evaluation mode, with transformers' tokenizer.
 
-    `tokenizer` is of transformers' kind; `digest` the SHA-256 of everything that determines the
-    model, from the bytes that were loaded.
+    `digest` is the SHA-256 of everything that determines it, from the bytes that were loaded.
     """
 
     model: nn.Module

@@ -42,26 +42,17 @@ _SLOW_SETTINGS = (
 def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) -> Any:
     """Build the tokenizer and hold it to what its files declare and to the model's embedding."""
     tokenizer = _from_private_copy(files, where=name)
-    vocabulary: dict[str, int] = tokenizer.get_vocab()
-    highest = max(vocabulary.values(), default=0)
-    n_invented = len(set(vocabulary.values()) - files.declared.keys())
-    of_tokens = {
-        role: (getattr(tokenizer, f"{role}_token_id"), getattr(tokenizer, f"{role}_token"))
-        for role in _SPECIAL_ROLES
-    }
-    lacking = [
-        role
-        for role, (number, token) in of_tokens.items()
-        if token is None or files.declared.get(number) != str(token)
-    ]
-    what = ""
-    do = "Use the tokenizer that was saved with this model."
+    numbers = set(tokenizer.get_vocab().values())
+    highest, n_invented = max(numbers, default=0), len(numbers - files.declared.keys())
+    tokens = {role: getattr(tokenizer, f"{role}_token") for role in _SPECIAL_ROLES}
+    held = {role: files.declared.get(getattr(tokenizer, f"{role}_token_id")) for role in tokens}
+    lacking = [role for role, one in tokens.items() if one is None or held[role] != str(one)]
+    # RoBERTa counts its positions from the padding token's number.
+    is_shifted = config.architecture == "roberta" and tokenizer.pad_token_id != config.pad_token_id
     if highest >= config.vocab_size:
         what = Message(
-            (
-                "The tokenizer numbers its tokens up to {highest}, but the model has "
-                "only {vocab_size} embeddings."
-            ),
+            "The tokenizer numbers its tokens up to {highest}, but the model has only {vocab_size} "
+            "embeddings.",
             highest=highest,
             vocab_size=config.vocab_size,
         )
@@ -69,10 +60,9 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
         what = Message(
             "The tokenizer has no {lacking} token in its vocabulary.", lacking=lacking[0]
         )
-    elif config.architecture == "roberta" and tokenizer.pad_token_id != config.pad_token_id:
-        # RoBERTa counts its positions from the padding token's number.
+    elif is_shifted:
         what = Message(
-            ("The padding token is {own} in the tokenizer and {promised} in config.json."),
+            "The padding token is {own} in the tokenizer and {promised} in config.json.",
             own=tokenizer.pad_token_id,
             promised=config.pad_token_id,
         )
@@ -81,10 +71,11 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
             "The tokenizer has {n_invented} entries that its files do not hold.",
             n_invented=n_invented,
         )
-        do = "Copy all tokenizer files that were saved with the model."
-    if what:
-        raise AuditError(what, where=name, do=do)
-    return tokenizer
+    else:
+        return tokenizer
+    raise AuditError(
+        what, where=name, do="Copy all files of the tokenizer that was saved with this model."
+    )
 
 
 def _from_private_copy(files: TokenizerFiles, *, where: str) -> Any:

@@ -662,12 +662,8 @@ MAX_LINE_BYTES = 50_000_000
 class PairedFiles:
     """The notes of two files; after iteration the attributes say what did not fit.
 
-    Attributes
-    ----------
-    n_gold_only
-        Notes of the gold file that were not predicted: every span there counts as missed.
-    n_predicted_only
-        Notes without gold: they cannot be judged and are left out.
+    Every span of a note that was not predicted counts as missed (`n_gold_only`); notes without gold
+    cannot be judged and are left out (`n_predicted_only`).
     """
 
     gold: Path

@@ -36,16 +36,10 @@ a name's place; there is no subject beside it; a subject that was not understood
 class FoundName:
     """One person's name in a text, or the placeholder in its place.
 
-    Attributes
-    ----------
-    name_start, name_end
-        Offsets of the name with all between its first and last part, the title left out.
-    first, last
-        As written, without middle names and suffixes; a name of one part is the last name. Both
-        are empty for placeholders.
-    roles
-        What is written, in order: ("first", "last"), ("last", "first"), ("last",), ("first",) or
-        ("full",) for one placeholder that stands for the whole name.
+    The offsets hold all between its first and last part, the title left out. `first` and `last` are
+    as written, without middle names and suffixes (a name of one part is the last name), both empty
+    for placeholders. `roles` is what is written, in order: ("first", "last"), ("last", "first"),
+    ("last",), ("first",) or ("full",) for one placeholder that stands for the whole name.
     """
 
     name_start: int
@@ -66,13 +60,8 @@ class FoundName:
 class Mention(FoundName):
     """A name beside an age.
 
-    Attributes
-    ----------
-    start, end
-        Offsets: from the name or the age, whichever is first, to the end of the other or of the
-        word for the sex.
-    age_years, sex
-        NaN where the age is a placeholder; "male", "female" or "" where it is not said.
+    From the name or the age, whichever is first, to the end of the other or of the word for the
+    sex. `age_years` is NaN where it is a placeholder; `sex` "male", "female", or "" if not said.
     """
 
     start: int

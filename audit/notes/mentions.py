@@ -92,10 +92,9 @@ _PEOPLE = word_set("patient pt infant child baby adult adolescent")
 
 @dataclass(frozen=True)
 class Age:
-    """An age and the sex that goes with it.
+    """An age and the sex that goes with it; `is_short` for "70M", `is_aged` for "aged 70".
 
-    Offsets of the age itself (`start`, `end`) and of the end of the description ("man", "male
-    patient"); `end` again where no sex follows. `is_short` for "70M", `is_aged` for "aged 70".
+    The description ("man", "male patient") ends at `description_end`: `end` where no sex follows.
     """
 
     start: int
@@ -408,9 +407,8 @@ class _Beside:
     def _family_before(self, index: int, *, given: Sequence[Token]) -> list[Token]:
         """Return the family name before "," of "Last, First"; empty where it is no such pair."""
         words = _words(given)
-        if len(words) > (2 if all(word.is_capitals for word in words) else 1):
-            return []
-        if words and words[0].kind == "placeholder" and words[0].role != "first":
+        is_other = bool(words) and words[0].kind == "placeholder" and words[0].role != "first"
+        if is_other or len(words) > 1 + all(word.is_capitals for word in words):
             return []
         family: list[Token] = []
         while index >= 0 and len(family) < 4:
@@ -634,6 +632,5 @@ def _may_follow(token: Token, name: _Name) -> bool:
 
 
 def _mention(name: _Name, age: Age, *, form: str, sex: str) -> Mention:
-    return Mention.of(
-        name, start=age.start, end=age.description_end, age_years=age.years, sex=sex, form=form
-    )
+    place = {"start": age.start, "end": age.description_end}
+    return Mention.of(name, **place, age_years=age.years, sex=sex, form=form)

@@ -79,21 +79,11 @@ _STAFF = re.compile(
 class Placeholder:
     """One place, in characters of the text.
 
-    Attributes
-    ----------
-    content
-        What is between the marks, white space made single; "" for `___`.
-    category
-        The content without its number, as written; "___" for a blank; a date's form for dates.
-    kind
-        What stands for it in this program; "unknown" where the category is not known.
-    number
-        Tells places of one category apart; "" where there is none.
-    role, sex
-        Of names: "patient", "staff" or "other"; "M" or "F" where it is said. Else "".
-    group
-        Names that stand together and name one person have the same number, counted from 0; -1
-        for what is no name.
+    `content` is what is between the marks, white space made single; `category` the same without its
+    `number`, "___" for a blank and a date's form for dates; `kind` what stands for it in this
+    program ("unknown" for an unknown category). Of names: `role` "patient", "staff" or "other";
+    `sex` "M" or "F" where it is said; those of one person that stand together have one `group`,
+    counted from 0. Else "" and -1.
     """
 
     start: int
@@ -107,8 +97,7 @@ class Placeholder:
     group: int = -1
 
 
-@dataclass(frozen=True)
-class Parsed:
+class Parsed(NamedTuple):
     """All places of a text, in order; `n_malformed` counts openings that are never closed."""
 
     places: tuple[Placeholder, ...]
@@ -118,8 +107,7 @@ class Parsed:
 def find_placeholders(text: str, *, has_blanks: bool = False) -> Parsed:
     """Find every placeholder of a text, and whose name the names are.
 
-    `has_blanks`: whether `___` is a placeholder, as in MIMIC-IV; in MIMIC-III it is a line to
-    write on.
+    `has_blanks`: whether `___` is one, as in MIMIC-IV; in MIMIC-III it is a line to write on.
     """
     if _OPENING not in text and not (has_blanks and BLANK in text):
         return Parsed((), 0)
@@ -182,13 +170,9 @@ def _with_people(text: str, found: list[Placeholder]) -> list[Placeholder]:
         numbered = next((place.number for place in reversed(group) if place.number), "")
         for place in group:
             is_staff = role == "staff" and place.category.lower() in ("name (ni)", "name2 (ni)")
+            kind, own = "last" if is_staff else place.kind, place.number or numbered
             known[place.start] = replace(
-                place,
-                kind="last" if is_staff else place.kind,
-                role=role,
-                sex=sex,
-                group=number,
-                number=place.number or numbered,
+                place, kind=kind, role=role, sex=sex, group=number, number=own
             )
     return [known.get(place.start, place) for place in found]
 
@@ -244,16 +228,9 @@ _GONE = "\0"
 
 @dataclass(frozen=True)
 class NameSlot:
-    """The first place of a full name in a text, and the text around it.
+    """The first place of a full name, and the text around it without its other placeholders.
 
-    Attributes
-    ----------
-    left, right
-        Text before and after, other placeholders deleted, line breaks as spaces.
-    roles
-        ("first", "last"), ("last", "first"), or ("full",).
-    separator
-        What stands between the two places; "" for one place.
+    `roles` are ("first", "last"), ("last", "first") or ("full",); `separator` stands between two.
     """
 
     left: str
@@ -271,8 +248,8 @@ class _Slot(NamedTuple):
 def find_name_slot(text: str) -> NameSlot | None:
     """Find the first place of a full name; None where there is none.
 
-    Either one placeholder for the whole name, or a first and a last name next to each other in
-    either order, with at most a comma and one middle initial (which is dropped) between them.
+    One placeholder for the whole name, or a first and a last name side by side in either order,
+    with at most a comma and one middle initial (which is dropped) between them.
     """
     found = [_Slot(m.start(), m.end(), _role(m)) for m in _PLACEHOLDER.finditer(text)]
     for index, place in enumerate(found):

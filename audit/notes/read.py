@@ -45,10 +45,7 @@ ByteListener = Callable[[int], None]
 
 
 def blocks_of(path: Path, *, on_bytes: ByteListener = lambda n: None) -> Iterator[bytes]:
-    """Read a plain or gzip file of notes block by block, a megabyte at most each.
-
-    `on_bytes` is called with the bytes of the file (packed, if it is packed) since the last call.
-    """
+    """Read a plain or gzip file by blocks; `on_bytes` gets its bytes (packed) since the last."""
     try:
         with path.open("rb") as file:
             is_packed = file.read(2) == _GZIP
@@ -70,10 +67,8 @@ def blocks_of(path: Path, *, on_bytes: ByteListener = lambda n: None) -> Iterato
                 n_reported = n_packed
             if file.tell() > n_reported:
                 on_bytes(file.tell() - n_reported)
-    except EOFError:
-        raise AuditError("The gzip file ends in the middle.", where="notes") from None
-    except (gzip.BadGzipFile, zlib.error):
-        raise AuditError("The gzip file is damaged.", where="notes") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise AuditError("The gzip file is damaged, or ends too early.", where="notes") from None
     except OSError:
         raise AuditError("The file cannot be read.", where="notes") from None
 
@@ -322,16 +317,9 @@ class Note:
 class NoteSource:
     """Where notes are read from, with what was found out about it before reading.
 
-    Attributes
-    ----------
-    kind
-        "csv", "jsonl", "parquet" or "folder".
-    codec
-        "utf-8-sig" or "cp932"; "" where it does not apply.
-    columns
-        Field of a note -> its columns in the order in which they are taken; empty for a folder.
-    n_bytes
-        Of the file or files, packed if they are packed.
+    `kind` is "csv", "jsonl", "parquet" or "folder"; `codec` "utf-8-sig", "cp932" or "" where there
+    is none; `columns` go from a field of a note to its columns in the order in which they are
+    taken, empty for a folder; `n_bytes` are those of the files as they lie there.
     """
 
     path: Path
@@ -364,14 +352,9 @@ class NoteSource:
 def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:
     """Find out what a path holds and which columns are which, without reading the notes.
 
-    Parameters
-    ----------
-    path
-        `NOTEEVENTS.csv`, `discharge.csv`, any CSV, JSONL or Parquet file with a column of texts
-        (CSV and JSONL also as .gz), or a folder of .txt files: there a folder inside it is a
-        patient, if there are any.
-    columns
-        Field of a note -> name of its column, for names that are not known.
+    `NOTEEVENTS.csv`, `discharge.csv`, any CSV, JSONL or Parquet file with a column of texts (.gz
+    too), or a folder of .txt files, where a folder inside it is a patient. `columns`
+    go from a field of a note to its column, for names that are not known.
     """
     columns = columns or {}
     if unknown := sorted(set(columns) - set(FIELDS)):
@@ -536,11 +519,10 @@ _MAX_FILES = 2_000
 
 @dataclass(frozen=True)
 class NoteFile:
-    """A file, or a folder of texts, in the list.
+    """A file, or a folder of texts, in the list; `kind` is by the name alone.
 
-    `file_id` is the folder's label and the path under it, with "/"; `kind` is "csv", "jsonl",
-    "parquet" or "folder", by the name alone; `n_bytes` of a folder are those of the texts right
-    inside it; `path` has its links resolved.
+    `file_id` is the folder's label and the path under it, with "/"; `n_bytes` of a folder are those
+    of the texts right inside it; `path` has its links resolved.
     """
 
     file_id: str

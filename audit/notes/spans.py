@@ -179,13 +179,7 @@ def known_label(label: str) -> str:
 
 @dataclass(frozen=True)
 class LabelMap:
-    """Which label becomes which.
-
-    Parameters
-    ----------
-    labels
-        From a label, in the form of `folded`, to another; to "" where its spans are left out.
-    """
+    """From a label, in the form of `folded`, to another; to "" where its spans are left out."""
 
     labels: Mapping[str, str]
 
@@ -202,10 +196,7 @@ FIVE_TYPES = LabelMap(FOREIGN)
 
 @dataclass(frozen=True)
 class Relabelled:
-    """A document whose labels were mapped.
-
-    `n_left_out` spans have a label whose type is "", and `unknown` labels are not in the map.
-    """
+    """A document with mapped labels; `n_left_out` spans have the type "", `unknown` ones none."""
 
     document: TaggedDocument
     n_left_out: int

@@ -266,31 +266,12 @@ def test_capitals_that_no_setting_explains_are_noted(copy: Path) -> None:
 def test_roberta_needs_its_merges_and_its_padding(tmp_path: Path) -> None:
     folder = make_roberta(tmp_path / "model")
     edit_json(folder, "config.json", pad_token_id=0)
-    said = r"padding token is 1 in the tokenizer and 0 in config\.json\. Use the tokenizer that"
+    said = r"padding token is 1 in the tokenizer and 0 in config\.json\. Copy all files of"
     with pytest.raises(AuditError, match=said):
         load_model(folder)
     (folder / "merges.txt").unlink()
     with pytest.raises(AuditError, match=r"files are missing \(merges\.txt\)"):
         load_model(folder)
-
-
-@pytest.mark.parametrize(
-    ("file", "change"),
-    [
-        ("tokenizer.json", {"added_tokens": [{"id": 0, "content": "[PAD]", "special": True}]}),
-        ("tokenizer.json", {"normalizer": {"type": ["Lowercase"]}}),
-        ("tokenizer.json", {"truncation": 1}),
-        ("tokenizer_config.json", {"model_max_length": [1]}),
-        ("tokenizer_config.json", {"padding_side": 5}),
-    ],
-)
-def test_settings_of_a_wrong_kind_are_refused(
-    copy: Path, file: str, change: dict[str, object]
-) -> None:
-    load_model(copy).tokenizer.save_pretrained(copy)
-    edit_json(copy, file, **change)
-    with pytest.raises(AuditError, match=r"cannot be built|unknown component"):
-        load_model(copy)
 
 
 def test_one_tokenizer_in_two_forms_makes_a_pair(good: Path, tmp_path: Path) -> None:

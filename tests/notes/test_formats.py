@@ -282,13 +282,8 @@ def test_published_files_are_read():
 
 
 def test_names_of_files_tell_the_format():
-    names = {
-        "a.ann": "brat",
-        "A.XML": "i2b2",
-        "a.bio": "conll",
-        "x.txt": "inline",
-        "b.JSONL": "jsonl",
-    }
+    names = {"a.ann": "brat", "A.XML": "i2b2", "a.bio": "conll", "x.txt": "inline",
+             "b.JSONL": "jsonl"}  # fmt: skip
     assert {name: guess_format([name, "y.txt"]) for name in names} == names
     assert file_name("../a.b é_-%") == "%2E%2E%2Fa%2Eb é_-%25"
     with pytest.raises(AuditError, match="format of these files is not known"):

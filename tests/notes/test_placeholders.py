@@ -20,9 +20,7 @@ from audit.notes.dates import (
     written_date,
 )
 from audit.notes.placeholders import (
-    NameSlot,
     Placeholder,
-    find_name_slot,
     find_placeholders,
     has_marks,
 )
@@ -119,26 +117,6 @@ def test_blanks_are_told_by_the_words_around(text: str, expected: tuple[str, str
     assert (place.kind, place.role) == expected
     assert find_placeholders(text).places == () and not has_marks(text)
     assert find_placeholders("____ and _____", has_blanks=True).places == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "slot"),
-    [
-        ("\nSeen [DATE] [NAME] is a [**Age over 90**]\n y\n\x00.",
-         ("Seen ", ("full",), "", " is a y .")),
-        ("A. [**First Name 1**] [**Initial (NP) 2**]. [**Last Name**] b",
-         ("A. ", ("first", "last"), " ", " b")),
-        ("[LAST], [FIRST] K. [LAST]", ("", ("last", "first"), ", ", " K.")),
-        ("[姓][名]様", ("", ("last", "first"), "", "様")),
-        ("[姓]\u3000[名]様[別紙]", ("", ("last", "first"), "\u3000", "様[別紙]")),
-        ("[FIRST] [FIRST] [LAST]", ("", ("first", "last"), " ", "")),
-        ("[FIRST] and [LAST]. ___", None),
-        ("[FIRST]. [LAST]", None),
-        ("[name] [Name]", None),
-    ],
-)  # fmt: skip
-def test_the_place_of_a_full_name(text: str, slot: tuple[object, ...] | None) -> None:
-    assert find_name_slot(text) == (None if slot is None else NameSlot(*slot))  # type: ignore[arg-type]
 
 
 # 172 years are 62,822 days; the nearest whole number of weeks is 62,825.
