@@ -107,7 +107,7 @@ def test_labels_in_use_belong_to_the_five_types(tmp_path):
     ("gold", "pred", "options", "said"),
     [
         ([], [note("1", "Ann.")], (), "predicted notes, line 1: .*not that of the gold"),
-        ([], [note("1", "Ann", (0, 9, "x"))], (), "predicted notes, line 1: .*behind"),
+        ([], [note("1", "Ann", (0, 9, "x"))], (), "predicted notes, line 1: .*`spans` that"),
         ([], [note("1", "Ann")] * 2, (), "twice"),
         ([note("1", "Ann")] * 2, [], (), "twice"),
         ([], [note("3", "zz")], (), "no note in common"),
