@@ -193,18 +193,10 @@ _EDITS = ("n_inserted", "n_deleted", "n_substituted")
 class Alignment:
     """What a model's output says about a note.
 
-    Attributes
-    ----------
-    status
-        One of `STATUSES`.
-    spans, unaligned
-        On the note, sorted, each once; and those on the copy that have no place in it.
-    copy
-        The output without its tags: to be shown, never to be released.
-    edits
-        How the copy departs from its note, in characters as they are compared: `n_inserted`,
-        `n_deleted`, `n_substituted`, of these `n_inside` tags of the copy, and `n_source_chars`.
-        Differs: counted from this alignment, so they can exceed the least number of edits.
+    `spans` are on the note, sorted, each once; `unaligned` on the copy, without a place in the
+    note; `copy` is the output without its tags, never to be released. `edits` are in characters as
+    they are compared, `n_inside` of them in tags. Differs: counted from this alignment, so they can
+    exceed the least number of edits.
     """
 
     status: str
@@ -352,14 +344,8 @@ class Piece(Record):
 class CopyReading:
     """A note read through its copies (`pieces`); `edits` and `census` are of all together.
 
-    Attributes
-    ----------
-    document
-        The note with its spans, which may be nested; spans without a place in it are spurious.
-    tags
-        The same spans as a tagger gives them: none sharing a character with another.
-    status
-        The worst of the windows' statuses, in the order of `STATUSES`.
+    The spans of the document may be nested, those of `tags` are as a tagger gives them; `status` is
+    the worst of the windows'.
     """
 
     document: TaggedDocument
@@ -491,11 +477,7 @@ def notes_in(path: Path, what: str) -> Iterator[TaggedDocument]:
 
 
 def align_outputs(
-    gold: Path,
-    outputs: Path,
-    *,
-    folder: Path,
-    on_chars: Callable[[float], None] = lambda n: None,
+    gold: Path, outputs: Path, *, folder: Path, on_chars: Callable[[float], None] = lambda n: None
 ) -> int:
     """Write what a model's outputs say of the gold notes: `PREDICTIONS` and `COPIES` of a folder.
 

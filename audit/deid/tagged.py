@@ -193,18 +193,8 @@ ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
 class TaggedSet(Record):
     """A set of notes that a tagger was asked to mark, as `tagged.json` has it.
 
-    Attributes
-    ----------
-    title
-        As given, untrusted; may be empty.
-    tagger_id, tagger_digest
-        As in `audit.deid.taggers.KnownTagger`.
-    created
-        ISO time stamp in UTC.
-    census
-        What `tag_notes` counted; None while the set is not whole.
-    path
-        The folder; its name, 12 hexadecimal digits, is the same for the same question.
+    The title is untrusted; the tagger is as in `KnownTagger`; `census` is what `tag_notes` counted,
+    None while the set is not whole; the name of the folder is the same for the same question.
     """
 
     format: Literal[1] = 1
@@ -427,11 +417,10 @@ _OF_TAGGER = ("n_notes_without_spans", "n_replaced", "n_replaced_by_itself", "sp
 
 
 def corrected_census(tagged: TaggedSet, *, index: IntArray, corrections: ByNote) -> dict[str, Any]:
-    """Return the census of a whole set as its notes are handed out.
+    """Return the census of a whole set as its notes are handed out; only corrected ones are read.
 
-    `n_notes_corrected` says how many notes a person changed. Where there are any, the census says
-    under `corrections` how many marks were taken away and added, and under `tagger_alone` what the
-    tagger's own files hold. Only corrected notes are read.
+    Where a person changed notes it says under `corrections` how many marks were taken away and
+    added, and under `tagger_alone` what the tagger's own files hold.
     """
     own = dict(tagged.census or {})
     if not corrections:
@@ -470,11 +459,7 @@ def census_of(note: OneNote, *, release: Release) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CopyOfNote:
-    """How a copy relates to its note.
-
-    `error_rate` is edited characters over those of the note, None for an empty note; `n_unaligned`
-    marks of the copy have no place in the note; `n_malformed` tags were not well written.
-    """
+    """How a copy relates to its note, as in a line of `copies.jsonl`."""
 
     status: str
     error_rate: float | None
