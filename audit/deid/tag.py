@@ -92,10 +92,14 @@ def tag_notes(
             run.end()
             meter.finish(TAGGING)
         census = run.census(tagger, release.mode)
-        text = json.dumps(census, ensure_ascii=False, indent=1) + "\n"
-        write_whole(folder / CENSUS, text.encode())
+        write_whole(folder / CENSUS, census_file(census))
         (folder / _STATE).unlink()
     return census
+
+
+def census_file(census: Mapping[str, Any]) -> bytes:
+    """Return a census as a file."""
+    return (json.dumps(census, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 class _Share:

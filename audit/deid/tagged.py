@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from audit.deid.copies import COPIES, STATUSES, json_line
 from audit.deid.given import SPANS, whole_note
 from audit.deid.release import FROM_TEXT, Release, Replacement, language_of
-from audit.deid.tag import CENSUS, REDACTED, by_label, counted
+from audit.deid.tag import CENSUS, REDACTED, by_label, census_file, counted
 from audit.deid.tagger import Tagger, tag_checked
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import flattened, jsonl_line, read_line, write_files
@@ -532,11 +532,6 @@ def exported(notes: Iterable[OneNote], *, form: str, n_notes: int, language: str
         if left_out:
             add({_LEFT_OUT: write_table(("row", "why"), left_out, bom=True).encode()})
     return buffer.getvalue()
-
-
-def census_file(census: Mapping[str, Any]) -> bytes:
-    """Return a census as a file."""
-    return (json.dumps(census, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 def _files(note: OneNote, form: str, language: str) -> dict[str, bytes]:
