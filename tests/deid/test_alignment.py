@@ -29,7 +29,8 @@ LINES = (
 )
 PROSE = (
     "症例は高血圧の既往がある．", "検査で白血球の上昇を認めた．\n",
-    "抗菌薬を投与し，第{}病日に改善した．", "腹部ＣＴでは<5 mmの結節を{}か所に認める．\n", "再検で血圧は{}/80 mmHgであった。",
+    "抗菌薬を投与し，第{}病日に改善した．", "腹部ＣＴでは<5 mmの結節を{}か所に認める．\n",
+    "再検で血圧は{}/80 mmHgであった。",
 )  # fmt: skip
 Group = list[tuple[str, Span | None]]
 """A sentence in pieces, some of which are spans of the note."""
