@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -107,8 +106,6 @@ def test_every_epoch_has_every_row_once(tmp_path: Path) -> None:
 def test_tuned_on_a_few_notes_it_copies_them_with_their_tags(
     tmp_path: Path, settings: dict[str, object], with_chat: bool
 ) -> None:
-    if "lora" in settings:
-        pytest.importorskip("peft")
     model = write_model(tmp_path / "m", with_chat=with_chat)
     points: list[LossPoint] = []
     asked = order(tmp_path, model, **settings)
@@ -124,7 +121,6 @@ def test_tuned_on_a_few_notes_it_copies_them_with_their_tags(
 
 
 def test_the_folder_is_an_ordinary_model_for_its_owner_alone(tmp_path: Path) -> None:
-    pytest.importorskip("peft")
     model = write_model(tmp_path / "m")
     asked = order(tmp_path, model, **SHORT | {"lora": Lora(dropout=0.1)})
     asked = asked.with_(validation=(tmp_path / "gold.jsonl",))
@@ -157,8 +153,6 @@ def test_the_folder_is_an_ordinary_model_for_its_owner_alone(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("lora", [None, Lora(rank=4, dropout=0.2)])
 def test_stopped_and_gone_on_the_weights_are_the_same(tmp_path: Path, lora: Lora | None) -> None:
-    if lora:
-        pytest.importorskip("peft")
     model = write_model(tmp_path / "m")
     whole, asked = (order(tmp_path, model, out=out, **SHORT | {"lora": lora}) for out in "ab")
     n_steps = tuned(whole).training["n_steps"]
@@ -191,7 +185,6 @@ def test_gradient_checkpointing_two_formats_and_tags_in_english(tmp_path: Path) 
 
 
 def test_what_cannot_be_tuned_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("peft")
     model = write_model(tmp_path / "m")
     asked = order(tmp_path, model, **SHORT)
     none = tmp_path / "none.jsonl"
@@ -202,9 +195,6 @@ def test_what_cannot_be_tuned_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     ):
         with pytest.raises(AuditError, match=said):
             tuned(wrong)
-    with monkeypatch.context() as patch, pytest.raises(AuditError, match="the package peft"):
-        patch.setitem(sys.modules, "peft", None)
-        tuned(order(tmp_path, model, out="peft", **SHORT | {"lora": Lora()}))
     with monkeypatch.context() as patch, pytest.raises(AuditError, match="no longer a number"):
         patch.setattr(Learner, "step", lambda *_: torch.full((2,), float("nan")))
         tuned(order(tmp_path, model, out="nan", **SHORT))
@@ -400,7 +390,6 @@ def test_the_command_from_gold_notes_to_the_score_of_copies(
         assert "--pred, --outputs" in deid("score", "--gold", gold, *sides, code=2)["said"]
     wrong = deid("train", "--kind", "generative", "--gold", gold, code=2)
     assert "Which model" in wrong["said"]
-    pytest.importorskip("peft")
     told = deid(*tune, "--validation", gold, "--out", tmp_path / "o", "--lora", "--lora-rank", 4,
                 "--lora-targets", "q_proj,v_proj", "--gen-epochs", 2)  # fmt: skip
     assert told["tagger_id"] is None
