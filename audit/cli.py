@@ -47,7 +47,7 @@ from audit.corpus.kept import (
 )
 from audit.corpus.make import CorpusTask
 from audit.deid.cases import SpanCase, misses_csv, misses_jsonl, misses_of
-from audit.deid.copies import PREDICTIONS, align_outputs, copies_summary, read_copies
+from audit.deid.copies import PREDICTIONS, align_outputs, read_copies
 from audit.deid.generative.config import GenerativeFacts, Lora, TuningSettings
 from audit.deid.generative.model import LocalModel
 from audit.deid.given import SPANS, annotated_notes, as_jsonl, notes_to_tag
@@ -1008,12 +1008,14 @@ def deid_build(
         translator=LocalModel(translator, max_new_tokens=2048) if translator else None,
     )
     summary = build_named(open_notes(notes), out=out, order=order, progress=progress_line())
-    say(f"{summary.n_notes} notes with {sum(summary.n_spans.values())} values; "
-        f"{sum(summary.unknown.values())} masks were not understood and stayed.")  # fmt: skip
-    if not summary.leaks.is_clean:
-        say(f"Splits share {summary.leaks.n_shared_patients} patients and "
-            f"{summary.leaks.n_shared_texts} texts.")  # fmt: skip
-    return summary.plain()
+    n_spans, n_unknown = sum(summary["n_spans"].values()), sum(summary["unknown"].values())
+    say(f"{summary['n_notes']} notes with {n_spans} values; "
+        f"{n_unknown} masks were not understood and stayed.")  # fmt: skip
+    leaks = summary["leaks"]
+    if not leaks["is_clean"]:
+        say(f"Splits share {leaks['n_shared_patients']} patients and "
+            f"{leaks['n_shared_texts']} texts.")  # fmt: skip
+    return summary
 
 
 def deid_tag(
@@ -1233,7 +1235,7 @@ def deid_score(
         )
     if misses:
         _write_misses(misses, missed)
-    told = copies_summary(copies.sums) if copies else None
+    told = copies.summary() if copies else None
     return _score_told(score, files=files, unknown=unknown, copies=told, exact=exact)
 
 

@@ -73,23 +73,17 @@ class SpanCase:
         return self.text[:low], self.text[low:high], self.text[high:]
 
     def listed(self) -> dict[str, Any]:
-        """Return it as a line of the list of misses."""
-        sides = {"gold": self.gold, "predicted": self.predicted}
-        spans = [span for span in sides.values() if span]
+        """Return it as a line of the list of misses, as `HEADER` has it."""
+        spans = [span for span in (self.gold, self.predicted) if span]
         whole = (min(s for s, _ in spans), max(e for _, e in spans)) if spans else None
         before, _, after = self.pieces(whole)
-        starts, ends = (
-            {f"{side}_{what}": span and span[i] for side, span in sides.items()}
-            for i, what in enumerate(("start", "end"))
-        )
-        return {
-            "doc_id": self.doc_id, "patient_id": self.patient_id, "kind": self.kind,
-            "gold_label": self.row if self.gold else None,
-            "predicted_label": None if self.kind == MISSED else self.column,
-            **starts, **ends,
-            **{f"{side}_text": self.pieces(span)[1] for side, span in sides.items()},
-            "before": before, "after": after,
-        }  # fmt: skip
+        values = (
+            self.doc_id, self.patient_id, self.kind, self.row if self.gold else None,
+            None if self.kind == MISSED else self.column,
+            *(self.gold or (None, None)), *(self.predicted or (None, None)),
+            before, self.pieces(self.gold)[1], self.pieces(self.predicted)[1], after,
+        )  # fmt: skip
+        return dict(zip(HEADER, values, strict=True))
 
 
 def _pairs(found: Matches) -> list[_Pair]:
@@ -153,8 +147,7 @@ def misses_of(
 
 def misses_csv(misses: Iterable[SpanCase]) -> str:
     """Return misses as CSV in which no cell is a formula."""
-    rows = [case.listed() for case in misses]
-    return write_table(HEADER, [[row[name] for name in HEADER] for row in rows])
+    return write_table(HEADER, [list(case.listed().values()) for case in misses])
 
 
 def misses_jsonl(misses: Iterable[SpanCase]) -> Iterator[str]:

@@ -22,10 +22,10 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from pydantic import TypeAdapter, computed_field
+from pydantic import TypeAdapter
 
 from audit.corpus.build import CorpusFile, corpus_folder
 from audit.deid.fill import NoteContext, ProfileTable, filled, owner_of, with_marked_ages
@@ -38,7 +38,6 @@ from audit.notes.read import Note, NoteSource
 from audit.notes.spans import IDENTIFIER, TYPES
 from audit.progress import Meter, ProgressListener, StopQuestion
 from audit.shelf import building_folder
-from audit.task import Record
 
 TRAIN, VALIDATION, TEST, REST = "train", "validation", "test", "rest"
 SPLITS = (TRAIN, VALIDATION, TEST, REST)
@@ -83,27 +82,6 @@ def split_notes(
     return split.tobytes()
 
 
-class LeakCheck(Record):
-    """What splits share: patients, identifiers of notes and whole texts in more than one of three.
-
-    All must be 0 but for texts that the source has twice. `n_seen_names` of `n_names` different
-    full names in validation and test are in training too (namesakes, and staff of several
-    patients): the measurement tells them apart.
-    """
-
-    n_shared_patients: int
-    n_shared_notes: int
-    n_shared_texts: int
-    n_names: int
-    n_seen_names: int
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def is_clean(self) -> bool:
-        """Whether no patient, no note and no text crosses a split."""
-        return not (self.n_shared_patients or self.n_shared_notes or self.n_shared_texts)
-
-
 class LeakCounter:
     """Reads the notes of all splits one by one, and counts what crosses them.
 
@@ -121,51 +99,23 @@ class LeakCounter:
         for what, value in (("patient", patient), ("note", doc_id), ("text", text), *folded):
             self._seen[what, split].add(draw(0, what, value))
 
-    def check(self) -> LeakCheck:
-        """Return what was counted."""
-        n_patients, n_notes, n_texts = (
-            sum(
-                n > 1
-                for n in Counter(chain(*(self._seen[what, one] for one in SPLITS[:3]))).values()
-            )
-            for what in ("patient", "note", "text")
-        )
+    def check(self) -> dict[str, int | bool]:
+        """Return how many patients, identifiers of notes and whole texts are in more than one.
+
+        All three must be 0 but for texts that the source has twice. `n_seen_names` of `n_names`
+        different full names in validation and test are in training too (namesakes, and staff of
+        several patients): the measurement tells them apart.
+        """
+        shared = {}
+        for what in ("patient", "note", "text"):
+            splits = Counter(chain(*(self._seen[what, split] for split in SPLITS[:3])))
+            shared[f"n_shared_{what}s"] = sum(n > 1 for n in splits.values())
         train, *held_out = (self._seen["name", one] for one in SPLITS[:3])
         names = set.union(*held_out)
-        return LeakCheck(
-            n_shared_patients=n_patients, n_shared_notes=n_notes, n_shared_texts=n_texts,
-            n_names=len(names), n_seen_names=len(names & train),
-        )  # fmt: skip
-
-
-class ChainSummary(Record):
-    """Counts of a corpus with names; no name and no text of a note.
-
-    `n_templates` notes without masks got a Japanese header and mentions; `n_restored` masks were no
-    personal information and hold text again; `unknown` ones stayed, by category, and so did
-    `n_marks_left` typed placeholders of no known name; of `n_passages` that were to be translated
-    `n_passages_kept` were left in their language. `n_spans` are by type, `kinds` by kind of mask.
-    `namesakes_per_100_000` people share somebody's full name, on average, by the tables of names.
-    `digests` are SHA-256 of each file.
-    """
-
-    seed: int
-    locale: str
-    n_notes: int
-    n_refused: int
-    n_patients: int
-    n_templates: int
-    n_restored: int
-    unknown: dict[str, int]
-    n_marks_left: int
-    n_passages: int
-    n_passages_kept: int
-    n_spans: dict[str, int]
-    kinds: dict[str, int]
-    splits: dict[str, int]
-    leaks: LeakCheck
-    namesakes_per_100_000: float
-    digests: dict[str, str]
+        return {
+            **shared, "n_names": len(names), "n_seen_names": len(names & train),
+            "is_clean": not any(shared.values()),
+        }  # fmt: skip
 
 
 _HEADERS = (
@@ -360,8 +310,14 @@ def build_named(
     order: ChainOrder,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
-) -> ChainSummary:
-    """Make a corpus with names; the folder, which must be empty, appears when it is whole.
+) -> dict[str, Any]:
+    """Make a corpus with names and return its summary; the folder, which must be empty, is new.
+
+    The summary has counts, no name and no text of a note. `n_templates` notes without masks got a
+    Japanese header and mentions; `n_restored` masks were no personal information and hold text
+    again; `unknown` ones stayed, by category, and so did `n_marks_left` typed placeholders of no
+    known name; of `n_passages` that were to be translated `n_passages_kept` were left in their
+    language. `namesakes_per_100_000` people share somebody's full name, by the tables of names.
 
     `progress` and `should_stop` are asked for each batch of notes and of a model's prompts; the
     unit is bytes of the source. When a person stops, nothing is left but a model's answers.
@@ -379,7 +335,7 @@ def build_named(
         run.fill(answers, n_units=totals[FILL])
         meter.finish(FILL)
         summary = run.summary()
-        text = json.dumps(summary.plain(), indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps(summary, indent=1, ensure_ascii=False) + "\n"
         files[SUMMARY].write(text.encode())
     return summary
 
@@ -498,25 +454,25 @@ class _Chain:
             locale=locale,
         )
 
-    def summary(self) -> ChainSummary:
+    def summary(self) -> dict[str, Any]:
         """Return what was counted, with the SHA-256 of each file."""
         names = ("n_notes", "n_refused", "n_templates", "n_restored", "n_marks_left", "n_passages",
                  "n_passages_kept")  # fmt: skip
         unknown, kinds = (dict(sorted(self._counts[what].items(), key=lambda x: (-x[1], x[0])))
                           for what in ("unknown", "kinds"))  # fmt: skip
-        return ChainSummary(
-            seed=self._order.seed,
-            locale=self._order.locale,
-            n_patients=len(self._profiles),
+        return {
+            "seed": self._order.seed,
+            "locale": self._order.locale,
+            "n_patients": len(self._profiles),
             **{name: self._counts[""][name] for name in names},
-            unknown=unknown,
-            n_spans={name: self._counts["spans"][name] for name in TYPES},
-            kinds=kinds,
-            splits={name: self._counts["splits"][name] for name in SPLITS},
-            leaks=self._leaks.check(),
-            namesakes_per_100_000=round(namesakes_expected(locale=self._order.locale), 3),
-            digests={name: self._files[name].digest for name in FILES if name != SUMMARY},
-        )
+            "unknown": unknown,
+            "n_spans": {name: self._counts["spans"][name] for name in TYPES},
+            "kinds": kinds,
+            "splits": {name: self._counts["splits"][name] for name in SPLITS},
+            "leaks": self._leaks.check(),
+            "namesakes_per_100_000": round(namesakes_expected(locale=self._order.locale), 3),
+            "digests": {name: self._files[name].digest for name in FILES if name != SUMMARY},
+        }
 
 
 def _line(record: object) -> bytes:

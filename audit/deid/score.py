@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -32,7 +32,6 @@ from audit.deid.metrics import (
     LabelScore,
     Pair,
     compare,
-    f1,
     measured,
 )
 from audit.errors import AuditError
@@ -84,7 +83,7 @@ def score_pairs(
     counters, blind = ({name: MatchCounter() for name in names} for names in (CRITERIA, BLIND))
     covered = CoverageCounts()
     seen: defaultdict[str, IntArray] = defaultdict(lambda: np.zeros((2, 2), dtype=np.int64))
-    n_documents = n_duplicates = n_overlaps = 0
+    totals = Counter(n_documents=0, n_duplicates=0, n_overlapping_gold=0)
     for gold, predicted in pairs:
         spans = *gold.spans, *predicted.spans
         if {*(span.label for span in spans), *predicted.unaligned} & {MISSED, SPURIOUS}:
@@ -100,19 +99,19 @@ def score_pairs(
             is_found = span not in found[HEADLINE_CRITERION].missed
             seen[span.label][int(form in known)] += (is_found, 1)
         covered += coverage(gold, predicted=predicted.spans)
-        n_documents += 1
-        n_duplicates += gold.n_duplicates + predicted.n_duplicates
-        n_overlaps += n_overlapping(gold.spans)
-    if not n_documents:
+        n_duplicates, n_overlaps = (
+            gold.n_duplicates + predicted.n_duplicates,
+            n_overlapping(gold.spans),
+        )
+        totals.update(n_documents=1, n_duplicates=n_duplicates, n_overlapping_gold=n_overlaps)
+    if not totals["n_documents"]:
         raise AuditError("There is no note to score.", do="Give files with at least one note.")
     return Scored(
         criteria={name: one.counts() for name, one in counters.items()},
         blind={name: one.counts() for name, one in blind.items()},
         covered=covered,
-        n_documents=n_documents,
-        n_duplicates=n_duplicates,
-        n_overlapping_gold=n_overlaps,
         seen=seen,
+        **totals,
     )
 
 
@@ -391,8 +390,9 @@ SCORES = Shelf("scores", where="score", read=_read_score)
 
 def write_patients(folder: Path, scored: Scored) -> None:
     """Write the counts by patient: an array for each criterion, and its labels."""
-    tables: dict[str, Any] = {name: one.table for name, one in scored.criteria.items()}
-    tables |= {f"{name} labels": np.array(one.labels) for name, one in scored.criteria.items()}
+    tables: dict[str, Any] = {}
+    for name, one in scored.criteria.items():
+        tables |= {name: one.table, f"{name} labels": np.array(one.labels)}
     with (folder / PATIENTS).open("wb") as file:
         np.savez_compressed(file, **tables)
 
@@ -481,9 +481,9 @@ class PublishedDeid(Record):
         """
         n_gold = sum(self.matrix[label].values())
         n_predicted = sum(row[label] for row in self.matrix.values())
-        precision = (n_predicted - self.matrix[SPURIOUS][label]) / n_predicted
         recall = (n_gold - self.matrix[label][MISSED]) / n_gold
-        return precision, recall, float(f1(np.array(precision), np.array(recall)))
+        precision = (n_predicted - self.matrix[SPURIOUS][label]) / n_predicted
+        return precision, recall, 2 * precision * recall / (precision + recall)
 
 
 @cache

@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,44 +69,36 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
     plain = json.loads(json.dumps(question.order))
     assert (question.kind, question.label, question.device) == ("score", "", SHORT)
     assert ScoreTask.ordered(plain) == task.with_(score_id=plain["score_id"])
-    assert "山田" not in json.dumps(plain, ensure_ascii=False)
     seen: list[Progress] = []
     contact = Contact(
         lambda progress, part: seen.append(progress), lambda: False, lambda text: None
     )
     (score_id,) = ScoreTask.answer(plain, contact)
-    assert seen[-1].share == 1
-    assert [phase for phase, _ in seen[-1].by_phase] == [
+    assert seen[-1].share == 1 and [phase for phase, _ in seen[-1].by_phase] == [
         "reading the gold notes", "tagging the notes", "comparing the spans", "drawing intervals",
     ]  # fmt: skip
-    one = SCORES.get(score_id)
+    one, content = SCORES.get(score_id), content_of(score_id)
     scored = score_pairs(zip(golds, predicted, strict=True))
     expected = score_summary(scored, matcher="optimal", n_replicates=50)
-    content = content_of(score_id)
     assert content == {
-        "format": 1, "title": "A ward", "created": one.created,
-        "gold": {"kind": "given", "ref": task.gold.ref},
-        "predicted": {"kind": "given", "ref": task.predicted.ref},
-        "tagger": {"name": "", "digest": ""}, "gold_digest": one.gold_digest,
-        "has_five_types": False, "label_map": {}, "summary": json.loads(expected.written()),
+        "format": 1, "title": "A ward", "created": one.created, "gold": task.gold.plain(),
+        "predicted": task.predicted.plain(), "tagger": {"name": "", "digest": ""},
+        "gold_digest": "31fedf5fa188a24050b1f38ee3ca1e5e50a1b306dca83ecfeb4e96162d79ba65",
+        "has_five_types": False, "label_map": {}, "summary": expected.plain(),
         "n_gold_only": 0, "n_predicted_only": 0, "unknown_labels": [], "n_left_out": 0,
         "seen": None, "copies": None, "verbatim": None,
     }  # fmt: skip
-    assert one.gold_digest[:16] == "31fedf5fa188a240"
-    assert one.labels == tuple(label for label in TYPES if label != "personal_id_code")
     assert SCORES.all() == (one,)
     assert files_of(one.path) == dict.fromkeys(
         ("score.json", "patients.npz", "spans.jsonl", "spans.npz"), 0o600
     )
     assert one.path.stat().st_mode & 0o777 == SCORES.home().stat().st_mode & 0o777 == 0o700
-    assert ScoreTask.answer(plain, contact) == (score_id,), "not made again"
-    assert content_of(score_id) == content
+    assert ScoreTask.answer(plain, contact) == (score_id,) and content_of(score_id) == content
     head = one.headline
     assert [(r.n_hits, r.n_total) for r in (head.missed, head.notes, head.readable)] == [
-        (4, 12), (4, 12), (4, 12),
-    ]  # fmt: skip
-    assert (head.label, head.is_few) == ("identifier", True)
-    assert head.share.low <= head.share.value == 4 / 12 <= head.share.high
+        (4, 12)
+    ] * 3
+    assert (head.label, head.is_few, head.share.value) == ("identifier", True, 4 / 12)
     recall = one.summary.criteria["label_relaxed"].labels["identifier"].intervals["recall"]
     assert (1 - head.share.high, 1 - head.share.low) == pytest.approx(recall)
     # Of 12 telephones of 12 characters, four lack five.
@@ -189,12 +182,6 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
     assert content_of(score_id)["summary"] == whole and asked[4:] == [32, 32, 32, 32, 4]
 
 
-def test_two_makers_of_one_score_do_not_meet() -> None:
-    plain = order(gold_notes()).question().order
-    with SCORES.making(plain["score_id"]), pytest.raises(AuditError, match="written already"):
-        ScoreTask.answer(plain, quiet())
-
-
 def test_labels_are_mapped_and_unknown_ones_are_told() -> None:
     names = {"identifier": "PATIENT", "contact": "Rocket"}
     golds = [
@@ -253,22 +240,16 @@ def test_copies_of_a_model_are_aligned_and_exact_ones_counted_apart() -> None:
 class Copyist:
     """A tagger that copies notes with their tags, one of them with a word changed."""
 
-    name, labels, n_notes_at_once, digest = "copyist", ("identifier",), 2, "c" * 64
-
-    def __init__(self, golds: Sequence[TaggedDocument]) -> None:
-        self.outputs = {note.text: write_tags(note, language="ja") for note in golds}
-        self.outputs[golds[1].text] = self.outputs[golds[1].text].replace("主訴", "理由")
-        self.n_read = 0
-
-    def tag(self, texts: Sequence[str]) -> object:
-        raise AssertionError("a tagger that writes copies is asked for them")
+    name, labels, n_notes_at_once, digest, n_read, tag = "c", ("identifier",), 2, "c" * 64, 0, None
 
     def read(
         self, notes: Sequence[TaggedDocument], *, should_stop: object = None
     ) -> list[CopyReading]:
         self.n_read += len(notes)
+        golds = {note.doc_id: write_tags(note, language="ja") for note in gold_notes(6)}
+        golds["note-1"] = golds["note-1"].replace("主訴", "理由")
         return [
-            read_pieces(note, [Piece(start=0, end=len(note.text), output=self.outputs[note.text])])
+            read_pieces(note, [Piece(start=0, end=len(note.text), output=golds[note.doc_id])])
             for note in notes
         ]
 
@@ -276,7 +257,7 @@ class Copyist:
 def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    copyist = Copyist(gold_notes(6))
+    copyist = Copyist()
     monkeypatch.setattr(scoring, "load_tagger", lambda tagger_id: copyist)
     task = order(gold_notes(6))
     with pytest.raises(AuditCancelled):
@@ -285,27 +266,22 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     assert copyist.n_read == 6
     assert content["copies"]["statuses"]["exact"] == 5 and content["copies"]["n_notes"] == 6
     assert n_missed(content) == [0, 4]
-    assert "copies.jsonl" not in files_of(SCORES.all()[0].path)
 
 
 def test_damaged_and_unknown_scores() -> None:
     score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
     with pytest.raises(AuditError, match="This is not kept here"):
         SCORES.get("0" * 12)
-    path = SCORES.place(score_id)
-    (path / "spans.npz").rename(path / "away")
-    with pytest.raises(AuditError, match="damaged"):
-        SCORES.get(score_id)
-    (path / "away").rename(path / "spans.npz")
-    index = index_of(score_id)
+    index, path = index_of(score_id), SCORES.place(score_id)
     (path / "spans.jsonl").write_bytes(b"[]\n" * 100)
     with pytest.raises(AuditError, match="spans of this score cannot be read"):
         list(index.cases([0]))
     (path / "spans.npz").write_bytes(b"PK")
     with pytest.raises(AuditError, match="spans of this score cannot be read"):
         index_of(score_id)
-    (path / "score.json").write_text('{"format": 99}')
-    assert SCORES.all() == ()
+    (path / "spans.npz").unlink()
+    with pytest.raises(AuditError, match="damaged"):
+        SCORES.get(score_id)
 
 
 SPANS = st.lists(
@@ -417,8 +393,6 @@ def test_two_scores_are_compared_as_the_engine_does() -> None:
         cases = list(index_of(score_id).cases(numbers.tolist()))
         assert {(case.doc_id, case.row) for case in cases} == only[key]
         assert len(cases) == len(only[key])
-    same = compare_scores(ids[0], second=ids[0], criterion="relaxed")
-    assert same.p == 1.0 and len(same.first_only) == 0
     other = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
     with pytest.raises(AuditError, match="not of the same gold"):
         compare_scores(ids[0], second=other, criterion="strict")
@@ -436,30 +410,25 @@ def archive(files: dict[str, bytes]) -> bytes:
 
 
 def test_every_format_is_read_and_no_name_becomes_a_path() -> None:
-    golds = [
-        TaggedDocument(note.doc_id, note.text.replace("\n", " "), note.spans)
-        for note in gold_notes(3)
-    ]
+    golds = [replace(note, text=note.text.replace("\n", " ")) for note in gold_notes(3)]
     expected = keep_notes(golds)
     for form in ("brat", "i2b2", "inline"):
         given = keep_given(archive(write_files(golds, form=form)), name="x.zip", what="gold notes")
         assert (given.n_notes, given.n_spans) == (3, 12), form
         assert form == "i2b2" or given.labels == expected.labels
     hostile = archive({"../../../evil.jsonl": write_jsonl(golds).encode(), "__MACOSX/a": b"x"})
-    given = keep_given(hostile, name="x.zip", what="gold notes")
-    assert given == expected
-    assert given_path(given.digest).stat().st_mode & 0o777 == 0o600
+    assert keep_given(hostile, name="x.zip", what="gold notes") == expected
+    assert given_path(expected.digest).stat().st_mode & 0o777 == 0o600
     assert sorted(p.name for p in SCORES.home().parent.parent.iterdir()) == ["home"]
 
 
 def test_files_that_are_refused_do_not_tell_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = write_jsonl(gold_notes(2))
-    bad = text.replace('"start": 5', '"start": 5000')
+    text = write_jsonl(gold_notes(2)).encode()
+    bad = text.replace(b'"start": 5', b'"start": 5000')
     for content, name in (
-        (b"", "x.jsonl"), (b"\0\1", "x.jsonl"), (bad.encode(), "山田太郎.jsonl"),
-        (archive({"山田太郎.jsonl": bad.encode()}), "x.zip"), (b"PK\3\4broken", "x.zip"),
+        (b"", "x.jsonl"), (b"\0\1", "x.jsonl"), (bad, "山田太郎.jsonl"), (text * 2, "x.jsonl"),
+        (archive({"山田太郎.jsonl": bad}), "x.zip"), (b"PK\3\4broken", "x.zip"),
         (archive({}), "x.zip"), (b"T1\tName 0 2\tab", "山田.ann"), (b"x", "山田.pdf"),
-        ((text + text).encode(), "x.jsonl"),
     ):  # fmt: skip
         with pytest.raises(AuditError) as refused:
             keep_given(content, name=name, what="gold notes")
@@ -470,6 +439,3 @@ def test_files_that_are_refused_do_not_tell_names(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("audit.deid.given.MAX_UNPACKED_BYTES", 1000)
     with pytest.raises(AuditError, match="too large when unpacked"):
         keep_given(archive({"a.jsonl": b" " * 10_000}), name="a.zip", what="gold notes")
-    monkeypatch.setattr("audit.deid.given.MAX_FILES", 1)
-    with pytest.raises(AuditError, match="more than 1 files"):
-        keep_given(archive({"a.jsonl": b"", "b.jsonl": b""}), name="a.zip", what="gold notes")

@@ -63,7 +63,9 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def summary(**changes: Any) -> ModelSummary:
     names = {"n_positions": "max_position_embeddings"}
-    raw = {"model_type": "bert"} | {names.get(key, key): value for key, value in changes.items()}
+    raw = {"model_type": "bert", "num_attention_heads": 4} | {
+        names.get(key, key): value for key, value in changes.items()
+    }
     return ModelSummary("m", parse_config(raw, where=""), 1_000, "BertTokenizer", ())
 
 

@@ -10,6 +10,7 @@ next, date, past.
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -544,47 +545,20 @@ def sexed_age(years: int, sex: str, dice: Dice) -> str:
     return dice.form("ja/sexed_age", years=years, sex=sex, tens=tens, **signs)
 
 
-class DateWriter:
-    """Writes the days and ages of one Japanese note."""
-
-    def __init__(self, dice: Dice) -> None:
-        self._dice = dice
-        self._own = {form: dice.word(f"ja/{form}") for form in ("long", "short")}
-        self._is_steady = dice.chance(0.7)
-
-    def day(self, day: date, form: str) -> str:
-        """Return a day: long with its year, short without, its month, or its year."""
-        is_own = self._is_steady and form in self._own
-        way = self._own[form] if is_own else self._dice.word(f"ja/{form}")
-        era, letter, n = era_year(day)
-        return way.format(
-            d=day,
-            era=era,
-            letter=letter,
-            n=n,
-            year="元" if n == 1 else n,
-            wide=f"{day.month}/{day.day}".translate(WIDE),
-            kanji_year="元" if n == 1 else kanji_number(n),
-            kanji_month=kanji_number(day.month),
-            kanji_day=kanji_number(day.day),
-        )
-
-    def age(self, years: int, *, days: int) -> str:
-        """Return an age with its unit; of infants in months or days."""
-        dice = self._dice
-        if years == 0 and days < 28:
-            return dice.pick((f"日齢{days}", f"生後{days}日", f"生後{max(1, days // 7)}週"))
-        if years == 0:
-            months = f"{days // 30}{dice.pick(('か月', 'ヶ月', 'カ月'))}"
-            return dice.pick((f"生後{months}", months))
-        if years < 4:
-            return f"{years}歳{days % 365 * 12 // 365}{dice.pick(('か月', 'ヶ月'))}"
-        if dice.chance(0.04):
-            return f"{kanji_number(years) if years < 100 else years}歳"
-        return f"{years}{dice.pick(('歳',) * 14 + ('才', ' 歳'))}"
+def _date_fields(day: date) -> dict[str, object]:
+    """Return what the ways of writing a day in Japanese are made of."""
+    era, letter, n = era_year(day)
+    first = "元" if n == 1 else None
+    return {
+        **{"d": day, "era": era, "letter": letter, "n": n, "year": first or n},
+        "wide": f"{day.month}/{day.day}".translate(WIDE),
+        "kanji_year": first or kanji_number(n),
+        "kanji_month": kanji_number(day.month),
+        "kanji_day": kanji_number(day.day),
+    }
 
 
-class Cast:
+class Cast(ABC):
     """The people and values of one note: those of `steady` kinds are drawn once.
 
     Values of `own` kinds belong to the patient, in all notes.
@@ -625,8 +599,7 @@ class Cast:
             if form == "new":
                 self._people.pop(who, None)
                 self._foreign.pop(who, None)
-                form = ""
-            return self._named(who, form)
+            return self._named(who, form.removeprefix("new"))
         maker_of = kind.removesuffix(".new").removesuffix("2")
         for label, makers in self.makers.items():
             if maker_of in makers:
@@ -634,6 +607,18 @@ class Cast:
         if who in ("age", "sex"):
             return Piece(self._age(form) if who == "age" else self._sex(form), QUASI)
         return self._other(who, form)
+
+    @abstractmethod
+    def _named(self, who: str, form: str) -> Piece: ...
+
+    @abstractmethod
+    def _age(self, form: str) -> str: ...
+
+    @abstractmethod
+    def _sex(self, form: str) -> str: ...
+
+    @abstractmethod
+    def _other(self, what: str, form: str) -> Piece: ...
 
     def _made(self, kind: str, maker: Maker) -> str:
         if kind not in self.steady:
@@ -646,18 +631,6 @@ class Cast:
     def _next_day(self, most: int) -> date:
         self._course = min(self._course + _days(self._dice.between(1, most)), self._today)
         return self._course
-
-    def _named(self, who: str, form: str) -> Piece:
-        raise NotImplementedError
-
-    def _age(self, form: str) -> str:
-        raise NotImplementedError
-
-    def _sex(self, form: str) -> str:
-        raise NotImplementedError
-
-    def _other(self, what: str, form: str) -> Piece:
-        raise NotImplementedError
 
 
 class EnglishCast(Cast):
@@ -785,7 +758,8 @@ class JapaneseCast(Cast):
         super().__init__(facts, seed=seed, note=note)
         dice = self._dice
         self._begin(later=dice.between(0, 400) if dice.chance(0.6) else 0, stay=(2, 45))
-        self._dates = DateWriter(dice)
+        self._own_ways = {form: dice.word(f"ja/{form}") for form in ("long", "short")}
+        self._is_steady = dice.chance(0.7)
         boys = "ちゃん" if self._is_female else "くん"
         self._suffix = dice.pick(("ちゃん", boys, "さん"))
         self._usual = dice.pick(("joined",) * 3 + ("spaced",) * 3 + ("wide",) * 2)
@@ -883,7 +857,21 @@ class JapaneseCast(Cast):
         if form == "tens":
             tens = years // 10 * 10
             return f"{tens}{dice.pick(('歳代', '代', '代'))}" if tens else "10歳未満"
-        return self._dates.age(years, days=self._lived)
+        return self._usual_age()
+
+    def _usual_age(self) -> str:
+        """Return the patient's age with its unit; of infants in months or days."""
+        dice, years, days = self._dice, self._years, self._lived
+        if years == 0 and days < 28:
+            return dice.pick((f"日齢{days}", f"生後{days}日", f"生後{max(1, days // 7)}週"))
+        if years == 0:
+            months = f"{days // 30}{dice.pick(('か月', 'ヶ月', 'カ月'))}"
+            return dice.pick((f"生後{months}", months))
+        if years < 4:
+            return f"{years}歳{days % 365 * 12 // 365}{dice.pick(('か月', 'ヶ月'))}"
+        if dice.chance(0.04):
+            return f"{kanji_number(years) if years < 100 else years}歳"
+        return f"{years}{dice.pick(('歳',) * 14 + ('才', ' 歳'))}"
 
     def _sex(self, form: str) -> str:
         usual = ("男児", "女児") if self._years < 12 else ("男性", "女性")
@@ -905,13 +893,15 @@ class JapaneseCast(Cast):
         if what == "school":
             school = functools.partial(_school, age=self._years)
             return Piece(self._made(what, school), QUASI)
-        day = self._day(what, form)
+        dice, day = self._dice, self._day(what, form)
         if form in ("dotted", "slash"):
             return Piece(f"{day.month}{'.' if form == 'dotted' else '/'}{day.day}", QUASI)
-        ways = {"": "long", "new": "long", "short": "short", "month": "month", "year": "year"}
-        if form not in ways:
+        form = "long" if form in ("", "new") else form
+        if form not in ("long", "short", "month", "year"):
             raise ValueError(f"{what}.{form}: no such value")
-        return Piece(self._dates.day(day, ways[form]), QUASI)
+        is_own = self._is_steady and form in self._own_ways
+        way = self._own_ways[form] if is_own else dice.word(f"ja/{form}")
+        return Piece(way.format(**_date_fields(day)), QUASI)
 
     def _day(self, what: str, form: str) -> date:
         dice = self._dice

@@ -11,7 +11,6 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,6 @@ from audit.deid.synthetic.grammar import (
     grammar,
     grammar_of,
     template_of,
-    words,
 )
 from audit.deid.synthetic.notes import surfaced
 from audit.deid.synthetic.people import EnglishCast, JapaneseCast, patient_facts
@@ -85,15 +83,7 @@ def test_the_notes_of_a_seed_are_the_same_in_every_version(
     assert hashlib.sha256(json.dumps(record).encode()).hexdigest()[:16] == digest
 
 
-def test_fewer_notes_are_the_first_of_more_and_another_seed_gives_others() -> None:
-    first = list(synthetic_notes(60, seed=3, styles=styles_of("ja")))
-    assert list(synthetic_notes(20, seed=3, styles=styles_of("ja"))) == first[:20]
-    other = synthetic_notes(60, seed=4, styles=styles_of("ja"))
-    assert not {d.text for d in first} & {d.text for d in other}
-    assert list(synthetic_notes(0, seed=0)) == []
-
-
-def test_another_process_gives_the_same_notes_and_needs_no_large_library() -> None:
+def test_another_process_gives_the_first_of_more_notes_and_needs_no_large_library() -> None:
     script = (
         "import hashlib, sys\n"
         "from audit.deid.synthetic import synthetic_notes\n"
@@ -105,8 +95,10 @@ def test_another_process_gives_the_same_notes_and_needs_no_large_library() -> No
         [sys.executable, "-c", script], capture_output=True, check=True, text=True,
         env={"PYTHONHASHSEED": "7"},
     ).stdout.strip()  # fmt: skip
-    notes = list(synthetic_notes(30, seed=5))
-    assert found == hashlib.sha256(repr(notes).encode()).hexdigest()
+    notes = list(synthetic_notes(60, seed=5))
+    assert found == hashlib.sha256(repr(notes[:30]).encode()).hexdigest()
+    assert not {d.text for d in notes} & {d.text for d in synthetic_notes(60, seed=4)}
+    assert list(synthetic_notes(0, seed=0)) == []
 
 
 @settings(max_examples=30)
@@ -196,12 +188,6 @@ def test_all_types_occur_and_some_notes_have_nothing(
     assert 0.55 < len(counted) / 3000 < 0.9 and max(counted.values()) >= 3
     plain = synthetic_notes(200, seed=2, language=language, styles=["plain"])
     assert not any(d.spans for d in plain)
-
-
-def test_titles_stay_outside_of_names() -> None:
-    titles = ("様", "殿", "さん", "先生", "氏", "医師", "さま")
-    names = [value for value, span in _values(_notes("ja")) if span.label == ID]
-    assert len(names) > 1000 and not any(name.endswith(titles) for name in names)
 
 
 def test_the_rules_find_next_to_nothing_that_is_not_gold() -> None:
@@ -359,22 +345,6 @@ def test_people_keep_their_names_and_values_within_a_note() -> None:
             assert whole.label == cast.value("patient.kana").label == ID
 
 
-def test_days_and_ages_are_written_in_many_ways_and_mean_the_same() -> None:
-    found: dict[str, set[str]] = {"today": set(), "today.short": set(), "age": set()}
-    for seed in range(300):
-        facts = patient_facts(1, "p", language="ja")
-        born = {"birth": date(2012, 9, 20), "first_day": date(2019, 5, 3)}
-        facts = type(facts)(**{name: getattr(facts, name) for name in facts.__slots__} | born)
-        cast = JapaneseCast(facts, seed=seed, note="n")
-        if cast.value("today.slash").text == "5/3":  # else a later stay
-            for kind, texts in found.items():
-                texts.add(cast.value(kind).text)
-    assert {"2019年5月3日", "令和元年5月3日", "2019/05/03", "R1.5.3", "20190503"} <= found["today"]
-    assert "令和元年五月三日" in found["today"]
-    assert {"5月3日", "5/3", "05/03", "五月三日"} <= found["today.short"]
-    assert {"6歳", "6才"} <= found["age"]
-
-
 PIECES = st.lists(
     st.builds(
         Piece,
@@ -396,15 +366,3 @@ def test_noise_never_touches_the_letters_of_a_value(
     for span, piece in zip(spans, values, strict=True):
         found = unicodedata.normalize("NFKC", text[span.start : span.end])
         assert found == unicodedata.normalize("NFKC", piece.text)
-
-
-def test_wide_names_are_of_more_names_than_held_out_ones() -> None:
-    def last_names(documents: tuple[TaggedDocument, ...]) -> list[set[str]]:
-        names = [value for value, span in _values(documents) if span.label == ID]
-        last = [n.split(",")[0] if "," in n else n.split()[-1] for n in names]
-        return [set(name.split("-")) for name in last]
-
-    listed = set(words("en/surnames"))
-    assert all(name <= listed for name in last_names(_notes("en", is_held_out=True)))
-    wide = last_names(_notes("en"))
-    assert sum(name <= listed for name in wide) < len(wide) / 2
