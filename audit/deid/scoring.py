@@ -20,7 +20,6 @@ from audit.deid.copies import (
     PREDICTIONS,
     CopyingTagger,
     align_outputs,
-    copies_summary,
     json_line,
     notes_in,
     read_copies,
@@ -239,7 +238,7 @@ class _Run:
         told = verbatim = None
         if (copies / COPIES).is_file():
             known = read_copies(copies)
-            told = copies_summary(known.sums)
+            told = known.summary()
             verbatim = self._summary(score_pairs(known.verbatim(pairs), matcher=task.matcher))
         return Score(
             title=one_line(task.title),
