@@ -185,8 +185,8 @@ counterpart for more than the last 5 % of the note; nothing."""
 
 _MAX_TAIL = 0.05
 _MIN_MATCHED = 0.5
+_Pair = tuple[TaggedDocument, TaggedDocument]
 _EDITS = ("n_inserted", "n_deleted", "n_substituted")
-Numbers = Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -376,7 +376,7 @@ class CopyReading:
             "doc_id": self.document.doc_id,
             "status": self.status,
             "n_windows": len(self.pieces),
-            "error_rate": _n_edits(self.edits) / n_chars if n_chars else None,
+            "error_rate": sum(self.edits[name] for name in _EDITS) / n_chars if n_chars else None,
             "edits": self.edits,
             "tags": asdict(self.census) | {"n_malformed": self.census.n_malformed},
             "unaligned": list(self.document.unaligned),
@@ -389,10 +389,6 @@ class CopyReading:
 def json_line(record: Mapping[str, Any]) -> bytes:
     """Return a record as a line of UTF-8; half a surrogate pair is written as it is."""
     return (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
-
-
-def _n_edits(numbers: Numbers) -> int:
-    return int(sum(numbers.get(name, 0) for name in _EDITS))
 
 
 @runtime_checkable
@@ -447,59 +443,6 @@ def read_pieces(
         census=sum((one.census for one in found), TagCensus()),
         pieces=pieces,
     )
-
-
-def numbers_of(line: Mapping[str, Any]) -> Numbers:
-    """Return what is added up over notes, from a line of `copies.jsonl` (`CopyReading.line`)."""
-    rate = line["error_rate"]
-    return {
-        "n_notes": 1,
-        "n_windows": line["n_windows"],
-        f"status {line['status']}": 1,
-        "n_rated": int(rate is not None),
-        "sum_error_rate": rate or 0.0,
-        "n_notes_malformed": int(line["tags"]["n_malformed"] > 0),
-        "n_unaligned": len(line["unaligned"]),
-        **line["edits"],
-        **line["tags"],
-    }
-
-
-def copies_summary(sums: Numbers) -> dict[str, Any]:
-    """Return how faithful copies are, n beside every rate; shares 0-1, null where undefined.
-
-    `faithful` is the share of exact copies, `error_rate` the mean of the notes' character error
-    rates, `pooled_error_rate` that of all characters, `truncated` the share of copies without the
-    end of their note, `malformed` the share of notes with a malformed tag. The statuses are those
-    of `audit.deid.copies`; a note in windows has the worst of its windows.
-    """
-
-    def n_of(name: str) -> int:
-        return int(sums.get(name, 0))
-
-    def share(name: str) -> dict[str, Any]:
-        rate = Rate(n_of(name), n_of("n_notes"))
-        told = {"share": None, "n": rate.n_hits, "of": rate.n_total, "interval": None}
-        if not rate.n_total:
-            return told
-        found = rate.interval()
-        return told | {"share": rate.value, "interval": [found.low, found.high]}
-
-    n_rated, n_chars, n_edits = n_of("n_rated"), n_of("n_source_chars"), _n_edits(sums)
-    return {
-        **{name: n_of(name) for name in ("n_notes", "n_windows")},
-        "statuses": {status: n_of(f"status {status}") for status in STATUSES},
-        "faithful": share(f"status {EXACT}"),
-        "truncated": share(f"status {TRUNCATED}"),
-        "malformed": share("n_notes_malformed"),
-        "error_rate": sums["sum_error_rate"] / n_rated if n_rated else None,
-        "pooled_error_rate": n_edits / n_chars if n_chars else None,
-        "n_edits": n_edits,
-        "n_edits_inside": n_of("n_inside"),
-        "n_characters": n_chars,
-        **{name: n_of(name) for name in ("n_unaligned", "n_malformed")},
-        "tags": {name: n_of(name) for name in asdict(TagCensus())},
-    }
 
 
 COPIES, PREDICTIONS = "copies.jsonl", "predicted.jsonl"
@@ -585,20 +528,55 @@ def align_outputs(
     return len(written)
 
 
-_Pair = tuple[TaggedDocument, TaggedDocument]
-
-
 @dataclass(frozen=True)
 class Copies:
-    """What is known of the copies of a set: sums for `copies_summary`, notes of exact copies."""
+    """What is known of the copies of a set: what is added up over notes, notes of exact copies."""
 
-    sums: Numbers
+    sums: Mapping[str, float]
     exact: frozenset[str]
 
     def verbatim(self, pairs: Iterable[_Pair]) -> Iterator[_Pair]:
         """Yield notes, gold beside predicted, without the spans of copies that are not exact."""
         for gold, predicted in pairs:
             yield gold, predicted if gold.doc_id in self.exact else gold.with_spans(())
+
+    def summary(self) -> dict[str, Any]:
+        """Return how faithful copies are, n beside every rate; shares 0-1, null where undefined.
+
+        `faithful` is the share of exact copies, `error_rate` the mean of the notes' character error
+        rates, `pooled_error_rate` that of all characters, `truncated` the share of copies without
+        the end of their note, `malformed` the share of notes with a malformed tag. A note in
+        windows has the worst of their statuses.
+        """
+        sums = self.sums
+
+        def share(name: str) -> dict[str, Any]:
+            rate = Rate(int(sums[name]), int(sums["n_notes"]))
+            told = {"share": None, "n": rate.n_hits, "of": rate.n_total, "interval": None}
+            if not rate.n_total:
+                return told
+            found = rate.interval()
+            return told | {"share": rate.value, "interval": [found.low, found.high]}
+
+        def counts(*names: str) -> dict[str, int]:
+            return {name: int(sums[name]) for name in names}
+
+        n_rated, n_chars = sums["n_rated"], sums["n_source_chars"]
+        n_edits = int(sum(sums[name] for name in _EDITS))
+        return {
+            **counts("n_notes", "n_windows"),
+            "statuses": {status: int(sums[f"status {status}"]) for status in STATUSES},
+            "faithful": share(f"status {EXACT}"),
+            "truncated": share(f"status {TRUNCATED}"),
+            "malformed": share("n_notes_malformed"),
+            "error_rate": sums["sum_error_rate"] / n_rated if n_rated else None,
+            "pooled_error_rate": n_edits / n_chars if n_chars else None,
+            "n_edits": n_edits,
+            "n_edits_inside": int(sums["n_inside"]),
+            "n_characters": int(n_chars),
+            **counts("n_unaligned", "n_malformed"),
+            "tags": counts(*asdict(TagCensus())),
+        }
 
 
 def read_copies(folder: Path) -> Copies:
@@ -607,11 +585,18 @@ def read_copies(folder: Path) -> Copies:
     exact = set()
     try:
         with (folder / COPIES).open("rb") as lines:
-            for line in lines:
-                record = json.loads(line.decode("utf-8", "surrogatepass"))
-                sums.update(numbers_of(record))
-                if record["status"] == EXACT:
-                    exact.add(str(record["doc_id"]))
+            for data in lines:
+                line = json.loads(data.decode("utf-8", "surrogatepass"))
+                rate, status = line["error_rate"], line["status"]
+                sums.update(line["edits"] | line["tags"])
+                sums.update({
+                    "n_notes": 1, "n_windows": line["n_windows"], f"status {status}": 1,
+                    "n_rated": int(rate is not None), "sum_error_rate": rate or 0.0,
+                    "n_notes_malformed": int(line["tags"]["n_malformed"] > 0),
+                    "n_unaligned": len(line["unaligned"]),
+                })  # fmt: skip
+                if status == EXACT:
+                    exact.add(str(line["doc_id"]))
     except (OSError, ValueError, KeyError, TypeError):
         raise AuditError("The tagger's copies cannot be read.", where="predicted notes") from None
     return Copies(sums, frozenset(exact))

@@ -120,7 +120,7 @@ def test_every_place_of_a_text_is_marked_but_those_that_are_marked_already() -> 
     assert sets.same_marks(note(one, two, other), one) == (one, two)
     touching = note(Span(0, 2, LABEL), Span(2, 4, LABEL))
     for document, text, why in (
-        (touching, "高橋健一", "marked already"), (note(), "  ", "No text"),
+        (touching, "高橋健一", "marked already"), (note(), "  ", "does not stand"),
         (note(), "佐藤", "does not stand"), (note(), "nnua", "does not stand"),
         (many, "あ", "more than 1,000 times"),
     ):  # fmt: skip
@@ -408,10 +408,6 @@ def test_one_text_is_tagged_at_once_and_corrected_in_the_same_way() -> None:
     assert done.released == NOTES[0]
     changed = {"n_notes_without_spans": 1, "n_replaced": 0, "spans": {}, "n_notes_corrected": 1}
     assert sets.census_of(done, release=release) == expected | changed
-    for text, why in (
-        (" \n", "empty"),
-        ("x" * (sets.MAX_TYPED_CHARS + 1), "more than"),
-        ("a\0", "NUL"),
-    ):
+    for text, why in ((" \n", "empty"), ("x" * 100_001, "more than 100,000"), ("a\0", "NUL")):
         with pytest.raises(AuditError, match=why):
             sets.tagged_text(text, tagger=RuleTagger(), release=release)
